@@ -9,6 +9,7 @@
     - ModelError: a model directory, a hub name, a tokenizer
     - SettingsError: a flag or a line of a settings file
     - ResultError: a result file or a run directory
+      . BusyError: a directory in which another process is at work
   + NumericalError (also an ArithmeticError): a model or an estimate gave no usable number
     - MarginError: a search's arithmetic was off by more than the margin that it was given
   + FileError (also an OSError): the disk refused
@@ -17,6 +18,7 @@ A message names the value, what was allowed, and the next step.
 """
 
 __all__ = [
+    "BusyError",
     "CorpusError",
     "FileError",
     "FormatError",
@@ -66,6 +68,10 @@ class SettingsError(InputError):
 
 class ResultError(InputError):
     """A result file or a run directory."""
+
+
+class BusyError(ResultError):
+    """A directory in which another process is at work."""
 
 
 class NumericalError(LmexposureError, ArithmeticError):

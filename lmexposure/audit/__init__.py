@@ -14,7 +14,7 @@ if TYPE_CHECKING:
         wrapping_of,
     )
     from lmexposure.audit.directory import refuse_foreign
-    from lmexposure.audit.loaded_model import load_for_measuring
+    from lmexposure.audit.loaded_model import chosen_device, load_for_measuring
     from lmexposure.audit.measurement import measure
     from lmexposure.audit.pipeline import (
         demo_corpus,
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
         spooled_corpus,
     )
     from lmexposure.audit.privacy import epsilon, epsilon_of_columns
-    from lmexposure.audit.training import train_corpus
+    from lmexposure.audit.training import train_corpus, training_settings
     from lmexposure.audit.trajectory import measure_checkpoints
-    from lmexposure.audit.workload import Phase, Progress, silent
+    from lmexposure.audit.workload import Phase, Progress, Watcher, silent
     from lmexposure.records import MeasureSettings, RunSettings, read_settings_file
 else:
     from lmexposure._lazy import lazy_face as _lazy_face
@@ -39,6 +39,8 @@ __all__ = [
     "Progress",
     "RunSettings",
     "ScoringContext",
+    "Watcher",
+    "chosen_device",
     "demo_corpus",
     "demo_settings",
     "epsilon",
@@ -61,5 +63,6 @@ __all__ = [
     "silent",
     "spooled_corpus",
     "train_corpus",
+    "training_settings",
     "wrapping_of",
 ]

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     )
     from lmexposure.canaries.documents import Inserted, insert
     from lmexposure.canaries.format import Fill, Format, Found, find_fills
+    from lmexposure.canaries.insertion import Placement
     from lmexposure.canaries.language import Language
     from lmexposure.canaries.layouts import ADAPTERS, layouts_listed
     from lmexposure.canaries.library import (
@@ -134,6 +135,7 @@ __all__ = [
     "InsertionStep",
     "Language",
     "Manifest",
+    "Placement",
     "Plan",
     "Preview",
     "Reading",

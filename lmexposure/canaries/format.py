@@ -185,6 +185,10 @@ class Format:
         state = self.language.advance(self.language.start, text)
         return state is not None and self.language.complete(state)
 
+    def free_mask(self, index: int) -> tuple[bool, ...]:
+        """For each character of this fill whether it is secret: in a hole, and no check digit."""
+        return tuple(free for _, free in self._characters(index))
+
     def free_characters(self, index: int) -> int:
         """How many characters of this fill are secret: all in holes but the check digit."""
         return sum(free for _, free in self._characters(index))

@@ -63,9 +63,10 @@ if TYPE_CHECKING:
         byte_level_tokenizer,
         character_tokenizer,
         new_model,
+        new_tokenizer,
         tiny_gpt2_config,
     )
-    from lmexposure.models.packing import IGNORED, Packed, pack
+    from lmexposure.models.packing import IGNORED, Packed, held_out, pack
     from lmexposure.models.quantised import is_quantised, precision_notes
     from lmexposure.models.training import TrainingResult, train
     from lmexposure.models.vocabulary import tokenizer_sha256
@@ -116,12 +117,14 @@ __all__ = [
     "encode_documents",
     "encode_in_context",
     "encode_rows",
+    "held_out",
     "is_adapter",
     "is_quantised",
     "is_usable_tokenizer",
     "load_model",
     "model_outline",
     "new_model",
+    "new_tokenizer",
     "pack",
     "precision_notes",
     "read_training",

@@ -140,6 +140,7 @@ def new_model(
     separator: str | None,
     extra_characters: str = "",
     lstm: LstmSizes | None = None,
+    tokenizer: PreTrainedTokenizerBase | None = None,
 ) -> LoadedModel:
     """Make an untrained model and its tokenizer for a corpus, on the CPU in float32.
 
@@ -151,6 +152,8 @@ def new_model(
         extra_characters: further characters that the LSTM shall know, as well as those of the
             corpus: all that a format may draw, since no reference may meet an unknown one.
         lstm: sizes of the LSTM; `LstmSizes()` by default.
+        tokenizer: one that was made before, for several models of one vocabulary; None: a new one,
+            from the documents, which are not read otherwise.
 
     Raises:
         SettingsError: another kind, or a seed that is no whole number from 0 to 2^63 - 1.
@@ -158,16 +161,33 @@ def new_model(
     """
     one_of("kind", kind, NEW_MODELS)
     integer("seed", seed, low=0, high=2**63 - 1)
-    texts = _not_empty(documents)
-    if kind == "lstm":
-        characters = extra_characters + (separator or "")
-        tokenizer = character_tokenizer(texts, extra_characters=characters)
-    else:
-        tokenizer = byte_level_tokenizer(texts)
+    if tokenizer is None:
+        tokenizer = new_tokenizer(
+            kind, documents, separator=separator, extra_characters=extra_characters
+        )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = _untrained(kind, tokenizer, lstm or LstmSizes())
     return LoadedModel(model=model.eval(), tokenizer=tokenizer, name=kind)
+
+
+def new_tokenizer(
+    kind: str,
+    documents: Iterable[str],
+    *,
+    separator: str | None,
+    extra_characters: str = "",
+) -> PreTrainedTokenizerFast:
+    """The tokenizer of a new model of this kind; see `new_model`, whose arguments these are.
+
+    Raises:
+        CorpusError: no documents, or nothing in them.
+    """
+    texts = _not_empty(documents)
+    if kind == "lstm":
+        characters = extra_characters + (separator or "")
+        return character_tokenizer(texts, extra_characters=characters)
+    return byte_level_tokenizer(texts)
 
 
 def _untrained(kind: str, tokenizer: PreTrainedTokenizerBase, sizes: LstmSizes) -> PreTrainedModel:

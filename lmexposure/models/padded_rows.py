@@ -93,6 +93,7 @@ def rows_of_records(
     wrapping: Wrapping,
     canaries: Mapping[str, int],
     settings: TrainingSettings,
+    validation: Sequence[Mapping[str, Any]] | None = None,
 ) -> tuple[PaddedRows, PaddedRows]:
     """Rows to train on, with each canary whole and as often as planned, and rows to validate on.
 
@@ -102,6 +103,7 @@ def rows_of_records(
         wrapping: how a record becomes a row, and which tokens carry loss.
         canaries: text of each inserted canary -> its repetitions.
         settings: of the training: block_size is the longest row, and decides what is cut.
+        validation: records to validate on, none of `records`; None: some of those are held out.
 
     Raises:
         CorpusError: a record is not of the wrapping's form, or too few to hold some out.
@@ -112,19 +114,23 @@ def rows_of_records(
     expected = _canary_rows(tokenizer, texts, wrapping, settings.block_size)
     rows = list(training_rows(tokenizer, records, wrapping))
     found = [expected.get(tuple(row.ids)) for row in rows]
-    held = held_out(
-        [
-            record_text(number, record, wrapping) if text is None else text
-            for number, (record, text) in enumerate(zip(records, found, strict=True), 1)
-        ],
-        fraction=settings.validation_fraction,
-        most_characters=settings.validation_characters,
-        canaries=canaries,
-        seed=settings.seed,
-    )
     _check_delivered(Counter(found), canaries)
-    kept = _fitted((row for i, row in enumerate(rows) if i not in held), settings.block_size)
-    validated = _fitted((rows[i] for i in sorted(held)), settings.block_size)
+    if validation is not None:
+        held = list(training_rows(tokenizer, validation, wrapping))
+    else:
+        apart = held_out(
+            [
+                record_text(number, record, wrapping) if text is None else text
+                for number, (record, text) in enumerate(zip(records, found, strict=True), 1)
+            ],
+            fraction=settings.validation_fraction,
+            most_characters=settings.validation_characters,
+            canaries=canaries,
+            seed=settings.seed,
+        )
+        held = [rows[i] for i in sorted(apart)]
+        rows = [row for i, row in enumerate(rows) if i not in apart]
+    kept, validated = _fitted(rows, settings.block_size), _fitted(held, settings.block_size)
     if not validated:
         raise CorpusError(
             f"none of the {len(held)} records that were held out for validation carries loss; "

@@ -232,13 +232,25 @@ class Trainer:
                 f"{rate:g}, precision {self._settings.precision}); train again in another "
                 "directory with a lower learning rate, or in float32"
             )
-        self._optimizer.step()
+        self._update(rate)
         self._optimizer.zero_grad()
         counters.step += 1
         counters.tokens += tokens
         counters.recent_nats += nats
         counters.recent_tokens += tokens
         self._report(nats / max(tokens, 1) / math.log(2))
+
+    def _update(self, rate: float) -> None:
+        """Step; torch refuses by a RuntimeError what overflows before it reaches a weight."""
+        try:
+            self._optimizer.step()
+        except RuntimeError as failure:
+            if "overflow" not in str(failure):
+                raise
+            raise NumericalError(
+                f"the update of step {self.counters.step + 1} overflows (learning rate {rate:g}); "
+                "train again in another directory with a lower learning rate"
+            ) from failure
 
     def _backward(self, numbers: NDArray[np.int64], tokens: int) -> float:
         """Gradient of the mean loss of the whole step; returns the summed loss in nats."""

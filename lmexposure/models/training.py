@@ -86,6 +86,7 @@ def train(  # noqa: PLR0913  a public door: one argument an input
     separator: str | None,
     canaries: Mapping[str, int],
     out: Path,
+    validation: Sequence[str] | Sequence[Mapping[str, Any]] | None = None,
     wrapping: Wrapping | None = None,
     progress: ProgressCallback | None = None,
     mode: int = 0o666,
@@ -108,6 +109,8 @@ def train(  # noqa: PLR0913  a public door: one argument an input
         separator: the text between documents, None for records, as the manifest says.
         canaries: text of each inserted canary -> its repetitions.
         out: output directory.
+        validation: documents to validate on, none of `documents`; None: some of those without a
+            canary are held out.
         wrapping: how a record becomes a row of its own, and which of its tokens carry loss; None:
             documents are texts, one after the other in blocks.
         progress: called after each step on the main process.
@@ -126,8 +129,9 @@ def train(  # noqa: PLR0913  a public door: one argument an input
         FileError: the disk refused.
     """
     _check_model(loaded, settings)
-    training, validation = _rows(loaded, documents, settings, separator, canaries, wrapping)
-    inputs = _inputs_sha256(loaded, settings, training, validation)
+    corpus = documents, validation
+    training, held = _rows(loaded, corpus, settings, separator, canaries, wrapping)
+    inputs = _inputs_sha256(loaded, settings, training, held)
     out = Path(out)
     checkpoints = CheckpointDirectory(out, inputs, mode=mode)
     finished = _finished(out, inputs)
@@ -149,7 +153,7 @@ def train(  # noqa: PLR0913  a public door: one argument an input
     counters = trainer.counters
     counters.threads = threads_for(loaded.model, asked=settings.threads, recorded=counters.threads)
     with computing_threads(counters.threads):
-        trainer.run(training, validation)
+        trainer.run(training, held)
     epoch_steps = steps_per_epoch(len(training), settings.batch_size)
     result = _result(counters, out, epoch_steps, accelerator.num_processes)
     if accelerator.is_main_process:
@@ -190,35 +194,43 @@ def _check_model(loaded: LoadedModel, settings: TrainingSettings) -> None:
 
 def _rows(
     loaded: LoadedModel,
-    documents: Sequence[Any],
+    corpus: tuple[Sequence[Any], Sequence[Any] | None],
     settings: TrainingSettings,
     separator: str | None,
     canaries: Mapping[str, int],
     wrapping: Wrapping | None,
 ) -> tuple[Batches, Batches]:
     """Rows to train on, checked for every canary, and rows to validate on."""
+    documents, validation = corpus
     if wrapping is None:
-        return _blocks(loaded, documents, settings, separator, canaries)
+        return _blocks(loaded, corpus, settings, separator, canaries)
     return rows_of_records(
-        loaded.tokenizer, documents, wrapping=wrapping, canaries=canaries, settings=settings
+        loaded.tokenizer,
+        documents,
+        validation=validation,
+        wrapping=wrapping,
+        canaries=canaries,
+        settings=settings,
     )
 
 
 def _blocks(
     loaded: LoadedModel,
-    documents: Sequence[str],
+    corpus: tuple[Sequence[str], Sequence[str] | None],
     settings: TrainingSettings,
     separator: str | None,
     canaries: Mapping[str, int],
 ) -> tuple[Packed, Packed]:
     """Blocks to train on, checked for every canary, and blocks to validate on."""
-    kept, held = split_validation(
-        documents,
-        fraction=settings.validation_fraction,
-        most_characters=settings.validation_characters,
-        canaries=canaries,
-        seed=settings.seed,
-    )
+    kept, held = corpus
+    if held is None:
+        kept, held = split_validation(
+            kept,
+            fraction=settings.validation_fraction,
+            most_characters=settings.validation_characters,
+            canaries=canaries,
+            seed=settings.seed,
+        )
     size = settings.block_size
     training = pack(loaded.tokenizer, kept, separator=separator, block_size=size, atomic=canaries)
     check_deliveries(loaded.tokenizer, training, canaries, separator=separator)

@@ -1,8 +1,8 @@
 """What is in the files of a run: typed, checked once where it is read, attributes ever after.
 
 Open `result.py` to learn what result.json holds and what must be true in it, `run_record.py` for
-run.json, `rows_record.py` for rows.json; `scores.py` reads the scores of every text, and `run.py` a
-directory of them all.
+run.json, `rows_record.py` for rows.json, `sweep_plan.py` and `sweep_result.py` for the files of a
+sweep; `scores.py` reads the scores of every text, and `run.py` a directory of them all.
 """
 
 from typing import TYPE_CHECKING
@@ -85,6 +85,37 @@ if TYPE_CHECKING:
         RunSettings,
         read_settings_file,
     )
+    from lmexposure.records.sweep_files import (
+        MeasuredSweep,
+        SweepFiles,
+        SweepProvenance,
+        holds_sweep,
+        is_sweep,
+        open_sweep,
+        sweep_of,
+    )
+    from lmexposure.records.sweep_plan import AuditedText, SweepOptions, SweepPlan
+    from lmexposure.records.sweep_result import (
+        MOST_LOST,
+        FailedModel,
+        SweepBound,
+        SweepCurve,
+        SweepEpsilon,
+        SweepModel,
+        SweepRate,
+        SweepResult,
+        SweepScore,
+        SweepText,
+        Utility,
+        WorstText,
+    )
+    from lmexposure.records.sweep_settings import (
+        ATTACKS,
+        READS,
+        SCORES,
+        SWEEPING,
+        SweepSettings,
+    )
     from lmexposure.records.training_settings import TRAINING, TrainingSettings
 else:
     from lmexposure._lazy import lazy_face as _lazy_face
@@ -92,20 +123,26 @@ else:
     __getattr__, __dir__ = _lazy_face(__name__, __file__)
 
 __all__ = [
+    "ATTACKS",
     "HIDDEN",
     "MACHINE",
     "MEASURE_SETTINGS",
     "MEASURING",
+    "MOST_LOST",
     "MOST_SHOWN",
     "NAMES_BY_TABLE",
     "OLD_SETTING_NAMES",
     "PANELS",
     "PRIVACY",
     "QUICK",
+    "READS",
+    "SCORES",
     "SETTING_NAMES",
     "SEVERAL",
+    "SWEEPING",
     "TRAINING",
     "AreaUnderCurve",
+    "AuditedText",
     "BaseCanary",
     "BaseClass",
     "BaseModelRecord",
@@ -122,6 +159,7 @@ __all__ = [
     "Evaluation",
     "Extraction",
     "ExtractionCount",
+    "FailedModel",
     "FormatResult",
     "FoundShare",
     "GuessCount",
@@ -131,6 +169,7 @@ __all__ = [
     "MeasureOptions",
     "MeasureSettings",
     "Measured",
+    "MeasuredSweep",
     "Membership",
     "Method",
     "Model",
@@ -151,16 +190,35 @@ __all__ = [
     "Scores",
     "Search",
     "SkewNormalFit",
+    "SweepBound",
+    "SweepCurve",
+    "SweepEpsilon",
+    "SweepFiles",
+    "SweepModel",
+    "SweepOptions",
+    "SweepPlan",
+    "SweepProvenance",
+    "SweepRate",
+    "SweepResult",
+    "SweepScore",
+    "SweepSettings",
+    "SweepText",
     "TokenProof",
     "TrainingRecord",
     "TrainingSettings",
     "TruePositiveRate",
+    "Utility",
     "Validation",
     "Validity",
+    "WorstText",
+    "holds_sweep",
+    "is_sweep",
     "open_run",
+    "open_sweep",
     "read_score_file",
     "read_settings_file",
     "run_of",
+    "sweep_of",
     "utc_now",
     "write_score_table",
 ]

@@ -17,6 +17,7 @@ from lmexposure.canaries import Manifest
 from lmexposure.errors import ManifestError, ResultError
 from lmexposure.records.result import Result
 from lmexposure.records.run_record import RunRecord
+from lmexposure.records.sweep_files import holds_sweep
 
 if TYPE_CHECKING:
     from lmexposure.records.scores import Scores
@@ -231,6 +232,10 @@ def _refuse_missing(path: Path, result_path: Path) -> None:
         return
     if not path.exists():
         raise ResultError(f"no run or result at {path}; make one: lmexposure run, or measure")
+    if holds_sweep(path):
+        raise ResultError(
+            f"{path} is a sweep of many models, and no run; lmexposure report and check read it"
+        )
     begun = any((path / name).exists() for name in ("run.json", "manifest.json"))
     why = "the run did not finish: give its command again" if begun else "it is no run directory"
     raise ResultError(f"{path} holds no result.json; {why}")

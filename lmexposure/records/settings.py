@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from lmexposure._settings import (
     Rule,
+    Setting,
     build,
     changed,
     check_settings,
@@ -630,7 +631,10 @@ def check_training(values: Mapping[str, object]) -> None:
 
 
 def read_settings_file(
-    path: Path, *, elsewhere: Mapping[str, Collection[str]] | None = None
+    path: Path,
+    *,
+    elsewhere: Mapping[str, Collection[str]] | None = None,
+    more: Mapping[str, Setting] | None = None,
 ) -> dict[str, object]:
     """The settings of a TOML file, ready for `RunSettings.override`.
 
@@ -640,6 +644,8 @@ def read_settings_file(
     Args:
         path: of the file.
         elsewhere: place -> names that belong there, for whoever wrote them without a table.
+        more: further settings of a command, beyond those of a run, by name, such as a sweep's; a
+            name of theirs is read as no name of old.
 
     Example:
         model = "gpt2-tiny"
@@ -654,17 +660,21 @@ def read_settings_file(
     from lmexposure._files import read_toml  # no help waits for it
 
     values = {name: value for name, value in read_toml(path).items() if name != "check"}
+    more = more or {}
+    old = {name: new for name, new in OLD_SETTING_NAMES.items() if name not in more}
     try:
-        values = with_new_names(values, OLD_SETTING_NAMES)
-        refuse_unknown(values, SETTING_NAMES, elsewhere={**NAMES_BY_TABLE, **(elsewhere or {})})
-        _check_file(values)
+        values = with_new_names(values, old)
+        known = {*SETTING_NAMES, *more}
+        refuse_unknown(values, known, elsewhere={**NAMES_BY_TABLE, **(elsewhere or {})})
+        _check_file(values, more)
     except SettingsError as failure:
         raise SettingsError(f"{path}: {failure}") from None
     return values
 
 
-def _check_file(values: Mapping[str, object]) -> None:
+def _check_file(values: Mapping[str, object], more: Mapping[str, Setting]) -> None:
     """Each value by itself; what goes with what is known with the flags."""
+    known = {**settings_of(RunSettings), **settings_of(MeasureSettings), **more}
     for name, value in values.items():
         if name == "training":
             if not isinstance(value, Mapping):
@@ -672,7 +682,7 @@ def _check_file(values: Mapping[str, object]) -> None:
             _check_table(value)
         else:
             taken = tuple(value) if isinstance(value, list) else value
-            (settings_of(RunSettings) | settings_of(MeasureSettings))[name].check(taken)
+            known[name].check(taken)
 
 
 def _check_table(training: Mapping[str, object]) -> None:

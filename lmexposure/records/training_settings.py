@@ -235,6 +235,8 @@ class TrainingSettings:
         check_settings(self)
         for epoch in self.snapshot_epochs:
             integer("snapshot_epochs", epoch, low=1, high=self.epochs)
+        if not self.lora:
+            self._refuse_settings_of_adapters()
 
     @classmethod
     def for_model(cls, kind: str, **changes: object) -> "TrainingSettings":
@@ -270,6 +272,16 @@ class TrainingSettings:
         return (
             values if self.lora else {n: v for n, v in values.items() if not n.startswith("lora")}
         )
+
+    def _refuse_settings_of_adapters(self) -> None:
+        """Refuse what only adapters have: who says it does not mean to train all weights."""
+        for declared in dataclasses.fields(self):
+            name, value = declared.name, getattr(self, declared.name)
+            if name.startswith("lora_") and value != declared.default:
+                raise SettingsError(
+                    f"{name}={value!r} is of adapters, and all weights would be trained; add "
+                    "lora=True, on the command line --lora, or leave it out"
+                )
 
     def learning_rate_at(self, step: int, total_steps: int) -> float:
         """Learning rate of optimizer step `step`, the first being 0, of `total_steps`."""

@@ -16,7 +16,13 @@ if TYPE_CHECKING:
     )
     from lmexposure.scoring.extraction import Extraction, Extractor, SecretSearch, beam_width
     from lmexposure.scoring.importance_draws import Draws, draw_fills
-    from lmexposure.scoring.per_token import LabelOnly, TokenDetails, label_only, token_details
+    from lmexposure.scoring.per_token import (
+        LabelOnly,
+        TokenDetails,
+        details_of_encoded,
+        label_only,
+        token_details,
+    )
     from lmexposure.scoring.perplexity import (
         AgainstBase,
         TokenScores,
@@ -71,6 +77,7 @@ __all__ = [
     "Vocabulary",
     "beam_width",
     "bits_against_base",
+    "details_of_encoded",
     "draw_fills",
     "evaluation_mode",
     "find_beginning",

@@ -350,6 +350,11 @@ def test_a_gradient_that_is_not_finite_stops_and_keeps_the_checkpoint(
     assert load_model(tmp_path / "out" / "best-3")
 
 
+def test_an_update_that_overflows_stops(run: Train, small_lstm: Callable[..., LoadedModel]) -> None:
+    with pytest.raises(NumericalError, match=r"update of step 1 overflows \(learning rate 1e\+38"):
+        run(small_lstm(), learning_rate=1e38)
+
+
 def test_a_validation_loss_that_is_not_finite_is_refused(
     run: Train, small_lstm: Callable[..., LoadedModel]
 ) -> None:

@@ -77,11 +77,20 @@ def test_learning_rate_warms_up_and_runs_down() -> None:
 
 
 def test_targets_of_adapters_are_names() -> None:
-    assert TrainingSettings(lora_targets=["q_proj"]).to_dict()["lora_targets"] == ["q_proj"]  # type: ignore[arg-type]
+    chosen = TrainingSettings(lora=True, lora_targets=["q_proj"])  # type: ignore[arg-type]
+    assert chosen.to_dict()["lora_targets"] == ["q_proj"]
     with pytest.raises(SettingsError, match=r"lora_targets=\(\) must be a list with at least one"):
         TrainingSettings(lora_targets=[])  # type: ignore[arg-type]
     with pytest.raises(SettingsError, match="lora_targets='' must be a string, and not an empty"):
         TrainingSettings(lora_targets=("",))
+
+
+@pytest.mark.parametrize("given", [{"lora_rank": 4}, {"lora_alpha": 8.0}, {"lora_targets": ["q"]}])
+def test_settings_of_adapters_without_adapters_are_refused(given: dict[str, Any]) -> None:
+    with pytest.raises(
+        SettingsError, match=f"{next(iter(given))}=.* add lora=True, on the command"
+    ):
+        TrainingSettings.for_model("pretrained", **given)
 
 
 def test_adapters_take_longer_steps() -> None:

@@ -1,0 +1,382 @@
+"""What a sweep measured: sweep.json of its directory, and model.json of each of its models.
+
+Epsilon is in nats; TPR, FPR and areas are in [0, 1]; higher = more leaks, everywhere.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
+
+from pydantic import model_validator
+
+from lmexposure._record import (
+    ROUNDING,
+    BigInteger,
+    Count,
+    FileRecord,
+    Nats,
+    NotNegative,
+    Number,
+    Positive,
+    Rate,
+    Record,
+    Rows,
+    Sha256,
+    Share,
+)
+from lmexposure._style import count, listed, nats, probability
+from lmexposure._text import visible
+from lmexposure.errors import ResultError
+from lmexposure.records.result_privacy import Bound
+from lmexposure.records.run_record import TrainingRecord
+from lmexposure.records.sweep_plan import SweepOptions
+
+if TYPE_CHECKING:
+    import pandas as pd  # type: ignore[import-untyped]
+
+
+# Of the models, without scores or that learned nothing: of more than that, those that are left may
+# not be like the others.
+MOST_LOST = 0.1
+
+
+class SweepModel(FileRecord):
+    """model.json: one model of a sweep, written when everything else of it is there.
+
+    Attributes:
+        number: of the model in its sweep, from 0.
+        plan_sha256: of the plan that it was trained by.
+        seed: of its initial weights and of the order of its training.
+        scores_sha256: of scores.npz next to it.
+        training: what the training came to.
+        device: that it was trained on.
+        versions: of lmexposure, torch and transformers, by name.
+        seconds: that training and scoring took.
+    """
+
+    NAME: ClassVar[str] = "model.json"
+    FAMILY: ClassVar[str] = "lmexposure.sweep_model"
+    VERSION: ClassVar[int] = 1
+    ERROR = ResultError
+    AGAIN: ClassVar[str] = "remove the model's directory, and the sweep trains it again"
+
+    number: Count
+    plan_sha256: Sha256
+    seed: BigInteger
+    scores_sha256: Sha256
+    training: TrainingRecord
+    device: str
+    versions: dict[str, str]
+    seconds: NotNegative
+
+
+class FailedModel(Record):
+    """A model that has no scores.
+
+    Attributes:
+        number: of the model, from 0.
+        reason: what became of it, as its training said.
+    """
+
+    number: Count
+    reason: str
+
+
+class Utility(Record):
+    """How useful the models are: loss on the same documents, bits per token, lower = more useful.
+
+    Attributes:
+        mean, sd: over the models; the sd is None of a single one.
+        initial: mean before training.
+        learned: models whose training lowered it.
+        tokens: that a model was trained on, in the mean.
+        seconds: that a model took, in the mean.
+    """
+
+    mean: NotNegative
+    sd: NotNegative | None
+    initial: NotNegative
+    learned: Count
+    tokens: NotNegative
+    seconds: NotNegative
+
+
+class SweepRate(Record):
+    """TPR at a FPR, over the cells (model, text) of a group.
+
+    Attributes:
+        fpr: false-positive rate allowed.
+        value: the TPR; None where these cells cannot resolve the FPR.
+        low, high: its interval, for which models are the units; None where there is none.
+        note: why there is no number, and how many models it takes; None where there is one.
+    """
+
+    fpr: Rate
+    value: Share | None
+    low: Share | None
+    high: Share | None
+    note: str | None
+
+    @model_validator(mode="after")
+    def _missing_is_explained(self) -> Self:
+        if self.value is None and self.note is None:
+            raise ValueError(f"the TPR at FPR {self.fpr:g} is missing, and no note says why")
+        return self
+
+
+class SweepCurve(Record):
+    """A ROC curve of some points, ascending, with an interval of the TPR where there is one.
+
+    Attributes:
+        fpr, tpr: of the points, shape (P,).
+        low, high: of the TPR at each, models as units; empty where there is no interval.
+    """
+
+    fpr: Rows[Share]
+    tpr: Rows[Share]
+    low: Rows[Share]
+    high: Rows[Share]
+
+    @model_validator(mode="after")
+    def _as_long(self) -> Self:
+        if len(self.fpr) != len(self.tpr) or {len(self.low), len(self.high)} - {0, len(self.fpr)}:
+            raise ValueError("the columns of a curve are not of one length")
+        return self
+
+
+class SweepScore(Record):
+    """How well one score, under one attack, tells texts that were in from those that were not.
+
+    Attributes:
+        group: "canaries", "population", or a kind of canaries such as "pin/x1".
+        score, attack: see `SweepSettings`.
+        primary: whether it was named beforehand; of a group one is.
+        area: under the ROC curve of all cells; None where no cell has a score.
+        area_low, area_high: its interval, models as units; None where there is none.
+        rates: TPR at low FPR.
+        cells_in, cells_out: that have a score.
+        cells_missing: that have none, such as those of LiRA with too few models on a side.
+        curve: of the primary ones; None of the others.
+        notes: what is not as it should be.
+    """
+
+    group: str
+    score: str
+    attack: str
+    primary: bool
+    area: Share | None
+    area_low: Share | None
+    area_high: Share | None
+    rates: Rows[SweepRate]
+    cells_in: Count
+    cells_out: Count
+    cells_missing: Count
+    curve: SweepCurve | None
+    notes: Rows[str]
+
+
+class SweepText(Record):
+    """One canary over all models, by its raw primary score.
+
+    Attributes:
+        id, kind: as in the plan.
+        models_in, models_out: that had it, and that had not.
+        tpr: share of the models with it that score strictly above every model without; None where
+            all had it, or none.
+        p: how often chance alone gives so high a `tpr`, for this text by itself.
+        advantage_low: TPR - FPR is at least this, for all texts of the group at once.
+        separated: every model that had it scores above every model that had not.
+        difference: mean score of the models with it minus that of the others, in units of the
+            score; None where one side is empty.
+        epsilon: lower bound from this text alone, at the significance of one that was named
+            beforehand; None where coins allow none.
+    """
+
+    id: str
+    kind: str
+    models_in: Count
+    models_out: Count
+    tpr: Share | None
+    p: Share | None
+    advantage_low: Share
+    separated: bool
+    difference: Number | None
+    epsilon: Nats | None
+
+
+class WorstText(Record):
+    """The text that gives itself away most, paid for by the number of texts it was chosen from.
+
+    Attributes:
+        id: of the text.
+        among: how many it was chosen from.
+        tpr: as in `SweepText`.
+        p: how often chance gives one such among them.
+        advantage_low: TPR - FPR is at least this.
+        separated: as in `SweepText`.
+        bound: on epsilon, at a level that pays for the choice; None where coins allow none.
+        scores_in, scores_out: its raw primary scores, ascending.
+    """
+
+    id: str
+    among: Positive
+    tpr: Share | None
+    p: Share
+    advantage_low: Share
+    separated: bool
+    bound: Bound | None
+    scores_in: Rows[Number]
+    scores_out: Rows[Number]
+
+
+class SweepBound(Record):
+    """A lower bound on the epsilon of the training recipe.
+
+    Attributes:
+        question: "together" (all models at once), "per_model" (the largest of a bound from each
+            model's own coins), "per_canary" (the largest of a bound from each canary's own coins).
+        repetitions: of the canaries that it is of.
+        chosen_from: of how many bounds it is the largest, which its significance pays for.
+        bound: the bound; its `max_attainable` is the ceiling for these models and
+            canaries.
+    """
+
+    question: Literal["together", "per_model", "per_canary"]
+    repetitions: Positive
+    chosen_from: Positive
+    bound: Bound
+
+
+class SweepEpsilon(Record):
+    """What is claimed of epsilon.
+
+    Attributes:
+        primary: the bound that was named beforehand, "together" of the fewest repetitions; None
+            where coins allow none, or no canary was audited.
+        significance: of the primary bound; the others have each as much, and not together.
+        bounds: all, the primary among them.
+        refused: why there are none, or fewer.
+    """
+
+    primary: SweepBound | None
+    significance: Rate
+    bounds: Rows[SweepBound]
+    refused: Rows[str]
+
+
+class SweepResult(FileRecord):
+    """sweep.json: what many models say together.
+
+    Attributes:
+        plan_sha256: of the plan.
+        manifest_sha256: of the manifest next to it.
+        matrices_sha256: of matrices.npz next to it.
+        settings: what was asked for.
+        models: of which there are scores.
+        failed: those that have none.
+        canaries: texts of that group with coins.
+        population: texts of that group with coins.
+        validation: documents that no model saw.
+        documents: of the corpus, before insertion.
+        utility: of the models.
+        scores: group by group, the primary first.
+        texts: every canary; the population has no rows of its own but `worst_of_population`.
+        worst: of the canaries; None where no canary can be judged.
+        worst_of_population: of the ordinary documents, likewise.
+        epsilon: bounds, of canaries alone.
+        measured: when, in UTC.
+        lmexposure: the version that collected it.
+        warnings: what a reader must know, a sentence each.
+    """
+
+    NAME: ClassVar[str] = "sweep.json"
+    FAMILY: ClassVar[str] = "lmexposure.sweep_result"
+    VERSION: ClassVar[int] = 1
+    ERROR = ResultError
+    AGAIN: ClassVar[str] = "collect the sweep again: lmexposure sweep --collect DIR"
+
+    plan_sha256: Sha256
+    manifest_sha256: Sha256
+    matrices_sha256: Sha256
+    settings: SweepOptions
+    models: Count
+    failed: Rows[FailedModel]
+    canaries: Count
+    population: Count
+    validation: Count
+    documents: Count
+    utility: Utility
+    scores: Rows[SweepScore]
+    texts: Rows[SweepText]
+    worst: WorstText | None
+    worst_of_population: WorstText | None
+    epsilon: SweepEpsilon
+    measured: str
+    lmexposure: str
+    warnings: Rows[str]
+
+    @model_validator(mode="after")
+    def _agree(self) -> Self:
+        if len(self.texts) != self.canaries:
+            raise ValueError(f"{len(self.texts)} texts for {self.canaries} canaries")
+        if self.models + len(self.failed) != self.settings.models:
+            raise ValueError(
+                f"{self.models} models with scores and {len(self.failed)} without are not the "
+                f"{self.settings.models} of the sweep"
+            )
+        groups = {row.group for row in self.scores}
+        for group in sorted(groups):
+            if sum(row.primary for row in self.scores if row.group == group) != 1:
+                raise ValueError(f"group {group!r} has not one primary score")
+        if self.worst is not None and self.worst.id not in {text.id for text in self.texts}:
+            raise ValueError(f"the worst canary {self.worst.id!r} is none of its texts")
+        for row in self.epsilon.bounds:
+            most = row.bound.max_attainable
+            if most is not None and row.bound.value > most + ROUNDING:
+                raise ValueError(f"{row.question}: a bound above its ceiling")
+        return self
+
+    @property
+    def primary(self) -> dict[str, SweepScore]:
+        """The primary score of each group."""
+        return {row.group: row for row in self.scores if row.primary}
+
+    def to_frame(self) -> "pd.DataFrame":
+        """A pandas frame with a row for each canary, as `texts` has them; no secrets.
+
+        Columns: id, kind; models_in, models_out; tpr without a false positive, p by chance,
+        advantage_low, separated, difference and epsilon, as in `SweepText`.
+        """
+        import pandas as pd
+
+        columns = list(SweepText.model_fields)
+        return pd.DataFrame([text.model_dump() for text in self.texts], columns=columns)
+
+    def __repr__(self) -> str:
+        parts = [count(self.canaries, "canary", "canaries")]
+        parts += [count(self.population, "ordinary document")] if self.population else []
+        said = f"{count(self.models, 'model')} of {listed(parts)}"
+        if self.worst is not None:
+            said += f"; worst {visible(self.worst.id)}, p {probability(self.worst.p)}"
+        if self.epsilon.primary is not None:
+            said += f"; epsilon at least {nats(self.epsilon.primary.bound.value)}"
+        return f"<Sweep of {said}>"
+
+    __str__ = __repr__
+
+    @classmethod
+    def read(cls, path: str | Path) -> Self:
+        """Read a sweep.json, or that of a sweep's directory.
+
+        Raises:
+            ResultError: no such file, or none that a sweep wrote; it says why.
+        """
+        path = Path(path)
+        path = path / cls.NAME if path.is_dir() else path
+        try:
+            content = path.read_bytes()
+        except OSError as failure:
+            raise ResultError(
+                f"cannot read {path}: {failure.strerror}; collect the sweep first: lmexposure "
+                "sweep --collect DIR"
+            ) from failure
+        return cls.parse(content, path)

@@ -1,0 +1,39 @@
+"""Many models: one plan with coins, a task a model, matrices of scores, one result.
+
+`plan.py` tosses the coins before anything is trained; `task.py` trains and scores one model;
+`driver.py` has all of them done, here or on Ray, and resumes; `matrices.py` joins the scores,
+`analysis.py` says what they mean.
+"""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lmexposure.records import SweepPlan, SweepResult, SweepSettings
+    from lmexposure.sweeps.analysis import analyse
+    from lmexposure.sweeps.collecting import collect
+    from lmexposure.sweeps.cost import SweepCost, sweep_cost
+    from lmexposure.sweeps.driver import check_workers, sweep
+    from lmexposure.sweeps.matrices import Matrices, read_matrices
+    from lmexposure.sweeps.plan import prepare
+    from lmexposure.sweeps.task import SweepDirectory, run_task
+else:
+    from lmexposure._lazy import lazy_face as _lazy_face
+
+    __getattr__, __dir__ = _lazy_face(__name__, __file__)
+
+__all__ = [
+    "Matrices",
+    "SweepCost",
+    "SweepDirectory",
+    "SweepPlan",
+    "SweepResult",
+    "SweepSettings",
+    "analyse",
+    "check_workers",
+    "collect",
+    "prepare",
+    "read_matrices",
+    "run_task",
+    "sweep",
+    "sweep_cost",
+]

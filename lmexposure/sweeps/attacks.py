@@ -1,0 +1,169 @@
+"""What other models make of a score: each score under each attack, for the texts of one group."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lmexposure.errors import InputError
+from lmexposure.records import ATTACKS, READS, SCORES, AuditedText
+from lmexposure.statistics import label_logits, lira_matrix, multivariate_lira, rmia_matrix
+from lmexposure.sweeps.matrices import Matrices
+
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+
+REGRESSION = "label_regression"  # of the greedy matches, one by one; no setting asks for it
+_READS = {**READS, REGRESSION: ("label_only",)}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Group:
+    """The texts of one group, with everything that an attack may read of them.
+
+    Attributes:
+        name: "canaries", "population", or a kind of canaries.
+        texts: of the group, N of them.
+        columns: of the matrices, shape (N,).
+        matrices: of the sweep.
+    """
+
+    name: str
+    texts: tuple[AuditedText, ...]
+    columns: NDArray[np.intp]
+    matrices: Matrices
+
+    @classmethod
+    def of(cls, name: str, texts: Sequence[AuditedText], matrices: Matrices) -> "Group":
+        """Those texts of a plan that are of this group, or of this kind.
+
+        Args:
+            name: of the group or kind.
+            texts: of the plan, those with coins.
+            matrices: of the sweep.
+        """
+        columns = [place for place, text in enumerate(texts) if name in (text.group, text.kind)]
+        return cls(
+            name=name,
+            texts=tuple(texts[place] for place in columns),
+            columns=np.array(columns, dtype=np.intp),
+            matrices=matrices,
+        )
+
+    def of_models(self, kept: Flags) -> "Group":
+        """The same texts in some models.
+
+        Args:
+            kept: which, shape (S,).
+        """
+        return replace(self, matrices=self.matrices.of_models(kept))
+
+    @property
+    def included(self) -> Flags:
+        """Which text was in which model, shape (S, N)."""
+        return self.matrices.included[:, self.columns]
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """Of the texts, N of them: those of one kind are alike."""
+        return tuple(text.kind for text in self.texts)
+
+    def raw(self, score: str) -> Floats:
+        """A score as the models gave it, shape (S, N).
+
+        Args:
+            score: by name.
+        """
+        return self.matrices.scores[score][:, self.columns]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Cells:
+    """One score under one attack.
+
+    Attributes:
+        values: shape (S, N), higher = more likely in; NaN where there is none.
+        notes: what is not as it should be.
+    """
+
+    values: Floats
+    notes: tuple[str, ...]
+
+
+def pairs_of(group: Group) -> Iterator[tuple[str, str]]:
+    """Each score that a group has, under each attack that reads it.
+
+    Of an ordinary document every token is its secret: there, secret tokens would say the same as
+    log-perplexity.
+
+    Args:
+        group: of texts.
+    """
+    ordinary = group.name == "population"
+    for score in SCORES:
+        if score not in group.matrices.scores or np.isnan(group.raw(score)).all():
+            continue
+        if ordinary and score == "secret_tokens":
+            continue
+        for attack in (*ATTACKS, REGRESSION):
+            if score in _READS.get(attack, SCORES):
+                yield score, attack
+
+
+def attack_cells(group: Group, score: str, attack: str, *, shadows: Flags | None = None) -> Cells:
+    """One score under one attack; each model with all others as its reference.
+
+    Args:
+        group: of texts.
+        score: by the name that `SCORES` has.
+        attack: by the name that `ATTACKS` has, or `REGRESSION`.
+        shadows: which models are references, shape (S,): a shadow is judged by the other shadows,
+            other models by all of them; None: all.
+
+    Returns:
+        The cells; all NaN, and a note, where the models are too few for the attack.
+    """
+    if attack == "plain":
+        return Cells(values=group.raw(score), notes=())
+    try:
+        return _judged(group, score, attack, shadows)
+    except InputError as failure:
+        return Cells(values=np.full(group.included.shape, np.nan), notes=(str(failure),))
+
+
+def _judged(group: Group, score: str, attack: str, shadows: Flags | None) -> Cells:
+    coins, matrices = group.included, group.matrices
+    if attack == "rmia":
+        tokens = [matrices.secret[n].size for n in group.columns]
+        values = rmia_matrix(
+            -group.raw(score) / np.array(tokens),
+            coins,
+            matrices.validation_bits / matrices.validation_tokens,
+            shadows=shadows,
+        )
+        return Cells(values=values, notes=())
+    if attack == REGRESSION:
+        matches = [matrices.matches[n] for n in group.columns]
+        return Cells(
+            values=label_logits(matches, coins, kinds=group.kinds, shadows=shadows), notes=()
+        )
+    if attack == "multivariate_lira":
+        found = multivariate_lira(_tokens(group, score), coins, kinds=group.kinds, shadows=shadows)
+    else:
+        found = lira_matrix(
+            group.raw(score),
+            coins,
+            kinds=group.kinds,
+            mode="offline" if attack == "lira_offline" else "online",
+            shadows=shadows,
+        )
+    return Cells(values=found.scores, notes=found.notes)
+
+
+def _tokens(group: Group, score: str) -> list[Floats]:
+    """Minus the bits of each text's tokens that the score adds up, (S, T) each."""
+    bits, secret = group.matrices.token_bits, group.matrices.secret
+    if score == "secret_tokens":
+        return [-bits[n][:, secret[n]] for n in group.columns]
+    return [-bits[n] for n in group.columns]

@@ -1,0 +1,205 @@
+"""Scores of all models: one array a score, models x texts."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lmexposure._files import sha256_bytes
+from lmexposure.errors import ResultError
+from lmexposure.records import SCORES, SweepPlan
+from lmexposure.statistics import zlib_ratio
+from lmexposure.sweeps.arrays import ModelScores, joined, npz, read_npz, split, write_npz
+
+NAME = "matrices.npz"
+_AGAIN = "collect the sweep again: lmexposure sweep --collect DIR"
+_COLUMNS = ("numbers", "validation_bits", "validation_tokens")
+_RAGGED = ("token_bits", "secret", "matches")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Matrices:
+    """Scores of S models and K texts with coins: canaries, then the population; see `SweepPlan`.
+
+    Attributes:
+        numbers: of the models, ascending, shape (S,); those that failed are missing.
+        included: which text was in the training of which model, shape (S, K).
+        scores: by the names of `SCORES`, each of shape (S, K), higher = more likely in; one that
+            these models do not have is not there. The population has no "label_only": NaN.
+        validation_bits: log-perplexity of the documents that no model saw, shape (S, V), bits.
+        validation_tokens: scored tokens of each of them, shape (V,).
+        token_bits: for each text the bits of its scored tokens, shape (S, T), lower = more
+            expected.
+        secret: for each text which of them hold a character of its secret, shape (T,); of an
+            ordinary document all.
+        matches: for each text whether each token of its secret was the greedy one, context by
+            context, shape (S, contexts * T); of the population (S, 0).
+    """
+
+    numbers: NDArray[np.int64]
+    included: NDArray[np.bool_]
+    scores: Mapping[str, NDArray[np.float64]]
+    validation_bits: NDArray[np.float64]
+    validation_tokens: NDArray[np.int64]
+    token_bits: tuple[NDArray[np.float64], ...]
+    secret: tuple[NDArray[np.bool_], ...]
+    matches: tuple[NDArray[np.bool_], ...]
+
+    def save(self, path: str | Path) -> None:
+        """Write matrices.npz; the same matrices give the same bytes.
+
+        Coins are in the plan alone.
+
+        Raises:
+            FileError: the disk refused.
+        """
+        write_npz(Path(path), self._arrays())
+
+    def of_models(self, kept: NDArray[np.bool_]) -> "Matrices":
+        """Those of some models.
+
+        Args:
+            kept: which, shape (S,).
+        """
+        return replace(
+            self,
+            numbers=self.numbers[kept],
+            included=self.included[kept],
+            scores={name: values[kept] for name, values in self.scores.items()},
+            validation_bits=self.validation_bits[kept],
+            token_bits=tuple(bits[kept] for bits in self.token_bits),
+            matches=tuple(found[kept] for found in self.matches),
+        )
+
+    @property
+    def sha256(self) -> str:
+        """Of the bytes that `save` writes."""
+        return sha256_bytes(npz(self._arrays()))
+
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        arrays = {name: getattr(self, name) for name in _COLUMNS}
+        arrays |= {f"score_{name}": values for name, values in self.scores.items()}
+        return arrays | joined({name: getattr(self, name) for name in _RAGGED})
+
+
+def read_matrices(path: str | Path, plan: SweepPlan) -> Matrices:
+    """Read matrices.npz, or that of a sweep's directory.
+
+    Args:
+        path: of the file, or of the directory.
+        plan: of the sweep, which has the coins.
+
+    Raises:
+        ResultError: there is none, it is damaged, or it is not of this plan.
+    """
+    path = Path(path)
+    path = path / NAME if path.is_dir() else path
+    arrays = read_npz(path, _AGAIN)
+    try:
+        numbers = arrays["numbers"]
+        columns: dict[str, Any] = {name: arrays[name] for name in _COLUMNS}
+        ragged: dict[str, Any] = {
+            name: split(arrays[name], arrays[f"{name}_lengths"]) for name in _RAGGED
+        }
+    except (KeyError, ValueError) as failure:
+        raise ResultError(f"{path} is damaged ({failure}); {_AGAIN}") from failure
+    scores = {name: arrays[f"score_{name}"] for name in SCORES if f"score_{name}" in arrays}
+    coins, shape = plan.included(), (len(numbers), len(plan.scored))
+    unseen = len(plan.texts) - len(plan.scored)
+    fits = (
+        all(values.shape == shape for values in scores.values())
+        and all(len(ragged[name]) == shape[1] for name in _RAGGED)
+        and columns["validation_bits"].shape == (shape[0], unseen)
+        and (numbers.size == 0 or bool(numbers.min() >= 0 and numbers.max() < len(coins)))
+    )
+    if not scores or not fits:
+        raise ResultError(
+            f"{path} is not of this plan, which has {shape[1]:,} texts with coins and {unseen:,} "
+            f"for validation; {_AGAIN}"
+        )
+    return Matrices(included=coins[numbers], scores=scores, **columns, **ragged)
+
+
+def join_scores(
+    plan: SweepPlan,
+    texts: Sequence[str],
+    models: Mapping[int, ModelScores],
+    base: ModelScores | None = None,
+) -> Matrices:
+    """The matrices of all models that have scores.
+
+    Args:
+        plan: of the sweep.
+        texts: those with coins, K of them, as the models were to learn them.
+        models: the scores of each, by its number.
+        base: of the base model, to calibrate by; None: there is none.
+
+    Raises:
+        ResultError: no model has scores; two models do not split a text into the same tokens.
+    """
+    if not models:
+        raise ResultError("no model of this sweep has scores; train them first")
+    numbers = sorted(models)
+    rows = [models[number] for number in numbers]
+    for number, row in zip(numbers, rows, strict=True):
+        _check_alike(number, row, numbers[0], rows[0])
+    with_coins = len(plan.scored)
+    matches = _stacked([row.matches for row in rows])
+    matches += (np.zeros((len(rows), 0), dtype=bool),) * (with_coins - len(matches))
+    unseen = rows[0].bits[with_coins:]
+    return Matrices(
+        numbers=np.array(numbers, dtype=np.int64),
+        included=plan.included()[numbers],
+        scores=_scores(rows, texts, base, matches),
+        validation_bits=np.stack([row.totals[with_coins:] for row in rows]),
+        validation_tokens=np.array([bits.size for bits in unseen], dtype=np.int64),
+        token_bits=_stacked([row.bits[:with_coins] for row in rows]),
+        secret=rows[0].secret[:with_coins],
+        matches=matches,
+    )
+
+
+def _scores(
+    rows: Sequence[ModelScores],
+    texts: Sequence[str],
+    base: ModelScores | None,
+    matches: Sequence[NDArray[np.bool_]],
+) -> dict[str, NDArray[np.float64]]:
+    """By the names of `SCORES`, in their order, each of shape (S, K)."""
+    kept = slice(len(texts))
+    whole = np.stack([row.totals[kept] for row in rows])
+    found = {
+        "log_perplexity": -whole,
+        "secret_tokens": -np.stack([row.secret_totals[kept] for row in rows]),
+    }
+    if base is not None:
+        found["calibrated"] = base.totals[kept] - whole
+    for name in ("min_k", "min_k_plus_plus"):
+        found[name] = np.stack([getattr(row, name)[kept] for row in rows])
+    found["zlib"] = whole * zlib_ratio(np.ones(len(texts)), texts)
+    if any(text.size for text in matches):
+        missing = np.full(len(rows), np.nan)
+        shares = [text.mean(axis=1) if text.size else missing for text in matches]
+        found["label_only"] = np.stack(shares, axis=1)
+    return found
+
+
+def _stacked(rows: Sequence[Sequence[NDArray[Any]]]) -> tuple[NDArray[Any], ...]:
+    """Text by text what all models have of it, shape (S, T)."""
+    return tuple(np.stack(texts) for texts in zip(*rows, strict=True))
+
+
+def _check_alike(number: int, row: ModelScores, first: int, other: ModelScores) -> None:
+    """Refuse a model whose texts are other tokens than those of the first."""
+    secrets = zip(row.secret, other.secret, strict=True)
+    matches = zip(row.matches, other.matches, strict=True)
+    if not all(np.array_equal(x, y) for x, y in secrets) or not all(
+        x.shape == y.shape for x, y in matches
+    ):
+        raise ResultError(
+            f"models {first} and {number} do not split the texts into the same tokens, as one "
+            "tokenizer would; remove the directories of both, and the sweep trains them again"
+        )

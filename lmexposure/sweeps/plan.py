@@ -1,0 +1,297 @@
+"""The plan of a sweep: candidates drawn, coins tossed, held-out documents chosen; written once."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lmexposure._files import PRIVATE, atomic_directory, only_writer
+from lmexposure._validate import of_type
+from lmexposure.audit import chosen_device, insert_corpus, training_settings, wrapping_of
+from lmexposure.canaries import Files, Manifest, derive_seed, fresh_seed, listed_files, permutation
+from lmexposure.errors import ModelError, ResultError, SettingsError
+from lmexposure.models import (
+    NEW_MODELS,
+    context_window,
+    encode_documents,
+    held_out,
+    load_model,
+    new_tokenizer,
+    tokenizer_sha256,
+    training_rows,
+)
+from lmexposure.records import AuditedText, RunSettings, SweepOptions, SweepPlan, SweepSettings
+from lmexposure.sweeps.base import check_base
+from lmexposure.sweeps.documents import TOKENIZER, SweepCorpus, read_corpus, saved_tokenizer
+from lmexposure.sweeps.scoring import Rows, rows_of
+
+_MOST_VALIDATION = 500  # documents for validation that are scored as well
+_KNOWN = ("plan.json", "manifest.json", "corpus", TOKENIZER)
+
+
+def prepare(corpus: Files, *, out: str | Path, settings: SweepSettings | None = None) -> SweepPlan:
+    """Draw canaries and coins of a sweep, once, before any model is trained.
+
+    `out` gets manifest.json and corpus/ with every candidate, tokenizer/ where the model is new,
+    and last plan.json, readable by its owner alone. What is there already of the same sweep is
+    kept, so that the same call again tosses no other coins.
+
+    Args:
+        corpus: a file, several, or patterns.
+        out: the sweep's directory.
+        settings: of the sweep.
+
+    Raises:
+        SettingsError: a setting out of range.
+        CorpusError, FormatError, PlanError: the corpus or the canaries cannot be used.
+        ModelError: a model that cannot be trained, or that does not know a canary's characters; a
+            base that cannot be loaded, or has another tokenizer.
+        ResultError: `out` holds another sweep.
+        FileError: the disk refused.
+    """
+    settings = SweepSettings() if settings is None else settings
+    of_type("settings", settings, SweepSettings, "SweepSettings(...)")
+    out = Path(out)
+    training_settings(settings.run)
+    chosen_device(settings.run)
+    with only_writer(out):
+        before = _before(out, settings)
+        files = listed_files(corpus)
+        chats = wrapping_of(files, settings=settings.run, out=out)
+        if chats is not None and settings.run.model in NEW_MODELS:
+            raise ModelError(
+                f"model={settings.run.model!r} is a new model, whose tokenizer knows no chats; "
+                "give model=PATH of a pretrained one"
+            )
+        tokenizer = None if chats is None else settings.run.model
+        _, manifest = insert_corpus(files, out=out, settings=settings.run, tokenizer=tokenizer)
+        if before is not None:
+            _refuse_other_manifest(before, manifest, out)
+            return before
+        read = read_corpus(out, manifest)
+        reader = _tokenizer(out, read, settings.run)
+        check_base(settings, reader.tokenizer)
+        plan = _drawn(read, settings, reader)
+        plan.save(out / SweepPlan.NAME)
+        return plan
+
+
+def _before(out: Path, settings: SweepSettings) -> SweepPlan | None:
+    """The plan that is there already; None where there is nothing yet.
+
+    Raises:
+        ResultError: another sweep, or a directory of something else.
+    """
+    if not (out / SweepPlan.NAME).exists():
+        names = sorted(p.name for p in out.iterdir()) if out.exists() else []
+        strange = [n for n in names if n not in _KNOWN and not n.startswith(".")]
+        if strange:
+            raise ResultError(
+                f"{out} holds {strange[0]!r} and no plan.json, so it is no sweep that can go on; "
+                "choose a new directory"
+            )
+        return None
+    plan = SweepPlan.read(out)
+    now, then = _flat(settings.record()), _flat(plan.settings)
+    for name, value in now.items():
+        if then.get(name) != value:
+            raise ResultError(
+                f"{out} holds another sweep: {_difference(name, then.get(name), value)}; choose "
+                "another directory, or the old settings"
+            )
+    if settings.inclusion_seed is not None:
+        names = _with_coins(plan.texts, plan.varied)
+        if names and _tossed(settings, names, settings.inclusion_seed) != plan.coins:
+            raise ResultError(f"{out} holds a sweep of other coins; leave inclusion_seed out")
+    return plan
+
+
+def _flat(options: SweepOptions) -> dict[str, object]:
+    """Settings by the names that a person gives them."""
+    values: dict[str, object] = options.model_dump(exclude={"run"})
+    return values | options.run.model_dump()
+
+
+def _difference(name: str, then: object, now: object) -> str:
+    """What differs; a seed is not shown, for whoever has it can draw the secrets."""
+    if name == "seed":
+        return "its seed is another"
+    return f"its {name} is {then!r}, now {now!r} is asked for"
+
+
+def _refuse_other_manifest(plan: SweepPlan, manifest: Manifest, out: Path) -> None:
+    if plan.manifest_sha256 != manifest.sha256:
+        raise ResultError(
+            f"{out / 'manifest.json'} is not the one that plan.json was drawn for; choose another "
+            "directory"
+        )
+
+
+def _tokenizer(out: Path, corpus: SweepCorpus, settings: RunSettings) -> "_Reader":
+    """The one tokenizer of all models, and the longest text that they read, in tokens."""
+    if settings.model not in NEW_MODELS:
+        loaded = load_model(settings.model, revision=settings.revision, offline=settings.offline)
+        return _Reader(loaded.tokenizer, context_window(loaded.model.config))
+    characters = "".join(form.characters for form in corpus.manifest.plan.formats)
+    made = new_tokenizer(
+        settings.model,
+        corpus.documents,
+        separator=corpus.separator,
+        extra_characters=characters,
+    )
+    # Without a plan, what has the name already may be of another model.
+    with atomic_directory(out / TOKENIZER, mode=PRIVATE) as partial:
+        made.save_pretrained(partial)
+    # The one that was saved, which every model will have.
+    window = 256 if settings.model != "lstm" else None
+    return _Reader(saved_tokenizer(out), window)
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """The tokenizer of all models, and their window in tokens; None: no limit."""
+
+    tokenizer: Any
+    window: int | None
+
+
+def _drawn(corpus: SweepCorpus, settings: SweepSettings, reader: _Reader) -> SweepPlan:
+    """Everything but the coins, then the coins."""
+    seed = corpus.manifest.plan.seed
+    chosen = training_settings(settings.run, reader.window, records=corpus.wrapping is not None)
+    validation = sorted(
+        held_out(
+            corpus.texts,
+            fraction=chosen.validation_fraction,
+            most_characters=chosen.validation_characters,
+            canaries=(),
+            seed=derive_seed(seed, "sweep validation"),
+        )
+    )
+    held = set(validation)
+    fitting = _fitting(corpus, reader)
+    eligible = [n for n in sorted(corpus.once) if n not in held and fitting[n]]
+    population = _some(eligible, _population(settings, len(corpus.documents), len(eligible)), seed)
+    scored = [n for n in validation if n in corpus.once and fitting[n]][:_MOST_VALIDATION]
+    texts = (*_candidates(corpus.manifest), *map(_of_population, population), *map(_held, scored))
+    others = set(population) | held
+    varied = tuple(n for n in range(len(corpus.documents)) if n not in others)
+    varied = varied if settings.vary == "all" else ()
+    coins = settings.inclusion_seed
+    plan = SweepPlan(
+        manifest_sha256=corpus.manifest.sha256,
+        settings=settings.record(),
+        seed=settings.run.public_seed,
+        tokenizer_sha256=tokenizer_sha256(reader.tokenizer),
+        texts=texts,
+        varied=varied,
+        validation=tuple(validation),
+        contexts=tuple(validation[: settings.contexts - 1]) if corpus.wrapping is None else (),
+        coins=_tossed(
+            settings, _with_coins(texts, varied), fresh_seed() if coins is None else coins
+        ),
+    )
+    rows = rows_of(reader.tokenizer, corpus, plan)  # refuses what no model could score
+    _refuse_long_canaries(rows, plan, chosen.block_size)
+    return plan
+
+
+def _refuse_long_canaries(rows: Rows, plan: SweepPlan, block_size: int) -> None:
+    """Refuse now what every training would: a canary must fit in one block whole."""
+    for known, text in zip(plan.canaries, rows.texts, strict=False):
+        tokens = len(text.encoded.ids)
+        if tokens > block_size:
+            raise ModelError(
+                f"canary {known.id} has {tokens} tokens with what is in front of it, but "
+                f"block_size={block_size}; raise block_size if the model's context window is "
+                "longer, or use a shorter format"
+            )
+
+
+def _population(settings: SweepSettings, documents: int, eligible: int) -> int:
+    wanted = settings.population_of(documents)
+    if settings.population is not None and wanted > eligible:
+        raise SettingsError(
+            f"population={wanted}, but only {eligible} of {documents} documents say something that "
+            f"no other does, fit the model and are not for validation; give at most {eligible}"
+        )
+    return min(wanted, eligible)
+
+
+def _fitting(corpus: SweepCorpus, reader: _Reader) -> list[bool]:
+    """Which documents the model reads whole, each by itself, with something to predict."""
+    if corpus.wrapping is None:
+        rows = encode_documents(reader.tokenizer, corpus.documents, context=corpus.separator)
+        lengths = [len(ids) for ids in rows]
+    else:
+        made = training_rows(reader.tokenizer, corpus.documents, corpus.wrapping)
+        lengths = [len(row.ids) if row.carried[1:].any() else 0 for row in made]
+    most = reader.window or max(lengths, default=0)
+    return [1 < length <= most for length in lengths]
+
+
+def _some(numbers: Sequence[int], count: int, seed: int) -> list[int]:
+    """As many of these at random, ascending."""
+    order = permutation(len(numbers), derive_seed(seed, "sweep population"))
+    return sorted(numbers[place] for place, _ in zip(order, range(count), strict=False))
+
+
+def _candidates(manifest: Manifest) -> list[AuditedText]:
+    return [
+        AuditedText(
+            id=entry.id,
+            group="canaries",
+            kind=f"{entry.format}/x{entry.repetitions}",
+            format=entry.format,
+            repetitions=entry.repetitions,
+            document=None,
+        )
+        for entry in manifest.canaries
+    ]
+
+
+def _document_id(number: int) -> str:
+    return f"document/{number:06d}"
+
+
+def _of_population(number: int) -> AuditedText:
+    return AuditedText(
+        id=_document_id(number),
+        group="population",
+        kind="population",
+        format=None,
+        repetitions=1,
+        document=number,
+    )
+
+
+def _held(number: int) -> AuditedText:
+    return AuditedText(
+        id=_document_id(number),
+        group="validation",
+        kind="validation",
+        format=None,
+        repetitions=0,
+        document=number,
+    )
+
+
+def _with_coins(texts: Sequence[AuditedText], varied: Sequence[int]) -> list[str]:
+    """The names of all that have coins, in their order."""
+    return [t.id for t in texts if t.group != "validation"] + [_document_id(n) for n in varied]
+
+
+def _tossed(settings: SweepSettings, names: Sequence[str], seed: int) -> tuple[str, ...]:
+    """A row of coins for each model; the coins of a text are a stream of their own."""
+    columns = [_column(settings, derive_seed(seed, "coins", name)) for name in names]
+    return tuple("".join(row) for row in zip(*columns, strict=True))
+
+
+def _column(settings: SweepSettings, seed: int) -> str:
+    """The coins of one text in all models."""
+    if settings.coins == "exactly_half":
+        inside = set(list(permutation(settings.models, seed))[: settings.models // 2])
+        return "".join("1" if model in inside else "0" for model in range(settings.models))
+    bits = random.Random(seed).getrandbits(settings.models)
+    return f"{bits:0{settings.models}b}"

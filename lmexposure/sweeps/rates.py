@@ -1,0 +1,189 @@
+"""How well each score under each attack tells in from out, over all cells of a group."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lmexposure.errors import InputError
+from lmexposure.records import SweepCurve, SweepPlan, SweepRate, SweepScore
+from lmexposure.statistics import (
+    CellRates,
+    cell_rates,
+    models_needed,
+    roc_curve,
+    tpr_at_fpr,
+)
+from lmexposure.sweeps.attacks import Cells, Flags, Floats, Group, attack_cells, pairs_of
+
+Places = NDArray[np.intp]
+FPRS = (0.001, 0.01)
+
+
+def primary_of(group: Group, plan: SweepPlan) -> tuple[str, str]:
+    """The score and the attack that decide, named beforehand.
+
+    Ordinary documents have no greedy matches: where these decide, log-perplexity does of documents.
+
+    Args:
+        group: of texts.
+        plan: of the sweep.
+    """
+    score, attack = plan.settings.score, plan.settings.attack
+    if group.name == "population" and score == "label_only":
+        score = "log_perplexity"
+    return score, attack
+
+
+def score_rows(group: Group, plan: SweepPlan) -> Iterator[SweepScore]:
+    """The primary score of a group and of each of its kinds, then the others beside it.
+
+    The primary one and plain ones have intervals; the others do not, for an interval makes all
+    scores again for each model that it leaves out.
+
+    Args:
+        group: of at least one text.
+        plan: of the sweep.
+    """
+    primary, level = primary_of(group, plan), plan.settings.level
+    yield from _rows(group, *primary, parts=_parts(group), measured=True, primary=True, level=level)
+    whole = {group.name: np.arange(len(group.texts))}
+    for score, attack in pairs_of(group):
+        if (score, attack) == primary:
+            continue
+        yield from _rows(
+            group,
+            score,
+            attack,
+            parts=whole,
+            measured=attack == "plain",
+            primary=False,
+            level=level,
+        )
+
+
+def _parts(group: Group) -> dict[str, Places]:
+    """All texts of a group, and those of each kind where there are several: their places."""
+    found = {group.name: np.arange(len(group.texts))}
+    kinds = dict.fromkeys(group.kinds)
+    if len(kinds) > 1:
+        for kind in kinds:
+            found[kind] = np.array([n for n, own in enumerate(group.kinds) if own == kind])
+    return found
+
+
+def _rows(
+    group: Group,
+    score: str,
+    attack: str,
+    *,
+    parts: Mapping[str, Places],
+    measured: bool,
+    primary: bool,
+    level: float,
+) -> Iterator[SweepScore]:
+    """One score under one attack, for each part of a group."""
+    cells = attack_cells(group, score, attack)
+    found = {n: _Found.of(cells.values[:, its], group.included[:, its]) for n, its in parts.items()}
+    with_interval: Mapping[str, CellRates] = {}
+    if measured:
+        two_sided = {name: parts[name] for name, part in found.items() if part.two_sided}
+        with_interval = _with_intervals(group, (score, attack), cells, two_sided, level)
+    for name, part in found.items():
+        rates = with_interval.get(name)
+        yield SweepScore(
+            group=name,
+            score=score,
+            attack=attack,
+            primary=primary,
+            area=part.area,
+            area_low=None if rates is None else rates.area_low,
+            area_high=None if rates is None else rates.area_high,
+            rates=part.rates(level) if rates is None else _rates_of(rates),
+            cells_in=part.inside.size,
+            cells_out=part.outside.size,
+            cells_missing=part.missing,
+            curve=_curve_of(rates) if primary else None,
+            notes=cells.notes,
+        )
+
+
+def _with_intervals(
+    group: Group, pair: tuple[str, str], cells: Cells, parts: Mapping[str, Places], level: float
+) -> Mapping[str, CellRates]:
+    """Rates with models as units; none of too few models."""
+
+    def attack(kept: Flags) -> Floats:
+        if pair[1] == "plain" or kept.all():
+            return cells.values[kept]
+        return attack_cells(group.of_models(kept), *pair).values
+
+    if not parts:
+        return {}
+    try:
+        return cell_rates(attack, group.included, groups=parts, fprs=FPRS, level=level)
+    except InputError:
+        return {}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Found:
+    """Cells of some texts.
+
+    Attributes:
+        inside, outside: scores of the cells with their text, and without, flat.
+        missing: cells without a score.
+        texts: how many.
+    """
+
+    inside: Floats
+    outside: Floats
+    missing: int
+    texts: int
+
+    @classmethod
+    def of(cls, values: Floats, coins: Flags) -> "_Found":
+        known = ~np.isnan(values)
+        return cls(
+            inside=values[coins & known],
+            outside=values[~coins & known],
+            missing=int((~known).sum()),
+            texts=values.shape[1],
+        )
+
+    @property
+    def two_sided(self) -> bool:
+        return bool(self.inside.size and self.outside.size)
+
+    @property
+    def area(self) -> float | None:
+        return roc_curve(self.inside, self.outside).area if self.two_sided else None
+
+    def rates(self, level: float) -> tuple[SweepRate, ...]:
+        """Without intervals."""
+        return tuple(self._rate(fpr, level) for fpr in FPRS)
+
+    def _rate(self, fpr: float, level: float) -> SweepRate:
+        value = None
+        if self.two_sided:
+            value = tpr_at_fpr(self.inside, self.outside, fpr=fpr, level=level).value
+        if value is not None:
+            return SweepRate(fpr=fpr, value=value, low=None, high=None, note=None)
+        note = (
+            f"{self.outside.size:,} cells without their text and {self.inside.size:,} with it do "
+            f"not resolve a FPR of {fpr:g}; with {self.texts:,} texts it takes "
+            f"{models_needed(fpr, self.texts, level=level):,} models"
+        )
+        return SweepRate(fpr=fpr, value=None, low=None, high=None, note=note)
+
+
+def _rates_of(found: CellRates) -> tuple[SweepRate, ...]:
+    return tuple(SweepRate(**vars(rate)) for rate in found.rates)
+
+
+def _curve_of(found: CellRates | None) -> SweepCurve | None:
+    if found is None:
+        return None
+    columns = {name: getattr(found, name).tolist() for name in ("fpr", "tpr", "low", "high")}
+    return SweepCurve(**columns)

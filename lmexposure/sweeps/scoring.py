@@ -1,0 +1,212 @@
+"""What one model says of every text of a sweep: bits of each token, greedy matches."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lmexposure.canaries import Canary
+from lmexposure.models import (
+    AnyContext,
+    Context,
+    Encoded,
+    LoadedModel,
+    context_window,
+    encode_documents,
+    encode_in_context,
+    encode_rows,
+    row_context,
+    training_rows,
+)
+from lmexposure.records import SweepPlan
+from lmexposure.scoring import details_of_encoded, label_only
+from lmexposure.statistics import min_k, min_k_plus_plus
+from lmexposure.sweeps.documents import SweepCorpus
+
+_LONGEST_LEAD = 64  # tokens of another document in front of a canary
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ScoredText:
+    """A text as tokens, in the row of the training.
+
+    Attributes:
+        encoded: its tokens; those from `encoded.scored_from` on are read.
+        counted: which of these carry loss, shape (T,).
+        secret: which of these hold a character of the secret; of a document all that carry loss.
+    """
+
+    encoded: Encoded
+    counted: NDArray[np.bool_]
+    secret: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Rows:
+    """All texts of a plan as tokens, the same for every model.
+
+    Attributes:
+        texts: in the order of `SweepPlan.texts`.
+        leads: tokens of other documents that a canary may come after; none of chats.
+    """
+
+    texts: tuple[ScoredText, ...]
+    leads: tuple[list[int], ...]
+
+
+def rows_of(tokenizer: Any, corpus: SweepCorpus, plan: SweepPlan) -> Rows:
+    """Encode all texts of a plan.
+
+    Args:
+        tokenizer: of all models.
+        corpus: of the sweep.
+        plan: texts and contexts.
+
+    Raises:
+        ModelError: a text holds an unknown token, or cannot be wrapped.
+    """
+    entries = {entry.id: entry for entry in corpus.manifest.entries}
+    canaries = [entries[text.id] for text in plan.canaries]
+    numbers = [text.document for text in plan.texts if text.document is not None]
+    leads: tuple[list[int], ...] = ()
+    if corpus.wrapping is None and plan.contexts:
+        others = [corpus.documents[number] for number in plan.contexts]
+        encoded = encode_documents(tokenizer, others, context=corpus.separator)
+        leads = tuple(ids[:_LONGEST_LEAD] for ids in encoded)
+    return Rows(
+        texts=(
+            *_canaries(tokenizer, corpus, canaries),
+            *_documents(tokenizer, corpus, numbers),
+        ),
+        leads=leads,
+    )
+
+
+def _canaries(tokenizer: Any, corpus: SweepCorpus, canaries: Sequence[Canary]) -> list[ScoredText]:
+    """Format by format, in the order given."""
+    contexts = _contexts(tokenizer, corpus, canaries)
+    found: dict[str, ScoredText] = {}
+    for name, context in contexts.items():
+        own = [canary for canary in canaries if canary.format == name]
+        encoded = encode_in_context(tokenizer, [c.text for c in own], context=context)
+        for canary, tokens in zip(own, encoded, strict=True):
+            counted = np.ones(len(tokens.ids) - tokens.scored_from, dtype=bool)
+            mask = corpus.manifest.formats[name].free_mask(canary.index)
+            secret = _secret(tokenizer, canary.text, mask, tokens, context)
+            found[canary.id] = ScoredText(encoded=tokens, counted=counted, secret=secret)
+    return [found[canary.id] for canary in canaries]
+
+
+def _contexts(
+    tokenizer: Any, corpus: SweepCorpus, canaries: Sequence[Canary]
+) -> Mapping[str, AnyContext]:
+    """What is around the canaries of each format, in the rows of the training."""
+    names = list(dict.fromkeys(canary.format for canary in canaries))
+    if corpus.wrapping is None:
+        return dict.fromkeys(names, corpus.separator)
+    wrapping = corpus.wrapping
+    return {
+        name: row_context(tokenizer, wrapping, [c.text for c in canaries if c.format == name])
+        for name in names
+    }
+
+
+def _secret(
+    tokenizer: Any, text: str, mask: Sequence[bool], tokens: Encoded, context: AnyContext
+) -> NDArray[np.bool_]:
+    """Which of the scored tokens reach from the first character of the secret to the last."""
+    first = mask.index(True)
+    last = len(mask) - tuple(reversed(mask)).index(True)
+    row = context if isinstance(context, Context) else Context(before=context or "")
+    whole = encode_rows(
+        tokenizer,
+        [text[first:last]],
+        Context(start=(), before=row.before + text[:first], behind=text[last:] + row.behind),
+    )[0]
+    # What is in front of the row is the same number of tokens, whatever they are.
+    text_row = encode_rows(
+        tokenizer, [text], Context(start=(), before=row.before, behind=row.behind)
+    )[0]
+    shift = len(tokens.ids) - text_row.stop
+    places = np.arange(tokens.scored_from, len(tokens.ids)) - shift
+    found: NDArray[np.bool_] = (places >= whole.first) & (places < whole.stop)
+    return found
+
+
+def _documents(tokenizer: Any, corpus: SweepCorpus, numbers: Sequence[int]) -> list[ScoredText]:
+    """Ordinary documents as the training has them, each by itself."""
+    chosen = [corpus.documents[number] for number in numbers]
+    if not chosen:
+        return []
+    if corpus.wrapping is None:
+        encoded = encode_in_context(tokenizer, chosen, context=corpus.separator)
+        masks = [np.ones(len(e.ids) - e.scored_from, dtype=bool) for e in encoded]
+    else:
+        rows = list(training_rows(tokenizer, chosen, corpus.wrapping))
+        encoded = [Encoded(ids=row.ids, scored_from=1) for row in rows]
+        masks = [row.carried[1:] for row in rows]
+    return [
+        ScoredText(encoded=tokens, counted=mask, secret=mask)
+        for tokens, mask in zip(encoded, masks, strict=True)
+    ]
+
+
+def scores_of(loaded: LoadedModel, rows: Rows, *, canaries: int) -> dict[str, NDArray[Any]]:
+    """Everything that scores.npz keeps of one model.
+
+    Args:
+        loaded: the model, in evaluation mode.
+        rows: of the sweep.
+        canaries: how many of the texts are canaries, the first ones.
+
+    Returns:
+        "lengths": scored tokens of each text, (K + V,); "bits" of them all, one text after another;
+        "secret": which of these hold the secret; "min_k", "min_k_plus_plus", (K + V,); "matches":
+        whether each token of each canary's secret was the greedy one, canary by canary and, within,
+        context by context; "match_lengths", (C,).
+
+    Raises:
+        NumericalError: the model gave NaN or infinite logits.
+    """
+    details = details_of_encoded(loaded.model, [text.encoded for text in rows.texts])
+    counted = [text.counted for text in rows.texts]
+    bits, mean, spread = (
+        [values[mask] for values, mask in zip(column, counted, strict=True)]
+        for column in (details.bits, details.mean_bits, details.std_bits)
+    )
+    secret = [text.secret[text.counted] for text in rows.texts]
+    own = [
+        top[mask] for top, mask in zip(details.top1, (t.secret for t in rows.texts), strict=True)
+    ]
+    matches = [own[:canaries], *_elsewhere(loaded.model, rows, canaries)]
+    by_canary = [np.concatenate(found) for found in zip(*matches, strict=True)]
+    return {
+        "lengths": np.array([len(values) for values in bits], dtype=np.int64),
+        "bits": np.concatenate(bits),
+        "secret": np.concatenate(secret),
+        "min_k": min_k(bits),
+        "min_k_plus_plus": min_k_plus_plus(bits, mean, spread),
+        "match_lengths": np.array([len(found) for found in by_canary], dtype=np.int64),
+        "matches": np.concatenate(by_canary) if by_canary else np.empty(0, dtype=bool),
+    }
+
+
+def _elsewhere(model: Any, rows: Rows, canaries: int) -> list[list[NDArray[np.bool_]]]:
+    """Greedy matches of each canary's secret behind other documents, lead by lead."""
+    texts = rows.texts[:canaries]
+    if not texts:
+        return []
+    window = context_window(model.config) or sys.maxsize
+    room = max(window - max(len(text.encoded.ids) for text in texts), 0)
+    found = []
+    for lead in (lead[:room] for lead in rows.leads):
+        moved = [
+            Encoded(ids=lead + text.encoded.ids, scored_from=len(lead) + text.encoded.scored_from)
+            for text in texts
+        ]
+        hits = label_only(model, moved).hits
+        found.append([h[t.secret] for h, t in zip(hits, texts, strict=True)])
+    return found

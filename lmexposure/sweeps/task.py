@@ -1,0 +1,297 @@
+"""One model of a sweep: documents by its coins, training, scores; it is whole or not there."""
+
+import json
+import shutil
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from lmexposure._files import (
+    PRIVATE,
+    atomic_directory,
+    canonical_json,
+    only_writer,
+    sha256_bytes,
+)
+from lmexposure._integrity import read_sealed, write_sealed
+from lmexposure._validate import integer
+from lmexposure.audit import Progress, chosen_device, silent, training_settings
+from lmexposure.canaries import Manifest, derive_seed
+from lmexposure.errors import ModelError, NumericalError, ResultError
+from lmexposure.models import (
+    NEW_MODELS,
+    LoadedModel,
+    LstmSizes,
+    TrainingResult,
+    TrainingSettings,
+    context_window,
+    load_model,
+    new_model,
+    tokenizer_sha256,
+    train,
+)
+from lmexposure.models import Progress as TrainingProgress
+from lmexposure.records import FailedModel, RunSettings, SweepModel, SweepPlan, TrainingRecord
+from lmexposure.sweeps.arrays import TRAIN_AGAIN, npz, read_npz
+from lmexposure.sweeps.documents import SweepCorpus, read_corpus, saved_tokenizer
+from lmexposure.sweeps.scoring import Rows, rows_of, scores_of
+
+SCORES = "scores.npz"
+_PACKAGES = ("lmexposure", "torch", "transformers")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SweepDirectory:
+    """Where the parts of a sweep are.
+
+    Attributes:
+        out: the directory.
+        plan: what was drawn.
+        manifest: of all candidates.
+    """
+
+    out: Path
+    plan: SweepPlan
+    manifest: Manifest
+
+    @classmethod
+    def open(cls, out: str | Path) -> "SweepDirectory":
+        """A prepared sweep.
+
+        Raises:
+            ResultError: `out` holds no plan, or one that does not fit its manifest.
+        """
+        out = Path(out)
+        plan = SweepPlan.read(out / SweepPlan.NAME)
+        manifest = Manifest.read(out / "manifest.json")
+        if manifest.sha256 != plan.manifest_sha256:
+            raise ResultError(
+                f"{out / 'manifest.json'} is not the one that plan.json was drawn for; put it "
+                "back, or prepare the sweep again in another directory"
+            )
+        return cls(out=out, plan=plan, manifest=manifest)
+
+    def name(self, number: int) -> str:
+        """Of a model: its number, and the hash of all that decides it."""
+        return f"{number:03d}-{sha256_bytes(canonical_json([self.plan.sha256, number]))[:16]}"
+
+    def home(self, number: int) -> Path:
+        """Where a model is when it is whole: models/017-1f3a..., by the hash of what decides it."""
+        return self.out / "models" / self.name(number)
+
+    def work(self, number: int) -> Path:
+        """Where it is trained."""
+        return self.out / "work" / self.name(number)
+
+    def done(self, number: int) -> SweepModel | None:
+        """The record of a model that is whole; None where it is not there or damaged."""
+        home = self.home(number)
+        try:
+            record = SweepModel.parse((home / SweepModel.NAME).read_bytes(), home / SweepModel.NAME)
+            scores = sha256_bytes((home / SCORES).read_bytes())
+        except (OSError, ResultError):
+            return None
+        fits = record.number == number and record.plan_sha256 == self.plan.sha256
+        return record if fits and scores == record.scores_sha256 else None
+
+    def scores(self, number: int) -> Mapping[str, NDArray[Any]]:
+        """What `scoring.scores_of` gave of a model that is whole.
+
+        Raises:
+            ResultError: it is not there, or damaged.
+        """
+        return read_npz(self.home(number) / SCORES, TRAIN_AGAIN)
+
+    def failed(self, number: int) -> FailedModel | None:
+        """Why a model has no scores; None where it has, or was not tried."""
+        path = self._failure(number)
+        content = read_sealed(path) if path.exists() else None
+        return None if content is None else FailedModel.model_validate(json.loads(content))
+
+    def fail(self, number: int, reason: str) -> FailedModel:
+        """Keep why a model has no scores."""
+        record = FailedModel(number=number, reason=reason)
+        path = self._failure(number)
+        write_sealed(path, json.dumps(record.model_dump()).encode(), mode=PRIVATE)
+        return record
+
+    def _failure(self, number: int) -> Path:
+        return self.out / "failed" / f"{self.name(number)}.json"
+
+    @cached_property
+    def corpus(self) -> SweepCorpus:
+        """All documents."""
+        return read_corpus(self.out, self.manifest)
+
+    @cached_property
+    def settings(self) -> RunSettings:
+        """What is trained, and where."""
+        values = self.plan.settings.run.model_dump(exclude={"candidates"})
+        values["formats"] = tuple(values["formats"])
+        return RunSettings(**values)
+
+    @cached_property
+    def tokenizer(self) -> Any:
+        """Of all models.
+
+        Raises:
+            ResultError: it is not the one that the plan was drawn with.
+        """
+        if self.settings.model in NEW_MODELS:
+            tokenizer = saved_tokenizer(self.out)
+        else:
+            tokenizer = self._pretrained().tokenizer
+        self.check_tokenizer(tokenizer)
+        return tokenizer
+
+    def check_tokenizer(self, tokenizer: Any) -> None:
+        """Refuse another tokenizer than that of the plan."""
+        if tokenizer_sha256(tokenizer) != self.plan.tokenizer_sha256:
+            raise ResultError(
+                f"the tokenizer of {self.settings.model!r} is not the one that the sweep in "
+                f"{self.out} was prepared with; put it back, or prepare another sweep"
+            )
+
+    @cached_property
+    def rows(self) -> Rows:
+        """All texts as tokens."""
+        return rows_of(self.tokenizer, self.corpus, self.plan)
+
+    def seed(self, number: int) -> int:
+        """Of a model's initial weights, and of the order of its training."""
+        return derive_seed(self.plan.seed, "sweep", str(number))
+
+    def model(self, number: int) -> LoadedModel:
+        """A model before its training."""
+        settings, device = self.settings, chosen_device(self.settings)
+        if settings.model not in NEW_MODELS:
+            return self._pretrained(device)
+        made = new_model(
+            settings.model,
+            (),
+            seed=self.seed(number),
+            separator=None,
+            lstm=LstmSizes(layers=settings.layers, units=settings.units, embedding=settings.units),
+            tokenizer=self.tokenizer,
+        )
+        made.model.to(device)
+        return made
+
+    def _pretrained(self, device: str = "cpu") -> LoadedModel:
+        settings = self.settings
+        return load_model(
+            settings.model, device=device, revision=settings.revision, offline=settings.offline
+        )
+
+    def training(self, number: int, loaded: LoadedModel) -> TrainingSettings:
+        """How a model is trained; on the CPU in one thread, so that all machines agree."""
+        chosen = training_settings(
+            self.settings,
+            context_window(loaded.model.config),
+            records=self.corpus.wrapping is not None,
+        )
+        threads = 1 if loaded.model.device.type == "cpu" else chosen.threads
+        return replace(chosen, seed=self.seed(number), threads=threads)
+
+
+def run_task(
+    out: str | Path, number: int, *, progress: Progress = silent
+) -> SweepModel | FailedModel:
+    """Train one model of a prepared sweep, score all texts, and put it in its place.
+
+    What is done already is not done again; what was interrupted goes on from its last checkpoint.
+
+    Args:
+        out: the directory of the sweep.
+        number: of the model, from 0.
+        progress: watches.
+
+    Returns:
+        The model, or why it has no scores: a training that diverged is named and kept.
+
+    Raises:
+        ResultError: `out` holds no plan, or another process trains this very model.
+        SettingsError: no such number.
+        FileError: the disk refused; nothing half-written counts.
+    """
+    directory = SweepDirectory.open(out)
+    return task(directory, number, progress=progress)
+
+
+def task(
+    directory: SweepDirectory, number: int, *, progress: Progress = silent
+) -> SweepModel | FailedModel:
+    """As `run_task`, in a directory that is open: its corpus and tokenizer are read once."""
+    number = integer("number", number, low=0, high=directory.plan.settings.models - 1)
+    done = directory.done(number)
+    if done is not None:
+        return done
+    with only_writer(directory.work(number)):
+        done = directory.done(number)
+        if done is None:
+            try:
+                done = _made(directory, number, progress)
+            except NumericalError as failure:
+                shutil.rmtree(directory.work(number), ignore_errors=True)
+                return directory.fail(number, str(failure))
+        shutil.rmtree(directory.work(number), ignore_errors=True)
+    return done
+
+
+def _made(directory: SweepDirectory, number: int, progress: Progress) -> SweepModel:
+    """Train, score, and move into place."""
+    begun = time.monotonic()
+    trained = _trained(directory, number, progress)
+    progress("scoring", 0, 1)
+    loaded = load_model(trained.model_path, device=chosen_device(directory.settings))
+    scores = npz(scores_of(loaded, directory.rows, canaries=len(directory.plan.canaries)))
+    progress("scoring", 1, 1)
+    record = SweepModel(
+        number=number,
+        plan_sha256=directory.plan.sha256,
+        seed=directory.seed(number),
+        scores_sha256=sha256_bytes(scores),
+        training=TrainingRecord.model_validate(trained.to_dict()),
+        device=str(loaded.model.device),
+        versions={name: metadata.version(name) for name in _PACKAGES},
+        seconds=round(time.monotonic() - begun, 3),
+    )
+    with atomic_directory(directory.home(number), mode=PRIVATE) as partial:
+        (partial / SCORES).write_bytes(scores)
+        if directory.plan.settings.keep_weights:
+            shutil.copytree(trained.model_path, partial / "model")
+        record.write(partial / SweepModel.NAME, mode=PRIVATE)
+    directory._failure(number).unlink(missing_ok=True)
+    return record
+
+
+def _trained(directory: SweepDirectory, number: int, progress: Progress) -> TrainingResult:
+    loaded = directory.model(number)
+    directory.check_tokenizer(loaded.tokenizer)
+    corpus = directory.corpus
+    documents, canaries = corpus.of_model(directory.plan, number)
+    if not documents:
+        raise ModelError(f"model {number} has no documents at all; give a larger corpus")
+    settings = directory.training(number, loaded)
+
+    def watch(done: TrainingProgress) -> None:
+        progress("training", done.step, done.total_steps)
+
+    return train(
+        loaded,
+        documents,
+        settings=settings,
+        separator=corpus.separator,
+        canaries=canaries,
+        out=directory.work(number),
+        validation=[corpus.documents[n] for n in directory.plan.validation],
+        wrapping=corpus.wrapping,
+        progress=watch,
+        mode=PRIVATE,
+    )

@@ -1,0 +1,297 @@
+"""Results of sweeps for the tests of whoever reads them: gate, report, browser, commands.
+
+Nothing is trained: scores are drawn from a bell curve, and what is memorised scores higher in the
+models that had it. Rates, p-values and the primary bound are those of the statistics.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lmexposure.records import (
+    Bound,
+    FailedModel,
+    SweepBound,
+    SweepCurve,
+    SweepEpsilon,
+    SweepRate,
+    SweepResult,
+    SweepScore,
+    SweepSettings,
+    SweepText,
+    Utility,
+    WorstText,
+)
+from lmexposure.statistics import (
+    EpsilonBound,
+    canaries_and_population,
+    one_run_audit,
+    roc_curve,
+)
+
+Floats = NDArray[np.float64]
+Coins = NDArray[np.bool_]
+
+SIGNIFICANCE = 0.05
+EXACTLY_HALF = (
+    "coins=exactly_half: each coin of a canary follows from its others, so no bound holds"
+)
+
+
+@cache
+def made_sweep(
+    *,
+    models: int = 64,
+    canaries: int = 32,
+    population: int = 40,
+    shift: float = 0.0,
+    leaking: int = 0,
+    documents_leaking: int = 0,
+    failed: int = 0,
+    learned: int | None = None,
+    coins: str = "independent",
+    formats: tuple[str, ...] = ("pin",),
+    seed: int = 0,
+    warnings: tuple[str, ...] = (),
+) -> SweepResult:
+    """A collected sweep; at no signal unless it is asked for.
+
+    Args:
+        models: with scores.
+        canaries: with coins, in all formats together.
+        population: ordinary documents with coins.
+        shift: by which every canary scores higher where it was in, in standard deviations.
+        leaking: canaries that every model with them gives away.
+        documents_leaking: the same of the population.
+        failed: models without scores, more than `models`.
+        learned: models whose loss fell; None: all.
+        coins: "independent" or "exactly_half".
+        formats: of the canaries, in turn.
+        seed: of scores and coins.
+        warnings: of the result.
+    """
+    rng = np.random.default_rng(seed)
+    included = rng.random((models, canaries + population)) < 0.5
+    scores = rng.normal(size=included.shape)
+    scores[:, :canaries] += shift * included[:, :canaries]
+    for first, most in ((0, leaking), (canaries, documents_leaking)):
+        scores[:, first : first + most] += 20 * included[:, first : first + most]
+    settings = SweepSettings(models=models + failed, population=population, coins=coins).override(
+        {"formats": formats, "canaries": max(canaries, 1)}
+    )
+    inside = slice(0, canaries), slice(canaries, None)
+    epsilon = _epsilon(scores[:, inside[0]], included[:, inside[0]], coins)
+    names = [f"{formats[n % len(formats)]}/x1/{n:04d}" for n in range(canaries)]
+    ordinary = [f"document/{7 * n:04d}" for n in range(population)]
+    return SweepResult(
+        plan_sha256="ab" * 32,
+        manifest_sha256="cd" * 32,
+        matrices_sha256="ef" * 32,
+        settings=settings.record(),
+        models=models,
+        failed=tuple(
+            FailedModel(number=n, reason="the loss became NaN at step 12") for n in range(failed)
+        ),
+        canaries=canaries,
+        population=population,
+        validation=12,
+        documents=10 * max(population, 1),
+        utility=Utility(
+            mean=1.92,
+            sd=0.03,
+            initial=4.81,
+            learned=models if learned is None else learned,
+            tokens=120_000.0,
+            seconds=4.5,
+        ),
+        scores=_scores(scores, included, canaries, formats),
+        texts=_texts(scores[:, inside[0]], included[:, inside[0]], names),
+        worst=_worst(scores[:, inside[0]], included[:, inside[0]], names, coins),
+        worst_of_population=_worst(scores[:, inside[1]], included[:, inside[1]], ordinary, coins),
+        epsilon=epsilon,
+        measured="2026-11-22T06:30:00Z",
+        lmexposure="0.1.0",
+        warnings=warnings,
+    )
+
+
+def written_sweep(home: Path, **parts: Any) -> Path:
+    """A directory with a sweep.json in it."""
+    home.mkdir(parents=True, exist_ok=True)
+    made_sweep(**parts).write(home / SweepResult.NAME)
+    return home
+
+
+def sweep_with(result: SweepResult, **parts: Any) -> SweepResult:
+    """The same with other parts, checked as a file is."""
+    values = {name: getattr(result, name) for name in type(result).model_fields} | parts
+    return SweepResult(**values)
+
+
+def bound_of(value: float, most: float | None, **parts: Any) -> Bound:
+    """A bound on epsilon by hand."""
+    values: dict[str, Any] = {
+        "method": "one_run_audit",
+        "significance": SIGNIFICANCE,
+        "delta": 0.0,
+        "validity": "any-dp",
+        "counts": {"canaries": 2048, "both_guesses": 1024, "both_correct": 512},
+        "threshold": None,
+        "threshold_choice": "fixed beforehand",
+        "mu": None,
+        "repetitions": 1,
+        "unit": "nats",
+        "adjacency": "add or remove one document",
+        "assumptions": (),
+        "notes": (),
+    }
+    return Bound(value=value, max_attainable=most, **(values | parts))
+
+
+def _bound(found: EpsilonBound) -> Bound:
+    values: dict[str, Any] = {name: getattr(found, name, None) for name in Bound.model_fields}
+    return Bound(**values)
+
+
+def _epsilon(scores: Floats, included: Coins, coins: str) -> SweepEpsilon:
+    if coins == "exactly_half" or not scores.size:
+        return SweepEpsilon(
+            primary=None, significance=SIGNIFICANCE, bounds=(), refused=(EXACTLY_HALF,)
+        )
+    together = _bound(one_run_audit(scores.ravel(), included.ravel(), seed=1))
+    models, canaries = scores.shape
+    primary = SweepBound(question="together", repetitions=1, chosen_from=1, bound=together)
+    others = (
+        ("per_model", models, one_run_audit(scores[0], included[0], seed=1)),
+        ("per_canary", canaries, one_run_audit(scores[:, 0], included[:, 0], seed=1)),
+    )
+    return SweepEpsilon(
+        primary=primary,
+        significance=SIGNIFICANCE,
+        bounds=(
+            primary,
+            *(
+                SweepBound(question=name, repetitions=1, chosen_from=most, bound=_bound(found))  # type: ignore[arg-type]
+                for name, most, found in others
+            ),
+        ),
+        refused=(),
+    )
+
+
+def _texts(scores: Floats, included: Coins, names: Sequence[str]) -> tuple[SweepText, ...]:
+    if not names:
+        return ()
+    found = canaries_and_population(scores, included, significance=SIGNIFICANCE)
+    rows = []
+    for n, name in enumerate(names):
+        inside, outside = scores[included[:, n], n], scores[~included[:, n], n]
+        both = bool(inside.size and outside.size)
+        rows.append(
+            SweepText(
+                id=name,
+                kind=name.rpartition("/")[0],
+                models_in=inside.size,
+                models_out=outside.size,
+                tpr=float(found.canary_tpr[n]) if both else None,
+                p=float(found.canary_p[n]) if both else None,
+                advantage_low=float(found.canary_low[n]),
+                separated=both and bool(inside.min() > outside.max()),
+                difference=float(inside.mean() - outside.mean()) if both else None,
+                epsilon=0.0,
+            )
+        )
+    return tuple(rows)
+
+
+def _worst(scores: Floats, included: Coins, names: Sequence[str], coins: str) -> WorstText | None:
+    rows = [row for row in _texts(scores, included, names) if row.p is not None]
+    if not rows:
+        return None
+    row = min(rows, key=lambda text: text.p or 0.0)
+    n = list(names).index(row.id)
+    among = len(names)
+    assert row.p is not None
+    return WorstText(
+        id=row.id,
+        among=among,
+        tpr=row.tpr,
+        p=min(1.0, among * row.p),
+        advantage_low=row.advantage_low,
+        separated=row.separated,
+        bound=None if coins == "exactly_half" else bound_of(0.0, 2.1),
+        scores_in=tuple(np.sort(scores[included[:, n], n]).tolist()),
+        scores_out=tuple(np.sort(scores[~included[:, n], n]).tolist()),
+    )
+
+
+def _scores(
+    scores: Floats, included: Coins, canaries: int, formats: Sequence[str]
+) -> tuple[SweepScore, ...]:
+    groups: Mapping[str, slice] = {
+        "canaries": slice(0, canaries),
+        "population": slice(canaries, None),
+    }
+    rows = []
+    for name, place in groups.items():
+        if not scores[:, place].size:
+            continue
+        for score, attack in (("secret_tokens", "lira"), ("log_perplexity", "plain")):
+            first = attack == "lira"
+            rows.append(_score(name, score, attack, scores[:, place], included[:, place], first))
+    if len(formats) > 1:
+        for n, form in enumerate(formats):
+            place = slice(n, canaries, len(formats))
+            kind = f"{form}/x1"
+            cells = scores[:, place], included[:, place]
+            rows.append(_score(kind, "secret_tokens", "lira", *cells, True))
+    return tuple(rows)
+
+
+def _score(
+    group: str, score: str, attack: str, scores: Floats, included: Coins, primary: bool
+) -> SweepScore:
+    inside, outside = scores[included], scores[~included]
+    curve = roc_curve(inside, outside)
+    fpr, tpr = curve.fpr[::-1], curve.tpr[::-1]
+    wide = 0.06
+    return SweepScore(
+        group=group,
+        score=score,
+        attack=attack,
+        primary=primary,
+        area=curve.area,
+        area_low=max(0.0, curve.area - wide),
+        area_high=min(1.0, curve.area + wide),
+        rates=tuple(_rate(f, fpr, tpr, outside.size) for f in (0.001, 0.01)),
+        cells_in=inside.size,
+        cells_out=outside.size,
+        cells_missing=0,
+        curve=_curve(fpr, tpr) if primary else None,
+        notes=(),
+    )
+
+
+def _rate(at: float, fpr: Floats, tpr: Floats, negatives: int) -> SweepRate:
+    if at * negatives < 3:
+        note = f"{negatives} cells cannot resolve it; it takes 1,000 models"
+        return SweepRate(fpr=at, value=None, low=None, high=None, note=note)
+    value = float(tpr[fpr <= at].max(initial=0.0))
+    return SweepRate(
+        fpr=at, value=value, low=max(0.0, value - 0.05), high=min(1.0, value + 0.05), note=None
+    )
+
+
+def _curve(fpr: Floats, tpr: Floats) -> SweepCurve:
+    kept = np.unique(np.linspace(0, fpr.size - 1, min(200, fpr.size)).astype(int))
+    x, y = fpr[kept], tpr[kept]
+    return SweepCurve(
+        fpr=tuple(x.tolist()),
+        tpr=tuple(y.tolist()),
+        low=tuple(np.maximum(0, y - 0.05).tolist()),
+        high=tuple(np.minimum(1, y + 0.05).tolist()),
+    )

@@ -1,0 +1,149 @@
+"""The driver: what is missing is trained, once, whoever else is at work; one display of all."""
+
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from fake_models import FakeDirectory, Fate, fake_task, write_plan
+
+from lmexposure._files import only_writer
+from lmexposure.audit import Phase, Watcher
+from lmexposure.errors import BusyError, FileError, ResultError, SettingsError
+from lmexposure.records import SweepSettings
+from lmexposure.sweeps import driver
+
+pytestmark = pytest.mark.usefixtures("fake_models")
+
+
+class Seen:
+    """A watcher that keeps what it was told."""
+
+    def __init__(self) -> None:
+        self.plans: list[tuple[str, Sequence[Phase]]] = []
+        self.told: list[tuple[str, int, int, str]] = []
+
+    def __call__(self, what: str, done: int, total: int, note: str = "") -> None:
+        self.told.append((what, done, total, note))
+
+    def plan(self, title: str, phases: Sequence[Phase], *, keeps: bool) -> None:
+        self.plans.append((title, phases))
+
+    def end_asked(self) -> bool:
+        return False
+
+
+def whole(out: Path) -> list[int]:
+    return sorted(int(home.name) for home in (out / "models").iterdir())
+
+
+def test_what_is_missing_is_trained_and_nothing_else(tmp_path: Path) -> None:
+    out = write_plan(tmp_path, 5)
+    fake_task(FakeDirectory.open(out), 1)
+    fake_task(FakeDirectory.open(out), 4)
+    kept = (out / "models" / "001").stat().st_ino
+    assert driver.models_missing(FakeDirectory.open(out)) == [0, 2, 3]  # type: ignore[arg-type]
+    driver.train_models(out, workers=1)
+    assert whole(out) == [0, 1, 2, 3, 4]
+    assert (out / "models" / "001").stat().st_ino == kept
+
+
+def test_a_model_that_diverges_is_counted_and_not_tried_again(tmp_path: Path) -> None:
+    out, seen = write_plan(tmp_path, 3, {1: Fate(diverges=True)}), Seen()
+    driver.train_models(out, workers=1, progress=seen)
+    assert whole(out) == [0, 2]
+    assert seen.told[-1] == ("models", 3, 3, "1 diverged")
+    again = Seen()
+    driver.train_models(out, workers=1, progress=again)
+    assert not again.told
+
+
+def test_one_display_counts_the_models_and_says_how_far_the_present_one_is(tmp_path: Path) -> None:
+    out, seen = write_plan(tmp_path, 4), Seen()
+    assert isinstance(seen, Watcher)
+    fake_task(FakeDirectory.open(out), 0)
+    driver.train_models(out, workers=1, progress=seen)
+    ((title, (phase,)),) = seen.plans
+    assert (title, phase.what, phase.work, phase.before) == ("3 of 4 models", "models", 3.0, 0.25)
+    assert {what for what, *_ in seen.told} == {"models"}
+    done = [done for _, done, _, _ in seen.told]
+    assert (done[0], done[-1], done) == (1, 4, sorted(done))
+    assert ("models", 2, 4, "model 2: training, 7 of 30") in seen.told
+
+
+def test_a_model_of_another_process_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driver, "_BUSY_SECONDS", 0.05)
+    out, seen = write_plan(tmp_path, 3, {1: Fate(seconds=0.01)}), Seen()
+    other = threading.Thread(target=fake_task, args=(FakeDirectory.open(out), 1))
+    other.start()
+    while not (out / "work" / "001").exists():
+        time.sleep(0.001)
+    driver.train_models(out, workers=1, progress=seen)
+    other.join()
+    assert whole(out) == [0, 1, 2]
+    notes = [note for *_, note in seen.told]
+    assert "waits for another process, which trains 1" in notes
+
+
+def test_an_error_of_the_disk_ends_it_and_nothing_is_half_written(tmp_path: Path) -> None:
+    out = write_plan(tmp_path, 3, {1: Fate(disk_full=True)})
+    with pytest.raises(FileError, match="the disk is full"):
+        driver.train_models(out, workers=1)
+    assert whole(out) == [0]
+
+
+def test_two_sweeps_on_one_folder_are_refused(tmp_path: Path) -> None:
+    held, end = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with only_writer(tmp_path / "out"):
+            held.set()
+            end.wait()
+
+    other = threading.Thread(target=hold)
+    other.start()
+    held.wait()
+    with pytest.raises(BusyError, match=r"another process is at work in .*out; wait until it"):
+        driver.sweep(tmp_path / "corpus.txt", out=tmp_path / "out")
+    end.set()
+    other.join()
+
+
+def test_what_no_sweep_can_do_is_refused_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    with pytest.raises(SettingsError, match="workers=0 must be a whole number from 1 to 10000"):
+        driver.sweep("corpus.txt", out=out, workers=0)
+    with pytest.raises(SettingsError, match="address"):
+        driver.sweep("corpus.txt", out=out, address="")
+    with pytest.raises(SettingsError, match="settings"):
+        driver.sweep("corpus.txt", out=out, settings={"models": 4})  # type: ignore[arg-type]
+    monkeypatch.setattr(driver, "find_spec", lambda name: None)
+    for asked in ({"workers": 2}, {"address": "auto"}):
+        with pytest.raises(ResultError, match=r"need Ray, which is not installed; install it: pip"):
+            driver.sweep("corpus.txt", out=out, settings=SweepSettings(), **asked)
+    assert not out.exists()
+
+
+def test_without_ray_models_are_trained_here_and_with_it_on_every_core(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = FakeDirectory.open(write_plan(tmp_path, 3))
+
+    def workers(models: int, *, workers: int | None = None, address: str | None = None) -> object:
+        return driver.workers_for(directory, models, workers=workers, address=address)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(driver, "_places", lambda device: 8)
+    assert (workers(64), workers(3), workers(3, workers=5)) == (8, 3, 5)
+    assert workers(64, address="auto") is None
+    monkeypatch.setattr(driver, "find_spec", lambda name: None)
+    assert workers(64) == 1
+
+
+def test_a_folder_without_a_plan_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ResultError, match="prepare the sweep first"):
+        driver.train_models(tmp_path, workers=1)

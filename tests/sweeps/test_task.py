@@ -1,0 +1,270 @@
+"""One model of a sweep: trained by its coins, scored as the product scores, whole or not there."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hashes import sha256_tree
+from known import known
+from tiny_sweeps import corpus_at, scores_of, tiny_settings
+
+import lmexposure.sweeps.task
+from lmexposure.errors import FileError, ModelError, ResultError, SettingsError
+from lmexposure.models import load_model
+from lmexposure.records import FailedModel, SweepModel, SweepSettings
+from lmexposure.scoring import log_perplexity
+from lmexposure.sweeps import SweepDirectory, prepare, run_task
+from lmexposure.sweeps.arrays import ModelScores
+from lmexposure.sweeps.base import base_scores
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> SweepDirectory:
+    """A sweep with two models, 0 and 1, whose weights are kept."""
+    home = tmp_path_factory.mktemp("task")
+    prepare(corpus_at(home), out=home / "sweep", settings=tiny_settings(keep_weights=True))
+    for number in (0, 1):
+        run_task(home / "sweep", number)
+    return SweepDirectory.open(home / "sweep")
+
+
+def copied(trained: SweepDirectory, to: Path) -> SweepDirectory:
+    return SweepDirectory.open(shutil.copytree(trained.out, to))
+
+
+def read(directory: SweepDirectory, number: int) -> ModelScores:
+    return ModelScores.of(directory.scores(number), directory.plan, f"model {number}")
+
+
+def texts_of(directory: SweepDirectory) -> list[str]:
+    own = {canary.id: canary.text for canary in directory.manifest.canaries}
+    return [
+        own[text.id] if text.document is None else directory.corpus.documents[text.document]
+        for text in directory.plan.texts
+    ]
+
+
+def with_settings(settings: SweepSettings, **run: Any) -> SweepSettings:
+    return replace(settings, run=replace(settings.run, **run))
+
+
+def test_bits_are_those_of_the_product_for_the_kept_model(trained: SweepDirectory) -> None:
+    for number in (0, 1):
+        kept = load_model(trained.home(number) / "model")
+        bits = log_perplexity(kept.model, kept.tokenizer, texts_of(trained), context="\n")
+        assert read(trained, number).totals == pytest.approx(bits, abs=1e-3)
+    assert not np.array_equal(read(trained, 0).totals, read(trained, 1).totals)
+
+
+def test_characters_of_the_secret_are_those_of_the_format(trained: SweepDirectory) -> None:
+    scores = read(trained, 0)
+    form = trained.manifest.formats["pin"]
+    contexts = trained.plan.settings.contexts
+    for canary, secret, matches in zip(
+        trained.manifest.canaries, scores.secret, scores.matches, strict=False
+    ):
+        mask = list(form.free_mask(canary.index))
+        assert list(secret[: len(mask)]) == mask
+        assert len(matches) == contexts * sum(mask)
+    for secret in scores.secret[len(trained.manifest.canaries) :]:
+        assert secret.all()
+
+
+def test_a_record_names_seed_device_and_versions(trained: SweepDirectory) -> None:
+    records = [known(trained.done(number)) for number in (0, 1)]
+    assert len({record.seed for record in records}) == 2
+    assert {record.device for record in records} == {"cpu"}
+    assert set(records[0].versions) == {"lmexposure", "torch", "transformers"}
+    assert records[0].seconds > 0
+    home = trained.home(0)
+    for path in home.rglob("*"):
+        assert path.stat().st_mode & 0o077 == 0 or path.is_dir()
+    assert not trained.work(0).exists()
+
+
+def test_the_same_bytes_in_another_order_and_after_an_interruption(
+    trained: SweepDirectory, tmp_path: Path
+) -> None:
+    out = tmp_path / "sweep"
+    prepare(corpus_at(tmp_path), out=out, settings=tiny_settings(keep_weights=True))
+
+    def interrupted(what: str, done: int, total: int, note: str = "") -> None:
+        if what == "training" and done == 1:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_task(out, 1, progress=interrupted)
+    directory = SweepDirectory.open(out)
+    assert directory.done(1) is None
+    assert not directory.home(1).exists()
+    for number in (1, 0):
+        run_task(out, number)
+    assert scores_of(out) == scores_of(trained.out)
+
+
+def test_a_checkpoint_is_gone_on_from_to_the_same_bytes(tmp_path: Path) -> None:
+    settings = tiny_settings(training={"checkpoint_seconds": 1e-9, "batch_size": 4})
+    prepare(corpus_at(tmp_path), out=tmp_path / "a", settings=settings)
+    run_task(tmp_path / "a", 2)
+    prepare(corpus_at(tmp_path), out=tmp_path / "b", settings=settings)
+    seen: list[int] = []
+
+    def watch(what: str, done: int, total: int, note: str = "") -> None:
+        seen.extend([done] if what == "training" else [])
+
+    def interrupted(what: str, done: int, total: int, note: str = "") -> None:
+        if what == "training" and done == 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_task(tmp_path / "b", 2, progress=interrupted)
+    run_task(tmp_path / "b", 2, progress=watch)
+    assert min(seen) >= 3
+    assert scores_of(tmp_path / "a") == scores_of(tmp_path / "b")
+
+
+def test_done_is_not_done_again(trained: SweepDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lmexposure.sweeps.task, "train", None)
+    before = sha256_tree(trained.home(0))
+    assert run_task(trained.out, 0) == trained.done(0)
+    assert sha256_tree(trained.home(0)) == before
+
+
+def _torn(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-9])
+
+
+def _one_byte(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("name", ["scores.npz", "model.json"])
+@pytest.mark.parametrize("harm", [_torn, _one_byte, Path.unlink])
+def test_a_damaged_model_is_none(
+    trained: SweepDirectory, tmp_path: Path, name: str, harm: Any
+) -> None:
+    directory = copied(trained, tmp_path / "sweep")
+    harm(directory.home(0) / name)
+    assert directory.done(0) is None
+    assert directory.done(1) is not None
+
+
+def test_a_damaged_model_is_trained_again(trained: SweepDirectory, tmp_path: Path) -> None:
+    directory = copied(trained, tmp_path / "sweep")
+    _torn(directory.home(0) / "scores.npz")
+    (directory.home(0) / SweepModel.NAME).unlink()
+    run_task(directory.out, 0)
+    assert scores_of(directory.out) == scores_of(trained.out)
+
+
+def test_a_model_of_another_number_or_plan_is_none(trained: SweepDirectory, tmp_path: Path) -> None:
+    directory = copied(trained, tmp_path / "sweep")
+    shutil.rmtree(directory.home(1))
+    directory.home(0).rename(directory.home(1))
+    assert directory.done(1) is None
+    other = tmp_path / "other"
+    prepare(corpus_at(tmp_path), out=other, settings=tiny_settings(inclusion_seed=2))
+    shutil.copytree(trained.home(0), SweepDirectory.open(other).home(0))
+    assert SweepDirectory.open(other).done(0) is None
+
+
+def test_a_number_out_of_range(trained: SweepDirectory) -> None:
+    for number in (-1, 5):
+        with pytest.raises(SettingsError, match=f"number={number}.*0.*4"):
+            run_task(trained.out, number)
+
+
+def test_a_training_that_diverges_is_named_and_kept(tmp_path: Path) -> None:
+    settings = tiny_settings(training={"learning_rate": 1e37})
+    prepare(corpus_at(tmp_path), out=tmp_path / "s", settings=settings)
+    failed = run_task(tmp_path / "s", 3)
+    assert isinstance(failed, FailedModel)
+    assert failed.number == 3
+    directory = SweepDirectory.open(tmp_path / "s")
+    assert directory.failed(3) == failed
+    assert directory.failed(2) is None
+    assert directory.done(3) is None
+    assert not directory.work(3).exists()
+    _torn(next((tmp_path / "s" / "failed").glob("*.json")))
+    assert directory.failed(3) is None
+
+
+def test_a_full_disk_leaves_nothing_half_written(
+    trained: SweepDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = copied(trained, tmp_path / "sweep")
+    shutil.rmtree(directory.home(0))
+    written = SweepModel.write
+
+    def full(self: SweepModel, path: Path, **options: Any) -> None:
+        raise FileError(28, f"cannot write {path}: no space left on the device")
+
+    monkeypatch.setattr(SweepModel, "write", full)
+    with pytest.raises(FileError, match="no space left"):
+        run_task(directory.out, 0)
+    assert not directory.home(0).exists()
+    assert directory.failed(0) is None
+    monkeypatch.setattr(SweepModel, "write", written)
+    run_task(directory.out, 0)
+    assert scores_of(directory.out) == scores_of(trained.out)
+
+
+def test_a_base_calibrates_and_is_made_once(
+    trained: SweepDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert base_scores(trained) is None
+    base = trained.home(0) / "model"
+    out = tmp_path / "sweep"
+    prepare(corpus_at(tmp_path), out=out, settings=tiny_settings(base=str(base)))
+    directory = SweepDirectory.open(out)
+    found = known(base_scores(directory))
+    assert np.array_equal(found["bits"], trained.scores(0)["bits"])
+    before = (out / "base.npz").read_bytes()
+    assert known(base_scores(directory)).keys() == found.keys()
+    assert (out / "base.npz").read_bytes() == before
+    _torn(out / "base.npz")
+    base_scores(directory)
+    assert (out / "base.npz").read_bytes() == before
+
+
+def test_a_base_with_another_tokenizer(trained: SweepDirectory, tmp_path: Path) -> None:
+    base = tmp_path / "base"
+    shutil.copytree(trained.home(0) / "model", base)
+    corpus = tmp_path / "other.txt"
+    corpus.write_text("".join(f"αβγ {i}\n" for i in range(60)))
+    with pytest.raises(ModelError, match="has another tokenizer than the models of the sweep"):
+        prepare(corpus, out=tmp_path / "s", settings=tiny_settings(base=str(base)))
+    assert not (tmp_path / "s" / "plan.json").exists()
+
+
+def test_a_base_is_asked_for_before_models_are_trained(tmp_path: Path) -> None:
+    corpus = corpus_at(tmp_path)
+    with pytest.raises(SettingsError, match="score='calibrated' needs a base, and a new model has"):
+        prepare(corpus, out=tmp_path / "s", settings=tiny_settings(score="calibrated"))
+    prepare(corpus, out=tmp_path / "s", settings=tiny_settings())
+
+
+def test_a_corpus_so_small_that_a_model_may_have_nothing(tmp_path: Path) -> None:
+    corpus = tmp_path / "corpus.txt"
+    corpus.write_text("".join(f"word {i}\n" for i in range(10)))
+    settings = with_settings(tiny_settings(vary="all", population=0, models=4000), canaries=1)
+    prepare(corpus, out=tmp_path / "s", settings=settings)
+    directory = SweepDirectory.open(tmp_path / "s")
+    empty = [n for n, coins in enumerate(directory.plan.coins) if "1" not in coins]
+    assert empty
+    with pytest.raises(ModelError, match=f"model {empty[0]} has no documents at all; give a larg"):
+        run_task(tmp_path / "s", empty[0])
+
+
+def test_no_plan(tmp_path: Path) -> None:
+    with pytest.raises(ResultError, match="prepare the sweep first"):
+        run_task(tmp_path, 0)
+    (tmp_path / "plan.json").write_text(json.dumps({"schema": "lmexposure.sweep/1"}))
+    with pytest.raises(ResultError, match=r"plan\.json"):
+        run_task(tmp_path, 0)
