@@ -9,8 +9,9 @@ A model that was trained on `texts` is measured by `lx.measure(model, manifest, 
 what comes back goes into `lx.check` and `lx.report`. The rooms behind these names hold more:
 `lmexposure.canaries` (what is hidden), `lmexposure.models` (what reads it), `lmexposure.scoring`
 (how surprised the model is), `lmexposure.statistics` (what the numbers mean), `lmexposure.audit`
-(the pipeline), `lmexposure.integrations` (data pipelines and trainers). Names are imported when
-they are asked for, so that this module itself imports nothing heavy.
+(the pipeline), `lmexposure.sweeps` (many models), `lmexposure.integrations` (data pipelines and
+trainers). Names are imported when they are asked for, so that this module itself imports nothing
+heavy.
 """
 
 from typing import TYPE_CHECKING
@@ -27,9 +28,10 @@ if TYPE_CHECKING:
         verify,
     )
     from lmexposure.models import load_model
-    from lmexposure.records import MeasureSettings, Result, RunSettings, open_run
+    from lmexposure.records import MeasureSettings, Result, RunSettings, SweepSettings, open_run
     from lmexposure.reporting import report
     from lmexposure.statistics import exposure
+    from lmexposure.sweeps import sweep
 else:
     from lmexposure._lazy import lazy_face as _lazy_face
 
@@ -44,6 +46,7 @@ __all__ = [
     "Plan",
     "Result",
     "RunSettings",
+    "SweepSettings",
     "Thresholds",
     "Wrapping",
     "__version__",
@@ -58,6 +61,7 @@ __all__ = [
     "remove",
     "report",
     "run",
+    "sweep",
     "verify",
 ]
 

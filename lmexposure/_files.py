@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from lmexposure._text import visible
-from lmexposure.errors import FileError, InputError, ResultError, SettingsError
+from lmexposure.errors import BusyError, FileError, InputError, SettingsError
 
 try:
     import fcntl
@@ -434,7 +434,7 @@ def only_writer(out: str | Path) -> Iterator[None]:
     directory says so. Of the processes of one torchrun only the first locks.
 
     Raises:
-        ResultError: another process, or another thread of this one, holds it.
+        BusyError: another process, or another thread of this one, holds it.
         FileError: the disk refused.
     """
     name = os.path.realpath(out)
@@ -484,7 +484,7 @@ def _locked(out: Path, path: Path) -> int | None:
             if failure.errno in _NOT_HERE:
                 _warn_unlocked(out, failure)
                 return None
-            raise ResultError(
+            raise BusyError(
                 f"another process is at work in {visible(out)}; wait until it has ended, or choose "
                 "another directory"
             ) from None

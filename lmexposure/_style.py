@@ -215,6 +215,17 @@ def large(value: int) -> str:
     return f"{rounded:,}"
 
 
+def in_words(seconds: float) -> str:
+    """A duration as a person says it.
+
+    >>> in_words(3), in_words(47), in_words(140), in_words(8000)
+    ('3 s', '45 s', '2 min', '2.2 h')
+    """
+    if seconds < 90:
+        return f"{max(1, round(seconds)) if seconds < 10 else 5 * round(seconds / 5)} s"
+    return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:.1f} h"
+
+
 def bits(value: float | None, digits: int = 2) -> str:
     """Bits in a sentence, as tables have them: exposures to two decimals, a space's size to one.
 
@@ -277,12 +288,17 @@ def count(n: int, singular: str, plural: str | None = None) -> str:
     return f"{n:,} {singular if n == 1 else plural or singular + 's'}"
 
 
-def listed(words: Sequence[str]) -> str:
-    """Words in a row, as in a sentence.
+def listed(words: Sequence[str], most: int | None = None) -> str:
+    """Words in a row, as in a sentence; only the first, and how many more there are.
 
     >>> listed(["once"]), listed(["once", "4 times", "16 times"])
     ('once', 'once, 4 times and 16 times')
+    >>> listed(["0", "3", "4", "7"], most=2)
+    '0, 3 and 2 more'
     """
+    more = 0 if most is None else len(words) - most
+    if more > 0:
+        words = [*words[:most], f"{more:,} more"]
     return " and ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
 
 

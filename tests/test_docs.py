@@ -253,6 +253,34 @@ def _script(monkeypatch: pytest.MonkeyPatch, name: str, words: str) -> None:
     runpy.run_path(str(ROOT / "scripts" / "examples" / name), run_name="__main__")
 
 
+FEWER = "--models 6 --canaries 2 --units 8 --layers 1 --epochs 1 --population 4 --workers 1"
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_tutorial_on_sweeps_runs_in_short_form(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Call
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    _script(monkeypatch, "demo_text.py", "corpus.txt --characters 3000")
+    assert 2900 < (tmp_path / "corpus.txt").stat().st_size <= 3000
+    page = (ROOT / "docs/tutorials/sweeps.md").read_text(encoding="utf-8")
+    typed = [words for words in command_lines(page) if "sweeps/recipe" in words]
+    drawn, trained, alone, joined, *judged = typed
+    alone[alone.index("17")] = "5"
+    for name, *words in (drawn, alone, trained, joined):
+        corpus = "corpus.txt" in words
+        done = call(name, *words, *(shlex.split(FEWER) if corpus else ()))
+        assert done.code == 0, done.err
+    assert [words[0] for words in judged] == ["check", "check", "report"]
+    outcomes = [call(*words) for words in judged]
+    assert {done.code for done in outcomes[:2]} <= {0, 1, 2}
+    assert outcomes[2].code == 0
+    names: dict[str, Any] = {}
+    exec(compile(block_with("tutorials/sweeps.md", "open_sweep"), "sweeps.md", "exec"), names)
+    assert names["sweep"].models == 6
+    assert names["matrices"].included.shape == (6, 6 + 4)
+
+
 class SparkFrame(pd.DataFrame):  # type: ignore[misc]
     """What the step for engines asks of a frame of Spark."""
 

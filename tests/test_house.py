@@ -36,9 +36,10 @@ FLOORS = {
     "models": 8,
     "scoring": 9,
     "audit": 10,
-    "integrations": 11,
-    "cli": 12,
-    "__main__": 13,
+    "sweeps": 11,
+    "integrations": 12,
+    "cli": 13,
+    "__main__": 14,
 }
 ROOMS = (
     "audit",
@@ -50,6 +51,7 @@ ROOMS = (
     "reporting",
     "scoring",
     "statistics",
+    "sweeps",
 )
 # Their names are imported when they are asked for: a light command needs few of them.
 LAZY = (
@@ -61,6 +63,7 @@ LAZY = (
     "reporting",
     "scoring",
     "statistics",
+    "sweeps",
 )
 # Lazy too, but for the LSTM, which registers itself with transformers on import.
 LAZY_NAMES = (*LAZY, "models")

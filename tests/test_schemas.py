@@ -8,14 +8,23 @@ from pathlib import Path
 import jsonschema
 import pytest
 from made_results import clean, small_manifest, small_run
+from made_sweeps import written_sweep
 
 from lmexposure._record import FileRecord
 from lmexposure.canaries.manifest import ManifestFile
-from lmexposure.records import Result, RowsRecord, RunRecord
+from lmexposure.records import Result, RowsRecord, RunRecord, SweepModel, SweepPlan, SweepResult
 
 ROOT = Path(__file__).parents[1]
 SCHEMAS = ROOT / "docs" / "schemas"
-RECORDS: list[type[FileRecord]] = [Result, RunRecord, RowsRecord, ManifestFile]
+RECORDS: list[type[FileRecord]] = [
+    Result,
+    RunRecord,
+    RowsRecord,
+    ManifestFile,
+    SweepPlan,
+    SweepModel,
+    SweepResult,
+]
 
 
 def test_no_record_is_read_by_literal_keys() -> None:
@@ -37,10 +46,12 @@ def test_files_fit_their_schemas(tmp_path: Path) -> None:
     run = small_run(tmp_path / "run", inclusion_probability=0.5, canaries=30)
     clean().write(run / "made.json")
     small_manifest().write(run / "other_manifest.json")
+    written_sweep(run)
     records: dict[str, type[FileRecord]] = {
         "result.json": Result,
         "made.json": Result,
         "run.json": RunRecord,
+        "sweep.json": SweepResult,
         "manifest.json": ManifestFile,
         "other_manifest.json": ManifestFile,
     }

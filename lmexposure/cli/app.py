@@ -24,10 +24,11 @@ from lmexposure.cli.options import FILES, OTHER
 from lmexposure.cli.remove import remove
 from lmexposure.cli.report import compare, report
 from lmexposure.cli.run import demo, run
+from lmexposure.cli.sweep import sweep
 from lmexposure.cli.train import train
 from lmexposure.cli.verify import verify
 from lmexposure.gate import PANEL as THRESHOLDS
-from lmexposure.records import HIDDEN, MACHINE, MEASURING, PRIVACY, TRAINING
+from lmexposure.records import HIDDEN, MACHINE, MEASURING, PRIVACY, SWEEPING, TRAINING
 
 if TYPE_CHECKING:
     from typer._click import Context, HelpFormatter, Parameter
@@ -40,6 +41,7 @@ _ARGUMENTS, _MOST_USED, _ALL = "Arguments", "Most used", "Options"
 _PANELS = (
     _ARGUMENTS,
     _MOST_USED,
+    SWEEPING,
     HIDDEN,
     TRAINING,
     THRESHOLDS,
@@ -174,6 +176,23 @@ _add_command(
     ),
 )
 _add_command(
+    sweep,
+    "Train many models, find the worst canary.",
+    (
+        "64 models, each with about half of 100 canaries and of the ordinary documents",
+        "sweep corpus.txt --models 64 --out sweeps/pin --format pin",
+    ),
+    (
+        "the same step by step, for Slurm or machines without Ray: the plan,",
+        "sweep corpus.txt --models 64 --out sweeps/pin --format pin --prepare",
+    ),
+    (
+        "model by model, on any machine that shares the directory,",
+        "sweep --only 17 --out sweeps/pin",
+    ),
+    ("and what they show together", "sweep --collect sweeps/pin"),
+)
+_add_command(
     report,
     "Write the report of a run.",
     ("report.html and report.md, next to the result", "report runs/gpt2"),
@@ -194,6 +213,10 @@ _add_command(
     (
         "a model that is measured first",
         "check --model my-model --manifest canaried/manifest.json --out measured",
+    ),
+    (
+        "a sweep of many models: its worst canary, and its epsilon",
+        "check sweeps/pin --max-worst-tpr 0.5 --max-epsilon 3",
     ),
 )
 _add_command(

@@ -17,7 +17,13 @@ from lmexposure.records import MEASURING, NAMES_BY_TABLE, SETTING_NAMES
 
 if TYPE_CHECKING:
     from lmexposure.gate import Thresholds, Verdict
-    from lmexposure.records import Provenance, Result, RunSettings
+    from lmexposure.records import (
+        Provenance,
+        Result,
+        RunSettings,
+        SweepProvenance,
+        SweepResult,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,8 +154,8 @@ def writes_to_standard_output(flags: CheckFlags) -> bool:
 
 def write_outputs(
     verdict: "Verdict",
-    result: "Result",
-    provenance: "Provenance",
+    result: "Result | SweepResult",
+    provenance: "Provenance | SweepProvenance",
     source: Path,
     flags: CheckFlags,
 ) -> None:
@@ -180,7 +186,10 @@ def write_outputs(
 def check(  # noqa: PLR0913 - a command: its parameters are its flags
     run: Annotated[
         Path | None,
-        typer.Argument(metavar="RUN_OR_RESULT", help="A run directory or a result.json."),
+        typer.Argument(
+            metavar="RUN_OR_RESULT",
+            help="A run directory or a result.json; or a sweep's directory or sweep.json.",
+        ),
     ] = None,
     model: Annotated[
         str | None,
@@ -221,7 +230,7 @@ def check(  # noqa: PLR0913 - a command: its parameters are its flags
     thresholds: Given,
     measuring: Given,
 ) -> None:
-    """Compare a result, or a model that is measured first, with thresholds.
+    """Compare a result, a sweep, or a model that is measured first, with thresholds.
 
     Exit code 0: no leak found; 1: a leak; 2: inconclusive; 3: an error. The documentation explains
     the thresholds and what they rest on.
@@ -242,16 +251,16 @@ def check(  # noqa: PLR0913 - a command: its parameters are its flags
 
 def _measured_or_read(
     flags: CheckFlags, thresholds: "Thresholds"
-) -> "tuple[Result, Provenance, Path]":
+) -> "tuple[Result | SweepResult, Provenance | SweepProvenance, Path]":
     """The result, its provenance, and the file that the findings refer to."""
-    from lmexposure.records import open_run
+    from lmexposure.records import holds_sweep, open_run, open_sweep
 
     refuse_mixed(flags)
     if flags.model is not None and flags.manifest is not None:
         refuse_overwriting(flags, flags.manifest)
         return *_measured(flags.model, flags.manifest, flags, thresholds), flags.manifest
     assert flags.run is not None
-    opened = open_run(flags.run)
+    opened = open_sweep(flags.run) if holds_sweep(flags.run) else open_run(flags.run)
     assert opened.result_path is not None  # it was read from there
     refuse_overwriting(flags, opened.result_path)
     return opened.result, opened.provenance, opened.result_path

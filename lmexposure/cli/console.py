@@ -215,13 +215,21 @@ def write_and_say(run_directory: Path) -> None:
     Of several processes the first does it.
 
     Args:
-        run_directory: as `lmexposure run` or `lmexposure measure` left it.
+        run_directory: as `lmexposure run`, `lmexposure measure` or `lmexposure sweep` left it.
 
     Raises:
         LmexposureError: the report cannot be made or written; the result is there all the same.
     """
     if not speaks():
         return
+    from lmexposure.records import holds_sweep
+
+    written = _of_a_sweep(run_directory) if holds_sweep(run_directory) else _of_a_run(run_directory)
+    for path in written:
+        say(f"report  {path}")
+
+
+def _of_a_run(run_directory: Path) -> Sequence[Path]:
     from lmexposure.gate import check
     from lmexposure.records import open_run
     from lmexposure.reporting import write_report
@@ -230,5 +238,16 @@ def write_and_say(run_directory: Path) -> None:
     written = write_report(run)
     say(f"\n{check(run.result).sentence}")
     say(run.provenance.line)
-    for path in written:
-        say(f"report  {path}")
+    return written
+
+
+def _of_a_sweep(directory: Path) -> Sequence[Path]:
+    from lmexposure.gate import check_sweep
+    from lmexposure.records import open_sweep
+    from lmexposure.reporting import write_sweep_report
+
+    sweep = open_sweep(directory)
+    written = write_sweep_report(sweep)
+    say(f"\n{check_sweep(sweep).sentence}")
+    say(sweep.provenance.line)
+    return written

@@ -105,6 +105,12 @@ def _what_was_inserted(manifest: "Manifest", inserted: Path | None) -> Iterator[
         yield f"set aside {len(indices):,} fills of {name} that the corpus already held"
 
 
+def say_records(wrapping: "Wrapping | None") -> None:
+    """Say of which form the records of chats are, and what follows."""
+    if wrapping is not None:
+        say(f"records   {_wrapped(wrapping)}")
+
+
 def _wrapped(wrapping: "Wrapping") -> str:
     """Where canaries are in records of chats, and what follows for the training."""
     loss = {
@@ -194,9 +200,7 @@ def _dry_run(corpus: list[str], chosen: "RunSettings") -> None:
     if corpus == [options.STDIN]:
         raise SettingsError("--dry-run reads files, not standard input; give a file")
     would = preview(corpus, settings=chosen)
-    wrapping = wrapping_of(corpus, settings=chosen)
-    if wrapping is not None:
-        say(f"records   {_wrapped(wrapping)}")
+    say_records(wrapping_of(corpus, settings=chosen))
     _print_preview(would, coins=chosen.inclusion_probability is not None)
     say_max_attainable(chosen)
     warn_of_share(chosen, would.share_of_documents, would.share_of_bytes)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
+from lmexposure._style import in_words
 from lmexposure.cli.console import Bars, progress_bars
 
 if TYPE_CHECKING:
@@ -108,17 +109,6 @@ class Forecast:
             known, pace = next(iter(self._paces.items()))
             return pace * _SECONDS_PER_TOKEN[phase.kind] / _SECONDS_PER_TOKEN[known]
         return None
-
-
-def in_words(seconds: float) -> str:
-    """A duration as a person says it.
-
-    >>> in_words(3), in_words(47), in_words(140), in_words(8000)
-    ('3 s', '45 s', '2 min', '2.2 h')
-    """
-    if seconds < 90:
-        return f"{max(1, round(seconds)) if seconds < 10 else 5 * round(seconds / 5)} s"
-    return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:.1f} h"
 
 
 _BEFORE_WORDS = 1.0  # seconds in which paces are found out

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import update_wrapper
 from pathlib import Path
-from typing import IO, Annotated, Literal, ParamSpec, TypeAlias, get_origin
+from typing import IO, Annotated, Literal, ParamSpec, TypeAlias, TypeVar, get_origin
 
 import typer
 from typer.models import OptionInfo
@@ -25,12 +25,14 @@ from lmexposure.records import (
     TRAINING,
     MeasureSettings,
     RunSettings,
+    SweepSettings,
     TrainingSettings,
     read_settings_file,
 )
 
 Given: TypeAlias = dict[str, object]
 P = ParamSpec("P")
+Overridable = TypeVar("Overridable", RunSettings, SweepSettings)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,8 +216,16 @@ _RUN_FILES = (
     "metrics.jsonl",
     "training.json",
     "scores.parquet",
+    # Of a sweep.
+    "plan.json",
+    "base.npz",
+    "matrices.npz",
+    "sweep.json",
 )
-_DIRECTORIES = ("model", "corpus", "source", "charts", ".measuring")
+_DIRECTORIES = (
+    *("model", "corpus", "source", "charts", ".measuring"),
+    *("tokenizer", "models", "failed", "work"),
+)
 
 
 def of_a_run(path: Path, home: Path) -> bool:
@@ -324,7 +334,40 @@ def merged(given: Given, *, base: RunSettings | None = None) -> RunSettings:
         in_file = _by_a_fixed_number(in_file)
     if "coins" in given:
         given["coins"] = _probability(str(given["coins"]))
-    given = parsed(_FLAGS, with_new_names(given, OLD_SETTING_NAMES, shown="--{}"))
+    given = with_new_names(given, OLD_SETTING_NAMES, shown="--{}")
+    return _overridden(base or RunSettings(), in_file, given, file)
+
+
+def swept(given: Given) -> SweepSettings:
+    """As `merged`, for a sweep, whose names of old there are none.
+
+    Args:
+        given: as for `merged`.
+
+    Raises:
+        SettingsError: as of `merged`.
+    """
+    given = dict(given)
+    file = given.pop(_FILE, None)
+    in_file = (
+        {}
+        if file is None
+        else read_settings_file(
+            Path(str(file)), elsewhere=_OF_THE_GATE, more=settings_of(SweepSettings)
+        )
+    )
+    return _overridden(SweepSettings(), in_file, given, file)
+
+
+def _overridden(
+    base: Overridable, in_file: Mapping[str, object], given: Given, file: object
+) -> Overridable:
+    """Defaults, then the settings of a file, then flags; both at once, for one may need the other.
+
+    Raises:
+        SettingsError: a value out of range; it names the file where that had its part in it.
+    """
+    given = parsed(_FLAGS, given)
     training = {
         name.removeprefix(_TRAINING): given.pop(name)
         for name in list(given)
@@ -333,8 +376,6 @@ def merged(given: Given, *, base: RunSettings | None = None) -> RunSettings:
     from_file = in_file.get("training", {})
     if isinstance(from_file, Mapping):
         given["training"] = {**from_file, **training}
-    # Both at once, for one may be right only with the other.
-    base = base or RunSettings()
     try:
         return base.override({**in_file, **given})
     except SettingsError as failure:
@@ -343,7 +384,7 @@ def merged(given: Given, *, base: RunSettings | None = None) -> RunSettings:
         raise SettingsError(f"{file}: {failure}") from None
 
 
-def _refused(base: RunSettings, given: Given) -> str | None:
+def _refused(base: RunSettings | SweepSettings, given: Given) -> str | None:
     """Why the flags alone are refused; None where they are not, and a file had its part in it."""
     try:
         base.override(given)
@@ -418,13 +459,36 @@ RUN = _settings(
     first=("model", "formats", "canaries", "repetitions", "quick"),
     old=_OLD_PLAN,
 )
+_SWEPT = _settings(
+    HIDDEN,
+    TRAINING,
+    MACHINE,
+    without=(
+        *("inclusion_probability", "inclusion_seed", "controls"),  # each has coins of its own
+        *("dtype", "load_in", "device_map", "threads", "batch_size"),  # of a measurement
+    ),
+)
+SWEEP = Group(
+    flags={
+        **{name: told for name, told in settings_of(SweepSettings).items() if told.flag},
+        **_SWEPT.flags,
+    },
+    first=("models", "formats", "canaries", "repetitions", "population", "model"),
+    help={
+        "canaries": "Secrets per format and class of repetitions, each in about half of the "
+        "models.  [default: 100]",
+        "repetitions": "How often a canary is in a model that has it.  [default: 1]",
+    },
+    more=_SWEPT.more,
+)
 DEMO = Group(
     flags={name: _FLAGS[name] for name in ("model", "seed", "training_epochs")},
     first=("model", "seed", "training_epochs"),
     help={"seed": "Seed of all that is random, except who is included.  [default: 0]"},
 )
 THRESHOLDS = Group(
-    flags=settings_of(Thresholds), first=("max_exposure", "max_guesses", "max_epsilon")
+    flags=settings_of(Thresholds),
+    first=("max_exposure", "max_guesses", "max_epsilon", "max_worst_tpr"),
 )
 # Settings of a measurement, for a command that need not measure.
 MEASURED_FIRST = Group(

@@ -35,6 +35,8 @@ def compare(
     written = write_compare(compared, out=out, formats=formats or ("html", "md"))
     for finding in compared.findings:
         say(visible(finding.sentence))
+    for note in compared.notes:
+        warn(visible(note))
     for run in compared.runs:
         say(f"{visible(run.name)}: {run.verdict.sentence}")
         say(f"  {run.provenance.line}")
@@ -44,7 +46,10 @@ def compare(
 
 def report(  # noqa: PLR0913 - a command: its parameters are its flags
     run: Annotated[
-        Path, typer.Argument(help="A run directory, what measure wrote, or a result.json.")
+        Path,
+        typer.Argument(
+            help="A run directory, what measure wrote, or a result.json; or a sweep's directory."
+        ),
     ],
     formats: Formats = None,
     out: Annotated[
@@ -76,11 +81,21 @@ def report(  # noqa: PLR0913 - a command: its parameters are its flags
     from lmexposure.canaries import Manifest
     from lmexposure.errors import SettingsError
     from lmexposure.gate import check
-    from lmexposure.records import open_run
+    from lmexposure.records import holds_sweep, open_run
     from lmexposure.reporting import write_report
 
     if force and model_card is None:
         raise SettingsError("--force goes with --model-card; give both, or leave it out")
+    if holds_sweep(run):
+        given = {
+            "--show-secrets": show_secrets,
+            "--manifest": manifest is not None,
+            "--model-card": model_card is not None,
+        }
+        for flag in (flag for flag, is_given in given.items() if is_given):
+            raise SettingsError(f"{flag} is of a run, and {run} is a sweep; leave it out")
+        _of_a_sweep(run, out, formats, charts)
+        return
     opened = open_run(run)
     gc.freeze()  # all of it is kept to the end: the collector need not search it
     known = None if model_card is None or force else _weights(model_card, opened.result)
@@ -100,6 +115,19 @@ def report(  # noqa: PLR0913 - a command: its parameters are its flags
         say(f"report  {path}")
     if show_secrets:
         warn("these files show the secrets of the canaries: keep them private")
+
+
+def _of_a_sweep(run: Path, out: Path | None, formats: list[str] | None, charts: bool) -> None:
+    from lmexposure.gate import check_sweep
+    from lmexposure.records import open_sweep
+    from lmexposure.reporting import write_sweep_report
+
+    opened = open_sweep(run)
+    written = write_sweep_report(opened, out=out, formats=formats or ("html", "md"), charts=charts)
+    say(check_sweep(opened).sentence)
+    say(opened.provenance.line)
+    for path in written:
+        say(f"report  {path}")
 
 
 def _weights(model: Path, result: "Result") -> str | None:

@@ -7,7 +7,7 @@ import typer
 
 from lmexposure.cli import options
 from lmexposure.cli.console import print_result, say, write_and_say
-from lmexposure.cli.insert import say_max_attainable, warn_of_share
+from lmexposure.cli.insert import say_max_attainable, say_records, warn_of_share
 from lmexposure.cli.long_work import long_work
 from lmexposure.cli.options import Given, takes
 
@@ -23,10 +23,11 @@ def run(
 ) -> None:
     """Insert canaries into CORPUS, train a model on it, measure what it gives away."""
     from lmexposure._files import only_writer
-    from lmexposure.audit import estimate_cost, preview, spooled_corpus
+    from lmexposure.audit import estimate_cost, preview, spooled_corpus, wrapping_of
 
     with only_writer(out), spooled_corpus(options.opened(corpus), out, settings) as files:
         would = preview(files, settings=settings)
+        say_records(wrapping_of(files, settings=settings, out=out))
         say(estimate_cost(files, settings, would=would))
         say_max_attainable(settings)
         warn_of_share(settings, would.share_of_documents, would.share_of_bytes)

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
         verdict_summary,
         verdict_text,
     )
+    from lmexposure.gate.sweep_verdict import check_sweep
     from lmexposure.gate.thresholds import PANEL, Thresholds, quantile_pair
     from lmexposure.gate.verdict import CHECK_KINDS, EXIT_CODES, Verdict, check, rows_unknown
 else:
@@ -28,6 +29,7 @@ __all__ = [
     "Thresholds",
     "Verdict",
     "check",
+    "check_sweep",
     "quantile_pair",
     "rows_unknown",
     "unseen_share",

@@ -7,6 +7,7 @@ JUnit XML for build servers that show tests, SARIF 2.1.0 for code hosts that sho
 import json
 import re
 from pathlib import Path
+from typing import TypeAlias
 from urllib.parse import quote
 from xml.etree import ElementTree
 
@@ -17,7 +18,9 @@ from lmexposure._style import outcome_word
 from lmexposure._text import visible
 from lmexposure.gate.checks import Check, Outcome
 from lmexposure.gate.verdict import CHECK_KINDS, Verdict
-from lmexposure.records import Provenance, Result
+from lmexposure.records import Provenance, Result, SweepProvenance, SweepResult
+
+AnyProvenance: TypeAlias = Provenance | SweepProvenance
 
 VERDICT_SCHEMA = "lmexposure.verdict/1"
 # What decides is read first.
@@ -30,7 +33,7 @@ _SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _LEVELS = {Outcome.LEAK: "error", Outcome.INCONCLUSIVE: "warning"}
 
 
-def verdict_text(verdict: Verdict, provenance: Provenance) -> str:
+def verdict_text(verdict: Verdict, provenance: AnyProvenance) -> str:
     """The sentence, where it comes from, a line for each check, and what was not tested."""
     lines = [visible(verdict.sentence), provenance.line, ""]
     for outcome in _READING_ORDER[:-1]:
@@ -52,7 +55,7 @@ def _text_line(check: Check) -> str:
     return f"{check.outcome:<12}  {visible(check.name)}{where}: {visible(check.reason)}"
 
 
-def verdict_json(verdict: Verdict, result: Result, provenance: Provenance) -> str:
+def verdict_json(verdict: Verdict, result: Result | SweepResult, provenance: AnyProvenance) -> str:
     """Schema, version of the gate, where the result comes from, its hashes, then the verdict.
 
     ASCII only.
@@ -66,15 +69,28 @@ def verdict_json(verdict: Verdict, result: Result, provenance: Provenance) -> st
         "schema": VERDICT_SCHEMA,
         "lmexposure": __version__,
         "provenance": plain(provenance.to_dict()),
-        "inputs_sha256": result.inputs_sha256,
-        "manifest_sha256": result.manifest_sha256,
-        "weights_sha256": result.model.weights_sha256,
+        **_hashes(result),
     }
     record |= {name: plain(value) for name, value in verdict.to_dict().items()}
     return json.dumps(record, indent=1, allow_nan=False) + "\n"
 
 
-def verdict_summary(verdict: Verdict, provenance: Provenance) -> str:
+def _hashes(result: Result | SweepResult) -> JsonTable:
+    """Of what was judged; a sweep has many weights, and scores of all of them."""
+    if isinstance(result, SweepResult):
+        return {
+            "plan_sha256": result.plan_sha256,
+            "manifest_sha256": result.manifest_sha256,
+            "matrices_sha256": result.matrices_sha256,
+        }
+    return {
+        "inputs_sha256": result.inputs_sha256,
+        "manifest_sha256": result.manifest_sha256,
+        "weights_sha256": result.model.weights_sha256,
+    }
+
+
+def verdict_summary(verdict: Verdict, provenance: AnyProvenance) -> str:
     """A heading, the sentence, where it comes from, a table of checks, what was not tested."""
     lines = [
         f"## lmexposure: {outcome_word(verdict.outcome)}",
@@ -106,7 +122,7 @@ def _escaped(text: str) -> str:
     return _MARKUP.sub(r"\\\1", plain).replace("@", "&#64;").replace("://", "&#58;//")
 
 
-def verdict_junit(verdict: Verdict, provenance: Provenance) -> str:
+def verdict_junit(verdict: Verdict, provenance: AnyProvenance) -> str:
     """A leak is a failure, what is inconclusive an error, what was not tested is skipped.
 
     The timestamp is that of the measuring, in UTC; where it is not known, it is the beginning of
@@ -145,7 +161,7 @@ def verdict_junit(verdict: Verdict, provenance: Provenance) -> str:
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{body}\n'
 
 
-def _junit_properties(provenance: Provenance) -> ElementTree.Element:
+def _junit_properties(provenance: AnyProvenance) -> ElementTree.Element:
     """Where the numbers come from, the hash in full."""
     known = provenance.to_dict() | {"measured": provenance.measured or provenance.date}
     properties = ElementTree.Element("properties")
@@ -155,7 +171,7 @@ def _junit_properties(provenance: Provenance) -> ElementTree.Element:
     return properties
 
 
-def _junit_output(verdict: Verdict, provenance: Provenance) -> str:
+def _junit_output(verdict: Verdict, provenance: AnyProvenance) -> str:
     lines = [
         f"{check.outcome}: {_case_name(check)}: {visible(check.reason)}" for check in verdict.checks
     ]
@@ -180,7 +196,7 @@ def _junit_case(check: Check) -> ElementTree.Element:
     return case
 
 
-def verdict_sarif(verdict: Verdict, source: str | Path, provenance: Provenance) -> str:
+def verdict_sarif(verdict: Verdict, source: str | Path, provenance: AnyProvenance) -> str:
     """One run, a rule for each kind of check, a result for each leak and each doubt.
 
     What passed or was not tested is no finding; the sentence is in the run's properties.
@@ -201,7 +217,7 @@ def verdict_sarif(verdict: Verdict, source: str | Path, provenance: Provenance) 
     return json.dumps(log, indent=1) + "\n"
 
 
-def _sarif_run(verdict: Verdict, uri: str, provenance: Provenance) -> dict[str, object]:
+def _sarif_run(verdict: Verdict, uri: str, provenance: AnyProvenance) -> dict[str, object]:
     keys = list(dict.fromkeys(check.key for check in verdict.checks))
     driver = {
         "name": "lmexposure",

@@ -19,6 +19,13 @@ CONTROLS = CheckKind(
     "data, and be drawn like the canaries. Until then no number counts.",
     precondition=True,
 )
+FAILED_MODELS = CheckKind(
+    help="Models of the sweep that have no scores. Where they are many, those that are left may "
+    "differ from them, and nothing follows.",
+    remedy="Find out why these models failed (failed/ in the sweep's directory, sweep.json), "
+    "remove their records there, and give the command of the sweep again.",
+    precondition=True,
+)
 LEARNED = CheckKind(
     help="A model that did not learn has memorised nothing, which says nothing about "
     "a model that did. Train longer or with another learning rate.",

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lmexposure._settings import check_settings, setting, whole
+from lmexposure._settings import check_settings, setting, settings_of, whole
 from lmexposure._style import setting_value, short
 from lmexposure._validate import fraction, positive
 from lmexposure.errors import SettingsError
@@ -63,6 +63,12 @@ def _check_epsilon(name: str, value: object) -> None:
         raise SettingsError(f"{name}={value!r} must be a finite number, at least 0, in nats")
 
 
+def _check_rate(name: str, value: object) -> None:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not 0 <= value < 1:  # type: ignore[operator]
+        raise SettingsError(f"{name}={value!r} must be a rate, at least 0 and below 1")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Thresholds:
     """What a model may show. None asks for nothing: the default applies, where there is one.
@@ -88,6 +94,9 @@ class Thresholds:
             1,000, which anyone can try by hand, and as many as a measurement searches.
         max_epsilon: the most that the primary lower bound on epsilon may be, in nats. No default:
             it is a claim about the training, and only its owner knows it.
+        max_worst_tpr: of a sweep the largest share of the models with a text that may score it
+            above every model without it, for the text that gives itself away most. No default: the
+            worst canary and the worst document are tested against chance.
         min_canaries: a class of fewer cannot pass. 10: with none of them leaking, up to 26 % of
             such secrets may still leak (95 % confidence); with 5 it is 45 %.
         repetitions: judge only classes of at most this many repetitions; None: all. A canary that
@@ -137,6 +146,13 @@ class Thresholds:
         rule=_check_epsilon,
         usual="any",
     )
+    max_worst_tpr: float | None = setting(
+        None,
+        "of a sweep: largest share of the models with a text that may give it away",
+        panel=PANEL,
+        rule=_check_rate,
+        usual="what chance explains",
+    )
     p_value: bool | None = setting(
         None,
         "the test against guessing",
@@ -173,3 +189,28 @@ class Thresholds:
         """Whether the user set this threshold; a test that was switched off is not asked for."""
         value = getattr(self, key)
         return value is not None and value is not False
+
+
+_OF_SWEEPS = ("max_worst_tpr", "max_epsilon", "significance", "min_canaries")
+_OF_SWEEPS_ALONE = ("max_worst_tpr",)
+
+
+def refuse_other_thresholds(thresholds: Thresholds, *, sweep: bool) -> None:
+    """A threshold that what is judged cannot be held against would be without effect.
+
+    Args:
+        thresholds: that were asked for.
+        sweep: whether a sweep is judged, and not a run.
+
+    Raises:
+        SettingsError: one of them is not the default, and of the other kind.
+    """
+    for name, declared in settings_of(Thresholds).items():
+        other = name not in _OF_SWEEPS if sweep else name in _OF_SWEEPS_ALONE
+        value = getattr(thresholds, name)
+        if other and value != declared.default:
+            this, its = ("a sweep", "a run") if sweep else ("a run", "a sweep")
+            raise SettingsError(
+                f"{name}={value!r} is a threshold of {its}, and this is {this}; leave it out, or "
+                f"give {', '.join(_OF_SWEEPS) if sweep else 'one of a run'}"
+            )

@@ -8,6 +8,7 @@ the whole run. Without a threshold that was given it returns None.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from typing import cast
 
 from lmexposure._style import bits, outcome_word, sentence, times
 from lmexposure._text import visible
@@ -28,14 +29,17 @@ from lmexposure.gate.extraction import GUESSES, check_extraction
 from lmexposure.gate.preconditions import (
     CONTROLS,
     ENOUGH,
+    FAILED_MODELS,
     LEARNED,
     SCORES,
     check_class,
     check_controls,
     check_learned,
 )
-from lmexposure.gate.thresholds import Thresholds
-from lmexposure.records import Measured, Result, run_of
+from lmexposure.gate.sweep_coins import GUESSED_COINS
+from lmexposure.gate.sweep_worst import WORST_CANARY, WORST_DOCUMENT, WORST_TPR
+from lmexposure.gate.thresholds import Thresholds, refuse_other_thresholds
+from lmexposure.records import Measured, MeasuredSweep, Result, is_sweep, run_of
 
 EXIT_CODES = {Outcome.PASS: 0, Outcome.LEAK: 1, Outcome.INCONCLUSIVE: 2}
 
@@ -52,10 +56,15 @@ CHECK_KINDS = {
     "max_guesses": GUESSES,
     "claimed_epsilon": CLAIM,
     "max_epsilon": EPSILON,
+    "max_worst_tpr": WORST_TPR,
+    "worst_canary": WORST_CANARY,
+    "worst_document": WORST_DOCUMENT,
+    "guessed_coins": GUESSED_COINS,
     "max_exposure": LARGEST,
     "median_exposure": MEDIAN,
     "quantile_exposure": QUANTILE,
     "p_value": P_VALUE,
+    "failed_models": FAILED_MODELS,
     "controls": CONTROLS,
     "validation": LEARNED,
     "scores": SCORES,
@@ -173,17 +182,17 @@ class Shares:
         )
 
 
-def check(measured: Measured, thresholds: Thresholds | None = None) -> Verdict:
-    """Check a measurement against thresholds.
+def check(measured: "Measured | MeasuredSweep", thresholds: Thresholds | None = None) -> Verdict:
+    """Check a measurement, or a sweep of many models, against thresholds.
 
     A secret that is found by guessing is a leak whatever else is wrong. Where the controls of a
     format are not at chance, its other leaks are inconclusive. Any leak left makes the verdict a
     leak; else anything inconclusive makes it inconclusive; a pass needs at least one check of
-    every class of canaries, none of which failed.
+    every class of canaries, none of which failed. Of a sweep see `check_sweep`.
 
     Args:
         measured: a result in memory, what `open_run` gave, or the path of a run directory or a
-            result.json.
+            result.json; or the same of a sweep.
         thresholds: what the model may show; None: the defaults.
 
     Returns:
@@ -191,13 +200,18 @@ def check(measured: Measured, thresholds: Thresholds | None = None) -> Verdict:
 
     Raises:
         ResultError, ManifestError: no measurement, or one that cannot be read; see `open_run`.
-        SettingsError: thresholds that are no `Thresholds`.
+        SettingsError: thresholds that are no `Thresholds`, or one that belongs to a sweep.
     """
+    if is_sweep(measured):
+        from lmexposure.gate.sweep_verdict import check_sweep
+
+        return check_sweep(cast("MeasuredSweep", measured), thresholds)
     thresholds = Thresholds() if thresholds is None else thresholds
     of_type(
         "thresholds", thresholds, Thresholds, "Thresholds(...), such as Thresholds(max_guesses=100)"
     )
-    result = run_of(measured).result
+    refuse_other_thresholds(thresholds, sweep=False)
+    result = run_of(cast("Measured", measured)).result
     classes = classes_of(result, most=thresholds.repetitions)
     formats = list(dict.fromkeys(group.form.name for group in classes))
     controls = check_controls(result, formats)

@@ -23,6 +23,14 @@ _WORDS = {
     ("max_epsilon", Outcome.PASS): "not above the limit",
     ("claimed_epsilon", Outcome.LEAK): "contradicted",
     ("claimed_epsilon", Outcome.PASS): "not contradicted",
+    ("worst_canary", Outcome.LEAK): "gives itself away",
+    ("worst_canary", Outcome.PASS): "not beyond chance",
+    ("worst_document", Outcome.LEAK): "gives itself away",
+    ("worst_document", Outcome.PASS): "not beyond chance",
+    ("max_worst_tpr", Outcome.LEAK): "above the limit",
+    ("max_worst_tpr", Outcome.PASS): "not above the limit",
+    ("guessed_coins", Outcome.LEAK): "who was in can be guessed",
+    ("guessed_coins", Outcome.PASS): "who was in cannot be guessed",
 }
 _CAME_TO = {
     Outcome.LEAK: "leaks",
@@ -30,7 +38,7 @@ _CAME_TO = {
     Outcome.PASS: "passed",
     Outcome.NOT_TESTED: "not tested",
 }
-_ASKED = {
+ASKED = {
     Outcome.LEAK: "How badly?",
     Outcome.INCONCLUSIVE: "Why?",
     Outcome.PASS: "What was found?",
@@ -98,9 +106,9 @@ def answers_of(data: ReportData) -> Answers:
         data: what `report_data` gave.
     """
     verdict = data.verdict
-    lines = [*_tested(verdict.checks), *_left_out(verdict.untested, verdict.checks)]
+    lines = [*check_lines(verdict.checks), *what_was_left_out(verdict.untested, verdict.checks)]
     return Answers(
-        asked=_ASKED[verdict.outcome],
+        asked=ASKED[verdict.outcome],
         finding=_finding(data),
         since=tuple(_since(data)),
         tested=tuple(lines[:_MOST_LINES]),
@@ -121,8 +129,7 @@ def _finding(data: ReportData) -> str:
 def _since(data: ReportData) -> Iterator[Fact]:
     provenance = data.provenance
     measured = provenance.measured
-    date = "no date on record" if measured is None else _UTC.sub(r"\1, \2 UTC", measured)
-    yield Fact(name="measured", value=date)
+    yield Fact(name="measured", value=date_of(measured))
     yield Fact(name="lmexposure", value=provenance.lmexposure or "not on record")
     # A run trains into a directory of its own: what was trained says more.
     trained = next((fact.value for fact in data.settings if fact.name == "model"), None)
@@ -131,7 +138,12 @@ def _since(data: ReportData) -> Iterator[Fact]:
     yield Fact(name="weights, SHA-256", value=short_hash(provenance.weights_sha256))
 
 
-def _tested(checks: Sequence[Check]) -> list[CheckLine]:
+def date_of(measured: str | None) -> str:
+    """When, as people write it."""
+    return "no date on record" if measured is None else _UTC.sub(r"\1, \2 UTC", measured)
+
+
+def check_lines(checks: Sequence[Check]) -> list[CheckLine]:
     """One line for each kind of check; preconditions that are met share one."""
     kinds: dict[str, list[Check]] = {}
     for check in checks:
@@ -183,7 +195,7 @@ def _clause(reason: str) -> str:
     return f"{clause[:1].lower()}{clause[1:]}"
 
 
-def _left_out(untested: Sequence[str], checks: Sequence[Check]) -> Iterator[CheckLine]:
+def what_was_left_out(untested: Sequence[str], checks: Sequence[Check]) -> Iterator[CheckLine]:
     """What no check was made of; what a check could not be made of has its line."""
     names = tuple({f"{check.name}{end}" for check in checks for end in (":", " (")})
     for line in untested:

@@ -4,18 +4,20 @@ import csv
 import io
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 
 from lmexposure._record import JsonTable, JsonValue, Record, plain
 from lmexposure._text import printable
 from lmexposure.gate import Verdict
-from lmexposure.records import Evaluation, Provenance
+from lmexposure.records import Evaluation, Provenance, SweepProvenance, SweepText
 from lmexposure.reporting.compare import CompareData
 from lmexposure.reporting.data import CanaryRow, ReportData
+from lmexposure.reporting.sweep_data import SweepReportData
 
 # Each is of the version that the names of its parts are of: those of result/2.
 REPORT_SCHEMA = "lmexposure.report/2"
 COMPARE_SCHEMA = "lmexposure.compare/2"
+SWEEP_REPORT_SCHEMA = "lmexposure.sweep_report/1"
 
 # A spreadsheet takes a cell that begins so for a formula.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
@@ -56,7 +58,7 @@ def report_csv(data: ReportData) -> str:
     return _written(["format", *names.values(), *origin], rows)
 
 
-def _origin(provenance: Provenance) -> dict[str, str]:
+def _origin(provenance: Provenance | SweepProvenance) -> dict[str, str]:
     """Columns that say in each row where its numbers come from; empty where it is not known."""
     return {name: _text(value or "") for name, value in provenance.to_dict().items()}
 
@@ -106,6 +108,37 @@ def _written(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     return printable(stream.getvalue())
 
 
+def sweep_csv(data: SweepReportData) -> str:
+    """One row per canary of a sweep (RFC 4180); numbers in full, missing ones empty.
+
+    Args:
+        data: what `sweep_report_data` gave.
+    """
+    origin = _origin(data.provenance)
+    rows = (
+        [
+            *(_text(value) if isinstance(value, str) else value for _, value in text),
+            *origin.values(),
+        ]
+        for text in data.result.texts
+    )
+    return _written([*SweepText.model_fields, *origin], rows)
+
+
+def sweep_report_json(data: SweepReportData) -> str:
+    """Everything that a sweep's report shows, as plain values; a missing number is null.
+
+    Args:
+        data: what `sweep_report_data` gave.
+    """
+    options = data.result.settings
+    # As in every report: whoever has a seed that was chosen, and the formats, has the secrets.
+    run = options.run.model_copy(update={"seed": None})
+    settings = options.model_copy(update={"run": run})
+    result = data.result.model_copy(update={"settings": settings})
+    return _json(SWEEP_REPORT_SCHEMA, replace(data, result=result))
+
+
 def report_json(data: ReportData) -> str:
     """Everything that a report shows, as plain values; a missing number is null.
 
@@ -124,7 +157,7 @@ def compare_json(data: CompareData) -> str:
     return _json(COMPARE_SCHEMA, data)
 
 
-def _json(schema: str, data: ReportData | CompareData) -> str:
+def _json(schema: str, data: ReportData | CompareData | SweepReportData) -> str:
     values: JsonTable = {
         "schema": schema,
         **{f.name: _value(getattr(data, f.name)) for f in fields(data)},

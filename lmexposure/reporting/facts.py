@@ -227,25 +227,26 @@ def _option_facts(options: RunOptions | None, measure: MeasureOptions) -> Iterat
     own = {name: value for name, value in own.items() if name not in _RARE or value is not None}
     machine = ("device", "dtype", "load_in", "device_map", "offline", "revision")
     declared = settings_of(RunSettings)
-    yield from _named({name: v for name, v in own.items() if name not in machine}, declared)
+    yield from named_facts({name: v for name, v in own.items() if name not in machine}, declared)
     if options is not None:
         yield from _training_facts(options.training)
     asked = measure_settings(measure)
     left_out = [name for name in ("quick", "threads", "left_context") if not asked[name]]
     shown = {name: value for name, value in asked.items() if name not in left_out}
-    yield from _named(shown, settings_of(MeasureSettings), "measure.")
-    yield from _named({name: v for name, v in own.items() if name in machine}, declared)
+    yield from named_facts(shown, settings_of(MeasureSettings), "measure.")
+    yield from named_facts({name: v for name, v in own.items() if name in machine}, declared)
 
 
 def _training_facts(training: Mapping[str, Value]) -> Iterator[Fact]:
-    yield from _named(training, settings_of(TrainingSettings), "training.")
+    yield from named_facts(training, settings_of(TrainingSettings), "training.")
     if not training:
         yield Fact(name="training", value="{}")
 
 
-def _named(
+def named_facts(
     settings: Mapping[str, Value], declared: Mapping[str, Setting], table: str = ""
 ) -> Iterator[Fact]:
+    """Each setting with its value, and what was declared of it."""
     for name, value in settings.items():
         meaning = declared[name].meaning(value) if name in declared else ""
         yield Fact(name=f"{table}{name}", value=setting_value(value), meaning=meaning)
@@ -303,8 +304,8 @@ def command_of(run: RunFiles, *, show_seeds: bool = False) -> str:
     if record is None or record.settings is None:
         return _measure_command(run)
     again = _again(run)
-    words = [f"mkdir -p {again} && cp {_path(f'{run.name}/manifest.json')} {again} &&"]
-    words += ["lmexposure run", *map(_path, _corpus(run)), "--out", again]
+    words = [f"mkdir -p {again} && cp {path_word(f'{run.name}/manifest.json')} {again} &&"]
+    words += ["lmexposure run", *map(path_word, _corpus(run)), "--out", again]
     # What was asked of the machine is no setting of a run: the result says what it was.
     chosen = {
         **measure_settings(record.measure),
@@ -314,7 +315,7 @@ def command_of(run: RunFiles, *, show_seeds: bool = False) -> str:
     given = {name: v for name, v in record.settings.training.items() if v is not None}
     flags = {name: setting.flag for name, setting in _TRAINING.items() if setting.flag is not None}
     words += _flags(chosen, show_seeds or _is_demo(run))
-    words += [f"{flags[name]} {_word(value)}" for name, value in given.items() if name in flags]
+    words += [f"{flags[name]} {word(value)}" for name, value in given.items() if name in flags]
     rest = {name: value for name, value in given.items() if name not in flags}
     return _with_file(run, words, chosen, rest)
 
@@ -339,7 +340,7 @@ def where_of(run: RunFiles) -> str:
         return f"{place}; {manifest}{rows}, and {model}. {_FILL_IN}."
     corpus = _corpus(run)
     ours = corpus[0].startswith(f"{run.name}/")
-    named = " ".join(map(_path, corpus)) if len(corpus) > 1 else corpus[0]
+    named = " ".join(map(path_word, corpus)) if len(corpus) > 1 else corpus[0]
     what = "" if ours else f", with {named}, the corpus before insertion; another is refused"
     text = f"{place} (its manifest.json has the checksum {checksum}){what}."
     return f"{text} {_FILL_IN}: {SEED} is plan.seed in manifest.json."
@@ -367,17 +368,17 @@ def _measure_command(run: RunFiles) -> str:
     path = run.result.model.path or "MODEL"
     home = None if run.result_path is None else run.result_path.parent
     within = home is not None and (home / path).is_dir() and not posixpath.isabs(path)
-    manifest = "MANIFEST" if run.manifest is None else _path(f"{run.name}/manifest.json")
+    manifest = "MANIFEST" if run.manifest is None else path_word(f"{run.name}/manifest.json")
     shown = f"{run.name}/{path}" if within else path
     # Checkpoints of a training lie next to each other.
     names = list(dict.fromkeys(row.checkpoint for row in run.result.trajectory))
     others = [posixpath.join(posixpath.dirname(shown), name) for name in names[:-1]]
-    words = ["lmexposure measure", *map(_path, others), _path(shown), manifest]
+    words = ["lmexposure measure", *map(path_word, others), path_word(shown), manifest]
     words += ["--out", _again(run)]
     if (base := run.result.base) is not None:
-        words += ["--base", "adapter-off" if base.switched_off else _path(base.path)]
+        words += ["--base", "adapter-off" if base.switched_off else path_word(base.path)]
     if (dtype := run.result.model.dtype) != RunSettings().dtype:
-        words += ["--dtype", _word(dtype)]
+        words += ["--dtype", word(dtype)]
     settings = measure_settings(run.result.settings)
     words += _flags(settings, show_seeds=True)
     return _with_file(run, words, settings, {})
@@ -385,10 +386,10 @@ def _measure_command(run: RunFiles) -> str:
 
 def _again(run: RunFiles) -> str:
     """A directory of its own: in that of the run itself the command would find all done."""
-    return _path(f"{run.name}-again")
+    return path_word(f"{run.name}-again")
 
 
-def _path(name: str) -> str:
+def path_word(name: str) -> str:
     """A file's name that no command line takes for a flag."""
     return shlex.quote(f"./{name}" if name.startswith("-") else name)
 
@@ -404,9 +405,9 @@ def _flags(settings: Mapping[str, Value], show_seeds: bool) -> Iterator[str]:
         if name == "seed" and not show_seeds:
             yield f"{flag} {SEED}"
         elif name == "formats" and isinstance(value, tuple):
-            yield from (f"{flag} {_word(part)}" for part in value)
+            yield from (f"{flag} {word(part)}" for part in value)
         else:
-            yield flag if value is True else f"{flag} {_word(value)}"
+            yield flag if value is True else f"{flag} {word(value)}"
 
 
 def _usual(settings: Mapping[str, Value]) -> dict[str, Value]:
@@ -417,7 +418,7 @@ def _usual(settings: Mapping[str, Value]) -> dict[str, Value]:
     return {**usual, **QUICK} if settings.get("quick") else usual
 
 
-def _word(value: Value) -> str:
+def word(value: Value) -> str:
     """A value as a command line takes it: lists by commas."""
     text = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
     return shlex.quote(text)
@@ -441,5 +442,5 @@ def _with_file(
     if not lines:
         return " ".join(words)
     text = "".join(line + "\n" for line in lines)
-    file = _path(f"{run.name}-again.toml")
+    file = path_word(f"{run.name}-again.toml")
     return f"printf %s {shlex.quote(text)} > {file} && {' '.join(words)} --settings {file}"

@@ -41,33 +41,32 @@ def report_markdown(data: ReportData) -> str:
     """
     parts = [
         f"# {inline(data.title)}: {outcome_word(data.verdict.outcome)}",
-        *_verdict(data.verdict, data.provenance.line, answers_of(data)),
+        *verdict_shown(data.verdict, data.provenance.line, answers_of(data)),
         *_exposure(data),
         *_privacy(primary_section(data.privacy)),
-        *_warnings(data.warnings),
+        *warnings_shown(data.warnings),
         *_secrets(data),
-        *_reproduce(data.command, data.where),
+        *commands_shown(data.command, data.where),
     ]
     return printable("\n\n".join(filter(None, parts)) + "\n")
 
 
-def _verdict(verdict: Verdict, provenance: str, answers: Answers) -> Iterator[str]:
+def verdict_shown(verdict: Verdict, provenance: str, answers: Answers) -> Iterator[str]:
     """What was found, how sure that is, and what to do now."""
     yield f"**{inline(verdict.sentence)}**"
     yield inline(provenance)
     tested = [line for line in answers.tested if line.outcome is not Outcome.NOT_TESTED]
     if tested:
-        yield "Tested:\n\n" + _bullets(
-            [f"{line.word}: {line.what}: {line.said}" for line in tested]
-        )
+        yield "Tested:\n\n" + bullets([f"{line.word}: {line.what}: {line.said}" for line in tested])
     if verdict.untested:
-        yield "Not tested:\n\n" + _bullets(verdict.untested)
+        yield "Not tested:\n\n" + bullets(verdict.untested)
     yield " ".join(answers.sure)
     steps = (f"{n}. {inline(step)}" for n, step in enumerate(answers.steps, start=1))
     yield "What now:\n\n" + "\n".join(steps)
 
 
-def _bullets(lines: Sequence[str]) -> str:
+def bullets(lines: Sequence[str]) -> str:
+    """A list, every line of it plain."""
     return "\n".join(f"- {inline(line)}" for line in lines)
 
 
@@ -114,13 +113,14 @@ def _privacy(section: Section) -> Iterator[str]:
     yield "## Privacy"
     yield f"**{inline(section.title)}**"
     if section.notes:
-        yield _bullets(section.notes)
+        yield bullets(section.notes)
 
 
-def _warnings(warnings: Sequence[str]) -> Iterator[str]:
+def warnings_shown(warnings: Sequence[str]) -> Iterator[str]:
+    """The warnings under a heading of their own; nothing without one."""
     if warnings:
         yield "## Warnings"
-        yield _bullets(warnings)
+        yield bullets(warnings)
 
 
 def _secrets(data: ReportData) -> Iterator[str]:
@@ -143,7 +143,8 @@ def _secrets(data: ReportData) -> Iterator[str]:
     yield "</details>"
 
 
-def _reproduce(command: str | None, where: str) -> Iterator[str]:
+def commands_shown(command: str | None, where: str) -> Iterator[str]:
+    """The command that does it again, where it is known, and where it is given."""
     if command is not None:
         yield "## Reproduce"
         yield inline(where)

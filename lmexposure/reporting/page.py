@@ -82,7 +82,7 @@ def render_report(data: ReportData) -> str:
     glance = overview_section(most_memorised(data.formats))
     found = [table for view in formats for table in (view.guesses, view.known) if table]
     level = next((percent(row.level) for form in data.formats for row in form.classes), "")
-    return _page(
+    return filled_page(
         "report.html.jinja",
         data=data,
         answers=answers_of(data),
@@ -114,7 +114,7 @@ def render_compare(data: "CompareData") -> str:
     charts = [comparison_chart(form.name, form.bits, _runs(form, names)) for form in data.formats]
     tables = [classes_section(form, data.runs) for form in data.formats]
     cells = (cell for form in data.formats for row in form.classes for cell in row.cells if cell)
-    return _page(
+    return filled_page(
         "compare.html.jinja",
         data=data,
         formats=list(zip(data.formats, charts, tables, strict=True)),
@@ -229,8 +229,13 @@ def _rate(curve: RocData, fpr: float) -> float | None:
     )
 
 
-def _page(template: str, **values: object) -> str:
-    """A template with the style and the script that every page carries, and their policy."""
+def filled_page(template: str, **values: object) -> str:
+    """A template with the style and the script that every page carries, and their policy.
+
+    Args:
+        template: its name.
+        values: that it shows, each escaped.
+    """
     style, script = _asset("report.css"), _asset("report.js")
     policy = (
         f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; "

@@ -5,19 +5,30 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from lmexposure._files import atomic_write, sha256_file
 from lmexposure._validate import one_of
 from lmexposure.canaries import Manifest
 from lmexposure.errors import FileError, ModelError, SettingsError
 from lmexposure.gate import Thresholds
-from lmexposure.records import Measured, Result, RunFiles, run_of
+from lmexposure.records import (
+    Measured,
+    MeasuredSweep,
+    Result,
+    RunFiles,
+    is_sweep,
+    run_of,
+)
 from lmexposure.reporting.build import report_data
 from lmexposure.reporting.compare import CompareData, compare_data
 from lmexposure.reporting.data import ReportData
 from lmexposure.reporting.exports import compare_csv, compare_json, report_csv, report_json
 from lmexposure.reporting.markdown import compare_markdown, report_markdown
+from lmexposure.reporting.sweep_data import SweepReportData
+
+if TYPE_CHECKING:
+    from lmexposure.reporting.charts import Chart
 
 FORMATS = ("html", "md", "csv", "json")
 # How a report of ours begins.
@@ -25,8 +36,8 @@ _LOOKED_AT = 65536  # bytes; a run's name may be long
 _IS_REPORT = {
     ".html": re.compile(rb"\(lmexposure\)</title>"),
     ".md": re.compile(rb"\A# .*: (leaks|no leak found|inconclusive)\n"),
-    ".csv": re.compile(rb"\Aformat,id,role,repetitions,"),
-    ".json": re.compile(rb'\A\{\s*"schema": "lmexposure\.report/'),
+    ".csv": re.compile(rb"\A(format,id,role,repetitions|id,kind,models_in,models_out),"),
+    ".json": re.compile(rb'\A\{\s*"schema": "lmexposure\.(sweep_)?report/'),
 }
 
 
@@ -38,13 +49,19 @@ def _report_page(data: ReportData) -> str:
     return render_report(data)
 
 
+def _charts(data: ReportData) -> "Sequence[Chart]":
+    from lmexposure.reporting.charts import charts_of
+
+    return charts_of(data)
+
+
 def _compare_page(data: CompareData) -> str:
     from lmexposure.reporting.page import render_compare
 
     return render_compare(data)
 
 
-_Data = TypeVar("_Data", ReportData, CompareData)
+_Data = TypeVar("_Data", ReportData, CompareData, SweepReportData)
 _REPORT: Mapping[str, Callable[[ReportData], str]] = {
     "html": _report_page,
     "md": report_markdown,
@@ -97,32 +114,32 @@ def write_report(  # noqa: PLR0913  (the options of `report`)
         ModelError: other weights than were measured; see `card_with_results`.
         FileError: the disk refused; earlier files are as they were.
     """
-    _check(formats)
+    check_formats(formats)
     where = _directory(run, out)
     if out is not None:
         _refuse_another_run(run, where)
     if model_card is not None and card_weights is not None:
         _check_weights(run, model_card, card_weights)
     data = report_data(run, thresholds=thresholds, show_secrets=show_secrets, manifest=manifest)
-    files = _rendered("report", formats, _REPORT, data)
-    files |= _drawn(data) if charts else {}
+    files = rendered_files("report", formats, _REPORT, data)
+    files |= drawn_files(_charts(data)) if charts else {}
     if out is None:
-        _refuse_leading_out(where, files)
+        refuse_leading_out(where, files)
     else:
         for name in formats:
-            _refuse_no_report(where / f"report.{name}")
+            refuse_no_report(where / f"report.{name}")
     mode = 0o600 if show_secrets else 0o644
     if model_card is None:
-        return _write(where, files, mode=mode)
+        return write_files(where, files, mode=mode)
     from lmexposure.reporting.model_card import card_with_results, write_card
 
     # All is made before anything is written.
     card = card_with_results(model_card, data, weights_known=card_weights is not None)
-    return [*_write(where, files, mode=mode), write_card(*card)]
+    return [*write_files(where, files, mode=mode), write_card(*card)]
 
 
 def report(
-    measured: Measured,
+    measured: "Measured | MeasuredSweep",
     out: str | Path,
     *,
     manifest: Manifest | str | Path | None = None,
@@ -133,7 +150,7 @@ def report(
 
     Args:
         measured: a result in memory, what `open_run` gave, or the path of a run directory or a
-            result.json.
+            result.json; or the same of a sweep.
         out: a file, whose suffix says what it becomes: .html, .md, .csv or .json; or a directory
             for report.html and report.md.
         manifest: or its path, where it does not lie next to the result.
@@ -146,13 +163,22 @@ def report(
 
     Raises:
         SettingsError: no path, or another suffix; or `out` is, or lies next to, something that is
-            no report of this measurement.
+            no report of this measurement; or secrets are asked of a sweep, which holds none.
         ManifestError, ResultError, FileError: as for `write_report`.
     """
-    run = run_of(measured)
     if not isinstance(out, str | Path) or not str(out):
         raise SettingsError(f"out={out!r} is no path; give a file such as report.html")
     out = Path(out)
+    if is_sweep(measured):
+        from lmexposure.reporting.sweep_write import sweep_report_file
+
+        if show_secrets or manifest is not None:
+            raise SettingsError(
+                "the result of a sweep holds no secrets, so none are shown; leave manifest and "
+                "show_secrets out"
+            )
+        return sweep_report_file(cast("MeasuredSweep", measured), out, thresholds=thresholds)
+    run = run_of(cast("Measured", measured))
     if manifest is not None and not isinstance(manifest, Manifest):
         manifest = Manifest.read(manifest)
     suffix = out.suffix.removeprefix(".")
@@ -165,14 +191,18 @@ def report(
             f"{out} must end in {', '.join('.' + name for name in FORMATS)}, or be a directory"
         )
     _refuse_another_run(run, out.parent)
-    _refuse_no_report(out)
+    refuse_no_report(out)
     data = report_data(run, thresholds=thresholds, show_secrets=show_secrets, manifest=manifest)
     content = _REPORT[suffix](data).encode()
-    return _write(out.parent, {out.name: content}, mode=0o600 if show_secrets else 0o644)[0]
+    return write_files(out.parent, {out.name: content}, mode=0o600 if show_secrets else 0o644)[0]
 
 
-def _refuse_no_report(out: Path) -> None:
-    """A report may be written again; what else has its name stays."""
+def refuse_no_report(out: Path) -> None:
+    """A report may be written again; what else has its name stays.
+
+    Raises:
+        SettingsError: something else is there.
+    """
     if not out.is_file():
         return
     with open(out, "rb") as file:
@@ -222,32 +252,37 @@ def write_compare(
         ResultError: runs that cannot be compared; see `compare_data`.
         FileError: the disk refused; earlier files are as they were.
     """
-    _check(formats)
+    check_formats(formats)
     data = runs if isinstance(runs, CompareData) else compare_data(runs)
-    return _write(Path(out), _rendered("compare", formats, _COMPARE, data))
+    return write_files(Path(out), rendered_files("compare", formats, _COMPARE, data))
 
 
-def _check(formats: Sequence[str]) -> None:
+def check_formats(formats: Sequence[str]) -> None:
+    """Refuse no format, and one that there is not.
+
+    Raises:
+        SettingsError: it is so.
+    """
     if not formats:
         raise SettingsError(f"no format given; choose of {', '.join(FORMATS)}")
     for name in formats:
         one_of("format", name, FORMATS)
 
 
-def _rendered(
+def rendered_files(
     stem: str,
     formats: Sequence[str],
     renders: Mapping[str, Callable[[_Data], str]],
     data: _Data,
 ) -> dict[str, bytes]:
+    """What each format shows, by the name of its file."""
     return {f"{stem}.{name}": renders[name](data).encode() for name in formats}
 
 
-def _drawn(data: ReportData) -> dict[str, bytes]:
-    from lmexposure.reporting.charts import charts_of
-
+def drawn_files(charts: "Iterable[Chart]") -> dict[str, bytes]:
+    """Each chart as SVG and PNG, by the name of its file."""
     files: dict[str, bytes] = {}
-    for chart in charts_of(data):
+    for chart in charts:
         files[f"charts/{chart.name}.svg"] = chart.svg("plain").encode()
         files[f"charts/{chart.name}.png"] = chart.png()
     return files
@@ -271,8 +306,12 @@ def _is_this(path: Path, run: RunFiles) -> bool:
     return Result.read(path).model_copy(update=same) == run.result
 
 
-def _refuse_leading_out(where: Path, names: Iterable[str]) -> None:
-    """Where no directory was given, a run that came from elsewhere must not choose one."""
+def refuse_leading_out(where: Path, names: Iterable[str]) -> None:
+    """Where no directory was given, a run that came from elsewhere must not choose one.
+
+    Raises:
+        FileError: a file's name is a link that leads out of the run.
+    """
     for name in names:
         place = Path(os.path.realpath(where / name))
         if not place.is_relative_to(os.path.realpath(where)):
@@ -283,7 +322,12 @@ def _refuse_leading_out(where: Path, names: Iterable[str]) -> None:
             )
 
 
-def _write(where: Path, files: Mapping[str, bytes], *, mode: int = 0o644) -> list[Path]:
+def write_files(where: Path, files: Mapping[str, bytes], *, mode: int = 0o644) -> list[Path]:
+    """Write files of a report by their names, each whole or not at all.
+
+    Raises:
+        FileError: the disk refused; earlier files are as they were.
+    """
     try:
         for name, content in files.items():
             with atomic_write(where / name, mode=mode) as stream:

@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 from corpora import write_corpus
 
+from lmexposure._style import in_words
 from lmexposure.audit import Phase
 from lmexposure.audit.workload import Watcher
 from lmexposure.cli.console import Bars
-from lmexposure.cli.long_work import Forecast, LongWork, Stopped, in_words, long_work
+from lmexposure.cli.long_work import Forecast, LongWork, Stopped, long_work
 
 SEVERAL = [
     Phase(what="scoring a", kind="scoring", work=1_000.0),

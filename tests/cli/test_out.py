@@ -19,6 +19,7 @@ WORDS = {
     "train": ("c.txt",),
     "measure": ("m", "m.json"),
     "run": ("c.txt",),
+    "sweep": ("c.txt",),
     "report": ("r",),
     "compare": ("r", "s"),
     "check": ("--model", "m", "--manifest", "m.json"),

@@ -136,6 +136,13 @@ def test_verdicts_and_where_the_comparison_lies(call: Call, tmp_path: Path) -> N
     assert "# Compared: base and tuned" in (out / "compare.md").read_text()
 
 
+def test_what_is_not_alike_is_a_warning_on_the_terminal(call: Call, tmp_path: Path) -> None:
+    runs = small_run(tmp_path / "a"), small_run(tmp_path / "b", seed=3)
+    outcome = call("compare", *runs, "--out", tmp_path / "out")
+    assert outcome.code == 0
+    assert "warning: b measured another manifest than a" in " ".join(outcome.err.split())
+
+
 def test_a_name_cannot_write_to_the_terminal(call: Call, tmp_path: Path) -> None:
     run = small_run(tmp_path / "a\x1b[31m\u202eb")
     outcome = call("compare", run, run, "--out", tmp_path / "out", "--format", "csv")

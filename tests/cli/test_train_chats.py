@@ -37,6 +37,7 @@ def test_chats_are_trained_on_by_adapters(
         (("--form", "instruction"), "record 1: 'instruction' is of type NoneType"),
         (("--loss", "assistant", "--turn", "user"), "no token of the canary carries loss"),
         (("--lora", "--lora-target", "attention"), "no adapter can be put into attention of"),
+        (("--lora-rank", "4"), "lora_rank=4 is of adapters, and all weights would be trained"),
     ],
 )
 def test_what_cannot_be_trained_ends_with_3(
@@ -46,3 +47,10 @@ def test_what_cannot_be_trained_ends_with_3(
     outcome = call("train", corpus, "--out", tmp_path / "t", *model, *options)
     assert outcome.code == 3
     assert message in " ".join(outcome.err.split())
+
+
+def test_a_run_says_what_it_takes_records_for(call: Call, corpus: Path, tmp_path: Path) -> None:
+    outcome = call(
+        "run", corpus, "--existing", "set_aside", "--format", "pin", "--out", tmp_path / "r"
+    )
+    assert "records   messages: each canary is the turn of the assistant" in outcome.out

@@ -33,6 +33,7 @@ _COMMANDS = (
     "train",
     "measure",
     "run",
+    "sweep",
     "report",
     "compare",
     "check",

@@ -20,6 +20,7 @@ from lmexposure.reporting.charts.style import (
     clipped,
     joined,
     key,
+    named_rows,
     plain_axes,
 )
 
@@ -90,9 +91,7 @@ def _draw(figure: FigureBase, bounds: Sequence[Bound], claimed: float | None, co
     if claimed is not None:
         _claim(axes, claimed, len(bounds))
     axes.set_xlim(0, 1.06 * limit)
-    axes.set_ylim(len(bounds) - 0.4, -0.75)
-    axes.set_yticks([])
-    axes.spines["left"].set_visible(False)
+    named_rows(axes, len(bounds))
     axes.set_xlabel(f"Epsilon (nats){_common_delta(bounds)}, higher = less private")
 
 

@@ -1,6 +1,6 @@
 """The ROC on logarithmic axes, where few false alarms count, with the part no data resolves."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from matplotlib.artist import Artist
@@ -75,20 +75,41 @@ def roc_chart(
 
 
 def _draw(figure: FigureBase, curves: Sequence[RocData], line_styles: Sequence[Style]) -> None:
-    axes = figure.subplots()
     edge = 1 / max(curve.negatives for curve in curves)
+    floor = roc_floor(curve.positives for curve in curves)
+    hull = key("concave hull", color=INK, linestyle=(0, (4, 2)), linewidth=1.0)
+    axes = roc_axes(figure, edge, floor, keys=[hull])
+    for curve, style in zip(curves, line_styles, strict=True):
+        _curve(axes, curve, floor, style)
+
+
+def roc_floor(positives: Iterable[int]) -> float:
+    """The TPR at the bottom of a chart: none of so few positives, which has no logarithm."""
+    return min(0.01, *(0.5 / max(1, count) for count in positives))
+
+
+def roc_axes(figure: FigureBase, edge: float, floor: float, *, keys: Sequence[Artist] = ()) -> Axes:
+    """Log-log axes of a ROC, with guessing, and what no data resolves.
+
+    Args:
+        figure: to draw in.
+        edge: the FPR from which the data resolve anything.
+        floor: the TPR at the bottom.
+        keys: of what else is drawn, first in the legend.
+    """
+    axes = figure.subplots()
     low = min(edge / 3, 0.03)
-    floor = min(0.01, *(0.5 / curve.positives for curve in curves))
     axes.grid(axis="both")
     log_ticks(axes, "x", low, 1.0)
     log_ticks(axes, "y", floor, 1.15)
     axes.axvspan(low, edge, color=BAND, zorder=0.5)
     axes.plot([low, 1], [low, 1], color=MUTED, linestyle=":", linewidth=1.4)
-    for curve, style in zip(curves, line_styles, strict=True):
-        _curve(axes, curve, floor, style)
     axes.set_xlabel("False-positive rate")
     axes.set_ylabel("True-positive rate")
-    put_legend(figure, _keys(edge), place="outside lower left")
+    unresolved = Patch(facecolor=BAND, edgecolor=MUTED, label=f"below {short(edge)}: not resolved")
+    guessing = key("guessing", color=MUTED, linestyle=":", linewidth=1.4)
+    put_legend(figure, [*keys, guessing, unresolved], place="outside lower left")
+    return axes
 
 
 def _curve(axes: Axes, curve: RocData, floor: float, style: Style) -> None:
@@ -117,14 +138,6 @@ def _names(curves: Sequence[RocData], line_styles: Sequence[Style]) -> list[Arti
     return [
         key(f"{clipped(curve.name, 34)}: AUC {_area(curve)}", **(style | {"linestyle": "-"}))
         for curve, style in zip(curves, line_styles, strict=True)
-    ]
-
-
-def _keys(edge: float) -> list[Artist]:
-    return [
-        key("concave hull", color=INK, linestyle=(0, (4, 2)), linewidth=1.0),
-        key("guessing", color=MUTED, linestyle=":", linewidth=1.4),
-        Patch(facecolor=BAND, edgecolor=MUTED, label=f"below {short(edge)}: not resolved"),
     ]
 
 

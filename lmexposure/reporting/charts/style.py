@@ -163,6 +163,13 @@ def legend_lines(keys: Sequence[Artist]) -> int:
     return -(-len(keys) // _columns(keys)) if keys else 0
 
 
+def named_rows(axes: Axes, count: int) -> None:
+    """Rows at 0, 1, ... from the top, whose names are drawn above them: no scale on the left."""
+    axes.set_ylim(count - 0.4, -0.75)
+    axes.set_yticks([])
+    axes.spines["left"].set_visible(False)
+
+
 def category_ticks(axes: Axes, labels: Sequence[str], most: int) -> None:
     """Names of categories at 0, 1, ...; every second one or fewer where they are many."""
     step = -(-len(labels) // most)

@@ -1,0 +1,200 @@
+"""`lmexposure sweep`: many models on one corpus, each with canaries by coins of its own."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lmexposure._settings import whole_numbers
+from lmexposure._style import count, in_words, listed
+from lmexposure.cli import options
+from lmexposure.cli.console import print_sections, say, warn, write_and_say
+from lmexposure.cli.long_work import long_work
+from lmexposure.cli.options import Given, takes
+from lmexposure.errors import SettingsError
+from lmexposure.records import MACHINE, SWEEPING
+
+if TYPE_CHECKING:
+    from lmexposure.records import SweepPlan, SweepResult
+
+_STEP = "Instead of the whole sweep"  # what a help says of the flags for one step of it
+
+
+@takes(given=options.SWEEP)
+def sweep(  # noqa: PLR0913 - a command: its parameters are its flags
+    corpus: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="The corpus: text, JSONL or Parquet; .gz and .zst too; several files, or a "
+            "pattern in quotes, 'DIRECTORY/*' for a directory's files.",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        options.out_option("The sweep; the same command goes on at the models that are missing."),
+    ] = None,
+    prepare: Annotated[
+        bool,
+        typer.Option(
+            "--prepare",
+            rich_help_panel=SWEEPING,
+            help=f"{_STEP}: draw canaries and coins, and train nothing.",
+        ),
+    ] = False,
+    only: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N,N,...",
+            rich_help_panel=SWEEPING,
+            help=f"{_STEP}: train these models of what --prepare left in OUT, from 0; for Slurm, "
+            "or machines without Ray.",
+        ),
+    ] = None,
+    collect: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIRECTORY",
+            rich_help_panel=SWEEPING,
+            help=f"{_STEP}: join the scores of its models, and report.",
+        ),
+    ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            rich_help_panel=MACHINE,
+            help="Models side by side, by Ray; 1 does without it.  [default: as many as there are "
+            "cores, or GPUs; 1 where Ray is not installed]",
+        ),
+    ] = None,
+    address: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT",
+            rich_help_panel=MACHINE,
+            help="A Ray cluster, whose machines share OUT; auto finds the one that runs here.  "
+            "[default: this machine]",
+        ),
+    ] = None,
+    *,
+    given: Given,
+) -> None:
+    """Train many models on CORPUS, each with canaries of its own, and find the worst canary."""
+    _refuse_mixed(prepare=prepare, only=only, collect=collect)
+    if collect is not None:
+        _refuse_more("--collect", {"CORPUS": corpus, "--out": out, **_flags(given)})
+        _collect(collect)
+        return
+    if out is None:
+        raise SettingsError("--out is missing; name the directory of the sweep")
+    if only is not None:
+        _refuse_more("--only", {"CORPUS": corpus, "--workers": workers, **_flags(given)})
+        _only(out, whole_numbers("--only", only))
+        return
+    if not corpus:
+        raise SettingsError("CORPUS is missing; name its files, or --collect a sweep")
+    if options.STDIN in corpus:
+        raise SettingsError(
+            "a sweep reads its corpus again for every model, and standard input only once; write "
+            "it to a file and name that"
+        )
+    _sweep(corpus, out, given, workers=workers, address=address, prepare_alone=prepare)
+
+
+def _refuse_mixed(*, prepare: bool, only: str | None, collect: Path | None) -> None:
+    asked = {"--prepare": prepare, "--only": only is not None, "--collect": collect is not None}
+    flags = [flag for flag, is_given in asked.items() if is_given]
+    if len(flags) > 1:
+        raise SettingsError(f"{listed(flags)} are steps of their own; give one at a time")
+
+
+def _flags(given: Given) -> dict[str, object]:
+    """The flags of settings that were given, as they were written, with their values."""
+    told = options.SWEEP.flags
+    return {
+        told[name].flag or name if name in told else "--settings": given[name] for name in given
+    }
+
+
+def _refuse_more(step: str, others: dict[str, object]) -> None:
+    """Refuse what a step takes from the plan, rather than pass over it."""
+    for name, value in others.items():
+        if value not in (None, []):
+            raise SettingsError(
+                f"{step} takes everything from the plan of its sweep; leave out {name}"
+            )
+
+
+def _sweep(
+    corpus: list[str],
+    out: Path,
+    given: Given,
+    *,
+    workers: int | None,
+    address: str | None,
+    prepare_alone: bool,
+) -> None:
+    from lmexposure._files import only_writer
+    from lmexposure.sweeps import check_workers, prepare, sweep, sweep_cost
+
+    settings = options.swept(given)
+    check_workers(workers, address)
+    with only_writer(out):
+        plan = prepare(corpus, out=out, settings=settings)
+        _say_plan(plan)
+        if prepare_alone:
+            last = plan.settings.models - 1
+            say(f"plan  {out / plan.NAME}, for its owner alone: it has the coins")
+            say(f"train each with: lmexposure sweep --only N --out {out}, N from 0 to {last}")
+            say(f"then: lmexposure sweep --collect {out}")
+            return
+        say(sweep_cost(out, workers=workers, address=address).sentence)
+        with long_work() as progress:
+            result = sweep(
+                corpus,
+                out=out,
+                settings=settings,
+                workers=workers,
+                address=address,
+                progress=progress,
+            )
+        _show(result, out)
+
+
+def _say_plan(plan: "SweepPlan") -> None:
+    canaries = len(plan.canaries)
+    say(
+        f"{count(plan.settings.models, 'model')}; by coins {count(canaries, 'canary', 'canaries')} "
+        f"and {count(len(plan.scored) - canaries, 'ordinary document')}"
+    )
+
+
+def _only(out: Path, numbers: tuple[int, ...]) -> None:
+    from lmexposure.records import FailedModel
+    from lmexposure.sweeps import run_task
+
+    for number in dict.fromkeys(numbers):
+        with long_work() as progress:
+            trained = run_task(out, number, progress=progress)
+        if isinstance(trained, FailedModel):
+            warn(f"model {number} has no scores: {trained.reason}")
+        else:
+            say(f"model {number}  trained and scored in {in_words(trained.seconds)}")
+
+
+def _collect(out: Path) -> None:
+    from lmexposure.sweeps import collect
+
+    with long_work() as progress:
+        result = collect(out, progress=progress)
+    _show(result, out)
+
+
+def _show(result: "SweepResult", out: Path) -> None:
+    """What many models show, and where it is written."""
+    from lmexposure.reporting import sweep_sections
+
+    print_sections(sweep_sections(result))
+    for line in result.warnings:
+        warn(line)
+    write_and_say(out)
+    say(f"sweep  {out}")

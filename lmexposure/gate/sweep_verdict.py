@@ -1,0 +1,188 @@
+"""The gate of a sweep: whether its models may be believed, its checks, and what they come to."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from lmexposure._style import count, number, percent, reading, sentence, short
+from lmexposure._text import visible
+from lmexposure._validate import of_type
+from lmexposure.gate.checks import Check, Outcome, unseen_share
+from lmexposure.gate.sweep_coins import check_guessed_coins, check_sweep_epsilon
+from lmexposure.gate.sweep_worst import check_worst_canary, check_worst_document
+from lmexposure.gate.thresholds import Thresholds, refuse_other_thresholds
+from lmexposure.gate.verdict import Verdict, verdict_of
+from lmexposure.records import MOST_LOST, MeasuredSweep, SweepResult, sweep_of
+
+_LOSS = "bits per token"
+_DOUBT = " But too many models are missing, so nothing follows."
+_NO_PASS = " But models that learned, or canaries that can be judged, are too few for a pass."
+
+
+def check_sweep(measured: MeasuredSweep, thresholds: Thresholds | None = None) -> Verdict:
+    """Check what many models show against thresholds.
+
+    Where nothing is asked for, three tests against chance share the significance: the worst canary,
+    the worst ordinary document, and the coins of all canaries together. `max_worst_tpr` takes the
+    place of the first two, `max_epsilon` that of the last.
+
+    Args:
+        measured: a sweep's result in memory, what `open_sweep` gave, or the path of a sweep's
+            directory or sweep.json.
+        thresholds: what the models may show; None: the defaults.
+
+    Returns:
+        The verdict. Where more than a tenth of the models are missing it is inconclusive; where
+        as many learned nothing, or canaries are too few, it is no pass.
+
+    Raises:
+        ResultError: no sweep, or one that cannot be read; see `open_sweep`.
+        SettingsError: thresholds that are no `Thresholds`, or one that only a run can be held
+            against.
+    """
+    thresholds = Thresholds() if thresholds is None else thresholds
+    of_type(
+        "thresholds", thresholds, Thresholds, "Thresholds(...), such as Thresholds(max_epsilon=2)"
+    )
+    refuse_other_thresholds(thresholds, sweep=True)
+    result = sweep_of(measured).result
+    there = _all_there(result)
+    power = [_learned(result), _enough(result, thresholds), _judged(result)]
+    made = list(_checks_by_chance(result, thresholds))
+    if any(check.outcome is not Outcome.PASS for check in power):
+        made = [_no_pass(check) for check in made]
+    if there.outcome is not Outcome.PASS:
+        made = [_doubted(check) for check in made]
+    return verdict_of([there, *power, *made], list(_untested(result, thresholds)))
+
+
+def _checks_by_chance(result: SweepResult, thresholds: Thresholds) -> Sequence[Check]:
+    """The checks that share the significance, or keep to what was asked for."""
+    wanted = [result.texts, result.worst_of_population]
+    judged = sum(bool(part) for part in wanted)
+    judged += thresholds.max_epsilon is None and result.epsilon.primary is not None
+    share = thresholds.significance / max(1, judged)
+    made = [
+        check_worst_canary(result, thresholds, share),
+        check_worst_document(result, thresholds, share),
+        check_guessed_coins(result, share) if thresholds.max_epsilon is None else None,
+        check_sweep_epsilon(result, thresholds),
+    ]
+    return [check for check in made if check is not None]
+
+
+def _doubted(check: Check) -> Check:
+    if check.outcome not in (Outcome.LEAK, Outcome.PASS):
+        return check
+    return replace(check, outcome=Outcome.INCONCLUSIVE, reason=check.reason + _DOUBT)
+
+
+def _no_pass(check: Check) -> Check:
+    if check.outcome is not Outcome.PASS:
+        return check
+    return replace(check, outcome=Outcome.INCONCLUSIVE, reason=check.reason + _NO_PASS)
+
+
+def _all_there(result: SweepResult) -> Check:
+    lost, models = len(result.failed), result.settings.models
+    most = int(MOST_LOST * models)
+    if lost <= most:
+        reason = f"{result.models:,} of {count(models, 'model')} have scores"
+    else:
+        first = result.failed[0]
+        reason = (
+            f"{lost:,} of {count(models, 'model')} have no scores, and at most {most:,} may lack "
+            "them: those that are left may not be like the others (model "
+            f"{first.number}: {visible(first.reason)})"
+        )
+    return Check(
+        name="models trained",
+        key="failed_models",
+        outcome=Outcome.PASS if lost <= most else Outcome.INCONCLUSIVE,
+        value=float(lost),
+        threshold=float(most),
+        unit="models",
+        reason=sentence(reason),
+    )
+
+
+def _learned(result: SweepResult) -> Check:
+    utility, models = result.utility, result.models
+    loss = (
+        f"mean validation loss {reading(utility.mean, _LOSS)}, {number(utility.initial, 3)} "
+        "before training"
+    )
+    enough = models > 0 and utility.learned >= (1 - MOST_LOST) * models
+    learned = f"{utility.learned:,} of {count(models, 'model')} learned"
+    return Check(
+        name="models learned",
+        key="validation",
+        outcome=Outcome.PASS if enough else Outcome.INCONCLUSIVE,
+        value=utility.mean,
+        threshold=utility.initial,
+        unit=_LOSS,
+        reason=sentence(
+            f"{learned}: {loss}"
+            if enough
+            else f"only {learned} ({loss}), and one that learned nothing leaks nothing"
+        ),
+    )
+
+
+def _enough(result: SweepResult, thresholds: Thresholds) -> Check:
+    canaries, least = result.canaries, thresholds.min_canaries
+    named = count(canaries, "canary", "canaries")
+    may = (
+        ""
+        if canaries == 0
+        else (
+            f"; even if none of them leaks, up to {percent(unseen_share(canaries))} of such "
+            "secrets may leak (95 % confidence)"
+        )
+    )
+    enough = canaries >= least
+    return Check(
+        name="enough canaries",
+        key="min_canaries",
+        outcome=Outcome.PASS if enough else Outcome.INCONCLUSIVE,
+        value=float(canaries),
+        threshold=float(least),
+        unit="canaries",
+        reason=sentence(
+            f"{named} {'are enough' if enough else f'are too few: {least} are needed'}{may}"
+        ),
+    )
+
+
+def _judged(result: SweepResult) -> Check:
+    missing = sum(text.tpr is None for text in result.texts)
+    reason = f"all {count(result.canaries, 'canary', 'canaries')} were in some models and not all"
+    if missing:
+        reason = (
+            f"{missing:,} of {count(result.canaries, 'canary', 'canaries')} were in all models or "
+            f"in none, so that nothing is known of them; train more than {result.models:,} models"
+        )
+    return Check(
+        name="all canaries judged",
+        key="scores",
+        outcome=Outcome.INCONCLUSIVE if missing else Outcome.PASS,
+        value=float(missing),
+        threshold=0.0,
+        unit="canaries",
+        reason=sentence(reason),
+    )
+
+
+def _untested(result: SweepResult, thresholds: Thresholds) -> Iterator[str]:
+    """What was not asked for, and what these coins allow no check of."""
+    if thresholds.max_epsilon is None:
+        yield "epsilon: no threshold was given"
+        if result.epsilon.primary is None:
+            why = "; ".join(map(visible, result.epsilon.refused)) or "no canary was audited"
+            yield f"the coins of all canaries together: {why}"
+    if result.worst_of_population is None:
+        yield "ordinary documents: none had coins (--population)"
+    for row in result.scores:
+        if row.primary and row.group == "canaries":
+            for rate in row.rates:
+                if rate.value is None:
+                    yield f"TPR at FPR {short(rate.fpr)}: {visible(rate.note)}"

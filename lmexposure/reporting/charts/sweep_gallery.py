@@ -1,0 +1,25 @@
+"""All charts that a sweep's result supports, in the order in which they are read."""
+
+from collections.abc import Iterator
+
+from lmexposure.records import SweepResult
+from lmexposure.reporting.charts.chart import Chart
+from lmexposure.reporting.charts.sweep_rates import beside_chart, canaries_chart, sweep_roc_chart
+from lmexposure.reporting.charts.sweep_worst import sweep_bounds_chart, worst_charts
+
+
+def sweep_charts(result: SweepResult) -> list[Chart]:
+    """Every chart that has something to show; none for what the result lacks.
+
+    Args:
+        result: of a sweep.
+    """
+    return [chart for chart in _all(result) if chart is not None]
+
+
+def _all(result: SweepResult) -> Iterator[Chart | None]:
+    yield beside_chart(result)
+    yield canaries_chart(result)
+    yield from worst_charts(result)
+    yield sweep_roc_chart(result)
+    yield sweep_bounds_chart(result)

@@ -1,0 +1,70 @@
+"""The data step of a sweep's report: a result and a verdict become all that its report shows."""
+
+from dataclasses import dataclass
+
+from lmexposure._validate import of_type
+from lmexposure.gate import Thresholds, Verdict, check_sweep
+from lmexposure.records import MeasuredSweep, SweepProvenance, SweepResult, sweep_of
+from lmexposure.reporting.data import Fact
+from lmexposure.reporting.sweep_facts import sweep_command, sweep_setting_facts, utility_facts
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepReportData:
+    """Everything that a report of a sweep shows; no secret is in it.
+
+    Attributes:
+        title: name of the sweep.
+        verdict: of the gate with the thresholds that were asked for, else its defaults.
+        provenance: which version collected how many models, and when.
+        result: what all models say together.
+        utility: how useful the models are.
+        settings: all that were chosen.
+        command: what makes such a sweep again, with other secrets and coins; None of a result in
+            memory.
+        significance: how often, at most, the gate calls models leaking that memorised nothing.
+    """
+
+    title: str
+    verdict: Verdict
+    provenance: SweepProvenance
+    result: SweepResult
+    utility: tuple[Fact, ...]
+    settings: tuple[Fact, ...]
+    command: str | None
+    significance: float
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Of the result."""
+        return self.result.warnings
+
+
+def sweep_report_data(
+    measured: MeasuredSweep, *, thresholds: Thresholds | None = None
+) -> SweepReportData:
+    """Everything that a report of a sweep shows.
+
+    Args:
+        measured: a sweep's result in memory, what `open_sweep` gave, or the path of a sweep's
+            directory or sweep.json.
+        thresholds: of the verdict; None: the gate's defaults.
+
+    Raises:
+        ResultError: no sweep, or one that cannot be read.
+        SettingsError: thresholds that a sweep cannot be held against.
+    """
+    limits = Thresholds() if thresholds is None else thresholds
+    of_type("thresholds", limits, Thresholds, "Thresholds(...)")
+    sweep = sweep_of(measured)
+    result = sweep.result
+    return SweepReportData(
+        title=sweep.name,
+        verdict=check_sweep(sweep, limits),
+        provenance=sweep.provenance,
+        result=result,
+        utility=utility_facts(result),
+        settings=sweep_setting_facts(result),
+        command=None if sweep.result_path is None else sweep_command(result, sweep.name),
+        significance=limits.significance,
+    )

@@ -1,0 +1,103 @@
+"""Facts of a sweep that a reader may ask for, and the command that makes such a sweep again."""
+
+from collections.abc import Iterator
+
+from lmexposure._settings import Setting, settings_of
+from lmexposure._style import Value, number, whole
+from lmexposure.records import RunSettings, SweepResult, SweepSettings, TrainingSettings
+from lmexposure.reporting.data import Fact
+from lmexposure.reporting.facts import named_facts, path_word, run_settings, word
+
+# Of the settings of a run: what a sweep decides itself.
+_NOT_OF_SWEEPS = ("inclusion_probability", "controls", "seed")
+_RARE = (
+    *("form", "turn", "loss", "rendering", "other_turn", "system"),
+    *("load_in", "device_map", "revision"),
+)
+
+
+def utility_facts(result: SweepResult) -> tuple[Fact, ...]:
+    """How useful the models are, and what they took."""
+    utility = result.utility
+    spread = "" if utility.sd is None else f" ± {number(utility.sd, 3)}"
+    return (
+        Fact(
+            name="validation loss",
+            value=f"{number(utility.mean, 3)}{spread} bits per token",
+            meaning="mean and standard deviation over the models; lower = more useful",
+        ),
+        Fact(name="before training", value=f"{number(utility.initial, 3)} bits per token"),
+        Fact(name="models that learned", value=f"{utility.learned:,} of {result.models:,}"),
+        Fact(
+            name="models without scores",
+            value=whole(len(result.failed)),
+            meaning="they diverged; listed under all settings" if result.failed else "",
+        ),
+        Fact(name="tokens a model", value=whole(round(utility.tokens)), meaning="trained on"),
+        Fact(name="time a model", value=f"{number(utility.seconds, 1)} s"),
+        Fact(
+            name="documents",
+            value=whole(result.documents),
+            meaning=f"{result.population:,} of them with coins, {result.validation:,} for "
+            "validation alone",
+        ),
+        Fact(name="canaries", value=whole(result.canaries), meaning="each in a model by a coin"),
+    )
+
+
+def sweep_setting_facts(result: SweepResult) -> tuple[Fact, ...]:
+    """Settings, hashes and failed models."""
+    return (
+        *named_facts(_own(result), settings_of(SweepSettings)),
+        *named_facts(_of_each_run(result), settings_of(RunSettings)),
+        *named_facts(result.settings.run.training, settings_of(TrainingSettings), "training."),
+        Fact(name="plan, SHA-256", value=result.plan_sha256, meaning="with the coins"),
+        Fact(name="manifest, SHA-256", value=result.manifest_sha256),
+        Fact(name="scores, SHA-256", value=result.matrices_sha256, meaning="matrices.npz"),
+        *(
+            Fact(name=f"model {failed.number} failed", value=failed.reason)
+            for failed in result.failed
+        ),
+    )
+
+
+def _own(result: SweepResult) -> dict[str, Value]:
+    """Settings of the sweep alone; its coins are in the plan."""
+    names = (name for name in settings_of(SweepSettings) if name != "inclusion_seed")
+    return {name: getattr(result.settings, name) for name in names}
+
+
+def _of_each_run(result: SweepResult) -> dict[str, Value]:
+    """Settings of all its models."""
+    return {
+        name: value
+        for name, value in run_settings(result.settings.run).items()
+        if name not in _NOT_OF_SWEEPS and (name not in _RARE or value is not None)
+    }
+
+
+def sweep_command(result: SweepResult, name: str) -> str:
+    """The command line, quoted for a POSIX shell; the corpus is left to the reader.
+
+    Args:
+        result: of the sweep.
+        name: of its directory.
+    """
+    usual = SweepSettings()
+    words = ["lmexposure sweep CORPUS", *_flags(settings_of(SweepSettings), _own(result), usual)]
+    words += _flags(settings_of(RunSettings), _of_each_run(result), usual.run)
+    training = dict(result.settings.run.training)
+    words += _flags(settings_of(TrainingSettings), training, TrainingSettings())
+    return " ".join([*words, "--out", path_word(f"{name}-again")])
+
+
+def _flags(declared: dict[str, Setting], given: dict[str, Value], usual: object) -> Iterator[str]:
+    for name, setting in declared.items():
+        value = given.get(name)
+        default = getattr(usual, "per_class" if name == "canaries" else name, None)
+        if setting.flag is None or value is None or value is False or value == default:
+            continue
+        if name == "formats" and isinstance(value, tuple):
+            yield from (f"{setting.flag} {word(part)}" for part in value)
+        else:
+            yield setting.flag if value is True else f"{setting.flag} {word(value)}"

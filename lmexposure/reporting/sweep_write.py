@@ -1,0 +1,136 @@
+"""The files of a sweep's report: rendered first, then written, each whole or not at all."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from lmexposure._files import sha256_file
+from lmexposure.errors import SettingsError
+from lmexposure.gate import Thresholds
+from lmexposure.records import MeasuredSweep, SweepFiles, SweepResult, sweep_of
+from lmexposure.reporting.exports import sweep_csv, sweep_report_json
+from lmexposure.reporting.sweep_data import SweepReportData, sweep_report_data
+from lmexposure.reporting.sweep_markdown import sweep_markdown
+from lmexposure.reporting.write import (
+    FORMATS,
+    check_formats,
+    drawn_files,
+    refuse_leading_out,
+    refuse_no_report,
+    rendered_files,
+    write_files,
+)
+
+
+def _page(data: SweepReportData) -> str:
+    from lmexposure.reporting.sweep_page import render_sweep  # brings matplotlib
+
+    return render_sweep(data)
+
+
+_RENDERS: Mapping[str, Callable[[SweepReportData], str]] = {
+    "html": _page,
+    "md": sweep_markdown,
+    "csv": sweep_csv,
+    "json": sweep_report_json,
+}
+
+
+def write_sweep_report(
+    measured: MeasuredSweep,
+    *,
+    out: str | Path | None = None,
+    thresholds: Thresholds | None = None,
+    formats: Sequence[str] = ("html", "md"),
+    charts: bool = False,
+) -> list[Path]:
+    """Write the report of a sweep: report.html, report.md, report.csv, report.json.
+
+    Args:
+        measured: a sweep's result in memory, what `open_sweep` gave, or the path of a sweep's
+            directory or sweep.json.
+        out: a directory; None: that of the result.
+        thresholds: of the verdict; None: the gate's defaults.
+        formats: of `FORMATS`, at least one.
+        charts: whether to write each chart as SVG and PNG into `charts/` too.
+
+    Returns:
+        the paths of what was written, in the order of `formats`.
+
+    Raises:
+        SettingsError: an unknown format, a threshold of runs, or `out` holds another sweep or run,
+            or something else under a report's name, or is missing for a result in memory.
+        ResultError: no sweep, or one that cannot be read.
+        FileError: the disk refused; earlier files are as they were.
+    """
+    check_formats(formats)
+    sweep = sweep_of(measured)
+    where = _directory(sweep, out)
+    data = sweep_report_data(sweep, thresholds=thresholds)
+    files = rendered_files("report", formats, _RENDERS, data)
+    if charts:
+        from lmexposure.reporting.charts import sweep_charts
+
+        files |= drawn_files(sweep_charts(sweep.result))
+    if out is None:
+        refuse_leading_out(where, files)
+    else:
+        _refuse_another(sweep, where)
+        for name in formats:
+            refuse_no_report(where / f"report.{name}")
+    return write_files(where, files)
+
+
+def sweep_report_file(
+    measured: MeasuredSweep, out: Path, *, thresholds: Thresholds | None = None
+) -> Path:
+    """Write the report of a sweep into a file, or into a directory; as `report` does.
+
+    Args:
+        measured: see `write_sweep_report`.
+        out: a file, whose suffix says what it becomes; or a directory for report.html and
+            report.md.
+        thresholds: of the verdict; None: the gate's defaults.
+
+    Returns:
+        the file, or report.html in the directory.
+
+    Raises:
+        SettingsError, ResultError, FileError: as for `write_sweep_report`.
+    """
+    suffix = out.suffix.removeprefix(".")
+    if out.is_dir() or not suffix:
+        return write_sweep_report(measured, out=out, thresholds=thresholds)[0]
+    if suffix not in FORMATS:
+        raise SettingsError(
+            f"{out} must end in {', '.join('.' + name for name in FORMATS)}, or be a directory"
+        )
+    sweep = sweep_of(measured)
+    _refuse_another(sweep, out.parent)
+    refuse_no_report(out)
+    data = sweep_report_data(sweep, thresholds=thresholds)
+    return write_files(out.parent, {out.name: _RENDERS[suffix](data).encode()})[0]
+
+
+def _directory(sweep: SweepFiles, out: str | Path | None) -> Path:
+    if out is not None:
+        return Path(out)
+    if sweep.result_path is None:
+        raise SettingsError("the result is in memory; say with out where its report goes")
+    return sweep.result_path.parent
+
+
+def _refuse_another(sweep: SweepFiles, out: Path) -> None:
+    """A report next to a result is read as that result's."""
+    other = out / SweepResult.NAME
+    another = other.is_file() and not _is_this(other, sweep)
+    if another or (out / "result.json").is_file():
+        raise SettingsError(
+            f"{out} holds the result of another {'sweep' if another else 'measurement'}, and its "
+            f"report would be replaced by that of {sweep.name}; choose another directory"
+        )
+
+
+def _is_this(path: Path, sweep: SweepFiles) -> bool:
+    if sweep.result_path is not None:
+        return sha256_file(path) == sha256_file(sweep.result_path)
+    return SweepResult.read(path) == sweep.result

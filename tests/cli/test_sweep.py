@@ -1,0 +1,118 @@
+"""`lmexposure sweep`, whole and step by step."""
+
+from pathlib import Path
+
+import pytest
+from cli.conftest import Call
+from tiny_sweeps import FLAGS, MODELS, corpus_at, scores_of
+
+from lmexposure.cli import options
+from lmexposure.errors import SettingsError
+from lmexposure.records import SweepPlan, SweepSettings
+
+
+def test_step_by_step_as_slurm_does_it(call: Call, tmp_path: Path) -> None:
+    out, corpus = tmp_path / "sweep", corpus_at(tmp_path)
+    early = call("sweep", "--only", 1, "--out", out)
+    assert early.code == 3
+    assert "prepare the sweep first: lmexposure sweep CORPUS --prepare --out DIR" in early.err
+    assert not out.exists()
+    said = call("sweep", corpus, *FLAGS, "--prepare", "--out", out)
+    assert (said.code, said.err) == (0, "")
+    assert "5 models; by coins 6 canaries and 4 ordinary documents" in said.out
+    assert f"lmexposure sweep --only N --out {out}, N from 0 to {MODELS - 1}" in said.out
+    plan = SweepPlan.read(out)
+    assert (out / "plan.json").stat().st_mode & 0o777 == 0o600
+    assert call("sweep", corpus, *FLAGS, "--prepare", "--out", out).code == 0
+    assert SweepPlan.read(out) == plan
+    said = call("sweep", "--only", "1,3,1", "--out", out)
+    assert said.code == 0
+    shown = [line.split("  ")[0] for line in said.out.splitlines()]
+    assert shown == ["model 1", "model 3"]
+    assert len(scores_of(out)) == 2
+    beyond = call("sweep", "--only", MODELS, "--out", out)
+    assert beyond.code == 3
+    assert "must be a whole number from 0 to 4" in beyond.err
+
+
+def test_the_whole_sweep_and_its_parts_end_alike(call: Call, tmp_path: Path) -> None:
+    out, corpus = tmp_path / "sweep", corpus_at(tmp_path)
+    said = call("sweep", corpus, *FLAGS, "--workers", 1, "--out", out)
+    assert said.code == 0, said.err
+    shown = ("models of about", "Lower bounds on the epsilon", "\nInconclusive: ", f"sweep  {out}")
+    assert [words for words in shown if words not in said.out] == []
+    assert "warning: 5 models cannot show" in said.err
+    parts = {"models", "matrices.npz", "sweep.json", "report.html", "report.md", "plan.json"}
+    assert parts <= {path.name for path in out.iterdir()}
+    before = (out / "matrices.npz").read_bytes()
+    (out / "matrices.npz").unlink()
+    again = call("sweep", "--collect", out)
+    assert (again.code, (out / "matrices.npz").read_bytes()) == (0, before)
+    once_more = call("sweep", corpus, *FLAGS, "--workers", 1, "--out", out)
+    assert "no model is left to train" in once_more.out
+    assert call("report", out).code == 0
+    assert call("check", out).code == 2
+    other = call("sweep", corpus, *FLAGS, "--units", 9, "--workers", 1, "--out", out)
+    assert other.code == 3
+    assert "holds another sweep: its units is 8, now 9 is asked for; choose another" in other.err
+    other = call("sweep", corpus, *FLAGS, "--seed", 6789, "--workers", 1, "--out", out)
+    assert "holds another sweep: its seed is another; choose another directory" in other.err
+    assert "6789" not in other.err
+
+
+def test_a_model_that_diverges_is_said_and_is_no_failure(call: Call, tmp_path: Path) -> None:
+    out = tmp_path / "sweep"
+    wild = (*FLAGS, "--learning-rate", "2e37", "--patience", 20, "--epochs", 20)
+    assert call("sweep", corpus_at(tmp_path), *wild, "--prepare", "--out", out).code == 0
+    said = call("sweep", "--only", 0, "--out", out)
+    assert said.code == 0
+    assert "warning: model 0 has no scores: the validation loss after" in said.err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--out", "o"), "CORPUS is missing; name its files, or --collect a sweep"),
+        (("c.txt",), "--out is missing; name the directory of the sweep"),
+        (("-", "--out", "o"), "a sweep reads its corpus again for every model, and standard input"),
+        (("--only", "1", "--prepare", "--out", "o"), "--prepare and --only are steps of their own"),
+        (("--only", "x", "--out", "o"), "--only='x' must be whole numbers separated by commas"),
+        (("c.txt", "--only", "1", "--out", "o"), "--only takes everything from the plan of its sw"),
+        (
+            ("--only", "1", "--out", "o", "--epochs", "3"),
+            "plan of its sweep; leave out --epochs",
+        ),
+        (("--collect", "o", "--out", "o"), "--collect takes everything from the plan of its sweep"),
+        (("c.txt", "--collect", "o"), "leave out CORPUS"),
+        (("c.txt", "--out", "o", "--workers", "0"), "workers=0 must be a whole number from 1"),
+        (("c.txt", "--out", "o", "--models", "3"), "models=3 must be a whole number from 4 to"),
+        (("c.txt", "--out", "o", "--coins", "half"), "coins='half' must be"),
+    ],
+)
+def test_what_it_refuses(
+    call: Call,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],
+    message: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    corpus_at(tmp_path).rename("c.txt")
+    seen = call("sweep", *words)
+    assert (seen.code, message in seen.err) == (3, True), seen.err
+    assert [path.name for path in tmp_path.iterdir()] == ["c.txt"]
+
+
+def test_a_settings_file_has_settings_of_sweep_and_run(tmp_path: Path) -> None:
+    file = tmp_path / "s.toml"
+    file.write_text('models = 8\ncoins = "exactly_half"\nunits = 16\n[training]\nepochs = 3\n')
+    chosen = options.swept({"settings_file": file, "models": 6, "training_epochs": 4})
+    assert isinstance(chosen, SweepSettings)
+    assert (chosen.models, chosen.coins, chosen.run.units) == (6, "exactly_half", 16)
+    assert (chosen.run.training, chosen.run.canaries) == ({"epochs": 4}, 100)
+    file.write_text("modles = 8\n")
+    with pytest.raises(SettingsError, match=r"s\.toml: unknown setting 'modles'; did you mean 'mo"):
+        options.swept({"settings_file": file})
+    file.write_text("controls = 8\n")
+    with pytest.raises(SettingsError, match=r"s\.toml: controls=8: in a sweep each canary is its"):
+        options.swept({"settings_file": file})

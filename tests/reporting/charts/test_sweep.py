@@ -1,0 +1,116 @@
+"""Charts of a sweep: what they say in words, and that they are drawn of little and of much."""
+
+import math
+import re
+
+import numpy as np
+import pytest
+from made_sweeps import made_sweep, sweep_with
+from reporting.charts.made import texts
+
+from lmexposure.records import SweepResult
+from lmexposure.reporting.charts import Chart, sweep_charts
+from lmexposure.reporting.charts.sweep_rates import _by_chance
+
+
+def chart(result: SweepResult, name: str) -> Chart:
+    return next(found for found in sweep_charts(result) if found.name == name)
+
+
+def test_all_charts_in_reading_order() -> None:
+    assert [found.name for found in sweep_charts(made_sweep(formats=("pin", "api_key")))] == [
+        "sweep-beside",
+        "sweep-canaries",
+        "sweep-worst-canary",
+        "sweep-worst-document",
+        "sweep-roc",
+        "sweep-bounds",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("canaries", "population", "models", "coins"),
+    [(1, 0, 4, "independent"), (3, 2, 6, "exactly_half"), (1_500, 100, 16, "independent")],
+)
+def test_little_and_much_is_drawn(canaries: int, population: int, models: int, coins: str) -> None:
+    result = made_sweep(canaries=canaries, population=population, models=models, coins=coins)
+    charts = sweep_charts(result)
+    assert len({found.name for found in charts}) == len(charts) >= 3
+    for found in charts:
+        assert len(found.svg()) < 100_000, found.name
+        assert not re.search(r"\d", found.caption), found.name
+
+
+def test_nothing_to_show_is_no_chart() -> None:
+    assert sweep_charts(made_sweep(canaries=0, population=0)) == []
+
+
+def test_the_average_and_the_worst_are_side_by_side() -> None:
+    found = chart(made_sweep(leaking=1, canaries=64, population=100), "sweep-beside")
+    assert "the worst: pin/x1/0000, p 3.6e-17: 1.000 (at least 0.565)" in found.description
+    assert "all canaries, at FPR 0.01: 0.025" in found.description
+    assert any(text.startswith("ordinary documents, at FPR 0.01: ") for text in texts(found))
+
+
+def test_a_rate_that_cannot_be_resolved_has_no_bar() -> None:
+    found = chart(made_sweep(), "sweep-beside")
+    assert "all canaries, at FPR 0.001" not in found.description
+
+
+def test_each_canary_is_beside_what_chance_gives() -> None:
+    found = chart(made_sweep(leaking=3), "sweep-canaries")
+    assert "over 32 canaries: largest 1.000" in found.description
+    assert "3 are separated, and of 3 the advantage is above 0 for certain" in found.description
+
+
+def test_what_chance_gives_is_what_shuffled_models_give() -> None:
+    """The mean of sorted rates over sweeps at chance, each text in half of the models."""
+    rng = np.random.default_rng(0)
+    models, canaries = 32, 40
+    drawn = []
+    for _ in range(200):
+        places = np.argsort(rng.random((canaries, models)), axis=1)
+        above = (np.cumprod(places < models // 2, axis=1)).sum(axis=1)
+        drawn.append(np.sort(above / (models // 2))[::-1])
+    expected = np.mean(drawn, axis=0)
+    assert np.abs(_by_chance(models, canaries) - expected).max() < 0.06
+
+
+def test_both_sides_of_the_worst_are_counted() -> None:
+    result = made_sweep(leaking=1)
+    found = chart(result, "sweep-worst-canary")
+    assert result.worst is not None
+    inside, outside = len(result.worst.scores_in), len(result.worst.scores_out)
+    assert inside + outside == 64
+    assert f"{inside} models with it" in texts(found)
+    assert f"{outside} models without it" in texts(found)
+    assert "all models with it above all without" in found.description
+
+
+def test_one_side_alone_is_drawn() -> None:
+    result = made_sweep()
+    assert result.worst is not None
+    worst = result.worst.model_copy(update={"scores_out": ()})
+    assert chart(sweep_with(result, worst=worst), "sweep-worst-canary").svg()
+
+
+def test_bounds_have_their_ceilings() -> None:
+    result = made_sweep(leaking=1)
+    found = chart(result, "sweep-bounds")
+    assert result.epsilon.primary is not None
+    bound = result.epsilon.primary.bound
+    assert bound.max_attainable is not None
+    assert (
+        f"primary: all models together ≥ {bound.value:.3f} "
+        f"(max attainable {bound.max_attainable:.3f})"
+    ) in found.description
+    assert math.isfinite(found.height)
+
+
+def test_more_curves_than_can_be_told_apart_are_left_out() -> None:
+    formats = tuple(f"f{n}" for n in range(7))
+    result = made_sweep(canaries=28)
+    row = result.primary["canaries"]
+    extra = tuple(row.model_copy(update={"group": f"{name}/x1"}) for name in formats)
+    found = chart(sweep_with(result, scores=(*result.scores, *extra)), "sweep-roc")
+    assert "The first 6 of 9 curves." in found.description
