@@ -199,6 +199,20 @@ def whole_numbers(flag: str, text: str) -> tuple[int, ...]:
         ) from None
 
 
+def numbers(flag: str, text: str) -> tuple[float, ...]:
+    """Numbers separated by commas, as a flag takes them.
+
+    Raises:
+        SettingsError: something between the commas is no number.
+    """
+    try:
+        return tuple(float(part) for part in text.split(","))
+    except ValueError:
+        raise SettingsError(
+            f"{flag}={text!r} must be numbers separated by commas, such as 1,0.5,0"
+        ) from None
+
+
 def refuse_unknown(
     given: Iterable[str],
     known: Collection[str],

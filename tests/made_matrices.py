@@ -57,6 +57,7 @@ def made_plan(
         varied=(),
         validation=tuple(range(population, population + VALIDATION)),
         contexts=(),
+        shares=(1.0,) * models,
         coins=tuple("".join("01"[int(coin)] for coin in row) for row in included),
     )
 

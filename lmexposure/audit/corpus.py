@@ -4,6 +4,7 @@ Before it, and before a training is paid for: what it would do to the corpus (`p
 most that an audit of it can show (`max_attainable`).
 """
 
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -13,9 +14,12 @@ from typing import IO, Any
 import numpy as np
 
 from lmexposure._style import percent
+from lmexposure.audit.crafting import chosen_formats, kept_formats
 from lmexposure.canaries import (
     OF_RECORDS,
+    UNIFORM,
     Files,
+    Format,
     Manifest,
     Plan,
     Preview,
@@ -35,6 +39,7 @@ from lmexposure.canaries import (
     listed_files,
     load_format,
     preview_insertion,
+    read_documents,
     read_records,
 )
 from lmexposure.errors import CorpusError, InputError, ModelError
@@ -45,24 +50,35 @@ _FEWEST = 10  # of a class: the gate takes no fewer for a pass
 _MOST_OF_TOKENS, _MOST_OF_DOCUMENTS = 0.01, 0.05
 
 
-def plan_of(settings: RunSettings) -> Plan:
+def plan_of(
+    settings: RunSettings, *, seed: int | None = None, chosen: Sequence[Format] = ()
+) -> Plan:
     """The plan that the settings ask for; its secrets and coins are fresh unless they have a seed.
+
+    Args:
+        settings: what to insert.
+        seed: of the plan, where it was drawn before; None: that of the settings, else a fresh one.
+        chosen: the formats of kinds that are no uniform fills, see `crafting`.
 
     Raises:
         FormatError: a format that cannot be found or read.
         PlanError: more secrets than a format has, explicit references counted in.
     """
     plan = Plan(
-        formats=tuple(load_format(name) for name in settings.formats),
+        formats=(*map(load_format, settings.uniform_formats), *chosen),
         canaries=settings.per_class,
         repetitions=settings.repetitions,
         controls=settings.controls,
-        seed=fresh_seed() if settings.seed is None else settings.seed,
+        seed=_seed(settings) if seed is None else seed,
         inclusion_probability=settings.inclusion_probability,
         inclusion_seed=fresh_seed() if _fresh_coins(settings) else settings.inclusion_seed,
     )
     plan.check_space(references=settings.measure.references or 1)
     return plan
+
+
+def _seed(settings: RunSettings) -> int:
+    return fresh_seed() if settings.seed is None else settings.seed
 
 
 def _fresh_coins(settings: RunSettings) -> bool:
@@ -79,9 +95,13 @@ def preview(corpus: Files, *, settings: RunSettings) -> Preview:
     Raises:
         LmexposureError: as for `insert_corpus`.
     """
-    plan, fresh = plan_of(settings), _fresh_coins(settings)
+    fresh, seed = _fresh_coins(settings), _seed(settings)
     files = corpus_files(listed_files(corpus))
-    reading = _reading(settings, wrapping_of(files, settings=settings))
+    wrapping = wrapping_of(files, settings=settings)
+    reading = _reading(settings, wrapping)
+    texts = partial(_texts, files, wrapping, settings)
+    chosen = chosen_formats(settings, seed=seed, documents=texts)
+    plan = plan_of(settings, seed=seed, chosen=chosen)
     would = preview_insertion(
         files,
         replace(plan, inclusion_probability=None, inclusion_seed=None) if fresh else plan,
@@ -179,18 +199,21 @@ def insert_corpus(
     Raises:
         LmexposureError: as `canaries.insert_files`.
     """
-    out, planned = Path(out), partial(_planned, settings)
+    out = Path(out)
     limits = {"total": documents, "verify": verify}
     if is_stream(corpus):
         if target is None:
             raise CorpusError("standard output must be open: the corpus goes there")
+        _refuse_kinds_of_stream(settings)
+        planned = partial(_planned, settings, None)
         wrapping, source = _wrapping_of_stream(corpus, out, settings)
         reading = _reading(settings, _described(wrapping, tokenizer, settings), **limits)
         return out, insert_through(source, target, out, planned, reading)
     files = listed_files(corpus)
     wrapping = wrapping_of(files, settings=settings, out=out)
     reading = _reading(settings, _described(wrapping, tokenizer, settings), **limits)
-    manifest = insert_copies(files, out, planned, reading)
+    texts = partial(_texts, files, wrapping, settings)
+    manifest = insert_copies(files, out, partial(_planned, settings, texts), reading)
     copies = copies_of(files, out)
     return copies[0] if len(copies) == 1 else out / "corpus", manifest
 
@@ -293,14 +316,41 @@ def _tokenizer_named(name: str, settings: RunSettings) -> Any:
         ) from failure
 
 
-def _planned(settings: RunSettings, before: Manifest | None) -> Plan:
-    """The plan, with the seeds that were drawn for its directory once, where it has none."""
-    plan = plan_of(settings)
+def _planned(
+    settings: RunSettings, texts: Callable[[], Iterable[str]] | None, before: Manifest | None
+) -> Plan:
+    """The plan, with what was drawn for its directory once: seeds, and the texts of kinds."""
+    seed = _seed(settings)
+    kept = None if before is None else kept_formats(settings, before.plan.formats)
+    if kept is None:
+        kept = () if texts is None else chosen_formats(settings, seed=seed, documents=texts)
+    plan = plan_of(settings, seed=seed, chosen=kept)
     if before is None:
         return plan
     seeds = {"seed": settings.seed, "inclusion_seed": settings.inclusion_seed}
     given = [name for name, seed in seeds.items() if seed is not None]
     return plan.seeded_like(before.plan, given=given)
+
+
+def _texts(files: Files, wrapping: Wrapping | None, settings: RunSettings) -> Iterator[str]:
+    """What the documents of a corpus say."""
+    paths = corpus_files(listed_files(files))
+    layout = settings.layout or guess_layout(paths[0])
+    if wrapping is None:
+        return read_documents(paths, layout=layout, text_field=settings.text_field)
+    from lmexposure.models import record_text  # brings torch
+
+    records = enumerate(read_records(paths, layout=layout), 1)
+    return (record_text(number, record, wrapping) for number, record in records)
+
+
+def _refuse_kinds_of_stream(settings: RunSettings) -> None:
+    others = [name for name in settings.kinds if name != UNIFORM]
+    if others:
+        raise CorpusError(
+            f"the texts of kind {others[0]!r} are chosen from the whole corpus, which cannot be "
+            "read twice from standard input; give a file, or leave the kind out"
+        )
 
 
 # Beyond, the search takes longer than a person waits, and the claim is out of reach.
@@ -363,7 +413,7 @@ def max_attainable(settings: RunSettings) -> MaxAttainable | None:
     claimed, most = settings.measure.claimed_epsilon, _most(settings, settings.per_class)
     short = claimed is not None and most <= claimed
     return MaxAttainable(
-        candidates=settings.per_class * len(settings.formats),
+        candidates=settings.per_class * _groups(settings),
         epsilon=most,
         delta=_delta(settings),
         claimed_epsilon=claimed,
@@ -371,10 +421,15 @@ def max_attainable(settings: RunSettings) -> MaxAttainable | None:
     )
 
 
+def _groups(settings: RunSettings) -> int:
+    """Formats of uniform fills, and other kinds: each has its own candidates."""
+    return len(settings.uniform_formats) + sum(name != UNIFORM for name in settings.kinds)
+
+
 def _needed(settings: RunSettings, claimed: float) -> int | None:
     """Candidates per format and class that show more than was claimed, by bisection."""
     low = settings.per_class
-    while low * len(settings.formats) <= _MOST_CANDIDATES // 2:
+    while low * _groups(settings) <= _MOST_CANDIDATES // 2:
         high = 2 * low
         if _most(settings, high) > claimed:
             break
@@ -396,7 +451,7 @@ def _most(settings: RunSettings, per_class: int) -> float:
     # Here, because they import scipy, which an insertion without coins does not need.
     from lmexposure.statistics import epsilon_from_exposure, one_run_audit
 
-    candidates = per_class * len(settings.formats)
+    candidates = per_class * _groups(settings)
     probability = settings.inclusion_probability or 0.0
     included = np.arange(candidates) < max(1, round(probability * candidates))
     options: dict[str, Any] = {

@@ -43,9 +43,11 @@ if TYPE_CHECKING:
         read_documents,
         read_records,
     )
+    from lmexposure.canaries.crafting import Material, craft
     from lmexposure.canaries.documents import Inserted, insert
-    from lmexposure.canaries.format import Fill, Format, Found, find_fills
+    from lmexposure.canaries.format import UNIFORM, Fill, Format, Found, find_fills
     from lmexposure.canaries.insertion import Placement
+    from lmexposure.canaries.kinds import KINDS, PARTNER, Kind, kind_named
     from lmexposure.canaries.language import Language
     from lmexposure.canaries.layouts import ADAPTERS, layouts_listed
     from lmexposure.canaries.library import (
@@ -116,11 +118,14 @@ __all__ = [
     "ADAPTERS",
     "DEFAULT_REFERENCES",
     "FORMS",
+    "KINDS",
     "LAYOUTS",
     "NOT_TEXT",
     "OF_RECORDS",
+    "PARTNER",
     "SIDECAR_SUFFIX",
     "SPOOL",
+    "UNIFORM",
     "Canary",
     "ClassCount",
     "CorpusCount",
@@ -133,8 +138,10 @@ __all__ = [
     "Found",
     "Inserted",
     "InsertionStep",
+    "Kind",
     "Language",
     "Manifest",
+    "Material",
     "Placement",
     "Plan",
     "Preview",
@@ -150,6 +157,7 @@ __all__ = [
     "corpus_count",
     "corpus_files",
     "count_of",
+    "craft",
     "derive_seed",
     "file_names",
     "find_fills",
@@ -162,6 +170,7 @@ __all__ = [
     "insert_files",
     "insert_through",
     "is_stream",
+    "kind_named",
     "layout_for",
     "layout_named",
     "layout_of",

@@ -25,6 +25,10 @@ from lmexposure.errors import FormatError
 # Python refuses to write integers of more than 4300 digits, and manifests hold them as decimals.
 LARGEST_SIZE = 10**4000
 _PLACES_NAMED = 10
+UNIFORM = "uniform"
+# Of a format of chosen texts: its one list, and its template.
+_TEXTS = "texts"
+_OF_TEXTS = f"{{choice:{_TEXTS}}}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +43,11 @@ class Format:
         lists: the entries of each list, in order.
         description: one line for people.
         source: where the shape comes from.
+        kind: "uniform": every fill is as likely to be drawn as any other, so that fills which were
+            not can be ranked against; else a kind of `canaries.kinds`, whose texts were chosen one
+            by one, see `of_texts`.
+        known: of chosen texts, how many characters at the beginning of each are no secret; empty:
+            all of each is one.
 
     Raises:
         FormatError: see `parse_template`; also two secrets that give one text, fewer than 2 or more
@@ -54,6 +63,8 @@ class Format:
     lists: Mapping[str, Sequence[str]] = field(default_factory=dict, hash=False, repr=False)
     description: str = ""
     source: str = ""
+    kind: str = UNIFORM
+    known: tuple[int, ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not re.fullmatch("[a-z0-9_]+", self.name):
@@ -68,6 +79,7 @@ class Format:
         for what in ("description", "source"):
             if not isinstance(getattr(self, what), str):
                 raise FormatError(f"{what} must be a string")
+        self._check_kind()
         digits = sum(math.log10(part.size) for part in self._parts)  # the product may take minutes
         if digits > 4001 or not 2 <= self.size <= LARGEST_SIZE:
             few = "fewer than 2" if digits < 0.2 else "more than 10^4000"
@@ -79,6 +91,67 @@ class Format:
                 f"secrets {index} and {other} both give the text {text!r}; put a literal between "
                 "the holes, or keep list entries from beginning with one another"
             )
+
+    def _check_kind(self) -> None:
+        object.__setattr__(self, "known", tuple(self.known))
+        if self.kind == UNIFORM:
+            if self.known:
+                raise FormatError("known goes with chosen texts alone; leave it out")
+            return
+        if self.template != _OF_TEXTS or set(self.lists) != {_TEXTS}:
+            raise FormatError(f"kind {self.kind!r} needs the template {_OF_TEXTS!r} and its list")
+        if not self.known:
+            return
+        lengths = [len(text) for text in self.lists[_TEXTS]]
+        if len(self.known) != len(lengths) or not all(
+            0 <= n < length for n, length in zip(self.known, lengths, strict=False)
+        ):
+            raise FormatError("known must be a number for each text, from 0, below its length")
+
+    @classmethod
+    def of_texts(
+        cls,
+        name: str,
+        texts: Sequence[str],
+        *,
+        kind: str,
+        known: Sequence[int] = (),
+        description: str = "",
+        source: str = "",
+    ) -> "Format":
+        """A format whose fills are these texts, chosen one by one: it has no ranks.
+
+        Args:
+            name: of the format.
+            texts: different ones, none within another.
+            kind: of `canaries.kinds`, not "uniform".
+            known: how many characters at the beginning of each text are no secret.
+            description: one line for people.
+            source: where texts of this kind come from.
+
+        Raises:
+            FormatError: as for a `Format`.
+
+        >>> chosen = Format.of_texts(
+        ...     "new_token", ["a b !", "a c ?"], kind="new_token", known=[4, 4]
+        ... )
+        >>> chosen.is_uniform, chosen.text(1), chosen.free_mask(1)
+        (False, 'a c ?', (False, False, False, False, True))
+        """
+        return cls(
+            name=name,
+            template=_OF_TEXTS,
+            lists={_TEXTS: tuple(texts)},
+            description=description,
+            source=source,
+            kind=kind,
+            known=tuple(known),
+        )
+
+    @property
+    def is_uniform(self) -> bool:
+        """Whether its secrets are drawn uniformly from all fills, and so have ranks."""
+        return self.kind == UNIFORM
 
     @cached_property
     def _parts(self) -> tuple[Part, ...]:
@@ -118,7 +191,7 @@ class Format:
     @cached_property
     def may_nest(self) -> bool:
         """Whether one fill can lie within another; a plan refuses such a format."""
-        return may_nest(self._parts)
+        return may_nest(self._parts) if self.is_uniform else _one_within_another(self.lists[_TEXTS])
 
     @cached_property
     def language(self) -> Language:
@@ -234,6 +307,8 @@ class Format:
             "lists": {name: list(entries) for name, entries in self.lists.items()},
             "description": self.description,
             "source": self.source,
+            "kind": self.kind,
+            "known": list(self.known),
         }
 
     @classmethod
@@ -257,7 +332,7 @@ class Format:
         Raises:
             FormatError: a key is missing or unknown, or the format itself is not sound.
         """
-        known = {"name", "template", "lists", "description", "source"}
+        known = {"name", "template", "lists", "description", "source", "kind", "known"}
         unknown, missing = set(values) - known, {"name", "template"} - set(values)
         if unknown or missing:
             wrong = ", ".join(sorted(unknown or missing))
@@ -279,6 +354,10 @@ class Format:
 
     def _characters(self, index: int) -> Iterator[tuple[str, bool]]:
         """(character, whether it is free) along the text."""
+        if not self.is_uniform:
+            known = self.known[index] if self.known else 0
+            yield from ((c, n >= known) for n, c in enumerate(self.text(index)))
+            return
         for part, piece in zip(self._parts, self._written(index), strict=True):
             for character in piece:
                 yield character, part.is_free
@@ -295,6 +374,18 @@ class Format:
                     del found[2:]
             places = reached
         return places
+
+
+def _one_within_another(texts: Sequence[str]) -> bool:
+    """Whether a text is part of another one, by windows of each length that there is."""
+    whole = set(texts)
+    for length in sorted(set(map(len, texts))):
+        for text in texts:
+            if len(text) > length and any(
+                text[start : start + length] in whole for start in range(len(text) - length + 1)
+            ):
+                return True
+    return False
 
 
 @dataclass(frozen=True)

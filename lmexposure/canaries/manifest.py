@@ -31,7 +31,13 @@ from lmexposure._text import visible
 from lmexposure._validate import LARGEST_SEED, integer, of_type
 from lmexposure.canaries.format import Format
 from lmexposure.canaries.layouts import ADAPTERS, IN_MEMORY
-from lmexposure.canaries.manifest_upgrades import UPGRADES, as_version_3, is_older, older_name
+from lmexposure.canaries.manifest_upgrades import (
+    UPGRADES,
+    as_version_3,
+    as_version_4,
+    is_older,
+    older_name,
+)
 from lmexposure.canaries.plan import (
     DEFAULT_REFERENCES,
     Canary,
@@ -63,6 +69,8 @@ class FormatRecord(Record):
         lists: the entries of each list that a `{choice:...}` hole names, in their order.
         description: one line for people; "" where the format has none.
         source: where its shape comes from; "" where nothing is said of that.
+        kind: "uniform", or how its texts were chosen; these have no ranks, see `canaries.kinds`.
+        known: of chosen texts, how many characters at the beginning of each are no secret.
     """
 
     model_config = _HIDDEN
@@ -72,6 +80,8 @@ class FormatRecord(Record):
     lists: dict[str, Rows[str]] = Field(repr=False)
     description: str
     source: str
+    kind: str
+    known: Rows[Count] = Field(repr=False)
 
 
 class PlanRecord(Record):
@@ -226,7 +236,7 @@ class ManifestFile(FileRecord):
 
     NAME: ClassVar[str] = "manifest.json"
     FAMILY: ClassVar[str] = "lmexposure.manifest"
-    VERSION: ClassVar[int] = 4
+    VERSION: ClassVar[int] = 5
     ERROR: ClassVar[type[InputError]] = ManifestError
     AGAIN: ClassVar[str] = _AGAIN
     SECRET: ClassVar[bool] = True
@@ -341,8 +351,11 @@ class Manifest:
         if self._older is not None:
             return older_name(self._older)
         values = self.to_dict()
-        # Of plain texts it is what version 3 said, so that what refers to it still fits.
-        return content_hash(values if self.corpus.wrapping else as_version_3(values))
+        # Where an older version could have said it all, it is what that one said, so that what
+        # refers to it still fits.
+        if all(form.is_uniform for form in self.plan.formats):
+            values = as_version_4(values) if self.corpus.wrapping else as_version_3(values)
+        return content_hash(values)
 
     def references_left(self, format_name: str) -> int:
         """How many secrets of a format are neither candidate, control nor set aside."""

@@ -53,8 +53,30 @@ def from_version_3(values: JsonTable, _hashed: bool) -> JsonTable:
     return {**values, "corpus": {**table_of(values["corpus"], "corpus"), "wrapping": None}}
 
 
+def from_version_4(values: JsonTable, _hashed: bool) -> JsonTable:
+    """Of before 2026-12, where all secrets were drawn uniformly."""
+    plan = table_of(values["plan"], "plan")
+    formats = [
+        {**table_of(form, "plan.formats[]"), "kind": "uniform", "known": list[JsonValue]()}
+        for form in list_of(plan["formats"], "plan.formats")
+    ]
+    return {**values, "plan": {**plan, "formats": list[JsonValue](formats)}}
+
+
+def as_version_4(values: JsonTable) -> JsonTable:
+    """The contents of a manifest of uniform secrets as version 4 wrote them."""
+    plan = table_of(values["plan"], "plan")
+    formats = [
+        {k: v for k, v in table_of(form, "plan.formats[]").items() if k not in ("kind", "known")}
+        for form in list_of(plan["formats"], "plan.formats")
+    ]
+    plan = {**plan, "formats": list[JsonValue](formats)}
+    return {**values, "schema": "lmexposure.manifest/4", "plan": plan}
+
+
 def as_version_3(values: JsonTable) -> JsonTable:
     """The contents of a manifest of plain texts as version 3 wrote them."""
+    values = as_version_4(values)
     corpus = dict(table_of(values["corpus"], "corpus"))
     del corpus["wrapping"]
     return {**values, "schema": "lmexposure.manifest/3", "corpus": corpus}
@@ -87,4 +109,9 @@ def _entry(row: JsonTable) -> JsonTable:
     return {**row, "role": "held_out"} if row["role"] == "excluded" else row
 
 
-UPGRADES: Upgrades = {1: from_version_1, 2: from_version_2, 3: from_version_3}
+UPGRADES: Upgrades = {
+    1: from_version_1,
+    2: from_version_2,
+    3: from_version_3,
+    4: from_version_4,
+}

@@ -264,8 +264,9 @@ class Plan:
         """
         for form in self.formats:
             aside = len((set_aside or {}).get(form.name, ()))
-            if self.secrets_per_format + references > form.size - aside:
-                raise PlanError(self._too_large(form, references, aside))
+            compared = references if form.is_uniform else 0
+            if self.secrets_per_format + compared > form.size - aside:
+                raise PlanError(self._too_large(form, compared, aside))
 
     def _too_large(self, form: Format, references: int, aside: int) -> str:
         free, classes = form.size - aside, len(self.repetitions)

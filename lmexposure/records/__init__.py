@@ -95,6 +95,13 @@ if TYPE_CHECKING:
         sweep_of,
     )
     from lmexposure.records.sweep_plan import AuditedText, SweepOptions, SweepPlan
+    from lmexposure.records.sweep_power import (
+        KindComparison,
+        KindPower,
+        ShareUtility,
+        SweepPower,
+        SweepRate,
+    )
     from lmexposure.records.sweep_result import (
         MOST_LOST,
         FailedModel,
@@ -102,7 +109,6 @@ if TYPE_CHECKING:
         SweepCurve,
         SweepEpsilon,
         SweepModel,
-        SweepRate,
         SweepResult,
         SweepScore,
         SweepText,
@@ -165,6 +171,8 @@ __all__ = [
     "GuessCount",
     "GuessingBaseline",
     "GuessingTest",
+    "KindComparison",
+    "KindPower",
     "Margin",
     "MeasureOptions",
     "MeasureSettings",
@@ -189,6 +197,7 @@ __all__ = [
     "ScoreColumns",
     "Scores",
     "Search",
+    "ShareUtility",
     "SkewNormalFit",
     "SweepBound",
     "SweepCurve",
@@ -197,6 +206,7 @@ __all__ = [
     "SweepModel",
     "SweepOptions",
     "SweepPlan",
+    "SweepPower",
     "SweepProvenance",
     "SweepRate",
     "SweepResult",

@@ -56,6 +56,11 @@ class RunOptions(Record):
     Attributes:
         model: "lstm", "gpt2-tiny", or a path or hub name that was fine-tuned.
         formats: names of shipped formats, or paths of format files.
+        kinds: of canaries; `formats` are those of uniform fills.
+        kind_base: the model that chose texts of some kinds; None: there was none.
+        other_text: file of the texts of another language or domain; None: there was none.
+        temperature: of sampled texts.
+        partner: of near-duplicates: "coin" or "always".
         canaries: per format and class of repetitions; None where coins decided.
         inclusion_probability: with which each candidate went in; None where a fixed number did.
         candidates: per format and class, where coins decided.
@@ -82,6 +87,11 @@ class RunOptions(Record):
 
     model: str
     formats: Rows[str]
+    kinds: Rows[str]
+    kind_base: str | None
+    other_text: str | None
+    temperature: float
+    partner: Literal["coin", "always"]
     canaries: Count | None
     inclusion_probability: Rate | None
     candidates: Count | None
@@ -180,6 +190,21 @@ def _from_version_1(values: JsonTable, _hashed: bool) -> JsonTable:
     return {**values, "settings": settings, "measure": measure}
 
 
+def _from_version_2(values: JsonTable, _hashed: bool) -> JsonTable:
+    """Of before 2026-12, where all canaries were uniform fills."""
+    settings = values["settings"]
+    if settings is not None:
+        plain: JsonTable = {
+            "kinds": ["uniform"],
+            "kind_base": None,
+            "other_text": None,
+            "temperature": 1.0,
+            "partner": "coin",
+        }
+        settings = {**plain, **table_of(settings, "settings")}
+    return {**values, "settings": settings}
+
+
 class RunRecord(FileRecord):
     """run.json: written anew after each step of a run, and at the end of a measurement.
 
@@ -203,9 +228,9 @@ class RunRecord(FileRecord):
 
     NAME: ClassVar[str] = "run.json"
     FAMILY: ClassVar[str] = "lmexposure.run"
-    VERSION: ClassVar[int] = 2
+    VERSION: ClassVar[int] = 3
     AGAIN: ClassVar[str] = "give the run's command again"
-    UPGRADES: ClassVar[Upgrades] = {0: _from_unversioned, 1: _from_version_1}
+    UPGRADES: ClassVar[Upgrades] = {0: _from_unversioned, 1: _from_version_1, 2: _from_version_2}
 
     lmexposure: str
     git_revision: str | None

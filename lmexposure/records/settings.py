@@ -33,7 +33,7 @@ from lmexposure._validate import (
     positive,
     text,
 )
-from lmexposure.canaries import ADAPTERS, FORMS, layouts_listed
+from lmexposure.canaries import ADAPTERS, FORMS, KINDS, UNIFORM, layouts_listed
 from lmexposure.errors import SettingsError
 from lmexposure.records.training_settings import TRAINING, TrainingSettings
 
@@ -102,6 +102,11 @@ def _left_context(name: str, value: object) -> None:
     """The rule of a left context; an empty text is no way to say that there is none."""
     if not isinstance(value, str) or not value:
         raise SettingsError(f"{name}={value!r} must be bos, eos, none, or a text")
+
+
+def _temperature(name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0.8 <= value <= 100:
+        raise SettingsError(f"{name}={value!r} must be a number from 0.8 to 100")
 
 
 @reads_old_names({"seed": "bootstrap_seed"})
@@ -358,6 +363,13 @@ class RunSettings:
     Attributes:
         model: "lstm", "gpt2-tiny", or a path or hub name to fine-tune.
         formats: names of shipped formats, or paths of format files.
+        kinds: of canaries, see `canaries.kinds`; the formats are of the uniform ones. Others are
+            judged by coins alone, and go with an inclusion probability or a sweep.
+        kind_base: model that never saw the corpus, by path or hub name, by which "model_pair" and
+            "high_temperature" choose their texts.
+        other_text: file of texts of another language or domain, for "other_text".
+        temperature: of the texts that are sampled from `kind_base`.
+        partner: of near-duplicates: "coin", the copy has a coin of its own; "always", it is in.
         canaries: per format and class of repetitions; None: 10. Where there is a probability they
             are candidates, and their number must be given.
         inclusion_probability: None inserts a fixed number; p in (0, 1) inserts each candidate with
@@ -402,6 +414,42 @@ class RunSettings:
         rule=words,
         flag_name="--format",
         metavar="NAME",
+    )
+    kinds: tuple[str, ...] = setting(
+        (UNIFORM,),
+        f"a kind of canary; may be repeated: {', '.join(KINDS)}; all but uniform are judged by "
+        "coins alone",
+        panel=HIDDEN,
+        rule=several(choice(*KINDS)),
+        flag_name="--kind",
+        metavar="KIND",
+    )
+    kind_base: str | None = setting(
+        None,
+        "a model that never saw the corpus and chooses texts, for the kinds model_pair and "
+        "high_temperature",
+        panel=HIDDEN,
+        rule=text,
+        usual="none",
+    )
+    other_text: str | None = setting(
+        None,
+        "a file with texts of another language or domain, for the kind other_text",
+        panel=HIDDEN,
+        rule=text,
+        usual="none",
+    )
+    temperature: float = setting(
+        1.0,
+        "temperature of texts of the kind high_temperature, 0.8 or more",
+        panel=HIDDEN,
+        rule=_temperature,
+    )
+    partner: str = setting(
+        "coin",
+        "of the kind near_duplicate, the copy: with a coin of its own, or always in",
+        panel=HIDDEN,
+        rule=choice("coin", "always"),
     )
     canaries: int | None = setting(
         None,
@@ -543,6 +591,7 @@ class RunSettings:
     def __post_init__(self) -> None:
         check_settings(self)
         self._check_inclusion()
+        self._check_kinds()
         of_type("measure", self.measure, MeasureSettings, MEASURE_SETTINGS)
         if not isinstance(self.training, Mapping):
             raise SettingsError(f"training={self.training!r} must be a table of settings by name")
@@ -573,6 +622,32 @@ class RunSettings:
                 "candidates there are per format and class of repetitions; an audit in one run "
                 "takes hundreds"
             )
+
+    def _check_kinds(self) -> None:
+        """What the kinds need is given, and nothing that none of them reads."""
+        if len(set(self.kinds)) < len(self.kinds):
+            raise SettingsError(f"kinds={list(self.kinds)!r} names one twice; name each once")
+        chosen = [KINDS[name] for name in self.kinds]
+        for name, needed, example in (
+            ("kind_base", any(kind.needs_base for kind in chosen), "the path of a model"),
+            ("other_text", any(kind.needs_other for kind in chosen), "the path of a text file"),
+        ):
+            given = getattr(self, name) is not None
+            if needed and not given:
+                wanting = [k.name for k in chosen if k.needs_base or k.needs_other]
+                raise SettingsError(
+                    f"the kind {wanting[0]} needs {name}: give {name}, {example}, or leave the "
+                    "kind out"
+                )
+            if given and not needed:
+                raise SettingsError(
+                    f"{name} goes with no kind of {list(self.kinds)!r}; leave it out"
+                )
+
+    @property
+    def uniform_formats(self) -> tuple[str, ...]:
+        """The formats of uniform fills; none where no kind is."""
+        return self.formats if UNIFORM in self.kinds else ()
 
     def to_dict(self) -> dict[str, object]:
         """All settings, defaults included, as plain values; but never the inclusion seed."""

@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING, ClassVar, Literal, Self
 from pydantic import ConfigDict, Field, model_validator
 
 from lmexposure._files import PRIVATE, content_hash
-from lmexposure._record import BigInteger, Count, FileRecord, Positive, Rate, Record, Rows, Sha256
+from lmexposure._record import (
+    BigInteger,
+    Count,
+    FileRecord,
+    Positive,
+    Rate,
+    Record,
+    Rows,
+    Sha256,
+    Share,
+)
 from lmexposure.errors import ResultError
 from lmexposure.records.run_record import RunOptions
 
@@ -32,6 +42,7 @@ class SweepOptions(Record):
         coins: "independent" or "exactly_half".
         score, attack: that decide.
         contexts: left contexts of a canary's greedy tokens.
+        shares: of the canaries, as asked; None: the usual ones.
         base: the model to calibrate by; None: the pretrained one, or none.
         keep_weights: whether models are kept.
         significance: of bounds on epsilon.
@@ -46,6 +57,7 @@ class SweepOptions(Record):
     score: str
     attack: str
     contexts: Positive
+    shares: Rows[Share] | None
     base: str | None
     keep_weights: bool
     significance: Rate
@@ -58,7 +70,8 @@ class AuditedText(Record):
 
     Attributes:
         id: "pin/x1/0003" of a canary; "document/0042" of an ordinary document, by its number.
-        group: "canaries", "population", or "validation": no model saw it.
+        group: "canaries"; "partners", copies of near-duplicates that are not audited; "population";
+            or "validation": no model saw it.
         kind: texts that are alike: "pin/x1" of canaries, else the group.
         format: of a canary; None otherwise.
         repetitions: how often it is in a model that has it; 0 of a text for validation.
@@ -67,7 +80,7 @@ class AuditedText(Record):
     """
 
     id: str
-    group: Literal["canaries", "population", "validation"]
+    group: Literal["canaries", "partners", "population", "validation"]
     kind: str
     format: str | None
     repetitions: Count
@@ -87,7 +100,11 @@ class SweepPlan(FileRecord):
         varied: numbers of further documents that have coins and no scores (`vary` "all").
         validation: numbers of the documents that every model is validated on, and none learns.
         contexts: numbers of those among them that are the further left contexts of a canary.
-        coins: for each model a string of "1" (in) and "0" (out): canaries, population, `varied`.
+        shares: for each model, the share of the canaries that can be in it: those that can be in
+            models of a share are the first of their class. Of share 1 are the first models, as many
+            as `settings.models`, and these alone decide.
+        coins: for each model a string of "1" (in) and "0" (out): canaries, partners, population,
+            `varied`.
     """
 
     model_config = _HIDDEN
@@ -107,17 +124,22 @@ class SweepPlan(FileRecord):
     varied: Rows[Count]
     validation: Rows[Count]
     contexts: Rows[Count]
+    shares: Rows[Share]
     coins: Rows[str] = Field(repr=False)
 
     @model_validator(mode="after")
     def _agree(self) -> Self:
         width = len(self.scored) + len(self.varied)
-        if len(self.coins) != self.settings.models:
-            raise ValueError(f"{len(self.coins)} rows of coins for {self.settings.models} models")
+        if len(self.coins) != len(self.shares):
+            raise ValueError(f"{len(self.coins)} rows of coins for {len(self.shares)} models")
+        if self.shares.count(1) != self.settings.models or sorted(self.shares)[::-1] != list(
+            self.shares
+        ):
+            raise ValueError("the shares are not those of the settings, descending")
         for number, row in enumerate(self.coins):
             if len(row) != width or set(row) - {"0", "1"}:
                 raise ValueError(f"the coins of model {number} are not {width} times 0 or 1")
-        order = ["canaries", "population", "validation"]
+        order = ["canaries", "partners", "population", "validation"]
         places = [order.index(text.group) for text in self.texts]
         if places != sorted(places) or len({text.id for text in self.texts}) < len(self.texts):
             raise ValueError("its texts are not canaries, population and validation, each once")
@@ -125,13 +147,23 @@ class SweepPlan(FileRecord):
 
     @property
     def scored(self) -> tuple[AuditedText, ...]:
-        """The texts that have coins, K of them: canaries, then the population."""
+        """The texts that have coins, K of them: canaries, partners, then the population."""
         return tuple(text for text in self.texts if text.group != "validation")
 
     @property
     def canaries(self) -> tuple[AuditedText, ...]:
         """The first of them."""
         return tuple(text for text in self.texts if text.group == "canaries")
+
+    @property
+    def inserted(self) -> tuple[AuditedText, ...]:
+        """Canaries and their partners: what was inserted, in the order of the coins."""
+        return tuple(text for text in self.texts if text.group in ("canaries", "partners"))
+
+    @property
+    def models(self) -> int:
+        """How many there are, of all shares."""
+        return len(self.shares)
 
     @cached_property
     def sha256(self) -> str:

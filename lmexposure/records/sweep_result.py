@@ -29,6 +29,7 @@ from lmexposure.errors import ResultError
 from lmexposure.records.result_privacy import Bound
 from lmexposure.records.run_record import TrainingRecord
 from lmexposure.records.sweep_plan import SweepOptions
+from lmexposure.records.sweep_power import SweepPower, SweepRate
 
 if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped]
@@ -98,29 +99,6 @@ class Utility(Record):
     learned: Count
     tokens: NotNegative
     seconds: NotNegative
-
-
-class SweepRate(Record):
-    """TPR at a FPR, over the cells (model, text) of a group.
-
-    Attributes:
-        fpr: false-positive rate allowed.
-        value: the TPR; None where these cells cannot resolve the FPR.
-        low, high: its interval, for which models are the units; None where there is none.
-        note: why there is no number, and how many models it takes; None where there is one.
-    """
-
-    fpr: Rate
-    value: Share | None
-    low: Share | None
-    high: Share | None
-    note: str | None
-
-    @model_validator(mode="after")
-    def _missing_is_explained(self) -> Self:
-        if self.value is None and self.note is None:
-            raise ValueError(f"the TPR at FPR {self.fpr:g} is missing, and no note says why")
-        return self
 
 
 class SweepCurve(Record):
@@ -271,8 +249,8 @@ class SweepResult(FileRecord):
         manifest_sha256: of the manifest next to it.
         matrices_sha256: of matrices.npz next to it.
         settings: what was asked for.
-        models: of which there are scores.
-        failed: those that have none.
+        models: of which there are scores, among those that can have all canaries.
+        failed: those that have none, whatever their share.
         canaries: texts of that group with coins.
         population: texts of that group with coins.
         validation: documents that no model saw.
@@ -283,6 +261,7 @@ class SweepResult(FileRecord):
         worst: of the canaries; None where no canary can be judged.
         worst_of_population: of the ordinary documents, likewise.
         epsilon: bounds, of canaries alone.
+        power: of each kind of canaries; None of a sweep of one class and one share.
         measured: when, in UTC.
         lmexposure: the version that collected it.
         warnings: what a reader must know, a sentence each.
@@ -310,6 +289,7 @@ class SweepResult(FileRecord):
     worst: WorstText | None
     worst_of_population: WorstText | None
     epsilon: SweepEpsilon
+    power: SweepPower | None
     measured: str
     lmexposure: str
     warnings: Rows[str]
@@ -318,9 +298,10 @@ class SweepResult(FileRecord):
     def _agree(self) -> Self:
         if len(self.texts) != self.canaries:
             raise ValueError(f"{len(self.texts)} texts for {self.canaries} canaries")
-        if self.models + len(self.failed) != self.settings.models:
+        failed = sum(model.number < self.settings.models for model in self.failed)
+        if self.models + failed != self.settings.models:
             raise ValueError(
-                f"{self.models} models with scores and {len(self.failed)} without are not the "
+                f"{self.models} models with scores and {failed} without are not the "
                 f"{self.settings.models} of the sweep"
             )
         groups = {row.group for row in self.scores}

@@ -4,7 +4,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from lmexposure._settings import check_settings, choice, refuse_unknown, setting, settings_of, whole
+from lmexposure._settings import (
+    check_settings,
+    choice,
+    numbers,
+    refuse_unknown,
+    setting,
+    settings_of,
+    whole,
+)
 from lmexposure._validate import LARGEST_SEED, coverage, fraction, of_type, text
 from lmexposure.errors import SettingsError
 from lmexposure.records.settings import SETTING_NAMES, RunSettings
@@ -18,6 +26,8 @@ SWEEPING = "Sweep"  # the panel of a command's help
 _FEWEST_MODELS = 4
 _MOST_MODELS = 10_000
 MOST_POPULATION, POPULATION_SHARE = 500, 0.1  # what is asked for where nothing is said
+
+SHARES = (1.0, 0.5, 0.25, 0.0)  # of the canaries, where several kinds are compared
 
 # Each by the name that files and reports have; higher = more likely in, see `sweeps.matrices`.
 SCORES = (
@@ -37,6 +47,16 @@ READS: Mapping[str, tuple[str, ...]] = {
     "multivariate_lira": ("log_perplexity", "secret_tokens"),
     "rmia": ("log_perplexity",),
 }
+
+
+def _shares(name: str, value: object) -> None:
+    """The rule of shares: 1, then smaller ones, descending."""
+    values = value if isinstance(value, tuple) else ()
+    numbered = all(type(share) in (int, float) and 0 <= share <= 1 for share in values)
+    if not values or not numbered or values[0] != 1 or list(values) != sorted({*values})[::-1]:
+        raise SettingsError(
+            f"{name}={value!r} must be 1 and smaller shares, descending, such as 1, 0.5, 0"
+        )
 
 
 def _run_settings() -> RunSettings:
@@ -59,6 +79,10 @@ class SweepSettings:
             on epsilon is computed.
         score, attack: which decides; fixed before anything is trained. The others are shown.
         contexts: left contexts in which each canary's greedy tokens are read, its own among them.
+        shares: of the canaries, each share with models of its own, to see whether canaries disturb
+            each other or the model: with a share below 1, only the first of each class can be in;
+            with 0, none is, in a quarter of the models. The first share is 1, and its models alone
+            decide. None: 1, and with several kinds 1, 0.5, 0.25 and 0.
         base: a model, by path or hub name, that never saw the corpus, to calibrate scores by.
         keep_weights: whether the models are kept, and not their scores alone.
         inclusion_seed: of the coins; None: fresh from the operating system. Coins are in plan.json.
@@ -111,6 +135,16 @@ class SweepSettings:
         panel=SWEEPING,
         rule=whole(1, 100),
     )
+    shares: tuple[float, ...] | None = setting(
+        None,
+        "shares of the canaries that have models of their own, the first of them 1: it shows "
+        "whether canaries disturb each other; 0: none is in, in a quarter of the models",
+        panel=SWEEPING,
+        rule=_shares,
+        metavar="X,X,...",
+        parse=numbers,
+        usual="1, and with several kinds 1,0.5,0.25,0",
+    )
     base: str | None = setting(
         None,
         "a model that never saw the corpus, to calibrate scores by",
@@ -156,6 +190,21 @@ class SweepSettings:
                 f"controls={self.run.controls}: in a sweep each canary is its own control, in the "
                 "models without it; set controls=0"
             )
+
+    @property
+    def shares_used(self) -> tuple[float, ...]:
+        """As asked, or the usual ones."""
+        if self.shares is not None:
+            return self.shares
+        return SHARES if len(self.run.kinds) > 1 else (1.0,)
+
+    def models_of(self, share: float) -> int:
+        """How many models have this share of the canaries.
+
+        Args:
+            share: one of `shares_used`.
+        """
+        return self.models if share > 0 else max(_FEWEST_MODELS, self.models // 4)
 
     def population_of(self, documents: int) -> int:
         """How many ordinary documents have coins and scores.

@@ -83,6 +83,7 @@ def analyse(
         worst=_worst(plan, None if claimed is None else claimed.of_texts),
         worst_of_population=_worst(plan, _ordinary(plan, population)),
         epsilon=_nothing(plan) if claimed is None else claimed.epsilon,
+        power=None,
         measured=utc_now(),
         lmexposure=__version__,
         warnings=remarks(plan, matrices, models, failed, scores),

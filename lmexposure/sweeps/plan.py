@@ -188,6 +188,7 @@ def _drawn(corpus: SweepCorpus, settings: SweepSettings, reader: _Reader) -> Swe
         varied=varied,
         validation=tuple(validation),
         contexts=tuple(validation[: settings.contexts - 1]) if corpus.wrapping is None else (),
+        shares=(1.0,) * settings.models,
         coins=_tossed(
             settings, _with_coins(texts, varied), fresh_seed() if coins is None else coins
         ),
