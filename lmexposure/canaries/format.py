@@ -332,8 +332,9 @@ class Format:
         Raises:
             FormatError: a key is missing or unknown, or the format itself is not sound.
         """
-        known = {"name", "template", "lists", "description", "source", "kind", "known"}
-        unknown, missing = set(values) - known, {"name", "template"} - set(values)
+        known = {"name", "template", "lists", "description", "source"}
+        chosen = {"kind", "known"}  # which no file of a person has, and `to_dict` has
+        unknown, missing = set(values) - known - chosen, {"name", "template"} - set(values)
         if unknown or missing:
             wrong = ", ".join(sorted(unknown or missing))
             what = "unknown" if unknown else "missing"
