@@ -142,7 +142,7 @@ def _sweep(
         plan = prepare(corpus, out=out, settings=settings)
         _say_plan(plan)
         if prepare_alone:
-            last = plan.settings.models - 1
+            last = plan.models - 1
             say(f"plan  {out / plan.NAME}, for its owner alone: it has the coins")
             say(f"train each with: lmexposure sweep --only N --out {out}, N from 0 to {last}")
             say(f"then: lmexposure sweep --collect {out}")
@@ -163,7 +163,7 @@ def _sweep(
 def _say_plan(plan: "SweepPlan") -> None:
     canaries = len(plan.canaries)
     say(
-        f"{count(plan.settings.models, 'model')}; by coins {count(canaries, 'canary', 'canaries')} "
+        f"{count(plan.models, 'model')}; by coins {count(canaries, 'canary', 'canaries')} "
         f"and {count(len(plan.scored) - canaries, 'ordinary document')}"
     )
 

@@ -83,7 +83,8 @@ def _no_pass(check: Check) -> Check:
 
 
 def _all_there(result: SweepResult) -> Check:
-    lost, models = len(result.failed), result.settings.models
+    models = result.settings.models
+    lost = sum(model.number < models for model in result.failed)
     most = int(MOST_LOST * models)
     if lost <= most:
         reason = f"{result.models:,} of {count(models, 'model')} have scores"

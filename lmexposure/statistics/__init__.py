@@ -64,6 +64,7 @@ if TYPE_CHECKING:
         rank_sum_test,
         sign_test,
     )
+    from lmexposure.statistics.differences import Difference, mean_difference, rate_difference
     from lmexposure.statistics.exact import (
         CertifiedExposure,
         ExactExposure,
@@ -135,6 +136,7 @@ __all__ = [
     "CertifiedExposure",
     "Claim",
     "ClaimCheck",
+    "Difference",
     "EpsilonBound",
     "EpsilonPoint",
     "ExactExposure",
@@ -192,6 +194,7 @@ __all__ = [
     "lira",
     "lira_matrix",
     "lira_offline",
+    "mean_difference",
     "membership_metrics",
     "min_k",
     "min_k_plus_plus",
@@ -208,6 +211,7 @@ __all__ = [
     "privacy_of",
     "quantile_interval",
     "rank_sum_test",
+    "rate_difference",
     "reference_difference",
     "rmia",
     "rmia_matrix",

@@ -22,6 +22,7 @@ from lmexposure.sweeps.attacks import Group, attack_cells
 from lmexposure.sweeps.epsilon_of_sweep import NO_CANARY, Claims, bound_of_worst, claims
 from lmexposure.sweeps.matrices import Matrices
 from lmexposure.sweeps.per_text import PerText
+from lmexposure.sweeps.power import power_of
 from lmexposure.sweeps.rates import primary_of, score_rows
 from lmexposure.sweeps.remarks import learned, remarks
 
@@ -52,6 +53,7 @@ def analyse(
             that have scores.
     """
     numbers = [model.number for model in models]
+    whole, everyone = matrices, models
     if sorted(numbers) != matrices.numbers.tolist():
         raise ResultError(
             f"the matrices are of {len(matrices.numbers):,} models, and {len(numbers):,} records "
@@ -62,6 +64,7 @@ def analyse(
             f"score={plan.settings.score!r} was to decide, and the models have no such score; they "
             f"have {', '.join(matrices.scores)}: sweep again with one of these"
         )
+    matrices, models = _deciding(whole, everyone, plan)
     groups = [Group.of(name, plan.scored, matrices) for name in ("canaries", "population")]
     canaries, population = groups
     scores = tuple(row for group in groups if group.texts for row in score_rows(group, plan))
@@ -69,9 +72,9 @@ def analyse(
     return SweepResult(
         plan_sha256=plan.sha256,
         manifest_sha256=plan.manifest_sha256,
-        matrices_sha256=matrices.sha256,
+        matrices_sha256=whole.sha256,
         settings=_shown(plan.settings),
-        models=len(numbers),
+        models=len(models),
         failed=tuple(sorted(failed, key=lambda model: model.number)),
         canaries=len(canaries.texts),
         population=len(population.texts),
@@ -83,11 +86,29 @@ def analyse(
         worst=_worst(plan, None if claimed is None else claimed.of_texts),
         worst_of_population=_worst(plan, _ordinary(plan, population)),
         epsilon=_nothing(plan) if claimed is None else claimed.epsilon,
-        power=None,
+        power=power_of(whole, plan, everyone),
         measured=utc_now(),
         lmexposure=__version__,
         warnings=remarks(plan, matrices, models, failed, scores),
     )
+
+
+def _deciding(
+    matrices: Matrices, models: Sequence[SweepModel], plan: SweepPlan
+) -> tuple[Matrices, list[SweepModel]]:
+    """Those that can have all canaries; the others are for `power` alone.
+
+    Raises:
+        ResultError: there are none.
+    """
+    first = plan.settings.models
+    deciding = [model for model in models if model.number < first]
+    if not deciding:
+        raise ResultError(
+            f"all {first:,} models with all canaries diverged; prepare another sweep with a lower "
+            "learning rate"
+        )
+    return matrices.of_models(matrices.numbers < first), deciding
 
 
 def _claims(plan: SweepPlan, canaries: Group) -> Claims | None:

@@ -59,6 +59,15 @@ class Group:
         """
         return replace(self, matrices=self.matrices.of_models(kept))
 
+    def of_texts(self, kept: Flags) -> "Group":
+        """Some of the texts in the same models.
+
+        Args:
+            kept: which, shape (N,).
+        """
+        texts = tuple(text for text, its in zip(self.texts, kept, strict=True) if its)
+        return replace(self, texts=texts, columns=self.columns[kept])
+
     @property
     def included(self) -> Flags:
         """Which text was in which model, shape (S, N)."""

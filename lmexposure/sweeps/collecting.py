@@ -55,7 +55,7 @@ def _ended(directory: SweepDirectory) -> tuple[list[SweepModel], list[FailedMode
         ResultError: some are neither; or none has scores.
     """
     models, failed, missing = [], [], []
-    for number in range(directory.plan.settings.models):
+    for number in range(directory.plan.models):
         done = directory.done(number)
         why = directory.failed(number) if done is None else None
         if done is not None:
@@ -67,7 +67,7 @@ def _ended(directory: SweepDirectory) -> tuple[list[SweepModel], list[FailedMode
     if missing:
         numbers = [str(number) for number in missing]
         raise ResultError(
-            f"{len(missing):,} of {count(directory.plan.settings.models, 'model')} in "
+            f"{len(missing):,} of {count(directory.plan.models, 'model')} in "
             f"{directory.out} {are(len(missing))} not trained yet: {listed(numbers, _SHOWN)}; "
             f"train them: lmexposure sweep --only {','.join(numbers[:_SHOWN])} "
             f"--out {directory.out}"

@@ -101,7 +101,7 @@ def sweep_cost(
 
 
 def _models_done(directory: SweepDirectory) -> list[SweepModel]:
-    found = (directory.done(number) for number in range(directory.plan.settings.models))
+    found = (directory.done(number) for number in range(directory.plan.models))
     return [model for model in found if model is not None]
 
 

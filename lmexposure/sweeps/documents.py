@@ -79,7 +79,7 @@ class SweepCorpus:
             number: of the model, from 0.
         """
         coins = plan.coins[number]
-        ids = [text.id for text in plan.canaries]
+        ids = [text.id for text in plan.inserted]
         inside = {name for name, coin in zip(ids, coins, strict=False) if coin == "1"}
         tossed = [t.document for t in plan.scored if t.document is not None] + list(plan.varied)
         out = {d for d, coin in zip(tossed, coins[len(ids) :], strict=True) if coin == "0"}

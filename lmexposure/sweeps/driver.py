@@ -111,7 +111,7 @@ def models_missing(directory: SweepDirectory) -> list[int]:
     """
     return [
         number
-        for number in range(directory.plan.settings.models)
+        for number in range(directory.plan.models)
         if directory.done(number) is None and directory.failed(number) is None
     ]
 
@@ -207,7 +207,7 @@ class _Board:
     def __init__(
         self, directory: SweepDirectory, missing: Sequence[int], progress: Progress
     ) -> None:
-        self._models = directory.plan.settings.models
+        self._models = directory.plan.models
         self._done = self._models - len(missing)
         self._progress = progress
         self._diverged = 0

@@ -1,6 +1,5 @@
 """The plan of a sweep: candidates drawn, coins tossed, held-out documents chosen; written once."""
 
-import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +22,7 @@ from lmexposure.models import (
 )
 from lmexposure.records import AuditedText, RunSettings, SweepOptions, SweepPlan, SweepSettings
 from lmexposure.sweeps.base import check_base
+from lmexposure.sweeps.coins import inserted_texts, shares_of, tossed
 from lmexposure.sweeps.documents import TOKENIZER, SweepCorpus, read_corpus, saved_tokenizer
 from lmexposure.sweeps.scoring import Rows, rows_of
 
@@ -102,7 +102,8 @@ def _before(out: Path, settings: SweepSettings) -> SweepPlan | None:
             )
     if settings.inclusion_seed is not None:
         names = _with_coins(plan.texts, plan.varied)
-        if names and _tossed(settings, names, settings.inclusion_seed) != plan.coins:
+        manifest = Manifest.read(out / "manifest.json")
+        if names and _tossed(settings, manifest, names) != plan.coins:
             raise ResultError(f"{out} holds a sweep of other coins; leave inclusion_seed out")
     return plan
 
@@ -174,11 +175,14 @@ def _drawn(corpus: SweepCorpus, settings: SweepSettings, reader: _Reader) -> Swe
     eligible = [n for n in sorted(corpus.once) if n not in held and fitting[n]]
     population = _some(eligible, _population(settings, len(corpus.documents), len(eligible)), seed)
     scored = [n for n in validation if n in corpus.once and fitting[n]][:_MOST_VALIDATION]
-    texts = (*_candidates(corpus.manifest), *map(_of_population, population), *map(_held, scored))
+    texts = (
+        *inserted_texts(corpus.manifest),
+        *map(_of_population, population),
+        *map(_held, scored),
+    )
     others = set(population) | held
     varied = tuple(n for n in range(len(corpus.documents)) if n not in others)
     varied = varied if settings.vary == "all" else ()
-    coins = settings.inclusion_seed
     plan = SweepPlan(
         manifest_sha256=corpus.manifest.sha256,
         settings=settings.record(),
@@ -188,10 +192,8 @@ def _drawn(corpus: SweepCorpus, settings: SweepSettings, reader: _Reader) -> Swe
         varied=varied,
         validation=tuple(validation),
         contexts=tuple(validation[: settings.contexts - 1]) if corpus.wrapping is None else (),
-        shares=(1.0,) * settings.models,
-        coins=_tossed(
-            settings, _with_coins(texts, varied), fresh_seed() if coins is None else coins
-        ),
+        shares=shares_of(settings),
+        coins=_tossed(settings, corpus.manifest, _with_coins(texts, varied)),
     )
     rows = rows_of(reader.tokenizer, corpus, plan)  # refuses what no model could score
     _refuse_long_canaries(rows, plan, chosen.block_size)
@@ -238,20 +240,6 @@ def _some(numbers: Sequence[int], count: int, seed: int) -> list[int]:
     return sorted(numbers[place] for place, _ in zip(order, range(count), strict=False))
 
 
-def _candidates(manifest: Manifest) -> list[AuditedText]:
-    return [
-        AuditedText(
-            id=entry.id,
-            group="canaries",
-            kind=f"{entry.format}/x{entry.repetitions}",
-            format=entry.format,
-            repetitions=entry.repetitions,
-            document=None,
-        )
-        for entry in manifest.canaries
-    ]
-
-
 def _document_id(number: int) -> str:
     return f"document/{number:06d}"
 
@@ -283,16 +271,7 @@ def _with_coins(texts: Sequence[AuditedText], varied: Sequence[int]) -> list[str
     return [t.id for t in texts if t.group != "validation"] + [_document_id(n) for n in varied]
 
 
-def _tossed(settings: SweepSettings, names: Sequence[str], seed: int) -> tuple[str, ...]:
-    """A row of coins for each model; the coins of a text are a stream of their own."""
-    columns = [_column(settings, derive_seed(seed, "coins", name)) for name in names]
-    return tuple("".join(row) for row in zip(*columns, strict=True))
-
-
-def _column(settings: SweepSettings, seed: int) -> str:
-    """The coins of one text in all models."""
-    if settings.coins == "exactly_half":
-        inside = set(list(permutation(settings.models, seed))[: settings.models // 2])
-        return "".join("1" if model in inside else "0" for model in range(settings.models))
-    bits = random.Random(seed).getrandbits(settings.models)
-    return f"{bits:0{settings.models}b}"
+def _tossed(settings: SweepSettings, manifest: Manifest, names: Sequence[str]) -> tuple[str, ...]:
+    """A row of coins for each model, by the seed that was given, else a fresh one."""
+    seed = settings.inclusion_seed
+    return tossed(settings, manifest, names, fresh_seed() if seed is None else seed)

@@ -63,6 +63,21 @@ def score_rows(group: Group, plan: SweepPlan) -> Iterator[SweepScore]:
         )
 
 
+def class_rows(group: Group, plan: SweepPlan, *, level: float) -> dict[str, SweepScore]:
+    """The primary score of each class of a group, with intervals, by the name of the class.
+
+    Args:
+        group: of at least one text.
+        plan: of the sweep.
+        level: of the intervals.
+    """
+    kinds = dict.fromkeys(group.kinds)
+    parts = {kind: np.flatnonzero([own == kind for own in group.kinds]) for kind in kinds}
+    pair = primary_of(group, plan)
+    rows = _rows(group, *pair, parts=parts, measured=True, primary=True, level=level)
+    return {row.group: row for row in rows}
+
+
 def _parts(group: Group) -> dict[str, Places]:
     """All texts of a group, and those of each kind where there are several: their places."""
     found = {group.name: np.arange(len(group.texts))}

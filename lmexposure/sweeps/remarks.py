@@ -48,7 +48,7 @@ def remarks(
 def _lost(plan: SweepPlan, failed: Sequence[FailedModel]) -> Iterator[str]:
     if not failed:
         return
-    whole = plan.settings.models
+    whole = plan.models
     names = listed([str(model.number) for model in failed], _SHOWN)
     said = (
         f"{len(failed):,} of {count(whole, 'model')} {'has' if len(failed) == 1 else 'have'} no "

@@ -69,7 +69,7 @@ def rows_of(tokenizer: Any, corpus: SweepCorpus, plan: SweepPlan) -> Rows:
         ModelError: a text holds an unknown token, or cannot be wrapped.
     """
     entries = {entry.id: entry for entry in corpus.manifest.entries}
-    canaries = [entries[text.id] for text in plan.canaries]
+    canaries = [entries[text.id] for text in plan.inserted]
     numbers = [text.document for text in plan.texts if text.document is not None]
     leads: tuple[list[int], ...] = ()
     if corpus.wrapping is None and plan.contexts:

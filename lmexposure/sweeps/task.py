@@ -228,7 +228,7 @@ def task(
     directory: SweepDirectory, number: int, *, progress: Progress = silent
 ) -> SweepModel | FailedModel:
     """As `run_task`, in a directory that is open: its corpus and tokenizer are read once."""
-    number = integer("number", number, low=0, high=directory.plan.settings.models - 1)
+    number = integer("number", number, low=0, high=directory.plan.models - 1)
     done = directory.done(number)
     if done is not None:
         return done
