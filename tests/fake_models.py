@@ -57,7 +57,10 @@ class FakeDirectory:
         told = json.loads((Path(out) / "plan.json").read_text())
         run = SimpleNamespace(device=told["device"])
         settings = SimpleNamespace(models=told["models"], run=run)
-        return cls(out=Path(out), plan=SimpleNamespace(settings=settings, fates=told["fates"]))
+        return cls(
+            out=Path(out),
+            plan=SimpleNamespace(settings=settings, models=told["models"], fates=told["fates"]),
+        )
 
     def home(self, number: int) -> Path:
         return self.out / "models" / f"{number:03d}"

@@ -1,5 +1,6 @@
 """Plans and scores of sweeps that nobody trained: bell curves, higher where a text leaks."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,8 @@ def made_plan(
     kinds: tuple[str, ...] = ("pin/x1",),
     included: NDArray[np.bool_] | None = None,
     seed: int = 0,
+    fewer: Mapping[float, NDArray[np.bool_]] | None = None,
+    chosen: tuple[str, ...] = (),
     **settings: Any,
 ) -> SweepPlan:
     """A plan with fair coins.
@@ -38,34 +41,45 @@ def made_plan(
         kinds: of the canaries.
         included: the coins; None: tossed.
         seed: of the coins.
+        fewer: the coins in further models, by the share of the canaries that can be in them.
+        chosen: kinds beyond uniform fills.
         settings: of the sweep.
     """
+    fewer = {} if fewer is None else fewer
     if included is None:
         included = np.random.default_rng(seed).random((models, canaries + population)) < 0.5
-    chosen = SweepSettings(models=models, **settings).override({"canaries": max(canaries, 1)})
+    if fewer:
+        settings["shares"] = (1.0, *fewer)
+    asked = SweepSettings(models=models, **settings).override(
+        {"canaries": max(canaries // len(kinds), 1), "kinds": ("uniform", *chosen)}
+    )
     texts = [
-        *(_canary(number, kinds[number % len(kinds)]) for number in range(canaries)),
+        *(_canary(number, kinds[number % len(kinds)], len(kinds)) for number in range(canaries)),
         *(_document(number, "population") for number in range(population)),
         *(_document(population + number, "validation") for number in range(VALIDATION)),
     ]
     return SweepPlan(
         manifest_sha256=_NONE,
-        settings=chosen.record(),
+        settings=asked.record(),
         seed=seed,
         tokenizer_sha256=_NONE,
         texts=tuple(texts),
         varied=(),
         validation=tuple(range(population, population + VALIDATION)),
         contexts=(),
-        shares=(1.0,) * models,
-        coins=tuple("".join("01"[int(coin)] for coin in row) for row in included),
+        shares=(*(1.0,) * models, *(s for s, rows in fewer.items() for _ in rows)),
+        coins=tuple(
+            "".join("01"[int(coin)] for coin in row)
+            for rows in (included, *fewer.values())
+            for row in rows
+        ),
     )
 
 
-def _canary(number: int, kind: str) -> AuditedText:
+def _canary(number: int, kind: str, kinds: int) -> AuditedText:
     name, _, copies = kind.partition("/x")
     return AuditedText(
-        id=f"{kind}/{number:04d}",
+        id=f"{kind}/{number // kinds:04d}",
         group="canaries",
         kind=kind,
         format=name,
@@ -105,7 +119,7 @@ def made_matrices(
         seed: of the scores.
     """
     rng = np.random.default_rng([seed, 1])
-    numbers = np.arange(plan.settings.models) if kept is None else np.array(kept)
+    numbers = np.arange(plan.models) if kept is None else np.array(kept)
     coins = plan.included()[numbers]
     shifts = np.full(coins.shape[1], shift)
     shifts[list(leaking)] = 20.0
