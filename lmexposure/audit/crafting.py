@@ -6,7 +6,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from lmexposure.canaries import KINDS, PARTNER, UNIFORM, Format, Material, craft
+from lmexposure.canaries import KINDS, PARTNERS, UNIFORM, Format, Material, craft
 from lmexposure.records import RunSettings
 
 
@@ -54,7 +54,7 @@ def kept_formats(settings: RunSettings, drawn: Sequence[Format]) -> tuple[Format
     chosen = tuple(form for form in drawn if not form.is_uniform)
     kinds = {form.kind for form in chosen}
     wanted = {name for name in settings.kinds if name != UNIFORM}
-    return chosen if kinds - {PARTNER} == wanted else None
+    return chosen if kinds - {*PARTNERS} == wanted else None
 
 
 def _by_model(name: str, material: Material, settings: RunSettings) -> Format:

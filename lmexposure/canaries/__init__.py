@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from lmexposure.canaries.documents import Inserted, insert
     from lmexposure.canaries.format import UNIFORM, Fill, Format, Found, find_fills
     from lmexposure.canaries.insertion import Placement
-    from lmexposure.canaries.kinds import KINDS, PARTNER, Kind, kind_named
+    from lmexposure.canaries.kinds import ALWAYS, KINDS, PARTNER, PARTNERS, Kind, kind_named
     from lmexposure.canaries.language import Language
     from lmexposure.canaries.layouts import ADAPTERS, layouts_listed
     from lmexposure.canaries.library import (
@@ -116,6 +116,7 @@ else:
 
 __all__ = [
     "ADAPTERS",
+    "ALWAYS",
     "DEFAULT_REFERENCES",
     "FORMS",
     "KINDS",
@@ -123,6 +124,7 @@ __all__ = [
     "NOT_TEXT",
     "OF_RECORDS",
     "PARTNER",
+    "PARTNERS",
     "SIDECAR_SUFFIX",
     "SPOOL",
     "UNIFORM",

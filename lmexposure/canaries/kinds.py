@@ -17,8 +17,10 @@ from dataclasses import dataclass
 from lmexposure.canaries.format import UNIFORM
 from lmexposure.errors import SettingsError
 
-# Audited with each near-duplicate, and itself not audited.
-PARTNER = "near_duplicate_partner"
+# Kinds of the copies of near-duplicates, which are not audited: with coins of their own, or
+# inserted whatever coins say.
+PARTNER, ALWAYS = "near_duplicate_partner", "near_duplicate_partner_always"
+PARTNERS = (PARTNER, ALWAYS)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,6 +15,7 @@ training and fresh for each audit.
 import random
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from secrets import randbits
@@ -234,8 +235,17 @@ class Plan:
 
     def role(self, candidate: str) -> Literal["canary", "held_out"]:
         """What its coin makes of a candidate, by its id."""
+        if candidate.partition("/")[0] in self._always:
+            return "canary"
         included = is_included(self.inclusion_seed, candidate, self.inclusion_probability)
         return "canary" if included else "held_out"
+
+    @cached_property
+    def _always(self) -> frozenset[str]:
+        """The formats that are inserted whatever the coins say."""
+        from lmexposure.canaries.kinds import ALWAYS  # which knows formats, as this does
+
+        return frozenset(form.name for form in self.formats if form.kind == ALWAYS)
 
     def without(self, *ids: str) -> "Plan":
         """The same plan with these canaries not inserted; nothing else moves.

@@ -9,7 +9,7 @@ import random
 from collections.abc import Iterable, Mapping, Sequence
 from math import ceil
 
-from lmexposure.canaries import PARTNER, Canary, Manifest, derive_seed, permutation
+from lmexposure.canaries import ALWAYS, PARTNERS, Canary, Manifest, derive_seed, permutation
 from lmexposure.records import AuditedText, SweepSettings
 
 
@@ -54,7 +54,7 @@ def tossed(
         for each model a string of "1" (in) and "0" (out), one for each name.
     """
     places = _places(manifest)
-    always = _always_in(settings, manifest)
+    always = _always_in(manifest)
     rows: list[str] = []
     for share in settings.shares_used:
         width = settings.models_of(share)
@@ -96,7 +96,7 @@ def _text(entry: Canary, group: str) -> AuditedText:
 
 
 def _partner_formats(manifest: Manifest) -> set[str]:
-    return {name for name, form in manifest.formats.items() if form.kind == PARTNER}
+    return {name for name, form in manifest.formats.items() if form.kind in PARTNERS}
 
 
 def _number(name: str) -> int:
@@ -117,11 +117,9 @@ def _places(manifest: Manifest) -> Mapping[str, int]:
     }
 
 
-def _always_in(settings: SweepSettings, manifest: Manifest) -> set[str]:
-    if settings.run.partner != "always":
-        return set()
-    partners = _partner_formats(manifest)
-    return {entry.id for entry in manifest.canaries if entry.format in partners}
+def _always_in(manifest: Manifest) -> set[str]:
+    always = {name for name, form in manifest.formats.items() if form.kind == ALWAYS}
+    return {entry.id for entry in manifest.canaries if entry.format in always}
 
 
 def _column(settings: SweepSettings, models: int, seed: int) -> str:

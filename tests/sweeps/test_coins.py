@@ -2,7 +2,7 @@
 
 import pytest
 
-from lmexposure.canaries import PARTNER, CorpusRecord, Format, Manifest, Plan
+from lmexposure.canaries import ALWAYS, PARTNER, CorpusRecord, Format, Manifest, Plan
 from lmexposure.canaries.plan import draw
 from lmexposure.errors import SettingsError
 from lmexposure.records import SweepSettings
@@ -60,7 +60,8 @@ def test_partners_are_in_and_not_audited() -> None:
 
 @pytest.mark.parametrize("partner", ["coin", "always"])
 def test_who_can_be_in_which_model(partner: str) -> None:
-    manifest, settings = _manifest(), _settings(partner=partner)
+    kind = ALWAYS if partner == "always" else PARTNER
+    manifest, settings = _manifest(kind=kind), _settings(partner=partner)
     texts = inserted_texts(manifest)
     names = [text.id for text in texts]
     rows = tossed(settings, manifest, names, 5)
