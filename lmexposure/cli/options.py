@@ -347,16 +347,14 @@ def swept(given: Given) -> SweepSettings:
     Raises:
         SettingsError: as of `merged`.
     """
-    given = dict(given)
+    given, own = dict(given), settings_of(SweepSettings)
     file = given.pop(_FILE, None)
     in_file = (
         {}
         if file is None
-        else read_settings_file(
-            Path(str(file)), elsewhere=_OF_THE_GATE, more=settings_of(SweepSettings)
-        )
+        else read_settings_file(Path(str(file)), elsewhere=_OF_THE_GATE, more=own)
     )
-    return _overridden(SweepSettings(), in_file, given, file)
+    return _overridden(SweepSettings(), in_file, parsed(own, given), file)
 
 
 def _overridden(
