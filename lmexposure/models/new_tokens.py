@@ -315,7 +315,8 @@ def _logits(loaded: LoadedModel, more: Sequence[int]) -> torch.Tensor:
     try:
         with torch.no_grad():
             read = torch.tensor([[*ids, *more]], device=model.device)
-            return model(input_ids=read, use_cache=False).logits[0].float().cpu()
+            logits: torch.Tensor = model(input_ids=read, use_cache=False).logits[0]
+            return logits.float().cpu()
     finally:
         for module, training in modes.items():
             module.training = training
