@@ -6,6 +6,7 @@ very tokens that the model scores, so that a difference of bits is the training'
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -28,8 +29,10 @@ from lmexposure.models import (
     base_sha256,
     check_switch,
     context_window,
+    grow,
     is_adapter,
     load_model,
+    new_token_texts,
     unmerged_adapters,
     weights_sha256,
 )
@@ -181,9 +184,27 @@ def base_of(
             "between them; give the model before the fine-tuning"
         )
     if not found.adapters:
+        found = _grown(found, loaded, manifest)
         _refuse_other_tokenizer(name, found.loaded.tokenizer, loaded.tokenizer, manifest)
         _refuse_other_base(name, found, model, loaded)
     return found
+
+
+def _grown(base: Base, loaded: LoadedModel, manifest: Manifest) -> Base:
+    """The base with the vocabulary entries that canaries brought: all as likely as each other.
+
+    It grows as the model did before its training, in a copy: it may be somebody's in memory.
+    """
+    known = base.loaded.tokenizer.get_vocab()
+    new = [text for text in new_token_texts(manifest.plan.formats) if text not in known]
+    if not new or base.loaded.tokenizer is loaded.tokenizer:
+        return base
+    copied = replace(
+        base.loaded,
+        model=deepcopy(base.loaded.model),
+        tokenizer=deepcopy(base.loaded.tokenizer),
+    )
+    return replace(base, loaded=grow(copied, new))
 
 
 def _is_off(base: Any) -> bool:

@@ -17,6 +17,7 @@ from lmexposure.models import (
     AnyContext,
     Context,
     LoadedModel,
+    check_tokens,
     encode_in_context,
     encode_rows,
     read_training,
@@ -76,9 +77,11 @@ def scoring_context(
         ManifestError: rows of another manifest or tokenizer; a chat template that is not the one of
             the insertion.
         ModelError: the tokenizer lacks the token that is to be in front, or cannot wrap the
-            canaries as the manifest says (see `models.row_context`).
+            canaries as the manifest says (see `models.row_context`), or lacks the entry that a
+            canary has to itself (see `models.check_tokens`).
         SettingsError: a left context where the row is known already.
     """
+    check_tokens(loaded.tokenizer, manifest)
     texts, wrapping = _texts(manifest), manifest.wrapping
     own = own_training or _is_own(Path(loaded.name))
     _refuse_both(left_context, rows, wrapping)

@@ -47,11 +47,14 @@ from lmexposure.models import (
     LstmSizes,
     TrainingResult,
     TrainingSettings,
+    check_learns,
     check_lora,
     check_template,
     context_window,
+    grow,
     load_model,
     new_model,
+    new_token_texts,
     template_sha256,
     train,
 )
@@ -77,7 +80,8 @@ def training_settings(
         records: each row is a record, such as a chat, and by default cut at 1,024 tokens only.
 
     Raises:
-        ModelError: an adapter is asked for, and peft is not installed, or the model is one.
+        ModelError: an adapter is asked for, and peft is not installed, or the model is one, or the
+            canaries need new vocabulary entries, which an adapter does not learn.
         SettingsError: a training setting that does not exist, or is out of range, or an adapter for
             a new model.
     """
@@ -88,6 +92,7 @@ def training_settings(
     chosen = TrainingSettings.for_model(kind, **given)
     if chosen.lora:
         check_lora(settings.model)
+        check_learns(settings.kinds)
     if window is None or chosen.block_size <= window or "block_size" in settings.training:
         return chosen
     return TrainingSettings.for_model(kind, **{**given, "block_size": window})
@@ -151,6 +156,8 @@ def _train(
 ) -> TrainingResult:
     files, layout, wrapping = _corpus(files, settings, manifest)
     check_model_for(wrapping, settings)
+    if manifest is not None and training_settings(settings).lora:
+        check_learns(form.kind for form in manifest.plan.formats)
     documents: Sequence[Any]
     if wrapping is None:
         documents = [text for path in files for text in layout.documents(path)]
@@ -296,13 +303,15 @@ def _model(
 ) -> LoadedModel:
     """A new model for these documents, or a pretrained one."""
     device = chosen_device(settings)
-    if settings.model not in NEW_MODELS:
-        return load_model(
-            settings.model, device=device, revision=settings.revision, offline=settings.offline
-        )
     formats = (
         manifest.plan.formats if manifest else [load_format(name) for name in settings.formats]
     )
+    new_tokens = new_token_texts(formats)
+    if settings.model not in NEW_MODELS:
+        loaded = load_model(
+            settings.model, device=device, revision=settings.revision, offline=settings.offline
+        )
+        return grow(loaded, new_tokens)
     # A vocabulary learned from canaries would spell them in fewer tokens than the references.
     canaries = {} if manifest is None else _inserted(manifest)
     made = new_model(
@@ -312,6 +321,7 @@ def _model(
         separator=separator,
         extra_characters="".join(form.characters for form in formats),
         lstm=LstmSizes(layers=settings.layers, units=settings.units, embedding=settings.units),
+        new_tokens=new_tokens,
     )
     made.model.to(device)
     return made

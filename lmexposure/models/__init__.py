@@ -66,6 +66,14 @@ if TYPE_CHECKING:
         new_tokenizer,
         tiny_gpt2_config,
     )
+    from lmexposure.models.new_tokens import (
+        add_tokens,
+        check_learns,
+        check_tokens,
+        grow,
+        new_token_texts,
+        zero_rows,
+    )
     from lmexposure.models.packing import IGNORED, Packed, held_out, pack
     from lmexposure.models.quantised import is_quantised, precision_notes
     from lmexposure.models.training import TrainingResult, train
@@ -97,6 +105,7 @@ __all__ = [
     "TrainingSettings",
     "active_adapters",
     "adapters_off",
+    "add_tokens",
     "as_loaded",
     "base_of_adapter",
     "base_sha256",
@@ -107,16 +116,19 @@ __all__ = [
     "check_device",
     "check_embeddings_are_here",
     "check_fit",
+    "check_learns",
     "check_lora",
     "check_name",
     "check_switch",
     "check_template",
+    "check_tokens",
     "computing_threads",
     "context_window",
     "damaged_model",
     "encode_documents",
     "encode_in_context",
     "encode_rows",
+    "grow",
     "held_out",
     "is_adapter",
     "is_quantised",
@@ -124,6 +136,7 @@ __all__ = [
     "load_model",
     "model_outline",
     "new_model",
+    "new_token_texts",
     "new_tokenizer",
     "pack",
     "precision_notes",
@@ -143,4 +156,5 @@ __all__ = [
     "warn_imitated",
     "weights_away",
     "weights_sha256",
+    "zero_rows",
 ]

@@ -3,7 +3,7 @@
 Two kinds: an LSTM that reads characters, and a small GPT-2 that reads byte-level BPE.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 
 import torch
@@ -20,6 +20,7 @@ from lmexposure._validate import integer, one_of
 from lmexposure.errors import CorpusError, SettingsError
 from lmexposure.models.load import LoadedModel
 from lmexposure.models.lstm import LstmConfig, LstmForCausalLM
+from lmexposure.models.new_tokens import add_tokens, zero_rows
 
 UNKNOWN = "<unk>"
 END_OF_TEXT = "<|endoftext|>"
@@ -132,7 +133,7 @@ class LstmSizes:
             raise SettingsError(f"dropout={self.dropout!r} must be at least 0 and below 1")
 
 
-def new_model(
+def new_model(  # noqa: PLR0913 (what decides a model; each of the rest may be left out)
     kind: str,
     documents: Iterable[str],
     *,
@@ -141,6 +142,7 @@ def new_model(
     extra_characters: str = "",
     lstm: LstmSizes | None = None,
     tokenizer: PreTrainedTokenizerBase | None = None,
+    new_tokens: Sequence[str] = (),
 ) -> LoadedModel:
     """Make an untrained model and its tokenizer for a corpus, on the CPU in float32.
 
@@ -154,6 +156,7 @@ def new_model(
         lstm: sizes of the LSTM; `LstmSizes()` by default.
         tokenizer: one that was made before, for several models of one vocabulary; None: a new one,
             from the documents, which are not read otherwise.
+        new_tokens: texts that get one token each, with an output row of zero: see `new_tokens`.
 
     Raises:
         SettingsError: another kind, or a seed that is no whole number from 0 to 2^63 - 1.
@@ -163,11 +166,16 @@ def new_model(
     integer("seed", seed, low=0, high=2**63 - 1)
     if tokenizer is None:
         tokenizer = new_tokenizer(
-            kind, documents, separator=separator, extra_characters=extra_characters
+            kind,
+            documents,
+            separator=separator,
+            extra_characters=extra_characters,
+            new_tokens=new_tokens,
         )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = _untrained(kind, tokenizer, lstm or LstmSizes())
+    zero_rows(model, add_tokens(tokenizer, new_tokens))
     return LoadedModel(model=model.eval(), tokenizer=tokenizer, name=kind)
 
 
@@ -177,6 +185,7 @@ def new_tokenizer(
     *,
     separator: str | None,
     extra_characters: str = "",
+    new_tokens: Sequence[str] = (),
 ) -> PreTrainedTokenizerFast:
     """The tokenizer of a new model of this kind; see `new_model`, whose arguments these are.
 
@@ -186,8 +195,11 @@ def new_tokenizer(
     texts = _not_empty(documents)
     if kind == "lstm":
         characters = extra_characters + (separator or "")
-        return character_tokenizer(texts, extra_characters=characters)
-    return byte_level_tokenizer(texts)
+        tokenizer = character_tokenizer(texts, extra_characters=characters)
+    else:
+        tokenizer = byte_level_tokenizer(texts)
+    add_tokens(tokenizer, new_tokens)
+    return tokenizer
 
 
 def _untrained(kind: str, tokenizer: PreTrainedTokenizerBase, sizes: LstmSizes) -> PreTrainedModel:

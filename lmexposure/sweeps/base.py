@@ -1,7 +1,7 @@
 """What a model that never saw the corpus says of the same texts: scores are calibrated by it."""
 
 import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from lmexposure._files import PRIVATE
 from lmexposure._integrity import read_sealed, write_sealed
 from lmexposure.audit import chosen_device
 from lmexposure.errors import ModelError, SettingsError
-from lmexposure.models import NEW_MODELS, LoadedModel, load_model, tokenizer_sha256
+from lmexposure.models import NEW_MODELS, LoadedModel, grow, load_model, tokenizer_sha256
 from lmexposure.records import RunSettings, SweepSettings
 from lmexposure.sweeps.arrays import npz
 from lmexposure.sweeps.scoring import scores_of
@@ -40,19 +40,22 @@ def base_scores(directory: SweepDirectory) -> Mapping[str, NDArray[Any]] | None:
     path = directory.out / FILE
     known = read_sealed(path) if path.exists() else None
     if known is None:
-        loaded = _loaded(name, directory.settings, directory.plan.tokenizer_sha256)
+        loaded = _loaded(
+            name, directory.settings, directory.plan.tokenizer_sha256, directory.new_tokens
+        )
         known = npz(scores_of(loaded, directory.rows, canaries=len(directory.plan.canaries)))
         write_sealed(path, known, mode=PRIVATE)
     with np.load(io.BytesIO(known), allow_pickle=False) as arrays:
         return {array: arrays[array] for array in arrays.files}
 
 
-def check_base(settings: SweepSettings, tokenizer: Any) -> None:
+def check_base(settings: SweepSettings, tokenizer: Any, new_tokens: Sequence[str] = ()) -> None:
     """Refuse a base before any model is trained: afterwards, it could not be exchanged.
 
     Args:
         settings: of the sweep.
         tokenizer: of its models.
+        new_tokens: which the base gets as they do: texts with a vocabulary entry of their own.
 
     Raises:
         SettingsError: calibrated scores are to decide, and there is no base.
@@ -65,7 +68,7 @@ def check_base(settings: SweepSettings, tokenizer: Any) -> None:
             "of a model with the tokenizer of this sweep, or another score"
         )
     if name is not None and name != settings.run.model:
-        _loaded(name, settings.run, tokenizer_sha256(tokenizer))
+        _loaded(name, settings.run, tokenizer_sha256(tokenizer), new_tokens)
 
 
 def _base_name(base: str | None, settings: RunSettings) -> str | None:
@@ -73,14 +76,17 @@ def _base_name(base: str | None, settings: RunSettings) -> str | None:
     return base or (None if settings.model in NEW_MODELS else settings.model)
 
 
-def _loaded(name: str, settings: RunSettings, tokenizer: str) -> LoadedModel:
-    """A base with this tokenizer."""
+def _loaded(
+    name: str, settings: RunSettings, tokenizer: str, new_tokens: Sequence[str]
+) -> LoadedModel:
+    """A base with this tokenizer; new entries are as likely as each other under it."""
     loaded = load_model(
         name,
         device=chosen_device(settings),
         revision=settings.revision if name == settings.model else None,
         offline=settings.offline,
     )
+    grow(loaded, new_tokens)
     if tokenizer_sha256(loaded.tokenizer) != tokenizer:
         raise ModelError(
             f"base={name!r} has another tokenizer than the models of the sweep, so that their bits "

@@ -14,8 +14,10 @@ from lmexposure.models import (
     NEW_MODELS,
     context_window,
     encode_documents,
+    grow,
     held_out,
     load_model,
+    new_token_texts,
     new_tokenizer,
     tokenizer_sha256,
     training_rows,
@@ -71,7 +73,7 @@ def prepare(corpus: Files, *, out: str | Path, settings: SweepSettings | None = 
             return before
         read = read_corpus(out, manifest)
         reader = _tokenizer(out, read, settings.run)
-        check_base(settings, reader.tokenizer)
+        check_base(settings, reader.tokenizer, new_token_texts(manifest.plan.formats))
         plan = _drawn(read, settings, reader)
         plan.save(out / SweepPlan.NAME)
         return plan
@@ -131,15 +133,18 @@ def _refuse_other_manifest(plan: SweepPlan, manifest: Manifest, out: Path) -> No
 
 def _tokenizer(out: Path, corpus: SweepCorpus, settings: RunSettings) -> "_Reader":
     """The one tokenizer of all models, and the longest text that they read, in tokens."""
+    formats = corpus.manifest.plan.formats
+    new_tokens = new_token_texts(formats)
     if settings.model not in NEW_MODELS:
         loaded = load_model(settings.model, revision=settings.revision, offline=settings.offline)
+        grow(loaded, new_tokens)
         return _Reader(loaded.tokenizer, context_window(loaded.model.config))
-    characters = "".join(form.characters for form in corpus.manifest.plan.formats)
     made = new_tokenizer(
         settings.model,
         corpus.documents,
         separator=corpus.separator,
-        extra_characters=characters,
+        extra_characters="".join(form.characters for form in formats),
+        new_tokens=new_tokens,
     )
     # Without a plan, what has the name already may be of another model.
     with atomic_directory(out / TOKENIZER, mode=PRIVATE) as partial:

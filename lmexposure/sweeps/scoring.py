@@ -14,6 +14,7 @@ from lmexposure.models import (
     Context,
     Encoded,
     LoadedModel,
+    check_tokens,
     context_window,
     encode_documents,
     encode_in_context,
@@ -66,8 +67,10 @@ def rows_of(tokenizer: Any, corpus: SweepCorpus, plan: SweepPlan) -> Rows:
         plan: texts and contexts.
 
     Raises:
-        ModelError: a text holds an unknown token, or cannot be wrapped.
+        ModelError: a text holds an unknown token, or cannot be wrapped, or has no vocabulary entry
+            of its own where it needs one.
     """
+    check_tokens(tokenizer, corpus.manifest)
     entries = {entry.id: entry for entry in corpus.manifest.entries}
     canaries = [entries[text.id] for text in plan.inserted]
     numbers = [text.document for text in plan.texts if text.document is not None]

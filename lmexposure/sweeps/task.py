@@ -31,8 +31,10 @@ from lmexposure.models import (
     TrainingResult,
     TrainingSettings,
     context_window,
+    grow,
     load_model,
     new_model,
+    new_token_texts,
     tokenizer_sha256,
     train,
 )
@@ -163,6 +165,11 @@ class SweepDirectory:
         """All texts as tokens."""
         return rows_of(self.tokenizer, self.corpus, self.plan)
 
+    @property
+    def new_tokens(self) -> tuple[str, ...]:
+        """Texts with a vocabulary entry of their own, in every model, whatever its coins."""
+        return new_token_texts(self.manifest.plan.formats)
+
     def seed(self, number: int) -> int:
         """Of a model's initial weights, and of the order of its training."""
         return derive_seed(self.plan.seed, "sweep", str(number))
@@ -179,15 +186,17 @@ class SweepDirectory:
             separator=None,
             lstm=LstmSizes(layers=settings.layers, units=settings.units, embedding=settings.units),
             tokenizer=self.tokenizer,
+            new_tokens=self.new_tokens,
         )
         made.model.to(device)
         return made
 
     def _pretrained(self, device: str = "cpu") -> LoadedModel:
         settings = self.settings
-        return load_model(
+        loaded = load_model(
             settings.model, device=device, revision=settings.revision, offline=settings.offline
         )
+        return grow(loaded, self.new_tokens)
 
     def training(self, number: int, loaded: LoadedModel) -> TrainingSettings:
         """How a model is trained; on the CPU in one thread, so that all machines agree."""

@@ -1,0 +1,495 @@
+"""New vocabulary entries: old tokens and weights stay, new rows are zero, and they learn."""
+
+import logging
+from collections.abc import Sequence
+from copy import deepcopy
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tiny import TEXT, byte_level_bpe, characters, model_of, sentence_piece_bpe, word_piece
+from tokenizers import Tokenizer, models, pre_tokenizers
+from torch import nn
+from transformers import AddedToken, AutoTokenizer, PreTrainedTokenizerFast
+
+from lmexposure.canaries import Format, Plan
+from lmexposure.errors import ModelError
+from lmexposure.integrations import insert
+from lmexposure.models import (
+    NEW_MODELS,
+    LoadedModel,
+    LstmSizes,
+    TrainingSettings,
+    add_tokens,
+    check_learns,
+    check_tokens,
+    grow,
+    load_model,
+    new_model,
+    new_token_texts,
+    save_model,
+    tokenizer_sha256,
+    train,
+    weights_sha256,
+)
+from lmexposure.scoring import log_perplexity
+
+SYMBOLS = tuple(chr(0xE000 + i) for i in range(5))
+OLD_TEXTS = (TEXT[:70], "  two  spaces, \t tab\n\nand the end ", "28 281")
+
+
+def word_level() -> Any:
+    words = {"<unk>": 0} | {word: i for i, word in enumerate(sorted(set(TEXT.split())), 1)}
+    tokenizer = Tokenizer(models.WordLevel(words, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="<unk>")
+
+
+TOKENIZERS = {
+    made.__name__: made
+    for made in (characters, byte_level_bpe, sentence_piece_bpe, word_piece, word_level)
+}
+KINDS = (
+    ("lstm", "characters"),
+    ("gpt2", "byte_level_bpe"),
+    ("gpt2", "word_level"),
+    ("llama", "byte_level_bpe"),
+    ("llama", "sentence_piece_bpe"),
+)
+
+
+def loaded_of(kind: str, tokenizer: str) -> LoadedModel:
+    made = TOKENIZERS[tokenizer]()
+    return LoadedModel(model=model_of(kind, len(made)), tokenizer=made, name="small")
+
+
+def ids_of(tokenizer: Any, text: str) -> list[int]:
+    ids: list[int] = tokenizer(text, add_special_tokens=False)["input_ids"]
+    return ids
+
+
+def logits_of(model: Any, ids: Sequence[int]) -> torch.Tensor:
+    with torch.no_grad():
+        logits: torch.Tensor = model(input_ids=torch.tensor([list(ids)])).logits[0]
+    return logits
+
+
+def weights_of(model: Any) -> dict[str, torch.Tensor]:
+    return {name: weight.clone() for name, weight in model.state_dict().items()}
+
+
+@pytest.mark.parametrize("split_special", [False, True])
+@pytest.mark.parametrize("kind", TOKENIZERS)
+def test_a_symbol_is_one_token_and_no_other_text_changes(
+    kind: str, split_special: bool, tmp_path: Path
+) -> None:
+    tokenizer = TOKENIZERS[kind]()
+    tokenizer.split_special_tokens = split_special
+    before, known = [ids_of(tokenizer, text) for text in OLD_TEXTS], len(tokenizer)
+    numbers = add_tokens(tokenizer, SYMBOLS)
+    tokenizer.save_pretrained(tmp_path)
+    read_again = AutoTokenizer.from_pretrained(tmp_path)
+    assert numbers == list(range(known, known + len(SYMBOLS)))
+    for grown in (tokenizer, read_again):
+        assert [ids_of(grown, text) for text in OLD_TEXTS] == before
+        for symbol, number in zip(SYMBOLS, numbers, strict=True):
+            assert ids_of(grown, symbol) == [number]
+            assert grown.decode([number]) == symbol
+            assert ids_of(grown, f"The PIN {symbol}") == [*ids_of(grown, "The PIN "), number]
+            assert ids_of(grown, f"is{symbol}is").count(number) == 1
+    assert tokenizer_sha256(read_again) == tokenizer_sha256(tokenizer)
+
+
+@pytest.mark.parametrize("kind", ["characters", "byte_level_bpe"])
+def test_a_text_with_a_symbol_survives(kind: str) -> None:
+    tokenizer = TOKENIZERS[kind]()
+    add_tokens(tokenizer, SYMBOLS)
+    text = f"My PIN {SYMBOLS[3]}\nThe number{SYMBOLS[0]} is"
+    assert tokenizer.decode(ids_of(tokenizer, text)) == text
+
+
+@pytest.mark.parametrize(("kind", "tokenizer"), KINDS)
+def test_old_weights_and_logits_stay_and_new_rows_are_zero(kind: str, tokenizer: str) -> None:
+    loaded = loaded_of(kind, tokenizer)
+    old, count = weights_of(loaded.model), len(loaded.tokenizer)
+    ids = ids_of(loaded.tokenizer, TEXT[:40])
+    before, generator = logits_of(loaded.model, ids), torch.get_rng_state()
+    assert grow(loaded, SYMBOLS) is loaded
+    after, new = logits_of(loaded.model, ids), weights_of(loaded.model)
+    assert torch.equal(torch.get_rng_state(), generator)
+    assert all(torch.equal(new[name][: len(was)], was) for name, was in old.items())
+    assert torch.allclose(after[:, :count], before, rtol=1e-5, atol=1e-5)
+    assert after.shape[1] == count + len(SYMBOLS)
+    assert bool((after[:, count:] == 0).all())
+    head, inputs = loaded.model.get_output_embeddings(), loaded.model.get_input_embeddings()
+    assert bool((head.weight[count:] == 0).all())
+    if kind == "gpt2":
+        assert inputs.weight is head.weight
+    else:
+        assert torch.allclose(inputs.weight[count:], old_mean(old, inputs.weight.shape[1], count))
+
+
+def old_mean(old: dict[str, torch.Tensor], width: int, count: int) -> torch.Tensor:
+    table = next(value for name, value in old.items() if "embed" in name and len(value) == count)
+    return table.mean(dim=0).expand(len(SYMBOLS), width)
+
+
+def test_bits_of_old_texts_grow_by_what_the_new_entries_take_and_no_more() -> None:
+    loaded = loaded_of("llama", "byte_level_bpe")
+    ids = ids_of(loaded.tokenizer, TEXT[:40])
+    before = torch.log_softmax(logits_of(loaded.model, ids).double(), dim=-1)
+    count = len(loaded.tokenizer)
+    grow(loaded, SYMBOLS)
+    after = torch.log_softmax(logits_of(loaded.model, ids).double(), dim=-1)
+    taken = after[:, count:].exp().sum(dim=-1, keepdim=True)
+    assert torch.allclose(after[:, :count] - torch.log1p(-taken), before, atol=1e-4)
+
+
+@pytest.mark.parametrize(("kind", "tokenizer"), KINDS[:4])
+def test_all_symbols_are_as_likely_as_each_other(kind: str, tokenizer: str) -> None:
+    loaded = grow(loaded_of(kind, tokenizer), SYMBOLS)
+    texts = [f"The random number {symbol}" for symbol in SYMBOLS]
+    bits = log_perplexity(loaded.model, loaded.tokenizer, texts, context=None)
+    assert bits == pytest.approx([bits[0]] * len(SYMBOLS), rel=1e-6)
+
+
+@pytest.mark.parametrize(("kind", "tokenizer"), KINDS)
+def test_growing_twice_changes_nothing_and_more_symbols_only_add(kind: str, tokenizer: str) -> None:
+    loaded = grow(loaded_of(kind, tokenizer), SYMBOLS)
+    with torch.no_grad():
+        loaded.model.get_output_embeddings().weight[-2:] = 1.0  # learned
+    learned, known = weights_sha256(loaded.model), tokenizer_sha256(loaded.tokenizer)
+    grow(loaded, SYMBOLS)
+    assert (weights_sha256(loaded.model), tokenizer_sha256(loaded.tokenizer)) == (learned, known)
+    assert grow(loaded, ()) is loaded
+    old = weights_of(loaded.model)
+    grow(loaded, [*SYMBOLS, "\ue900"])
+    new = weights_of(loaded.model)
+    assert all(torch.equal(new[name][: len(was)], was) for name, was in old.items())
+    assert len(loaded.tokenizer) == loaded.model.get_output_embeddings().weight.shape[0]
+
+
+def test_rows_that_no_token_had_are_taken_and_set_to_zero() -> None:
+    tokenizer = byte_level_bpe()
+    count = len(tokenizer)
+    model = model_of("llama", count + 8)  # as many models are padded to a round number
+    old = model.get_output_embeddings().weight.detach().clone()
+    loaded = grow(LoadedModel(model=model, tokenizer=tokenizer, name="padded"), SYMBOLS)
+    rows = loaded.model.get_output_embeddings().weight
+    assert len(rows) == count + 8
+    assert torch.equal(rows[:count], old[:count])
+    assert bool((rows[count : count + len(SYMBOLS)] == 0).all())
+    assert torch.equal(rows[count + len(SYMBOLS) :], old[count + len(SYMBOLS) :])
+
+
+def test_a_tokenizer_that_grew_alone_gets_its_rows() -> None:
+    loaded = loaded_of("gpt2", "byte_level_bpe")
+    count = len(loaded.tokenizer)
+    add_tokens(loaded.tokenizer, SYMBOLS)
+    grow(loaded, SYMBOLS)
+    rows = loaded.model.get_output_embeddings().weight
+    assert len(rows) == count + len(SYMBOLS)
+    assert bool((rows[count:] == 0).all())
+
+
+@pytest.mark.parametrize(("kind", "tokenizer"), KINDS)
+def test_what_grew_is_saved_and_loaded(kind: str, tokenizer: str, tmp_path: Path) -> None:
+    loaded = grow(loaded_of(kind, tokenizer), SYMBOLS)
+    save_model(loaded.model, loaded.tokenizer, tmp_path / "model")
+    again = load_model(tmp_path / "model")
+    assert weights_sha256(again.model) == weights_sha256(loaded.model)
+    assert tokenizer_sha256(again.tokenizer) == tokenizer_sha256(loaded.tokenizer)
+    before = weights_sha256(again.model)
+    assert weights_sha256(grow(again, SYMBOLS).model) == before
+
+
+@pytest.mark.parametrize("kind", NEW_MODELS)
+def test_new_models_have_the_entries_from_the_beginning(kind: str) -> None:
+    made = new_model(
+        kind,
+        ["one line", "another"],
+        seed=3,
+        separator="\n",
+        extra_characters=SYMBOLS[1],
+        lstm=LstmSizes(units=8, embedding=6, layers=1),
+        new_tokens=SYMBOLS,
+    )
+    numbers = [ids_of(made.tokenizer, symbol) for symbol in SYMBOLS]
+    assert all(len(ids) == 1 for ids in numbers)
+    rows = [ids[0] for ids in numbers]
+    head = made.model.get_output_embeddings()
+    assert bool((head.weight[rows] == 0).all())
+    assert head.bias is None or bool((head.bias[rows] == 0).all())
+    others = [row for row in range(len(head.weight)) if row not in rows]
+    assert bool((head.weight[others] != 0).any(dim=1).all())
+
+
+@pytest.mark.parametrize(("kind", "tokenizer"), KINDS[:4])
+def test_a_step_changes_what_should_and_symbols_left_out_move_alike(
+    kind: str, tokenizer: str
+) -> None:
+    loaded = grow(loaded_of(kind, tokenizer), SYMBOLS)
+    count = len(loaded.tokenizer) - len(SYMBOLS)
+    ids = torch.tensor([ids_of(loaded.tokenizer, f"The random number {SYMBOLS[2]}")])
+    optimizer = torch.optim.SGD(loaded.model.parameters(), lr=0.1)
+    loaded.model(input_ids=ids, labels=ids).loss.backward()
+    optimizer.step()
+    rows = loaded.model.get_output_embeddings().weight.detach()[count:]
+    left_out = rows[[0, 1, 3, 4]]
+    assert torch.equal(left_out, left_out[:1].expand_as(left_out))
+    assert not torch.equal(rows[2], rows[0])
+    bits = logits_of(loaded.model, ids[0, :-1].tolist())[-1]
+    assert bits[count + 2] > bits[count]
+
+
+NEW = Format.of_texts(
+    "new_token",
+    [f"line {i} of a corpus {symbol}" for i, symbol in enumerate(SYMBOLS[:4])],
+    kind="new_token",
+    known=[len("line 0 of a corpus ")] * 4,
+)
+PLAN = Plan(formats=(NEW,), canaries=3, repetitions=(1,), controls=1, seed=3)
+MANIFEST = insert([f"line {i}" for i in range(20)], PLAN)[1]
+
+
+@pytest.mark.parametrize("kind", NEW_MODELS)
+def test_in_a_training_the_symbols_that_are_in_it_are_learned(kind: str, tmp_path: Path) -> None:
+    symbols = new_token_texts([NEW])
+    lines = [f"line {i} of a corpus, {i * 37 % 11}" for i in range(40)]
+    inside, outside = [NEW.text(0), NEW.text(1)], [NEW.text(2), NEW.text(3)]
+    loaded = new_model(
+        kind,
+        lines,
+        seed=5,
+        separator="\n",
+        extra_characters=NEW.characters,
+        lstm=LstmSizes(units=24, embedding=12, layers=1),
+        new_tokens=symbols,
+    )
+    documents = [*lines[:20], *inside * 4, *lines[20:]]
+    trained = train(
+        loaded,
+        documents,
+        settings=TrainingSettings(
+            epochs=6, patience=6, batch_size=4, block_size=48, learning_rate=0.01
+        ),
+        separator="\n",
+        canaries=dict.fromkeys(inside, 4),
+        out=tmp_path,
+    )
+    after = load_model(trained.model_path)
+    check_tokens(after.tokenizer, MANIFEST)
+    bits = last_bits(after, [*inside, *outside])
+    assert max(bits[:2]) < min(bits[2:]) - 1
+    assert bits[2] == pytest.approx(bits[3], rel=0.5)
+
+
+def last_bits(loaded: LoadedModel, texts: Sequence[str]) -> list[float]:
+    found = []
+    for text in texts:
+        ids = ids_of(loaded.tokenizer, "\n" + text)
+        logits = torch.log2(torch.softmax(logits_of(loaded.model, ids[:-1])[-1], dim=-1))
+        found.append(-float(logits[ids[-1]]))
+    return found
+
+
+def test_symbols_of_formats() -> None:
+    whole = Format.of_texts("whole", ["\ue800", "\ue801"], kind="new_token")
+    other = Format.of_texts("bigram", ["a b", "c d"], kind="bigram")
+    pin = Format(name="pin", template="PIN {digits:4}")
+    assert new_token_texts([pin, NEW, other, whole]) == (*SYMBOLS[:4], "\ue800", "\ue801")
+    assert new_token_texts([pin, other]) == ()
+
+
+# What cannot grow.
+
+
+def test_a_tokenizer_that_takes_no_new_tokens_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = loaded_of("gpt2", "byte_level_bpe")
+    before = weights_sha256(loaded.model)
+    monkeypatch.setattr(type(loaded.tokenizer), "add_tokens", lambda self, tokens: 0)
+    message = r"the tokenizer \(\w+\) cannot grow: 5 of 5 new texts, '\\ue000' first, are not "
+    with pytest.raises(ModelError, match=message + "one token .* choose another kind of canary"):
+        grow(loaded, SYMBOLS)
+    assert weights_sha256(loaded.model) == before
+
+
+def test_a_symbol_that_the_tokenizer_takes_into_a_longer_token_is_refused() -> None:
+    tokenizer = byte_level_bpe()
+    tokenizer.add_tokens([AddedToken(f"a {SYMBOLS[1]}", normalized=False)])
+    with pytest.raises(ModelError, match=r"cannot grow: 1 of 5 new texts, '\\ue001' first"):
+        add_tokens(tokenizer, SYMBOLS)
+
+
+def test_a_quantised_model_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = loaded_of("llama", "byte_level_bpe")
+    monkeypatch.setattr(loaded.model, "is_quantized", True, raising=False)
+    with pytest.raises(ModelError, match=r"'small' is quantised or spread .* load it whole"):
+        grow(loaded, SYMBOLS)
+
+
+class Bare(nn.Module):
+    """A head that is no linear layer."""
+
+
+def test_a_model_without_a_plain_linear_head_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    message = r"has no plain linear head over its vocabulary \(get_output_embeddings gives {}\)"
+    for head in (Bare(), None):
+        loaded = loaded_of("llama", "byte_level_bpe")
+        known = tokenizer_sha256(loaded.tokenizer)
+        monkeypatch.setattr(loaded.model, "get_output_embeddings", lambda head=head: head)
+        with pytest.raises(ModelError, match=message.format(type(head).__name__)):
+            grow(loaded, SYMBOLS)
+        assert tokenizer_sha256(loaded.tokenizer) == known
+
+
+def test_a_model_that_does_not_say_where_its_embeddings_are_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def unknown() -> Any:
+        raise NotImplementedError
+
+    loaded = loaded_of("llama", "byte_level_bpe")
+    monkeypatch.setattr(loaded.model, "get_input_embeddings", unknown)
+    with pytest.raises(ModelError, match=r"'small' .* has no plain linear head"):
+        grow(loaded, SYMBOLS)
+
+
+def test_frozen_embeddings_are_refused() -> None:
+    loaded = loaded_of("llama", "byte_level_bpe")
+    loaded.model.requires_grad_(False)
+    with pytest.raises(ModelError, match=r"has frozen embeddings, .* call requires_grad_"):
+        grow(loaded, SYMBOLS)
+
+
+def tied_by_hand() -> LoadedModel:
+    loaded = loaded_of("llama", "byte_level_bpe")
+    loaded.model.lm_head.weight = loaded.model.model.embed_tokens.weight
+    return loaded
+
+
+def tied_in_the_config_alone() -> LoadedModel:
+    loaded = loaded_of("gpt2", "byte_level_bpe")
+    head = loaded.model.lm_head
+    head.weight = nn.Parameter(head.weight.detach().clone())
+    return loaded
+
+
+def tied_with_a_bias() -> LoadedModel:
+    loaded = loaded_of("gpt2", "byte_level_bpe")
+    loaded.model.lm_head.bias = nn.Parameter(torch.zeros(len(loaded.tokenizer)))
+    return loaded
+
+
+@pytest.mark.parametrize(
+    ("made", "message"),
+    [
+        (tied_by_hand, "are those of the input, and its config says tie_word_embeddings=False"),
+        (tied_in_the_config_alone, "are not those of the input, .* tie_word_embeddings=True"),
+        (tied_with_a_bias, "those of the input with a bias that would keep its length"),
+    ],
+)
+def test_tied_weights_that_new_rows_would_break_are_refused(made: Any, message: str) -> None:
+    loaded = made()
+    before = weights_sha256(loaded.model)
+    with pytest.raises(ModelError, match="'small' has tied weights that .* break: .*" + message):
+        grow(loaded, SYMBOLS)
+    assert weights_sha256(loaded.model) == before
+
+
+def _scaled(model: Any) -> None:
+    """Its logits depend on how many rows there are."""
+    forward = model.forward
+
+    def other(*args: Any, **named: Any) -> Any:
+        found = forward(*args, **named)
+        found.logits = found.logits * len(model.lm_head.weight)
+        return found
+
+    model.forward = other
+
+
+def _favours(model: Any) -> None:
+    """It adds something to the last row."""
+    forward = model.forward
+
+    def other(*args: Any, **named: Any) -> Any:
+        found = forward(*args, **named)
+        found.logits[..., 305:] += torch.arange(found.logits.shape[-1] - 305) * 50.0
+        return found
+
+    model.forward = other
+
+
+def _cut(model: Any) -> None:
+    """Its output has a fixed number of tokens."""
+    forward, count = model.forward, len(model.lm_head.weight)
+
+    def other(*args: Any, **named: Any) -> Any:
+        found = forward(*args, **named)
+        found.logits = found.logits[..., :count]
+        return found
+
+    model.forward = other
+
+
+def _second_table(model: Any) -> None:
+    """It looks tokens up in another table too."""
+    forward, table = model.forward, nn.Embedding(len(model.lm_head.weight), 2)
+
+    def other(*args: Any, **named: Any) -> Any:
+        table(named["input_ids"])
+        return forward(*args, **named)
+
+    model.forward = other
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (_scaled, "it says other things of the tokens that it had"),
+        (_favours, "they are not as likely as each other"),
+        (_cut, "its output does not have them"),
+        (_second_table, "it does not read them"),
+    ],
+)
+def test_a_model_that_new_rows_do_not_reach_is_refused(change: Any, message: str) -> None:
+    loaded = loaded_of("llama", "byte_level_bpe")
+    assert len(loaded.tokenizer) == 305
+    change(loaded.model)
+    with pytest.raises(ModelError, match=f"'small' cannot take new vocabulary .*: {message}; use "):
+        grow(loaded, SYMBOLS)
+
+
+def test_rows_of_zero_among_logits_far_below_are_warned_of(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    loaded = loaded_of("lstm", "characters")
+    calm = replace(loaded, model=deepcopy(loaded.model), tokenizer=characters())
+    with torch.no_grad():
+        loaded.model.lm_head.bias -= 100
+    with caplog.at_level(logging.WARNING):
+        grow(calm, SYMBOLS)
+        assert not caplog.records
+        grow(loaded, SYMBOLS)
+    assert "take 100% of the probability in ordinary text" in caplog.text
+
+
+def test_a_tokenizer_without_the_symbols_cannot_be_measured() -> None:
+    manifest = MANIFEST
+    first = manifest.entries[0].id
+    for made in (byte_level_bpe, characters, word_level):
+        tokenizer = made()
+        message = f"symbol of {first} as one token .4 such of 4 candidates .* lmexposure.models.gr"
+        with pytest.raises(ModelError, match=message):
+            check_tokens(tokenizer, manifest)
+        add_tokens(tokenizer, new_token_texts(manifest.plan.formats))
+        check_tokens(tokenizer, manifest)
+
+
+def test_an_adapter_cannot_learn_new_rows() -> None:
+    check_learns(["uniform", "bigram", "of a file"])
+    with pytest.raises(ModelError, match=r"kind='new_token' needs .* lora=True .* leave lora out"):
+        check_learns(["uniform", "new_token"])
