@@ -15,6 +15,7 @@ from lmexposure.reporting.markdown import (
 )
 from lmexposure.reporting.sweep_answers import sweep_answers
 from lmexposure.reporting.sweep_data import SweepReportData
+from lmexposure.reporting.sweep_power import power_sections
 from lmexposure.reporting.sweep_tables import (
     average_section,
     bounds_section,
@@ -42,6 +43,7 @@ def sweep_markdown(data: SweepReportData) -> str:
         *_texts(data),
         "## On average",
         *_section(average_section(result)),
+        *_power(data),
         "## Privacy",
         f"**{inline(epsilon_line(result))}**",
         *_section(bounds_section(result)),
@@ -63,6 +65,15 @@ def _section(section: Section) -> Iterator[str]:
         yield section_table(section)
     if section.notes:
         yield bullets(section.notes)
+
+
+def _power(data: SweepReportData) -> Iterator[str]:
+    """How much each kind of canary shows; nothing where there is one."""
+    if data.result.power is None:
+        return
+    yield "## Kinds of canaries"
+    for section in power_sections(data.result.power):
+        yield from _section(section)
 
 
 def _texts(data: SweepReportData) -> Iterator[str]:

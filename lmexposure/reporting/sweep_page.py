@@ -7,6 +7,7 @@ from lmexposure.reporting.data import Section
 from lmexposure.reporting.page import filled_page
 from lmexposure.reporting.sweep_answers import sweep_answers
 from lmexposure.reporting.sweep_data import SweepReportData
+from lmexposure.reporting.sweep_power import power_sections
 from lmexposure.reporting.sweep_tables import (
     average_section,
     bounds_section,
@@ -19,7 +20,7 @@ from lmexposure.reporting.sweep_tables import (
 )
 
 _MOST_ROWS = 1000  # of canaries in the page's table
-_KINDS = ("beside", "canaries", "worst", "sweep_roc", "sweep_bounds")
+_KINDS = ("beside", "power", "canaries", "worst", "sweep_roc", "sweep_bounds")
 
 
 def render_sweep(data: SweepReportData) -> str:
@@ -45,6 +46,7 @@ def render_sweep(data: SweepReportData) -> str:
         average=average_section(result),
         others=_others(data),
         named=named_score(result),
+        power=[] if result.power is None else power_sections(result.power),
         bounds=bounds_section(result),
         epsilon=epsilon_line(result),
     )

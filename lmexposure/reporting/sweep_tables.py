@@ -18,6 +18,7 @@ from lmexposure._style import (
 from lmexposure._text import visible
 from lmexposure.records import SweepBound, SweepRate, SweepResult, SweepScore, SweepText, WorstText
 from lmexposure.reporting.data import Section
+from lmexposure.reporting.sweep_power import power_sections
 
 _GROUPS = {"canaries": "all canaries", "population": "ordinary documents"}
 _SCORES = {
@@ -297,7 +298,9 @@ def epsilon_line(result: SweepResult) -> str:
 
 
 def sweep_sections(result: SweepResult) -> Iterator[Section]:
-    """All that a sweep says, for a terminal: average, worst texts, bounds."""
+    """All that a sweep says, for a terminal: average, kinds, worst texts, bounds."""
     yield average_section(result)
+    if result.power is not None:
+        yield from power_sections(result.power)
     yield worst_section(result)
     yield bounds_section(result)
