@@ -641,7 +641,7 @@ class RunSettings:
                 )
             if given and not needed:
                 raise SettingsError(
-                    f"{name} goes with no kind of {list(self.kinds)!r}; leave it out"
+                    f"{name} goes with no kind of {', '.join(self.kinds)}; leave it out"
                 )
 
     @property

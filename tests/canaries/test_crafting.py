@@ -2,13 +2,14 @@
 
 import random
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lmexposure.canaries import ALWAYS, KINDS, PARTNER, Format, Manifest, Material, Plan, craft
+from lmexposure.canaries import ALWAYS, KINDS, PARTNER, Manifest, Material, Plan, craft
 from lmexposure.canaries import insert as insert_texts
 from lmexposure.errors import CorpusError, PlanError, SettingsError
 from lmexposure.records import RunSettings
@@ -87,9 +88,7 @@ def test_rare_words_are_used_once() -> None:
 
 def test_pairs_are_never_side_by_side_in_the_corpus() -> None:
     (form,) = craft("bigram", material())
-    beside = {
-        pair for text in corpus() for pair in zip(text.split(), text.split()[1:], strict=False)
-    }
+    beside = {pair for text in corpus() for pair in pairwise(text.split())}
     firsts = []
     for n in range(COUNT):
         words = form.text(n).split()
@@ -175,28 +174,23 @@ def test_one_document_is_enough_for_new_tokens() -> None:
 def test_other_scripts_have_words(script: str) -> None:
     (form,) = craft("new_token", material(documents=lambda: [script] * 3, count=2))
     assert form.text(0).startswith(script.split()[0])
-    (rare,) = (
-        craft("unigram", material(documents=lambda: [script * 2], count=1, seed=2))
-        if (len(set(script)) > 20)
-        else (rare_of(script),)
-    )
-    assert rare.size >= 2
-
-
-def rare_of(script: str) -> Format:
-    letters = [script + chr(0x4E00 + n) for n in range(40)]
-    (form,) = craft("unigram", material(documents=lambda: letters * 2, count=2))
-    return form
+    letters = [script + chr(0x4E00 + n) for n in range(40)]  # a character is a word there
+    (rare,) = craft("unigram", material(documents=lambda: letters * 2, count=2))
+    assert rare.size == 2
 
 
 def test_other_texts_that_cannot_be(other: Path, tmp_path: Path) -> None:
-    with pytest.raises(CorpusError, match="cannot read .*No such file or directory; give the file"):
+    with pytest.raises(
+        CorpusError, match=r"cannot read .*No such file or directory; give the file"
+    ):
         craft("other_text", material(tmp_path / "none.txt"))
     binary = tmp_path / "binary.txt"
     binary.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(CorpusError, match=r"binary.txt is not UTF-8; give a text file in UTF-8"):
         craft("other_text", material(binary))
-    with pytest.raises(PlanError, match="99 candidates, and .* has 40 different lines of at least"):
+    with pytest.raises(
+        PlanError, match=r"99 candidates, and .* has 40 different lines of at least"
+    ):
         craft("other_text", material(other, count=99))
     with pytest.raises(PlanError, match="needs a file of other texts; give other_text"):
         craft("other_text", material())
