@@ -22,6 +22,7 @@ from lmexposure.audit.context import ScoringContext, rows_beside, scoring_contex
 from lmexposure.audit.directory import MeasurementDirectory, mend_record
 from lmexposure.audit.estimates import FormatEstimates, estimate_format
 from lmexposure.audit.format_scores import FormatScores, score_format, scores_of, write_scores
+from lmexposure.audit.kinds import kind_memberships
 from lmexposure.audit.loaded_model import model_in_memory
 from lmexposure.audit.privacy import privacy_section
 from lmexposure.audit.search import Extractions, extract_format, search_format
@@ -169,6 +170,14 @@ def _checked_manifest(given: Any, model: Any) -> Manifest:
     manifest: Manifest = Manifest.of(given)
     if not manifest.canaries:
         raise ManifestError("the manifest holds no inserted canary, so there is nothing to measure")
+    if not any(form.is_uniform for form in manifest.plan.formats):
+        kinds = ", ".join(dict.fromkeys(form.kind for form in manifest.plan.formats))
+        raise ManifestError(
+            f"the manifest has no uniform fills, which alone have ranks and exposure, but {kinds}; "
+            "insert the kind uniform as well, or judge these kinds by lmexposure sweep"
+        )
+    if not manifest.ranked.canaries:
+        raise ManifestError("the coins left all uniform fills out; plan more of them")
     if manifest.layout == "chat":
         raise ManifestError(
             "the canaries of this manifest are turns of chats, and as plain text the model would "
@@ -208,6 +217,7 @@ def _measure_loaded(  # noqa: PLR0913 (what `measure` takes, checked)
         rows=rows,
         own_training=validation is not None,
     )
+    whole, manifest = manifest, manifest.ranked
     described = loaded.to_dict()
     beside = None
     if base is not None:
@@ -237,6 +247,7 @@ def _measure_loaded(  # noqa: PLR0913 (what `measure` takes, checked)
     )
     with computing_threads(threads):
         scores, estimates = measurement.run()
+        kinds = kind_memberships(loaded, whole, context, settings)
     table = scores_of(scores)
     warnings = [
         *_warnings(manifest, settings, validation),
@@ -260,6 +271,7 @@ def _measure_loaded(  # noqa: PLR0913 (what `measure` takes, checked)
         warnings=(*warnings, *(line for part in estimates for line in part.warnings)),
         context=context.record,
         base=None if beside is None else beside.record([part.base for part in estimates], out),
+        kinds=kinds,
     )
     if directory is not None:
         result = directory.finish(result, lambda path: write_scores(path, scores))

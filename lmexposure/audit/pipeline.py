@@ -16,6 +16,7 @@ from lmexposure._style import percent
 from lmexposure._validate import of_type
 from lmexposure.audit.corpus import insert_corpus, plan_of, preview, wrapping_of
 from lmexposure.audit.directory import RunLog
+from lmexposure.audit.kinds import check_kinds_of_run
 from lmexposure.audit.loaded_model import check_model, chosen_device, load_for_measuring
 from lmexposure.audit.measurement import measure
 from lmexposure.audit.training import check_model_for, train_corpus, training_settings
@@ -82,6 +83,7 @@ def run(
     )
     out = Path(out)
     # What is wrong with the settings is found before the first step.
+    check_kinds_of_run(settings)
     training_settings(settings)
     plan_of(settings)
     check_model(settings)

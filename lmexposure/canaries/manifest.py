@@ -7,7 +7,7 @@ for roles that coins deny prove nothing; it is checked whenever a `Manifest` is 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice, pairwise
 from pathlib import Path
@@ -319,6 +319,26 @@ class Manifest:
     def formats(self) -> dict[str, Format]:
         """The formats by name."""
         return {form.name: form for form in self.plan.formats}
+
+    @cached_property
+    def ranked(self) -> "Manifest":
+        """The part that has ranks, the uniform fills; it keeps the name of the whole.
+
+        Where there is nothing else, this manifest itself.
+        """
+        formats = tuple(form for form in self.plan.formats if form.is_uniform)
+        if len(formats) == len(self.plan.formats) or not formats:
+            return self
+        names = {form.name for form in formats}
+        left_out = [i for i in self.plan.left_out if i.partition("/")[0] in names]
+        part = Manifest(
+            plan=replace(self.plan, formats=formats, left_out=tuple(left_out)),
+            corpus=self.corpus,
+            entries=tuple(entry for entry in self.entries if entry.format in names),
+            set_aside={name: its for name, its in self.set_aside.items() if name in names},
+        )
+        part.__dict__["sha256"] = self.sha256
+        return part
 
     @property
     def layout(self) -> str:

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         SkewNormalFit,
         TokenProof,
     )
+    from lmexposure.records.result_kinds import KindMembership, KindRate
     from lmexposure.records.result_privacy import (
         AreaUnderCurve,
         Bound,
@@ -172,7 +173,9 @@ __all__ = [
     "GuessingBaseline",
     "GuessingTest",
     "KindComparison",
+    "KindMembership",
     "KindPower",
+    "KindRate",
     "Margin",
     "MeasureOptions",
     "MeasureSettings",

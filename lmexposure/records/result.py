@@ -41,8 +41,9 @@ from lmexposure.errors import ResultError, SettingsError
 from lmexposure.records.result_base import BaseClass, BaseModelRecord
 from lmexposure.records.result_classes import ClassKey, ClassSummary, QuantileInterval
 from lmexposure.records.result_formats import CanaryResult, Estimate, FormatResult
+from lmexposure.records.result_kinds import KindMembership
 from lmexposure.records.result_privacy import Privacy, refuse_other
-from lmexposure.records.result_upgrades import from_version_1, from_version_2
+from lmexposure.records.result_upgrades import from_version_1, from_version_2, from_version_3
 
 if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped]
@@ -237,13 +238,18 @@ class Result(FileRecord):
         base: the model before the training, where it was measured too; else None.
         trajectory: exposures under earlier checkpoints of the training, in their order, and under
             this one; empty where one model was measured.
+        kinds: canaries that are no uniform fills, which have no rank: each class by its coins.
     """
 
     NAME: ClassVar[str] = "result.json"
     FAMILY: ClassVar[str] = "lmexposure.result"
-    VERSION: ClassVar[int] = 3
+    VERSION: ClassVar[int] = 4
     AGAIN: ClassVar[str] = MEASURE_AGAIN
-    UPGRADES: ClassVar[Upgrades] = {1: from_version_1, 2: from_version_2}
+    UPGRADES: ClassVar[Upgrades] = {
+        1: from_version_1,
+        2: from_version_2,
+        3: from_version_3,
+    }
 
     lmexposure: str | None
     inputs_sha256: Sha256
@@ -259,6 +265,7 @@ class Result(FileRecord):
     context: ContextRecord | None = None
     base: BaseModelRecord | None = None
     trajectory: Rows[CheckpointClass] = ()
+    kinds: Rows[KindMembership] = ()
 
     @classmethod
     def read(cls, path: str | Path) -> Self:

@@ -180,17 +180,13 @@ def test_other_scripts_have_words(script: str) -> None:
 
 
 def test_other_texts_that_cannot_be(other: Path, tmp_path: Path) -> None:
-    with pytest.raises(
-        CorpusError, match=r"cannot read .*No such file or directory; give the file"
-    ):
+    with pytest.raises(CorpusError, match=r"cannot read .*No such file or directory; give"):
         craft("other_text", material(tmp_path / "none.txt"))
     binary = tmp_path / "binary.txt"
     binary.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(CorpusError, match=r"binary.txt is not UTF-8; give a text file in UTF-8"):
         craft("other_text", material(binary))
-    with pytest.raises(
-        PlanError, match=r"99 candidates, and .* has 40 different lines of at least"
-    ):
+    with pytest.raises(PlanError, match=r"99 candidates, and .* has 40 different lines of"):
         craft("other_text", material(other, count=99))
     with pytest.raises(PlanError, match="needs a file of other texts; give other_text"):
         craft("other_text", material())
