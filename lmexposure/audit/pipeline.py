@@ -184,6 +184,7 @@ def estimate_cost(corpus: Files, settings: RunSettings, *, would: Preview | None
     Raises:
         CorpusError, FormatError, PlanError, SettingsError: the run could not begin.
     """
+    check_kinds_of_run(settings)
     would = would or preview(corpus, settings=settings)
     training = training_settings(settings)
     asked = settings.measure.references_for(DEFAULT_REFERENCES)

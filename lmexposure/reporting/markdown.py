@@ -44,6 +44,7 @@ def report_markdown(data: ReportData) -> str:
         *verdict_shown(data.verdict, data.provenance.line, answers_of(data)),
         *_exposure(data),
         *_privacy(primary_section(data.privacy)),
+        *_kinds(data.kinds),
         *warnings_shown(data.warnings),
         *_secrets(data),
         *commands_shown(data.command, data.where),
@@ -113,6 +114,15 @@ def _privacy(section: Section) -> Iterator[str]:
     yield "## Privacy"
     yield f"**{inline(section.title)}**"
     if section.notes:
+        yield bullets(section.notes)
+
+
+def _kinds(section: Section | None) -> Iterator[str]:
+    """Canaries that are no uniform fills; nothing without any."""
+    if section is not None:
+        yield "## Other kinds of canaries"
+        yield f"{inline(section.title)}."
+        yield section_table(section)
         yield bullets(section.notes)
 
 
