@@ -7,7 +7,7 @@ for roles that coins deny prove nothing; it is checked whenever a `Manifest` is 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice, pairwise
 from pathlib import Path
@@ -29,7 +29,7 @@ from lmexposure._record import (
 from lmexposure._style import count, listed
 from lmexposure._text import visible
 from lmexposure._validate import LARGEST_SEED, integer, of_type
-from lmexposure.canaries.format import Format
+from lmexposure.canaries.format import UNIFORM, Format
 from lmexposure.canaries.layouts import ADAPTERS, IN_MEMORY
 from lmexposure.canaries.manifest_upgrades import (
     UPGRADES,
@@ -319,6 +319,34 @@ class Manifest:
     def formats(self) -> dict[str, Format]:
         """The formats by name."""
         return {form.name: form for form in self.plan.formats}
+
+    @cached_property
+    def ranked(self) -> "Manifest":
+        """Its part that has ranks: formats of uniform fills with their entries, under its name.
+
+        Raises:
+            ManifestError: there are no uniform fills.
+        """
+        kept = tuple(form for form in self.plan.formats if form.is_uniform)
+        if len(kept) == len(self.plan.formats):
+            return self
+        if not kept:
+            raise ManifestError(
+                f"the manifest holds no uniform fills, which alone have ranks and exposure, but "
+                f"{', '.join(self.formats)}; insert with the kind {UNIFORM} beside these, or use "
+                "lmexposure sweep"
+            )
+        names = {form.name for form in kept}
+        # An id begins with its format's name.
+        left_out = tuple(name for name in self.plan.left_out if name.split("/")[0] in names)
+        part = replace(
+            self,
+            plan=replace(self.plan, formats=kept, left_out=left_out),
+            entries=tuple(entry for entry in self.entries if entry.format in names),
+            set_aside={name: aside for name, aside in self.set_aside.items() if name in names},
+        )
+        vars(part)["sha256"] = self.sha256
+        return part
 
     @property
     def layout(self) -> str:

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         SkewNormalFit,
         TokenProof,
     )
+    from lmexposure.records.result_kinds import KindCandidate, KindMembership
     from lmexposure.records.result_privacy import (
         AreaUnderCurve,
         Bound,
@@ -171,7 +172,9 @@ __all__ = [
     "GuessCount",
     "GuessingBaseline",
     "GuessingTest",
+    "KindCandidate",
     "KindComparison",
+    "KindMembership",
     "KindPower",
     "Margin",
     "MeasureOptions",

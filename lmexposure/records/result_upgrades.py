@@ -52,6 +52,11 @@ def from_version_2(values: JsonTable, _hashed: bool) -> JsonTable:
     return {**values, "settings": settings, "context": None, "base": None, "trajectory": []}
 
 
+def from_version_3(values: JsonTable, _hashed: bool) -> JsonTable:
+    """Of before 2026-12: all canaries were uniform fills."""
+    return {**values, "kinds": []}
+
+
 def _with(usual: JsonTable, value: JsonValue, where: str) -> JsonTable:
     """A copy with what it lacks."""
     return {**usual, **table_of(value, where)}

@@ -11,14 +11,13 @@ from numpy.typing import NDArray
 from lmexposure.canaries import Canary
 from lmexposure.models import (
     AnyContext,
-    Context,
     Encoded,
     LoadedModel,
     context_window,
     encode_documents,
     encode_in_context,
-    encode_rows,
     row_context,
+    secret_tokens,
     training_rows,
 )
 from lmexposure.records import SweepPlan
@@ -95,7 +94,7 @@ def _canaries(tokenizer: Any, corpus: SweepCorpus, canaries: Sequence[Canary]) -
         for canary, tokens in zip(own, encoded, strict=True):
             counted = np.ones(len(tokens.ids) - tokens.scored_from, dtype=bool)
             mask = corpus.manifest.formats[name].free_mask(canary.index)
-            secret = _secret(tokenizer, canary.text, mask, tokens, context)
+            secret = secret_tokens(tokenizer, canary.text, mask, tokens, context=context)
             found[canary.id] = ScoredText(encoded=tokens, counted=counted, secret=secret)
     return [found[canary.id] for canary in canaries]
 
@@ -112,28 +111,6 @@ def _contexts(
         name: row_context(tokenizer, wrapping, [c.text for c in canaries if c.format == name])
         for name in names
     }
-
-
-def _secret(
-    tokenizer: Any, text: str, mask: Sequence[bool], tokens: Encoded, context: AnyContext
-) -> NDArray[np.bool_]:
-    """Which of the scored tokens reach from the first character of the secret to the last."""
-    first = mask.index(True)
-    last = len(mask) - tuple(reversed(mask)).index(True)
-    row = context if isinstance(context, Context) else Context(before=context or "")
-    whole = encode_rows(
-        tokenizer,
-        [text[first:last]],
-        Context(start=(), before=row.before + text[:first], behind=text[last:] + row.behind),
-    )[0]
-    # What is in front of the row is the same number of tokens, whatever they are.
-    text_row = encode_rows(
-        tokenizer, [text], Context(start=(), before=row.before, behind=row.behind)
-    )[0]
-    shift = len(tokens.ids) - text_row.stop
-    places = np.arange(tokens.scored_from, len(tokens.ids)) - shift
-    found: NDArray[np.bool_] = (places >= whole.first) & (places < whole.stop)
-    return found
 
 
 def _documents(tokenizer: Any, corpus: SweepCorpus, numbers: Sequence[int]) -> list[ScoredText]:
