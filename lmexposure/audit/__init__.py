@@ -14,7 +14,6 @@ if TYPE_CHECKING:
         wrapping_of,
     )
     from lmexposure.audit.directory import refuse_foreign
-    from lmexposure.audit.kinds import secret_tokens
     from lmexposure.audit.loaded_model import chosen_device, load_for_measuring
     from lmexposure.audit.measurement import measure
     from lmexposure.audit.pipeline import (
@@ -60,7 +59,6 @@ __all__ = [
     "rows_beside",
     "run",
     "scoring_context",
-    "secret_tokens",
     "share_warning",
     "silent",
     "spooled_corpus",

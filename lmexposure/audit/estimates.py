@@ -287,7 +287,7 @@ def _summaries(
         chosen = np.flatnonzero(repetitions == count)
         own = [canaries[i] for i in chosen.tolist()]
         shown = [estimates[i] for i in chosen.tolist()]
-        seed = _seed_of(settings.bootstrap_seed, origin, scores.format.name, count)
+        seed = class_seed(settings.bootstrap_seed, origin, scores.format.name, count)
         summary = _exposures(scores, shown, controls if count else [], settings.level, seed)
         test = guessing_test(
             scores.canary_bits[chosen],
@@ -336,8 +336,15 @@ def _exposures(
     )
 
 
-def _seed_of(seed: int, origin: str, name: str, repetitions: int) -> int:
-    """A class's own seed, below 2^48 so that a JSON number holds it."""
+def class_seed(seed: int, origin: str, name: str, repetitions: int) -> int:
+    """A class's own seed, below 2^48 so that a JSON number holds it.
+
+    Args:
+        seed: of the settings.
+        origin: what distinguishes this measurement from all others.
+        name: of the format.
+        repetitions: of the class.
+    """
     key = json.dumps([seed, origin, name, repetitions])
     return int(sha256_bytes(key.encode())[:12], 16)
 

@@ -1,196 +1,263 @@
-"""Canaries that are no uniform fills, in one run: who was in is told by the secret's tokens.
+"""Canaries whose texts were chosen, in one training: their coins say who is in, and no rank does.
 
-They have no rank: their texts were chosen, and no other text is like them but the candidates of
-their kind that a coin kept out. These are what they are held against.
+All texts of a kind are chosen before its coins are tossed. So whoever cannot tell from the model
+which candidates went in does no better than chance on them, whatever the texts are. Ranks among
+fills that were never inserted say nothing here: no text was drawn from those.
 """
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
-from lmexposure.audit.context import ScoringContext
-from lmexposure.canaries import KINDS, Canary, Manifest
-from lmexposure.errors import InputError, SettingsError
+from lmexposure.audit.estimates import class_seed
+from lmexposure.canaries import PARTNERS, UNIFORM, Canary, Format, Manifest
+from lmexposure.errors import InputError, ModelError, SettingsError
 from lmexposure.models import (
     AnyContext,
-    Context,
-    Encoded,
     LoadedModel,
+    context_window,
     encode_in_context,
-    encode_rows,
+    secret_tokens,
 )
-from lmexposure.records import KindMembership, KindRate, MeasureSettings, RunSettings
+from lmexposure.records import KindCandidate, KindMembership, MeasureSettings, RunSettings
 from lmexposure.scoring import details_of_encoded
-from lmexposure.statistics import area_under_curve, one_run_audit, tpr_at_fpr
+from lmexposure.statistics import (
+    EpsilonBound,
+    area_under_curve,
+    epsilon_from_exposure,
+    guessing_test,
+    one_run_audit,
+    tpr_at_fpr,
+)
 
+_RATES = (0.1, 0.01)
 _FAIR = 0.5
-_FPRS = (0.1, 0.01)
+_Floats = NDArray[np.float64]
+_Bools = NDArray[np.bool_]
 
 
-def check_kinds_of_run(settings: RunSettings) -> None:
-    """Refuse kinds that one run cannot judge.
-
-    Raises:
-        SettingsError: no uniform fills, which alone have ranks; or no coins, by which alone the
-            others are judged.
-    """
-    others = [name for name in settings.kinds if not KINDS[name].has_ranks]
-    if not others:
-        return
-    if not settings.uniform_formats:
-        raise SettingsError(
-            f"kinds={', '.join(settings.kinds)}: a run needs uniform fills as well, which alone "
-            "have ranks and exposure; add the kind uniform, or use lmexposure sweep"
-        )
-    if settings.inclusion_probability is None:
-        raise SettingsError(
-            f"the kind {others[0]} is judged by coins alone; give inclusion_probability=0.5 and "
-            "canaries, a hundred or more, or use lmexposure sweep"
-        )
-
-
-def kind_memberships(
-    loaded: LoadedModel, manifest: Manifest, context: ScoringContext, settings: MeasureSettings
-) -> tuple[KindMembership, ...]:
-    """How well in and out are told apart, for each audited kind and number of repetitions.
+def refuse_kinds_of_run(settings: RunSettings) -> None:
+    """Refuse kinds that one training cannot judge.
 
     Args:
-        loaded: the model, in evaluation mode.
-        manifest: of all kinds.
-        context: the rows that the texts are scored in, those of these formats too.
-        settings: level and significance.
+        settings: of the run.
 
     Raises:
-        NumericalError: the model gave NaN or infinite logits.
+        SettingsError: no uniform fills; or other kinds without coins.
     """
-    groups = list(_groups(manifest))
-    return tuple(
-        _membership(loaded, manifest, entries, context.by_format[name], settings, len(groups))
-        for name, entries in groups
-    )
+    others = [name for name in settings.kinds if name != UNIFORM]
+    if len(others) == len(settings.kinds):
+        raise SettingsError(
+            f"kinds={list(settings.kinds)!r} lacks {UNIFORM!r}, whose fills carry the ranks and "
+            f"exposures of a run; add --kind {UNIFORM}, or use `lmexposure sweep`"
+        )
+    if others and settings.inclusion_probability is None:
+        raise SettingsError(
+            f"the kind {others[0]} is judged by coins alone: give --inclusion-probability 0.5 and "
+            "--canaries, or use `lmexposure sweep`"
+        )
 
 
-def _groups(manifest: Manifest) -> Iterator[tuple[str, list[Canary]]]:
-    """Format and candidates of each class that is audited and has no ranks."""
-    audited = [f.name for f in manifest.plan.formats if not f.is_uniform and f.kind in KINDS]
-    for name in audited:
-        for copies in manifest.plan.repetitions:
-            entries = [e for e in manifest.entries if e.format == name and e.repetitions == copies]
-            if entries:
-                yield name, entries
+def judged_formats(manifest: Manifest) -> list[Format]:
+    """The formats of chosen texts that coins were tossed for, but for partners of near-duplicates.
+
+    Args:
+        manifest: what was inserted.
+    """
+    if manifest.plan.inclusion_probability is None:
+        return []
+    return [form for form in _chosen(manifest) if form.kind not in PARTNERS]
 
 
-def _membership(
+def kind_warnings(manifest: Manifest) -> list[str]:
+    """What a reader of the result must know of chosen texts that it does not judge.
+
+    Args:
+        manifest: what was inserted.
+    """
+    left_out = [form.name for form in _chosen(manifest) if form.kind not in PARTNERS]
+    if manifest.plan.inclusion_probability is not None or not left_out:
+        return []
+    return [
+        f"{', '.join(left_out)}: chosen texts are judged by coins alone, and a fixed number of "
+        "these went in; nothing is said of them: insert with --inclusion-probability 0.5 and "
+        "--canaries, or use lmexposure sweep"
+    ]
+
+
+def _chosen(manifest: Manifest) -> list[Format]:
+    return [form for form in manifest.plan.formats if not form.is_uniform]
+
+
+def kinds_section(
     loaded: LoadedModel,
     manifest: Manifest,
-    entries: Sequence[Canary],
-    context: AnyContext,
+    contexts: Mapping[str, AnyContext],
     settings: MeasureSettings,
-    classes: int,
-) -> KindMembership:
-    scores = -_secret_bits(loaded, manifest, entries, context)
-    inside = np.array([entry.role == "canary" for entry in entries])
-    first, share = entries[0], settings.significance / classes
-    values: dict[str, Any] = {
-        "group": f"{first.format}/x{first.repetitions}",
-        "kind": manifest.formats[first.format].kind,
-        "repetitions": first.repetitions,
-        "inside": int(inside.sum()),
-        "outside": int((~inside).sum()),
-        "significance": share,
-    }
-    told = _told_apart(scores[inside], scores[~inside], settings.level)
-    bound = _bound(scores, inside, manifest, first.repetitions, share, settings.bootstrap_seed)
-    notes = [part["note"] for part in (told, bound) if part["note"]]
-    return KindMembership(**{**values, **told, **bound, "note": "; ".join(notes) or None})
-
-
-def _told_apart(
-    inside: NDArray[np.float64], outside: NDArray[np.float64], level: float
-) -> dict[str, Any]:
-    if not (inside.size and outside.size):
-        nothing = dict.fromkeys(("area", "area_low", "area_high", "p"))
-        why = f"{inside.size} candidates in and {outside.size} out: it takes some of both"
-        return {**nothing, "rates": (), "note": why}
-    area = area_under_curve(inside, outside, level=level)
-    found = [tpr_at_fpr(inside, outside, fpr=fpr, level=level) for fpr in _FPRS]
-    names = KindRate.model_fields
-    chance = stats.mannwhitneyu(inside, outside, alternative="greater")
-    return {
-        "area": area.value,
-        "area_low": area.low,
-        "area_high": area.high,
-        "rates": tuple(KindRate(**{n: getattr(rate, n) for n in names}) for rate in found),
-        "p": float(chance.pvalue),
-        "note": None,
-    }
-
-
-def _bound(
-    scores: NDArray[np.float64],
-    inside: NDArray[np.bool_],
-    manifest: Manifest,
-    repetitions: int,
-    significance: float,
-    seed: int,
-) -> dict[str, Any]:
-    nothing = {"epsilon": None, "max_attainable": None}
-    if manifest.plan.inclusion_probability != _FAIR:
-        return {**nothing, "note": "no bound on epsilon: its proof takes fair coins"}
-    try:
-        found = one_run_audit(
-            scores, inside, significance=significance, repetitions=repetitions, seed=seed
-        )
-    except InputError as failure:
-        return {**nothing, "note": f"no bound on epsilon: {failure}"}
-    return {"epsilon": found.value, "max_attainable": found.max_attainable, "note": None}
-
-
-def _secret_bits(
-    loaded: LoadedModel, manifest: Manifest, entries: Sequence[Canary], context: AnyContext
-) -> NDArray[np.float64]:
-    """Bits of the tokens of each secret, shape (N,), lower = more expected."""
-    form = manifest.formats[entries[0].format]
-    rows = encode_in_context(loaded.tokenizer, [e.text for e in entries], context=context)
-    details = details_of_encoded(loaded.model, rows)
-    kept = (
-        secret_tokens(loaded.tokenizer, entry.text, form.free_mask(entry.index), row, context)
-        for entry, row in zip(entries, rows, strict=True)
-    )
-    return np.array([bits[its].sum() for bits, its in zip(details.bits, kept, strict=True)])
-
-
-def secret_tokens(
-    tokenizer: Any, text: str, mask: Sequence[bool], tokens: Encoded, context: AnyContext
-) -> NDArray[np.bool_]:
-    """Which scored tokens of a text reach from the first character of its secret to the last.
+    *,
+    origin: str,
+    progress: Callable[[str, int, int], None],
+) -> tuple[KindMembership, ...]:
+    """What the coins of each kind and number of repetitions say, at one joint significance.
 
     Args:
-        tokenizer: that made the tokens.
-        text: the whole fill.
-        mask: which of its characters are secret, as `Format.free_mask` gives it.
-        tokens: of the text in its row.
-        context: what is around the text in that row.
+        loaded: model and tokenizer.
+        manifest: what was inserted; all of its formats.
+        contexts: what is around the texts of each format.
+        settings: level, significance, deltas, permutations, seed, texts a forward pass.
+        origin: what distinguishes this measurement from all others; see `estimate_format`.
+        progress: called with (what, texts done, texts in all).
 
     Returns:
-        shape (T,), of the tokens from `tokens.scored_from` on.
+        a record a class, format by format; none where no chosen text had a coin.
+
+    Raises:
+        ModelError: a text cannot be encoded, is longer than the context window, or leaves no token
+            of its secret to score.
+        NumericalError: the model gave NaN or infinite logits.
+        SettingsError: a setting out of range.
     """
-    first = mask.index(True)
-    last = len(mask) - tuple(reversed(mask)).index(True)
-    row = context if isinstance(context, Context) else Context(before=context or "")
-    whole = encode_rows(
-        tokenizer,
-        [text[first:last]],
-        Context(start=(), before=row.before + text[:first], behind=text[last:] + row.behind),
-    )[0]
-    # What is in front of the row is the same number of tokens, whatever they are.
-    text_row = encode_rows(
-        tokenizer, [text], Context(start=(), before=row.before, behind=row.behind)
-    )[0]
-    shift = len(tokens.ids) - text_row.stop
-    places = np.arange(tokens.scored_from, len(tokens.ids)) - shift
-    found: NDArray[np.bool_] = (places >= whole.first) & (places < whole.stop)
-    return found
+    formats = judged_formats(manifest)
+    share = settings.significance / max(1, len(formats) * len(manifest.plan.repetitions))
+    found = []
+    for form in formats:
+        drawn = [c for c in manifest.entries if c.format == form.name and c.role != "control"]
+        what = f"scoring {form.name}"
+        progress(what, 0, len(drawn))
+        context = contexts[form.name]
+        bits = secret_bits(loaded, form, drawn, context=context, batch_size=settings.batch_size)
+        progress(what, len(drawn), len(drawn))
+        for count in sorted({canary.repetitions for canary in drawn}):
+            own = [i for i, canary in enumerate(drawn) if canary.repetitions == count]
+            group = _Class(form, [drawn[i] for i in own], bits[own])
+            found.append(group.judged(manifest, settings, share=share, origin=origin))
+    return tuple(found)
+
+
+def secret_bits(
+    loaded: LoadedModel,
+    form: Format,
+    canaries: Sequence[Canary],
+    *,
+    context: AnyContext,
+    batch_size: int | None,
+) -> _Floats:
+    """Log-perplexity in bits of the secret of each text alone, shape (n,); lower = more memorised.
+
+    Args:
+        loaded: model and tokenizer.
+        form: of the texts; says which of their characters are secret.
+        canaries: n of them.
+        context: what is around each.
+        batch_size: texts a forward pass; None chooses one.
+
+    Raises:
+        ModelError: as `kinds_section`.
+        NumericalError: the model gave NaN or infinite logits.
+    """
+    tokenizer, texts = loaded.tokenizer, [canary.text for canary in canaries]
+    window = context_window(loaded.model.config)
+    try:
+        encoded = encode_in_context(tokenizer, texts, context=context, max_length=window)
+    except ModelError as failure:
+        known = f"text 0 is {canaries[0].id}, the others follow it in the manifest"
+        raise ModelError(f"format {form.name!r}: {failure} ({known})") from failure
+    masks = [
+        secret_tokens(tokenizer, c.text, form.free_mask(c.index), tokens, context=context)
+        for c, tokens in zip(canaries, encoded, strict=True)
+    ]
+    for canary, mask in zip(canaries, masks, strict=True):
+        if not mask.any():
+            raise ModelError(
+                f"{canary.id}: no token of its secret can be scored: nothing is in front of it, or "
+                "it carried no loss; use another kind, or name what was in front"
+            )
+    details = details_of_encoded(loaded.model, encoded, batch_size=batch_size)
+    return np.array([bits[mask].sum() for bits, mask in zip(details.bits, masks, strict=True)])
+
+
+class _Class:
+    """The candidates of one format with one number of repetitions."""
+
+    def __init__(self, form: Format, candidates: Sequence[Canary], bits: _Floats) -> None:
+        self._form, self._candidates, self._bits = form, candidates, bits
+        self._included: _Bools = np.array([c.role == "canary" for c in candidates], dtype=bool)
+
+    @property
+    def _inside(self) -> _Floats:
+        return self._bits[self._included]
+
+    @property
+    def _outside(self) -> _Floats:
+        return self._bits[~self._included]
+
+    def judged(
+        self, manifest: Manifest, settings: MeasureSettings, *, share: float, origin: str
+    ) -> KindMembership:
+        """Area, rates, p and a bound at its share of the significance, or why there is none."""
+        probability, count = manifest.plan.inclusion_probability, self._candidates[0].repetitions
+        both = 0 < self._inside.size < self._bits.size
+        seed = class_seed(settings.bootstrap_seed, origin, self._form.name, count)
+        values = {
+            "group": f"{self._form.name}/x{count}",
+            "kind": self._form.kind,
+            "format": self._form.name,
+            "repetitions": count,
+            "canaries": self._inside.size,
+            "held_out": self._outside.size,
+            "inclusion_probability": probability,
+            "significance": share,
+            "candidates": self._records(),
+            **dict.fromkeys(("area_under_curve", "test", "bound")),
+            "tpr_at_fpr": (),
+            "note": None if both else self._one_sided(),
+        }
+        if both:
+            values |= self._compared(settings, seed)
+            delta = settings.deltas(manifest.corpus.documents)[0]
+            try:
+                bound = self._bound(probability, share, delta, count, settings.bootstrap_seed)
+                values["bound"] = bound.to_dict()
+            except SettingsError:
+                raise
+            except InputError as failure:  # coins that hardly ever fall so, for one
+                values["note"] = f"no bound: {failure}"
+        return KindMembership.model_validate(values)
+
+    def _records(self) -> tuple[KindCandidate, ...]:
+        rows = zip(self._candidates, self._included.tolist(), self._bits.tolist(), strict=True)
+        return tuple(
+            KindCandidate(id=canary.id, included=included, secret_bits=bits)
+            for canary, included, bits in rows
+        )
+
+    def _one_sided(self) -> str:
+        where = "in" if self._inside.size else "out"
+        return (
+            f"the coins left all {self._bits.size} candidates {where}, so there is nothing to "
+            "compare them with; plan more candidates"
+        )
+
+    def _compared(self, settings: MeasureSettings, seed: int) -> dict[str, object]:
+        sides = (-self._inside, -self._outside)  # higher = more likely in
+        test = guessing_test(
+            self._inside, self._outside, seed=seed, permutations=settings.permutations
+        )
+        level = settings.level
+        return {
+            "area_under_curve": area_under_curve(*sides, level=level).to_dict(),
+            "tpr_at_fpr": [tpr_at_fpr(*sides, fpr=r, level=level).to_dict() for r in _RATES],
+            "test": test.to_dict(),
+        }
+
+    def _bound(
+        self, probability: float | None, significance: float, delta: float, count: int, seed: int
+    ) -> EpsilonBound:
+        terms = {"significance": significance, "delta": delta, "repetitions": count}
+        if probability == _FAIR:
+            return one_run_audit(-self._bits, self._included, seed=seed, **terms)
+        found = epsilon_from_exposure(
+            self._inside, self._outside, inclusion_probability=probability, **terms
+        )
+        return found.bound

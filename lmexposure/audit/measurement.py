@@ -22,7 +22,7 @@ from lmexposure.audit.context import ScoringContext, rows_beside, scoring_contex
 from lmexposure.audit.directory import MeasurementDirectory, mend_record
 from lmexposure.audit.estimates import FormatEstimates, estimate_format
 from lmexposure.audit.format_scores import FormatScores, score_format, scores_of, write_scores
-from lmexposure.audit.kinds import kind_memberships
+from lmexposure.audit.kinds import kind_warnings, kinds_section
 from lmexposure.audit.loaded_model import model_in_memory
 from lmexposure.audit.privacy import privacy_section
 from lmexposure.audit.search import Extractions, extract_format, search_format
@@ -45,6 +45,7 @@ from lmexposure.models import (
 )
 from lmexposure.records import (
     MEASURE_SETTINGS,
+    KindMembership,
     MeasureSettings,
     Model,
     Result,
@@ -83,7 +84,8 @@ def measure(  # noqa: PLR0913 (the front door: each may be left out)
         model: a directory or hub name that `load_model` takes (float32, on the CPU), what it
             gives, or a causal language model of transformers in memory, with an adapter of peft or
             without. A model in memory is measured on its device and in its dtype, without dropout.
-        manifest: what was inserted, or the path of manifest.json.
+        manifest: what was inserted, or the path of manifest.json. Uniform fills have ranks; chosen
+            texts are judged by their coins, where these were tossed, and else left out.
         tokenizer: of a model in memory, and of no other.
         out: a directory for result.json, scores.parquet and, with the date, run.json; a second
             call with the same inputs returns what is there, and an interrupted one goes on. None
@@ -106,7 +108,8 @@ def measure(  # noqa: PLR0913 (the front door: each may be left out)
         model in memory by its `name_or_path`, else by its class.
 
     Raises:
-        ManifestError: the manifest is none, cannot be read, was edited, or holds no canary; the
+        ManifestError: the manifest is none, cannot be read, was edited, or holds no uniform
+            fill that was inserted; the
             rows, or the chat template of the insertion, are not of this manifest and tokenizer.
         ModelError: the model cannot be loaded, or cannot read a fill of a format; a model in memory
             is none that can be measured, or lacks its tokenizer (see `model_in_memory`); `base` is
@@ -168,16 +171,8 @@ def _checked_manifest(given: Any, model: Any) -> Manifest:
     if isinstance(model, Manifest):
         raise ModelError("the model is a manifest; give the model first: measure(model, manifest)")
     manifest: Manifest = Manifest.of(given)
-    if not manifest.canaries:
-        raise ManifestError("the manifest holds no inserted canary, so there is nothing to measure")
-    if not any(form.is_uniform for form in manifest.plan.formats):
-        kinds = ", ".join(dict.fromkeys(form.kind for form in manifest.plan.formats))
-        raise ManifestError(
-            f"the manifest has no uniform fills, which alone have ranks and exposure, but {kinds}; "
-            "insert the kind uniform as well, or judge these kinds by lmexposure sweep"
-        )
     if not manifest.ranked.canaries:
-        raise ManifestError("the coins left all uniform fills out; plan more of them")
+        raise ManifestError("the manifest holds no inserted canary, so there is nothing to measure")
     if manifest.layout == "chat":
         raise ManifestError(
             "the canaries of this manifest are turns of chats, and as plain text the model would "
@@ -217,7 +212,6 @@ def _measure_loaded(  # noqa: PLR0913 (what `measure` takes, checked)
         rows=rows,
         own_training=validation is not None,
     )
-    whole, manifest = manifest, manifest.ranked
     described = loaded.to_dict()
     beside = None
     if base is not None:
@@ -238,7 +232,7 @@ def _measure_loaded(  # noqa: PLR0913 (what `measure` takes, checked)
     measurement = _Measurement(
         loaded=loaded,
         described=described,
-        manifest=manifest,
+        manifest=manifest.ranked,
         context=context,
         settings=settings,
         directory=directory,
@@ -247,10 +241,11 @@ def _measure_loaded(  # noqa: PLR0913 (what `measure` takes, checked)
     )
     with computing_threads(threads):
         scores, estimates = measurement.run()
-        kinds = kind_memberships(loaded, whole, context, settings)
+        kinds = measurement.kinds(manifest)
     table = scores_of(scores)
     warnings = [
         *_warnings(manifest, settings, validation),
+        *kind_warnings(manifest),
         *context.warnings,
         *(_tokenizer_warnings(loaded, scores) if paired_by_hand else ()),
         *loaded.notes,
@@ -267,7 +262,9 @@ def _measure_loaded(  # noqa: PLR0913 (what `measure` takes, checked)
         formats=tuple(part.record for part in estimates),
         canaries=tuple(canary for part in estimates for canary in part.canaries),
         summary=tuple(row for part in estimates for row in part.summary),
-        privacy=privacy_section(table, manifest, settings, own_training=validation is not None),
+        privacy=privacy_section(
+            table, manifest.ranked, settings, own_training=validation is not None
+        ),
         warnings=(*warnings, *(line for part in estimates for line in part.warnings)),
         context=context.record,
         base=None if beside is None else beside.record([part.base for part in estimates], out),
@@ -377,6 +374,7 @@ class _Measurement:
     Attributes:
         described: what the model says of itself.
         context: the rows that the texts are scored in.
+        manifest: its part that has ranks.
         directory: of the result and of finished parts; None writes nothing.
         warnings: what a reader of the result must know.
         notes: what concerns all formats, given once; by subject.
@@ -488,6 +486,17 @@ class _Measurement:
             scores.canaries,
             settings=self.settings,
             kept=self._kept(f"{name}.beams.json"),
+            progress=self.progress,
+        )
+
+    def kinds(self, manifest: Manifest) -> tuple[KindMembership, ...]:
+        """What the coins of chosen texts say; of the whole manifest, that of the others apart."""
+        return kinds_section(
+            self.loaded,
+            manifest,
+            self.context.by_format,
+            self.settings,
+            origin=self.origin,
             progress=self.progress,
         )
 

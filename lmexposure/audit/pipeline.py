@@ -16,7 +16,7 @@ from lmexposure._style import percent
 from lmexposure._validate import of_type
 from lmexposure.audit.corpus import insert_corpus, plan_of, preview, wrapping_of
 from lmexposure.audit.directory import RunLog
-from lmexposure.audit.kinds import check_kinds_of_run
+from lmexposure.audit.kinds import refuse_kinds_of_run
 from lmexposure.audit.loaded_model import check_model, chosen_device, load_for_measuring
 from lmexposure.audit.measurement import measure
 from lmexposure.audit.training import check_model_for, train_corpus, training_settings
@@ -69,7 +69,8 @@ def run(
         progress: watches.
 
     Raises:
-        SettingsError: a setting out of range, or several processes.
+        SettingsError: a setting out of range, kinds that one training cannot judge, or several
+            processes.
         CorpusError, FormatError, PlanError: the corpus or the plan cannot be used.
         ManifestError: the coins left every candidate out.
         ModelError, NumericalError: the model cannot be trained or measured.
@@ -83,7 +84,7 @@ def run(
     )
     out = Path(out)
     # What is wrong with the settings is found before the first step.
-    check_kinds_of_run(settings)
+    refuse_kinds_of_run(settings)
     training_settings(settings)
     plan_of(settings)
     check_model(settings)
@@ -184,7 +185,6 @@ def estimate_cost(corpus: Files, settings: RunSettings, *, would: Preview | None
     Raises:
         CorpusError, FormatError, PlanError, SettingsError: the run could not begin.
     """
-    check_kinds_of_run(settings)
     would = would or preview(corpus, settings=settings)
     training = training_settings(settings)
     asked = settings.measure.references_for(DEFAULT_REFERENCES)
@@ -202,6 +202,7 @@ def estimate_cost(corpus: Files, settings: RunSettings, *, would: Preview | None
 
 def _refuse_nothing_inserted(manifest: Manifest) -> None:
     """Refuse a manifest without canaries before a training, not after it."""
+    manifest = manifest.ranked
     if not manifest.canaries:
         raise ManifestError(
             f"nothing was inserted: the coins left all {len(manifest.held_out)} candidates out, so "

@@ -97,6 +97,7 @@ _STATISTICS_SECONDS = 1.5  # of a format: curve, bootstraps, permutations
 
 def measurement_title(manifest: Manifest, settings: MeasureSettings) -> str:
     """What a measurement will do, in one line."""
+    manifest = manifest.ranked
     formats = list(manifest.formats)
     references = sum(_references(manifest, name, settings) for name in formats)
     canaries = len(manifest.canaries) + len(manifest.controls)

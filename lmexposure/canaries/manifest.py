@@ -29,7 +29,7 @@ from lmexposure._record import (
 from lmexposure._style import count, listed
 from lmexposure._text import visible
 from lmexposure._validate import LARGEST_SEED, integer, of_type
-from lmexposure.canaries.format import Format
+from lmexposure.canaries.format import UNIFORM, Format
 from lmexposure.canaries.layouts import ADAPTERS, IN_MEMORY
 from lmexposure.canaries.manifest_upgrades import (
     UPGRADES,
@@ -322,22 +322,30 @@ class Manifest:
 
     @cached_property
     def ranked(self) -> "Manifest":
-        """The part that has ranks, the uniform fills; it keeps the name of the whole.
+        """Its part that has ranks: formats of uniform fills with their entries, under its name.
 
-        Where there is nothing else, this manifest itself.
+        Raises:
+            ManifestError: there are no uniform fills.
         """
-        formats = tuple(form for form in self.plan.formats if form.is_uniform)
-        if len(formats) == len(self.plan.formats) or not formats:
+        kept = tuple(form for form in self.plan.formats if form.is_uniform)
+        if len(kept) == len(self.plan.formats):
             return self
-        names = {form.name for form in formats}
-        left_out = [i for i in self.plan.left_out if i.partition("/")[0] in names]
-        part = Manifest(
-            plan=replace(self.plan, formats=formats, left_out=tuple(left_out)),
-            corpus=self.corpus,
+        if not kept:
+            raise ManifestError(
+                f"the manifest holds no uniform fills, which alone have ranks and exposure, but "
+                f"{', '.join(self.formats)}; insert with the kind {UNIFORM} beside these, or use "
+                "lmexposure sweep"
+            )
+        names = {form.name for form in kept}
+        # An id begins with its format's name.
+        left_out = tuple(name for name in self.plan.left_out if name.split("/")[0] in names)
+        part = replace(
+            self,
+            plan=replace(self.plan, formats=kept, left_out=left_out),
             entries=tuple(entry for entry in self.entries if entry.format in names),
-            set_aside={name: its for name, its in self.set_aside.items() if name in names},
+            set_aside={name: aside for name, aside in self.set_aside.items() if name in names},
         )
-        part.__dict__["sha256"] = self.sha256
+        vars(part)["sha256"] = self.sha256
         return part
 
     @property

@@ -23,8 +23,15 @@ def run(
 ) -> None:
     """Insert canaries into CORPUS, train a model on it, measure what it gives away."""
     from lmexposure._files import only_writer
-    from lmexposure.audit import estimate_cost, preview, spooled_corpus, wrapping_of
+    from lmexposure.audit import (
+        estimate_cost,
+        preview,
+        refuse_kinds_of_run,
+        spooled_corpus,
+        wrapping_of,
+    )
 
+    refuse_kinds_of_run(settings)
     with only_writer(out), spooled_corpus(options.opened(corpus), out, settings) as files:
         would = preview(files, settings=settings)
         say_records(wrapping_of(files, settings=settings, out=out))

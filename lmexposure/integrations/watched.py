@@ -153,6 +153,7 @@ def watch(
         ModelError: a fill meets an unknown token, is longer than the context window, cannot be
             distinguished from another by its tokens, or is changed by its wrapping.
     """
+    manifest = manifest.ranked
     if not manifest.canaries:
         raise ManifestError("the manifest holds no inserted canary, so there is nothing to watch")
     wrapping = wrapping or manifest.wrapping or Wrapping(context=manifest.separator)

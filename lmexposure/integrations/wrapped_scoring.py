@@ -153,6 +153,7 @@ def wrapped_exposures(
 
     Source: Carlini et al. 2019, The Secret Sharer, section 4.
     """
+    manifest = manifest.ranked
     if not manifest.canaries:
         raise ManifestError("the manifest holds no inserted canary, so there is nothing to measure")
     check_place(manifest, wrapping)

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         encode_documents,
         encode_in_context,
         encode_rows,
+        secret_tokens,
     )
     from lmexposure.models.load import (
         LoadedModel,
@@ -144,6 +145,7 @@ __all__ = [
     "record_text",
     "row_context",
     "save_model",
+    "secret_tokens",
     "template_record",
     "template_sha256",
     "threads_for",

@@ -4,6 +4,8 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
 from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
 from lmexposure.errors import ModelError
@@ -193,6 +195,40 @@ def encode_rows(
         ids = start + encoding.ids
         rows.append(Row(ids=ids, first=len(start) + own[0], stop=len(start) + own[-1] + 1))
     return rows
+
+
+def secret_tokens(
+    tokenizer: PreTrainedTokenizerBase,
+    text: str,
+    mask: Sequence[bool],
+    tokens: Encoded,
+    *,
+    context: AnyContext,
+) -> NDArray[np.bool_]:
+    """Which of a text's scored tokens reach from the first character of its secret to the last.
+
+    Args:
+        tokenizer: that encoded it.
+        text: a canary, whole.
+        mask: for each character whether it is secret, at least one of them; see `Format.free_mask`.
+        tokens: what `encode_in_context` made of the text.
+        context: that it did so in.
+
+    Returns:
+        shape (T,), of the T tokens from `tokens.scored_from` on.
+    """
+    first = mask.index(True)
+    last = len(mask) - tuple(reversed(mask)).index(True)
+    row = context if isinstance(context, Context) else Context(before=context or "")
+    before, behind = row.before + text[:first], text[last:] + row.behind
+    secret = Context(start=(), before=before, behind=behind)
+    (whole,) = encode_rows(tokenizer, [text[first:last]], secret)
+    # What is in front of the row is the same number of tokens, whatever they are.
+    (own,) = encode_rows(tokenizer, [text], Context(start=(), before=row.before, behind=row.behind))
+    shift = len(tokens.ids) - own.stop
+    places = np.arange(tokens.scored_from, len(tokens.ids)) - shift
+    found: NDArray[np.bool_] = (places >= whole.first) & (places < whole.stop)
+    return found
 
 
 def _start_of(tokenizer: PreTrainedTokenizerBase, context: Context) -> list[int]:

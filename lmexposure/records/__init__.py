@@ -40,7 +40,7 @@ if TYPE_CHECKING:
         SkewNormalFit,
         TokenProof,
     )
-    from lmexposure.records.result_kinds import KindMembership, KindRate
+    from lmexposure.records.result_kinds import KindCandidate, KindMembership
     from lmexposure.records.result_privacy import (
         AreaUnderCurve,
         Bound,
@@ -172,10 +172,10 @@ __all__ = [
     "GuessCount",
     "GuessingBaseline",
     "GuessingTest",
+    "KindCandidate",
     "KindComparison",
     "KindMembership",
     "KindPower",
-    "KindRate",
     "Margin",
     "MeasureOptions",
     "MeasureSettings",

@@ -2,7 +2,7 @@
 
 `Result` is the file. Its parts are in `result_formats.py` (formats, canaries, their estimates and
 searches), `result_classes.py` (the summary), `result_base.py` (the same under the model before the
-training) and `result_privacy.py`. A number that is out of its
+training), `result_kinds.py` (chosen texts) and `result_privacy.py`. A number that is out of its
 range, or that another part contradicts, would not look wrong in a report; it would look like a
 finding. So each rule is a validator next to the fields that it is about, here those between the
 parts, and whoever has a `Result` need look at none of it again.
@@ -238,18 +238,15 @@ class Result(FileRecord):
         base: the model before the training, where it was measured too; else None.
         trajectory: exposures under earlier checkpoints of the training, in their order, and under
             this one; empty where one model was measured.
-        kinds: canaries that are no uniform fills, which have no rank: each class by its coins.
+        kinds: canaries whose texts were chosen, judged by their coins alone: they are in no other
+            section; empty where there are none.
     """
 
     NAME: ClassVar[str] = "result.json"
     FAMILY: ClassVar[str] = "lmexposure.result"
     VERSION: ClassVar[int] = 4
     AGAIN: ClassVar[str] = MEASURE_AGAIN
-    UPGRADES: ClassVar[Upgrades] = {
-        1: from_version_1,
-        2: from_version_2,
-        3: from_version_3,
-    }
+    UPGRADES: ClassVar[Upgrades] = {1: from_version_1, 2: from_version_2, 3: from_version_3}
 
     lmexposure: str | None
     inputs_sha256: Sha256
@@ -450,6 +447,7 @@ class Result(FileRecord):
         _once("format", [form.name for form in self.formats])
         _once("canary", [canary.id for canary in self.canaries])
         _once("summary of", [row.key for row in self.summary])
+        _once("kinds: class", [row.group for row in self.kinds])
         return self
 
     @model_validator(mode="after")
@@ -525,6 +523,22 @@ class Result(FileRecord):
             raise ValueError(
                 f"privacy: the claim is of epsilon {claim.claimed_epsilon:g}, and the settings' "
                 f"claimed_epsilon is {wanted}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _kinds_are_of_the_settings(self) -> Self:
+        for row in self.kinds:
+            if row.format in self.format_named:
+                raise ValueError(f"{row.group} is of chosen texts, and its format has exposures")
+            if row.area_under_curve is not None:
+                level = row.area_under_curve.level
+                refuse_other(row.group, "level", level, self.settings.level)
+        spent = math.fsum(row.significance for row in self.kinds)
+        if spent > self.settings.significance * (1 + ROUNDING):
+            raise ValueError(
+                f"the bounds of the kinds have a significance of {spent:g} together, above the "
+                f"settings' {self.settings.significance:g}"
             )
         return self
 

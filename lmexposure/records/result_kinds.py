@@ -1,65 +1,92 @@
-"""What a result says of canaries that are no uniform fills: in and out told apart, and no rank."""
+"""What result.json holds of canaries whose texts were chosen: who is in, by their coins alone.
+
+They have neither rank nor exposure. Bits are base-2 logarithms, lower = more memorised; epsilon is
+in nats, higher = less private.
+"""
 
 from typing import Self
 
 from pydantic import model_validator
 
-from lmexposure._record import Count, Nats, Positive, Rate, Record, Rows, Share
+from lmexposure._record import Bits, Count, Positive, Rate, Record, Rows
+from lmexposure.records.result_classes import GuessingTest
+from lmexposure.records.result_privacy import AreaUnderCurve, Bound, TruePositiveRate, refuse_other
 
 
-class KindRate(Record):
-    """TPR at a FPR, over the candidates of a kind.
+class KindCandidate(Record):
+    """One candidate of a chosen text.
 
     Attributes:
-        fpr: false-positive rate allowed.
-        value: share of those in that score above; None where those out are too few for the rate.
-        low, high: its interval; None likewise.
-        note: why there is none, and how many it takes; None where there is one.
+        id: as in the manifest.
+        included: whether its coin put it in.
+        secret_bits: log-perplexity of the tokens of its secret alone; lower = more memorised.
     """
 
-    fpr: Rate
-    value: Share | None
-    low: Share | None
-    high: Share | None
-    note: str | None
+    id: str
+    included: bool
+    secret_bits: Bits
 
 
 class KindMembership(Record):
-    """Candidates of one kind and number of repetitions, judged by their coins.
+    """How well a model tells the candidates of one kind that went in from those that did not.
 
     Attributes:
-        group: "new_token/x1".
+        group: the class, such as "new_token/x1".
         kind: of `canaries.KINDS`.
-        repetitions: of those that are in.
-        inside, outside: candidates that their coins put in, and kept out.
-        area: under the ROC curve by the bits of the secret's tokens, 0.5 = guessing; None where
-            coins left a side empty.
-        area_low, area_high: its interval.
-        rates: TPR at low FPRs; none where a side is empty.
-        p: how often chance gives so large an area; None where a side is empty.
-        epsilon: lower bound by these coins alone, nats; None where coins were not fair, or none.
-        max_attainable: the most that it could be; None likewise.
-        significance: of the bound: that of all bounds, over the number of classes.
+        format: of its texts.
+        repetitions: copies of each candidate that went in.
+        canaries: how many went in.
+        held_out: how many did not.
+        inclusion_probability: of each candidate's own coin.
+        area_under_curve: of -bits; None, as the four below, where one side is empty.
+        tpr_at_fpr: a row for each false-positive rate; empty where one side is.
+        test: of the coins, which are shuffled; higher exposure among those that are out = harder to
+            explain by chance.
+        bound: on epsilon, by these coins alone.
+        significance: of this bound; those of all kinds together are that of the settings.
         note: why something is missing; None where nothing is.
+        candidates: in the manifest's order.
     """
 
     group: str
     kind: str
+    format: str
     repetitions: Positive
-    inside: Count
-    outside: Count
-    area: Share | None
-    area_low: Share | None
-    area_high: Share | None
-    rates: Rows[KindRate]
-    p: Share | None
-    epsilon: Nats | None
-    max_attainable: Nats | None
+    canaries: Count
+    held_out: Count
+    inclusion_probability: Rate
+    area_under_curve: AreaUnderCurve | None
+    tpr_at_fpr: Rows[TruePositiveRate]
+    test: GuessingTest | None
+    bound: Bound | None
     significance: Rate
     note: str | None
+    candidates: Rows[KindCandidate]
+
+    @model_validator(mode="after")
+    def _counts_are_of_the_candidates(self) -> Self:
+        inside = sum(candidate.included for candidate in self.candidates)
+        sides = (inside, len(self.candidates) - inside)
+        refuse_other(self.group, "canaries and held_out", (self.canaries, self.held_out), sides)
+        for part in (self.area_under_curve, *self.tpr_at_fpr):
+            if part is not None:
+                found = (part.positives, part.negatives)
+                refuse_other(self.group, "positives and negatives", found, sides)
+        if self.test is not None:
+            found = (self.test.n, self.test.references)
+            refuse_other(self.group, "n and references of the test", found, sides)
+        return self
 
     @model_validator(mode="after")
     def _missing_is_explained(self) -> Self:
-        if None in (self.area, self.epsilon) and self.note is None:
+        if None in (self.area_under_curve, self.test, self.bound) and self.note is None:
             raise ValueError(f"{self.group}: a number is missing, and no note says why")
+        return self
+
+    @model_validator(mode="after")
+    def _bound_is_of_this_class(self) -> Self:
+        if self.bound is not None:
+            name = f"{self.group}, bound"
+            refuse_other(name, "significance", self.bound.significance, self.significance)
+            refuse_other(name, "repetitions", self.bound.repetitions, self.repetitions)
         return self

@@ -53,8 +53,8 @@ def from_version_2(values: JsonTable, _hashed: bool) -> JsonTable:
 
 
 def from_version_3(values: JsonTable, _hashed: bool) -> JsonTable:
-    """Of before 2026-12, where all canaries were uniform fills."""
-    return {**values, "kinds": list[JsonValue]()}
+    """Of before 2026-12: all canaries were uniform fills."""
+    return {**values, "kinds": []}
 
 
 def _with(usual: JsonTable, value: JsonValue, where: str) -> JsonTable:

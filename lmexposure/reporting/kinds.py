@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from lmexposure._style import interval, nats, number, percent, probability, short, whole
+from lmexposure._style import MISSING, interval, nats, number, percent, probability, short, whole
 from lmexposure._text import visible
 from lmexposure.records import KindMembership
 from lmexposure.reporting.data import Section
@@ -15,7 +15,7 @@ def kinds_section(kinds: Sequence[KindMembership], level: float) -> Section:
         kinds: of a result, at least one.
         level: of their intervals.
     """
-    rates = sorted({rate.fpr for row in kinds for rate in row.rates}, reverse=True)
+    rates = sorted({rate.fpr for row in kinds for rate in row.tpr_at_fpr}, reverse=True)
     return Section(
         title="Other kinds of canaries: those that were in told from those that were not",
         columns=(
@@ -32,14 +32,13 @@ def kinds_section(kinds: Sequence[KindMembership], level: float) -> Section:
         rows=tuple(
             (
                 visible(row.group),
-                whole(row.inside),
-                whole(row.outside),
-                number(row.area, 3),
-                interval(row.area_low, row.area_high, 3),
+                whole(row.canaries),
+                whole(row.held_out),
+                *_area(row),
                 *(_tpr(row, fpr) for fpr in rates),
-                probability(row.p),
-                nats(row.epsilon),
-                nats(row.max_attainable),
+                MISSING if row.test is None else probability(row.test.p_value),
+                nats(None if row.bound is None else row.bound.value),
+                nats(None if row.bound is None else row.bound.max_attainable),
             )
             for row in kinds
         ),
@@ -47,8 +46,15 @@ def kinds_section(kinds: Sequence[KindMembership], level: float) -> Section:
     )
 
 
+def _area(row: KindMembership) -> tuple[str, str]:
+    area = row.area_under_curve
+    if area is None:
+        return MISSING, MISSING
+    return number(area.value, 3), interval(area.low, area.high, 3)
+
+
 def _tpr(row: KindMembership, fpr: float) -> str:
-    found = next((rate for rate in row.rates if rate.fpr == fpr), None)
+    found = next((rate for rate in row.tpr_at_fpr if rate.fpr == fpr), None)
     return number(None if found is None else found.value, 3)
 
 

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lmexposure.audit import secret_tokens
 from lmexposure.canaries import Canary
 from lmexposure.models import (
     AnyContext,
@@ -19,6 +18,7 @@ from lmexposure.models import (
     encode_documents,
     encode_in_context,
     row_context,
+    secret_tokens,
     training_rows,
 )
 from lmexposure.records import SweepPlan
@@ -97,7 +97,7 @@ def _canaries(tokenizer: Any, corpus: SweepCorpus, canaries: Sequence[Canary]) -
         for canary, tokens in zip(own, encoded, strict=True):
             counted = np.ones(len(tokens.ids) - tokens.scored_from, dtype=bool)
             mask = corpus.manifest.formats[name].free_mask(canary.index)
-            secret = secret_tokens(tokenizer, canary.text, mask, tokens, context)
+            secret = secret_tokens(tokenizer, canary.text, mask, tokens, context=context)
             found[canary.id] = ScoredText(encoded=tokens, counted=counted, secret=secret)
     return [found[canary.id] for canary in canaries]
 
