@@ -254,10 +254,20 @@ class _Class:
     def _bound(
         self, probability: float | None, significance: float, delta: float, count: int, seed: int
     ) -> EpsilonBound:
-        terms = {"significance": significance, "delta": delta, "repetitions": count}
         if probability == _FAIR:
-            return one_run_audit(-self._bits, self._included, seed=seed, **terms)
-        found = epsilon_from_exposure(
-            self._inside, self._outside, inclusion_probability=probability, **terms
-        )
-        return found.bound
+            return one_run_audit(
+                -self._bits,
+                self._included,
+                significance=significance,
+                delta=delta,
+                repetitions=count,
+                seed=seed,
+            )
+        return epsilon_from_exposure(
+            self._inside,
+            self._outside,
+            inclusion_probability=probability,
+            significance=significance,
+            delta=delta,
+            repetitions=count,
+        ).bound
