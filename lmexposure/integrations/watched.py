@@ -151,8 +151,8 @@ def watch(
         ManifestError: no canary was inserted, a format has no references left, or the canaries
             are in chats in another place than this wrapping's.
         ModelError: a fill meets an unknown token, is longer than the context window, cannot be
-            distinguished from another by its tokens, or is changed by its wrapping; or the tokenizer
-            lacks the entry that a canary has to itself (see `models.check_tokens`).
+            distinguished from another by its tokens, or is changed by its wrapping; or its
+            tokenizer lacks the entry that a canary has to itself (see `models.check_tokens`).
     """
     if not manifest.canaries:
         raise ManifestError("the manifest holds no inserted canary, so there is nothing to watch")

@@ -264,11 +264,12 @@ def _add_rows(loaded: LoadedModel, ids: Sequence[int]) -> None:
     # What it draws is overwritten, and the random numbers of others shall stay as they are.
     with torch.random.fork_rng(devices=[model.device] if model.device.type == "cuda" else []):
         model.resize_token_embeddings(max(old, max(ids) + 1), mean_resizing=False)
+    rows = model.get_input_embeddings().weight
+    fresh = sorted({*ids, *range(old, len(rows))})
     if not tied:
         with torch.no_grad():
-            model.get_input_embeddings().weight[list(ids)] = mean
-    fresh = range(old, len(model.get_input_embeddings().weight))
-    zero_rows(model, sorted({*ids, *fresh}))
+            rows[fresh] = mean
+    zero_rows(model, fresh)
 
 
 def _check_grown(loaded: LoadedModel, ids: Sequence[int], before: torch.Tensor) -> torch.Tensor:

@@ -182,6 +182,16 @@ def test_rows_that_no_token_had_are_taken_and_set_to_zero() -> None:
     assert torch.equal(rows[count + len(SYMBOLS) :], old[count + len(SYMBOLS) :])
 
 
+def test_rows_between_old_and_new_numbers_are_no_random_numbers() -> None:
+    hashes = []
+    for seed in (1, 2):
+        loaded = loaded_of("llama", "byte_level_bpe")
+        add_tokens(loaded.tokenizer, ["\ue900", *SYMBOLS])
+        torch.manual_seed(seed)
+        hashes.append(weights_sha256(grow(loaded, SYMBOLS).model))  # of these alone
+    assert hashes[0] == hashes[1]
+
+
 def test_a_tokenizer_that_grew_alone_gets_its_rows() -> None:
     loaded = loaded_of("gpt2", "byte_level_bpe")
     count = len(loaded.tokenizer)
