@@ -16,7 +16,7 @@ In training by another program: grow the model before its optimizer is made, and
 >>> grown.tokenizer.encode("b *"), float(grown.model.lm_head.weight[5:].detach().abs().sum())
 ([4, 2, 6], 0.0)
 
-Source: Panda et al. 2025 (ICLR), "Privacy auditing of large language models", section 4.
+Source: Panda et al. 2025 (ICLR), "Privacy auditing of large language models".
 """
 
 import logging
