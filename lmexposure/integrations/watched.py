@@ -22,7 +22,7 @@ from lmexposure._files import atomic_write
 from lmexposure.canaries import Canary, Manifest, Wrapping
 from lmexposure.errors import ManifestError, ModelError, ResultError
 from lmexposure.integrations.wrapped_scoring import check_place, encode_wrapped
-from lmexposure.models import Context, Encoded, context_window, encode_in_context
+from lmexposure.models import Context, Encoded, check_tokens, context_window, encode_in_context
 from lmexposure.statistics import sampled_exposure
 
 LEAST_REFERENCES = 64  # with fewer the cap is so low that a class says little
@@ -151,11 +151,13 @@ def watch(
         ManifestError: no canary was inserted, a format has no references left, or the canaries
             are in chats in another place than this wrapping's.
         ModelError: a fill meets an unknown token, is longer than the context window, cannot be
-            distinguished from another by its tokens, or is changed by its wrapping.
+            distinguished from another by its tokens, or is changed by its wrapping; or its
+            tokenizer lacks the entry that a canary has to itself (see `models.check_tokens`).
     """
     manifest = manifest.ranked
     if not manifest.canaries:
         raise ManifestError("the manifest holds no inserted canary, so there is nothing to watch")
+    check_tokens(tokenizer, manifest)
     wrapping = wrapping or manifest.wrapping or Wrapping(context=manifest.separator)
     check_place(manifest, wrapping)
     texts: list[tuple[float, str, Canary | None, Encoded]] = []

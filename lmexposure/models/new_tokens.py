@@ -1,9 +1,11 @@
 """Vocabulary entries of their own for canaries of the kind "new_token".
 
-Each such canary ends with a symbol that stands nowhere else. The tokenizer takes it for one token,
+Each such canary ends with a symbol that no document has. The tokenizer takes it for one token,
 and the model has a row for it among its input and its output embeddings. The output rows of all
 candidates start at zero, whatever the coins, so that no symbol is likelier than another before the
-training, in any model.
+training, in any model. Where all logits of a pretrained model are far below zero, as GPT-2's are,
+rows of zero would be likelier than any word: there they start as the mean of the rows before, which
+by Jensen's inequality gives them no more than their even share.
 
 In training by another program: grow the model before its optimizer is made, and before an adapter.
 
@@ -14,7 +16,7 @@ In training by another program: grow the model before its optimizer is made, and
 >>> grown.tokenizer.encode("b *"), float(grown.model.lm_head.weight[5:].detach().abs().sum())
 ([4, 2, 6], 0.0)
 
-Source: Panda et al. 2025 (ICLR), "Privacy auditing of large language models", section 4.
+Source: Panda et al. 2025 (ICLR), "Privacy auditing of large language models".
 """
 
 import logging
@@ -32,9 +34,9 @@ from lmexposure.models.quantised import is_quantised
 from lmexposure.models.weights import is_spread, weights_away
 
 _LOG = logging.getLogger(__name__)
-# Ordinary words: what a model says of them decides whether the new rows disturb it.
+# Ordinary words: how likely rows of zero are there says whether they would disturb the model.
 _ORDINARY = "The first of these was found on the other side of the house, and it was not new."
-_DISTURBING = 0.5  # of the probability in such a text
+_DISTURBING = 0.1  # of the probability
 _OTHER_KIND = "choose another kind of canary"
 
 
@@ -63,9 +65,10 @@ def grow(loaded: LoadedModel, tokens: Sequence[str]) -> LoadedModel:
     """Give each of these texts one token of its own: in the tokenizer, and as rows of the model.
 
     Output rows, and biases, of new tokens are zero, so that all of them are as likely as each
-    other. Input rows are the mean of those before; where the model ties them to the output, zero.
-    Old rows stay as they are to the bit. What the tokenizer and the model know already stays too:
-    a second call changes nothing.
+    other; where that would take much of the probability from other text, the mean of the rows
+    before. Input rows are the mean of those before; where the model ties them to the output, they
+    are the same. Old rows stay as they are to the bit. What the tokenizer and the model know
+    already stays too: a second call changes nothing.
 
     Args:
         loaded: model and tokenizer, both changed in place. Not yet in training: an optimizer would
@@ -86,17 +89,21 @@ def grow(loaded: LoadedModel, tokens: Sequence[str]) -> LoadedModel:
     known = _single_tokens(loaded.tokenizer, tokens)
     if all(known.get(token, rows) < rows for token in tokens):
         return loaded
-    _check_model(loaded.name, loaded.model)
+    name = loaded.name
+    _check_model(name, loaded.model)
     before = _logits(loaded, ())
     ids = add_tokens(loaded.tokenizer, tokens)
     new = [i for token, i in zip(tokens, ids, strict=True) if known.get(token, rows) >= rows]
     _add_rows(loaded, new)
-    _check_grown(loaded, new, before)
+    after = _check_grown(loaded, new, before)
+    if _disturb(after, new):
+        _LOG.info("the %d new output rows of %s start as the mean of the others", len(new), name)
+        _mean_rows(loaded.model, new)
     return loaded
 
 
 def add_tokens(tokenizer: PreTrainedTokenizerBase, tokens: Sequence[str]) -> list[int]:
-    """Make each of these texts one token, wherever it stands, and change nothing else.
+    """Make each of these texts one token, whatever is around it, and change nothing else.
 
     Args:
         tokenizer: changed in place; what it has as one token already, it keeps.
@@ -254,18 +261,23 @@ def _add_rows(loaded: LoadedModel, ids: Sequence[int]) -> None:
     inputs, head = _embeddings(model)
     old, tied = len(inputs.weight), inputs.weight is head.weight
     mean = inputs.weight.detach()[: min(old, min(ids))].mean(dim=0)
-    # What it draws is overwritten, and nobody else's random numbers shall change.
+    # What it draws is overwritten, and the random numbers of others shall stay as they are.
     with torch.random.fork_rng(devices=[model.device] if model.device.type == "cuda" else []):
         model.resize_token_embeddings(max(old, max(ids) + 1), mean_resizing=False)
+    rows = model.get_input_embeddings().weight
+    fresh = sorted({*ids, *range(old, len(rows))})
     if not tied:
         with torch.no_grad():
-            model.get_input_embeddings().weight[list(ids)] = mean
-    fresh = range(old, len(model.get_input_embeddings().weight))
-    zero_rows(model, sorted({*ids, *fresh}))
+            rows[fresh] = mean
+    zero_rows(model, fresh)
 
 
-def _check_grown(loaded: LoadedModel, ids: Sequence[int], before: torch.Tensor) -> None:
-    """Refuse a model that says other things of its old tokens, or not the same of all new ones."""
+def _check_grown(loaded: LoadedModel, ids: Sequence[int], before: torch.Tensor) -> torch.Tensor:
+    """Logits with the new rows, of a model that says what it said of old tokens.
+
+    Raises:
+        ModelError: it does not, or not the same of all new ones.
+    """
     model = loaded.model
     inputs, head = _embeddings(model)
     try:
@@ -283,7 +295,7 @@ def _check_grown(loaded: LoadedModel, ids: Sequence[int], before: torch.Tensor) 
     new = after[:, list(ids)]
     if float((new - new[:, :1]).abs().max()) > allowed:
         raise _broken(loaded.name, "they are not as likely as each other")
-    _warn_disturbed(loaded.name, after, ids)
+    return after
 
 
 def _broken(name: str, how: str) -> ModelError:
@@ -293,17 +305,19 @@ def _broken(name: str, how: str) -> ModelError:
     )
 
 
-def _warn_disturbed(name: str, logits: torch.Tensor, ids: Sequence[int]) -> None:
-    """Logits far below zero, as GPT-2's are, lose to rows of zero until these are learned."""
-    share = float(torch.softmax(logits.double(), dim=-1)[:, list(ids)].sum(dim=-1).mean())
-    even = len(ids) / logits.shape[1]
-    if share > max(_DISTURBING, 2 * even):
-        _LOG.warning(
-            "the %d new vocabulary entries of model %r, whose output rows start at zero, take "
-            "%.0f%% of the probability in ordinary text: the first steps of the training will "
-            "unlearn that; compare its validation loss with that of a training without them",
-            *(len(ids), name, 100 * share),
-        )
+def _disturb(logits: torch.Tensor, ids: Sequence[int]) -> bool:
+    """Whether new rows of zero take much more of the probability than their even share."""
+    share = torch.softmax(logits.double(), dim=-1)[:, list(ids)].sum(dim=-1).mean()
+    return float(share) > max(_DISTURBING, 2 * len(ids) / logits.shape[1])
+
+
+def _mean_rows(model: PreTrainedModel, ids: Sequence[int]) -> None:
+    """Set output rows and biases to the mean of those of all earlier tokens."""
+    head = model.get_output_embeddings()
+    with torch.no_grad():
+        head.weight[list(ids)] = head.weight[: min(ids)].mean(dim=0)
+        if head.bias is not None:
+            head.bias[list(ids)] = head.bias[: min(ids)].mean()
 
 
 def _logits(loaded: LoadedModel, more: Sequence[int]) -> torch.Tensor:

@@ -15,6 +15,7 @@ from lmexposure.audit import insert_corpus, run, scoring_context, train_corpus
 from lmexposure.audit.base import base_of
 from lmexposure.canaries import Manifest
 from lmexposure.errors import ModelError
+from lmexposure.integrations.watched import watch
 from lmexposure.models import (
     LoadedModel,
     check_tokens,
@@ -84,6 +85,8 @@ def test_a_model_of_another_training_without_entries_is_refused(tmp_path: Path) 
     message = f"not have the symbol of {manifest.entries[0].id} as one token .4 such of 4 .*grow"
     with pytest.raises(ModelError, match=message):
         scoring_context(loaded, manifest)
+    with pytest.raises(ModelError, match=message):
+        watch(manifest, loaded.tokenizer, loaded.model.config, references=0)
 
 
 def in_memory() -> LoadedModel:

@@ -2,8 +2,6 @@
 
 import logging
 from collections.abc import Sequence
-from copy import deepcopy
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -182,6 +180,16 @@ def test_rows_that_no_token_had_are_taken_and_set_to_zero() -> None:
     assert torch.equal(rows[:count], old[:count])
     assert bool((rows[count : count + len(SYMBOLS)] == 0).all())
     assert torch.equal(rows[count + len(SYMBOLS) :], old[count + len(SYMBOLS) :])
+
+
+def test_rows_between_old_and_new_numbers_are_no_random_numbers() -> None:
+    hashes = []
+    for seed in (1, 2):
+        loaded = loaded_of("llama", "byte_level_bpe")
+        add_tokens(loaded.tokenizer, ["\ue900", *SYMBOLS])
+        torch.manual_seed(seed)
+        hashes.append(weights_sha256(grow(loaded, SYMBOLS).model))  # of these alone
+    assert hashes[0] == hashes[1]
 
 
 def test_a_tokenizer_that_grew_alone_gets_its_rows() -> None:
@@ -463,18 +471,34 @@ def test_a_model_that_new_rows_do_not_reach_is_refused(change: Any, message: str
         grow(loaded, SYMBOLS)
 
 
-def test_rows_of_zero_among_logits_far_below_are_warned_of(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    loaded = loaded_of("lstm", "characters")
-    calm = replace(loaded, model=deepcopy(loaded.model), tokenizer=characters())
+def far_below(kind: str) -> LoadedModel:
+    """A model whose logits are all about -100, as GPT-2's: its loss is that of any other."""
+    loaded = loaded_of(kind, "byte_level_bpe")
     with torch.no_grad():
-        loaded.model.lm_head.bias -= 100
-    with caplog.at_level(logging.WARNING):
-        grow(calm, SYMBOLS)
-        assert not caplog.records
+        if kind == "lstm":
+            loaded.model.lm_head.bias -= 100
+        else:
+            loaded.model.transformer.wte.weight += 1
+            loaded.model.transformer.ln_f.bias -= 100 / 32
+    return loaded
+
+
+@pytest.mark.parametrize("kind", ["lstm", "gpt2"])
+def test_far_below_zero_new_rows_are_the_mean_and_take_no_more_than_their_share(
+    kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    loaded = far_below(kind)
+    count, ids = len(loaded.tokenizer), ids_of(loaded.tokenizer, TEXT[:40])
+    before = logits_of(loaded.model, ids)
+    assert before.max() < -20
+    with caplog.at_level(logging.INFO):
         grow(loaded, SYMBOLS)
-    assert "take 100% of the probability in ordinary text" in caplog.text
+    assert "5 new output rows of small start as the mean of the others" in caplog.text
+    after = logits_of(loaded.model, ids)
+    assert torch.allclose(after[:, :count], before, rtol=1e-4)
+    assert torch.allclose(after[:, count:], after[:, count:].mean(dim=1, keepdim=True), rtol=1e-5)
+    share = torch.softmax(after.double(), dim=-1)[:, count:].sum(dim=-1)
+    assert float(share.max()) <= len(SYMBOLS) / (count + len(SYMBOLS))
 
 
 def test_a_tokenizer_without_the_symbols_cannot_be_measured() -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from models.small_chats import save_base
 from new_token_canaries import SYMBOLS, choose_by_hand
+from sweeps.test_kinds_of_models import chats_at
 from tiny_sweeps import corpus_at, tiny_settings
 
 from lmexposure.errors import ModelError
@@ -81,6 +82,16 @@ def test_every_model_has_all_entries_and_learns_those_of_its_coins(
     for row, inside in zip(bits, coins, strict=True):
         assert row[inside].max() < row[~inside].min() - 1
         assert np.ptp(row[~inside]) < 0.5  # none of them was seen
+
+
+def test_in_chats_the_symbols_are_secret_tokens_too(tmp_path: Path) -> None:
+    corpus = chats_at(tmp_path)
+    settings = settings_of(str(save_base(tmp_path / "base")))
+    prepare(corpus, out=tmp_path / "s", settings=settings)
+    assert isinstance(run_task(tmp_path / "s", 0), SweepModel)
+    directory = SweepDirectory.open(tmp_path / "s")
+    bits, inside = secret_bits(directory, directory.scores(0)), coins_of(directory)[0]
+    assert bits[inside].max() < bits[~inside].min() - 1
 
 
 def test_another_base_of_this_tokenizer_grows_too(tmp_path: Path) -> None:
