@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         wrapping_of,
     )
     from lmexposure.audit.directory import refuse_foreign
+    from lmexposure.audit.kinds import refuse_kinds_of_run
     from lmexposure.audit.loaded_model import chosen_device, load_for_measuring
     from lmexposure.audit.measurement import measure
     from lmexposure.audit.pipeline import (
@@ -56,6 +57,7 @@ __all__ = [
     "preview",
     "read_settings_file",
     "refuse_foreign",
+    "refuse_kinds_of_run",
     "rows_beside",
     "run",
     "scoring_context",

@@ -86,6 +86,7 @@ def report_data(
         trajectory=tuple(result.trajectory),
         scored="" if result.context is None else scored_in(result.context),
         rows_unknown=rows_unknown(result),
+        kinds=tuple(result.kinds),
     )
 
 

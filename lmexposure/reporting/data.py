@@ -10,6 +10,7 @@ from lmexposure.records import (
     BaseClass,
     CheckpointClass,
     Evaluation,
+    KindMembership,
     Privacy,
     Provenance,
     Role,
@@ -257,6 +258,7 @@ class ReportData:
         scored: in which rows canaries and references were scored, a sentence; "" where the result
             does not say.
         rows_unknown: whether that is not known of the training.
+        kinds: classes of chosen texts; empty where there are none.
     """
 
     title: str
@@ -277,3 +279,4 @@ class ReportData:
     trajectory: tuple[CheckpointClass, ...] = ()
     scored: str = ""
     rows_unknown: bool = False
+    kinds: tuple[KindMembership, ...] = ()

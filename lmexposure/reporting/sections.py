@@ -26,6 +26,7 @@ from lmexposure.records import BaseClass, CheckpointClass, FormatResult, Guessin
 from lmexposure.reporting.build import base_data, class_rows
 from lmexposure.reporting.data import BaseData, ClassRow, FormatData, Found, Section
 from lmexposure.reporting.facts import scored_in
+from lmexposure.reporting.kinds import kinds_section
 from lmexposure.reporting.privacy import privacy_sections
 
 DOUBT = "(!)"
@@ -121,6 +122,8 @@ def result_sections(result: Result) -> Iterator[Section]:
     yield legend(shown, percent(result.settings.level))
     if result.privacy is not None:
         yield from privacy_sections(result.privacy)
+    if (kinds := kinds_section(result.kinds)) is not None:
+        yield kinds
     if result.context is not None:
         yield Section(title=scored_in(result.context).removesuffix("."))
     if result.model.validation is not None:
