@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lmexposure.audit.estimates import class_seed
-from lmexposure.canaries import PARTNERS, UNIFORM, Canary, Format, Manifest
+from lmexposure.canaries import UNIFORM, Canary, Format, Manifest
 from lmexposure.errors import InputError, ModelError, SettingsError
 from lmexposure.models import (
     AnyContext,
@@ -59,24 +59,13 @@ def refuse_kinds_of_run(settings: RunSettings) -> None:
         )
 
 
-def judged_formats(manifest: Manifest) -> list[Format]:
-    """The formats of chosen texts that coins were tossed for, but for partners of near-duplicates.
-
-    Args:
-        manifest: what was inserted.
-    """
-    if manifest.plan.inclusion_probability is None:
-        return []
-    return [form for form in _chosen(manifest) if form.kind not in PARTNERS]
-
-
 def kind_warnings(manifest: Manifest) -> list[str]:
     """What a reader of the result must know of chosen texts that it does not judge.
 
     Args:
         manifest: what was inserted.
     """
-    left_out = [form.name for form in _chosen(manifest) if form.kind not in PARTNERS]
+    left_out = [form.name for form in manifest.chosen]
     if manifest.plan.inclusion_probability is not None or not left_out:
         return []
     return [
@@ -84,10 +73,6 @@ def kind_warnings(manifest: Manifest) -> list[str]:
         "these went in; nothing is said of them: insert with --inclusion-probability 0.5 and "
         "--canaries, or use lmexposure sweep"
     ]
-
-
-def _chosen(manifest: Manifest) -> list[Format]:
-    return [form for form in manifest.plan.formats if not form.is_uniform]
 
 
 def kinds_section(
@@ -118,7 +103,7 @@ def kinds_section(
         NumericalError: the model gave NaN or infinite logits.
         SettingsError: a setting out of range.
     """
-    formats = judged_formats(manifest)
+    formats = () if manifest.plan.inclusion_probability is None else manifest.chosen
     share = settings.significance / max(1, len(formats) * len(manifest.plan.repetitions))
     found = []
     for form in formats:
@@ -263,11 +248,12 @@ class _Class:
                 repetitions=count,
                 seed=seed,
             )
-        return epsilon_from_exposure(
+        found = epsilon_from_exposure(
             self._inside,
             self._outside,
             inclusion_probability=probability,
             significance=significance,
             delta=delta,
             repetitions=count,
-        ).bound
+        )
+        return found.bound

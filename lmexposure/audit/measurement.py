@@ -109,8 +109,8 @@ def measure(  # noqa: PLR0913 (the front door: each may be left out)
 
     Raises:
         ManifestError: the manifest is none, cannot be read, was edited, or holds no uniform
-            fill that was inserted; the
-            rows, or the chat template of the insertion, are not of this manifest and tokenizer.
+            fill that was inserted; the rows, or the chat template of the insertion, are not of this
+            manifest and tokenizer.
         ModelError: the model cannot be loaded, or cannot read a fill of a format; a model in memory
             is none that can be measured, or lacks its tokenizer (see `model_in_memory`); `base` is
             no base of it (see `base_of`).
@@ -232,7 +232,7 @@ def _measure_loaded(  # noqa: PLR0913 (what `measure` takes, checked)
     measurement = _Measurement(
         loaded=loaded,
         described=described,
-        manifest=manifest.ranked,
+        manifest=manifest,
         context=context,
         settings=settings,
         directory=directory,
@@ -241,7 +241,7 @@ def _measure_loaded(  # noqa: PLR0913 (what `measure` takes, checked)
     )
     with computing_threads(threads):
         scores, estimates = measurement.run()
-        kinds = measurement.kinds(manifest)
+        kinds = measurement.kinds()
     table = scores_of(scores)
     warnings = [
         *_warnings(manifest, settings, validation),
@@ -374,7 +374,6 @@ class _Measurement:
     Attributes:
         described: what the model says of itself.
         context: the rows that the texts are scored in.
-        manifest: its part that has ranks.
         directory: of the result and of finished parts; None writes nothing.
         warnings: what a reader of the result must know.
         notes: what concerns all formats, given once; by subject.
@@ -397,7 +396,7 @@ class _Measurement:
         self.origin = f"{self.manifest.sha256} {self.described['weights_sha256']}"
 
     def run(self) -> tuple[list[FormatScores], list[FormatEstimates]]:
-        """Scores of all formats, then their estimates."""
+        """Scores of all formats that have ranks, then their estimates."""
         if isinstance(self.progress, Watcher):
             title = measurement_title(self.manifest, self.settings)
             phases = measurement_phases(
@@ -408,7 +407,7 @@ class _Measurement:
                 base=self.base is not None,
             )
             self.progress.plan(title, phases, keeps=True)
-        scores = [self.score(name) for name in self.manifest.formats]
+        scores = [self.score(name) for name in self.manifest.ranked.formats]
         return scores, [self.estimate(part) for part in scores]
 
     def score(self, name: str) -> FormatScores:
@@ -489,11 +488,11 @@ class _Measurement:
             progress=self.progress,
         )
 
-    def kinds(self, manifest: Manifest) -> tuple[KindMembership, ...]:
-        """What the coins of chosen texts say; of the whole manifest, that of the others apart."""
+    def kinds(self) -> tuple[KindMembership, ...]:
+        """What the coins of chosen texts say."""
         return kinds_section(
             self.loaded,
-            manifest,
+            self.manifest,
             self.context.by_format,
             self.settings,
             origin=self.origin,

@@ -133,7 +133,7 @@ def measurement_phases(
         contexts: what is around the texts of each format, where that is known.
         base: whether a base model is measured, too.
     """
-    tokens = {name: _tokens(loaded, manifest, name) for name in manifest.formats}
+    tokens = {name: _tokens(loaded, manifest, name) for name in manifest.ranked.formats}
     rows = {name: _row(loaded, manifest, name, contexts or {}) for name in tokens}
     pace = None
     if settings.method not in WITHOUT_SEARCH or settings.extraction:
@@ -156,7 +156,19 @@ def measurement_phases(
         phases.append(
             Phase(what=f"estimating {name}", kind="statistics", work=_STATISTICS_SECONDS, pace=1.0)
         )
-    return phases
+    return [*phases, *_of_chosen_texts(loaded, manifest, contexts or {})]
+
+
+def _of_chosen_texts(
+    loaded: LoadedModel, manifest: Manifest, contexts: Mapping[str, AnyContext]
+) -> Iterator[Phase]:
+    """They are scored where coins judge them."""
+    if manifest.plan.inclusion_probability is None:
+        return
+    for form in manifest.chosen:
+        texts = sum(canary.format == form.name for canary in manifest.entries)
+        work = float(texts * len(_row(loaded, manifest, form.name, contexts)))
+        yield Phase(what=f"scoring {form.name}", kind="scoring", work=work)
 
 
 def _search_phases(

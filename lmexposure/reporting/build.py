@@ -39,7 +39,6 @@ from lmexposure.reporting.facts import (
     setting_facts,
     where_of,
 )
-from lmexposure.reporting.kinds import kinds_section
 
 _WITH_SOME_GIVEN = ("greedy", "beam")
 
@@ -87,7 +86,7 @@ def report_data(
         trajectory=tuple(result.trajectory),
         scored="" if result.context is None else scored_in(result.context),
         rows_unknown=rows_unknown(result),
-        kinds=kinds_section(result.kinds, result.settings.level) if result.kinds else None,
+        kinds=tuple(result.kinds),
     )
 
 

@@ -10,6 +10,7 @@ from lmexposure.records import (
     BaseClass,
     CheckpointClass,
     Evaluation,
+    KindMembership,
     Privacy,
     Provenance,
     Role,
@@ -257,7 +258,7 @@ class ReportData:
         scored: in which rows canaries and references were scored, a sentence; "" where the result
             does not say.
         rows_unknown: whether that is not known of the training.
-        kinds: canaries that are no uniform fills, in words; None where there are none.
+        kinds: classes of chosen texts; empty where there are none.
     """
 
     title: str
@@ -277,5 +278,5 @@ class ReportData:
     redacted: bool = True
     trajectory: tuple[CheckpointClass, ...] = ()
     scored: str = ""
-    kinds: Section | None = None
     rows_unknown: bool = False
+    kinds: tuple[KindMembership, ...] = ()

@@ -15,6 +15,7 @@ from lmexposure.reporting.compare import (
     runs_section,
 )
 from lmexposure.reporting.data import ClassRow, ReportData, Section
+from lmexposure.reporting.kinds import kinds_section
 from lmexposure.reporting.privacy import primary_section
 from lmexposure.reporting.sections import (
     base_section,
@@ -44,7 +45,7 @@ def report_markdown(data: ReportData) -> str:
         *verdict_shown(data.verdict, data.provenance.line, answers_of(data)),
         *_exposure(data),
         *_privacy(primary_section(data.privacy)),
-        *_kinds(data.kinds),
+        *_kinds(kinds_section(data.kinds)),
         *warnings_shown(data.warnings),
         *_secrets(data),
         *commands_shown(data.command, data.where),
@@ -118,10 +119,9 @@ def _privacy(section: Section) -> Iterator[str]:
 
 
 def _kinds(section: Section | None) -> Iterator[str]:
-    """Canaries that are no uniform fills; nothing without any."""
+    """The kinds beside the uniform fills; nothing where there are none."""
     if section is not None:
-        yield "## Other kinds of canaries"
-        yield f"{inline(section.title)}."
+        yield f"## {inline(section.title)}"
         yield section_table(section)
         yield bullets(section.notes)
 

@@ -23,6 +23,7 @@ from lmexposure.reporting.answers import answers_of
 from lmexposure.reporting.charts import Chart, charts_of, comparison_chart
 from lmexposure.reporting.compare import classes_section, differences_section, runs_section
 from lmexposure.reporting.data import CanaryRow, ClassRow, FormatData, ReportData, RocData, Section
+from lmexposure.reporting.kinds import kinds_section
 from lmexposure.reporting.privacy import bounds_legend, bounds_overview, class_section, where
 from lmexposure.reporting.sections import (
     CHANCE,
@@ -98,6 +99,7 @@ def render_report(data: ReportData) -> str:
         left_out=left_out,
         trajectory=trajectory_section(data.trajectory),
         roc_table=_roc(data.roc),
+        kinds=kinds_section(data.kinds),
     )
 
 

@@ -122,8 +122,8 @@ def result_sections(result: Result) -> Iterator[Section]:
     yield legend(shown, percent(result.settings.level))
     if result.privacy is not None:
         yield from privacy_sections(result.privacy)
-    if result.kinds:
-        yield kinds_section(result.kinds, result.settings.level)
+    if (kinds := kinds_section(result.kinds)) is not None:
+        yield kinds
     if result.context is not None:
         yield Section(title=scored_in(result.context).removesuffix("."))
     if result.model.validation is not None:

@@ -290,7 +290,7 @@ def test_nan_weights_are_an_error_and_never_a_low_number(
 
 def test_result_json_has_the_agreed_shape(manifest: Manifest, whole: Path) -> None:
     record: dict[str, Any] = json.loads((whole / "result.json").read_text())
-    assert record["schema"] == "lmexposure.result/3"
+    assert record["schema"] == "lmexposure.result/4"
     assert record["manifest_sha256"] == manifest.sha256
     assert record["formats"][0]["space_size"] == "1000000000"
     exposure = record["canaries"][0]["exposure"]

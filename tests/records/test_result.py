@@ -33,7 +33,7 @@ def test_written_and_read_it_is_the_same(tmp_path: Path) -> None:
     result.write(tmp_path / "result.json")
     assert Result.read(tmp_path / "result.json") == result
     values = json.loads((tmp_path / "result.json").read_text())
-    assert values["schema"] == "lmexposure.result/3"
+    assert values["schema"] == "lmexposure.result/4"
     assert values["formats"][0]["space_size"] == "1000000000"
 
 
@@ -75,15 +75,15 @@ def test_a_result_of_version_1_becomes_one_of_today(tmp_path: Path, name: str) -
     [
         ("", "not readable JSON"),
         ('{"schema": ', "not readable JSON"),
-        ("[]", "has schema None; expected 'lmexposure.result/3'"),
+        ("[]", "has schema None; expected 'lmexposure.result/4'"),
         ('{"schema": "other/1"}', "has schema 'other/1'; expected"),
         ('{"schema": "lmexposure.manifest/2"}', "'lmexposure.manifest/2'; expected"),
         ('{"schema": "lmexposure.result/0"}', "result/0, which there never was"),
-        ('{"schema": "lmexposure.result/9"}', "newer than 'lmexposure.result/3'; install a newer"),
+        ('{"schema": "lmexposure.result/9"}', "newer than 'lmexposure.result/4'; install a newer"),
         ('{"schema": "lmexposure.result/1"}', r"no sound lmexposure.result/1: it lacks 'model'"),
-        ('{"schema": "lmexposure.result/3"}', "does not fit its content_sha256"),
+        ('{"schema": "lmexposure.result/4"}', "does not fit its content_sha256"),
         (f'{{"schema": "lmexposure.result/{"9" * 5000}"}}', r"9\.\.\., newer than"),
-        ('{"schema": "lmexposure.result/²"}', "expected 'lmexposure.result/3'"),
+        ('{"schema": "lmexposure.result/²"}', "expected 'lmexposure.result/4'"),
         (f'{{"schema": "{"x" * 5000}"}}', r"x\.\.\.; expected"),
         ('{"schema": "\\ud800"}', "half a character"),
         ("[" * 100_000, "not readable JSON"),
