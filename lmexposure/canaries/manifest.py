@@ -30,7 +30,7 @@ from lmexposure._style import count, listed
 from lmexposure._text import visible
 from lmexposure._validate import LARGEST_SEED, integer, of_type
 from lmexposure.canaries.format import UNIFORM, Format
-from lmexposure.canaries.kinds import PARTNER
+from lmexposure.canaries.kinds import PARTNERS
 from lmexposure.canaries.layouts import ADAPTERS, IN_MEMORY
 from lmexposure.canaries.manifest_upgrades import (
     UPGRADES,
@@ -352,7 +352,7 @@ class Manifest:
     @property
     def chosen(self) -> tuple[Format, ...]:
         """The formats of chosen texts, which have no ranks; partners of near-duplicates apart."""
-        return tuple(f for f in self.plan.formats if not f.is_uniform and f.kind != PARTNER)
+        return tuple(f for f in self.plan.formats if not f.is_uniform and f.kind not in PARTNERS)
 
     @property
     def layout(self) -> str:
