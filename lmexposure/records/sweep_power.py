@@ -58,7 +58,7 @@ class KindPower(Record):
 
 
 class KindComparison(Record):
-    """A kind beside the uniform fill of as many repetitions, in the models with all canaries.
+    """A class beside the first uniform fill of as many repetitions, in models with all canaries.
 
     Attributes:
         group: the class.
@@ -109,8 +109,7 @@ class SweepPower(Record):
         fpr: at which the TPR is told.
         level: of the intervals.
         rows: share by share, in each class by class.
-        comparisons: of all classes that are no uniform fills with the uniform fill; none where
-            there is no uniform fill.
+        comparisons: of all other classes with the first uniform fill; none where there is none.
         strongest: the class of the largest TPR among the models with all canaries; None where none
             is resolved.
         strongest_low: its TPR is at least this, for all classes at once; None where there is no

@@ -128,7 +128,7 @@ def _rate(row: SweepScore) -> SweepRate:
 
 
 def _comparisons(plan: SweepPlan, rows: Mapping[str, SweepScore]) -> Iterator[KindComparison]:
-    """Each class that is no uniform fill, with the first uniform one of as many repetitions."""
+    """Each other class with the first uniform fill of as many repetitions."""
     by_class = {text.kind: text for text in plan.canaries}
     yardsticks: dict[int, str] = {}
     for name, text in by_class.items():
@@ -136,7 +136,7 @@ def _comparisons(plan: SweepPlan, rows: Mapping[str, SweepScore]) -> Iterator[Ki
             yardsticks.setdefault(text.repetitions, name)
     for name, text in by_class.items():
         against = yardsticks.get(text.repetitions)
-        if against is None or kind_of(text, plan) == UNIFORM:
+        if against is None or against == name:
             continue
         found = _difference(_rate(rows[name]), _rate(rows[against]))
         verdict = "open"

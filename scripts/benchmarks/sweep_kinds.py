@@ -30,27 +30,30 @@ class Kind:
     """What is hidden, and how it is trained.
 
     Attributes:
-        template: of the canaries.
+        template: of uniform fills.
+        chosen: the kind of canary; of all but uniform fills the template says nothing.
         group: whose rates count: the canaries', or those of ordinary lines.
         epochs: of the training.
         learning_rate: one of nearly 0 leaves the models as they were.
     """
 
-    template: str
+    template: str = "my code is {digits:9}"
+    chosen: str = "uniform"
     group: str = "canaries"
     epochs: int = 6
     learning_rate: float = 0.01
 
 
 KINDS = {
-    "lines of the corpus": Kind("my code is {digits:9}", group="population"),
-    "nine digits": Kind("my code is {digits:9}"),
+    "lines of the corpus": Kind(group="population"),
+    "nine digits": Kind(),
     "20 random letters": Kind("{lower:20}"),
     "20 random symbols": Kind("{printable:20}"),
-    "a sign of its own": Kind("the sign is {choice:signs}"),
+    "a new token": Kind(chosen="new_token"),
     "20 random letters, untrained": Kind("{lower:20}", epochs=1, learning_rate=1e-12),
 }
 _CORPUS, _, *_STRONG, _UNTRAINED = KINDS
+_NEW_TOKEN = "a new token"
 _ATTACKS = ("plain", "lira", "lira_offline")
 _ROCS = (0.01, 0.001)
 Rates = Mapping[tuple[str, float], float]
@@ -121,14 +124,10 @@ def _settings(home: Path, kind: Kind, seed: int, arguments: argparse.Namespace) 
     """A sweep of one kind; where lines count, of these and two canaries."""
     of_lines = kind.group == "population"
     form = home / "canary.toml"
-    signs = [chr(0x4E00 + number) for number in range(2 * arguments.texts)]  # none is in the corpus
-    form.write_text(
-        f'name = "canary"\ntemplate = "{kind.template}"\n'
-        + (f"[lists]\nsigns = {signs}\n" if "signs" in kind.template else ""),
-        encoding="utf-8",
-    )
+    form.write_text(f'name = "canary"\ntemplate = "{kind.template}"\n', encoding="utf-8")
     run = lx.RunSettings(
         formats=(str(form),),
+        kinds=(kind.chosen,),
         canaries=2 if of_lines else arguments.texts,
         repetitions=(1,),
         controls=0,
@@ -175,7 +174,9 @@ def _promises(median: Mapping[str, Rates]) -> Iterator[tuple[bool, str]]:
     low = _ROCS[0]
     for name in _STRONG:
         if name in median:
-            yield median[name]["lira", low] >= 0.7, f"{name}: LiRA finds .7 and more at 1 % FPR"
+            least = 0.95 if name == _NEW_TOKEN else 0.7
+            found = median[name]["lira", low]
+            yield found >= least, f"{name}: LiRA finds {least} and more at 1 % FPR"
     if _CORPUS in median:
         yield median[_CORPUS]["lira", low] <= 0.25, f"{_CORPUS}: LiRA finds at most .25 at 1 % FPR"
     if _UNTRAINED in median:
