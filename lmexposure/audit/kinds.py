@@ -98,8 +98,8 @@ def kinds_section(
         a record a class, format by format; none where no chosen text had a coin.
 
     Raises:
-        ModelError: a text cannot be encoded, is longer than the context window, or leaves no token
-            of its secret to score.
+        ModelError: a text cannot be encoded, is longer than the context window, or has no token to
+            score.
         NumericalError: the model gave NaN or infinite logits.
         SettingsError: a setting out of range.
     """
@@ -152,12 +152,6 @@ def secret_bits(
         secret_tokens(tokenizer, c.text, form.free_mask(c.index), tokens, context=context)
         for c, tokens in zip(canaries, encoded, strict=True)
     ]
-    for canary, mask in zip(canaries, masks, strict=True):
-        if not mask.any():
-            raise ModelError(
-                f"{canary.id}: no token of its secret can be scored: nothing is in front of it, or "
-                "it carried no loss; use another kind, or name what was in front"
-            )
     details = details_of_encoded(loaded.model, encoded, batch_size=batch_size)
     return np.array([bits[mask].sum() for bits, mask in zip(details.bits, masks, strict=True)])
 
