@@ -6,6 +6,7 @@ fills that were never inserted say nothing here: no text was drawn from those.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +21,16 @@ from lmexposure.models import (
     encode_in_context,
     secret_tokens,
 )
-from lmexposure.records import KindCandidate, KindMembership, MeasureSettings, RunSettings
+from lmexposure.records import (
+    AreaUnderCurve,
+    Bound,
+    GuessingTest,
+    KindCandidate,
+    KindMembership,
+    MeasureSettings,
+    RunSettings,
+    TruePositiveRate,
+)
 from lmexposure.scoring import details_of_encoded
 from lmexposure.statistics import (
     EpsilonBound,
@@ -98,8 +108,8 @@ def kinds_section(
         a record a class, format by format; none where no chosen text had a coin.
 
     Raises:
-        ModelError: a text cannot be encoded, is longer than the context window, or leaves no token
-            of its secret to score.
+        ModelError: a text cannot be encoded, is longer than the context window, or has no token to
+            score.
         NumericalError: the model gave NaN or infinite logits.
         SettingsError: a setting out of range.
     """
@@ -152,14 +162,17 @@ def secret_bits(
         secret_tokens(tokenizer, c.text, form.free_mask(c.index), tokens, context=context)
         for c, tokens in zip(canaries, encoded, strict=True)
     ]
-    for canary, mask in zip(canaries, masks, strict=True):
-        if not mask.any():
-            raise ModelError(
-                f"{canary.id}: no token of its secret can be scored: nothing is in front of it, or "
-                "it carried no loss; use another kind, or name what was in front"
-            )
     details = details_of_encoded(loaded.model, encoded, batch_size=batch_size)
     return np.array([bits[mask].sum() for bits, mask in zip(details.bits, masks, strict=True)])
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Compared:
+    """Those in beside those out, of -bits; nothing where one side is empty."""
+
+    area: AreaUnderCurve | None = None
+    rates: tuple[TruePositiveRate, ...] = ()
+    test: GuessingTest | None = None
 
 
 class _Class:
@@ -182,33 +195,36 @@ class _Class:
     ) -> KindMembership:
         """Area, rates, p and a bound at its share of the significance, or why there is none."""
         probability, count = manifest.plan.inclusion_probability, self._candidates[0].repetitions
+        assert probability is not None  # else no chosen text is judged
         both = 0 < self._inside.size < self._bits.size
         seed = class_seed(settings.bootstrap_seed, origin, self._form.name, count)
-        values = {
-            "group": f"{self._form.name}/x{count}",
-            "kind": self._form.kind,
-            "format": self._form.name,
-            "repetitions": count,
-            "canaries": self._inside.size,
-            "held_out": self._outside.size,
-            "inclusion_probability": probability,
-            "significance": share,
-            "candidates": self._records(),
-            **dict.fromkeys(("area_under_curve", "test", "bound")),
-            "tpr_at_fpr": (),
-            "note": None if both else self._one_sided(),
-        }
+        compared = self._compared(settings, seed) if both else _Compared()
+        bound, note = None, None if both else self._one_sided()
         if both:
-            values |= self._compared(settings, seed)
             delta = settings.deltas(manifest.corpus.documents)[0]
             try:
-                bound = self._bound(probability, share, delta, count, settings.bootstrap_seed)
-                values["bound"] = bound.to_dict()
+                found = self._bound(probability, share, delta, count, settings.bootstrap_seed)
+                bound = Bound.model_validate(found.to_dict())
             except SettingsError:
                 raise
             except InputError as failure:  # coins that hardly ever fall so, for one
-                values["note"] = f"no bound: {failure}"
-        return KindMembership.model_validate(values)
+                note = f"no bound: {failure}"
+        return KindMembership(
+            group=f"{self._form.name}/x{count}",
+            kind=self._form.kind,
+            format=self._form.name,
+            repetitions=count,
+            canaries=self._inside.size,
+            held_out=self._outside.size,
+            inclusion_probability=probability,
+            area_under_curve=compared.area,
+            tpr_at_fpr=compared.rates,
+            test=compared.test,
+            bound=bound,
+            significance=share,
+            note=note,
+            candidates=self._records(),
+        )
 
     def _records(self) -> tuple[KindCandidate, ...]:
         rows = zip(self._candidates, self._included.tolist(), self._bits.tolist(), strict=True)
@@ -224,20 +240,26 @@ class _Class:
             "compare them with; plan more candidates"
         )
 
-    def _compared(self, settings: MeasureSettings, seed: int) -> dict[str, object]:
-        sides = (-self._inside, -self._outside)  # higher = more likely in
+    def _compared(self, settings: MeasureSettings, seed: int) -> "_Compared":
+        inside, outside, level = -self._inside, -self._outside, settings.level
         test = guessing_test(
             self._inside, self._outside, seed=seed, permutations=settings.permutations
         )
-        level = settings.level
-        return {
-            "area_under_curve": area_under_curve(*sides, level=level).to_dict(),
-            "tpr_at_fpr": [tpr_at_fpr(*sides, fpr=r, level=level).to_dict() for r in _RATES],
-            "test": test.to_dict(),
-        }
+        return _Compared(
+            area=AreaUnderCurve.model_validate(
+                area_under_curve(inside, outside, level=level).to_dict()
+            ),
+            rates=tuple(
+                TruePositiveRate.model_validate(
+                    tpr_at_fpr(inside, outside, fpr=rate, level=level).to_dict()
+                )
+                for rate in _RATES
+            ),
+            test=GuessingTest.model_validate(test.to_dict()),
+        )
 
     def _bound(
-        self, probability: float | None, significance: float, delta: float, count: int, seed: int
+        self, probability: float, significance: float, delta: float, count: int, seed: int
     ) -> EpsilonBound:
         if probability == _FAIR:
             return one_run_audit(
