@@ -39,7 +39,7 @@ def make_manifests(home: Path) -> None:
     write_files({"manifests/whole.json": whole, "manifests/cut.json": whole[:3000]}, home)
     edited: dict[str, Change] = {
         "edited": lambda one: one["plan"].update(controls=4),
-        "newer": lambda one: one.update(schema="lmexposure.manifest/5"),
+        "newer": lambda one: one.update(schema="lmexposure.manifest/6"),
         "older": lambda one: one.update(schema="lmexposure.manifest/0"),
         "other_family": lambda one: one.update(schema="lmexposure.result/1"),
         "no_schema": lambda one: one.pop("schema"),
@@ -101,7 +101,7 @@ def make_runs(home: Path) -> None:
 
 
 _RESULTS: dict[str, Change] = {
-    "newer": lambda one: one.update(schema="lmexposure.result/4"),
+    "newer": lambda one: one.update(schema="lmexposure.result/5"),
     "newest": lambda one: one.update(schema="lmexposure.result/" + "9" * 5000),
     "manifest_schema": lambda one: one.update(schema="lmexposure.manifest/1"),
     "no_schema": lambda one: one.pop("schema"),
