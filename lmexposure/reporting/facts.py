@@ -56,10 +56,12 @@ _DECLARED = {
 }
 _LEFT_OUT = "left out"
 # Settings that are shown only where they were given.
-_RARE = (
+RARE = (
     *("form", "turn", "loss", "rendering", "other_turn", "system"),
-    *("load_in", "device_map"),
+    *("load_in", "device_map", "kind_base", "other_text"),
 )
+# Settings that one kind of canary alone reads.
+_READ_BY = {"formats": "uniform", "temperature": "high_temperature", "partner": "near_duplicate"}
 # How it is known in which rows canaries were trained.
 _KNOWN = {
     "training": "as in the training",
@@ -78,14 +80,15 @@ _FRESH_MEANING = "decides the secrets, and is in the manifest only; the training
 
 
 def run_settings(options: RunOptions) -> dict[str, Value]:
-    """Each setting but those of the training, by the name that a settings file gives it.
+    """Each setting that is read but those of the training, by its name in a settings file.
 
     A record counts canaries and candidates apart, and users give one number.
 
     Args:
         options: what was asked of a run.
     """
-    apart = ("training", "candidates")
+    unread = (name for name, kind in _READ_BY.items() if kind not in options.kinds)
+    apart = ("training", "candidates", *unread)
     settings: dict[str, Value] = {name: value for name, value in options if name not in apart}
     return settings | {"canaries": options.candidates or options.canaries}
 
@@ -224,7 +227,7 @@ def _option_facts(options: RunOptions | None, measure: MeasureOptions) -> Iterat
     """Training and measurement come before what was asked of the machine."""
     own = {} if options is None else run_settings(options)
     own.pop("seed", None)
-    own = {name: value for name, value in own.items() if name not in _RARE or value is not None}
+    own = {name: value for name, value in own.items() if name not in RARE or value is not None}
     machine = ("device", "dtype", "load_in", "device_map", "offline", "revision")
     declared = settings_of(RunSettings)
     yield from named_facts({name: v for name, v in own.items() if name not in machine}, declared)
@@ -404,7 +407,7 @@ def _flags(settings: Mapping[str, Value], show_seeds: bool) -> Iterator[str]:
             continue
         if name == "seed" and not show_seeds:
             yield f"{flag} {SEED}"
-        elif name == "formats" and isinstance(value, tuple):
+        elif name in ("formats", "kinds") and isinstance(value, tuple):
             yield from (f"{flag} {word(part)}" for part in value)
         else:
             yield flag if value is True else f"{flag} {word(value)}"

@@ -6,14 +6,11 @@ from lmexposure._settings import Setting, settings_of
 from lmexposure._style import Value, number, whole
 from lmexposure.records import RunSettings, SweepResult, SweepSettings, TrainingSettings
 from lmexposure.reporting.data import Fact
-from lmexposure.reporting.facts import named_facts, path_word, run_settings, word
+from lmexposure.reporting.facts import RARE, named_facts, path_word, run_settings, word
 
 # Of the settings of a run: what a sweep decides itself.
 _NOT_OF_SWEEPS = ("inclusion_probability", "controls", "seed")
-_RARE = (
-    *("form", "turn", "loss", "rendering", "other_turn", "system"),
-    *("load_in", "device_map", "revision"),
-)
+_RARE = (*RARE, "revision")
 
 
 def utility_facts(result: SweepResult) -> tuple[Fact, ...]:
@@ -97,7 +94,7 @@ def _flags(declared: dict[str, Setting], given: dict[str, Value], usual: object)
         default = getattr(usual, "per_class" if name == "canaries" else name, None)
         if setting.flag is None or value is None or value is False or value == default:
             continue
-        if name == "formats" and isinstance(value, tuple):
+        if name in ("formats", "kinds") and isinstance(value, tuple):
             yield from (f"{setting.flag} {word(part)}" for part in value)
         else:
             yield setting.flag if value is True else f"{setting.flag} {word(value)}"

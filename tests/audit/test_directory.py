@@ -105,11 +105,11 @@ def test_whose_a_run_record_is(tmp_path: Path) -> None:
 def test_the_record_of_a_newer_version_is_kept(tmp_path: Path, manifest: bool) -> None:
     """It is no damaged one: to begin it anew would lose what a later version said."""
     path = begun(tmp_path / "r") / "run.json"
-    path.write_text(path.read_text().replace("lmexposure.run/2", "lmexposure.run/3"))
+    path.write_text(path.read_text().replace("lmexposure.run/3", "lmexposure.run/4"))
     content = path.read_bytes()
     if manifest:
         (path.parent / "manifest.json").write_text("{}")
-    refused = pytest.raises(ResultError, match=r"newer version of lmexposure \(lmexposure.run/3\)")
+    refused = pytest.raises(ResultError, match=r"newer version of lmexposure \(lmexposure.run/4\)")
     with refused:
         RunLog.open(path.parent, SETTINGS)
     with refused:

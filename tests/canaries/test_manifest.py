@@ -120,7 +120,7 @@ def test_without_its_hash(manifest: Manifest) -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"schema": "lmexposure.manifest/5"}, "'lmexposure.manifest/5', newer than .* install a n"),
+        ({"schema": "lmexposure.manifest/6"}, "'lmexposure.manifest/6', newer than .* install a n"),
         ({"schema": "lmexposure.manifest/0"}, "schema lmexposure.manifest/0, which there never w"),
         ({"schema": "lmexposure.result/1"}, "schema 'lmexposure.result/1'; expected 'lmexposure.m"),
         ({}, "schema None; expected 'lmexposure.manifest/4': give a manifest.json that"),

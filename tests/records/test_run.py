@@ -272,10 +272,10 @@ def test_of_a_curve_what_is_no_number_is_left_out(tmp_path: Path, value: Any) ->
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda v: v.update(schema="lmexposure.run/3"), "newer than 'lmexposure.run/2'; install"),
+        (lambda v: v.update(schema="lmexposure.run/4"), "newer than 'lmexposure.run/3'; install"),
         (
             lambda v: v.update(schema="lmexposure.result/2"),
-            "expected 'lmexposure.run/2': give a run.json",
+            "expected 'lmexposure.run/3': give a run.json",
         ),
         (lambda v: v["settings"].update(colour=1), "settings.colour: Extra inputs"),
         (
