@@ -27,7 +27,7 @@ from lmexposure.models import (
 from lmexposure.records import RunSettings
 
 SETTINGS = RunSettings(
-    kinds=("new_token",),
+    kinds=("uniform", "new_token"),
     canaries=4,
     repetitions=(2,),
     controls=0,
@@ -82,11 +82,12 @@ def test_adapters_are_refused_by_kind_and_by_manifest(tmp_path: Path) -> None:
 def test_a_model_of_another_training_without_entries_is_refused(tmp_path: Path) -> None:
     _, manifest = inserted(tmp_path)
     loaded = load_model(save_base(tmp_path / "base"))
-    message = f"not have the symbol of {manifest.entries[0].id} as one token .4 such of 4 .*grow"
+    first = next(e.id for e in manifest.entries if e.format == "new_token")
+    message = f"not have the symbol of {first} as one token .4 such of 4 .*grow"
     with pytest.raises(ModelError, match=message):
         scoring_context(loaded, manifest)
     with pytest.raises(ModelError, match=message):
-        watch(manifest, loaded.tokenizer, loaded.model.config, references=0)
+        watch(manifest, loaded.tokenizer, loaded.model.config, references=20)
 
 
 def in_memory() -> LoadedModel:
