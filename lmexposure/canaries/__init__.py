@@ -43,7 +43,7 @@ if TYPE_CHECKING:
         read_documents,
         read_records,
     )
-    from lmexposure.canaries.crafting import Material, craft
+    from lmexposure.canaries.crafting import Material, craft, held_in, texts_apart
     from lmexposure.canaries.documents import Inserted, insert
     from lmexposure.canaries.format import UNIFORM, Fill, Format, Found, find_fills
     from lmexposure.canaries.insertion import Placement
@@ -166,6 +166,7 @@ __all__ = [
     "first_records",
     "fresh_seed",
     "guess_layout",
+    "held_in",
     "in_insertion_order",
     "insert",
     "insert_copies",
@@ -190,4 +191,5 @@ __all__ = [
     "shipped_formats",
     "spooled_input",
     "stream_layout",
+    "texts_apart",
 ]

@@ -199,10 +199,10 @@ def _other_texts(material: Material) -> list[tuple[str, str]]:
     if path is None:
         raise PlanError("kind other_text needs a file of other texts; give other_text")
     lines = _lines(path)
-    corpus = _held(lines, material.documents())
+    corpus = held_in(lines, material.documents(), _SHORTEST_OTHER)
     free = [line for line in lines if line not in corpus]
     order = permutation(len(free), derive_seed(material.seed, "crafting", "other_text"))
-    chosen = _apart((free[place] for place in order), material.count)
+    chosen = texts_apart((free[place] for place in order), material.count)
     if len(chosen) < material.count:
         raise PlanError(
             f"kind other_text: {material.count:,} candidates, and {path} has {len(chosen):,} "
@@ -226,22 +226,33 @@ def _lines(path: Path) -> list[str]:
     return list(dict.fromkeys(line for line in lines if len(line) >= _SHORTEST_OTHER))
 
 
-def _held(lines: Sequence[str], documents: Iterable[str]) -> set[str]:
-    """Which of the lines are in a document."""
+def held_in(texts: Sequence[str], documents: Iterable[str], length: int) -> set[str]:
+    """Which of the texts are part of a document.
+
+    Args:
+        texts: each of at least `length` characters.
+        documents: of the corpus.
+        length: of their beginnings by which they are looked up: the longer, the quicker.
+    """
     by_start: dict[str, list[str]] = {}
-    for line in lines:
-        by_start.setdefault(line[:_SHORTEST_OTHER], []).append(line)
+    for text in texts:
+        by_start.setdefault(text[:length], []).append(text)
     held: set[str] = set()
     for document in documents:
-        for start in range(len(document) - _SHORTEST_OTHER + 1):
-            for line in by_start.get(document[start : start + _SHORTEST_OTHER], ()):
-                if document.startswith(line, start):
-                    held.add(line)
+        for start in range(len(document) - length + 1):
+            for text in by_start.get(document[start : start + length], ()):
+                if document.startswith(text, start):
+                    held.add(text)
     return held
 
 
-def _apart(texts: Iterable[str], count: int) -> list[str]:
-    """The first ones of which none is within another."""
+def texts_apart(texts: Iterable[str], count: int) -> list[str]:
+    """The first ones of which none is within another.
+
+    Args:
+        texts: in the order in which they are wanted.
+        count: how many, at most.
+    """
     chosen: list[str] = []
     for text in texts:
         if len(chosen) == count:
