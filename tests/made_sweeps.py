@@ -15,9 +15,13 @@ from numpy.typing import NDArray
 from lmexposure.records import (
     Bound,
     FailedModel,
+    KindComparison,
+    KindPower,
+    ShareUtility,
     SweepBound,
     SweepCurve,
     SweepEpsilon,
+    SweepPower,
     SweepRate,
     SweepResult,
     SweepScore,
@@ -56,6 +60,7 @@ def made_sweep(
     coins: str = "independent",
     formats: tuple[str, ...] = ("pin",),
     seed: int = 0,
+    power: bool = False,
     warnings: tuple[str, ...] = (),
 ) -> SweepResult:
     """A collected sweep; at no signal unless it is asked for.
@@ -72,6 +77,7 @@ def made_sweep(
         coins: "independent" or "exactly_half".
         formats: of the canaries, in turn.
         seed: of scores and coins.
+        power: whether three kinds are compared, with half of the canaries and none beside.
         warnings: of the result.
     """
     rng = np.random.default_rng(seed)
@@ -113,10 +119,88 @@ def made_sweep(
         worst=_worst(scores[:, inside[0]], included[:, inside[0]], names, coins),
         worst_of_population=_worst(scores[:, inside[1]], included[:, inside[1]], ordinary, coins),
         epsilon=epsilon,
-        power=None,
+        power=made_power() if power else None,
         measured="2026-11-22T06:30:00Z",
         lmexposure="0.1.0",
         warnings=warnings,
+    )
+
+
+def made_power(**parts: Any) -> SweepPower:
+    """A new token, which shows much, beside a uniform fill and single words, by hand.
+
+    Args:
+        parts: of the record that are others.
+    """
+    values: dict[str, Any] = {
+        "fpr": 0.01,
+        "level": 0.95,
+        "rows": tuple(
+            _kind_power(group, kind, share, tpr)
+            for share in (1.0, 0.5)
+            for group, kind, tpr in (
+                ("pin/x1", "uniform", 0.1),
+                ("new_token/x1", "new_token", 0.8 if share == 1 else 0.7),
+                ("unigram/x1", "unigram", None),
+            )
+        ),
+        "comparisons": (
+            _beside("new_token/x1", (0.7, 0.5, 0.85), "stronger"),
+            _beside("unigram/x1", (None, None, None), "open"),
+        ),
+        "strongest": "new_token/x1",
+        "strongest_low": 0.6,
+        "utility": (
+            _utility(1.0, 48.0, (0.02, 0.01, 0.03)),
+            _utility(0.5, 24.0, (0.01, -0.01, 0.02)),
+            _utility(0.0, 0.0, (None, None, None)),
+        ),
+        "notes": (),
+    }
+    return SweepPower(**(values | parts))
+
+
+def _kind_power(group: str, kind: str, share: float, tpr: float | None) -> KindPower:
+    known = tpr is not None
+    rate = SweepRate(
+        fpr=0.01,
+        value=tpr,
+        low=tpr - 0.05 if tpr is not None else None,
+        high=tpr + 0.05 if tpr is not None else None,
+        note=None if known else "it takes more models",
+    )
+    return KindPower(
+        group=group,
+        kind=kind,
+        share=share,
+        canaries=round(32 * share),
+        models=64,
+        area=0.9 if known else None,
+        area_low=0.85 if known else None,
+        area_high=0.95 if known else None,
+        rate=rate,
+        separated=3,
+    )
+
+
+def _beside(group: str, ends: tuple[float | None, float | None, float | None], verdict: Any) -> Any:
+    difference, low, high = ends
+    return KindComparison(
+        group=group, against="pin/x1", difference=difference, low=low, high=high, verdict=verdict
+    )
+
+
+def _utility(share: float, inserted: float, cost: tuple[float | None, ...]) -> ShareUtility:
+    value, low, high = cost
+    return ShareUtility(
+        share=share,
+        models=64 if share else 16,
+        inserted=inserted,
+        bits=1.9 + (value or 0.0),
+        sd=0.03,
+        cost=value,
+        cost_low=low,
+        cost_high=high,
     )
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from lmexposure._style import percent, sentence, short_hash
 from lmexposure._text import visible
+from lmexposure.canaries import UNIFORM
 from lmexposure.gate import CHECK_KINDS, Check, Outcome, unseen_share
 from lmexposure.reporting.answers import ASKED, Answers, check_lines, date_of, what_was_left_out
 from lmexposure.reporting.data import Fact
@@ -27,7 +28,10 @@ def sweep_answers(data: SweepReportData) -> Answers:
         tested=tuple(lines),
         more=0,
         sure=tuple(_sure(data)),
-        steps=tuple(_steps(verdict.outcome, verdict.checks)),
+        steps=(
+            *_steps(verdict.outcome, verdict.checks),
+            *_other_kinds(verdict.outcome, data.result.settings.run.kinds),
+        ),
     )
 
 
@@ -70,6 +74,15 @@ def _steps(outcome: Outcome, checks: Sequence[Check]) -> Iterator[str]:
         keys = [check.key for check in checks if check.outcome is Outcome.INCONCLUSIVE]
         remedies = dict.fromkeys(_remedy(key) for key in keys)
         yield from list(remedies)[:_MOST_REASONS]
+
+
+def _other_kinds(outcome: Outcome, kinds: Sequence[str]) -> Iterator[str]:
+    """What a pass leaves open where uniform fills alone were hidden."""
+    if outcome is Outcome.PASS and set(kinds) == {UNIFORM}:
+        yield (
+            "These canaries are uniform fills; other kinds may show more: sweep with a new token "
+            "beside them (--kind uniform --kind new_token)."
+        )
 
 
 def _remedy(key: str) -> str:

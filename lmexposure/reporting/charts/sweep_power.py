@@ -20,6 +20,7 @@ from lmexposure.reporting.charts.style import (
 from lmexposure.reporting.sweep_power import by_strength, power_rows_in_words, shares_of
 
 _ROW = 0.5  # inches
+_BELOW = 0.12  # rows, so that no mark hides another
 _FEWER = ("D", "s", "^", "v")  # marks of shares below 1
 
 
@@ -52,6 +53,7 @@ def power_chart(result: SweepResult) -> Chart | None:
         legend=lambda: [
             key("all canaries", color=SERIES[0], marker="o", linestyle="none"),
             key("interval", color=MUTED, linewidth=1.4),
+            key("chance", color=LINE, linewidth=1),
             *(key(f"{percent(share)} of them", **_hollow(mark)) for share, mark in marks.items()),
         ],
         height=0.8 + _ROW * len(rows),
@@ -73,14 +75,14 @@ def _draw(
         if row.rate.low is not None and row.rate.high is not None:
             ends: Style = {"color": MUTED, "marker": "|", "markersize": 9, "linewidth": 1.4}
             axes.plot([row.rate.low, row.rate.high], [place, place], **ends)
-        for share, mark in marks.items():
+        for n, (share, mark) in enumerate(marks.items(), start=1):
             value = found.get((row.group, share))
             if value is not None:
-                axes.plot(value, place, **_hollow(mark))
+                axes.plot(value, place + _BELOW * n, **_hollow(mark))
         dot: Style = {"color": SERIES[0], "marker": "o", "markersize": 7, "linestyle": "none"}
         axes.plot(found[row.group, 1.0] or 0.0, place, **dot)
         name = f"{clipped(row.group, 40)}: {number(row.rate.value, 3)}"
-        axes.text(0.0, place - 0.2, name, va="bottom", fontsize=11)
+        axes.text(power.fpr + 0.01, place - 0.2, name, va="bottom", fontsize=11)
     axes.axvline(power.fpr, color=LINE, linewidth=1)
     axes.set_xlim(-0.02, 1.02)
     named_rows(axes, len(rows))

@@ -1,0 +1,131 @@
+"""What each kind of canary shows, in words: the strongest first, and only what its coins allow."""
+
+from typing import Any
+
+import pytest
+from made_sweeps import made_power, made_sweep, sweep_with
+
+from lmexposure.gate import check_sweep
+from lmexposure.records import SweepResult
+from lmexposure.reporting import render_sweep, sweep_report_data, sweep_sections
+from lmexposure.reporting.sweep_answers import sweep_answers
+from lmexposure.reporting.sweep_facts import sweep_command, sweep_setting_facts
+from lmexposure.reporting.sweep_markdown import sweep_markdown
+from lmexposure.reporting.sweep_power import by_strength, power_sections, strongest_line
+
+
+def test_the_strongest_kind_is_first() -> None:
+    kinds, cost = power_sections(made_power())
+    assert [row[0] for row in kinds.rows] == ["new_token/x1", "pin/x1", "unigram/x1"]
+    first = dict(zip(kinds.columns, kinds.rows[0], strict=True))
+    assert (first["each"], first["TPR at FPR 0.01"], first["with 50 % of them"]) == (
+        "32",
+        "0.800",
+        "0.700",
+    )
+    assert first["separated"] == "3 of 32"
+    assert first["TPR − uniform fill's"] == "+0.700"
+    assert [row[0] for row in cost.rows] == ["100 %", "50 %", "0 %"]
+    assert cost.rows[0][5] == "+0.0200"
+
+
+def test_notes_say_what_may_be_claimed() -> None:
+    notes = power_sections(made_power(notes=("pin/x1 has fewer canaries",)))[0].notes
+    assert "pin/x1: uniform fills, which have ranks as well" in notes
+    assert any("judged by their coins alone: they have no ranks" in note for note in notes)
+    assert "new_token/x1: stronger than a uniform fill (pin/x1)" in notes
+    assert "unigram/x1: not told apart from a uniform fill (pin/x1)" in notes
+    assert notes[-1] == "pin/x1 has fewer canaries"
+
+
+def test_the_choice_of_the_strongest_is_paid_for() -> None:
+    assert strongest_line(made_power(), 3) == (
+        "strongest: new_token/x1; its TPR is at least 0.600, which pays for the choice among "
+        "3 classes"
+    )
+    unsure = made_power(strongest_low=None)
+    assert strongest_line(unsure, 3) == "strongest: new_token/x1"
+    nobody = made_power(strongest=None, strongest_low=None)
+    assert strongest_line(nobody, 3).endswith("no class resolves that FPR; train more models")
+
+
+def test_without_models_without_canaries_their_cost_is_not_known() -> None:
+    some = tuple(row for row in made_power().utility if row.share)
+    assert power_sections(made_power(utility=some))[1].notes == (
+        "no models without canaries were trained: add the share 0",
+    )
+    assert len(power_sections(made_power(utility=some[:1]))) == 1
+
+
+def test_a_class_without_a_rate_is_last() -> None:
+    assert by_strength(made_power())[-1].rate.value is None
+
+
+def test_every_form_of_the_report_has_the_table() -> None:
+    result = made_sweep(power=True)
+    data = sweep_report_data(result)
+    html, text = render_sweep(data), sweep_markdown(data)
+    assert '<section id="kinds"' in html
+    assert "What each kind of canary shows" in html
+    assert "## Kinds of canaries" in text
+    assert any(part.title.startswith("Power of each kind") for part in sweep_sections(result))
+    alone = sweep_report_data(made_sweep())
+    assert '<section id="kinds"' not in render_sweep(alone)
+    assert "## Kinds of canaries" not in sweep_markdown(alone)
+
+
+def _with_run(**settings: Any) -> SweepResult:
+    result = made_sweep()
+    run = result.settings.run.model_copy(update=settings)
+    return sweep_with(result, settings=result.settings.model_copy(update={"run": run}))
+
+
+def test_the_command_names_every_kind_and_what_it_reads() -> None:
+    result = _with_run(
+        kinds=("uniform", "new_token", "high_temperature", "near_duplicate"),
+        kind_base="/models/base",
+        temperature=2.0,
+        partner="always",
+    )
+    said = sweep_command(result, "s")
+    assert (
+        "--kind uniform --kind new_token --kind high_temperature --kind near_duplicate "
+        "--kind-base /models/base --temperature 2.0 --partner always"
+    ) in said
+    facts = {fact.name: fact.value for fact in sweep_setting_facts(result)}
+    assert facts["kinds"] == "uniform, new_token, high_temperature, near_duplicate"
+    assert (facts["kind_base"], facts["temperature"], facts["partner"]) == (
+        "/models/base",
+        "2",
+        "always",
+    )
+
+
+@pytest.mark.parametrize("name", ["kind_base", "other_text", "temperature", "partner"])
+def test_what_no_kind_reads_is_left_out(name: str) -> None:
+    assert name not in {fact.name for fact in sweep_setting_facts(made_sweep())}
+
+
+def test_shares_are_in_the_command() -> None:
+    result = made_sweep()
+    settings = result.settings.model_copy(update={"shares": (1.0, 0.5, 0.0)})
+    assert "--shares 1.0,0.5,0.0" in sweep_command(sweep_with(result, settings=settings), "s")
+
+
+def test_formats_are_those_of_uniform_fills() -> None:
+    assert "formats" not in {
+        fact.name for fact in sweep_setting_facts(_with_run(kinds=("bigram",)))
+    }
+
+
+def test_the_gate_names_the_kind_of_the_worst_canary() -> None:
+    verdict = check_sweep(made_sweep(formats=("new_token", "pin"), leaking=1))
+    assert verdict.finding.startswith("Canary new_token/x1/0000 gives itself away")
+
+
+def test_a_pass_of_uniform_fills_says_that_other_kinds_may_show_more() -> None:
+    said = "These canaries are uniform fills; other kinds may show more"
+    alone, several = made_sweep(), _with_run(kinds=("uniform", "new_token"))
+    leaking = made_sweep(leaking=1)
+    found = [sweep_answers(sweep_report_data(one)).steps for one in (alone, several, leaking)]
+    assert [any(step.startswith(said) for step in steps) for steps in found] == [True, False, False]
