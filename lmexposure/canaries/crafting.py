@@ -101,7 +101,7 @@ def craft(kind: str, material: Material) -> Sequence[Format]:
         of the first.
 
     Raises:
-        PlanError: the corpus or the other texts are too small for so many; it says how many fit.
+        PlanError: the corpus or the other texts are too small for as many; it says how many fit.
         CorpusError: other texts that cannot be read.
     """
     if kind == "near_duplicate":
