@@ -102,11 +102,11 @@ def test_a_base_that_cannot_be(tmp_path: Path, base: LoadedModel) -> None:
         made = new_model("lstm", texts, seed=0, separator="\n", lstm=LstmSizes(units=8))
         made.model.save_pretrained(tmp_path / name)
         made.tokenizer.save_pretrained(tmp_path / name)
-    paths = {"model": str(tmp_path / "a"), "kind_base": str(tmp_path / "b")}
+    mine, other = str(tmp_path / "a"), str(tmp_path / "b")
     with pytest.raises(ModelError, match="has another tokenizer than"):
-        base_of(RunSettings(kinds=kinds, **paths))
-    same = RunSettings(kinds=kinds, model=paths["model"], kind_base=paths["model"])
-    assert base_of(same).name == paths["model"]
+        base_of(RunSettings(kinds=kinds, model=mine, kind_base=other))
+    same = RunSettings(kinds=kinds, model=mine, kind_base=mine)
+    assert base_of(same).name == mine
 
 
 def test_a_base_that_begins_no_text(base: LoadedModel) -> None:
@@ -114,7 +114,7 @@ def test_a_base_that_begins_no_text(base: LoadedModel) -> None:
         eos_token_id = bos_token_id = None
 
     with pytest.raises(ModelError, match="has neither BOS nor EOS, so that no text can"):
-        model_texts._start(LoadedModel(model=base.model, tokenizer=Silent(), name="mine"))  # type: ignore[arg-type]
+        model_texts._start(LoadedModel(model=base.model, tokenizer=Silent(), name="mine"))
 
 
 def test_the_whole_way_into_a_manifest(tmp_path: Path) -> None:
