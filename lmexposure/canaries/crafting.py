@@ -23,6 +23,7 @@ from lmexposure.errors import CorpusError, PlanError
 _WORD = re.compile(r"[^\W_\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+|[^\W_]")
 _WORDS, _PAIRS, _TIMES = 6, 2, 3  # rare words of a text; pairs of words, and how often each
 _KNOWN = 60  # characters of the corpus in front of a secret, about
+_HEAD = 4_000_000  # characters of the corpus whose words are counted
 _LONGEST_OTHER, _SHORTEST_OTHER = 200, 20
 _SHARED, _END = 9, 3  # words of a near-duplicate that its partner has too, and that it has not
 # Private-use characters, which no text has by chance.
@@ -48,9 +49,23 @@ class Material:
     partner: str = "coin"
 
     @cached_property
+    def head(self) -> Sequence[str]:
+        """The first documents, at least one and about 4 million characters: words are of these.
+
+        More of a large corpus changes hardly which words are rare, and takes as long as all else.
+        """
+        kept, characters = [], 0
+        for document in self.documents():
+            if characters > _HEAD:
+                break
+            kept.append(document)
+            characters += len(document)
+        return kept
+
+    @cached_property
     def words(self) -> "Words":
-        """Words of the corpus, counted once for all kinds."""
-        return Words.of(self.documents())
+        """Words of the corpus' head, counted once for all kinds."""
+        return Words.of(self.head)
 
     def random(self, *names: str) -> random.Random:
         """A stream of its own for each purpose."""
@@ -124,7 +139,13 @@ def _format(kind: str, texts: Sequence[str], known: Sequence[int] = ()) -> Forma
 
 def _new_tokens(material: Material) -> list[tuple[str, str]]:
     """A beginning of the corpus, and a symbol of its own (Panda et al. 2025, section 4)."""
-    present = {c for document in material.documents() for c in set(document) if _is_private(c)}
+    present = {
+        c
+        for document in material.documents()
+        if not document.isascii()
+        for c in set(document)
+        if _is_private(c)
+    }
     symbols = (chr(n) for block in _SYMBOLS for n in block if chr(n) not in present)
     chosen = [symbol for symbol, _ in zip(symbols, range(material.count), strict=False)]
     if len(chosen) < material.count:
@@ -167,7 +188,7 @@ def _bigrams(material: Material) -> list[tuple[str, str]]:
     material.random("bigram").shuffle(found)
     firsts, free = found[:wanted], found[wanted:]
     free.sort(key=lambda word: material.words.counts[word])
-    behind = _followers(firsts, material.documents())
+    behind = _followers(firsts, material.head)
     pairs = [f"{x} {_least_likely(behind[x], free)}" for x in firsts]
     texts = [pairs[n * _PAIRS : (n + 1) * _PAIRS] for n in range(material.count)]
     return [("", " ".join(pair for pair in own for _ in range(_TIMES))) for own in texts]
@@ -289,7 +310,7 @@ def _beginnings(kind: str, material: Material) -> list[str]:
     """Beginnings of documents with a space behind, different ones as far as there are."""
     chance = material.random(kind, "beginnings")
     kept: list[str] = []
-    for seen, document in enumerate(_of_words(material.documents())):  # a reservoir sample
+    for seen, document in enumerate(_of_words(material.head)):  # a reservoir sample
         if len(kept) < material.count:
             kept.append(document)
         elif (place := chance.randrange(seen + 1)) < material.count:
