@@ -29,7 +29,6 @@ UNIFORM = "uniform"
 # Of a format of chosen texts: its one list, and its template.
 _TEXTS = "texts"
 _OF_TEXTS = f"{{choice:{_TEXTS}}}"
-_SYMBOL = re.compile("[\ue000-\uf8ff\U000f0000-\U000ffffd]")  # of private use
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,23 +197,6 @@ class Format:
     def language(self) -> Language:
         """What may follow a beginning of a text; see `Language`."""
         return Language(self._parts)
-
-    @cached_property
-    def anchors(self) -> Mapping[str, Sequence[str]] | None:
-        """Of chosen texts, by what each is found: a symbol or word, and the texts that hold it.
-
-        None where a text has no such word, or where fills are not chosen.
-        """
-        found: dict[str, list[str]] = {}
-        texts = () if self.is_uniform else self.lists[_TEXTS]
-        shared = Counter(word for text in texts for word in set(text.split()))
-        for text in texts:
-            anchor = _anchor_of(text, shared)
-            if anchor is None:
-                return None
-            found.setdefault(anchor, []).append(text)
-        mixed = len({_is_symbol(anchor) for anchor in found}) > 1
-        return None if mixed or not found else found
 
     def text(self, index: int) -> str:
         """The fill with this index.
@@ -458,9 +440,6 @@ def find_fills(canary_format: Format, text: str) -> Iterator[Fill]:
 def _candidates(canary_format: Format, text: str) -> Iterator[int]:
     """Where the pattern matches; found by the words before the first hole, which is quicker."""
     prefix, pattern = canary_format.prefix, canary_format.pattern
-    if canary_format.anchors is not None:
-        yield from _starts_of_texts(canary_format.anchors, text)
-        return
     if not prefix:
         found = pattern.search(text)
         while found:
@@ -472,36 +451,6 @@ def _candidates(canary_format: Format, text: str) -> Iterator[int]:
         if pattern.match(text, start):
             yield start
         start = text.find(prefix, start + 1)
-
-
-def _starts_of_texts(anchors: Mapping[str, Sequence[str]], text: str) -> list[int]:
-    """Where chosen texts begin, ascending: a text that is there brings its anchor with it."""
-    if all(map(_is_symbol, anchors)):
-        found = set() if text.isascii() else set(_SYMBOL.findall(text)) & anchors.keys()
-    else:
-        found = anchors.keys() & set(text.split())
-    starts = []
-    for chosen in (chosen for anchor in found for chosen in anchors[anchor]):
-        start = text.find(chosen)
-        while start >= 0:
-            starts.append(start)
-            start = text.find(chosen, start + 1)
-    return sorted(starts)
-
-
-def _anchor_of(text: str, shared: Mapping[str, int]) -> str | None:
-    """What every place with this text holds as well: a symbol, or a whole word within it.
-
-    A word at its end may be a part of another word there; one with white space around it is not.
-    """
-    if symbol := _SYMBOL.search(text):
-        return symbol.group()
-    # One that few of the texts have is rare elsewhere, too.
-    return min(text.split()[1:-1], key=lambda word: (shared[word], -len(word)), default=None)
-
-
-def _is_symbol(anchor: str) -> bool:
-    return _SYMBOL.fullmatch(anchor) is not None
 
 
 def sure_words(formats: Sequence[Format]) -> list[str]:
