@@ -45,7 +45,8 @@ if TYPE_CHECKING:
     )
     from lmexposure.canaries.crafting import Material, craft, held_in, texts_apart
     from lmexposure.canaries.documents import Inserted, insert
-    from lmexposure.canaries.format import UNIFORM, Fill, Format, Found, find_fills
+    from lmexposure.canaries.fills import Fill, Found, find_fills
+    from lmexposure.canaries.format import UNIFORM, Format
     from lmexposure.canaries.insertion import Placement
     from lmexposure.canaries.kinds import ALWAYS, KINDS, PARTNER, PARTNERS, Kind, kind_named
     from lmexposure.canaries.language import Language

@@ -11,7 +11,7 @@ from lmexposure.canaries.corpora.in_memory import (
     is_read_later,
 )
 from lmexposure.canaries.corpora.streams import insert_into_ray, insert_into_stream
-from lmexposure.canaries.format import count_fills
+from lmexposure.canaries.fills import count_fills
 from lmexposure.canaries.insertion import (
     Existing,
     Merge,

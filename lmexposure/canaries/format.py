@@ -1,9 +1,8 @@
-"""A canary format: a text with holes, its randomness space, and where its fills are in a text."""
+"""A canary format: a text with holes, and its randomness space."""
 
 import math
 import re
-from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
@@ -20,11 +19,11 @@ from lmexposure.canaries.template import (
     clean_lists,
     parse_template,
 )
+from lmexposure.canaries.text_search import TextSearch
 from lmexposure.errors import FormatError
 
 # Python refuses to write integers of more than 4300 digits, and manifests hold them as decimals.
 LARGEST_SIZE = 10**4000
-_PLACES_NAMED = 10
 UNIFORM = "uniform"
 # Of a format of chosen texts: its one list, and its template.
 _TEXTS = "texts"
@@ -187,6 +186,16 @@ class Format:
     def pattern(self) -> re.Pattern[str]:
         """Finds where a fill may be inside any text (it does not check the check digit)."""
         return re.compile("".join(part.regex for part in self._parts))
+
+    @property
+    def texts(self) -> Sequence[str]:
+        """Of chosen texts, all of them by index; of uniform fills, none."""
+        return () if self.is_uniform else self.lists[_TEXTS]
+
+    @cached_property
+    def search(self) -> TextSearch:
+        """Finds chosen texts in data."""
+        return TextSearch(self.texts)
 
     @cached_property
     def may_nest(self) -> bool:
@@ -387,106 +396,3 @@ def _one_within_another(texts: Sequence[str]) -> bool:
             ):
                 return True
     return False
-
-
-@dataclass(frozen=True)
-class Fill:
-    """A fill at text[start:end]; its secret stays out of its repr."""
-
-    start: int
-    end: int
-    index: int = field(repr=False)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Found:
-    """Fills of one format found in a corpus.
-
-    Attributes:
-        counts: how often each index was found.
-        first_places: the line or record number (from 1) at which each index was found first.
-    """
-
-    counts: Counter[int] = field(default_factory=Counter, repr=False)
-    first_places: dict[int, int] = field(default_factory=dict, repr=False)
-
-    def add(self, place: int, index: int) -> None:
-        """Count one more fill."""
-        self.counts[index] += 1
-        self.first_places.setdefault(index, place)
-
-    def named(self, indices: Collection[int], what: str) -> str:
-        """Where these are, for a message: "12 times (line 3, 4, 9)"; ten places at most."""
-        total = sum(self.counts[index] for index in indices)
-        places = sorted({self.first_places[index] for index in indices})
-        more = ", ..." if len(places) > _PLACES_NAMED or total > len(indices) else ""
-        named = ", ".join(map(str, places[:_PLACES_NAMED]))
-        return f"{total} times ({what} {named}{more})"
-
-
-def find_fills(canary_format: Format, text: str) -> Iterator[Fill]:
-    """Every fill in the text from the left; they may overlap, but none lies within another.
-
-    "My name is Anna" holds the fill that ends in Anna, not also the one that ends in Ann.
-    """
-    covered = 0
-    for start in _candidates(canary_format, text):
-        longest = canary_format.longest_at(text, start)
-        if longest is not None and longest[0] > covered:
-            covered = longest[0]
-            yield Fill(start, longest[0], longest[1])
-
-
-def _candidates(canary_format: Format, text: str) -> Iterator[int]:
-    """Where the pattern matches; found by the words before the first hole, which is quicker."""
-    prefix, pattern = canary_format.prefix, canary_format.pattern
-    if not prefix:
-        found = pattern.search(text)
-        while found:
-            yield found.start()
-            found = pattern.search(text, found.start() + 1)
-        return
-    start = text.find(prefix)
-    while start >= 0:
-        if pattern.match(text, start):
-            yield start
-        start = text.find(prefix, start + 1)
-
-
-def sure_words(formats: Sequence[Format]) -> list[str]:
-    """Words of which every text with a fill holds one; none if a format begins with a hole."""
-    words = [form.prefix for form in formats]
-    return words if all(words) else []
-
-
-def count_fills(
-    formats: Sequence[Format], texts: Iterable[tuple[int, str]], *, whole_lines: bool
-) -> dict[str, Found]:
-    """Find the fills of all formats in numbered texts.
-
-    Args:
-        formats: their names must differ.
-        texts: (number of the text, or of its first line; text).
-        whole_lines: a text is many lines, and a fill's place is its line.
-    """
-    found = {form.name: Found() for form in formats}
-    add_fills(found, formats, texts, whole_lines=whole_lines)
-    return found
-
-
-def add_fills(
-    found: Mapping[str, Found],
-    formats: Sequence[Format],
-    texts: Iterable[tuple[int, str]],
-    *,
-    whole_lines: bool,
-) -> None:
-    """Add the fills in some more texts, as `count_fills` finds them, to those found before."""
-    for number, text in texts:
-        for form in formats:
-            line, counted = number, 0
-            for fill in find_fills(form, text):
-                if whole_lines:
-                    line += text.count("\n", counted, fill.start)
-                    counted = fill.start
-                found[form.name].add(line, fill.index)

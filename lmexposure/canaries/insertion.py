@@ -19,7 +19,8 @@ from itertools import groupby
 from typing import Any, Literal, NamedTuple, Protocol
 
 from lmexposure._validate import of_type, one_of
-from lmexposure.canaries.format import Format, Found, add_fills, sure_words
+from lmexposure.canaries.fills import Found, Sought, add_fills
+from lmexposure.canaries.format import Format
 from lmexposure.canaries.manifest import CorpusRecord, Layout, Manifest, WrappingRecord
 from lmexposure.canaries.plan import Canary, Plan
 from lmexposure.canaries.plan import draw as draw_plan
@@ -75,12 +76,8 @@ class Part(Protocol):
     def scans_lines(self) -> bool:
         """Whether a searched text is many lines, so that a fill's place is its line."""
 
-    def searched(self, words: Sequence[str]) -> Iterable[tuple[int, str]]:
-        """What may hold fills: (number of its first line or row in the file, from 1; text).
-
-        Args:
-            words: every fill holds one of them, so that other texts may be left out; none: unknown.
-        """
+    def searched(self, sought: Sought) -> Iterable[tuple[int, str]]:
+        """What may hold fills: (number of its first line or row in the file, from 1; text)."""
 
     def merged(self, added: Sequence[tuple[int, str]]) -> Merged:
         """With documents more: (number of the document here, from 0; text to put before it)."""
@@ -201,7 +198,7 @@ class Scan:
         self.fills = {form.name: Found() for form in formats}
         self.hashes = Hashes(several=several) if formats else None
         self.taken: Taken | None = self.hashes.update if self.hashes else None
-        self._words = sure_words(formats)
+        self._sought = Sought(formats)
         self._lines = self._lines_before = 0
 
     def add(self, part: Part) -> None:
@@ -210,7 +207,7 @@ class Scan:
         self._lines += part.lines
         self.visible = self.visible or part.visible
         if self.formats:
-            texts = ((self._lines_before + n, text) for n, text in part.searched(self._words))
+            texts = ((self._lines_before + n, text) for n, text in part.searched(self._sought))
             add_fills(self.fills, self.formats, texts, whole_lines=part.scans_lines)
 
     def end_file(self) -> None:

@@ -16,7 +16,7 @@ from lmexposure.canaries.copies import Reading, insert_files
 from lmexposure.canaries.corpora import streams
 from lmexposure.canaries.corpora.files import FileCorpus, FileLayout, layout_named, packing
 from lmexposure.canaries.documents import insert
-from lmexposure.canaries.format import count_fills
+from lmexposure.canaries.fills import count_fills
 from lmexposure.canaries.insertion import check_inserted
 from lmexposure.canaries.manifest import Manifest
 from lmexposure.canaries.pipe import insert_through

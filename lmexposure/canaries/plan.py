@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from lmexposure._files import canonical_json, sha256_bytes
 from lmexposure._validate import LARGEST_SEED, fraction, integer
-from lmexposure.canaries.format import Format, find_fills
+from lmexposure.canaries.fills import find_fills
+from lmexposure.canaries.format import Format
 from lmexposure.errors import PlanError
 
 MOST_SECRETS = 10**7  # per format: each is a record in memory

@@ -7,7 +7,8 @@ from typing import Any, Literal
 
 from lmexposure._validate import of_type
 from lmexposure.canaries.chat_checks import CHANGING, check_chat
-from lmexposure.canaries.format import Format, count_fills
+from lmexposure.canaries.fills import count_fills
+from lmexposure.canaries.format import Format
 from lmexposure.canaries.insertion import About, constants_of
 from lmexposure.canaries.manifest import Manifest, WrappingRecord
 from lmexposure.canaries.wrapping import Wrapping

@@ -15,7 +15,7 @@ import numpy as np
 from lmexposure._validate import integer, of_type
 from lmexposure.canaries.corpora.in_memory import Frame, InMemory, is_instance_of, records_of
 from lmexposure.canaries.corpora.tables import TableLayout, TablePart
-from lmexposure.canaries.format import count_fills
+from lmexposure.canaries.fills import count_fills
 from lmexposure.canaries.insertion import Placement, constants_of, manifest_of
 from lmexposure.canaries.manifest import Manifest, WrappingRecord
 from lmexposure.canaries.plan import Plan

@@ -17,7 +17,7 @@ from lmexposure.canaries.corpora.files import (
     layout_of,
 )
 from lmexposure.canaries.corpora.in_memory import are_paths, parts_once
-from lmexposure.canaries.format import Found, add_fills, sure_words
+from lmexposure.canaries.fills import Found, Sought, add_fills
 from lmexposure.canaries.insertion import Source, strange_fills
 from lmexposure.canaries.manifest import Manifest
 from lmexposure.canaries.pipe import StreamSource, is_stream, stream_layout
@@ -126,11 +126,11 @@ def count_files(
 def count_fills_in(sources: Iterable[Source], manifest: Manifest) -> dict[str, Found]:
     """The fills of a manifest's formats in files, or in what is in memory; places are of a file."""
     formats = manifest.plan.formats
-    found, words = {name: Found() for name in manifest.formats}, sure_words(formats)
+    found, sought = {name: Found() for name in manifest.formats}, Sought(formats)
     for source in sources:
         with source.guarded():
             for part in source.parts():
-                add_fills(found, formats, part.searched(words), whole_lines=part.scans_lines)
+                add_fills(found, formats, part.searched(sought), whole_lines=part.scans_lines)
     return found
 
 

@@ -18,7 +18,7 @@ from lmexposure.canaries import (
     layout_named,
 )
 from lmexposure.canaries.corpora.text import Block, layout_of
-from lmexposure.canaries.format import count_fills
+from lmexposure.canaries.fills import count_fills
 from lmexposure.canaries.insertion import (
     About,
     Cut,

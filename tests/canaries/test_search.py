@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lmexposure.canaries import Fill, Format, find_fills
-from lmexposure.canaries.format import count_fills
+from lmexposure.canaries.fills import count_fills
 
 PAIRS = Format(name="pairs", template="{digits:2}")
 NAMES = Format(name="names", template="{choice:c}!", lists={"c": ["Ann", "Jo Ann", "Jo"]})

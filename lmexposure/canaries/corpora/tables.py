@@ -14,6 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Any, ClassVar
 
+from lmexposure.canaries.fills import Sought
 from lmexposure.canaries.insertion import Merged, Same, Taken, in_turn, text_line
 from lmexposure.canaries.row_schema import RowSchema, check_columns, check_once
 from lmexposure.errors import CorpusError
@@ -58,8 +59,11 @@ class Rows(ABC):
         """Whether any text is more than white space."""
         return any(text.strip() for text in self.texts)
 
-    def searched(self, words: Sequence[str]) -> Iterator[tuple[int, str]]:
+    def searched(self, sought: Sought) -> Iterator[tuple[int, str]]:
         """(number of the row, text); see `insertion.Part`."""
+        return sought.among(self._numbered())
+
+    def _numbered(self) -> Iterator[tuple[int, str]]:
         for number, text in enumerate(self.texts, self.first):
             if not isinstance(text, str):
                 text_line(number, text)  # refuses it

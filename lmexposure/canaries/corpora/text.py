@@ -1,7 +1,6 @@
 """Text: lines, paragraphs or JSON records, read in blocks of whole lines."""
 
 import json
-import re
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lmexposure.canaries.corpora.files import open_content, packed_writer
+from lmexposure.canaries.fills import Sought
 from lmexposure.canaries.insertion import Merged, Same, Taken, Written
 from lmexposure.canaries.row_schema import RowSchema
 from lmexposure.errors import CorpusError
@@ -28,7 +28,6 @@ _LINE_END = ord("\n")
 _NO_TEXT = b" \t\n\r\v\f" + BOM
 _BLANK = np.isin(np.arange(256), list(b" \t\n\r\v\f"))
 _MANY = 1000  # places in a block; one by one, more of them take longer than all of it
-_FREQUENT = b" etaoinshrdlcumwfgypbvk"  # letters of English text, most frequent first
 _FEW = 3  # blocks read ahead: even out who is faster at the moment, in constant memory
 _Item = TypeVar("_Item")
 
@@ -149,9 +148,9 @@ class Block:
         """Whether the last line is blank."""
         return not self.data[self.data.rfind(b"\n", 0, -1) + 1 :].strip()
 
-    def searched(self, words: Sequence[str]) -> Iterable[tuple[int, str]]:
+    def searched(self, sought: Sought) -> Iterable[tuple[int, str]]:
         """What may hold fills; see `insertion.Part`."""
-        return self.layout.searched(self, words)
+        return self.layout.searched(self, sought)
 
     def merged(self, added: Sequence[tuple[int, str]]) -> Merged:
         """With documents more; see `insertion.Part`."""
@@ -216,10 +215,10 @@ class Lines:
         """At which bytes of the block its documents begin; None: wherever a line does."""
         return None
 
-    def searched(self, block: Block, words: Sequence[str]) -> Iterator[tuple[int, str]]:
+    def searched(self, block: Block, sought: Sought) -> Iterator[tuple[int, str]]:
         """See `insertion.Part`."""
-        places = sorted({at for word in words for at in _word_places(block.data, word.encode())})
-        if not words or len(places) > _MANY:
+        places = sought.places(block.data)
+        if places is None or len(places) > _MANY:
             yield block.first_line, block.data.decode()
         else:
             yield from _lines_at(block, places)
@@ -368,18 +367,11 @@ class Records(Lines):
             return starts
         return starts[block.filled]
 
-    def searched(self, block: Block, words: Sequence[str]) -> Iterator[tuple[int, str]]:
-        """The texts of the records that hold one of the words."""
+    def searched(self, block: Block, sought: Sought) -> Iterator[tuple[int, str]]:
+        """The texts of the records that may hold a fill."""
         texts = self._quick_texts(block)
-        if texts is None or not words:
-            yield from self._texts(block)
-            return
-        joined = "\n".join(texts)
-        # What is in no text of them all is not in one of them: 1.15 times as long without.
-        present = [word for word in words if word in joined]
-        for number, text in enumerate(texts, block.first_line) if present else ():
-            if any(word in text for word in present):
-                yield number, text
+        numbered = self._texts(block) if texts is None else enumerate(texts, block.first_line)
+        return sought.among(numbered)
 
     def render(self, text: str, neighbour: bytes, end: bytes, number: int) -> bytes:
         """A record like its neighbour, with this text and the constants."""
@@ -460,12 +452,6 @@ class Chats(Records):
     """
 
     schema: RowSchema  # type: ignore[misc]
-
-    def searched(self, block: Block, words: Sequence[str]) -> Iterator[tuple[int, str]]:
-        """The texts of the records that hold one of the words."""
-        for number, text in self._texts(block):
-            if not words or any(word in text for word in words):
-                yield number, text
 
     def render(self, text: str, neighbour: bytes, end: bytes, number: int) -> bytes:
         """A record like its neighbour, with this text in its wrapping and the constants."""
@@ -634,27 +620,6 @@ def _is_utf8(data: bytes) -> bool:
     except pa.ArrowInvalid:
         return False
     return True
-
-
-def _word_places(data: bytes, word: bytes) -> Iterator[int]:
-    """At which bytes the word begins, in no order; it may overlap itself.
-
-    Four of its bytes are compared with all of the data at once, which lets other threads run: with
-    `bytes.find` an insertion takes 1.05 times as long.
-    """
-    if len(word) < 4:
-        yield from (found.start() for found in re.finditer(b"(?=%s)" % re.escape(word), data))
-        return
-    rarity = [_FREQUENT.find(byte) % len(_FREQUENT) for byte in word.lower()]
-    # The four that other text has least often.
-    begin = max(range(len(word) - 3), key=lambda n: sum(rarity[n : n + 4]))
-    four = np.frombuffer(word, np.uint32, count=1, offset=begin)[0]
-    for shift in range(min(4, len(data) - 3)):
-        fours = np.frombuffer(data, np.uint32, count=(len(data) - shift) // 4, offset=shift)
-        for hit in np.flatnonzero(fours == four).tolist():
-            at = 4 * hit + shift - begin
-            if at >= 0 and data.startswith(word, at):
-                yield at
 
 
 def _lines_at(block: Block, places: Iterable[int]) -> Iterator[tuple[int, str]]:

@@ -22,13 +22,13 @@ from lmexposure.canaries import (
 from lmexposure.canaries.corpora.text import (
     Block,
     TextLayout,
-    _word_places,
     ahead,
     layout_of,
     line_end,
 )
-from lmexposure.canaries.format import count_fills, sure_words
+from lmexposure.canaries.fills import Sought, count_fills
 from lmexposure.canaries.insertion import scan_corpus
+from lmexposure.canaries.text_search import word_places
 from lmexposure.errors import CorpusError
 
 LINES: TextLayout = layout_of("lines", "text", {})
@@ -251,13 +251,13 @@ def slow(data: bytes, word: bytes) -> list[int]:
 @given(LETTERS, LETTERS.filter(len))
 def test_every_place_is_found_once(data: list[bytes], word: list[bytes]) -> None:
     whole, some = b"".join(data), b"".join(word)[:9]
-    assert sorted(_word_places(whole, some)) == slow(whole, some)
+    assert sorted(word_places(whole, some)) == slow(whole, some)
 
 
 @given(st.integers(0, 40), st.integers(0, 40), st.sampled_from([b"My PIN is ", b"number", b"    "]))
 def test_anywhere_between_other_bytes(before: int, after: int, word: bytes) -> None:
     data = b"x" * before + word + b" " * after
-    assert sorted(_word_places(data, word)) == slow(data, word)
+    assert sorted(word_places(data, word)) == slow(data, word)
 
 
 TEXT = "\ufeffone\r\n\r\n \ntwo\nthrée\n\nfour".encode()
@@ -331,7 +331,7 @@ def test_what_is_passed_over_holds_no_fill(
         block = Block(layout=layout, first_line=5, data=data)
         one_by_one = enumerate(texts if layout is JSONL else data.decode().split("\n"), 5)
         slow = count_fills(formats, one_by_one, whole_lines=False)
-        quick = block.searched(sure_words(formats))
+        quick = block.searched(Sought(formats))
         assert count_fills(formats, quick, whole_lines=block.scans_lines) == slow
 
 
@@ -369,6 +369,6 @@ def test_many_words_without_a_fill(every: int) -> None:
     lines[4321] = "Mé PIN is 42, Mé PIN is 43 and Mé PIN is"
     data = "".join(f"{line}\n" for line in lines).encode()
     block = Block(layout=LINES, first_line=7, data=data)
-    found = count_fills((PIN,), block.searched(sure_words((PIN,))), whole_lines=True)["pin"]
+    found = count_fills((PIN,), block.searched(Sought((PIN,))), whole_lines=True)["pin"]
     assert found.counts == {42: 1, 43: 1}
     assert set(found.first_places.values()) == {7 + 4321}
