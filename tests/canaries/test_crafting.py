@@ -9,7 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lmexposure.canaries import ALWAYS, KINDS, PARTNER, Manifest, Material, Plan, craft
+from lmexposure.canaries import (
+    ALWAYS,
+    KINDS,
+    PARTNER,
+    Format,
+    Manifest,
+    Material,
+    Plan,
+    craft,
+    find_fills,
+)
 from lmexposure.canaries import insert as insert_texts
 from lmexposure.errors import CorpusError, PlanError, SettingsError
 from lmexposure.records import RunSettings
@@ -246,12 +256,10 @@ def test_what_kinds_need_is_asked_for() -> None:
 
 @pytest.mark.parametrize("kind", ["new_token", "unigram", "near_duplicate", "short"])
 def test_chosen_texts_are_found_where_they_are(kind: str) -> None:
-    if kind == "short":  # no word within: found by their pattern
+    if kind == "short":
         form = Format.of_texts("unigram", ["ab-cd", "x y"], kind="unigram")
-        assert form.anchors is None
     else:
         form = craft(kind, material())[0]
-        assert form.anchors is not None
     first, second = form.text(0), form.text(1)
     text = f"before{first} and {second}\nnothing here \ue111 {second[:-1]}\n{first}after"
     found = list(find_fills(form, text))
