@@ -99,11 +99,8 @@ _ALL = (
     Kind(
         name="near_duplicate",
         meaning="a text whose copy with another end has a coin of its own, or is always in",
-        secret="all of it",
-        exception=(
-            "a text almost like each candidate is in the corpus as well, and is not audited "
-            "(DESIGN, rules 4 and 5)"
-        ),
+        secret="its end",
+        exception="a text almost like each candidate is in the corpus as well, and is not audited",
     ),
 )
 KINDS: Mapping[str, Kind] = {kind.name: kind for kind in _ALL}
