@@ -1,13 +1,13 @@
 """Where texts of a list are in the bytes of a corpus: all of them in one look at the data.
 
-A text of 15 bytes and more that is anywhere in data covers one of the data's whole words of eight
-bytes, counted from the beginning. So only every eighth place is looked at, for any of the eight
-words that the end of each text can put there: in a table by a hash, then in a list of them. What
-is left is compared in full.
+The last 15 bytes of a text, wherever it is in the data, cover exactly one of the data's words of
+eight bytes, counted from its beginning. So only every eighth place is looked at, for any of the
+words that the end of a text can put there; where one is, for the last words of the texts. What is
+left is compared in full.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ _TAIL = 2 * _WORD - 1  # bytes that cover a whole word wherever they begin
 _FEW = 4096  # bytes; of fewer, Python's own set is quicker
 _FREQUENT = b" etaoinshrdlcumwfgypbvk"  # letters of English text, most frequent first
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio: spreads neighbours (Knuth 6.4)
-_EMPTY, _MOST_BITS = 64, 22  # of a table: entries for each that is taken, and its log2 size
+_ROOM, _MOST_BITS = 64, 22  # of a table: bits for each that is taken, and log2 of the most
 
 
 class TextSearch:
@@ -34,17 +34,8 @@ class TextSearch:
         for number, text in enumerate(self._texts):
             if len(text) >= _TAIL:
                 self._by_tail.setdefault(text[-_TAIL:], []).append(number)
-        # The words that a tail can cover, and by how much each ends before the text.
-        self._gaps: dict[bytes, set[int]] = {}
-        for tail in self._by_tail:
-            for gap in range(_WORD):
-                end = _TAIL - gap
-                self._gaps.setdefault(tail[end - _WORD : end], set()).add(gap)
-        self._known = np.sort(np.frombuffer(b"".join(self._gaps), np.uint64))
-        size = max(_EMPTY * len(self._known), 1)
-        self._shift = np.uint64(64 - min(_MOST_BITS, size.bit_length()))
-        self._table = np.zeros(1 << (64 - int(self._shift)), bool)
-        self._table[self._hashed(self._known)] = True
+        self._inner = {tail[at : at + _WORD] for tail in self._by_tail for at in range(_WORD)}
+        self._tables = [_Table(self._inner), _Table({tail[-_WORD:] for tail in self._by_tail})]
 
     def found(self, data: bytes) -> list[tuple[int, int, int]]:
         """(first byte, end, number of the text) of each place where one is, ascending."""
@@ -53,27 +44,46 @@ class TextSearch:
             for number in self._short
             for at in word_places(data, self._texts[number])
         ]
-        for at in self._words(data):
-            for gap in self._gaps[data[at : at + _WORD]]:
-                end = at + _WORD + gap
-                for number in self._by_tail.get(data[end - _TAIL : end], ()):
-                    start = end - len(self._texts[number])
-                    if start >= 0 and data.startswith(self._texts[number], start):
-                        found.append((start, end, number))
+        for end in self._ends(data) if self._by_tail else ():
+            for number in self._by_tail.get(data[max(end - _TAIL, 0) : end], ()):
+                start = end - len(self._texts[number])
+                if start >= 0 and data.startswith(self._texts[number], start):
+                    found.append((start, end, number))
         return sorted(found)
 
-    def _words(self, data: bytes) -> Iterable[int]:
-        """At which bytes there is a word of a tail."""
+    def _ends(self, data: bytes) -> list[int]:
+        """Where texts may end: up to seven bytes behind a word that their tails can cover."""
         if len(data) < _FEW:
-            places = range(0, len(data) - _WORD + 1, _WORD)
-            return [at for at in places if data[at : at + _WORD] in self._gaps]
+            words_at = range(0, len(data) - _WORD + 1, _WORD)
+            covered = [at for at in words_at if data[at : at + _WORD] in self._inner]
+            return [at + gap + _WORD for at in covered for gap in range(_WORD)]
+        inner, last = self._tables
         words = np.frombuffer(data, np.uint64, count=len(data) // _WORD)
-        likely = np.flatnonzero(self._table[self._hashed(words)])
-        sure = np.isin(words[likely], self._known)
-        places: list[int] = (likely[sure] * _WORD).tolist()
-        return places
+        hits = np.flatnonzero(inner.holds(words)) * _WORD
+        # The word at each byte.
+        every = np.ndarray(len(data) - _WORD + 1, np.uint64, data, strides=(1,))
+        ends: list[int] = []
+        for gap in range(_WORD):
+            places = hits + gap
+            places = places[places < len(every)]
+            ends += (places[last.holds(every[places])] + _WORD).tolist()
+        return ends
 
-    def _hashed(self, words: NDArray[np.uint64]) -> NDArray[np.int64]:
+
+class _Table:
+    """Says of many words at once which of them may be of a set: a hash table of bits."""
+
+    def __init__(self, words: Collection[bytes]) -> None:
+        bits = min(_MOST_BITS, (_ROOM * len(words)).bit_length())
+        self._shift = np.uint64(64 - max(bits, 1))
+        self._taken = np.zeros(1 << max(bits, 1), bool)
+        self._taken[self._places(np.frombuffer(b"".join(words), np.uint64))] = True
+
+    def holds(self, words: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        """False where one is surely not of the set."""
+        return self._taken[self._places(words)]
+
+    def _places(self, words: NDArray[np.uint64]) -> NDArray[np.int64]:
         return ((words * _FACTOR) >> self._shift).view(np.int64)
 
 

@@ -60,10 +60,11 @@ class Rows(ABC):
         return any(text.strip() for text in self.texts)
 
     def searched(self, sought: Sought) -> Iterator[tuple[int, str]]:
-        """(number of the row, text); see `insertion.Part`."""
-        return sought.among(self._numbered())
+        """Of these rows; see `insertion.Part`."""
+        return sought.among(self.numbered())
 
-    def _numbered(self) -> Iterator[tuple[int, str]]:
+    def numbered(self) -> Iterator[tuple[int, str]]:
+        """(number of the row, text) of each; what is no text is refused."""
         for number, text in enumerate(self.texts, self.first):
             if not isinstance(text, str):
                 text_line(number, text)  # refuses it
@@ -185,7 +186,7 @@ class TablePart(Rows):
     @property
     def content(self) -> bytes:
         """As of `Rows`, but not kept: of a whole table it is as large as this."""
-        lines = (text_line(n, text) for part in self.pieces() for n, text in part.searched(()))
+        lines = (text_line(n, text) for part in self.pieces() for n, text in part.numbered())
         return b"".join(lines)
 
     def pieces(self) -> "Iterator[TablePart]":
