@@ -21,9 +21,9 @@ def chosen_formats(
         documents: gives the texts of the corpus before insertion, each time that it is called.
 
     Raises:
-        PlanError: the corpus, or the other texts, are too small for so many.
+        PlanError: the corpus, or the other texts, are too small for as many.
         CorpusError: other texts that cannot be read.
-        ModelError: a base that cannot be loaded, or that does not give so many texts.
+        ModelError: a base that cannot be loaded, or that does not give as many texts.
     """
     count = settings.per_class * len(settings.repetitions) + settings.controls
     material = Material(

@@ -63,7 +63,7 @@ def texts_of(name: str, base: LoadedModel, material: Material, *, temperature: f
         temperature: of sampling.
 
     Raises:
-        ModelError: the base does not give so many different texts that encode as they were chosen;
+        ModelError: the base does not give as many different texts that encode as they were chosen;
             it says how many. A tokenizer with neither BOS nor EOS to begin with.
     """
     with evaluation_mode(base.model), torch.inference_mode():
@@ -145,7 +145,7 @@ def _pair_texts(base: LoadedModel, material: Material) -> list[str]:
     once = len(usable) >= 4 * wanted
     pairs: dict[tuple[int, int], None] = {}
     taken: set[int] = set()
-    for number in range(_TRIES * wanted):
+    for number in range(2 * wanted if len(usable) * (len(usable) - 1) >= wanted else 0):
         if len(pairs) == wanted or len(taken) >= len(usable) - 1:
             break
         second = usable[number % len(usable)]

@@ -23,6 +23,7 @@ from lmexposure.errors import CorpusError, PlanError
 _WORD = re.compile(r"[^\W_\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+|[^\W_]")
 _WORDS, _PAIRS, _TIMES = 6, 2, 3  # rare words of a text; pairs of words, and how often each
 _KNOWN = 60  # characters of the corpus in front of a secret, about
+_HEAD = 4_000_000  # characters of the corpus whose words are counted
 _LONGEST_OTHER, _SHORTEST_OTHER = 200, 20
 _SHARED, _END = 9, 3  # words of a near-duplicate that its partner has too, and that it has not
 # Private-use characters, which no text has by chance.
@@ -49,9 +50,23 @@ class Material:
     partner: str = "coin"
 
     @cached_property
+    def head(self) -> Sequence[str]:
+        """The first documents, at least one and about 4 million characters: words are of these.
+
+        More of a large corpus changes hardly which words are rare, and takes as long as all else.
+        """
+        kept, characters = [], 0
+        for document in self.documents():
+            if characters > _HEAD:
+                break
+            kept.append(document)
+            characters += len(document)
+        return kept
+
+    @cached_property
     def words(self) -> "Words":
-        """Words of the corpus, counted once for all kinds."""
-        return Words.of(self.documents())
+        """Words of the corpus' head, counted once for all kinds."""
+        return Words.of(self.head)
 
     def random(self, *names: str) -> random.Random:
         """A stream of its own for each purpose."""
@@ -102,7 +117,7 @@ def craft(kind: str, material: Material) -> Sequence[Format]:
         of the first.
 
     Raises:
-        PlanError: the corpus or the other texts are too small for so many; it says how many fit.
+        PlanError: the corpus or the other texts are too small for as many; it says how many fit.
         CorpusError: other texts that cannot be read.
     """
     if kind == "near_duplicate":
@@ -168,7 +183,7 @@ def _bigrams(material: Material) -> list[tuple[str, str]]:
     material.random("bigram").shuffle(found)
     firsts, free = found[:wanted], found[wanted:]
     free.sort(key=lambda word: material.words.counts[word])
-    behind = _followers(firsts, material.documents())
+    behind = _followers(firsts, material.head)
     pairs = [f"{x} {_least_likely(behind[x], free)}" for x in firsts]
     texts = [pairs[n * _PAIRS : (n + 1) * _PAIRS] for n in range(material.count)]
     return [("", " ".join(pair for pair in own for _ in range(_TIMES))) for own in texts]
@@ -290,7 +305,7 @@ def _beginnings(kind: str, material: Material) -> list[str]:
     """Beginnings of documents with a space behind, different ones as far as there are."""
     chance = material.random(kind, "beginnings")
     kept: list[str] = []
-    of_words = filter(_WORD.search, material.documents())
+    of_words = filter(_WORD.search, material.head)
     for seen, document in enumerate(of_words):  # a reservoir sample
         if len(kept) < material.count:
             kept.append(_beginning(document))

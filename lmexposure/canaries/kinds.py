@@ -59,7 +59,7 @@ _ALL = (
     ),
     Kind(
         name="new_token",
-        meaning="a text of the corpus, and behind it a symbol that stands nowhere else",
+        meaning="a text of the corpus, and behind it a symbol that is nowhere else",
         secret="that symbol",
         grows=True,
     ),

@@ -162,7 +162,7 @@ def _difference(first: SweepRate, second: SweepRate) -> Difference | None:
 
 
 def _utility(plan: SweepPlan, models: Sequence[SweepModel], share: float) -> ShareUtility:
-    own, without = (_bits(plan, models, one) for one in (share, 0.0))
+    own, without = (_bits(plan, models, part) for part in (share, 0.0))
     cost = None
     if share > 0:
         try:

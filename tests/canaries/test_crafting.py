@@ -9,7 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lmexposure.canaries import ALWAYS, KINDS, PARTNER, Manifest, Material, Plan, craft
+from lmexposure.canaries import (
+    ALWAYS,
+    KINDS,
+    PARTNER,
+    Format,
+    Manifest,
+    Material,
+    Plan,
+    craft,
+    find_fills,
+)
 from lmexposure.canaries import insert as insert_texts
 from lmexposure.errors import CorpusError, PlanError, SettingsError
 from lmexposure.records import RunSettings
@@ -242,3 +252,19 @@ def test_what_kinds_need_is_asked_for() -> None:
         RunSettings(kinds=("uniform", "uniform"))
     with pytest.raises(SettingsError, match=r"temperature=0.5 must be a number from 0\.8 to 100"):
         RunSettings(temperature=0.5)
+
+
+@pytest.mark.parametrize("kind", ["new_token", "unigram", "near_duplicate", "short"])
+def test_chosen_texts_are_found_where_they_are(kind: str) -> None:
+    if kind == "short":
+        form = Format.of_texts("unigram", ["ab-cd", "x y"], kind="unigram")
+    else:
+        form = craft(kind, material())[0]
+    first, second = form.text(0), form.text(1)
+    text = f"before{first} and {second}\nnothing here \ue111 {second[:-1]}\n{first}after"
+    found = list(find_fills(form, text))
+    assert [(fill.index, text[fill.start : fill.end]) for fill in found] == [
+        (0, first),
+        (1, second),
+        (0, first),
+    ]
