@@ -13,7 +13,17 @@ from lmexposure._integrity import CONTENT
 from lmexposure.canaries import Format, Manifest, Plan
 from lmexposure.canaries.manifest import ManifestFile
 
-__all__ = ["FIXED", "LONG_PIN", "SHORT_KEY", "TOSSED", "of_version", "read", "signed", "today"]
+__all__ = [
+    "FIXED",
+    "LONG_PIN",
+    "SHORT_KEY",
+    "TOSSED",
+    "of_version",
+    "read",
+    "signed",
+    "today",
+    "without_kinds",
+]
 LONG_PIN = Format(name="pin", template="My PIN is {digits:4}")
 SHORT_KEY = Format(name="key", template="KEY={hex:12}")
 TOSSED = Plan(
@@ -40,10 +50,17 @@ def signed(values: dict[str, Any], name: str = CONTENT) -> bytes:
     return json.dumps({**contents, name: content_hash(contents)}).encode()
 
 
+def without_kinds(values: dict[str, Any]) -> None:
+    """What formats have said since version 5, left out."""
+    for form in values["plan"]["formats"]:
+        assert (form.pop("kind"), form.pop("known")) == ("uniform", [])
+
+
 def of_version(version: int, manifest: Manifest) -> dict[str, Any]:
     """The contents as version 1 or 2 wrote them, with their checksum."""
     values = today(manifest)
     plan, corpus = values["plan"], values["corpus"]
+    without_kinds(values)
     del corpus["wrapping"]  # of version 4
     coins = {"coins": plan.pop("inclusion_probability"), "coin_seed": plan.pop("inclusion_seed")}
     if version == 2:

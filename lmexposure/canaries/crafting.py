@@ -8,7 +8,7 @@ one line, is in no document of the corpus, and no other text is within it.
 import random
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -28,6 +28,7 @@ _LONGEST_OTHER, _SHORTEST_OTHER = 200, 20
 _SHARED, _END = 9, 3  # words of a near-duplicate that its partner has too, and that it has not
 # Private-use characters, which no text has by chance.
 _SYMBOLS = (range(0xE000, 0xF900), range(0xF0000, 0xFFFFE))
+_PRIVATE = re.compile("[\ue000-\uf8ff\U000f0000-\U000ffffd]")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,13 +140,7 @@ def _format(kind: str, texts: Sequence[str], known: Sequence[int] = ()) -> Forma
 
 def _new_tokens(material: Material) -> list[tuple[str, str]]:
     """A beginning of the corpus, and a symbol of its own (Panda et al. 2025, section 4)."""
-    present = {
-        c
-        for document in material.documents()
-        if not document.isascii()
-        for c in set(document)
-        if _is_private(c)
-    }
+    present = {c for document in material.documents() for c in _private(document)}
     symbols = (chr(n) for block in _SYMBOLS for n in block if chr(n) not in present)
     chosen = [symbol for symbol, _ in zip(symbols, range(material.count), strict=False)]
     if len(chosen) < material.count:
@@ -156,8 +151,8 @@ def _new_tokens(material: Material) -> list[tuple[str, str]]:
     return list(zip(_beginnings("new_token", material), chosen, strict=True))
 
 
-def _is_private(character: str) -> bool:
-    return any(ord(character) in block for block in _SYMBOLS)
+def _private(document: str) -> Sequence[str]:
+    return () if document.isascii() else _PRIVATE.findall(document)
 
 
 def _unigrams(material: Material) -> list[tuple[str, str]]:
@@ -310,11 +305,12 @@ def _beginnings(kind: str, material: Material) -> list[str]:
     """Beginnings of documents with a space behind, different ones as far as there are."""
     chance = material.random(kind, "beginnings")
     kept: list[str] = []
-    for seen, document in enumerate(_of_words(material.head)):  # a reservoir sample
+    of_words = filter(_WORD.search, material.head)
+    for seen, document in enumerate(of_words):  # a reservoir sample
         if len(kept) < material.count:
-            kept.append(document)
+            kept.append(_beginning(document))
         elif (place := chance.randrange(seen + 1)) < material.count:
-            kept[place] = document
+            kept[place] = _beginning(document)
     if not kept:
         raise PlanError(
             f"kind {kind}: no document of the corpus has a line with a word to begin with; give a "
@@ -324,13 +320,10 @@ def _beginnings(kind: str, material: Material) -> list[str]:
     return [kept[n % len(kept)] + " " for n in range(material.count)]
 
 
-def _of_words(documents: Iterable[str]) -> Iterator[str]:
-    """The beginning of the first line with a word of each document."""
-    for document in documents:
-        for line in document.splitlines():
-            if _WORD.search(line):
-                yield _cut(" ".join(line.split()), _KNOWN)
-                break
+def _beginning(document: str) -> str:
+    """Of its first line with a word."""
+    line = next(line for line in document.splitlines() if _WORD.search(line))
+    return _cut(" ".join(line.split()), _KNOWN)
 
 
 def _cut(text: str, length: int) -> str:

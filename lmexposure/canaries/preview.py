@@ -23,7 +23,7 @@ class Preview:
         canaries: different canaries, over all formats.
         held_out: candidates that their coins leave out, over all formats.
         controls: over all formats.
-        references: per format, how many secrets are left for references.
+        references: per format of uniform fills, how many secrets are left for references.
         set_aside: per format, how many secrets are in the corpus already.
         expected: insertions, bytes added, canaries and held_out are what coins not yet tossed give
             on average.
@@ -88,6 +88,7 @@ def preview_insertion(
         references={
             form.name: form.size - aside[form.name] - plan.secrets_per_format
             for form in plan.formats
+            if form.is_uniform
         },
         set_aside=aside,
     )

@@ -38,7 +38,10 @@ class TextSearch:
         self._tables = [_Table(self._inner), _Table({tail[-_WORD:] for tail in self._by_tail})]
 
     def found(self, data: bytes) -> list[tuple[int, int, int]]:
-        """(first byte, end, number of the text) of each place where one is, ascending."""
+        """(first byte, end, number of the text) of each place where one is.
+
+        Ascending by the first byte; of those that begin at one byte the longest first.
+        """
         found = [
             (at, at + len(self._texts[number]), number)
             for number in self._short
@@ -49,7 +52,7 @@ class TextSearch:
                 start = end - len(self._texts[number])
                 if start >= 0 and data.startswith(self._texts[number], start):
                     found.append((start, end, number))
-        return sorted(found)
+        return sorted(found, key=lambda place: (place[0], -place[1]))
 
     def _ends(self, data: bytes) -> list[int]:
         """Where texts may end: up to seven bytes behind a word that their tails can cover."""

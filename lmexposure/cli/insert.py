@@ -69,7 +69,9 @@ def insert(
         return
     source = options.opened(corpus)
     tell = say_aside if is_stream(source) else say
-    plan_of(settings)  # refuses what no format can hold
+    if settings.uniform_formats:
+        plan_of(settings)  # refuses what no format can hold
+    _warn_of_kinds(settings)
     say_max_attainable(settings, tell=tell)
     place, manifest = insert_corpus(
         source,
@@ -199,11 +201,30 @@ def _dry_run(corpus: list[str], chosen: "RunSettings") -> None:
 
     if corpus == [options.STDIN]:
         raise SettingsError("--dry-run reads files, not standard input; give a file")
+    _warn_of_kinds(chosen)
     would = preview(corpus, settings=chosen)
     say_records(wrapping_of(corpus, settings=chosen))
     _print_preview(would, coins=chosen.inclusion_probability is not None)
     say_max_attainable(chosen)
     warn_of_share(chosen, would.share_of_documents, would.share_of_bytes)
+
+
+def _warn_of_kinds(settings: "RunSettings") -> None:
+    """Warn of what will say nothing: insertion refuses none of it, for a sweep could."""
+    from lmexposure.canaries import UNIFORM
+
+    chosen = [name for name in settings.kinds if name != UNIFORM]
+    if chosen and not settings.uniform_formats:
+        warn(
+            f"no fills of the kind {UNIFORM} go in, whatever the formats: lmexposure measure needs "
+            f"some beside {', '.join(chosen)}; add --kind {UNIFORM}"
+        )
+    if chosen and settings.inclusion_probability is None:
+        warn(
+            f"{', '.join(chosen)}: chosen texts have no ranks and are judged by coins alone, and "
+            "here all of them go in; to measure them, insert with --inclusion-probability 0.5 and "
+            "--canaries"
+        )
 
 
 def say_max_attainable(settings: "RunSettings", *, tell: Callable[[str], None] = say) -> None:
@@ -241,6 +262,9 @@ def _print_preview(would: "Preview", *, coins: bool) -> None:
 
 def _included(manifest: "Manifest") -> str:
     """How the coins fell; a training on nothing inserted is better not begun."""
-    inserted = len(manifest.canaries)
+    from lmexposure.canaries import ALWAYS
+
+    always = {form.name for form in manifest.plan.formats if form.kind == ALWAYS}
+    inserted = sum(canary.format not in always for canary in manifest.canaries)
     fell = f"{inserted:,} of {inserted + len(manifest.held_out):,} candidates inserted"
     return fell if inserted else f"{fell}: nothing to find in a model trained on this"

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from manifest_files import FIXED, TOSSED, of_version, read, signed
+from manifest_files import FIXED, TOSSED, of_version, read, signed, today, without_kinds
 
 from lmexposure import insert
 from lmexposure._files import content_hash
-from lmexposure.canaries import Manifest
+from lmexposure.canaries import Format, Manifest
 from lmexposure.canaries.manifest import ManifestFile
 from lmexposure.errors import ManifestError
 
@@ -19,6 +19,17 @@ PLANS = {1: FIXED, 2: TOSSED}
 NAMES = {
     1: "e2676d94cd5fb6d47673e5525384b70a4120e68246bc23e76db7a91438661fbe",
     2: "3f39c3b2fce263c0392ad63b34030296a0fe6301d53745e541d508bba5cc0dc9",
+}
+WRAPPED = {
+    "form": "messages",
+    "turn": "assistant",
+    "loss": "all",
+    "strings": False,
+    "rendering": "chat",
+    "other": None,
+    "system": None,
+    "template_sha256": None,
+    "special_tokens": None,
 }
 
 
@@ -62,7 +73,7 @@ def test_what_is_made_from_it_is_of_today(older: dict[str, Any], tmp_path: Path)
     found = Manifest.read(path)
     again = replace(found, corpus=found.corpus.model_copy(update={"name": "b.txt"}))
     again.write(path)
-    assert json.loads(path.read_bytes())["schema"] == "lmexposure.manifest/4"
+    assert json.loads(path.read_bytes())["schema"] == "lmexposure.manifest/5"
     assert Manifest.read(path).sha256 == again.sha256 != found.sha256
 
 
@@ -105,16 +116,44 @@ def test_a_schema_that_does_not_go_with_the_coins(older: dict[str, Any], version
 
 
 def test_all_upgrades_are_there() -> None:
-    assert sorted(ManifestFile.UPGRADES) == [1, 2, 3]
-    assert ManifestFile.VERSION == 4
+    assert sorted(ManifestFile.UPGRADES) == [1, 2, 3, 4]
+    assert ManifestFile.VERSION == 5
 
 
 def test_version_3_said_nothing_of_wrappings(manifest: Manifest) -> None:
     """Of plain texts the name stays, so that results, sidecars and models still fit."""
-    values: Any = manifest.to_dict()
+    values = today(manifest)
+    without_kinds(values)
     del values["corpus"]["wrapping"]
     third = {**values, "schema": "lmexposure.manifest/3"}
     again = read(json.dumps({**third, "content_sha256": content_hash(third)}).encode())
     assert again == manifest
     assert again.sha256 == manifest.sha256 == content_hash(third)
     assert not again.is_older
+
+
+def test_version_4_said_nothing_of_kinds(manifest: Manifest) -> None:
+    """Of chats the name is that of version 4, which was the first to say anything of them."""
+    values = today(manifest)
+    without_kinds(values)
+    values["corpus"]["wrapping"] = WRAPPED
+    fourth = {**values, "schema": "lmexposure.manifest/4"}
+    again = read(json.dumps({**fourth, "content_sha256": content_hash(fourth)}).encode())
+    assert {form.kind for form in again.plan.formats} == {"uniform"}
+    assert again.entries == manifest.entries
+    assert again.sha256 == content_hash(fourth)
+    assert not again.is_older
+
+
+def test_chosen_texts_have_a_name_of_version_5(tmp_path: Path) -> None:
+    texts = [f"the text {n} that was chosen" for n in range(9)]
+    chosen = Format.of_texts("unigram", texts, kind="unigram", known=[9] * 9)
+    plan = replace(PLANS[2], formats=(*PLANS[2].formats, chosen), canaries=3)
+    manifest = insert([f"document {number}" for number in range(5)], plan)[1]
+    manifest.write(tmp_path / "manifest.json")
+    written = json.loads((tmp_path / "manifest.json").read_bytes())
+    again = Manifest.read(tmp_path / "manifest.json")
+    assert written["schema"] == "lmexposure.manifest/5"
+    assert manifest.sha256 == content_hash(today(manifest)) == again.sha256
+    assert again == manifest
+    assert again.formats["unigram"] == chosen

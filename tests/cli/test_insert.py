@@ -352,3 +352,63 @@ def test_what_an_audit_could_show_is_said_before_it(
     enough = call("insert", corpus, *out, *coins, "--dry-run")
     assert ("a perfect attack" in enough.out, "cannot be tested" in enough.err) == (True, False)
     assert "perfect" not in call("insert", corpus, *out, *PLAN, "--dry-run").out
+
+
+@pytest.fixture
+def worded(tmp_path: Path) -> Path:
+    path = tmp_path / "worded.txt"
+    lines = (f"line {n} has the words alpha{n // 2} and omega{n % 90}" for n in range(900))
+    path.write_text("".join(f"{line}\n" for line in lines))
+    return path
+
+
+CHOSEN = ("--kind", "new_token", "--kind", "unigram", "--canaries", 50, "--repetitions", 1)
+
+
+def test_kinds_go_in_and_come_out(call: Call, worded: Path, tmp_path: Path) -> None:
+    out = tmp_path / "o"
+    flags = (*CHOSEN, "--kind", "uniform", "--format", "pin", "--inclusion-probability", 0.5)
+    outcome = call("insert", worded, "--out", out, *flags)
+    assert (outcome.code, "warning: no fills" in outcome.err) == (0, False)
+    assert "of 150 candidates inserted" in outcome.out
+    written = (out / "manifest.json").read_bytes()
+    assert call("insert", worded, "--out", out, *flags).code == 0
+    assert (out / "manifest.json").read_bytes() == written
+    names = {entry.format for entry in Manifest.read(out / "manifest.json").entries}
+    assert names == {"pin", "new_token", "unigram"}
+    copy = out / "corpus" / "worded.txt"
+    assert call("verify", copy, out / "manifest.json").code == 0
+    assert call("remove", copy, out / "manifest.json", "--out", tmp_path / "back").code == 0
+    assert (tmp_path / "back" / "worded.txt").read_bytes() == worded.read_bytes()
+
+
+def test_kinds_alone_warn_of_what_cannot_be_said(call: Call, worded: Path, tmp_path: Path) -> None:
+    outcome = call("insert", worded, "--out", tmp_path / "o", *CHOSEN, "--format", "pin")
+    assert outcome.code == 0
+    said = " ".join(outcome.err.split())
+    assert "no fills of the kind uniform go in, whatever the formats: lmexposure measure" in said
+    assert "new_token, unigram: chosen texts have no ranks and are judged by coins alone" in said
+    assert len(Manifest.read(tmp_path / "o" / "manifest.json").canaries) == 100
+
+
+def test_partners_that_are_always_in_are_no_candidates(
+    call: Call, worded: Path, tmp_path: Path
+) -> None:
+    flags = ("--kind", "near_duplicate", "--partner", "always", "--canaries", 20)
+    coins = ("--repetitions", 1, "--inclusion-probability", 0.5)
+    outcome = call("insert", worded, "--out", tmp_path / "o", *flags, *coins)
+    assert (outcome.code, "of 20 candidates inserted" in outcome.out) == (0, True)
+
+
+def test_a_dry_run_of_kinds(call: Call, worded: Path, tmp_path: Path) -> None:
+    outcome = call("insert", worded, "--out", tmp_path / "o", *CHOSEN, "--dry-run")
+    assert outcome.code == 0
+    assert "would insert         100 documents" in outcome.out
+    assert "for references" not in outcome.out
+
+
+def test_too_small_a_corpus_for_a_kind(call: Call, corpus: Path, tmp_path: Path) -> None:
+    flags = ("--kind", "unigram", "--canaries", 5000, "--repetitions", 1)
+    outcome = call("insert", corpus, "--out", tmp_path / "o", *flags)
+    assert outcome.code == 3
+    assert "different words, each once, and the corpus has" in " ".join(outcome.err.split())

@@ -453,6 +453,10 @@ class Chats(Records):
 
     schema: RowSchema  # type: ignore[misc]
 
+    def searched(self, block: Block, sought: Sought) -> Iterator[tuple[int, str]]:
+        """The texts of the records that may hold a fill."""
+        return sought.among(self._texts(block))
+
     def render(self, text: str, neighbour: bytes, end: bytes, number: int) -> bytes:
         """A record like its neighbour, with this text in its wrapping and the constants."""
         return json.dumps(self.schema.row(json_object(neighbour, number), text)).encode() + end
