@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from itertools import accumulate, islice
 
 from lmexposure.canaries.format import Format
-from lmexposure.canaries.text_search import TextSearch, word_places
 
 _PLACES_NAMED = 10
 _TOGETHER = 512  # texts that are searched at once
@@ -104,6 +103,8 @@ class Sought:
     """
 
     def __init__(self, formats: Sequence[Format]) -> None:
+        from lmexposure.canaries.text_search import TextSearch  # brings numpy: no help waits for it
+
         uniform = [form for form in formats if form.is_uniform]
         chosen = [text for form in formats if not form.is_uniform for text in form.texts]
         self._words = [form.prefix.encode() for form in uniform]
@@ -112,6 +113,8 @@ class Sought:
 
     def places(self, data: bytes) -> list[int] | None:
         """At which bytes fills may begin, ascending; None: anywhere."""
+        from lmexposure.canaries.text_search import word_places
+
         if not self._sure:
             return None
         places = {at for word in self._words for at in word_places(data, word)}

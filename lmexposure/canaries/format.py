@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lmexposure._validate import integer
 from lmexposure.canaries.language import Language, ambiguous_text, may_nest
@@ -19,8 +19,10 @@ from lmexposure.canaries.template import (
     clean_lists,
     parse_template,
 )
-from lmexposure.canaries.text_search import TextSearch
 from lmexposure.errors import FormatError
+
+if TYPE_CHECKING:
+    from lmexposure.canaries.text_search import TextSearch
 
 # Python refuses to write integers of more than 4300 digits, and manifests hold them as decimals.
 LARGEST_SIZE = 10**4000
@@ -193,8 +195,10 @@ class Format:
         return () if self.is_uniform else self.lists[_TEXTS]
 
     @cached_property
-    def search(self) -> TextSearch:
+    def search(self) -> "TextSearch":
         """Finds chosen texts in data."""
+        from lmexposure.canaries.text_search import TextSearch  # brings numpy: no help waits for it
+
         return TextSearch(self.texts)
 
     @cached_property

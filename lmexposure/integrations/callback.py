@@ -102,7 +102,7 @@ class ExposureCallback(TrainerCallback):  # type: ignore[misc]
         report: str | Path | None = None,
         measure: MeasureSettings | None = None,
     ) -> None:
-        self._manifest = Manifest.of(manifest).ranked
+        self._manifest = Manifest.of(manifest)
         self._budget = TimeBudget(share=budget_share, seconds=budget_seconds)
         self._references = integer("references", references, low=LEAST_REFERENCES)
         self._stop_above = _threshold(stop_above, self._references, self._manifest)

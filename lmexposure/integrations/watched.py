@@ -154,10 +154,10 @@ def watch(
             distinguished from another by its tokens, or is changed by its wrapping; or its
             tokenizer lacks the entry that a canary has to itself (see `models.check_tokens`).
     """
+    check_tokens(tokenizer, manifest)  # of all kinds, whatever is watched of them
     manifest = manifest.ranked
     if not manifest.canaries:
         raise ManifestError("the manifest holds no inserted canary, so there is nothing to watch")
-    check_tokens(tokenizer, manifest)
     wrapping = wrapping or manifest.wrapping or Wrapping(context=manifest.separator)
     check_place(manifest, wrapping)
     texts: list[tuple[float, str, Canary | None, Encoded]] = []
