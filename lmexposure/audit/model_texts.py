@@ -88,14 +88,13 @@ def _sampled_texts(base: LoadedModel, material: Material, temperature: float) ->
     for first in range(0, most, _BATCH):
         numbers = range(first, min(first + _BATCH, most))
         candidates += filter(None, _sampled(base, material, numbers, temperature))
-        if len(chosen := _usable(candidates, material)) == material.count:
+        enough = len(candidates) >= material.count
+        if enough and len(chosen := _usable(candidates, material)) == material.count:
             return chosen
     return _usable(candidates, material)
 
 
 def _usable(candidates: Sequence[str], material: Material) -> list[str]:
-    if len(candidates) < material.count:
-        return []
     held = held_in(candidates, material.documents(), _SHORTEST)
     free = (text for text in dict.fromkeys(candidates) if text not in held)
     return texts_apart(free, material.count)
