@@ -95,7 +95,7 @@ def _sampled_texts(base: LoadedModel, material: Material, temperature: float) ->
 
 
 def _usable(candidates: Sequence[str], material: Material) -> list[str]:
-    held = held_in(candidates, material.documents(), _SHORTEST)
+    held = held_in(candidates, material.documents())
     free = (text for text in dict.fromkeys(candidates) if text not in held)
     return texts_apart(free, material.count)
 
@@ -185,7 +185,7 @@ def _chained(tokenizer: Any, pairs: Sequence[tuple[int, int]], material: Materia
         own = pairs[begin : begin + _PAIRS]
         ids = [token for pair in own for _ in range(_TIMES) for token in pair]
         found.append(_decode(tokenizer, ids).strip())
-    held = held_in(found, material.documents(), 1)
+    held = held_in(found, material.documents())
     return texts_apart((text for text in dict.fromkeys(found) if text not in held), material.count)
 
 

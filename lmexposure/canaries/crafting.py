@@ -11,12 +11,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 
 from lmexposure.canaries.format import Format
 from lmexposure.canaries.kinds import ALWAYS, KINDS, PARTNER
 from lmexposure.canaries.plan import derive_seed, permutation
+from lmexposure.canaries.text_search import TextSearch
 from lmexposure.errors import CorpusError, PlanError
 
 # A word of most scripts; of scripts without spaces between words, a character.
@@ -25,6 +26,7 @@ _WORDS, _PAIRS, _TIMES = 6, 2, 3  # rare words of a text; pairs of words, and ho
 _KNOWN = 60  # characters of the corpus in front of a secret, about
 _HEAD = 4_000_000  # characters of the corpus whose words are counted
 _LONGEST_OTHER, _SHORTEST_OTHER = 200, 20
+_TOGETHER = 512  # documents that are searched at once
 _SHARED, _END = 9, 3  # words of a near-duplicate that its partner has too, and that it has not
 # Private-use characters, which no text has by chance.
 _SYMBOLS = (range(0xE000, 0xF900), range(0xF0000, 0xFFFFE))
@@ -215,7 +217,7 @@ def _other_texts(material: Material) -> list[tuple[str, str]]:
     if path is None:
         raise PlanError("kind other_text needs a file of other texts; give other_text")
     lines = _lines(path)
-    corpus = held_in(lines, material.documents(), _SHORTEST_OTHER)
+    corpus = held_in(lines, material.documents())
     free = [line for line in lines if line not in corpus]
     order = permutation(len(free), derive_seed(material.seed, "crafting", "other_text"))
     chosen = texts_apart((free[place] for place in order), material.count)
@@ -242,23 +244,18 @@ def _lines(path: Path) -> list[str]:
     return list(dict.fromkeys(line for line in lines if len(line) >= _SHORTEST_OTHER))
 
 
-def held_in(texts: Sequence[str], documents: Iterable[str], length: int) -> set[str]:
+def held_in(texts: Sequence[str], documents: Iterable[str]) -> set[str]:
     """Which of the texts are part of a document.
 
     Args:
-        texts: each of at least `length` characters.
+        texts: of one line each; the longer ones are found the quicker.
         documents: of the corpus.
-        length: of their beginnings by which they are looked up: the longer, the quicker.
     """
-    by_start: dict[str, list[str]] = {}
-    for text in texts:
-        by_start.setdefault(text[:length], []).append(text)
+    search, waiting = TextSearch(texts), iter(documents)
     held: set[str] = set()
-    for document in documents:
-        for start in range(len(document) - length + 1):
-            for text in by_start.get(document[start : start + length], ()):
-                if document.startswith(text, start):
-                    held.add(text)
+    while together := list(islice(waiting, _TOGETHER)):
+        data = "\n".join(together).encode(errors="surrogatepass")
+        held.update(texts[number] for _, _, number in search.found(data))
     return held
 
 

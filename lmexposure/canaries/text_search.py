@@ -7,7 +7,7 @@ left is compared in full.
 """
 
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ _TAIL = 2 * _WORD - 1  # bytes that cover a whole word wherever they begin
 _FEW = 4096  # bytes; of fewer, Python's own set is quicker
 _FREQUENT = b" etaoinshrdlcumwfgypbvk"  # letters of English text, most frequent first
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio: spreads neighbours (Knuth 6.4)
-_ROOM, _MOST_BITS = 64, 22  # of a table: bits for each that is taken, and log2 of the most
+_ROOM, _MOST_BITS = 64, 22  # of a table: places for each word, and log2 of the most
 
 
 class TextSearch:
@@ -30,12 +30,19 @@ class TextSearch:
     def __init__(self, texts: Iterable[str]) -> None:
         self._texts = [text.encode() for text in texts]
         self._short = [n for n, text in enumerate(self._texts) if len(text) < _TAIL]
-        self._by_tail: dict[bytes, list[int]] = {}
-        for number, text in enumerate(self._texts):
+        self._numbers = {text: number for number, text in enumerate(self._texts)}
+        self._by_tail: dict[bytes, set[int]] = {}  # lengths
+        for text in self._texts:
             if len(text) >= _TAIL:
-                self._by_tail.setdefault(text[-_TAIL:], []).append(number)
-        self._inner = {tail[at : at + _WORD] for tail in self._by_tail for at in range(_WORD)}
-        self._tables = [_Table(self._inner), _Table({tail[-_WORD:] for tail in self._by_tail})]
+                self._by_tail.setdefault(text[-_TAIL:], set()).add(len(text))
+        # By how many bytes a word may be before the last one of its text: a bit for each.
+        self._gaps: dict[bytes, int] = {}
+        for tail in self._by_tail:
+            for gap in range(_WORD):
+                word = tail[_WORD - 1 - gap : _TAIL - gap]
+                self._gaps[word] = self._gaps.get(word, 0) | 1 << gap
+        self._table = _Table(self._gaps)
+        self._last = _Table({tail[-_WORD:]: 1 for tail in self._by_tail})
 
     def found(self, data: bytes) -> list[tuple[int, int, int]]:
         """(first byte, end, number of the text) of each place where one is.
@@ -48,43 +55,46 @@ class TextSearch:
             for at in word_places(data, self._texts[number])
         ]
         for end in self._ends(data) if self._by_tail else ():
-            for number in self._by_tail.get(data[max(end - _TAIL, 0) : end], ()):
-                start = end - len(self._texts[number])
-                if start >= 0 and data.startswith(self._texts[number], start):
-                    found.append((start, end, number))
+            for length in self._by_tail.get(data[max(end - _TAIL, 0) : end], ()):
+                number = self._numbers.get(data[max(end - length, 0) : end])
+                if number is not None and len(self._texts[number]) == length:
+                    found.append((end - length, end, number))
         return sorted(found, key=lambda place: (place[0], -place[1]))
 
     def _ends(self, data: bytes) -> list[int]:
         """Where texts may end: up to seven bytes behind a word that their tails can cover."""
         if len(data) < _FEW:
             words_at = range(0, len(data) - _WORD + 1, _WORD)
-            covered = [at for at in words_at if data[at : at + _WORD] in self._inner]
+            covered = [at for at in words_at if data[at : at + _WORD] in self._gaps]
             return [at + gap + _WORD for at in covered for gap in range(_WORD)]
-        inner, last = self._tables
-        words = np.frombuffer(data, np.uint64, count=len(data) // _WORD)
-        hits = np.flatnonzero(inner.holds(words)) * _WORD
+        gaps = self._table.values(np.frombuffer(data, np.uint64, count=len(data) // _WORD))
+        hits = np.flatnonzero(gaps != 0)
+        gaps, hits = gaps[hits], hits * _WORD
         # The word at each byte.
         every = np.ndarray(len(data) - _WORD + 1, np.uint64, data, strides=(1,))
         ends: list[int] = []
         for gap in range(_WORD):
-            places = hits + gap
+            places = hits[gaps & (1 << gap) != 0] + gap
             places = places[places < len(every)]
-            ends += (places[last.holds(every[places])] + _WORD).tolist()
+            ends += (places[self._last.values(every[places]) != 0] + _WORD).tolist()
         return ends
 
 
 class _Table:
-    """Says of many words at once which of them may be of a set: a hash table of bits."""
+    """Looks up many words at once: 0 where one is surely not among these, else their values."""
 
-    def __init__(self, words: Collection[bytes]) -> None:
-        bits = min(_MOST_BITS, (_ROOM * len(words)).bit_length())
-        self._shift = np.uint64(64 - max(bits, 1))
-        self._taken = np.zeros(1 << max(bits, 1), bool)
-        self._taken[self._places(np.frombuffer(b"".join(words), np.uint64))] = True
+    def __init__(self, values: Mapping[bytes, int]) -> None:
+        bits = max(1, min(_MOST_BITS, (_ROOM * len(values)).bit_length()))
+        self._shift = np.uint64(64 - bits)
+        self._values = np.zeros(1 << bits, np.uint8)
+        words = np.frombuffer(b"".join(values), np.uint64)
+        # Two words may share a place, which then has the bits of both.
+        bits_of = np.array(list(values.values()), np.uint8)
+        np.bitwise_or.at(self._values, self._places(words), bits_of)
 
-    def holds(self, words: NDArray[np.uint64]) -> NDArray[np.bool_]:
-        """False where one is surely not of the set."""
-        return self._taken[self._places(words)]
+    def values(self, words: NDArray[np.uint64]) -> NDArray[np.uint8]:
+        """The bits of each; more than these where another word has the same place."""
+        return self._values[self._places(words)]
 
     def _places(self, words: NDArray[np.uint64]) -> NDArray[np.int64]:
         return ((words * _FACTOR) >> self._shift).view(np.int64)

@@ -19,6 +19,7 @@ from lmexposure.canaries import (
     Plan,
     craft,
     find_fills,
+    held_in,
 )
 from lmexposure.canaries import insert as insert_texts
 from lmexposure.errors import CorpusError, PlanError, SettingsError
@@ -268,3 +269,13 @@ def test_chosen_texts_are_found_where_they_are(kind: str) -> None:
         (1, second),
         (0, first),
     ]
+
+
+@given(
+    st.lists(st.text("ab é", min_size=1, max_size=20), min_size=1, unique=True),
+    st.lists(st.text("ab é", max_size=60), max_size=6),
+)
+def test_which_texts_are_part_of_a_document(texts: list[str], documents: list[str]) -> None:
+    within = {text for text in texts if any(text in document for document in documents)}
+    assert held_in(texts, documents) == within
+    assert held_in(texts, [*documents] * 600) == within
