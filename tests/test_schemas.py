@@ -12,7 +12,15 @@ from made_sweeps import written_sweep
 
 from lmexposure._record import FileRecord
 from lmexposure.canaries.manifest import ManifestFile
-from lmexposure.records import Result, RowsRecord, RunRecord, SweepModel, SweepPlan, SweepResult
+from lmexposure.records import (
+    IdentifiersRecord,
+    Result,
+    RowsRecord,
+    RunRecord,
+    SweepModel,
+    SweepPlan,
+    SweepResult,
+)
 
 ROOT = Path(__file__).parents[1]
 SCHEMAS = ROOT / "docs" / "schemas"
@@ -20,6 +28,7 @@ RECORDS: list[type[FileRecord]] = [
     Result,
     RunRecord,
     RowsRecord,
+    IdentifiersRecord,
     ManifestFile,
     SweepPlan,
     SweepModel,

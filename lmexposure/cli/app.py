@@ -18,6 +18,7 @@ from lmexposure import __version__
 from lmexposure.cli.check import check
 from lmexposure.cli.epsilon import epsilon
 from lmexposure.cli.formats import formats
+from lmexposure.cli.identifiers import identifiers
 from lmexposure.cli.insert import insert
 from lmexposure.cli.measure import measure
 from lmexposure.cli.options import FILES, OTHER
@@ -229,6 +230,14 @@ _add_command(
     (
         "of losses, in which a lower one means included",
         "epsilon losses.parquet --score loss --included member --lower-is-in",
+    ),
+)
+_add_command(
+    identifiers,
+    "Audit what a corpus holds anyway, without insertion.",
+    (
+        "did my-model read the UUIDs and keys of train.txt? the base never saw them",
+        "identifiers my-model train.txt --format uuid --format key.toml --base gpt2 --out audited",
     ),
 )
 _add_command(demo, "The whole test on text that Python carries.")

@@ -451,6 +451,10 @@ MEASUREMENT = _settings(
     old=_OLD_SEED,
     make=measurement,
 )
+LOADING = Group(
+    flags={name: _FLAGS[name] for name in ("device", "dtype", "offline", "revision")},
+    make=merged,
+)
 RUN = _settings(
     *PANELS,
     without=("batch_size",),

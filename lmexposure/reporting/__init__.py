@@ -7,6 +7,12 @@ if TYPE_CHECKING:
     from lmexposure.reporting.charts import Chart, charts_of
     from lmexposure.reporting.compare import CompareData, compare_data
     from lmexposure.reporting.data import ReportData, Section
+    from lmexposure.reporting.identifiers import (
+        identifier_claim,
+        identifier_sections,
+        identifiers_markdown,
+        write_identifiers,
+    )
     from lmexposure.reporting.page import render_compare, render_report
     from lmexposure.reporting.privacy import privacy_sections
     from lmexposure.reporting.sections import result_sections
@@ -29,6 +35,9 @@ __all__ = [
     "SweepReportData",
     "charts_of",
     "compare_data",
+    "identifier_claim",
+    "identifier_sections",
+    "identifiers_markdown",
     "privacy_sections",
     "render_compare",
     "render_report",
@@ -39,6 +48,7 @@ __all__ = [
     "sweep_report_data",
     "sweep_sections",
     "write_compare",
+    "write_identifiers",
     "write_report",
     "write_sweep_report",
 ]

@@ -23,6 +23,7 @@ WORDS = {
     "report": ("r",),
     "compare": ("r", "s"),
     "check": ("--model", "m", "--manifest", "m.json"),
+    "identifiers": ("m", "c.txt", "--format", "pin"),
     "demo": (),
 }
 PLAN = ("--format", "pin", "--canaries", "2", "--repetitions", "1", "--controls", "2")

@@ -38,6 +38,7 @@ _COMMANDS = (
     "compare",
     "check",
     "epsilon",
+    "identifiers",
     "demo",
 )
 _CALL = "$ lmexposure"
