@@ -14,6 +14,9 @@ if TYPE_CHECKING:
         wrapping_of,
     )
     from lmexposure.audit.directory import refuse_foreign
+    from lmexposure.audit.identifiers import (
+        natural_identifiers,
+    )
     from lmexposure.audit.kinds import refuse_kinds_of_run
     from lmexposure.audit.loaded_model import chosen_device, load_for_measuring
     from lmexposure.audit.measurement import measure
@@ -53,6 +56,7 @@ __all__ = [
     "max_attainable",
     "measure",
     "measure_checkpoints",
+    "natural_identifiers",
     "plan_of",
     "preview",
     "read_settings_file",

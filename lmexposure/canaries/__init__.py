@@ -47,6 +47,11 @@ if TYPE_CHECKING:
     from lmexposure.canaries.documents import Inserted, insert
     from lmexposure.canaries.fills import Fill, Found, find_fills
     from lmexposure.canaries.format import UNIFORM, Format
+    from lmexposure.canaries.identifiers import (
+        Identifier,
+        Identifiers,
+        find_identifiers,
+    )
     from lmexposure.canaries.insertion import Placement
     from lmexposure.canaries.kinds import ALWAYS, KINDS, PARTNER, PARTNERS, Kind, kind_named
     from lmexposure.canaries.language import Language
@@ -139,6 +144,8 @@ __all__ = [
     "Format",
     "FormatCheck",
     "Found",
+    "Identifier",
+    "Identifiers",
     "Inserted",
     "InsertionStep",
     "Kind",
@@ -164,6 +171,7 @@ __all__ = [
     "derive_seed",
     "file_names",
     "find_fills",
+    "find_identifiers",
     "first_records",
     "fresh_seed",
     "guess_layout",

@@ -8,6 +8,16 @@ sweep; `scores.py` reads the scores of every text, and `run.py` a directory of t
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from lmexposure.records.identifiers import (
+        IdentifierClaim,
+        IdentifierClass,
+        IdentifierDifference,
+        IdentifierModel,
+        IdentifierRank,
+        IdentifierRates,
+        IdentifierSettings,
+        IdentifiersRecord,
+    )
     from lmexposure.records.result import (
         MOST_SHOWN,
         CheckpointClass,
@@ -172,6 +182,14 @@ __all__ = [
     "GuessCount",
     "GuessingBaseline",
     "GuessingTest",
+    "IdentifierClaim",
+    "IdentifierClass",
+    "IdentifierDifference",
+    "IdentifierModel",
+    "IdentifierRank",
+    "IdentifierRates",
+    "IdentifierSettings",
+    "IdentifiersRecord",
     "KindCandidate",
     "KindComparison",
     "KindMembership",

@@ -77,6 +77,12 @@ if TYPE_CHECKING:
         exposure,
         sampled_exposure,
     )
+    from lmexposure.statistics.identifiers import (
+        RanksAmongDraws,
+        identifiers_needed,
+        rank_among_draws,
+        ranks_among_draws,
+    )
     from lmexposure.statistics.importance import (
         ImportanceExposure,
         WeightedDraws,
@@ -156,6 +162,7 @@ __all__ = [
     "LiraScores",
     "OrderStatistics",
     "QuantileInterval",
+    "RanksAmongDraws",
     "RocCurve",
     "RocHull",
     "SampledExposure",
@@ -186,6 +193,7 @@ __all__ = [
     "gaussian_dp_epsilon",
     "guessing_test",
     "holm",
+    "identifiers_needed",
     "importance_exposure",
     "joint_beta_epsilon",
     "joint_bounds",
@@ -210,7 +218,9 @@ __all__ = [
     "per_text_epsilon",
     "privacy_of",
     "quantile_interval",
+    "rank_among_draws",
     "rank_sum_test",
+    "ranks_among_draws",
     "rate_difference",
     "reference_difference",
     "rmia",

@@ -1,0 +1,197 @@
+"""What a comparison of natural identifiers says: rates of each format, a claim and its reason."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lmexposure._style import percent, probability
+from lmexposure.canaries import Identifiers
+from lmexposure.records import (
+    IdentifierClaim,
+    IdentifierClass,
+    IdentifierDifference,
+    IdentifierModel,
+    IdentifierRank,
+    IdentifierRates,
+    IdentifierSettings,
+    IdentifiersRecord,
+)
+from lmexposure.statistics import (
+    RanksAmongDraws,
+    identifiers_needed,
+    ranks_among_draws,
+    rate_difference,
+    sign_test,
+)
+
+_LEVEL = 0.95
+_SIGNIFICANCE = 0.05
+
+
+def identifiers_record(
+    found: Identifiers,
+    sides: Sequence[IdentifierModel],
+    ranks: NDArray[np.int64],
+    settings: IdentifierSettings,
+) -> IdentifiersRecord:
+    """The record of a comparison.
+
+    Args:
+        found: the identifiers; those that were kept were compared.
+        sides: the model, then the base, where there is one.
+        ranks: of each identifier that was kept under each model, shape (n, models).
+        settings: of the comparison.
+    """
+    tested = set(map(id, found.one_per_document()))
+    chosen = np.array([id(identifier) in tested for identifier in found.kept])
+    names = np.array([identifier.format for identifier in found.kept])
+    classes = [
+        _class(name, found, ranks, names == name, chosen, settings.draws) for name in found.formats
+    ]
+    every = _class(None, found, ranks, names == names, chosen, settings.draws)
+    claim, reason = _claim(every)
+    return IdentifiersRecord(
+        model=sides[0],
+        base=sides[1] if len(sides) > 1 else None,
+        files=found.names,
+        documents=found.documents,
+        draws=settings.draws,
+        left=settings.left,
+        seed=settings.seed,
+        level=_LEVEL,
+        needed=identifiers_needed(),
+        claim=claim,
+        reason=reason,
+        classes=(*classes, every),
+        identifiers=_rows(found, ranks, chosen),
+        warnings=_warnings(found, sides, classes),
+    )
+
+
+def _rows(
+    found: Identifiers, ranks: NDArray[np.int64], chosen: NDArray[np.bool_]
+) -> tuple[IdentifierRank, ...]:
+    rows = [
+        IdentifierRank(
+            format=identifier.format,
+            file=identifier.file,
+            document=identifier.document,
+            times=found.counts[identifier.format][identifier.index],
+            tested=bool(of_test),
+            rank=int(own[0]),
+            base_rank=int(own[1]) if len(own) > 1 else None,
+        )
+        for identifier, own, of_test in zip(found.kept, ranks, chosen, strict=True)
+    ]
+    return tuple(sorted(rows, key=lambda row: (row.file, row.document, row.format, row.rank)))
+
+
+def _class(
+    name: str | None,
+    found: Identifiers,
+    ranks: NDArray[np.int64],
+    here: NDArray[np.bool_],
+    chosen: NDArray[np.bool_],
+    draws: int,
+) -> IdentifierClass:
+    counts = [found.counts[name]] if name is not None else list(found.counts.values())
+    tested = ranks[here & chosen]  # (identifiers, models)
+    sides = [ranks_among_draws(column, draws, level=_LEVEL) for column in tested.T if column.size]
+    return IdentifierClass(
+        format=name,
+        space_size=None if name is None else found.formats[name].size,
+        found=sum(each.total() for each in counts),
+        distinct=sum(map(len, counts)),
+        repeated=sum(times > 1 for each in counts for times in each.values()),
+        compared=int(here.sum()),
+        compared_hits=int((ranks[here, 0] * 100 <= draws + 1).sum()),
+        tested=len(tested),
+        model=_rates(sides[0]) if sides else None,
+        base=_rates(sides[1]) if len(sides) > 1 else None,
+        difference=_difference(sides, tested) if len(sides) > 1 else None,
+    )
+
+
+def _rates(found: RanksAmongDraws) -> IdentifierRates:
+    return IdentifierRates(
+        hits=found.hits,
+        tpr=found.tpr,
+        low=found.low,
+        high=found.high,
+        median_exposure=found.median_exposure,
+        p_value=found.p_value,
+        null=found.is_null,
+    )
+
+
+def _difference(sides: Sequence[RanksAmongDraws], ranks: NDArray[np.int64]) -> IdentifierDifference:
+    between = rate_difference(*((side.tpr, side.low, side.high) for side in sides))
+    lower, higher = (int((sign * (ranks[:, 0] - ranks[:, 1]) < 0).sum()) for sign in (1, -1))
+    return IdentifierDifference(
+        value=between.value,
+        low=between.low,
+        high=between.high,
+        p_value=sign_test(higher, lower),
+    )
+
+
+def _claim(every: IdentifierClass) -> tuple[IdentifierClaim, str]:
+    """What may be said, and why."""
+    model, base = every.model, every.base
+    assert model is not None, "enough identifiers were found"
+    if model.p_value > _SIGNIFICANCE:
+        return "nothing found", (
+            f"under the model the identifiers rank as chance has it {_seen(model)}"
+        )
+    if base is None:
+        return "distribution", (
+            f"the identifiers rank lower than chance {_seen(model)}, and that may be what such "
+            "identifiers look like: no base was given; give a model that never saw the corpus "
+            "(--base)"
+        )
+    if not base.null:
+        why = (
+            "rank lower than chance"
+            if base.p_value <= _SIGNIFICANCE
+            else "may rank lower than chance"
+        )
+        return "distribution", (
+            f"under the base, which never saw them, the identifiers {why} too {_seen(base)}: they "
+            "are not like fresh draws; leave out formats whose identifiers are no random draws"
+        )
+    return "membership", (
+        f"the identifiers rank lower than chance under the model {_seen(model)}, and not under the "
+        f"base, which never saw them {_seen(base)}. This takes it that the base knows the form of "
+        "such identifiers as well as the model does"
+    )
+
+
+def _seen(rates: IdentifierRates) -> str:
+    return (
+        f"(p = {probability(rates.p_value)}; {percent(rates.tpr)} are among the lowest "
+        f"1 %, at most {percent(rates.high)})"
+    )
+
+
+def _warnings(
+    found: Identifiers, sides: Sequence[IdentifierModel], classes: Sequence[IdentifierClass]
+) -> tuple[str, ...]:
+    warnings = [
+        f"no identifier of format {row.format} is in the corpus" for row in classes if not row.found
+    ]
+    if len(found.kept) < found.distinct:
+        warnings.append(
+            f"{len(found.kept):,} of {found.distinct:,} identifiers were compared, chosen at random"
+        )
+    for row in classes:
+        if row.base is not None and row.base.p_value <= _SIGNIFICANCE and len(classes) > 1:
+            warnings.append(
+                f"under the base, identifiers of format {row.format} rank lower than chance: they "
+                "are no random draws; leave the format out"
+            )
+    if len(sides) > 1 and sides[0].weights_sha256 == sides[1].weights_sha256:
+        warnings.append(
+            "the base has the very weights of the model, so that nothing is between them"
+        )
+    return tuple(warnings)

@@ -1,0 +1,262 @@
+"""Natural identifiers: an audit after the fact, of what a corpus holds anyway, without insertion.
+
+An identifier that a model never saw is as likely as fresh draws of its format in the same place, if
+it was made at random. One that the model read is likelier. Which of the two makes ranks low, only
+a base model that never saw the corpus can tell, on the very same comparisons.
+"""
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lmexposure._files import only_writer
+from lmexposure._style import count
+from lmexposure.audit.identifier_record import identifiers_record
+from lmexposure.audit.loaded_model import load_for_measuring
+from lmexposure.audit.workload import Phase, Progress, Watcher, silent
+from lmexposure.canaries import (
+    Format,
+    Identifier,
+    Identifiers,
+    derive_seed,
+    find_identifiers,
+    load_format,
+)
+from lmexposure.errors import CorpusError, ModelError, ResultError, SettingsError
+from lmexposure.models import (
+    Context,
+    LoadedModel,
+    context_window,
+    encode_in_context,
+    weights_sha256,
+)
+from lmexposure.records import (
+    IdentifierModel,
+    IdentifierSettings,
+    IdentifiersRecord,
+    RunSettings,
+)
+from lmexposure.scoring import same_random_numbers, score_encoded
+from lmexposure.statistics import (
+    identifiers_needed,
+    rank_among_draws,
+)
+
+_COMPARING = "comparing identifiers"
+
+
+def natural_identifiers(  # noqa: PLR0913 - two models, what they are compared on, and where
+    model: str | Path | LoadedModel,
+    corpus: str | Path | Sequence[str | Path],
+    *,
+    formats: Sequence[str | Path | Format],
+    base: str | Path | LoadedModel | None = None,
+    out: str | Path | None = None,
+    settings: IdentifierSettings | None = None,
+    machine: RunSettings | None = None,
+    progress: Progress = silent,
+) -> IdentifiersRecord:
+    """Compare identifiers that a corpus holds with fresh draws of their format, in their place.
+
+    Args:
+        model: the audited model: a directory, a hub name, or what `load_model` gives.
+        corpus: a file, several, or patterns, of any layout that texts are inserted into.
+        formats: shipped ones by name, your own by path; words in front of the first hole are left
+            out, for identifiers have others in front.
+        base: a model that never saw the corpus, with any tokenizer; without it, nothing can be said
+            of membership.
+        out: the directory that identifiers.json goes to; None writes nothing.
+        settings: of the comparison; None: the defaults.
+        machine: device, dtype and such, which both models are loaded with; None: the defaults.
+        progress: watches; a `Watcher` is told what is to come.
+
+    Returns:
+        What was found; it holds no identifier's text.
+
+    Raises:
+        CorpusError: a file that cannot be read, no identifiers, or fewer than needed.
+        FormatError: no formats, one that is not sound, or one too small for the draws.
+        ModelError: no such model or base, one that lacks a token for a character of a format, or
+            whose context window is too short for an identifier.
+        NumericalError: a model gave NaN or infinite logits.
+        ResultError: `out` holds another comparison; another process is at work there.
+        SettingsError: fewer identifiers are to be compared than a claim takes.
+
+    Source: Natural identifiers, ICLR 2026.
+    """
+    settings = settings or IdentifierSettings()
+    if settings.most < identifiers_needed():
+        raise SettingsError(
+            f"most={settings.most} is fewer than needed: a claim takes {identifiers_needed()} "
+            "identifiers in different documents; give a larger number"
+        )
+    with nullcontext() if out is None else only_writer(out), same_random_numbers():
+        found = _found(corpus, formats, settings)
+        sides = _sides(model, base, found, machine or RunSettings())
+        if out is not None:
+            _refuse_another(Path(out), found, sides, settings)
+        ranks = _ranks(found, sides, settings, progress)
+        record = identifiers_record(found, [side.record for side in sides], ranks, settings)
+        if out is not None:
+            record.save(Path(out) / IdentifiersRecord.NAME)
+    return record
+
+
+def _found(
+    corpus: str | Path | Sequence[str | Path],
+    formats: Sequence[str | Path | Format],
+    settings: IdentifierSettings,
+) -> Identifiers:
+    """The identifiers, enough of them for a claim, each with enough fresh draws."""
+    found = find_identifiers(
+        corpus,
+        [form if isinstance(form, Format) else load_format(form) for form in formats],
+        most=settings.most,
+        left=settings.left,
+        seed=settings.seed,
+        layout=settings.layout,
+        text_field=settings.text_field,
+    )
+    each = ", ".join(f"{name}: {len(counts):,}" for name, counts in found.counts.items())
+    if not found.distinct:
+        raise CorpusError(
+            f"the corpus holds no identifiers ({each}, in {count(found.documents, 'document')}); "
+            "give a format that its identifiers have: `lmexposure formats list`, or a file"
+        )
+    documents, needed = len(found.one_per_document()), identifiers_needed()
+    if documents < needed:
+        raise CorpusError(
+            f"{count(found.distinct, 'different identifier')} in {count(documents, 'document')} "
+            f"are fewer than needed ({each}): identifiers of one document depend on each other, "
+            f"and to tell 1 % from 5 % takes {needed} documents with some; give more of the "
+            "corpus, or more formats"
+        )
+    for name in {identifier.format for identifier in found.kept}:
+        found.draws(name, settings.draws, seed=0)
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Side:
+    """A model that ranks the identifiers."""
+
+    loaded: LoadedModel
+    record: IdentifierModel
+
+    @classmethod
+    def of(cls, model: str | Path | LoadedModel, machine: RunSettings) -> "_Side":
+        found = model if isinstance(model, LoadedModel) else load_for_measuring(model, machine)
+        sha256 = weights_sha256(found.model)
+        return cls(loaded=found, record=IdentifierModel(path=found.name, weights_sha256=sha256))
+
+    def rank(self, identifier: Identifier, texts: Sequence[str], where: str) -> int:
+        """The rank of the first text among the others, all in the identifier's place."""
+        bits = self._bits(identifier, texts, where)
+        return rank_among_draws(float(bits[0]), bits[1:])
+
+    def _bits(
+        self, identifier: Identifier, texts: Sequence[str], where: str
+    ) -> NDArray[np.float64]:
+        context = Context(before=identifier.before, behind=identifier.behind)
+        name = self.loaded.name
+        try:
+            encoded = encode_in_context(self.loaded.tokenizer, texts, context=context)
+        except ModelError as failure:
+            raise ModelError(f"{where}, under model {name!r}: {failure}") from failure
+        window = context_window(self.loaded.model.config)
+        longest = max(len(text.ids) for text in encoded)
+        if window is not None and longest > window:
+            raise ModelError(
+                f"{where}: {longest} tokens with the text in front, and model {name!r} reads "
+                f"{window}; give a smaller --left, or leave the format out"
+            )
+        return score_encoded(self.loaded.model, encoded).totals
+
+    def refuse_unknown(self, form: Format) -> None:
+        """Refuse a format some of whose fills the tokenizer cannot read."""
+        tokenizer = self.loaded.tokenizer
+        tokens = {c: tokenizer(c, add_special_tokens=False)["input_ids"] for c in form.characters}
+        lacking = [c for c, ids in tokens.items() if not ids or tokenizer.unk_token_id in ids]
+        if lacking:
+            raise ModelError(
+                f"the tokenizer of model {self.loaded.name!r} has no token for "
+                f"{', '.join(map(ascii, lacking))}, which fills of format {form.name!r} hold; "
+                "leave the format out, or give one whose characters it knows"
+            )
+
+
+def _sides(
+    model: str | Path | LoadedModel,
+    base: str | Path | LoadedModel | None,
+    found: Identifiers,
+    machine: RunSettings,
+) -> list[_Side]:
+    """The model, and the base where there is one."""
+    sides = [_Side.of(model, machine)]
+    if base is not None:
+        try:
+            sides.append(_Side.of(base, replace(machine, revision=None)))
+        except ModelError as failure:
+            raise ModelError(f"no base: {failure}") from failure
+    for side in sides:
+        for name in {identifier.format for identifier in found.kept}:
+            side.refuse_unknown(found.formats[name])
+    return sides
+
+
+def _refuse_another(
+    out: Path, found: Identifiers, sides: Sequence[_Side], settings: IdentifierSettings
+) -> None:
+    """Refuse to take the place of another comparison; the same is made anew."""
+    path = out / IdentifiersRecord.NAME
+    if not path.exists():
+        return
+    there = IdentifiersRecord.read(path)
+    models = [side.record.weights_sha256 for side in sides]
+    theirs = [side.weights_sha256 for side in (there.model, there.base) if side is not None]
+    numbers = (settings.draws, settings.left, settings.seed)
+    same = (models, found.names, numbers) == (
+        theirs,
+        there.files,
+        (there.draws, there.left, there.seed),
+    )
+    if not same:
+        raise ResultError(
+            f"{path} is of other models, files or settings; choose another --out, or move it away"
+        )
+
+
+def _ranks(
+    found: Identifiers, sides: Sequence[_Side], settings: IdentifierSettings, progress: Progress
+) -> NDArray[np.int64]:
+    """The rank of each identifier that was kept under each model, shape (n, models)."""
+    if isinstance(progress, Watcher):
+        tokens = sum(_tokens(side, found.kept[0], found) for side in sides)
+        work = float(len(found.kept) * (settings.draws + 1) * tokens)
+        title = f"{count(len(found.kept), 'identifier')}, {settings.draws:,} draws each"
+        phase = Phase(what=_COMPARING, kind="scoring", work=work)
+        progress.plan(f"comparing: {title}", [phase], keeps=False)
+    ranks = np.empty((len(found.kept), len(sides)), dtype=np.int64)
+    for number, identifier in enumerate(found.kept):
+        seed = derive_seed(settings.seed, "draws", str(number))
+        form, drawn = (
+            found.formats[identifier.format],
+            found.draws(identifier.format, settings.draws, seed=seed),
+        )
+        texts = [form.text(index) for index in (identifier.index, *drawn)]
+        where = (
+            f"an identifier of format {form.name!r} in document {identifier.document} of "
+            f"{found.files[identifier.file]}"
+        )
+        ranks[number] = [side.rank(identifier, texts, where) for side in sides]
+        progress(_COMPARING, number + 1, len(found.kept))
+    return ranks
+
+
+def _tokens(side: _Side, identifier: Identifier, found: Identifiers) -> int:
+    text = found.formats[identifier.format].text(identifier.index)
+    return len(side.loaded.tokenizer(text, add_special_tokens=False)["input_ids"])

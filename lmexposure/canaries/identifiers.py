@@ -1,0 +1,258 @@
+"""Identifiers that a corpus holds anyway: keys, hashes, numbers of known formats, in their place.
+
+Nothing was inserted. Each identifier is to be compared with fresh draws of its format, so it comes
+with the text around it, which is the same for all of them.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+
+from lmexposure._validate import integer
+from lmexposure.canaries.corpora.files import FileCorpus, FileLayout, corpus_files, layout_for
+from lmexposure.canaries.fills import Fill, find_fills
+from lmexposure.canaries.format import Format
+from lmexposure.canaries.insertion import named_errors
+from lmexposure.canaries.plan import derive_seed, permutation
+from lmexposure.errors import FormatError
+
+_BEHIND = 16  # characters that decide how the end of an identifier becomes tokens
+
+
+@dataclass(frozen=True, kw_only=True)
+class Identifier:
+    """An identifier at its first place; neither it nor the text around it is in its repr.
+
+    Attributes:
+        format: the format's name.
+        index: which fill of the format it is.
+        file: where it is, from 0.
+        document: its document in that file, from 1.
+        before: the text in front of it, from the document's beginning, separator and all, or the
+            last characters of that text.
+        behind: the first characters of what follows.
+    """
+
+    format: str
+    index: int = field(repr=False)
+    file: int
+    document: int
+    before: str = field(repr=False)
+    behind: str = field(repr=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Identifiers:
+    """What a corpus holds of some formats.
+
+    Attributes:
+        formats: by name, without the words in front of their first hole; see `alone`.
+        files: of the corpus, in order.
+        documents: how many there are.
+        counts: format -> fill -> how often it is in the corpus, as a word of its own.
+        taken: format -> all fills that are in the corpus, within longer words too.
+        kept: identifiers, each at its first place, in random order.
+        separator: the text between two documents; None: a token's work.
+    """
+
+    formats: Mapping[str, Format]
+    files: tuple[Path, ...]
+    documents: int
+    counts: Mapping[str, Counter[int]] = field(repr=False)
+    taken: Mapping[str, set[int]] = field(repr=False)
+    kept: tuple[Identifier, ...]
+    separator: str | None
+
+    @property
+    def distinct(self) -> int:
+        """How many different identifiers there are."""
+        return sum(map(len, self.counts.values()))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The files' names."""
+        return tuple(path.as_posix() for path in self.files)
+
+    def one_per_document(self) -> tuple[Identifier, ...]:
+        """Of the kept those that come first in the random order of their document."""
+        first: dict[tuple[int, int], Identifier] = {}
+        for identifier in self.kept:
+            first.setdefault((identifier.file, identifier.document), identifier)
+        return tuple(first.values())
+
+    def draws(self, name: str, n: int, *, seed: int) -> list[int]:
+        """Fills of a format, uniform without replacement among those that are not in the corpus.
+
+        Raises:
+            FormatError: the format has fewer than `n` such fills.
+        """
+        form, taken = self.formats[name], self.taken[name]
+        integer("n", n, low=1, error=FormatError)
+        if form.size - len(taken) < n:
+            raise FormatError(
+                f"format {name!r} has {form.size:,} fills, of which {len(taken):,} are in the "
+                f"corpus, and {n:,} draws are asked for; ask for fewer, or give a larger format"
+            )
+        fresh = (index for index in permutation(form.size, seed) if index not in taken)
+        return list(islice(fresh, n))
+
+
+def alone(canary_format: Format) -> Format:
+    """A format without the words in front of its first hole, as an identifier has them anywhere.
+
+    What is written to the first hole without a space is part of the identifier, such as "sk-".
+
+    Args:
+        canary_format: whose secrets are drawn uniformly.
+
+    Raises:
+        FormatError: its texts were chosen one by one, so that there are no fresh draws.
+
+    >>> alone(Format(name="ssn", template="My number is {digits:3}-{digits:4}")).template
+    '{digits:3}-{digits:4}'
+    >>> alone(Format(name="key", template="Use sk-{alnum:20}")).template
+    'sk-{alnum:20}'
+    """
+    if not canary_format.is_uniform:
+        raise FormatError(
+            f"format {canary_format.name!r} is of kind {canary_format.kind!r}: its texts were "
+            "chosen, and no fresh draws are like them; give a format with holes"
+        )
+    prefix = canary_format.prefix
+    words = prefix[: prefix.rfind(" ") + 1].replace("{", "{{").replace("}", "}}")
+    return Format.from_dict(
+        {**canary_format.to_dict(), "template": canary_format.template.removeprefix(words)}
+    )
+
+
+def find_identifiers(
+    corpus: str | Path | Sequence[str | Path],
+    formats: Sequence[Format],
+    *,
+    most: int,
+    left: int,
+    seed: int,
+    layout: str | None = None,
+    text_field: str = "text",
+) -> Identifiers:
+    """Look through a corpus for fills of formats that are words of their own.
+
+    A fill between letters or digits is part of something longer, and no identifier.
+
+    Args:
+        corpus: a file, several, or patterns.
+        formats: their names must differ; words in front of the first hole are left out.
+        most: identifiers to keep, chosen uniformly among the different ones of all formats.
+        left: characters that are kept of the text in front, at most.
+        seed: of the choice.
+        layout: what a document is; None: by the suffix.
+        text_field: where documents have fields, the one that holds the text.
+
+    Raises:
+        CorpusError: a file or a record cannot be used.
+        FormatError: no formats, two of one name, or one without fresh draws.
+        SettingsError: `most` or `left` out of range.
+    """
+    integer("most", most, low=1)
+    integer("left", left, low=0)
+    known = _by_name(formats)
+    paths = corpus_files([corpus] if isinstance(corpus, str | Path) else corpus)
+    found = _Search(known, most, left, seed, layout_for(paths, layout, text_field))
+    found.read(paths)
+    return found.all_of(paths)
+
+
+def _by_name(formats: Sequence[Format]) -> dict[str, Format]:
+    if not formats:
+        raise FormatError("no format of identifiers is given; name at least one, such as 'uuid'")
+    known = {form.name: alone(form) for form in formats}
+    if len(known) < len(formats):
+        names = Counter(form.name for form in formats)
+        raise FormatError(f"two formats are called {names.most_common(1)[0][0]!r}; rename one")
+    return known
+
+
+class _Search:
+    """Goes through a corpus once; of the different identifiers each is as likely to be kept."""
+
+    def __init__(
+        self, formats: Mapping[str, Format], most: int, left: int, seed: int, layout: FileLayout
+    ) -> None:
+        self._formats, self._most, self._left, self._layout = formats, most, left, layout
+        self._random = random.Random(derive_seed(seed, "identifiers"))
+        self._counts: dict[str, Counter[int]] = {name: Counter() for name in formats}
+        self._taken: dict[str, set[int]] = {name: set() for name in formats}
+        self._kept: list[Identifier] = []
+        self._different = self._documents = 0
+
+    def read(self, paths: Sequence[Path]) -> None:
+        for number, source in enumerate(FileCorpus(paths, self._layout).sources):
+            with named_errors(source.name), source.guarded():
+                for document, text in enumerate(self._layout.documents(source.path), start=1):
+                    self._documents += 1
+                    self._look_at(text, number, document)
+
+    def all_of(self, paths: Sequence[Path]) -> Identifiers:
+        self._random.shuffle(self._kept)
+        return Identifiers(
+            formats=self._formats,
+            files=tuple(paths),
+            documents=self._documents,
+            counts=self._counts,
+            taken=self._taken,
+            kept=tuple(self._kept),
+            separator=self._layout.separator,
+        )
+
+    def _look_at(self, text: str, file: int, document: int) -> None:
+        for name, form in self._formats.items():
+            for fill in _apart(form, text, self._taken[name]):
+                self._counts[name][fill.index] += 1
+                if self._counts[name][fill.index] == 1 and (place := self._place()) is not None:
+                    before, behind = self._around(text, fill)
+                    self._kept[place : place + 1] = [
+                        Identifier(
+                            format=name,
+                            index=fill.index,
+                            file=file,
+                            document=document,
+                            before=before,
+                            behind=behind,
+                        )
+                    ]
+
+    def _place(self) -> int | None:
+        """Where another identifier is kept, instead of one that is there; None: nowhere.
+
+        Source: Vitter 1985, Random sampling with a reservoir, algorithm R.
+        """
+        self._different += 1
+        if self._different <= self._most:
+            return self._different - 1
+        place = self._random.randrange(self._different)
+        return place if place < self._most else None
+
+    def _around(self, text: str, fill: Fill) -> tuple[str, str]:
+        separator = self._layout.separator or ""
+        behind = text[fill.end : fill.end + _BEHIND] or separator
+        if fill.start > self._left:  # a separator would say that the document begins here
+            return text[fill.start - self._left : fill.start], behind
+        return separator + text[: fill.start], behind
+
+
+def _apart(form: Format, text: str, taken: set[int]) -> Iterator[Fill]:
+    """The fills of a text that are words of their own and do not overlap; all are taken."""
+    end = 0
+    for fill in find_fills(form, text):
+        taken.add(fill.index)
+        if fill.start >= end and not _goes_on(text, fill.start) and not _goes_on(text, fill.end):
+            end = fill.end
+            yield fill
+
+
+def _goes_on(text: str, place: int) -> bool:
+    """Whether a letter or digit is on both sides of this place."""
+    return 0 < place < len(text) and text[place - 1].isalnum() and text[place].isalnum()

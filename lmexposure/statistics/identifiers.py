@@ -1,0 +1,160 @@
+"""Identifiers that a corpus holds anyway, compared with fresh draws of their format in their place.
+
+Where identifiers are as likely as fresh draws, such as a random key that a model never saw, the
+rank of each is uniform. Ranks that are too low say that the model knows them, or that they are not
+like fresh draws at all; only a model that never saw them can tell the two apart.
+"""
+
+from dataclasses import asdict, dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+
+from lmexposure._validate import bits_array, fraction, integer
+from lmexposure.errors import InputError
+from lmexposure.statistics.intervals import binomial_interval
+
+_FPR = 0.01  # share of identifiers that chance puts among the lowest ranks
+_FEWEST_DRAWS = 99  # of fewer, not even the lowest rank is among the lowest 1 %
+_NEAR = 0.05  # a rate that is surely no more than this is near 1 %
+_SIGNIFICANCE = 0.05
+_LEVEL = 0.95
+_FEW = 1000  # of more, an interval around 1 % ends far below 5 %
+
+
+@dataclass(frozen=True, kw_only=True)
+class RanksAmongDraws:
+    """What the ranks of some identifiers say together.
+
+    Attributes:
+        identifiers: how many there are, independent of each other.
+        draws: fresh draws that each was compared with.
+        hits: identifiers whose rank is among the lowest 1 %.
+        tpr: their share, in [0, 1]: TPR at a FPR of 1 %; chance has at most .01.
+        low, high: its interval, Clopper-Pearson.
+        level: two-sided coverage of the interval.
+        median_exposure: in bits; log2(draws + 1) - log2(rank), chance has a median of 1.
+        p_value: how often chance alone gives ranks that are as low together, Fisher's test.
+    """
+
+    identifiers: int
+    draws: int
+    hits: int
+    tpr: float
+    low: float
+    high: float
+    level: float
+    median_exposure: float
+    p_value: float
+
+    @property
+    def shows(self) -> bool:
+        """Whether the ranks are lower than chance has them: the test rejects at 5 %."""
+        return self.p_value <= _SIGNIFICANCE
+
+    @property
+    def is_null(self) -> bool:
+        """Whether the ranks are those of chance, and surely near them.
+
+        The test does not reject, and the rate is at most 5 % by its interval: where there are few
+        identifiers, it is the interval that says no.
+        """
+        return not self.shows and self.high <= _NEAR
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain Python values."""
+        return asdict(self)
+
+
+def rank_among_draws(bits: float, draw_bits: ArrayLike) -> int:
+    """The rank of an identifier among fresh draws, from 1; a tie counts against the identifier.
+
+    Args:
+        bits: its log-perplexity, finite.
+        draw_bits: those of the draws in the same place, shape (n,), finite.
+
+    Raises:
+        InputError: no draws, or a number that is not finite.
+
+    Source: Phipson and Smyth 2010, Permutation p-values should never be zero: rank / (n + 1) is a
+    p-value where identifier and draws are exchangeable.
+
+    >>> rank_among_draws(3.0, [1.0, 3.0, 5.0])
+    3
+    """
+    own = bits_array("bits", bits)
+    return 1 + int((bits_array("draw_bits", draw_bits) <= own[0]).sum())
+
+
+def ranks_among_draws(ranks: ArrayLike, draws: int, *, level: float = _LEVEL) -> RanksAmongDraws:
+    """The rate of lowest ranks with its interval, and whether chance explains the ranks.
+
+    Fisher's statistic, -2 times the sum of ln p, has a chi-squared distribution where each p is
+    uniform on [0, 1]; p-values of ranks are a little larger, so that the test is on the safe side.
+
+    Args:
+        ranks: of identifiers that are independent of each other, whole numbers from 1 to
+            draws + 1, shape (n,).
+        draws: that each was compared with, at least 99.
+        level: two-sided coverage of the interval.
+
+    Raises:
+        InputError: no ranks, or a rank out of range.
+        SettingsError: too few draws, or a level out of (0, 1).
+
+    Source: Fisher 1932, Statistical Methods for Research Workers, section 21.1; Clopper and Pearson
+    1934 for the interval; Natural identifiers, ICLR 2026, for the comparison.
+
+    >>> found = ranks_among_draws([1] * 50 + [500] * 50, 999)
+    >>> found.hits, found.tpr, found.shows
+    (50, 0.5, True)
+    """
+    draws, level = integer("draws", draws, low=_FEWEST_DRAWS), fraction("level", level)
+    found = bits_array("ranks", ranks)
+    bad = np.flatnonzero((found < 1) | (found > draws + 1) | (found != np.floor(found)))
+    if bad.size:
+        raise InputError(
+            f"ranks[{bad[0]}]={found[bad[0]]:g} must be a whole number from 1 to {draws + 1}"
+        )
+    p_values = found / (draws + 1)
+    hits = int((p_values <= _FPR).sum())
+    ends = binomial_interval(hits, found.size, level=level)
+    return RanksAmongDraws(
+        identifiers=found.size,
+        draws=draws,
+        hits=hits,
+        tpr=hits / found.size,
+        low=float(ends.low[0]),
+        high=float(ends.high[0]),
+        level=level,
+        median_exposure=float(np.median(-np.log2(p_values))),
+        p_value=_fisher(p_values),
+    )
+
+
+def _fisher(p_values: NDArray[np.float64]) -> float:
+    # A chi-squared variable of 2 n degrees of freedom, halved, is a gamma variable of shape n.
+    return float(stats.gamma.sf(-np.log(p_values).sum(), p_values.size))
+
+
+@cache
+def identifiers_needed() -> int:
+    """How many independent identifiers it takes to tell a rate of 1 % from one above 5 %.
+
+    From this number on, as many lowest ranks as chance has on average, rounded up, have an interval
+    that ends at 5 % or below. Of fewer, no model could be found to be near chance.
+
+    Source: Clopper and Pearson 1934, the interval of `ranks_among_draws`.
+
+    >>> identifiers_needed()
+    142
+    """
+    every = round(1 / _FPR)
+    return 1 + max(
+        n
+        for n in range(1, _FEW + 1)
+        if binomial_interval(-(-n // every), n, level=_LEVEL).high[0] > _NEAR
+    )
