@@ -138,6 +138,11 @@ class Packed:
         return np.asarray((self._labels >= 0).sum(axis=1), dtype=np.int64)
 
     @property
+    def units(self) -> NDArray[np.int64]:
+        """Whose each block is, shape (N,): its own, for documents share blocks."""
+        return np.arange(len(self))
+
+    @property
     def parts(self) -> tuple[bytes, ...]:
         """All that decides what a model learns from them, to be hashed."""
         return self.ids.tobytes(), self.lengths.tobytes()

@@ -29,15 +29,19 @@ class PaddedRows:
         ids: tokens of all rows, shape (tokens,).
         carried: which of them carry loss, shape (tokens,).
         starts: where each row begins, and the end of the last, shape (N + 1,).
+        units: whose each row is, shape (N,): numbers from 0, none left out.
     """
 
     ids: NDArray[np.int32]
     carried: NDArray[np.bool_]
     starts: NDArray[np.int64]
+    units: NDArray[np.int64]
 
     @classmethod
-    def of(cls, rows: Sequence[TrainingRow]) -> "PaddedRows":
-        """Rows as they are, in order."""
+    def of(
+        cls, rows: Sequence[TrainingRow], units: NDArray[np.int64] | None = None
+    ) -> "PaddedRows":
+        """Rows as they are, in order; each is its own unit where none are given."""
         lengths = [len(row.ids) for row in rows]
         ids = np.fromiter((i for row in rows for i in row.ids), np.int32, count=sum(lengths))
         carried = [row.carried for row in rows]
@@ -45,6 +49,7 @@ class PaddedRows:
             ids=ids,
             carried=np.concatenate(carried) if carried else np.empty(0, bool),
             starts=np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int64),
+            units=np.arange(len(rows)) if units is None else units,
         )
 
     def __len__(self) -> int:

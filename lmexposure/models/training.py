@@ -1,8 +1,8 @@
 """Train a model on a corpus with canaries: hold out, pack, check, train, keep the best."""
 
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from lmexposure._files import PRIVATE, canonical_json, sha256_bytes
 from lmexposure._integrity import file_hashes, say_rebuilt, write_hashed
 from lmexposure.canaries import Wrapping
 from lmexposure.errors import ModelError, ResultError, SettingsError
+from lmexposure.models.batches import Batches, Blocks
 from lmexposure.models.checkpoints import (
     BEGINS_ANEW,
     CheckpointDirectory,
@@ -23,17 +24,25 @@ from lmexposure.models.checkpoints import (
     read_training,
 )
 from lmexposure.models.cpu import computing_threads, threads_for, warn_imitated
+from lmexposure.models.document_rows import rows_of_documents
+from lmexposure.models.dp_sgd import DpSgd
 from lmexposure.models.encoding import context_window
 from lmexposure.models.load import LoadedModel, check_fit
 from lmexposure.models.lora import check_lora, with_new_adapter
+from lmexposure.models.methods import TrainingMethod
 from lmexposure.models.packing import Packed, check_deliveries, pack, split_validation
 from lmexposure.models.padded_rows import rows_of_records
-from lmexposure.models.trainer import Batches, Trainer, steps_per_epoch
+from lmexposure.models.plain import PlainTraining
+from lmexposure.models.trainer import Trainer
 from lmexposure.models.weights import weights_sha256
-from lmexposure.records import TrainingSettings
+from lmexposure.records import DP_SGD, DpClaim, TrainingSettings
 
 _SCHEMA = "lmexposure.training/1"
 _LEAST_GAIN = 0.01  # bits per token
+_METHODS: dict[str, Callable[[Any, Blocks, TrainingSettings, Accelerator], TrainingMethod]] = {
+    "plain": PlainTraining,
+    DP_SGD: DpSgd,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +61,7 @@ class TrainingResult:
         processes: how many processes trained.
         threads: of the CPU, of each process; None in the records of versions that kept none.
         reused: the training had been finished before, and nothing was trained now.
+        claim: what was promised of each document; None: nothing.
     """
 
     model_path: Path
@@ -67,6 +77,7 @@ class TrainingResult:
     processes: int
     threads: int | None = None
     reused: bool = False
+    claim: DpClaim | None = None
 
     @property
     def improved(self) -> bool:
@@ -75,7 +86,21 @@ class TrainingResult:
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as JSON values; the model's path by its last part."""
-        return asdict(self) | {"model_path": self.model_path.name}
+        claim = None if self.claim is None else self.claim.model_dump(mode="json")
+        return asdict(self) | {"model_path": self.model_path.name, "claim": claim}
+
+    @classmethod
+    def of_record(cls, record: Mapping[str, Any], model: Path) -> "TrainingResult":
+        """What was written by `to_dict`, and is reused."""
+        claim = record.get("claim")
+        return cls(
+            **{
+                **record,
+                "model_path": model,
+                "claim": None if claim is None else DpClaim.model_validate(claim),
+                "reused": True,
+            }
+        )
 
 
 def train(  # noqa: PLR0913  a public door: one argument an input
@@ -88,6 +113,7 @@ def train(  # noqa: PLR0913  a public door: one argument an input
     out: Path,
     validation: Sequence[str] | Sequence[Mapping[str, Any]] | None = None,
     wrapping: Wrapping | None = None,
+    units: Sequence[str | None] | None = None,
     progress: ProgressCallback | None = None,
     mode: int = 0o666,
 ) -> TrainingResult:
@@ -112,7 +138,10 @@ def train(  # noqa: PLR0913  a public door: one argument an input
         validation: documents to validate on, none of `documents`; None: some of those without a
             canary are held out.
         wrapping: how a record becomes a row of its own, and which of its tokens carry loss; None:
-            documents are texts, one after the other in blocks.
+            documents are texts, one after the other in blocks, or each in a row of its own where
+            the training is private.
+        units: of a private training, whose each document is; None, or None for a document: it is by
+            itself.
         progress: called after each step on the main process.
         mode: permission bits that the files of models may have at most: the corpus's, since weights
             remember it.
@@ -130,7 +159,7 @@ def train(  # noqa: PLR0913  a public door: one argument an input
     """
     _check_model(loaded, settings)
     corpus = documents, validation
-    training, held = _rows(loaded, corpus, settings, separator, canaries, wrapping)
+    training, held = _rows(loaded, corpus, settings, separator, canaries, wrapping, units)
     inputs = _inputs_sha256(loaded, settings, training, held)
     out = Path(out)
     checkpoints = CheckpointDirectory(out, inputs, mode=mode)
@@ -140,8 +169,15 @@ def train(  # noqa: PLR0913  a public door: one argument an input
             checkpoints.clear()  # what a kill at the very end left
         return finished
     accelerator = _accelerator(loaded)
-    trainer = Trainer(
+    method = _METHODS[settings.method](
         with_new_adapter(loaded, settings) if settings.lora else loaded.model,
+        _blocks_of(training, accelerator, settings),
+        settings,
+        accelerator,
+    )
+    trainer = Trainer(
+        method,
+        _blocks_of(held, accelerator, settings),
         loaded.tokenizer,
         settings=settings,
         accelerator=accelerator,
@@ -153,9 +189,8 @@ def train(  # noqa: PLR0913  a public door: one argument an input
     counters = trainer.counters
     counters.threads = threads_for(loaded.model, asked=settings.threads, recorded=counters.threads)
     with computing_threads(counters.threads):
-        trainer.run(training, held)
-    epoch_steps = steps_per_epoch(len(training), settings.batch_size)
-    result = _result(counters, out, epoch_steps, accelerator.num_processes)
+        trainer.run()
+    result = _result(counters, out, method, accelerator.num_processes)
     if accelerator.is_main_process:
         _set_aside(out, checkpoints.best(counters.best_step))
         record = {
@@ -199,9 +234,20 @@ def _rows(
     separator: str | None,
     canaries: Mapping[str, int],
     wrapping: Wrapping | None,
+    units: Sequence[str | None] | None,
 ) -> tuple[Batches, Batches]:
     """Rows to train on, checked for every canary, and rows to validate on."""
     documents, validation = corpus
+    if settings.is_private and wrapping is None:
+        return rows_of_documents(
+            loaded.tokenizer,
+            documents,
+            separator=separator,
+            canaries=canaries,
+            settings=settings,
+            validation=validation,
+            units=units,
+        )
     if wrapping is None:
         return _blocks(loaded, corpus, settings, separator, canaries)
     return rows_of_records(
@@ -272,7 +318,7 @@ def _finished(out: Path, inputs: str) -> TrainingResult | None:
     if damaged is not None:
         say_rebuilt(damaged, BEGINS_ANEW)
         return None
-    return replace(TrainingResult(**record["result"] | {"model_path": model}), reused=True)
+    return TrainingResult.of_record(record["result"], model)
 
 
 def _set_aside(out: Path, best: Path) -> None:
@@ -295,6 +341,10 @@ def _set_aside(out: Path, best: Path) -> None:
     say_rebuilt(path, f"what it may belong to is kept in {aside}")
 
 
+def _blocks_of(rows: Batches, accelerator: Accelerator, settings: TrainingSettings) -> Blocks:
+    return Blocks(rows, device=accelerator.device, precision=settings.precision)
+
+
 def _accelerator(loaded: LoadedModel) -> Accelerator:
     accelerator = Accelerator(cpu=loaded.model.device.type == "cpu")
     launched = int(os.environ.get("WORLD_SIZE", "1"))
@@ -312,7 +362,9 @@ def _accelerator(loaded: LoadedModel) -> Accelerator:
     return accelerator
 
 
-def _result(counters: Counters, out: Path, epoch_steps: int, processes: int) -> TrainingResult:
+def _result(
+    counters: Counters, out: Path, method: TrainingMethod, processes: int
+) -> TrainingResult:
     assert counters.best_bits is not None  # training ends with an evaluation
     assert counters.initial_bits is not None
     assert counters.stopped is not None
@@ -321,12 +373,13 @@ def _result(counters: Counters, out: Path, epoch_steps: int, processes: int) -> 
         validation_bits=counters.best_bits,
         initial_validation_bits=counters.initial_bits,
         best_step=counters.best_step,
-        best_epoch=counters.best_step / epoch_steps,
+        best_epoch=counters.best_step / method.steps_per_epoch,
         steps=counters.step,
-        epochs=counters.step / epoch_steps,
+        epochs=counters.step / method.steps_per_epoch,
         tokens=counters.tokens,
         seconds=round(counters.seconds, 3),
         stopped=counters.stopped,
         processes=processes,
         threads=counters.threads,
+        claim=method.claim(counters.step),
     )

@@ -8,6 +8,7 @@ sweep; `scores.py` reads the scores of every text, and `run.py` a directory of t
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from lmexposure.records.dp_claim import NOT_COVERED, DpClaim
     from lmexposure.records.identifiers import (
         IdentifierClaim,
         IdentifierClass,
@@ -133,7 +134,7 @@ if TYPE_CHECKING:
         SWEEPING,
         SweepSettings,
     )
-    from lmexposure.records.training_settings import TRAINING, TrainingSettings
+    from lmexposure.records.training_settings import DP_SGD, TRAINING, TrainingSettings
 else:
     from lmexposure._lazy import lazy_face as _lazy_face
 
@@ -141,6 +142,7 @@ else:
 
 __all__ = [
     "ATTACKS",
+    "DP_SGD",
     "HIDDEN",
     "MACHINE",
     "MEASURE_SETTINGS",
@@ -148,6 +150,7 @@ __all__ = [
     "MOST_LOST",
     "MOST_SHOWN",
     "NAMES_BY_TABLE",
+    "NOT_COVERED",
     "OLD_SETTING_NAMES",
     "PANELS",
     "PRIVACY",
@@ -171,6 +174,7 @@ __all__ = [
     "ClassKey",
     "ClassSummary",
     "ContextRecord",
+    "DpClaim",
     "Estimate",
     "EstimateName",
     "Evaluation",

@@ -38,6 +38,7 @@ from lmexposure._record import (
 )
 from lmexposure._text import visible
 from lmexposure.errors import ResultError, SettingsError
+from lmexposure.records.dp_claim import DpClaim
 from lmexposure.records.result_base import BaseClass, BaseModelRecord
 from lmexposure.records.result_classes import ClassKey, ClassSummary, QuantileInterval
 from lmexposure.records.result_formats import CanaryResult, Estimate, FormatResult
@@ -65,6 +66,7 @@ class Validation(Record):
         epochs: of the whole training.
         stopped: what ended the training, such as "epochs" or "patience".
         improved: whether training lowered the loss; a model that did not learn cannot leak.
+        claim: what the training promised of each document; None: nothing.
     """
 
     validation_bits: NotNegative | None
@@ -73,6 +75,7 @@ class Validation(Record):
     epochs: NotNegative
     stopped: str
     improved: bool
+    claim: DpClaim | None = None
 
     @model_validator(mode="after")
     def _improvement_is_lower(self) -> Self:

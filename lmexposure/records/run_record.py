@@ -20,6 +20,7 @@ from lmexposure._record import (
     table_of,
 )
 from lmexposure.errors import ResultError
+from lmexposure.records.dp_claim import DpClaim
 from lmexposure.records.result import MeasureOptions
 from lmexposure.records.result_upgrades import settings_from_version_1
 
@@ -131,6 +132,7 @@ class TrainingRecord(Record):
         processes: how many it ran on.
         threads: of each process; None where no version said.
         reused: it had been finished before.
+        claim: what was promised of each document; None: nothing.
     """
 
     model_path: str
@@ -146,6 +148,7 @@ class TrainingRecord(Record):
     processes: Count
     threads: Count | None
     reused: bool
+    claim: DpClaim | None = None
 
 
 def _from_unversioned(values: JsonTable, hashed: bool) -> JsonTable:

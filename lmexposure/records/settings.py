@@ -177,6 +177,7 @@ class MeasureSettings:
         "skew_normal, an extrapolation next to what was counted",
         panel=MEASURING,
         rule=choice(*METHODS),
+        flag_name="--estimate",
     )
     draws: int = setting(
         20_000, "fills drawn for importance sampling", panel=MEASURING, rule=whole(10, _MOST)

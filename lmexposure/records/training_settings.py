@@ -13,7 +13,16 @@ from lmexposure._settings import (
     settings_of,
     whole,
 )
-from lmexposure._validate import MOST_THREADS, fraction, integer, one_of, positive, text
+from lmexposure._validate import (
+    LARGEST_NUMBER,
+    LARGEST_SEED,
+    MOST_THREADS,
+    fraction,
+    integer,
+    one_of,
+    positive,
+    text,
+)
 from lmexposure.errors import SettingsError
 
 TRAINING = "Training"  # the panel of a command's help
@@ -40,6 +49,13 @@ _DEFAULTS: dict[str, dict[str, object]] = {
 
 _LORA = {"learning_rate": 2e-4}  # adapters bear, and need, longer steps than whole models
 
+# Settings of differential privacy alone.
+_OF_DP = (
+    *("epsilon", "delta", "noise_multiplier", "clip"),
+    *("expected_batch", "unit_field", "noise_seed"),
+)
+DP_SGD = "dp-sgd"
+
 _LONGEST_BLOCK = 10**7  # tokens; past every context window, and within memory
 _COUNT = whole(1)
 
@@ -59,6 +75,20 @@ def _decay(name: str, value: float) -> None:
 def _epochs(name: str, values: object) -> None:
     if not isinstance(values, tuple | list):
         raise SettingsError(f"{name}={values!r} must be a list of epochs, such as [1, 5]")
+
+
+def _method(name: str, value: object) -> None:
+    """The rule of methods; a flag of this name once chose an estimate of exposure."""
+    if value not in ("plain", DP_SGD):
+        raise SettingsError(
+            f"{name}={value!r} must be plain or {DP_SGD}; for an estimate of exposure give "
+            "--estimate"
+        )
+
+
+def _finite(name: str, value: float) -> None:
+    if positive(name, value) > LARGEST_NUMBER:
+        raise SettingsError(f"{name}={value!r} must be at most {LARGEST_NUMBER:g}")
 
 
 def _targets(name: str, values: object) -> None:
@@ -95,6 +125,16 @@ class TrainingSettings:
         lora: train adapters next to frozen weights.
         lora_rank, lora_alpha, lora_targets: of these; an alpha of None is twice the rank; the
             target "all-linear" is every linear layer but the output.
+        method: "plain", or "dp-sgd": with a promise for each document, see `models.dp_sgd`. There
+            `batch_size` is rows that go through the model together, and `gradient_clip` nothing.
+        epsilon, delta: that are to be promised, epsilon in nats, lower = more private.
+        noise_multiplier: standard deviation of the noise over `clip`, in the place of epsilon.
+        clip: largest norm of a document's gradient.
+        expected_batch: documents in a step, on average; None: the sixteenth part of all.
+        unit_field: field of a record; all documents of one value, such as a user's, are promised
+            for together. None: each document is by itself. Documents without a value are, too.
+        noise_seed: of noise and batches; None draws it from the operating system. With one that
+            someone knows, the promise does not hold against them: for tests and benchmarks.
 
     These change only the speed:
 
@@ -218,6 +258,60 @@ class TrainingSettings:
         flag_name="--lora-target",
         metavar="NAME",
     )
+    method: str = setting(
+        "plain",
+        "how a batch changes the model: plain, or dp-sgd, with differential privacy",
+        panel=TRAINING,
+        rule=_method,
+    )
+    epsilon: float | None = setting(
+        None,
+        "of dp-sgd, the epsilon to be promised, in nats",
+        panel=TRAINING,
+        rule=_finite,
+        usual="as --noise-multiplier gives it",
+    )
+    delta: float = setting(
+        1e-5,
+        "of dp-sgd, the delta next to it, at most 1 / documents",
+        panel=TRAINING,
+        rule=fraction,
+        flag_name="--delta",
+    )
+    noise_multiplier: float | None = setting(
+        None,
+        "of dp-sgd, the noise over the largest gradient, in the place of epsilon",
+        panel=TRAINING,
+        rule=_finite,
+        usual="as --epsilon needs it",
+    )
+    clip: float = setting(
+        1.0, "of dp-sgd, the largest norm of a document's gradient", panel=TRAINING, rule=_finite
+    )
+    expected_batch: int | None = setting(
+        None,
+        "of dp-sgd, documents in a step on average",
+        panel=TRAINING,
+        rule=_COUNT,
+        usual="the sixteenth part of all",
+    )
+    unit_field: str | None = setting(
+        None,
+        "of dp-sgd, a field of records, such as of users: all documents of a value are promised "
+        "for together",
+        panel=TRAINING,
+        rule=text,
+        usual="each document by itself",
+    )
+    noise_seed: int | None = setting(
+        None,
+        "of dp-sgd, decides noise and batches; whoever knows it can take the noise away",
+        panel=TRAINING,
+        rule=whole(0, LARGEST_SEED),
+        usual="fresh from the operating system, and kept nowhere",
+        by_flag=False,
+        secret=True,
+    )
     accumulation: int = setting(
         1,
         "parts that a step is computed in, to save memory; changes no result",
@@ -237,6 +331,10 @@ class TrainingSettings:
             integer("snapshot_epochs", epoch, low=1, high=self.epochs)
         if not self.lora:
             self._refuse_settings_of_adapters()
+        if self.method == DP_SGD:
+            self._check_dp()
+        else:
+            self._refuse_settings_of_dp()
 
     @classmethod
     def for_model(cls, kind: str, **changes: object) -> "TrainingSettings":
@@ -268,10 +366,49 @@ class TrainingSettings:
     def decisive(self) -> dict[str, object]:
         """Those settings that change the result, as JSON values."""
         values = {name: value for name, value in self.to_dict().items() if name not in _ONLY_SPEED}
-        # As before there were any: the hash of a training without adapters is then the same.
-        return (
-            values if self.lora else {n: v for n, v in values.items() if not n.startswith("lora")}
-        )
+        # As before there were any: the hash of a training without them is then the same.
+        without = () if self.method == DP_SGD else ("method", *_OF_DP)
+        return {
+            name: value
+            for name, value in values.items()
+            if (self.lora or not name.startswith("lora")) and name not in without
+        }
+
+    @property
+    def is_private(self) -> bool:
+        """Whether the training makes a promise of differential privacy."""
+        return self.method == DP_SGD
+
+    def _check_dp(self) -> None:
+        """One of epsilon and noise, and nothing that the promise could not be made with."""
+        if (self.epsilon is None) == (self.noise_multiplier is None):
+            both = self.epsilon is not None
+            raise SettingsError(
+                f"method={DP_SGD!r} takes epsilon or noise_multiplier, and "
+                f"{'both are' if both else 'neither is'} given; give one of the two"
+            )
+        if self.precision != "float32":
+            raise SettingsError(
+                f"precision={self.precision!r} does not go with method={DP_SGD!r}: rounding would "
+                "move clipped gradients past their norm; leave precision out"
+            )
+        if self.accumulation != 1:
+            raise SettingsError(
+                f"accumulation={self.accumulation} does not go with method={DP_SGD!r}, whose "
+                "batch_size is already what goes through the model together; lower that instead"
+            )
+
+    def _refuse_settings_of_dp(self) -> None:
+        """Refuse what only differential privacy has: who says it means to make a promise."""
+        for declared in dataclasses.fields(self):
+            name, value = declared.name, getattr(self, declared.name)
+            if name in _OF_DP and value != declared.default:
+                shown = "..." if name == "noise_seed" else repr(value)
+                raise SettingsError(
+                    f"{name}={shown} is of differential privacy, and the training would promise "
+                    f"none; add method={DP_SGD!r}, on the command line --method {DP_SGD}, or leave "
+                    "it out"
+                )
 
     def _refuse_settings_of_adapters(self) -> None:
         """Refuse what only adapters have: who says it does not mean to train all weights."""

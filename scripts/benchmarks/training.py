@@ -27,8 +27,8 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 from lmexposure.canaries import Wrapping
 from lmexposure.cli.console import say
 from lmexposure.models import TrainingSettings, load_model, train
+from lmexposure.models.batches import epoch_steps
 from lmexposure.models.padded_rows import rows_of_records
-from lmexposure.models.trainer import epoch_steps
 
 _SPEED, _MEMORY = 0.95, 1.02  # of the bare loop's; a process's memory differs by so much by itself
 _VOCABULARY = 4_000

@@ -14,7 +14,7 @@ from lmexposure.models import (
     TrainingSettings,
     new_model,
     train,
-    trainer,
+    batches,
 )
 
 CANARIES = {"the code is 4711": 3, "the code is 0815": 1}
@@ -61,7 +61,7 @@ def train_small(
 
 def record_blocks(path: Path) -> None:
     """Write the block numbers of each training pass of this process to a file."""
-    original = trainer.Blocks.nats
+    original = batches.Blocks.nats
 
     def recording(self, model, numbers):  # type: ignore[no-untyped-def]
         if model.training:
@@ -69,7 +69,7 @@ def record_blocks(path: Path) -> None:
                 stream.write(json.dumps(numbers.tolist()) + "\n")
         return original(self, model, numbers)
 
-    trainer.Blocks.nats = recording  # type: ignore[method-assign]
+    batches.Blocks.nats = recording  # type: ignore[method-assign]
 
 
 def train_recorded(out: Path, records: Path, dropout: float, steps: Connection | None) -> None:

@@ -30,8 +30,8 @@ from lmexposure.models import (
     training_rows,
     weights_sha256,
 )
+from lmexposure.models.batches import Blocks
 from lmexposure.models.padded_rows import PaddedRows, rows_of_records
-from lmexposure.models.trainer import Blocks
 
 WHOLE = dataclasses.replace(SETTINGS, lora=False, learning_rate=1e-3)
 

@@ -1,0 +1,130 @@
+"""What a training reads: rows of tokens, which of them a step has, and a model's loss on them."""
+
+import contextlib
+from collections.abc import Iterator
+from functools import partial
+from typing import Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from lmexposure.canaries import derive_seed, permutation
+from lmexposure.models.packing import IGNORED
+
+
+def steps_per_epoch(blocks: int, batch_size: int) -> int:
+    """Optimizer steps in an epoch; the last one may have fewer blocks."""
+    return -(-blocks // batch_size)
+
+
+def epoch_steps(
+    blocks: int, *, batch_size: int, seed: int, epoch: int
+) -> Iterator[NDArray[np.int64]]:
+    """The block numbers of each step of an epoch, shape (<= batch_size,), in random order."""
+    order = np.fromiter(permutation(blocks, derive_seed(seed, "epoch", str(epoch))), dtype=np.int64)
+    for first in range(0, blocks, batch_size):
+        yield order[first : first + batch_size]
+
+
+def micro_batches(
+    step: NDArray[np.int64], *, process: int, processes: int, accumulation: int
+) -> list[NDArray[np.int64]]:
+    """This process's share of a step, in `accumulation` parts, of which some may be empty.
+
+    There are no more parts than the step has blocks, in each process as many as in the others.
+
+    Empty parts are kept, because all processes have to take part in each exchange of gradients.
+    """
+    share = np.array_split(step, processes)[process]
+    return np.array_split(share, min(accumulation, len(step)))
+
+
+class Batches(Protocol):
+    """What is trained on: N rows of tokens, and what follows each of their tokens."""
+
+    @property
+    def sparse(self) -> bool:
+        """Whether many tokens carry no loss."""
+        ...
+
+    @property
+    def predicted(self) -> NDArray[np.int64]:
+        """How many tokens are predicted in each row, shape (N,)."""
+        ...
+
+    @property
+    def parts(self) -> tuple[bytes, ...]:
+        """All that decides what is learned from them, to be hashed."""
+        ...
+
+    @property
+    def units(self) -> NDArray[np.int64]:
+        """Whose each row is, shape (N,): numbers from 0, as differential privacy counts them."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def batch(self, numbers: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+        """Tokens of some rows, and the labels of each, shape (B, T); IGNORED at no label."""
+        ...
+
+
+class Blocks:
+    """The loss of a model on some of the rows.
+
+    Args:
+        rows: packed documents, or padded records.
+        device: where the model computes.
+        precision: "float32", or "bf16" for mixed precision.
+    """
+
+    def __init__(self, rows: Batches, *, device: torch.device, precision: str) -> None:
+        self._rows = rows
+        self.predicted, self.units = rows.predicted, rows.units
+        self._device = device
+        self._bf16 = precision == "bf16"
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def tokens(self, numbers: NDArray[np.int64]) -> int:
+        """Tokens that are predicted in these rows."""
+        return int(self.predicted[numbers].sum())
+
+    def nats(self, model: nn.Module, numbers: NDArray[np.int64]) -> Tensor:
+        """Summed -ln p of the predicted tokens of these rows, a float32 scalar with gradient.
+
+        No rows give 0, by way of a row that counts nothing, so that the gradient exists.
+        """
+        ids, labels = self._batch(numbers)
+        bf16 = partial(torch.autocast, self._device.type, dtype=torch.bfloat16)
+        with bf16() if self._bf16 else contextlib.nullcontext():
+            logits = model(input_ids=ids, use_cache=False).logits
+        flat, labels = logits.flatten(0, 1), labels.flatten()
+        if self._rows.sparse:  # no softmax over the vocabulary where there is no loss
+            flat, labels = flat[labels != IGNORED], labels[labels != IGNORED]
+        loss = nn.functional.cross_entropy(flat.float(), labels, reduction="sum")
+        return loss if numbers.size else loss * 0.0
+
+    def nats_of_each(self, model: nn.Module, numbers: NDArray[np.int64]) -> Tensor:
+        """The same of each row, float32 of shape (B,), each by itself: for per-document gradients.
+
+        Positions are given, a row of them for each row: where a model makes them itself, they are
+        one row for all, and the gradient of a learned position has no document to belong to.
+        """
+        ids, labels = self._batch(numbers)
+        places = torch.arange(ids.shape[1], device=self._device).expand(ids.shape)
+        logits = model(input_ids=ids, position_ids=places, use_cache=False).logits
+        each = nn.functional.cross_entropy(
+            logits.float().transpose(1, 2), labels, reduction="none", ignore_index=IGNORED
+        )
+        nats: Tensor = each.sum(dim=1)
+        return nats if numbers.size else nats * 0.0
+
+    def _batch(self, numbers: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
+        """Tokens and labels of some rows on the device; of none, those of a row."""
+        chosen = numbers if numbers.size else np.zeros(1, dtype=np.int64)
+        tokens, following = map(torch.from_numpy, self._rows.batch(chosen))
+        return tokens.to(self._device, torch.int64), following.to(self._device)

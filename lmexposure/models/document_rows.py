@@ -1,0 +1,135 @@
+"""Texts to train on, a document a row: for methods whose promise is of documents, or of users."""
+
+import logging
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from transformers import PreTrainedTokenizerBase
+
+from lmexposure.errors import ModelError
+from lmexposure.models.chat_rows import TrainingRow
+from lmexposure.models.encoding import encode_documents, encode_in_context
+from lmexposure.models.packing import held_out
+from lmexposure.models.padded_rows import PaddedRows
+from lmexposure.records import TrainingSettings
+
+_LOG = logging.getLogger(__name__)
+
+
+def rows_of_documents(
+    tokenizer: PreTrainedTokenizerBase,
+    documents: Sequence[str],
+    *,
+    separator: str | None,
+    canaries: Mapping[str, int],
+    settings: TrainingSettings,
+    validation: Sequence[str] | None = None,
+    units: Sequence[str | None] | None = None,
+) -> tuple[PaddedRows, PaddedRows]:
+    """Rows to train on, with each canary whole and as often as planned, and rows to validate on.
+
+    A document is cut at the end of its row, and what is cut off is not trained on.
+
+    Args:
+        tokenizer: of the model that will read them.
+        documents: the corpus with its canaries, in order.
+        separator: the text in front of each, None for records.
+        canaries: text of each inserted canary -> its repetitions.
+        settings: of the training: block_size is the longest row, and decides what is cut.
+        validation: documents to validate on, none of `documents`; None: some of those are held out.
+        units: whose each document is; None, or None for a document: it is by itself.
+
+    Raises:
+        CorpusError: too few documents to hold some out.
+        ModelError: a canary does not fit a row, meets an unknown token, or is not in the documents
+            as planned.
+    """
+    _check_canaries(tokenizer, documents, separator, canaries, settings.block_size)
+    owners: Sequence[str | None] = units or [None] * len(documents)
+    held: Sequence[str]
+    if validation is None:
+        apart = _held_out(documents, canaries, settings)
+        kept = [i for i in range(len(documents)) if i not in apart]
+        held = [documents[i] for i in sorted(apart)]
+    else:
+        kept, held = list(range(len(documents))), validation
+    rows = _rows(tokenizer, [documents[i] for i in kept], separator, settings.block_size)
+    whole = [i for i, row in enumerate(rows) if len(row.ids) > 1]
+    return (
+        PaddedRows.of([rows[i] for i in whole], _numbered([owners[kept[i]] for i in whole])),
+        PaddedRows.of(
+            [
+                row
+                for row in _rows(tokenizer, held, separator, settings.block_size)
+                if len(row.ids) > 1
+            ]
+        ),
+    )
+
+
+def _held_out(
+    documents: Sequence[str], canaries: Collection[str], settings: TrainingSettings
+) -> set[int]:
+    return held_out(
+        documents,
+        fraction=settings.validation_fraction,
+        most_characters=settings.validation_characters,
+        canaries=canaries,
+        seed=settings.seed,
+    )
+
+
+def _check_canaries(
+    tokenizer: PreTrainedTokenizerBase,
+    documents: Sequence[str],
+    separator: str | None,
+    canaries: Mapping[str, int],
+    block_size: int,
+) -> None:
+    """Refuse to train unless every canary fits a row, and is one exactly as often as planned."""
+    texts = sorted(canaries)
+    for number, encoded in enumerate(encode_in_context(tokenizer, texts, context=separator)):
+        if len(encoded.ids) > block_size:
+            raise ModelError(
+                f"canary {number} of {len(texts)} has {len(encoded.ids)} tokens with its separator,"
+                f" but block_size={block_size}; it must be there whole, so raise block_size if the "
+                "model's context window is longer, or use a shorter format"
+            )
+    found = Counter(text for text in documents if text in canaries)
+    wrong = [(i, text) for i, text in enumerate(texts) if found[text] != canaries[text]]
+    if wrong:
+        number, text = wrong[0]
+        raise ModelError(
+            f"{len(wrong)} of {len(texts)} canaries would not reach the model as planned: canary "
+            f"{number} is {found[text]} documents instead of {canaries[text]}; train on the "
+            "documents that the manifest belongs to"
+        )
+
+
+def _rows(
+    tokenizer: PreTrainedTokenizerBase,
+    documents: Sequence[str],
+    separator: str | None,
+    block_size: int,
+) -> list[TrainingRow]:
+    """A row of each document, all its tokens with loss but the first, which nothing predicts."""
+    every = encode_documents(tokenizer, documents, context=separator)
+    long = sum(len(ids) > block_size for ids in every)
+    if long:
+        _LOG.warning(
+            "%d of %d documents are longer than block_size=%d tokens, and are cut there",
+            *(long, len(every), block_size),
+        )
+    return [
+        TrainingRow(ids=ids[:block_size], carried=np.ones(min(len(ids), block_size), bool))
+        for ids in every
+    ]
+
+
+def _numbered(owners: Sequence[str | None]) -> NDArray[np.int64]:
+    """Numbers of units from 0, in the order in which they come first."""
+    numbers: dict[object, int] = {}
+    keys = [(i,) if owner is None else owner for i, owner in enumerate(owners)]
+    return np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.int64)

@@ -1,0 +1,297 @@
+"""DP-SGD by Opacus: clipped gradients of units that coins drew, their sum, and noise on it.
+
+A unit is a document, or all documents of a user. Source: Abadi et al. 2016, "Deep Learning with
+Differential Privacy"; Opacus (Yousefpour et al. 2021), whose hooks, optimizer and accountants do
+the work.
+"""
+
+import math
+import secrets
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from accelerate import Accelerator
+from numpy.typing import NDArray
+
+from lmexposure.canaries import derive_seed
+from lmexposure.errors import ModelError, NumericalError, SettingsError
+from lmexposure.models.batches import Blocks, steps_per_epoch
+from lmexposure.models.dp_accounting import epsilon_spent, noise_for, opacus_or_refuse
+from lmexposure.models.lstm import LstmForCausalLM
+from lmexposure.models.methods import Learned
+from lmexposure.models.plain import new_optimizer, update
+from lmexposure.records import NOT_COVERED, DpClaim, TrainingSettings
+
+_DOCUMENT = "document"
+_STEPS_AN_EPOCH = 16  # where no size of a batch is given
+
+
+class DpSgd:
+    """Trains on rows of one document each, with a promise for each unit.
+
+    The coins and the noise follow from a key that is fresh from the operating system, and in the
+    checkpoint alone while the training is under way: who knew it could take the noise away.
+
+    Args:
+        model: changed in place.
+        rows: a document each, with the unit that it belongs to.
+        settings: of the training.
+        accelerator: of one process.
+
+    Raises:
+        ModelError: layers that gradients of single documents cannot be had of, by their names.
+        SettingsError: what `check` refuses; opacus is not installed.
+    """
+
+    def __init__(
+        self, model: Any, rows: Blocks, settings: TrainingSettings, accelerator: Accelerator
+    ) -> None:
+        opacus_or_refuse()
+        from opacus.optimizers import DPOptimizer
+
+        _refuse_processes(accelerator)
+        self._rows, self._settings = rows, settings
+        self._units = _by_unit(rows.units)
+        self._batch = expected_batch(settings, len(self._units))
+        self.noise_multiplier = chosen_noise(settings, len(self._units))
+        self._key = settings.noise_seed if settings.noise_seed is not None else secrets.randbits(64)
+        self._plain = model
+        self._model = _hooked(model)
+        device = accelerator.device
+        self._optimizer = DPOptimizer(
+            new_optimizer(self._model, settings),
+            noise_multiplier=self.noise_multiplier,
+            max_grad_norm=settings.clip,
+            expected_batch_size=self._batch,
+            generator=torch.Generator(device),
+        )
+
+    @property
+    def model(self) -> Any:
+        """See `TrainingMethod`: the LSTM as the one of torch again."""
+        if self._model is not self._plain:
+            _copy_weights(self._model, self._plain)
+        return self._plain
+
+    @property
+    def sample_rate(self) -> float:
+        """Probability of each unit to be in a step."""
+        return self._batch / len(self._units)
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """See `TrainingMethod`: a unit is in one of them on average."""
+        return steps_per_epoch(len(self._units), self._batch)
+
+    def steps(self, epoch: int) -> Iterator[NDArray[np.int64]]:
+        """See `TrainingMethod`: numbers of units, each by a coin of its own in each step."""
+        for step in range(epoch * self.steps_per_epoch, (epoch + 1) * self.steps_per_epoch):
+            coins = np.random.default_rng(derive_seed(self._key, "units", str(step)))
+            yield np.flatnonzero(coins.random(len(self._units)) < self.sample_rate)
+
+    def learn(self, numbers: NDArray[np.int64], *, step: int, rate: float) -> Learned:
+        """See `TrainingMethod`: no unit is noise alone, and a step like every other."""
+        for group in self._optimizer.param_groups:
+            group["lr"] = rate
+        self._optimizer.generator.manual_seed(derive_seed(self._key, "noise", str(step)))
+        parts = self._parts(numbers)
+        nats = 0.0
+        for i, part in enumerate(parts):
+            nats += self._gradients(part)
+            self._optimizer.signal_skip_step(do_skip=i + 1 < len(parts))
+            update(self._optimizer, step=step, rate=rate)
+            self._optimizer.zero_grad()
+        if not math.isfinite(nats):
+            raise NumericalError(
+                f"the loss of step {step + 1} is {nats} (learning rate {rate:g}); train again in "
+                "another directory with a lower learning rate"
+            )
+        rows = self._rows_of(numbers)
+        return Learned(nats=nats, tokens=self._rows.tokens(rows))
+
+    def state(self) -> dict[str, Any]:
+        """See `TrainingMethod`."""
+        return {"optimizer": self._optimizer.state_dict(), "key": self._key}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """See `TrainingMethod`."""
+        if self._model is not self._plain:
+            _copy_weights(self._plain, self._model)
+        self._optimizer.load_state_dict(state["optimizer"])
+        self._key = state["key"]
+
+    def claim(self, steps: int) -> DpClaim:
+        """See `TrainingMethod`."""
+        settings = self._settings
+        spent = epsilon_spent(
+            [(self.noise_multiplier, self.sample_rate, steps)], delta=settings.delta
+        )
+        return DpClaim(
+            method="dp-sgd",
+            sampler="poisson",
+            accountant="rdp" if spent.prv is None else "prv",
+            unit=settings.unit_field or _DOCUMENT,
+            adjacency="add or remove one",
+            epsilon=spent.rdp if spent.prv is None else spent.prv,
+            epsilon_rdp=spent.rdp,
+            delta=settings.delta,
+            noise_multiplier=self.noise_multiplier,
+            clip=settings.clip,
+            sample_rate=self.sample_rate,
+            steps=steps,
+            units=len(self._units),
+            largest_group=max(map(len, self._units)),
+            noise_is_given=settings.noise_seed is not None,
+            not_covered=NOT_COVERED,
+        )
+
+    def _rows_of(self, units: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The rows of some units, one unit after the other."""
+        return np.concatenate([np.empty(0, np.int64), *(self._units[unit] for unit in units)])
+
+    def _parts(self, units: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+        """Units whose rows go through the model together; at least one part, which may be empty."""
+        parts: list[list[int]] = [[]]
+        rows = 0
+        for unit in units.tolist():
+            size = len(self._units[unit])
+            if parts[-1] and rows + size > self._settings.batch_size:
+                parts.append([])
+                rows = 0
+            parts[-1].append(unit)
+            rows += size
+        return [np.array(part, dtype=np.int64) for part in parts]
+
+    def _gradients(self, units: NDArray[np.int64]) -> float:
+        """Gradients of the mean loss of each unit into `grad_sample`; returns the summed nats.
+
+        The rows of a large unit go through the model in several batches, and their gradients are
+        summed before the unit is clipped.
+        """
+        rows = self._rows_of(units)
+        tokens = self._rows.predicted[rows].astype(np.float64)
+        place = np.repeat(np.arange(len(units)), [len(self._units[unit]) for unit in units])
+        of_unit = np.bincount(place, weights=tokens, minlength=len(units))
+        nats = 0.0
+        found: dict[Any, torch.Tensor] = {}
+        batch = self._settings.batch_size
+        for first in range(0, max(len(rows), 1), batch):
+            some = slice(first, first + batch)
+            each = self._rows.nats_of_each(self._model, rows[some])
+            weights = 1.0 / np.maximum(of_unit[place[some]], 1.0) if len(rows) else np.zeros(1)
+            scale = torch.as_tensor(weights, dtype=each.dtype, device=each.device)
+            (each * scale).sum().backward()  # type: ignore[no-untyped-call]
+            nats += float(each.detach().sum())
+            self._sum_by_unit(place[some], len(units), found)
+        for weight, gradients in found.items():
+            weight.grad_sample = gradients
+        return nats
+
+    def _sum_by_unit(
+        self, place: NDArray[np.int64], units: int, found: dict[Any, torch.Tensor]
+    ) -> None:
+        """Add the gradients of single rows to those of their units, shape (units, ...)."""
+        for weight in self._optimizer.params:
+            own, weight.grad_sample, weight.grad = weight.grad_sample, None, None
+            if len(place) == units and weight not in found:
+                found[weight] = own  # a row each
+                continue
+            total = found.setdefault(weight, own.new_zeros(units, *own.shape[1:]))
+            if len(place):
+                total.index_add_(0, torch.as_tensor(place, device=own.device), own)
+
+
+def expected_batch(settings: TrainingSettings, units: int) -> int:
+    """Units in a step on average: as asked, or the sixteenth part of all.
+
+    Raises:
+        SettingsError: more are asked for than there are.
+    """
+    asked = settings.expected_batch
+    if asked is None:
+        return max(1, -(-units // _STEPS_AN_EPOCH))
+    if asked > units:
+        raise SettingsError(
+            f"expected_batch={asked} is more than the {units} units of the corpus; give at most "
+            f"{units}, or leave it out"
+        )
+    return asked
+
+
+def chosen_noise(settings: TrainingSettings, units: int) -> float:
+    """The noise multiplier: as given, or the smallest by which all epochs keep to epsilon.
+
+    Raises:
+        SettingsError: delta is above 1 / units; no noise reaches epsilon.
+    """
+    if settings.delta > 1 / units:
+        raise SettingsError(
+            f"delta={settings.delta:g} is above 1 / {units}, the number of units: a training that "
+            f"gives one of them away would keep to it; give at most {1 / units:.3g}"
+        )
+    if settings.noise_multiplier is not None:
+        return settings.noise_multiplier
+    assert settings.epsilon is not None, "the settings have one of the two"
+    batch = expected_batch(settings, units)
+    steps = settings.epochs * steps_per_epoch(units, batch)
+    return noise_for(settings.epsilon, delta=settings.delta, sample_rate=batch / units, steps=steps)
+
+
+def _refuse_processes(accelerator: Accelerator) -> None:
+    if accelerator.num_processes > 1:
+        raise SettingsError(
+            f"method='dp-sgd' takes one process, and there are {accelerator.num_processes}: shared "
+            "out batches would change the rate that the claim is made of; start one"
+        )
+
+
+def _by_unit(units: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    """The rows of each unit."""
+    order = np.argsort(units, kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(units[order])) + 1)
+
+
+def _hooked(model: Any) -> Any:
+    """A model whose backward pass leaves gradients of single rows.
+
+    The LSTM of torch has none; it is exchanged in a copy.
+    """
+    from opacus.grad_sample import GradSampleHooks
+    from opacus.validators import ModuleValidator
+
+    own = _with_dp_lstm(model) if isinstance(model, LstmForCausalLM) else model
+    errors = ModuleValidator.validate(own.train(), strict=False)
+    if errors:
+        names = "; ".join(str(error) for error in errors)
+        raise ModelError(
+            f"gradients of single documents cannot be had of this model: {names}; train another "
+            "model, or with --lora adapters on linear layers"
+        )
+    GradSampleHooks(own, loss_reduction="sum")
+    return own
+
+
+def _with_dp_lstm(model: LstmForCausalLM) -> LstmForCausalLM:
+    """A copy with the LSTM of Opacus, of the same weights by the same names."""
+    from opacus.layers import DPLSTM
+
+    copy: Any = LstmForCausalLM(model.config)
+    old = model.lstm
+    copy.lstm = DPLSTM(
+        old.input_size,
+        old.hidden_size,
+        num_layers=old.num_layers,
+        batch_first=True,
+        dropout=old.dropout,
+    )
+    _copy_weights(model, copy)
+    made: LstmForCausalLM = copy.to(model.device)
+    return made
+
+
+def _copy_weights(source: LstmForCausalLM, target: LstmForCausalLM) -> None:
+    """Layer by layer: only the LSTM of Opacus itself knows its weights by the names of torch's."""
+    for name, layer in source.named_children():
+        target.get_submodule(name).load_state_dict(layer.state_dict())

@@ -1,0 +1,74 @@
+"""What happens with a batch: the one interface that every training method has, a file a method.
+
+The training loop (epochs, evaluations, early stopping, checkpoints) is shared; a method says which
+rows a step reads, and how their loss changes the weights.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lmexposure.records import DpClaim
+
+
+@dataclass(frozen=True, kw_only=True)
+class Learned:
+    """What a step read, over all processes together.
+
+    Attributes:
+        nats: summed -ln p of the tokens that were predicted, before the update.
+        tokens: how many they were; 0 in a step that no row was drawn for.
+    """
+
+    nats: float
+    tokens: int
+
+
+class TrainingMethod(Protocol):
+    """A way to train a model on rows; made anew for each call of `train`, also to resume.
+
+    With one CPU process, `learn` is a pure function of weights, state and step, so that a resumed
+    training ends with the very bytes of an undisturbed one.
+    """
+
+    @property
+    def model(self) -> Any:
+        """The model with its weights of now, unwrapped: what is evaluated and saved."""
+        ...
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Optimizer steps in a pass over the rows."""
+        ...
+
+    def steps(self, epoch: int) -> Iterator[NDArray[np.int64]]:
+        """What each step of an epoch reads, shape (B,); in order, the same at every call."""
+        ...
+
+    def learn(self, numbers: NDArray[np.int64], *, step: int, rate: float) -> Learned:
+        """One optimizer step.
+
+        Args:
+            numbers: by `steps`.
+            step: how many were done before.
+            rate: the learning rate.
+
+        Raises:
+            NumericalError: the gradient is not finite, or the update overflows.
+        """
+        ...
+
+    def state(self) -> dict[str, Any]:
+        """What `restore` needs beyond the weights, of types that torch loads without code."""
+        ...
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from a checkpoint, whose weights `model` has already."""
+        ...
+
+    def claim(self, steps: int) -> DpClaim | None:
+        """What so many steps promise of each document; None: nothing."""
+        ...

@@ -1,0 +1,142 @@
+"""Plain training: every row once an epoch, and the gradient of a step's mean loss."""
+
+import contextlib
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from accelerate import Accelerator
+from numpy.typing import NDArray
+
+from lmexposure.errors import NumericalError
+from lmexposure.models.batches import Blocks, epoch_steps, micro_batches, steps_per_epoch
+from lmexposure.models.methods import Learned
+from lmexposure.records import TrainingSettings
+
+
+def new_optimizer(model: Any, settings: TrainingSettings) -> torch.optim.AdamW:
+    """AdamW over the weights that are trained."""
+    learned = [weight for weight in model.parameters() if weight.requires_grad]
+    return torch.optim.AdamW(learned, lr=settings.learning_rate, weight_decay=settings.weight_decay)
+
+
+def update(optimizer: Any, *, step: int, rate: float) -> None:
+    """Step; torch refuses by a RuntimeError what overflows before it reaches a weight.
+
+    Raises:
+        NumericalError: the update overflows.
+    """
+    try:
+        optimizer.step()
+    except RuntimeError as failure:
+        if "overflow" not in str(failure):
+            raise
+        raise NumericalError(
+            f"the update of step {step + 1} overflows (learning rate {rate:g}); "
+            "train again in another directory with a lower learning rate"
+        ) from failure
+
+
+class PlainTraining:
+    """Trains on packed blocks or padded records, on one process or several.
+
+    Only model and optimizer are handed to accelerate: which rows a process reads at which step is
+    decided here, since accelerate's loaders repeat rows to fill the last batch, and a canary in a
+    repeated row would get more repetitions than planned.
+
+    Args:
+        model: changed in place.
+        rows: that it is trained on.
+        settings: of the training.
+        accelerator: whose processes share each step.
+    """
+
+    def __init__(
+        self, model: Any, rows: Blocks, settings: TrainingSettings, accelerator: Accelerator
+    ) -> None:
+        self._rows, self._settings, self._accelerator = rows, settings, accelerator
+        optimizer = new_optimizer(model, settings)
+        self._model, self._optimizer = accelerator.prepare(model, optimizer)
+
+    @property
+    def model(self) -> Any:
+        """See `TrainingMethod`."""
+        return self._accelerator.unwrap_model(self._model)
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """See `TrainingMethod`."""
+        return steps_per_epoch(len(self._rows), self._settings.batch_size)
+
+    def steps(self, epoch: int) -> Iterator[NDArray[np.int64]]:
+        """See `TrainingMethod`: each row once, in random order."""
+        return epoch_steps(
+            len(self._rows),
+            batch_size=self._settings.batch_size,
+            seed=self._settings.seed,
+            epoch=epoch,
+        )
+
+    def learn(self, numbers: NDArray[np.int64], *, step: int, rate: float) -> Learned:
+        """See `TrainingMethod`."""
+        for group in self._optimizer.param_groups:
+            group["lr"] = rate
+        tokens = self._rows.tokens(numbers)
+        nats = self._backward(numbers, tokens)
+        norm = float(
+            self._accelerator.clip_grad_norm_(
+                self._model.parameters(), self._settings.gradient_clip
+            )
+        )
+        if not math.isfinite(norm):
+            raise NumericalError(
+                f"the gradient of step {step + 1} has norm {norm} (learning rate "
+                f"{rate:g}, precision {self._settings.precision}); train again in another "
+                "directory with a lower learning rate, or in float32"
+            )
+        update(self._optimizer, step=step, rate=rate)
+        self._optimizer.zero_grad()
+        return Learned(nats=nats, tokens=tokens)
+
+    def state(self) -> dict[str, Any]:
+        """See `TrainingMethod`."""
+        state: dict[str, Any] = self._optimizer.state_dict()
+        return state
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """See `TrainingMethod`."""
+        self._optimizer.load_state_dict(state)
+
+    def claim(self, steps: int) -> None:
+        """See `TrainingMethod`: nothing is promised."""
+
+    def _backward(self, numbers: NDArray[np.int64], tokens: int) -> float:
+        """Gradient of the mean loss of the whole step; returns the summed loss in nats."""
+        accelerator = self._accelerator
+        parts = micro_batches(
+            numbers,
+            process=accelerator.process_index,
+            processes=accelerator.num_processes,
+            accumulation=self._settings.accumulation,
+        )
+        nats = 0.0
+        # The processes' gradients are averaged, so that each counts for its share of the sum.
+        scale = accelerator.num_processes / max(tokens, 1)
+        for i, part in enumerate(parts):
+            last = i + 1 == len(parts)
+            context = contextlib.nullcontext() if last else accelerator.no_sync(self._model)
+            with context:
+                loss = self._rows.nats(self._model, part)
+                accelerator.backward(loss * scale)
+            nats += float(loss.detach())
+        return summed(accelerator, nats)
+
+
+def summed(accelerator: Accelerator, value: float) -> float:
+    """The sum of a number over the processes; all get the same."""
+    if accelerator.num_processes == 1:
+        return value
+    tensor = torch.tensor(value, dtype=torch.float64, device=accelerator.device)
+    return float(accelerator.reduce(tensor, reduction="sum"))
