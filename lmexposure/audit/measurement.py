@@ -263,7 +263,11 @@ def _measure_loaded(  # noqa: PLR0913 (what `measure` takes, checked)
         canaries=tuple(canary for part in estimates for canary in part.canaries),
         summary=tuple(row for part in estimates for row in part.summary),
         privacy=privacy_section(
-            table, manifest.ranked, settings, own_training=validation is not None
+            table,
+            manifest.ranked,
+            settings,
+            own_training=validation is not None,
+            private=validation is not None and validation.claim is not None,
         ),
         warnings=(*warnings, *(line for part in estimates for line in part.warnings)),
         context=context.record,

@@ -36,6 +36,7 @@ from lmexposure.canaries import (
 from lmexposure.errors import CorpusError, ManifestError, ResultError, SettingsError
 from lmexposure.records import (
     SEVERAL,
+    DpClaim,
     MeasureSettings,
     Result,
     RunSettings,
@@ -90,6 +91,13 @@ def run(
     check_model(settings)
     with only_writer(out), spooled_corpus(corpus, out, settings) as files:
         return _run(files, out, settings, progress)
+
+
+def _with_claim(settings: MeasureSettings, claim: DpClaim | None) -> MeasureSettings:
+    """A measurement that holds what the training promised against what it shows."""
+    if claim is None or settings.claimed_epsilon is not None:
+        return settings
+    return replace(settings, claimed_epsilon=claim.epsilon, delta=claim.delta)
 
 
 @contextmanager
@@ -164,7 +172,10 @@ def _run(files: list[str | Path], out: Path, settings: RunSettings, progress: Pr
             manifest,
             out=out,
             # A measurement takes the threads that a resumed training began with.
-            settings=replace(settings.measure, threads=trained.threads or settings.threads),
+            settings=_with_claim(
+                replace(settings.measure, threads=trained.threads or settings.threads),
+                trained.claim,
+            ),
             # What a result says of the training: utility next to exposure.
             validation=Validation.model_validate(trained, from_attributes=True),
             progress=progress,

@@ -38,6 +38,7 @@ def privacy_section(
     settings: "MeasureSettings",
     *,
     own_training: bool = False,
+    private: bool = False,
 ) -> Privacy:
     """Bounds on epsilon, membership metrics and a verdict on the claim, as `privacy_of` gives them.
 
@@ -48,6 +49,7 @@ def privacy_section(
         manifest: how the candidates were drawn.
         settings: significance, delta, claim.
         own_training: whether this package trained the model, and so packed its documents.
+        private: whether it did so with a promise for each document.
 
     Returns:
         what `privacy_of` returns; its notes begin with one on documents.
@@ -73,8 +75,8 @@ def privacy_section(
         if_reversed=_REVERSED,
     )
     packed = [_PACKED if own_training else _PERHAPS_PACKED]
-    if own_training and manifest.wrapping is not None:
-        packed = []  # a record is a row of its own
+    if own_training and (manifest.wrapping is not None or private):
+        packed = []  # a record is a row of its own, and so is a document of a private training
     return Privacy.model_validate(section | {"notes": [*packed, *section["notes"]]})
 
 

@@ -5,6 +5,7 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, Any
@@ -16,6 +17,7 @@ from lmexposure.audit.loaded_model import chosen_device
 from lmexposure.audit.workload import (
     Phase,
     Progress,
+    Speaker,
     Watcher,
     measurement_phases,
     measurement_title,
@@ -58,7 +60,7 @@ from lmexposure.models import (
     template_sha256,
     train,
 )
-from lmexposure.records import RunSettings
+from lmexposure.records import DP_SGD, DpClaim, RunSettings
 
 _LOG = logging.getLogger(__name__)
 _LONGEST_RECORD = 1024  # tokens of a row: shorter ones take no more memory for it
@@ -88,7 +90,8 @@ def training_settings(
     kind = settings.model if settings.model in NEW_MODELS else "pretrained"
     seed = derive_seed(settings.public_seed, "training")
     longest = {"block_size": _LONGEST_RECORD} if records else {}
-    given = {"seed": seed, "threads": settings.threads, **longest, **settings.training}
+    own = {**longest, **_delta(settings), **settings.training}
+    given: dict[str, object] = {"seed": seed, "threads": settings.threads, **own}
     chosen = TrainingSettings.for_model(kind, **given)
     if chosen.lora:
         check_lora(settings.model)
@@ -96,6 +99,19 @@ def training_settings(
     if window is None or chosen.block_size <= window or "block_size" in settings.training:
         return chosen
     return TrainingSettings.for_model(kind, **{**given, "block_size": window})
+
+
+def _delta(settings: RunSettings) -> dict[str, float]:
+    """The delta that is promised: the one that is measured at, unless the training has its own."""
+    measured, own = settings.measure.delta, settings.training.get("delta")
+    if settings.training.get("method") != DP_SGD or measured is None:
+        return {}
+    if own is not None and own != measured:
+        raise SettingsError(
+            f"delta={measured:g} is measured at, and delta={own} of the training is promised; give "
+            "one of the two"
+        )
+    return {"delta": measured}
 
 
 def train_corpus(
@@ -166,6 +182,8 @@ def _train(
     if manifest is not None:
         _refuse_uninserted(manifest, documents)
         _warn_changed(FileCorpus(files, layout), manifest)
+    field = training_settings(settings).unit_field
+    units = None if field is None else _units(files, layout.name, field)
     loaded = _model(settings, documents, layout.separator, manifest)
     _check_template_known(loaded, manifest, wrapping)
     window = context_window(loaded.model.config)
@@ -182,9 +200,38 @@ def _train(
         canaries={} if manifest is None else _inserted(manifest),
         out=out,
         wrapping=wrapping,
+        units=units,
         progress=watch_training(progress, chosen, then),
+        promise=None if not isinstance(progress, Speaker) else partial(_say_promise, progress),
         mode=mode_like(*files),
     )
+
+
+def _units(files: list[Path], layout: str, field: str) -> list[str | None]:
+    """Whose each document is; None where it has no such value, and is by itself.
+
+    Raises:
+        CorpusError: documents are no records; no record has the field, or one has a table in it.
+    """
+    owners: list[str | None] = []
+    for number, record in enumerate(read_records(files, layout=layout), 1):
+        value = record.get(field)
+        if isinstance(value, Mapping | list):
+            raise CorpusError(
+                f"record {number}: {field!r} is no text and no number; name a field with one value "
+                "a unit as unit_field"
+            )
+        owners.append(None if value is None else str(value))
+    if all(owner is None for owner in owners):
+        raise CorpusError(
+            f"no record has the field {field!r}, which should say whose it is; name another as "
+            "unit_field, or leave it out for a promise for each document"
+        )
+    return owners
+
+
+def _say_promise(speaker: Speaker, claim: DpClaim) -> None:
+    speaker.say(f"{claim.method}: {claim}")
 
 
 def _corpus(

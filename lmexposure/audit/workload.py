@@ -76,6 +76,14 @@ class Watcher(Progress, Protocol):
         """Whether a person wants the work to end with what it has."""
 
 
+@runtime_checkable
+class Speaker(Protocol):
+    """Progress that says a line to a person, whatever else it shows."""
+
+    def say(self, line: str) -> None:
+        """Say it now."""
+
+
 def silent(what: str, done: int, total: int, note: str = "") -> None:
     """Watch nothing."""
 

@@ -162,6 +162,10 @@ class LongWork:
         self._title, self._announced, self._keeps = title, False, keeps
         self._forecast = Forecast(phases, now)
 
+    def say(self, line: str) -> None:
+        """Say a line, above the bars."""
+        self._bars.say(line)
+
     def end_asked(self) -> bool:
         """Whether Ctrl-C asked for an early end."""
         return self._asked

@@ -457,7 +457,7 @@ LOADING = Group(
 )
 RUN = _settings(
     *PANELS,
-    without=("batch_size",),
+    without=("batch_size", "training_delta"),  # the delta that is measured at is the promised one
     first=("model", "formats", "canaries", "repetitions", "quick"),
     old=_OLD_PLAN,
 )

@@ -46,5 +46,6 @@ def train(
             ),
             ("validation loss", reading(trained.validation_bits, "bits per token")),
             ("processes", str(trained.processes)),
+            *([("promise", str(trained.claim))] if trained.claim is not None else []),
         ]
     )

@@ -51,10 +51,16 @@ class TrainingRow:
     Attributes:
         ids: its tokens.
         carried: which of them carry loss, shape (T,); nothing predicts the first.
+        owner: whose it is, where a promise is made to users; None: it is by itself.
     """
 
     ids: list[int]
     carried: NDArray[np.bool_]
+    owner: str | None = None
+
+    def cut(self, length: int) -> "TrainingRow":
+        """Its first tokens, at most so many."""
+        return replace(self, ids=self.ids[:length], carried=self.carried[:length])
 
 
 def row_context(tokenizer: Any, wrapping: Wrapping, texts: Sequence[str]) -> Context:

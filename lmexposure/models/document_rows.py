@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerBase
 
 from lmexposure.errors import ModelError
@@ -47,26 +46,19 @@ def rows_of_documents(
             as planned.
     """
     _check_canaries(tokenizer, documents, separator, canaries, settings.block_size)
-    owners: Sequence[str | None] = units or [None] * len(documents)
-    held: Sequence[str]
+    owners = [None] * len(documents) if units is None else units
+    every = list(zip(documents, owners, strict=True))
     if validation is None:
         apart = _held_out(documents, canaries, settings)
-        kept = [i for i in range(len(documents)) if i not in apart]
-        held = [documents[i] for i in sorted(apart)]
+        held = [every[i] for i in sorted(apart)]
+        every = [each for i, each in enumerate(every) if i not in apart]
     else:
-        kept, held = list(range(len(documents))), validation
-    rows = _rows(tokenizer, [documents[i] for i in kept], separator, settings.block_size)
-    whole = [i for i, row in enumerate(rows) if len(row.ids) > 1]
-    return (
-        PaddedRows.of([rows[i] for i in whole], _numbered([owners[kept[i]] for i in whole])),
-        PaddedRows.of(
-            [
-                row
-                for row in _rows(tokenizer, held, separator, settings.block_size)
-                if len(row.ids) > 1
-            ]
-        ),
+        held = [(text, None) for text in validation]
+    kept, validated = (
+        PaddedRows.of(_rows(tokenizer, some, separator, settings.block_size))
+        for some in (every, held)
     )
+    return kept, validated
 
 
 def _held_out(
@@ -110,12 +102,13 @@ def _check_canaries(
 
 def _rows(
     tokenizer: PreTrainedTokenizerBase,
-    documents: Sequence[str],
+    documents: Sequence[tuple[str, str | None]],
     separator: str | None,
     block_size: int,
 ) -> list[TrainingRow]:
-    """A row of each document, all its tokens with loss but the first, which nothing predicts."""
-    every = encode_documents(tokenizer, documents, context=separator)
+    """A row of each document, all its tokens with loss; those of one token have none."""
+    texts = [text for text, _ in documents]
+    every = encode_documents(tokenizer, texts, context=separator)
     long = sum(len(ids) > block_size for ids in every)
     if long:
         _LOG.warning(
@@ -123,13 +116,7 @@ def _rows(
             *(long, len(every), block_size),
         )
     return [
-        TrainingRow(ids=ids[:block_size], carried=np.ones(min(len(ids), block_size), bool))
-        for ids in every
+        TrainingRow(ids=ids, carried=np.ones(len(ids), bool), owner=owner).cut(block_size)
+        for ids, (_, owner) in zip(every, documents, strict=True)
+        if len(ids) > 1
     ]
-
-
-def _numbered(owners: Sequence[str | None]) -> NDArray[np.int64]:
-    """Numbers of units from 0, in the order in which they come first."""
-    numbers: dict[object, int] = {}
-    keys = [(i,) if owner is None else owner for i, owner in enumerate(owners)]
-    return np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.int64)

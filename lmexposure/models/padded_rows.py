@@ -3,8 +3,9 @@
 import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -38,10 +39,8 @@ class PaddedRows:
     units: NDArray[np.int64]
 
     @classmethod
-    def of(
-        cls, rows: Sequence[TrainingRow], units: NDArray[np.int64] | None = None
-    ) -> "PaddedRows":
-        """Rows as they are, in order; each is its own unit where none are given."""
+    def of(cls, rows: Sequence[TrainingRow]) -> "PaddedRows":
+        """Rows as they are, in order."""
         lengths = [len(row.ids) for row in rows]
         ids = np.fromiter((i for row in rows for i in row.ids), np.int32, count=sum(lengths))
         carried = [row.carried for row in rows]
@@ -49,7 +48,7 @@ class PaddedRows:
             ids=ids,
             carried=np.concatenate(carried) if carried else np.empty(0, bool),
             starts=np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int64),
-            units=np.arange(len(rows)) if units is None else units,
+            units=_units([row.owner for row in rows]),
         )
 
     def __len__(self) -> int:
@@ -99,6 +98,7 @@ def rows_of_records(
     canaries: Mapping[str, int],
     settings: TrainingSettings,
     validation: Sequence[Mapping[str, Any]] | None = None,
+    units: Sequence[str | None] | None = None,
 ) -> tuple[PaddedRows, PaddedRows]:
     """Rows to train on, with each canary whole and as often as planned, and rows to validate on.
 
@@ -109,6 +109,7 @@ def rows_of_records(
         canaries: text of each inserted canary -> its repetitions.
         settings: of the training: block_size is the longest row, and decides what is cut.
         validation: records to validate on, none of `records`; None: some of those are held out.
+        units: whose each record is; None, or None for a record: it is by itself.
 
     Raises:
         CorpusError: a record is not of the wrapping's form, or too few to hold some out.
@@ -117,7 +118,11 @@ def rows_of_records(
     """
     texts = sorted(canaries)
     expected = _canary_rows(tokenizer, texts, wrapping, settings.block_size)
-    rows = list(training_rows(tokenizer, records, wrapping))
+    owners = repeat(None) if units is None else units
+    rows = [
+        replace(row, owner=owner)
+        for row, owner in zip(training_rows(tokenizer, records, wrapping), owners, strict=False)
+    ]
     found = [expected.get(tuple(row.ids)) for row in rows]
     _check_delivered(Counter(found), canaries)
     if validation is not None:
@@ -142,6 +147,13 @@ def rows_of_records(
             f"raise block_size={settings.block_size}, or choose loss='all'"
         )
     return PaddedRows.of(kept), PaddedRows.of(validated)
+
+
+def _units(owners: Sequence[str | None]) -> NDArray[np.int64]:
+    """Numbers from 0, in the order in which units come first; who has no owner is a unit."""
+    numbers: dict[object, int] = {}
+    keys = [(i,) if owner is None else owner for i, owner in enumerate(owners)]
+    return np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.int64)
 
 
 def _canary_rows(
@@ -184,8 +196,7 @@ def _check_delivered(found: Mapping[str | None, int], planned: Mapping[str, int]
 def _fitted(rows: Iterable[TrainingRow], block_size: int) -> list[TrainingRow]:
     """Rows cut to block_size at their end; those with no loss within it are left out."""
     every = list(rows)
-    cut = [TrainingRow(ids=row.ids[:block_size], carried=row.carried[:block_size]) for row in every]
-    kept = [row for row in cut if row.carried[1:].any()]
+    kept = [row for row in (row.cut(block_size) for row in every) if row.carried[1:].any()]
     long = sum(len(row.ids) > block_size for row in every)
     if long:
         _LOG.warning(

@@ -115,6 +115,7 @@ def train(  # noqa: PLR0913  a public door: one argument an input
     wrapping: Wrapping | None = None,
     units: Sequence[str | None] | None = None,
     progress: ProgressCallback | None = None,
+    promise: Callable[[DpClaim], None] | None = None,
     mode: int = 0o666,
 ) -> TrainingResult:
     """Train a model on a corpus; the same call again resumes, or returns what is there.
@@ -143,6 +144,7 @@ def train(  # noqa: PLR0913  a public door: one argument an input
         units: of a private training, whose each document is; None, or None for a document: it is by
             itself.
         progress: called after each step on the main process.
+        promise: called before the first step with what all epochs of a private training promise.
         mode: permission bits that the files of models may have at most: the corpus's, since weights
             remember it.
 
@@ -188,6 +190,9 @@ def train(  # noqa: PLR0913  a public door: one argument an input
     trainer.resume()
     counters = trainer.counters
     counters.threads = threads_for(loaded.model, asked=settings.threads, recorded=counters.threads)
+    claim = method.claim(method.steps_per_epoch * settings.epochs)
+    if claim is not None and promise is not None:
+        promise(claim)
     with computing_threads(counters.threads):
         trainer.run()
     result = _result(counters, out, method, accelerator.num_processes)
@@ -257,6 +262,7 @@ def _rows(
         wrapping=wrapping,
         canaries=canaries,
         settings=settings,
+        units=units,
     )
 
 

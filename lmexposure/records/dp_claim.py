@@ -5,6 +5,7 @@ from typing import Literal, Self
 from pydantic import model_validator
 
 from lmexposure._record import Count, Delta, Nats, NotNegative, Positive, Record, Rows, Share
+from lmexposure._style import nats, short
 
 # What no accountant counts; each run of the method says so.
 NOT_COVERED = (
@@ -55,6 +56,15 @@ class DpClaim(Record):
     largest_group: Positive
     noise_is_given: bool
     not_covered: Rows[str]
+
+    def __str__(self) -> str:
+        whose = "document" if self.unit == "document" else f"value of {self.unit}"
+        return (
+            f"epsilon {nats(self.epsilon)} at delta {short(self.delta)} for each of "
+            f"{self.units:,} {whose}s after {self.steps:,} steps ({self.accountant.upper()}; by "
+            f"RDP {nats(self.epsilon_rdp)}), noise multiplier {short(self.noise_multiplier)}, clip "
+            f"{short(self.clip)}, in a step with probability {short(self.sample_rate)}"
+        )
 
     @model_validator(mode="after")
     def _documents_are_alone(self) -> Self:

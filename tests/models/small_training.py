@@ -12,9 +12,9 @@ from lmexposure.models import (
     Progress,
     TrainingResult,
     TrainingSettings,
+    batches,
     new_model,
     train,
-    batches,
 )
 
 CANARIES = {"the code is 4711": 3, "the code is 0815": 1}
