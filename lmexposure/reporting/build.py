@@ -87,6 +87,7 @@ def report_data(
         scored="" if result.context is None else scored_in(result.context),
         rows_unknown=rows_unknown(result),
         kinds=tuple(result.kinds),
+        promise=None if (learned := result.model.validation) is None else learned.claim,
     )
 
 

@@ -9,6 +9,7 @@ from lmexposure.gate import Verdict
 from lmexposure.records import (
     BaseClass,
     CheckpointClass,
+    DpClaim,
     Evaluation,
     KindMembership,
     Privacy,
@@ -259,6 +260,7 @@ class ReportData:
             does not say.
         rows_unknown: whether that is not known of the training.
         kinds: classes of chosen texts; empty where there are none.
+        promise: of the training; None: there was none.
     """
 
     title: str
@@ -280,3 +282,4 @@ class ReportData:
     scored: str = ""
     rows_unknown: bool = False
     kinds: tuple[KindMembership, ...] = ()
+    promise: DpClaim | None = None

@@ -17,6 +17,7 @@ from lmexposure.reporting.compare import (
 from lmexposure.reporting.data import ClassRow, ReportData, Section
 from lmexposure.reporting.kinds import kinds_section
 from lmexposure.reporting.privacy import primary_section
+from lmexposure.reporting.promise import promise_section
 from lmexposure.reporting.sections import (
     base_section,
     class_cells,
@@ -45,7 +46,8 @@ def report_markdown(data: ReportData) -> str:
         *verdict_shown(data.verdict, data.provenance.line, answers_of(data)),
         *_exposure(data),
         *_privacy(primary_section(data.privacy)),
-        *_kinds(kinds_section(data.kinds)),
+        *_table_of(promise_section(data.promise)),
+        *_table_of(kinds_section(data.kinds)),
         *warnings_shown(data.warnings),
         *_secrets(data),
         *commands_shown(data.command, data.where),
@@ -118,8 +120,8 @@ def _privacy(section: Section) -> Iterator[str]:
         yield bullets(section.notes)
 
 
-def _kinds(section: Section | None) -> Iterator[str]:
-    """The kinds beside the uniform fills; nothing where there are none."""
+def _table_of(section: Section | None) -> Iterator[str]:
+    """A section under a heading of its own; nothing where there is none."""
     if section is not None:
         yield f"## {inline(section.title)}"
         yield section_table(section)

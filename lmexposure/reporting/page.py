@@ -25,6 +25,7 @@ from lmexposure.reporting.compare import classes_section, differences_section, r
 from lmexposure.reporting.data import CanaryRow, ClassRow, FormatData, ReportData, RocData, Section
 from lmexposure.reporting.kinds import kinds_section
 from lmexposure.reporting.privacy import bounds_legend, bounds_overview, class_section, where
+from lmexposure.reporting.promise import promise_section
 from lmexposure.reporting.sections import (
     CHANCE,
     base_section,
@@ -100,6 +101,7 @@ def render_report(data: ReportData) -> str:
         trajectory=trajectory_section(data.trajectory),
         roc_table=_roc(data.roc),
         kinds=kinds_section(data.kinds),
+        promise=promise_section(data.promise),
     )
 
 

@@ -28,6 +28,7 @@ from lmexposure.reporting.data import BaseData, ClassRow, FormatData, Found, Sec
 from lmexposure.reporting.facts import scored_in
 from lmexposure.reporting.kinds import kinds_section
 from lmexposure.reporting.privacy import privacy_sections
+from lmexposure.reporting.promise import promise_section
 
 DOUBT = "(!)"
 _CELLS: dict[str, Callable[[ClassRow], str]] = {
@@ -126,8 +127,10 @@ def result_sections(result: Result) -> Iterator[Section]:
         yield kinds
     if result.context is not None:
         yield Section(title=scored_in(result.context).removesuffix("."))
-    if result.model.validation is not None:
-        loss = number(result.model.validation.validation_bits, 3)
+    if (validation := result.model.validation) is not None:
+        if (promise := promise_section(validation.claim)) is not None:
+            yield promise
+        loss = number(validation.validation_bits, 3)
         yield Section(title=f"{LABELS['validation_bits']}: {loss} bits per token")
 
 
