@@ -125,10 +125,14 @@ def _parameters(group: Group) -> list[inspect.Parameter]:
     names = [*group.first, *(name for name in group.flags if name not in group.first)]
     found = [_flag_of(name, group) for name in names]
     old = [
-        _parameter(name, _option("--" + name.replace("_", "-"), hidden=True), kind)
+        _parameter(name, _option(_OLD_FLAGS.get(name) or _spelled(name), hidden=True), kind)
         for name, kind in group.old.items()
     ]
     return [*found, *group.more, *old]
+
+
+def _spelled(name: str) -> str:
+    return "--" + name.replace("_", "-")
 
 
 def _flag_of(name: str, group: Group) -> inspect.Parameter:
@@ -167,6 +171,8 @@ def parsed(flags: Mapping[str, Setting], given: Given) -> Given:
 
 FILES, OTHER = "Files for other tools", "Other"  # panels of a help, after those of settings
 _FILE = "settings_file"
+_METHOD = "method_of_old"  # of a measurement; where a model is trained, --method is another setting
+_OLD_FLAGS = {_METHOD: "--method"}
 _OF_THE_GATE = {"the table [check]": settings_of(Thresholds).keys()}
 _SEED_OF_A_MEASUREMENT = {"seed": "bootstrap_seed"}  # name of old -> name of today
 _TRAINING = "training_"  # before the arguments that are settings of the training
@@ -418,7 +424,7 @@ def measurement(given: Given) -> RunSettings:
     Args:
         given: as for `merged`.
     """
-    settings = merged(_with_bootstrap_seed(given))
+    settings = merged(_with_estimate(_with_bootstrap_seed(given)))
     # Not read as the other: a result tells its bootstrap seed, and the plan's has the secrets.
     if settings.seed and settings.measure.bootstrap_seed == MeasureSettings.bootstrap_seed:
         import logging  # no help waits for it
@@ -429,6 +435,26 @@ def measurement(given: Given) -> RunSettings:
             settings.measure.bootstrap_seed,
         )
     return settings
+
+
+def _with_estimate(given: Given) -> Given:
+    """Of a measurement: its --method of older versions is --estimate today.
+
+    Raises:
+        SettingsError: both are given.
+    """
+    given = dict(given)
+    old = given.pop(_METHOD, None)
+    if old is None:
+        return given
+    if "method" in given:
+        raise SettingsError("--method and --estimate are the same setting; give --estimate alone")
+    import logging  # no help waits for it
+
+    logging.getLogger(__name__).warning(
+        "note: --method is now --estimate; the old spelling is read for one more version"
+    )
+    return {**given, "method": old}
 
 
 _OLD_PLAN = {"coins": str, "candidates": int, "coin_seed": int}
@@ -448,7 +474,7 @@ MEASUREMENT = _settings(
     PRIVACY,
     MACHINE,
     first=("quick", "references", "method"),
-    old=_OLD_SEED,
+    old={**_OLD_SEED, _METHOD: str},
     make=measurement,
 )
 LOADING = Group(

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from lmexposure.canaries import derive_seed
 from lmexposure.errors import ModelError, NumericalError, SettingsError
 from lmexposure.models.batches import Blocks, steps_per_epoch
-from lmexposure.models.dp_accounting import epsilon_spent, noise_for, opacus_or_refuse
+from lmexposure.models.dp_accounting import epsilon_spent, noise_for, refuse_without_opacus
 from lmexposure.models.lstm import LstmForCausalLM
 from lmexposure.models.methods import Learned
 from lmexposure.models.plain import new_optimizer, update
@@ -48,7 +48,7 @@ class DpSgd:
     def __init__(
         self, model: Any, rows: Blocks, settings: TrainingSettings, accelerator: Accelerator
     ) -> None:
-        opacus_or_refuse()
+        refuse_without_opacus()
         from opacus.optimizers import DPOptimizer
 
         _refuse_processes(accelerator)
@@ -131,10 +131,10 @@ class DpSgd:
         return DpClaim(
             method="dp-sgd",
             sampler="poisson",
-            accountant="rdp" if spent.prv is None else "prv",
+            accountant="prv" if spent.epsilon == spent.prv else "rdp",
             unit=settings.unit_field or _DOCUMENT,
             adjacency="add or remove one",
-            epsilon=spent.rdp if spent.prv is None else spent.prv,
+            epsilon=spent.epsilon,
             epsilon_rdp=spent.rdp,
             delta=settings.delta,
             noise_multiplier=self.noise_multiplier,

@@ -9,7 +9,7 @@ from corpora import sentences
 from lmexposure.canaries import Format, Material
 from lmexposure.records import Result
 
-MEASURE = ("--quick", "--references", 60, "--method", "sampled")
+MEASURE = ("--quick", "--references", 60, "--estimate", "sampled")
 TRAIN = ("--layers", 1, "--units", 16, "--epochs", 1, "--seed", 1)
 
 

@@ -193,7 +193,7 @@ PLAN = ["--canaries", "2", "--repetitions", "1,8", "--controls", "2", "--layers"
 PLAN += ["--seed", "0", "--epochs", "200", "--patience", "200", "--max-seconds", "2"]
 # More than it can prove in a minute, so that only Ctrl-C ends it.
 SEARCH = ["--references", "300", "--revealed", "0", "--draws", "200", "--guesses", "10000"]
-SEARCH += ["--budget-steps", "90000000", "--method", "exact"]
+SEARCH += ["--budget-steps", "90000000", "--estimate", "exact"]
 
 
 # The command, but for the report at its end, which takes as long as all the rest.

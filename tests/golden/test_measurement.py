@@ -242,7 +242,7 @@ def test_coins_bound_epsilon_and_hold_a_claim_against_it(tmp_path: Path, call: C
     file.write_text(file.read_text() + "extraction = false\n")
     seen = call(
         *("measure", DATA / "coins" / "model", DATA / "coins" / "manifest.json", "--out", out),
-        *("--references", 40, "--method", "sampled", "--settings", file),
+        *("--references", 40, "--estimate", "sampled", "--settings", file),
         *("--claimed-epsilon", 0.1, "--delta", 1e-5, "--significance", 0.1, "--seed", 2),
     )
     assert seen.code == 0
