@@ -43,7 +43,8 @@ def test_full_batches_are_the_gaussian_mechanism(noise: float, steps: int) -> No
 def test_the_rate_helps_and_steps_cost() -> None:
     one = epsilon_spent([(1.0, 0.01, 100)], delta=1e-5).epsilon
     assert epsilon_spent([(1.0, 0.02, 100)], delta=1e-5).epsilon > one
-    assert epsilon_spent([(1.0, 0.01, 50), (1.0, 0.01, 50)], delta=1e-5).epsilon == one
+    halves = epsilon_spent([(1.0, 0.01, 50), (1.0, 0.01, 50)], delta=1e-5).epsilon
+    assert halves == pytest.approx(one, rel=0.01)
     assert epsilon_spent([], delta=1e-5).epsilon == 0
     assert epsilon_spent([(1.0, 0.01, 0)], delta=1e-5).epsilon == 0
 
