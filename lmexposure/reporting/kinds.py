@@ -86,7 +86,7 @@ def _meanings(rows: Sequence[KindMembership]) -> Iterator[str]:
         yield (
             f"{LABELS['epsilon_bound']}: in nats, of one document, at delta "
             f"{', '.join(map(short, deltas))}; each bound at its own share of the significance, "
-            "apart from the bounds of the uniform fills, and in no check of the gate"
+            "apart from the bounds of the uniform fills; the gate holds each against its threshold"
         )
 
 
