@@ -119,7 +119,7 @@ def _not_held(texts: Sequence[str], material: Material) -> list[str]:
 def _sampled(
     base: LoadedModel, material: Material, numbers: Sequence[int], temperature: float, steps: int
 ) -> Iterator[str | None]:
-    """Texts of so many tokens, each by a stream of its own; None for one that cannot be used."""
+    """Texts of at most `steps` tokens, each by its own stream; None for one of no use."""
     streams = [material.random("high_temperature", str(number)) for number in numbers]
     rows = torch.full((len(numbers), 1), _start(base), device=base.model.device)
     for _ in range(steps):
