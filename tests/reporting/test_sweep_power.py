@@ -145,7 +145,8 @@ def test_notes_say_what_is_scored_and_what_breaks_a_rule() -> None:
 
 
 def test_identifiers_say_which_rules_they_are_exceptions_to() -> None:
-    record = IdentifiersRecord.model_construct(documents=3, classes=(), base=None)
+    values: Any = {"documents": 3, "classes": (), "base": None}
+    record = IdentifiersRecord.model_construct(**values)
     notes = identifier_sections(record)[0].notes
     assert any(
         "exceptions to the rules of canaries: identifiers were neither drawn" in n for n in notes
