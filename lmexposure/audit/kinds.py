@@ -43,6 +43,8 @@ from lmexposure.statistics import (
 
 _RATES = (0.1, 0.01)
 _FAIR = 0.5
+# The primary bound has the other half, so that all bounds that the gate reads have it together.
+_OF_SIGNIFICANCE = 0.5
 _Floats = NDArray[np.float64]
 _Bools = NDArray[np.bool_]
 
@@ -114,7 +116,8 @@ def kinds_section(
         SettingsError: a setting out of range.
     """
     formats = () if manifest.plan.inclusion_probability is None else manifest.chosen
-    share = settings.significance / max(1, len(formats) * len(manifest.plan.repetitions))
+    classes = max(1, len(formats) * len(manifest.plan.repetitions))
+    share = _OF_SIGNIFICANCE * settings.significance / classes
     found = []
     for form in formats:
         drawn = [c for c in manifest.entries if c.format == form.name and c.role != "control"]

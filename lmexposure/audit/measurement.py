@@ -1,8 +1,6 @@
 """Measuring a model: scores, then what they mean, then one result. Works on anyone's model."""
 
-import json
-import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -15,14 +13,16 @@ from numpy.typing import NDArray
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from lmexposure import __version__
-from lmexposure._files import canonical_json, only_writer, sha256_bytes
+from lmexposure._files import only_writer
 from lmexposure._validate import of_type
 from lmexposure.audit.base import Base, base_of
 from lmexposure.audit.context import ScoringContext, rows_beside, scoring_context
 from lmexposure.audit.directory import MeasurementDirectory, mend_record
 from lmexposure.audit.estimates import FormatEstimates, estimate_format
 from lmexposure.audit.format_scores import FormatScores, score_format, scores_of, write_scores
+from lmexposure.audit.inputs import inputs_sha256
 from lmexposure.audit.kinds import kind_warnings, kinds_section
+from lmexposure.audit.left_open import open_warnings, tokenizer_warnings
 from lmexposure.audit.loaded_model import model_in_memory
 from lmexposure.audit.privacy import privacy_section
 from lmexposure.audit.search import Extractions, extract_format, search_format
@@ -41,7 +41,6 @@ from lmexposure.models import (
     computing_threads,
     load_model,
     threads_for,
-    unmerged_adapters,
 )
 from lmexposure.records import (
     MEASURE_SETTINGS,
@@ -216,7 +215,7 @@ def _measure_loaded(  # noqa: PLR0913 (what `measure` takes, checked)
     beside = None
     if base is not None:
         beside = base(model_sha256=described["weights_sha256"], manifest=manifest)
-    inputs = _inputs(loaded, described, manifest, settings, context, beside)
+    inputs = inputs_sha256(loaded, described, manifest, settings, context, beside)
     directory = None if out is None else MeasurementDirectory(out=Path(out), inputs=inputs)
     if directory is not None and (before := directory.finished()) is not None:
         directory.clear()
@@ -244,10 +243,10 @@ def _measure_loaded(  # noqa: PLR0913 (what `measure` takes, checked)
         kinds = measurement.kinds()
     table = scores_of(scores)
     warnings = [
-        *_warnings(manifest, settings, validation),
+        *open_warnings(manifest, settings, validation),
         *kind_warnings(manifest),
         *context.warnings,
-        *(_tokenizer_warnings(loaded, scores) if paired_by_hand else ()),
+        *(tokenizer_warnings(loaded, scores) if paired_by_hand else ()),
         *loaded.notes,
         *measurement.notes.values(),
         *measurement.warnings,
@@ -287,88 +286,6 @@ def _model(
     if out is not None and path.is_relative_to(out):
         path = path.relative_to(out)
     return Model(path=path.as_posix(), **described, validation=validation)
-
-
-def _warnings(
-    manifest: Manifest, settings: MeasureSettings, validation: Validation | None
-) -> Iterator[str]:
-    """What insertion, settings and training leave open, whatever was measured."""
-    if not manifest.corpus.verified:
-        yield (
-            "the insertion was not verified: fills that the corpus already held would be taken for "
-            "never inserted, which makes canaries seem less memorised; insert with verification"
-        )
-    if settings.coarser is not None:
-        yield (
-            f"{settings.coarser}: intervals are wider and fewer ranks are exact; before a release, "
-            "measure in full"
-        )
-    # A model that learned nothing cannot leak, which says nothing of a model that did.
-    if validation is not None and not validation.improved:
-        yield (
-            f"INCONCLUSIVE: the model did not learn (validation {validation.validation_bits:.3f} "
-            f"bits per token, {validation.initial_validation_bits:.3f} before training), so low "
-            "exposure says nothing; train longer or with another learning rate"
-        )
-    differs = "so another machine, or the same one when it is busy, gives other numbers"
-    if validation is not None and validation.stopped == "max_seconds":
-        yield f"max_seconds ended the training by the clock, {differs}"
-    if settings.budget_seconds is not None:
-        yield f"budget_seconds={settings.budget_seconds:g} ends each search by the clock, {differs}"
-
-
-def _tokenizer_warnings(loaded: LoadedModel, scores: Sequence[FormatScores]) -> Iterator[str]:
-    """Tokens of another model's tokenizer are noise to a model, and it knows no canary in them."""
-    bits = sum(part.bits.sum() for part in scores) / sum(part.tokens.sum() for part in scores)
-    guessing = math.log2(loaded.model.get_output_embeddings().weight.shape[0])
-    if bits > guessing:
-        yield (
-            f"the model finds these texts less likely than random tokens ({bits:.1f} bits per "
-            f"token; random tokens take {guessing:.1f}), so low exposure says nothing: check that "
-            "the tokenizer is that of the model, and that the model was trained"
-        )
-
-
-def _inputs(
-    loaded: LoadedModel,
-    described: dict[str, Any],
-    manifest: Manifest,
-    settings: MeasureSettings,
-    context: ScoringContext,
-    base: Base | None,
-) -> str:
-    """One hash for all that decides the numbers; where the model lies is not part of it."""
-    tokenizer = loaded.tokenizer
-    if tokenizer.is_fast:
-        spelled = tokenizer.backend_tokenizer.to_str()
-    else:
-        spelled = f"{tokenizer!r} {sorted(tokenizer.get_vocab().items())}"
-    values = {
-        "version": __version__,
-        "manifest": manifest.sha256,
-        "weights": described["weights_sha256"],
-        "config": _config(loaded),
-        "special_tokens": [tokenizer.bos_token_id, tokenizer.eos_token_id, tokenizer.unk_token_id],
-        "splits_special": getattr(tokenizer, "split_special_tokens", None),
-        "tokenizer": sha256_bytes(spelled.encode()),
-        "device": loaded.model.device.type,
-        "settings": settings.decisive(),
-    }
-    if adapters := unmerged_adapters(loaded.model):
-        values["adapters"] = adapters
-    if rows := context.decisive():
-        values["rows"] = rows
-    if base is not None:
-        values["base"] = [base.weights_sha256, base.switched_off]
-    return sha256_bytes(canonical_json(values))
-
-
-def _config(loaded: LoadedModel) -> dict[str, Any]:
-    """The model's config as saving the model writes it, but for where it came from."""
-    values = json.loads(loaded.model.config.to_json_string(use_diff=False))
-    values["architectures"] = [type(loaded.model).__name__]
-    values["dtype"] = str(loaded.model.dtype).removeprefix("torch.")
-    return {k: v for k, v in values.items() if k not in ("_name_or_path", "transformers_version")}
 
 
 @dataclass(kw_only=True)

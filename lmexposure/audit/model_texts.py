@@ -14,7 +14,15 @@ import torch
 from numpy.typing import NDArray
 
 from lmexposure.audit.loaded_model import chosen_device
-from lmexposure.canaries import KINDS, Format, Material, held_in, permutation, texts_apart
+from lmexposure.canaries import (
+    KINDS,
+    Format,
+    Material,
+    derive_seed,
+    held_in,
+    permutation,
+    texts_apart,
+)
 from lmexposure.errors import ModelError
 from lmexposure.models import NEW_MODELS, LoadedModel, load_model, tokenizer_sha256
 from lmexposure.records import RunSettings
@@ -83,32 +91,38 @@ def texts_of(name: str, base: LoadedModel, material: Material, *, temperature: f
 
 def _sampled_texts(base: LoadedModel, material: Material, temperature: float) -> list[str]:
     """Different texts of the base, none within another or in the corpus."""
-    most = _TRIES * material.count
-    candidates: list[str] = []
+    most, steps = _TRIES * material.count, _steps(base)
+    seen: set[str] = set()
+    fresh: list[str] = []  # not yet compared with the corpus, which is read for many at once
+    free: list[str] = []
+    chosen: list[str] = []
     for first in range(0, most, _BATCH):
         numbers = range(first, min(first + _BATCH, most))
-        candidates += filter(None, _sampled(base, material, numbers, temperature))
-        enough = len(candidates) >= material.count
-        if enough and len(chosen := _usable(candidates, material)) == material.count:
-            return chosen
-    return _usable(candidates, material)
+        drawn = filter(None, _sampled(base, material, numbers, temperature, steps))
+        new = [text for text in dict.fromkeys(drawn) if text not in seen]
+        seen.update(new)
+        fresh += new
+        if len(fresh) >= material.count - len(chosen) or numbers.stop == most:
+            free += _not_held(fresh, material)
+            chosen, fresh = texts_apart(free, material.count), []
+        if len(chosen) == material.count:
+            break
+    return chosen
 
 
-def _usable(candidates: Sequence[str], material: Material) -> list[str]:
-    held = held_in(candidates, material.documents())
-    free = (text for text in dict.fromkeys(candidates) if text not in held)
-    return texts_apart(free, material.count)
+def _not_held(texts: Sequence[str], material: Material) -> list[str]:
+    """Those that no document of the corpus holds."""
+    held = held_in(texts, material.documents()) if texts else set()
+    return [text for text in texts if text not in held]
 
 
 def _sampled(
-    base: LoadedModel, material: Material, numbers: Sequence[int], temperature: float
+    base: LoadedModel, material: Material, numbers: Sequence[int], temperature: float, steps: int
 ) -> Iterator[str | None]:
-    """Texts, each by a stream of its own; None for one that cannot be used."""
+    """Texts of at most `steps` tokens, each by its own stream; None for one of no use."""
     streams = [material.random("high_temperature", str(number)) for number in numbers]
     rows = torch.full((len(numbers), 1), _start(base), device=base.model.device)
-    # A character model has many more tokens in a text than one of words.
-    steps = _TOKENS if _characters_a_token(base) > 2 else _CHARACTERS
-    for _ in range(min(steps, _room(base))):
+    for _ in range(steps):
         logits = _last_logits(base, rows) / temperature
         drawn = [_draw(row, stream) for row, stream in zip(logits, streams, strict=True)]
         more = torch.tensor(drawn, device=rows.device)[:, None]
@@ -127,7 +141,7 @@ def _as_text(tokenizer: Any, ids: Sequence[int]) -> str | None:
     """One line without special tokens, up to the first of these or a line end; None: too short."""
     special = set(tokenizer.all_special_ids)
     end = next((place for place, token in enumerate(ids) if token in special), len(ids))
-    text = tokenizer.decode(ids[:end], skip_special_tokens=True)
+    text = _decode(tokenizer, ids[:end])
     text = re.split(r"[\r\n\v\f\x1c-\x1e\x85\u2028\u2029]", text.lstrip())[0].strip()[:_CHARACTERS]
     text = text.rstrip()
     sound = len(text) >= _SHORTEST and text.isprintable() and "\ufffd" not in text
@@ -135,28 +149,49 @@ def _as_text(tokenizer: Any, ids: Sequence[int]) -> str | None:
 
 
 def _pair_texts(base: LoadedModel, material: Material) -> list[str]:
-    """Chains of pairs x y, where y is about the last token that the base awaits behind x."""
+    """Chains of pairs x y, where y is about the last token that the base awaits behind x.
+
+    A chain is a text of its own, so its tokens are those that its text gives again from its
+    beginning: the first of them has no space in front, which the text would lose.
+    """
+    chains = _chains(base, material)
+    found = dict.fromkeys(_decode(base.tokenizer, chain) for chain in chains)
+    return texts_apart(_not_held(list(found), material), material.count)
+
+
+def _chains(base: LoadedModel, material: Material) -> list[list[int]]:
+    """Token ids of as many chains as are wanted, or as the vocabulary gives."""
     usable = _usable_tokens(base.tokenizer)
-    stream = material.random("model_pair")
-    stream.shuffle(usable)
+    bare = [token for token, text in usable.items() if text == text.lstrip()]
+    tokens = list(usable)
+    material.random("model_pair").shuffle(tokens)
     wanted = material.count * _PAIRS
     # A small vocabulary has too few tokens to use each once: there pairs alone are used once.
-    once = len(usable) >= 4 * wanted
-    pairs: dict[tuple[int, int], None] = {}
+    once = len(tokens) >= 4 * wanted
+    chains: list[list[int]] = []
+    chain: list[int] = []
+    pairs: set[tuple[int, int]] = set()
     taken: set[int] = set()
-    for number in range(2 * wanted if len(usable) * (len(usable) - 1) >= wanted else 0):
-        if len(pairs) == wanted or len(taken) >= len(usable) - 1:
+    for number in range(2 * wanted if len(tokens) * (len(tokens) - 1) >= wanted else 0):
+        if len(chains) == material.count:
             break
-        second = usable[number % len(usable)]
-        firsts = [x for x in usable if x != second and x not in taken and (x, second) not in pairs]
+        second = tokens[number % len(tokens)]
+        able = tokens if chain else bare
+        firsts = [x for x in able if x != second and x not in taken and (x, second) not in pairs]
         if second in taken or not firsts:
             continue
-        first = _unlikely_before(base, second, firsts, material.seed + number)
-        if not _survives(base.tokenizer, [first, second] * 2):
+        seed = derive_seed(material.seed, "crafting", "model_pair", str(number))
+        first = _unlikely_before(base, second, firsts, seed)
+        longer = chain + [first, second] * _TIMES
+        if not _survives(base.tokenizer, longer):
             continue
-        pairs[first, second] = None
+        pairs.add((first, second))
         taken |= {first, second} if once else set()
-    return _chained(base.tokenizer, list(pairs), material)
+        chain = longer
+        if len(chain) == 2 * _PAIRS * _TIMES:
+            chains.append(chain)
+            chain = []
+    return chains
 
 
 def _unlikely_before(base: LoadedModel, second: int, firsts: Sequence[int], seed: int) -> int:
@@ -179,29 +214,21 @@ def _unlikely_before(base: LoadedModel, second: int, firsts: Sequence[int], seed
     return best
 
 
-def _chained(tokenizer: Any, pairs: Sequence[tuple[int, int]], material: Material) -> list[str]:
-    found = []
-    for begin in range(0, len(pairs) - _PAIRS + 1, _PAIRS):
-        own = pairs[begin : begin + _PAIRS]
-        ids = [token for pair in own for _ in range(_TIMES) for token in pair]
-        found.append(_decode(tokenizer, ids).strip())
-    held = held_in(found, material.documents())
-    return texts_apart((text for text in dict.fromkeys(found) if text not in held), material.count)
-
-
-def _usable_tokens(tokenizer: Any) -> list[int]:
-    """Tokens that are printable by themselves, and that their text gives again."""
+def _usable_tokens(tokenizer: Any) -> dict[int, str]:
+    """The text of each token that is printable by itself, with no space at its end."""
     special = set(tokenizer.all_special_ids)
-    kept = []
+    kept = {}
     for token in sorted(set(tokenizer.get_vocab().values()) - special):
         text = _decode(tokenizer, [token])
-        if text.strip() and text.isprintable() and "\ufffd" not in text:
-            kept.append(token)
+        if text and text == text.rstrip() and text.isprintable() and "\ufffd" not in text:
+            kept[token] = text
     return kept
 
 
 def _survives(tokenizer: Any, ids: list[int]) -> bool:
-    return _encode(tokenizer, _decode(tokenizer, ids)) == ids
+    """Whether the text is one line that gives these tokens again, nothing of it cut off."""
+    text = _decode(tokenizer, ids)
+    return text == text.strip() and _encode(tokenizer, text) == ids
 
 
 def _encode(tokenizer: Any, text: str) -> list[int]:
@@ -224,15 +251,15 @@ def _start(base: LoadedModel) -> int:
     )
 
 
-def _room(base: LoadedModel) -> int:
-    """Tokens that fit behind the start."""
+def _steps(base: LoadedModel) -> int:
+    """Tokens of a sampled text at most: they fit behind the start.
+
+    A model of characters has many more of them in a text than one of words.
+    """
+    texts = list(_usable_tokens(base.tokenizer).values())
+    most = _TOKENS if sum(map(len, texts)) > 2 * len(texts) else _CHARACTERS
     window = getattr(base.model.config, "max_position_embeddings", None)
-    return _CHARACTERS if window is None else max(1, int(window) - 1)
-
-
-def _characters_a_token(base: LoadedModel) -> float:
-    tokens = [_decode(base.tokenizer, [n]) for n in _usable_tokens(base.tokenizer)[:2_000]]
-    return sum(map(len, tokens)) / max(1, len(tokens))
+    return most if window is None else max(1, min(most, int(window) - 1))
 
 
 def _last_logits(base: LoadedModel, rows: torch.Tensor) -> NDArray[np.float64]:

@@ -26,6 +26,7 @@ _WORDS, _PAIRS, _TIMES = 6, 2, 3  # rare words of a text; pairs of words, and ho
 _KNOWN = 60  # characters of the corpus in front of a secret, about
 _HEAD = 4_000_000  # characters of the corpus whose words are counted
 _LONGEST_OTHER, _SHORTEST_OTHER = 200, 20
+_BEGINNING, _BLOCK = 8, 1 << 14  # characters by which texts are looked up; of a string of many
 _TOGETHER = 512  # documents that are searched at once
 _SHARED, _END = 9, 3  # words of a near-duplicate that its partner has too, and that it has not
 # Private-use characters, which no text has by chance.
@@ -263,16 +264,51 @@ def texts_apart(texts: Iterable[str], count: int) -> list[str]:
     """The first ones of which none is within another.
 
     Args:
-        texts: in the order in which they are wanted.
+        texts: of one line each, in the order in which they are wanted.
         count: how many, at most.
     """
-    chosen: list[str] = []
+    apart = _Apart()
     for text in texts:
-        if len(chosen) == count:
+        if len(apart.chosen) == count:
             break
-        if not any(text in other or other in text for other in chosen):
-            chosen.append(text)
-    return chosen
+        if not apart.holds(text) and not apart.within(text):
+            apart.add(text)
+    return list(apart.chosen)
+
+
+class _Apart:
+    """Texts of which none is within another, so that a further one need not be held against each.
+
+    Attributes:
+        chosen: the texts, in order.
+    """
+
+    def __init__(self) -> None:
+        self.chosen: dict[str, None] = {}
+        self._lengths: dict[str, set[int]] = {}  # of those with this beginning
+        self._sizes: set[int] = set()  # of these beginnings
+        self._blocks = [""]  # all of them, a line each; a long string takes long to append to
+
+    def add(self, text: str) -> None:
+        self.chosen[text] = None
+        self._lengths.setdefault(text[:_BEGINNING], set()).add(len(text))
+        self._sizes.add(len(text[:_BEGINNING]))
+        if len(self._blocks[-1]) > _BLOCK:
+            self._blocks.append("")
+        self._blocks[-1] += text + "\n"
+
+    def holds(self, text: str) -> bool:
+        """Whether the text is part of one of them."""
+        return any(text in block for block in self._blocks)
+
+    def within(self, text: str) -> bool:
+        """Whether one of them is part of the text."""
+        return any(
+            text[at : at + length] in self.chosen
+            for at in range(len(text))
+            for size in self._sizes
+            for length in self._lengths.get(text[at : at + size], ())
+        )
 
 
 def _near_duplicates(material: Material) -> list[Format]:

@@ -34,7 +34,8 @@ class Kind:
         needs_base: whether a language model chooses the texts.
         needs_other: whether they come from a file of other texts.
         grows: whether each text brings an entry of the vocabulary of its own.
-        exception: to the rule that a candidate depends on no other; "" where there is none.
+        exception: to the rules that candidates are disjoint and drawn alike, and that the corpus
+            holds no text like one that is out; "" where there is none. Reports tell it.
     """
 
     name: str

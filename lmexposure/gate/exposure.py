@@ -89,7 +89,7 @@ def _p_value_judged(group: CanaryClass, share: float, *, wanted: bool) -> tuple[
     if group.test is None:
         reason = f"the p-value of {group.secrets} is missing, so nothing can be said; measure again"
         return Outcome.INCONCLUSIVE, reason
-    p, least, limit = group.test.p_value, _least_p_value(group.test), short(share)
+    p, least, limit = group.test.p_value, least_p_value(group.test), short(share)
     if p <= share:
         reason = (
             f"{group.secrets} {are(group.n)} more familiar to the model than chance explains: "
@@ -111,7 +111,7 @@ def _p_value_judged(group: CanaryClass, share: float, *, wanted: bool) -> tuple[
     )
 
 
-def _least_p_value(test: GuessingTest) -> float:
+def least_p_value(test: GuessingTest) -> float:
     """The least that a permutation test can give.
 
     As many permutations give no less than 1 / (1 + permutations), and n numbers among n + m no

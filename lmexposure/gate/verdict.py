@@ -26,6 +26,7 @@ from lmexposure.gate.exposure import (
     check_quantile,
 )
 from lmexposure.gate.extraction import GUESSES, check_extraction
+from lmexposure.gate.kinds import check_kind, kinds_of
 from lmexposure.gate.preconditions import (
     CONTROLS,
     ENOUGH,
@@ -216,7 +217,8 @@ def check(measured: "Measured | MeasuredSweep", thresholds: Thresholds | None = 
     formats = list(dict.fromkeys(group.form.name for group in classes))
     controls = check_controls(result, formats)
     broken = {name for name, check in controls.items() if check.outcome is not Outcome.PASS}
-    shares = Shares.of(thresholds, len(classes))
+    kinds = kinds_of(result, most=thresholds.repetitions)
+    shares = Shares.of(thresholds, len(classes) + len(kinds))
     checks = [
         *controls.values(),
         *_present([check_learned(result)]),
@@ -226,6 +228,7 @@ def check(measured: "Measured | MeasuredSweep", thresholds: Thresholds | None = 
             for made in _checks_of(group, thresholds, shares, group.form.name in broken)
         ),
         *_doubted(_present([check_epsilon(result, thresholds), check_claim(result)]), bool(broken)),
+        *(made for row in kinds for made in check_kind(row, thresholds, shares.test)),
     ]
     untested = _untested(result, thresholds, [name for name in formats if name not in controls])
     verdict = verdict_of(checks if classes else [_no_class(thresholds), *checks], list(untested))
@@ -343,7 +346,8 @@ def _untested(
     """Classes that are not judged, what was not asked for, and what is not known."""
     most = thresholds.repetitions
     if most is not None:
-        for count in sorted({repetitions for _, _, repetitions in result.classes}):
+        there = {repetitions for _, _, repetitions in result.classes}
+        for count in sorted(there | {row.repetitions for row in result.kinds}):
             if count > most:
                 yield f"canaries inserted {times(count)}: more than the {most} judged"
     if thresholds.p_value is False:

@@ -43,7 +43,7 @@ class KindMembership(Record):
         test: of the coins, which are shuffled; higher exposure among those that are out = harder to
             explain by chance.
         bound: on epsilon, by these coins alone.
-        significance: of this bound; those of all kinds together are that of the settings.
+        significance: of this bound; those of all kinds together are at most that of the settings.
         note: why something is missing; None where nothing is.
         candidates: in the manifest's order.
     """

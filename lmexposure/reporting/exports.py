@@ -3,13 +3,13 @@
 import csv
 import io
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields, is_dataclass, replace
 
 from lmexposure._record import JsonTable, JsonValue, Record, plain
 from lmexposure._text import printable
 from lmexposure.gate import Verdict
-from lmexposure.records import Evaluation, Provenance, SweepProvenance, SweepText
+from lmexposure.records import Evaluation, KindMembership, Provenance, SweepProvenance, SweepText
 from lmexposure.reporting.compare import CompareData
 from lmexposure.reporting.data import CanaryRow, ReportData
 from lmexposure.reporting.sweep_data import SweepReportData
@@ -37,25 +37,46 @@ _CANARY_COLUMNS = {
     "guesses_tried": "guesses_tried",
     "revealed": "revealed",
 }
+# Of chosen texts, which have none of the numbers of ranks.
+_KIND_COLUMNS = ("kind", "included", "secret_bits")
 _CLASS_COLUMNS = ("n", "mean", "median", "low", "high", "level", "capped", "p_value", "exact")
 
 
 def report_csv(data: ReportData) -> str:
     """One row per canary and control (RFC 4180); numbers in full, missing ones empty.
 
-    A text that a spreadsheet would take for a formula gets an apostrophe in front.
+    Where there are chosen texts, a row per candidate of these follows, in columns of their own:
+    kind, whether its coin put it in, and the log-perplexity of its secret alone in bits. A text
+    that a spreadsheet would take for a formula gets an apostrophe in front.
 
     Args:
         data: what `report_data` gave.
     """
     names = dict(_CANARY_COLUMNS) | ({} if data.redacted else {"secret": "secret"})
     origin = _origin(data.provenance)
-    rows = (
-        [_text(form.name), *(_cell(canary, name) for name in names), *origin.values()]
+    more = _KIND_COLUMNS if data.kinds else ()
+    rows = [
+        {"format": _text(form.name)} | {names[name]: _cell(canary, name) for name in names}
         for form in data.formats
         for canary in form.canaries
-    )
-    return _written(["format", *names.values(), *origin], rows)
+    ]
+    header = ["format", *names.values(), *more, *origin]
+    every = [row | origin for row in (*rows, *_kind_rows(data.kinds))]
+    return _written(header, ([row.get(name, "") for name in header] for row in every))
+
+
+def _kind_rows(kinds: Iterable[KindMembership]) -> Iterator[dict[str, object]]:
+    for row in kinds:
+        for candidate in row.candidates:
+            yield {
+                "format": _text(row.format),
+                "id": _text(candidate.id),
+                "role": "canary" if candidate.included else "held_out",
+                "repetitions": row.repetitions,
+                "kind": _text(row.kind),
+                "included": candidate.included,
+                "secret_bits": candidate.secret_bits,
+            }
 
 
 def _origin(provenance: Provenance | SweepProvenance) -> dict[str, str]:

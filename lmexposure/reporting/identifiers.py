@@ -34,6 +34,11 @@ _CLAIMS = {
     "distribution": "distribution, not membership",
     "nothing found": "nothing found",
 }
+_EXCEPTION = (
+    "exceptions to the rules of canaries: identifiers were neither drawn by this package nor put "
+    "in by coins, and may be in the corpus more than once; only fresh draws of the same form, and "
+    "a base that is at chance, make a comparison"
+)
 
 
 def identifier_claim(record: IdentifiersRecord) -> str:
@@ -127,6 +132,7 @@ def _counts(record: IdentifiersRecord, classes: Sequence[IdentifierClass]) -> Se
         notes=(
             "lowest 1 %: of those compared, under the model; identifiers of one document depend on "
             "each other, so all rates below are of one per document",
+            _EXCEPTION,
         ),
     )
 

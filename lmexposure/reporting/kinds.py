@@ -1,6 +1,6 @@
 """Canaries whose texts were chosen, in words: what their coins say, and what may be claimed."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from lmexposure._style import (
     LABELS,
@@ -12,6 +12,7 @@ from lmexposure._style import (
     short,
     whole,
 )
+from lmexposure.canaries import KINDS, UNIFORM
 from lmexposure.records import KindMembership
 from lmexposure.reporting.data import Section
 
@@ -46,8 +47,27 @@ def kinds_section(rows: Sequence[KindMembership]) -> Section | None:
             LABELS["significance"],
         ),
         rows=tuple(map(_cells, rows)),
-        notes=(_CLAIM, *_meanings(rows), *_remarks(rows)),
+        notes=(
+            _CLAIM,
+            *kind_lines(row.kind for row in rows),
+            *_meanings(rows),
+            *_remarks(rows),
+        ),
     )
+
+
+def kind_lines(names: Iterable[str]) -> Iterator[str]:
+    """Which part of each kind is scored, and what is otherwise with it than with all others.
+
+    Args:
+        names: of kinds; one that this version does not know, and uniform fills, have no line.
+    """
+    for name in dict.fromkeys(names):
+        if name == UNIFORM or name not in KINDS:
+            continue
+        kind = KINDS[name]
+        exception = f"; an exception to the rules of canaries: {kind.exception}"
+        yield f"{name}: scored is {kind.secret}{exception if kind.exception else ''}"
 
 
 def _cells(row: KindMembership) -> tuple[str, ...]:
@@ -86,7 +106,7 @@ def _meanings(rows: Sequence[KindMembership]) -> Iterator[str]:
         yield (
             f"{LABELS['epsilon_bound']}: in nats, of one document, at delta "
             f"{', '.join(map(short, deltas))}; each bound at its own share of the significance, "
-            "apart from the bounds of the uniform fills, and in no check of the gate"
+            "apart from the bounds of the uniform fills; the gate holds each against its threshold"
         )
 
 

@@ -17,6 +17,7 @@ from lmexposure._text import visible
 from lmexposure.canaries import UNIFORM
 from lmexposure.records import KindComparison, KindPower, SweepPower
 from lmexposure.reporting.data import Section
+from lmexposure.reporting.kinds import kind_lines
 
 _VERDICTS = {
     "stronger": "stronger than a uniform fill",
@@ -113,6 +114,7 @@ def _notes(power: SweepPower) -> Iterator[str]:
         yield f"{listed(uniform)}: uniform fills, which have ranks as well"
     if len(uniform) < classes:
         yield "kinds that are no uniform fills are judged by their coins alone: they have no ranks"
+    yield from kind_lines(row.kind for row in by_strength(power))
     if len(shares_of(power)) > 1:
         yield (
             "with fewer of them: the same in models of their own, where only that share of every "

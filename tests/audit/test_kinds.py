@@ -1,5 +1,6 @@
 """Chosen texts in one training: judged by their coins, and in no rank."""
 
+import csv
 import json
 from dataclasses import replace
 from functools import cache
@@ -93,7 +94,8 @@ def test_a_model_that_never_saw_them_tells_nothing() -> None:
         assert known(row.test).p_value > 0.001
         assert known(row.bound).method == "one_run_audit"
     assert sum(known(row.bound).value > 0 for row in rows) == 0
-    assert sum(row.significance for row in rows) == pytest.approx(FEW.significance)
+    # The primary bound has the other half.
+    assert sum(row.significance for row in rows) == pytest.approx(FEW.significance / 2)
 
 
 def test_uniform_fills_alone_have_ranks() -> None:
@@ -166,12 +168,26 @@ def test_the_report_says_what_may_be_claimed(leaked: Result, tmp_path: Path) -> 
     # 25 candidates held out do not resolve a rate of 1 %.
     assert cells[section.columns.index("TPR at FPR 1 %")] == "n/a"
     assert any("do not resolve a FPR of 0.01" in note for note in section.notes)
-    written = write_report(open_run(tmp_path), out=tmp_path / "report")
+    written = write_report(
+        open_run(tmp_path), out=tmp_path / "report", formats=("html", "md", "csv")
+    )
     assert written
     for name in ("report.html", "report.md"):
         text = (tmp_path / "report" / name).read_text(encoding="utf-8")
         assert "Other kinds of canaries" in text
         assert "unigram/x16" in text
+    assert "unigram: scored is all of it" in section.notes
+    rows = list(csv.DictReader((tmp_path / "report" / "report.csv").read_text().splitlines()))
+    mine = [row for row in rows if row["kind"]]
+    assert [row["id"] for row in mine] == [c.id for c in read.kinds[0].candidates]
+    assert {(row["included"], row["role"]) for row in mine} == {
+        ("True", "canary"),
+        ("False", "held_out"),
+    }
+    assert [float(row["secret_bits"]) for row in mine] == [
+        c.secret_bits for c in read.kinds[0].candidates
+    ]
+    assert all(row["exposure_bits"] == "" for row in mine)
 
 
 def test_nothing_is_shown_where_all_fills_are_uniform() -> None:

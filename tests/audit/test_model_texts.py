@@ -1,5 +1,6 @@
 """Texts that a base model chooses: by seed, apart, and as unlikely or as heated as is said."""
 
+import random
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,23 @@ from lmexposure.errors import ModelError
 from lmexposure.models import LoadedModel, LstmSizes, new_model
 from lmexposure.records import RunSettings
 
+# Words enough for a vocabulary of 2,048 tokens, of which few are bytes that alone are no text.
+_SOUNDS = random.Random(5)
+_LONG = [
+    " ".join(
+        "".join(_SOUNDS.choice("bdfgklmnprst") + _SOUNDS.choice("aeiou") for _ in range(3))
+        for _ in range(8)
+    )
+    for _ in range(150)
+]
 _DOCUMENTS = [f"the {a} ran over the old {b} field" for a in "abcxyz" for b in "uvw.,;-"]
 
 
 @pytest.fixture(scope="module", params=["lstm", "gpt2-tiny"])
 def base(request: pytest.FixtureRequest) -> LoadedModel:
     sizes = LstmSizes(layers=1, units=16, embedding=16)
-    return new_model(request.param, _DOCUMENTS, seed=0, separator="\n", lstm=sizes)
+    documents = [*_DOCUMENTS, *_LONG] if request.param == "gpt2-tiny" else _DOCUMENTS
+    return new_model(request.param, documents, seed=0, separator="\n", lstm=sizes)
 
 
 def material(count: int = 6, seed: int = 1, **changes: Any) -> Material:
@@ -31,7 +42,6 @@ def material(count: int = 6, seed: int = 1, **changes: Any) -> Material:
 
 @pytest.mark.parametrize("kind", ["high_temperature", "model_pair"])
 def test_different_texts_by_the_seed_alone(kind: str, base: LoadedModel) -> None:
-    _skip_bytes_at_random(kind, base)
     first, again = (texts_of(kind, base, material(), temperature=1.0) for _ in range(2))
     other = texts_of(kind, base, material(seed=2), temperature=1.0)
     assert first == again
@@ -43,20 +53,59 @@ def test_different_texts_by_the_seed_alone(kind: str, base: LoadedModel) -> None
     assert not any(a in b for a in texts for b in [*_DOCUMENTS, *(set(texts) - {a})])
 
 
-def _skip_bytes_at_random(kind: str, base: LoadedModel) -> None:
-    if kind == "high_temperature" and base.name == "gpt2-tiny":
-        pytest.skip("bytes drawn at random are no text; a base is trained")
+def test_pairs_are_the_tokens_of_their_text(base: LoadedModel) -> None:
+    made = texts_of("model_pair", base, material(count=40), temperature=1.0)
+    for number in range(made.size):
+        tokens = base.tokenizer.encode(made.text(number), add_special_tokens=False)
+        assert len(tokens) == 12  # three pairs, each twice
+        assert all(tokens[n : n + 2] == tokens[n + 2 : n + 4] for n in (0, 4, 8))
+        assert len({tuple(tokens[n : n + 2]) for n in (0, 4, 8)}) == 3
+
+
+def test_texts_keep_the_spaces_of_their_tokens(base: LoadedModel) -> None:
+    class Tidy:
+        """Decodes as a tokenizer does that tidies spaces up unless it is told not to."""
+
+        all_special_ids = ()
+
+        def encode(self, text: str, **_: object) -> list[int]:
+            return [ord(letter) for letter in text]
+
+        def decode(self, ids: list[int], **how: object) -> str:
+            text = "".join(map(chr, ids))
+            return (
+                text.replace(" ,", ",") if how.get("clean_up_tokenization_spaces", True) else text
+            )
+
+    text = "what stands here , stands here"
+    assert model_texts._as_text(Tidy(), [ord(letter) for letter in text]) == text
+
+
+def test_the_corpus_is_read_for_new_texts_alone(
+    base: LoadedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[str] = []
+
+    def watched(texts: Any, documents: Any) -> set[str]:
+        looked.extend(texts)
+        return {text for text in texts if ord(text[0]) % 3 == 0}
+
+    monkeypatch.setattr(model_texts, "held_in", watched)
+    monkeypatch.setattr(model_texts, "_BATCH", 6)
+    made = texts_of("high_temperature", base, material(), temperature=1.0)
+    assert made.size == 6
+    assert len(looked) == len(set(looked)) > 6
+    assert all(ord(made.text(n)[0]) % 3 for n in range(6))
 
 
 def test_batches_change_no_text(base: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> None:
-    _skip_bytes_at_random("high_temperature", base)
     whole = texts_of("high_temperature", base, material(), temperature=1.0)
     monkeypatch.setattr(model_texts, "_BATCH", 6)
     assert texts_of("high_temperature", base, material(), temperature=1.0) == whole
 
 
 def test_the_first_of_a_pair_makes_the_second_least_likely(base: LoadedModel) -> None:
-    usable = model_texts._usable_tokens(base.tokenizer)[:20]
+    usable = list(model_texts._usable_tokens(base.tokenizer))[:20]
     second, firsts = usable[0], usable[1:]
     start = base.tokenizer.eos_token_id
     with torch.no_grad():
@@ -84,11 +133,12 @@ def test_heat_spreads_what_is_drawn() -> None:
     assert np.abs(plain - expected).max() < 0.08
 
 
-def test_too_few_texts_are_refused(base: LoadedModel) -> None:
-    letters = "".join(map(chr, range(32, 127)))
+def test_too_few_texts_are_refused() -> None:
+    small = LstmSizes(layers=1, units=8, embedding=8)
+    few = new_model("lstm", ["abcdef"], seed=0, separator="\n", lstm=small)
     with pytest.raises(ModelError, match=r"gave [\d,]+ texts that can be used, of 50,000; plan at"):
-        texts_of("model_pair", base, material(count=50_000), temperature=1.0)
-    silent = new_model("lstm", [letters[:1]], seed=0, separator="\n")
+        texts_of("model_pair", few, material(count=50_000), temperature=1.0)
+    silent = new_model("lstm", [" "], seed=0, separator="\n", lstm=small)
     with pytest.raises(ModelError, match=r"kind high_temperature: the base .* gave 0 texts"):
         texts_of("high_temperature", silent, material(count=2), temperature=1.0)
 

@@ -20,6 +20,7 @@ from lmexposure.canaries import (
     craft,
     find_fills,
     held_in,
+    texts_apart,
 )
 from lmexposure.canaries import insert as insert_texts
 from lmexposure.errors import CorpusError, PlanError, SettingsError
@@ -279,3 +280,16 @@ def test_which_texts_are_part_of_a_document(texts: list[str], documents: list[st
     within = {text for text in texts if any(text in document for document in documents)}
     assert held_in(texts, documents) == within
     assert held_in(texts, [*documents] * 600) == within
+
+
+def test_texts_apart_are_those_of_a_comparison_of_each_with_each() -> None:
+    chance = random.Random(3)
+    for _ in range(60):
+        texts = [
+            "".join(chance.choices("ab ", k=chance.choice((1, 2, 5, 8, 9, 12)))) for _ in range(40)
+        ]
+        plain: list[str] = []
+        for text in texts:
+            if len(plain) < 12 and not any(text in other or other in text for other in plain):
+                plain.append(text)
+        assert texts_apart(texts, 12) == plain

@@ -6,8 +6,9 @@ import pytest
 from made_sweeps import made_power, made_sweep, sweep_with
 
 from lmexposure.gate import check_sweep
-from lmexposure.records import SweepResult
+from lmexposure.records import IdentifiersRecord, SweepResult
 from lmexposure.reporting import render_sweep, sweep_report_data, sweep_sections
+from lmexposure.reporting.identifiers import identifier_sections
 from lmexposure.reporting.sweep_answers import sweep_answers
 from lmexposure.reporting.sweep_facts import sweep_command, sweep_setting_facts
 from lmexposure.reporting.sweep_markdown import sweep_markdown
@@ -129,3 +130,24 @@ def test_a_pass_of_uniform_fills_says_that_other_kinds_may_show_more() -> None:
     leaking = made_sweep(leaking=1)
     found = [sweep_answers(sweep_report_data(one)).steps for one in (alone, several, leaking)]
     assert [any(step.startswith(said) for step in steps) for steps in found] == [True, False, False]
+
+
+def test_notes_say_what_is_scored_and_what_breaks_a_rule() -> None:
+    rows = made_power().rows
+    near = rows[1].model_copy(update={"group": "near_duplicate/x1", "kind": "near_duplicate"})
+    notes = power_sections(made_power(rows=(*rows, near)))[0].notes
+    assert "new_token: scored is that symbol" in notes
+    assert any(
+        note.startswith("near_duplicate: scored is its end; an exception to the rules of canaries")
+        for note in notes
+    )
+    assert not any(note.startswith("uniform: scored") for note in notes)
+
+
+def test_identifiers_say_which_rules_they_are_exceptions_to() -> None:
+    values: Any = {"documents": 3, "classes": (), "base": None}
+    record = IdentifiersRecord.model_construct(**values)
+    notes = identifier_sections(record)[0].notes
+    assert any(
+        "exceptions to the rules of canaries: identifiers were neither drawn" in n for n in notes
+    )

@@ -1,0 +1,60 @@
+"""What insertion, settings, training and a tokenizer leave open: warnings of a result."""
+
+import math
+from collections.abc import Iterator, Sequence
+
+from lmexposure.audit.format_scores import FormatScores
+from lmexposure.canaries import Manifest
+from lmexposure.models import LoadedModel
+from lmexposure.records import MeasureSettings, Validation
+
+
+def open_warnings(
+    manifest: Manifest, settings: MeasureSettings, validation: Validation | None
+) -> Iterator[str]:
+    """What insertion, settings and training leave open, whatever was measured.
+
+    Args:
+        manifest: what was inserted.
+        settings: of the measurement.
+        validation: what is known of the model's loss; None: nothing.
+    """
+    if not manifest.corpus.verified:
+        yield (
+            "the insertion was not verified: fills that the corpus already held would be taken for "
+            "never inserted, which makes canaries seem less memorised; insert with verification"
+        )
+    if settings.coarser is not None:
+        yield (
+            f"{settings.coarser}: intervals are wider and fewer ranks are exact; before a release, "
+            "measure in full"
+        )
+    # A model that learned nothing cannot leak, which says nothing of a model that did.
+    if validation is not None and not validation.improved:
+        yield (
+            f"INCONCLUSIVE: the model did not learn (validation {validation.validation_bits:.3f} "
+            f"bits per token, {validation.initial_validation_bits:.3f} before training), so low "
+            "exposure says nothing; train longer or with another learning rate"
+        )
+    differs = "so another machine, or the same one when it is busy, gives other numbers"
+    if validation is not None and validation.stopped == "max_seconds":
+        yield f"max_seconds ended the training by the clock, {differs}"
+    if settings.budget_seconds is not None:
+        yield f"budget_seconds={settings.budget_seconds:g} ends each search by the clock, {differs}"
+
+
+def tokenizer_warnings(loaded: LoadedModel, scores: Sequence[FormatScores]) -> Iterator[str]:
+    """Tokens of another model's tokenizer are noise to a model, and it knows no canary in them.
+
+    Args:
+        loaded: model and tokenizer, which were paired by hand.
+        scores: of all formats.
+    """
+    bits = sum(part.bits.sum() for part in scores) / sum(part.tokens.sum() for part in scores)
+    guessing = math.log2(loaded.model.get_output_embeddings().weight.shape[0])
+    if bits > guessing:
+        yield (
+            f"the model finds these texts less likely than random tokens ({bits:.1f} bits per "
+            f"token; random tokens take {guessing:.1f}), so low exposure says nothing: check that "
+            "the tokenizer is that of the model, and that the model was trained"
+        )
