@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from random import Random
 from typing import Any
 
 from torch import nn
@@ -162,8 +163,8 @@ def dp_check(  # noqa: PLR0913  a public door: one argument an input
     )
     others = [training.accountant, training.hooks, *samplers_of(loader)]
     generators = [*batches.generators, *(g for o in training.optimizers for g in generators_of(o))]
-    used = min(documents, batches.count)
-    numbers = [place * batches.count // used for place in range(used)]
+    # At random, for documents of a corpus may take turns by length.
+    numbers = Random(0).sample(range(batches.count), min(documents, batches.count))
     with unchanged(model, training.optimizers, [o for o in others if o is not None], generators):
         without_dropout(model)
         model.train()

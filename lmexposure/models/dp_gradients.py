@@ -19,6 +19,12 @@ NO_STEP = (
 )
 
 
+_NO_GRADIENTS = (
+    "no document has a gradient in the optimizer's weights: the loss does not depend on them; make "
+    "the optimizer from the model as it is trained"
+)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Mechanism:
     """What is claimed of a step, apart from who is in it.
@@ -38,7 +44,7 @@ def check_position_ids(training: DpTraining, numbers: Sequence[int]) -> Finding:
     wrong = {
         training.name(p): found
         for p in training.weights
-        if (held := p.grad_sample) is not None
+        if (held := getattr(p, "grad_sample", None)) is not None
         and (found := sum(map(len, held)) if isinstance(held, list) else len(held)) != len(numbers)
     }
     if not wrong:
@@ -66,7 +72,7 @@ def check_gradients(training: DpTraining, numbers: Sequence[int]) -> tuple[Findi
     together = {
         id(p): held
         for p in training.weights
-        if torch.is_tensor(held := p.grad_sample) and len(held) == len(numbers)
+        if torch.is_tensor(held := getattr(p, "grad_sample", None)) and len(held) == len(numbers)
     }
     norms, errors, ratios = [], [], []
     for place, alone in enumerate(_alone(training, numbers)):
@@ -79,8 +85,10 @@ def check_gradients(training: DpTraining, numbers: Sequence[int]) -> tuple[Findi
         compared = _norm([a for a, _ in pairs]) or 1e-30
         errors.append(_norm([a - b for a, b in pairs]) / compared)
         ratios.append(_norm([b for _, b in pairs]) / compared)
+    if not together or not any(norms):
+        return Finding(name="gradients", passed=False, message=_NO_GRADIENTS), norms
     worst = max(range(len(errors)), key=lambda place: errors[place])
-    passed = errors[worst] <= _TOLERANCE and bool(together)
+    passed = errors[worst] <= _TOLERANCE
     told = (
         f"{len(numbers)} documents' gradients differ from those of each alone by at most "
         f"{errors[worst]:.1e} of their norm, allowed {_TOLERANCE:g}"
@@ -102,7 +110,8 @@ def check_clipping(
     Returns:
         The finding; and the step that was looked at, None if the optimizer took none.
     """
-    scale = max(3 * bound, 1.0) / max(min(norms), 1e-30)  # so that each document is clipped
+    least = min((norm for norm in norms if norm), default=1.0)
+    scale = max(3 * bound, 1.0) / least  # so that each document with a gradient is clipped
     expected = [torch.zeros_like(p) for p in training.weights]
     for alone in _alone(training, numbers):
         for total, gradient in zip(expected, _clipped(training, alone, scale, bound), strict=True):
@@ -214,7 +223,7 @@ def _reasons(
     said = [f"{_named(training, found)} {what}" for what, found in kinds.items() if found]
     if outside:
         said.append(f"the optimizer holds {len(outside)} weights that are not the model's")
-    known = {id(p) for found in kinds.values() for p in found}
+    known = {id(p) for found in (outside, *kinds.values()) for p in found}
     if rest := [p for p in still if id(p) not in known]:
         said.append(f"{_named(training, rest)} stay where they are; is their learning rate 0?")
     return "; ".join(said) or "see the optimizer's step"
@@ -233,7 +242,7 @@ def _clipped(
     """A document's gradients times `scale`, clipped together or, if training does so, by weight."""
     layers = getattr(training.private, "max_grad_norms", None)
     if layers is None:
-        factor = min(1.0, bound / (scale * _norm(gradients)))
+        factor = min(1.0, bound / max(scale * _norm(gradients), 1e-30))
         return [gradient * (scale * factor) for gradient in gradients]
     share = bound / training.private.max_grad_norm
     return [

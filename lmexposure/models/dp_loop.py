@@ -101,7 +101,7 @@ def check_empty_batches(training: DpTraining, rate: float | None, turn: Turn | N
     return Finding(
         name="empty batches",
         passed=False,
-        message=f"{expected}, and {trouble}. Its step must be taken, with noise and no document: else "
+        message=f"{expected}, and {trouble}. Its step must be taken, with noise alone, or "
         "it shows that there was none: give each weight a grad_sample of shape (0, ...) and call "
         "optimizer.step()",
     )

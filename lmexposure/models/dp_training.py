@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from lmexposure.errors import ModelError, SettingsError
+from lmexposure.errors import LmexposureError, ModelError, SettingsError
 from lmexposure.models.dp_sampling import DpBatches, endless
 from lmexposure.models.dp_snapshot import forget_gradients, generators_of
 
@@ -102,14 +102,26 @@ class DpTraining:
         return _moved(self.batches.batch(list(numbers)), device)
 
     def backward(self, batch: Any, scale: float = 1.0) -> None:
-        """The gradients of a batch, per document too, and no others; the loss times `scale`."""
+        """The gradients of a batch, per document too, and no others; the loss times `scale`.
+
+        Raises:
+            ModelError: what the training itself meets there.
+        """
         self.forget()
-        loss = self.loss(self.model, batch)
-        if loss.ndim:
-            loss = loss.mean() if self.private.loss_reduction == "mean" else loss.sum()
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Full backward hook is firing")
-            (loss * scale).backward()  # type: ignore[no-untyped-call]
+            try:
+                loss = self.loss(self.model, batch)
+                if loss.ndim:
+                    loss = loss.mean() if self.private.loss_reduction == "mean" else loss.sum()
+                (loss * scale).backward()  # type: ignore[no-untyped-call]
+            except (AttributeError, RuntimeError, TypeError, ValueError) as failure:
+                if isinstance(failure, LmexposureError):
+                    raise
+                raise ModelError(
+                    f"the training's own forward and backward pass fails: "
+                    f"{type(failure).__name__}: {failure}"
+                ) from failure
 
     def forget(self) -> None:
         """No gradients at all, of any step."""

@@ -2,7 +2,7 @@
 
 import copy
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -112,13 +112,15 @@ def training_of(
     data: Sequence[Any] | None = None,
     optimizer: Any = torch.optim.SGD,
     lr: float = 0.1,
+    change: Callable[[Any], Any] = lambda model: None,
     **options: Any,
 ) -> Training:
-    """By `make_private`, with `options` for it."""
+    """By `make_private`, with `options` for it; `change` is done to the bare model before."""
     from opacus import PrivacyEngine
 
     bare = model_of(architecture, seed)
     made = optimizer(bare.parameters(), lr=lr)
+    change(bare)
     rows: Any = documents() if data is None else data
     loader: Any = DataLoader(rows, batch_size=BATCH, shuffle=True)
     with warnings.catch_warnings(action="ignore"):  # that its random numbers are torch's
