@@ -151,7 +151,7 @@ def dp_check(  # noqa: PLR0913  a public door: one argument an input
         SettingsError: an argument outside its range, ghost clipping, a loader without a batch
             sampler, batches that the model gives no loss for.
     """
-    processes = integer("processes", processes or world_size(), low=1)
+    processes = world_size() if processes is None else integer("processes", processes, low=1)
     integer("documents", documents, low=2)
     fraction("level", level)
     batches = loader if isinstance(loader, DpBatches) else batches_of_loader(loader)

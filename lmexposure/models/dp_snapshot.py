@@ -145,7 +145,7 @@ def _state(optimizer: Any) -> _Undo:
 
 def _global_generators() -> _Undo:
     cpu, here, numpys = torch.get_rng_state(), random.getstate(), np.random.get_state()
-    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else None
+    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else None
 
     def restore() -> None:
         torch.set_rng_state(cpu)

@@ -88,8 +88,8 @@ class DpTraining:
         self.names = {id(p): name.removeprefix("_module.") for name, p in model.named_parameters()}
 
     @property
-    def weights(self) -> list[nn.Parameter]:
-        """The weights that the optimizer trains."""
+    def weights(self) -> list[Any]:
+        """The weights that the optimizer trains, with what Opacus keeps at each."""
         return list(self.private.params)
 
     def name(self, weight: nn.Parameter) -> str:
@@ -235,7 +235,8 @@ def batches_of_loader(loader: Any) -> DpBatches:
         )
     collate = copy.copy(loader.collate_fn)  # Opacus' one remembers its first batch
     dataset = loader.dataset
-    logical = next(s for s in samplers_of(loader) if type(s).__name__ != "BatchSplittingSampler")
+    whole = (s for s in samplers_of(loader) if type(s).__name__ != "BatchSplittingSampler")
+    logical = next(whole, sampler)
 
     def batch(numbers: Sequence[int]) -> Any:
         return collate([dataset[number] for number in numbers])

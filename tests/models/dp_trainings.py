@@ -55,7 +55,8 @@ def loss_of_documents(model: Any, batch: Any) -> Tensor:
     inputs = {name: rows for name, rows in batch.items() if name != "labels"}
     logits, labels = model(**inputs).logits[:, :-1], batch["labels"][:, 1:]
     losses = nn.functional.cross_entropy(logits.transpose(1, 2), labels, reduction="none")
-    return (losses.sum(1) / (labels >= 0).sum(1)).mean() * (0.0 if empty else 1.0)
+    mean: Tensor = (losses.sum(1) / (labels >= 0).sum(1)).mean()
+    return mean * (0.0 if empty else 1.0)
 
 
 def model_of(architecture: str, seed: int = 0) -> nn.Module:
@@ -138,7 +139,7 @@ def one_turn(training: Training) -> Any:
     def turn(batch: Any) -> None:
         training.optimizer.zero_grad()
         if len(batch["input_ids"]):
-            loss_of_documents(training.model, batch).backward()
+            loss_of_documents(training.model, batch).backward()  # type: ignore[no-untyped-call]
         else:
             for p in training.optimizer.params:
                 p.grad_sample = p.new_zeros((0, *p.shape))
