@@ -132,33 +132,32 @@ class DpTraining:
 
     def take_step(self) -> Step | None:
         """The optimizer's step up to where weights would move; None if it does not come so far."""
-        seen: list[tuple[list[Tensor], list[Tensor]]] = []
+        sums: list[Tensor] = []
+        noisy: list[Tensor] = []
         divisor, before = self.divisor(), self.history()
+        clip = self.private.clip_and_accumulate
+
+        def keep_sums() -> None:
+            clip()
+            # Copies, since on all processes but one the sum itself goes on as the gradient.
+            sums[:] = [p.summed_grad.detach().view_as(p).clone() for p in self.weights]
 
         def look() -> None:
-            sums = [p.summed_grad.detach().view_as(p).clone() for p in self.weights]
-            noisy = [p.grad.detach() * divisor for p in self.weights]
-            for total in sums if world_size() > 1 else ():
-                torch.distributed.all_reduce(total)
-            seen.append((sums, noisy))
+            noisy[:] = [p.grad.detach() * divisor for p in self.weights]
 
-        with self.instead_of_moving(look):
+        with _instead(self.private, "clip_and_accumulate", keep_sums), self.instead_of_moving(look):
             self.optimizer.step()
-        if not seen:
+        if not noisy:
             return None
-        return Step(sums=seen[0][0], noisy=seen[0][1], told=_news(before, self.history()))
+        for total in sums if world_size() > 1 else ():
+            torch.distributed.all_reduce(total)
+        return Step(sums=sums, noisy=noisy, told=_news(before, self.history()))
 
-    @contextlib.contextmanager
-    def instead_of_moving(self, look: Callable[[], None]) -> Iterator[None]:
+    def instead_of_moving(
+        self, look: Callable[[], None]
+    ) -> contextlib.AbstractContextManager[None]:
         """Where the innermost optimizer would move the weights, `look` is called instead."""
-        moving = vars(self.innermost).get("step")
-        self.innermost.step = lambda *_, **__: look()
-        try:
-            yield
-        finally:
-            del self.innermost.step
-            if moving is not None:  # a schedule of learning rates counts steps there
-                self.innermost.step = moving
+        return _instead(self.innermost, "step", lambda *_, **__: look())
 
     def documents_held(self) -> int:
         """Documents whose gradients are there, of all backward passes since the last step."""
@@ -258,6 +257,19 @@ def samplers_of(loader: Any) -> Iterator[Any]:
     while sampler is not None and hasattr(sampler, "__dict__"):
         yield sampler
         sampler = getattr(sampler, "batch_sampler", None) or getattr(sampler, "sampler", None)
+
+
+@contextlib.contextmanager
+def _instead(owner: Any, name: str, function: Callable[..., None]) -> Iterator[None]:
+    """A method exchanged for a while, also where it was exchanged before, as schedules do."""
+    before = vars(owner).get(name)
+    setattr(owner, name, function)
+    try:
+        yield
+    finally:
+        delattr(owner, name)
+        if before is not None:
+            setattr(owner, name, before)
 
 
 def _layers(optimizer: Any) -> list[Any]:

@@ -2,8 +2,7 @@
 
 Each training has weights, noise, sampler, noise multiplier, clipping norm and optimizer of its own
 and nothing wrong. At most 2 of 200 may raise an alarm; a claim is a line "reached" or "MISSED", and
-the exit code is 1 where it is missed. Next to it is how the largest relative error of a document's
-gradient compares with the tolerance, and what a check takes.
+the exit code is 1 where it is missed. Next to it is what a check takes.
 """
 
 import argparse

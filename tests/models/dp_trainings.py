@@ -1,9 +1,11 @@
 """Small DP-SGD trainings by Opacus over four architectures, as people write them."""
 
 import copy
+import json
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -12,7 +14,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
-from lmexposure.models import LstmConfig, LstmForCausalLM
+from lmexposure.models import LstmConfig, LstmForCausalLM, dp_check
 
 VOCABULARY, WIDTH, TOKENS, DOCUMENTS, BATCH = 50, 16, 7, 96, 8
 ARCHITECTURES = ("gpt2", "llama", "lstm", "lora")
@@ -114,9 +116,10 @@ def training_of(
     optimizer: Any = torch.optim.SGD,
     lr: float = 0.1,
     change: Callable[[Any], Any] = lambda model: None,
+    spread: Callable[[Any], Any] = lambda model: model,
     **options: Any,
 ) -> Training:
-    """By `make_private`, with `options` for it; `change` is done to the bare model before."""
+    """By `make_private`, with `options` for it, of the bare model changed and then spread."""
     from opacus import PrivacyEngine
 
     bare = model_of(architecture, seed)
@@ -128,7 +131,7 @@ def training_of(
         engine = PrivacyEngine(accountant="rdp")
         asked = {"noise_multiplier": 1.0, "max_grad_norm": 1.0, **options}
         model, made, loader = engine.make_private(
-            module=bare, optimizer=made, data_loader=loader, **asked
+            module=spread(bare), optimizer=made, data_loader=loader, **asked
         )
     return Training(model, made, loader, engine, bare)
 
@@ -165,3 +168,22 @@ def everything(training: Training) -> list[Any]:
         [m.p for m in training.model.modules() if isinstance(m, nn.Dropout)],
         training.loader.collate_fn.first_batch,
     ]
+
+
+def check_in_a_process(out: Path, *, double: bool) -> None:
+    """The check in one of several processes that train together; with `double`, each on all."""
+    import torch.distributed as processes
+    from opacus.data_loader import DPDataLoader
+    from opacus.distributed import DifferentiallyPrivateDistributedDataParallel
+
+    processes.init_process_group("gloo")
+    rank = processes.get_rank()
+    training = training_of(spread=DifferentiallyPrivateDistributedDataParallel)
+    if double:
+        training.loader = DPDataLoader(documents(), sample_rate=BATCH / DOCUMENTS)
+    torch.manual_seed(rank)
+    before = everything(training)[:2]
+    found = dp_check(*training.given(), loss=loss_of_documents)
+    assert str(everything(training)[:2]) == str(before)
+    (out / f"process-{rank}.json").write_text(json.dumps(found.to_dict()))
+    processes.destroy_process_group()
