@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         remove,
         verify,
     )
-    from lmexposure.models import load_model
+    from lmexposure.models import dp_check, load_model
     from lmexposure.records import MeasureSettings, Result, RunSettings, SweepSettings, open_run
     from lmexposure.reporting import report
     from lmexposure.statistics import exposure
@@ -51,6 +51,7 @@ __all__ = [
     "Wrapping",
     "__version__",
     "check",
+    "dp_check",
     "epsilon",
     "exposure",
     "insert",

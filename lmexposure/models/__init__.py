@@ -34,6 +34,9 @@ if TYPE_CHECKING:
         read_training,
     )
     from lmexposure.models.cpu import computing_threads, threads_for, warn_imitated
+    from lmexposure.models.dp_checker import DpCheck, dp_check
+    from lmexposure.models.dp_sampling import DpBatches
+    from lmexposure.models.dp_training import Finding
     from lmexposure.models.encoding import (
         AnyContext,
         Context,
@@ -91,7 +94,10 @@ __all__ = [
     "NEW_MODELS",
     "AnyContext",
     "Context",
+    "DpBatches",
+    "DpCheck",
     "Encoded",
+    "Finding",
     "LoadedModel",
     "LstmConfig",
     "LstmForCausalLM",
@@ -126,6 +132,7 @@ __all__ = [
     "computing_threads",
     "context_window",
     "damaged_model",
+    "dp_check",
     "encode_documents",
     "encode_in_context",
     "encode_rows",

@@ -1,0 +1,244 @@
+"""A check of a DP-SGD training by Opacus before it is believed: is it what its epsilon is for?"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from torch import nn
+
+from lmexposure._validate import fraction, integer, positive
+from lmexposure.errors import ModelError
+from lmexposure.models.dp_gradients import (
+    NO_STEP,
+    Mechanism,
+    check_clipping,
+    check_gradients,
+    check_noise,
+    check_position_ids,
+    check_weights,
+)
+from lmexposure.models.dp_loop import (
+    Turn,
+    check_accountant,
+    check_accumulation,
+    check_batches,
+    check_empty_batches,
+)
+from lmexposure.models.dp_sampling import DpBatches
+from lmexposure.models.dp_snapshot import generators_of, unchanged, without_dropout
+from lmexposure.models.dp_training import (
+    DpTraining,
+    Finding,
+    Loss,
+    Step,
+    batches_of_loader,
+    samplers_of,
+    world_size,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DpCheck:
+    """What a check of a DP training found.
+
+    Args:
+        findings: one a question, in the order in which they were asked.
+        noise_multiplier, max_grad_norm, sample_rate: the claim that was checked; None: unknown.
+        level: the probability that a right training has any finding that failed, at most.
+    """
+
+    findings: tuple[Finding, ...]
+    noise_multiplier: float
+    max_grad_norm: float
+    sample_rate: float | None
+    level: float
+
+    @property
+    def passed(self) -> bool:
+        """Whether every finding is as it should be."""
+        return not self.failed
+
+    @property
+    def failed(self) -> tuple[Finding, ...]:
+        """The findings that are not."""
+        return tuple(finding for finding in self.findings if not finding.passed)
+
+    def require(self) -> None:
+        """Go on only if all is right.
+
+        Raises:
+            ModelError: it is not; the message is that of each finding that failed.
+        """
+        if self.failed:
+            raise ModelError(
+                "this is not the DP-SGD training that its epsilon is for. "
+                + ". ".join(f"{f.name}: {f.message}" for f in self.failed)
+            )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The claim and the findings as JSON values."""
+        return {
+            "passed": self.passed,
+            "level": self.level,
+            "noise_multiplier": self.noise_multiplier,
+            "max_grad_norm": self.max_grad_norm,
+            "sample_rate": self.sample_rate,
+            "findings": [vars(finding) for finding in self.findings],
+        }
+
+    def __str__(self) -> str:
+        return "\n".join(
+            f"{'right' if f.passed else 'WRONG'}  {f.name}: {f.message}" for f in self.findings
+        )
+
+
+def dp_check(  # noqa: PLR0913  a public door: one argument an input
+    model: nn.Module,
+    optimizer: Any,
+    loader: Any,
+    *,
+    loss: Loss | None = None,
+    step: Turn | None = None,
+    accountant: Any = None,
+    noise_multiplier: float | None = None,
+    max_grad_norm: float | None = None,
+    sample_rate: float | None = None,
+    processes: int | None = None,
+    documents: int = 8,
+    level: float = 0.001,
+) -> DpCheck:
+    """Check that a training by Opacus is the DP-SGD that its epsilon is for; nothing is changed.
+
+    Some steps are taken for real, on documents of the corpus, and put back to the byte: weights,
+    gradients, the optimizers' state, the accountant, samplers, random numbers. Checked are each
+    document's gradient, clipping, noise, batches and their rate, what the accountant is told,
+    whether each weight learns, empty batches, and accumulated gradients. What is random is tested;
+    together the tests alarm at a right training with probability `level` at most.
+
+    A training with a loop and documents of its own gives, in place of a loader,
+    `DpBatches(count=..., batch=..., sample=...)`: `batch(numbers)` makes for example
+    `(input_ids, labels)` of documents, `sample()` draws the numbers of a step's documents; and
+    `loss(model, batch)`, which may give each document's loss, shape (B,). The model still has
+    Opacus' hooks and the optimizer is a DPOptimizer.
+
+    Args:
+        model: what `make_private` returns, or the hooked model itself with `wrap_model=False`.
+        optimizer: the DPOptimizer, also as prepared by accelerate.
+        loader: what training iterates over: a DPDataLoader, also as prepared by accelerate; or
+            DpBatches.
+        loss: (model, batch) -> the loss as training has it, reduced as the optimizer's
+            `loss_reduction` says, or of each document; None: `model(**batch).loss`.
+        step: one turn of the training's loop for a given batch, from forward pass to step, without
+            a schedule of learning rates; then the loop itself is held against accumulation and
+            empty batches.
+        accountant: the PrivacyEngine or its accountant; None: the one that the optimizer's hook
+            tells.
+        noise_multiplier: the claimed sigma; None: what the accountant is told.
+        max_grad_norm: the claimed clipping norm; None: the optimizer's.
+        sample_rate: the claimed probability q of a document to be in a step's batch; None: what
+            the accountant is told.
+        processes: how many processes train together, each with such a loader; None: those of
+            torch.distributed, all of which then call this.
+        documents: how many documents' gradients are compared, 2 or more.
+        level: of all tests together, in (0, 1).
+
+    Returns:
+        A DpCheck, whose `passed` says whether all is right and whose `require()` insists on it.
+
+    Raises:
+        ModelError: opacus is missing or older than 1.6, or the model or optimizer is not by it.
+        SettingsError: an argument outside its range, ghost clipping, a loader without a batch
+            sampler, batches that the model gives no loss for.
+    """
+    processes = world_size() if processes is None else integer("processes", processes, low=1)
+    integer("documents", documents, low=2)
+    fraction("level", level)
+    batches = loader if isinstance(loader, DpBatches) else batches_of_loader(loader)
+    training = DpTraining(model, optimizer, batches, loss=loss, accountant=accountant)
+    claimed = _Claimed(
+        sigma=None if noise_multiplier is None else positive("noise_multiplier", noise_multiplier),
+        clip=None if max_grad_norm is None else positive("max_grad_norm", max_grad_norm),
+        rate=None if sample_rate is None else fraction("sample_rate", sample_rate),
+    )
+    others = [training.accountant, training.hooks, *samplers_of(loader)]
+    generators = [*batches.generators, *(g for o in training.optimizers for g in generators_of(o))]
+    # At random, for documents of a corpus may take turns by length.
+    numbers = Random(0).sample(range(batches.count), min(documents, batches.count))
+    with unchanged(model, training.optimizers, [o for o in others if o is not None], generators):
+        without_dropout(model)
+        model.train()
+        return _checked(training, numbers, claimed, step, processes, level)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Claimed:
+    """What is claimed by an argument; None: as the training says."""
+
+    sigma: float | None
+    clip: float | None
+    rate: float | None
+
+
+def _checked(
+    training: DpTraining,
+    numbers: Sequence[int],
+    claimed: _Claimed,
+    turn: Turn | None,
+    processes: int,
+    level: float,
+) -> DpCheck:
+    """The questions in their order; where no claim is given, what the accountant is told is it."""
+    clip = claimed.clip or float(training.private.max_grad_norm)
+    findings = [check_position_ids(training, numbers)]
+    gradients, norms = check_gradients(training, numbers)
+    findings.append(gradients)
+    steps, trouble = _two_steps(training, numbers, norms, clip, findings)
+    told = steps[0].told[0] if steps and steps[0].told else (None, None, 0)
+    sigma = _first(claimed.sigma, told[0], float(training.private.noise_multiplier))
+    rate = _first(claimed.rate, told[1], training.batches.rate)
+    if trouble:
+        findings += [
+            Finding(name=n, passed=False, message=trouble) for n in ("noise", "accountant")
+        ]
+    else:
+        claim = Mechanism(noise_multiplier=sigma, max_grad_norm=clip)
+        findings.append(check_noise(training, steps, claim, level / 2))
+        findings.append(check_accountant(training, steps[0], sigma, rate))
+    findings += check_batches(training, rate, processes, level / 2)
+    findings.append(check_weights(training, numbers))
+    findings.append(check_accumulation(training, numbers, turn))
+    findings.append(check_empty_batches(training, rate, turn))
+    return DpCheck(
+        findings=tuple(findings),
+        noise_multiplier=sigma,
+        max_grad_norm=clip,
+        sample_rate=rate,
+        level=level,
+    )
+
+
+def _two_steps(
+    training: DpTraining,
+    numbers: Sequence[int],
+    norms: Sequence[float],
+    clip: float,
+    findings: list[Finding],
+) -> tuple[list[Step], str]:
+    """Two steps up to where weights would move, or why there are none; the first is of clipping."""
+    try:
+        clipping, first = check_clipping(training, numbers, norms, clip)
+        training.backward(training.batch(numbers))
+        second = training.take_step()
+    except (ValueError, RuntimeError) as failure:  # Opacus at gradients that do not fit
+        trouble = f"cannot be looked at, since the optimizer's step fails: {failure}"
+        findings.append(Finding(name="clipping", passed=False, message=trouble))
+        return [], trouble
+    findings.append(clipping)
+    if first is None or second is None:
+        return [], NO_STEP
+    return [first, second], ""
+
+
+def _first(*values: float | None) -> Any:
+    return next((value for value in values if value is not None), None)

@@ -1,0 +1,204 @@
+"""What is around a DP step: who is in it, what the accountant is told, when a step is taken."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from lmexposure.models.dp_sampling import Drawn, draw, meetings_p, rate_p, sizes_p
+from lmexposure.models.dp_training import DpTraining, Finding, Step
+
+_RARE = 1e-9  # an empty batch of such a probability does not come
+_EXACT = 1e-6  # relative, of numbers that are handed on
+_POISSON = (
+    "take batches by Poisson sampling (make_private does, a DPDataLoader): accounted as Poisson, "
+    "shuffled batches leak up to 4 times what is claimed, and variants 10 times"
+)
+
+Turn = Callable[[Any], Any]
+
+
+def check_accountant(training: DpTraining, step: Step, sigma: float, rate: float | None) -> Finding:
+    """Whether one step was told as one step of the claimed noise and rate."""
+    trouble, told = "", step.told
+    if training.private.step_hook is None and training.accountant is None:
+        trouble = (
+            "no accountant is told of steps: attach one with optimizer.attach_step_hook("
+            "accountant.get_optimizer_hook_fn(sample_rate))"
+        )
+    elif training.accountant is None:
+        trouble = "the optimizer's step hook shows no accountant; give accountant="
+    elif not told:
+        trouble = (
+            "the accountant was not told of a step: attach "
+            "accountant.get_optimizer_hook_fn(sample_rate) to the optimizer that takes the steps"
+        )
+    elif (steps := sum(entry[2] for entry in told)) != 1:
+        trouble = f"the accountant was told of {steps} steps where 1 was taken"
+    elif not math.isclose(told[0][0], sigma, rel_tol=_EXACT):
+        trouble = f"the accountant is told noise_multiplier {told[0][0]:g}, claimed {sigma:g}"
+    elif rate is not None and not math.isclose(told[0][1], rate, rel_tol=_EXACT):
+        trouble = f"the accountant is told sample_rate {told[0][1]:g}, claimed {rate:g}"
+    done = "a step was told as one, with noise_multiplier {:g} and sample_rate {:g}"
+    message = trouble or done.format(told[0][0], told[0][1])
+    return Finding(name="accountant", passed=not trouble, message=message)
+
+
+def check_batches(
+    training: DpTraining, rate: float | None, processes: int, level: float
+) -> list[Finding]:
+    """Batch size, rate and independence, the three tests at a third of `level` each."""
+    if rate is None:
+        told = "no sampling rate is claimed and no accountant is told of one; give sample_rate="
+        return [Finding(name="rate", passed=False, message=told)]
+    drawn = draw(training.batches, rate)
+    return [
+        _batch_size(training, drawn, rate, processes),
+        _rate(training, drawn, rate, processes, level / 3),
+        _sampling(training, drawn, level / 3),
+    ]
+
+
+def check_accumulation(training: DpTraining, numbers: Sequence[int], turn: Turn | None) -> Finding:
+    """Whether each batch ends in a step of its own."""
+    state = next((s for o in training.optimizers if (s := vars(o).get("gradient_state"))), None)
+    waiting, trouble = getattr(state, "num_steps", 1), ""
+    told = "a second backward pass before a step is refused"
+    if waiting > 1:
+        trouble = f"accelerate gathers {waiting} batches for a step: gradient_accumulation_steps=1"
+    elif turn is not None:
+        sizes = [max(1, len(numbers) // 2), len(numbers)]
+        held = _turns(training, [numbers[:size] for size in sizes], turn)
+        told = f"batches of {sizes[0]} and {sizes[1]} documents ended in steps of {held}"
+        if held != sizes:
+            trouble = f"{told}: not each batch in a step of its own"
+    elif getattr(training.hooks, "grad_accumulation_allowed", False):
+        trouble = (
+            "the model takes several backward passes before a step without a word: "
+            "model.forbid_grad_accumulation(), or give step="
+        )
+    if trouble:
+        trouble += (
+            ". Over several Poisson samples a document counts several times under one noise, at a "
+            "rate that was not accounted; split large batches with BatchMemoryManager"
+        )
+    return Finding(name="accumulation", passed=not trouble, message=trouble or told)
+
+
+def check_empty_batches(training: DpTraining, rate: float | None, turn: Turn | None) -> Finding:
+    """Whether a sample without documents ends in a step of noise alone, if such a sample comes."""
+    count = training.batches.count
+    probability = 1.0 if rate is None else (1 - rate) ** count
+    try:
+        trouble = _empty(training, turn)
+    except Exception as failure:  # whatever a model that others wrote says to an empty batch
+        trouble = f"it fails: {type(failure).__name__}: {failure}"
+    if not trouble:
+        told = "an empty batch ends in a step of noise alone"
+        return Finding(name="empty batches", passed=True, message=told)
+    expected = f"an empty batch has probability {probability:.1e} a step"
+    if probability < _RARE:
+        return Finding(name="empty batches", passed=True, message=f"{expected}; none comes")
+    return Finding(
+        name="empty batches",
+        passed=False,
+        message=f"{expected}, and {trouble}. Its step must be taken, with noise alone, or "
+        "it shows that there was none: give each weight a grad_sample of shape (0, ...) and call "
+        "optimizer.step()",
+    )
+
+
+def _empty(training: DpTraining, turn: Turn | None) -> str:
+    if turn is not None:
+        held = _turns(training, [()], turn)
+        return "" if len(held) == 1 else f"the loop takes {len(held)} steps for it"
+    training.backward(training.batch(()))
+    step = training.take_step()
+    if step is None:
+        return "no step is taken for it"
+    norm = math.sqrt(sum(float(total.double().square().sum()) for total in step.sums))
+    if norm == 0:
+        return ""
+    return f"its sum has norm {norm:.3g} and must be 0: what is read in its place counts"
+
+
+def _turns(training: DpTraining, batches: Sequence[Sequence[int]], turn: Turn) -> list[int]:
+    """Documents in each of the steps that the training's loop takes for these batches."""
+    seen: list[int] = []
+    training.forget()
+    with training.instead_of_moving(lambda: seen.append(training.documents_held())):
+        for numbers in batches:
+            turn(training.batch(numbers))
+    return seen
+
+
+def _batch_size(training: DpTraining, drawn: Drawn, rate: float, processes: int) -> Finding:
+    """What the noisy sum is divided by, and how many documents all processes draw together."""
+    count, private = training.batches.count, training.private
+    wanted, mean = count * rate / processes, float(drawn.sizes.mean())
+    of_each = f"{count} documents x {rate:g}"
+    if processes > 1:
+        of_each += f" / {processes} processes"
+    told = f"a process draws {mean:.4g} documents a step, claimed {wanted:.4g} = {of_each}"
+    trouble = ""
+    if processes > 1 and mean > wanted * (1 + processes) / 2:
+        trouble = (
+            f"{told}: each of {processes} processes draws from all documents, and a step has "
+            f"{mean * processes:.4g} where {count * rate:.4g} are accounted; split the documents, "
+            "as make_private does for a model in DifferentiallyPrivateDistributedDataParallel"
+        )
+    elif private.loss_reduction == "mean":
+        expected = float(private.expected_batch_size)
+        told += f"; the noisy sum is divided by {expected:g}"
+        if not wanted - 1 / processes - _EXACT <= expected <= wanted * (1 + _EXACT):
+            trouble = (
+                f"{told}: expected_batch_size must be {wanted:.4g}, "
+                "documents x sample_rate / processes"
+            )
+    return Finding(name="batch size", passed=not trouble, message=trouble or told)
+
+
+def _rate(training: DpTraining, drawn: Drawn, rate: float, processes: int, level: float) -> Finding:
+    count, given = training.batches.count, training.batches.rate
+    steps, total = len(drawn.sizes), int(drawn.sizes.sum())
+    share = count / processes
+    if training.batches.pool is not None and abs(training.batches.pool - share) < 1:
+        share = training.batches.pool
+    p = rate_p(drawn, share, rate)
+    told = (
+        f"{steps} batches held {total} documents of {share * steps * rate:.0f} expected at rate "
+        f"{rate:g}, p = {p:.2g}"
+    )
+    # Opacus' loader has int(1 / rate) steps an epoch, and make_private takes 1 / steps for rate.
+    same = given is None or math.isclose(given, rate, rel_tol=_EXACT)
+    rounded = given is not None and math.isclose(1 / int(1 / given), rate, rel_tol=_EXACT)
+    trouble = ""
+    if not (same or rounded):
+        trouble = f"the sampler takes documents at rate {given:g}, accounted are {rate:g}; {told}"
+    elif p < level:
+        trouble = f"{told}: the loader's rate is about {total / (share * steps):.4g}"
+    if trouble:
+        trouble += ". Give the accountant the rate of the loader that training iterates over"
+    return Finding(name="rate", passed=not trouble, message=trouble or told)
+
+
+def _sampling(training: DpTraining, drawn: Drawn, level: float) -> Finding:
+    documents = float(training.batches.pool or training.batches.count)
+    sizes, steps = drawn.sizes, len(drawn.sizes)
+    rate = min(1.0, float(sizes.mean()) / documents)
+    spread, wanted = float(sizes.std()), math.sqrt(documents * rate * (1 - rate))
+    p, found, expected = meetings_p(drawn, documents)
+    told = (
+        f"{steps} batches of {sizes.mean():.4g} documents with standard deviation {spread:.3g}, "
+        f"binomial {wanted:.3g}; a document was in two of them {found:.0f} times, independent "
+        f"{expected:.0f}"
+    )
+    reasons = {
+        f"{drawn.repeated} batches hold a document twice": drawn.repeated > 0,
+        "sizes are constant": spread == 0,
+        "sizes are not binomial": spread > 0 and sizes_p(drawn, documents) < level,
+        "each document comes once an epoch": p < level and found < expected,
+        "some documents come too often": p < level and found > expected,
+    }
+    trouble = " and ".join(reason for reason, holds in reasons.items() if holds)
+    message = f"{told}: {trouble}; {_POISSON}" if trouble else told
+    return Finding(name="sampling", passed=not trouble, message=message)

@@ -1,0 +1,353 @@
+"""A training by Opacus taken apart: its parts by their names, and one step of it looked at."""
+
+import contextlib
+import copy
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from lmexposure.errors import LmexposureError, ModelError, SettingsError
+from lmexposure.models.dp_sampling import DpBatches, endless
+from lmexposure.models.dp_snapshot import forget_gradients, generators_of
+
+_LEAST_VERSION = (1, 6)
+
+Loss = Callable[[Any, Any], Tensor]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One question of a check.
+
+    Args:
+        name: what was looked at.
+        passed: whether it is as it should be.
+        message: what was found, with numbers; where it failed, the way out.
+    """
+
+    name: str
+    passed: bool
+    message: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """What one call of the optimizer's `step` did, looked at before weights move.
+
+    Args:
+        sums: of each weight, the clipped sum over the documents.
+        noisy: of each weight, that sum with its noise, no longer divided by a batch size.
+        told: what the accountant was told: noise multiplier, sampling rate and number of steps.
+    """
+
+    sums: list[Tensor]
+    noisy: list[Tensor]
+    told: tuple[tuple[float, float, int], ...]
+
+
+class DpTraining:
+    """A model, its optimizers and its documents, and what a check does with them.
+
+    Args:
+        model: with Opacus' hooks: a GradSampleModule, what is around it, or a hooked model.
+        optimizer: a DPOptimizer, or what accelerate made of it.
+        batches: where documents come from.
+        loss: (model, batch) -> the loss as training has it, or each document's, shape (B,).
+        accountant: an accountant or a PrivacyEngine; None: the one in the optimizer's step hook.
+
+    Raises:
+        ModelError: opacus is missing or too old, or the model or the optimizer is not by it.
+        SettingsError: ghost clipping, or fewer than two documents.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        optimizer: Any,
+        batches: DpBatches,
+        *,
+        loss: Loss | None = None,
+        accountant: Any = None,
+    ) -> None:
+        check_opacus()
+        self.model, self.optimizer, self.batches = model, optimizer, batches
+        self.loss = loss or loss_of_model
+        self.optimizers = _layers(optimizer)
+        self.private = _private(self.optimizers)
+        self.innermost = self.optimizers[-1]
+        self.hooks = _hooks(model)
+        self.accountant = _accountant(accountant, self.private)
+        if batches.count < 2:
+            raise SettingsError(
+                f"the training has {batches.count} documents; a check needs 2 or more"
+            )
+        self.names = {id(p): name.removeprefix("_module.") for name, p in model.named_parameters()}
+
+    @property
+    def weights(self) -> list[Any]:
+        """The weights that the optimizer trains, with what Opacus keeps at each."""
+        return list(self.private.params)
+
+    def name(self, weight: nn.Parameter) -> str:
+        """A weight's name in the model."""
+        return self.names.get(id(weight), "a weight outside the model")
+
+    def batch(self, numbers: Sequence[int]) -> Any:
+        """Documents by their numbers, as `loss` takes them, on the model's device."""
+        device = next(self.model.parameters()).device
+        return _moved(self.batches.batch(list(numbers)), device)
+
+    def backward(self, batch: Any, scale: float = 1.0) -> None:
+        """The gradients of a batch, per document too, and no others; the loss times `scale`.
+
+        Raises:
+            ModelError: what the training itself meets there.
+        """
+        self.forget()
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Full backward hook is firing")
+            try:
+                loss = self.loss(self.model, batch)
+                if loss.ndim:
+                    loss = loss.mean() if self.private.loss_reduction == "mean" else loss.sum()
+                (loss * scale).backward()  # type: ignore[no-untyped-call]
+            except (AttributeError, RuntimeError, TypeError, ValueError) as failure:
+                if isinstance(failure, LmexposureError):
+                    raise
+                raise ModelError(
+                    f"the training's own forward and backward pass fails: "
+                    f"{type(failure).__name__}: {failure}"
+                ) from failure
+
+    def forget(self) -> None:
+        """No gradients at all, of any step."""
+        for weight in {id(p): p for p in (*self.model.parameters(), *self.weights)}.values():
+            forget_gradients(weight)
+        self.private._step_skip_queue = []
+        self.private._is_last_step_skipped = False
+
+    def take_step(self) -> Step | None:
+        """The optimizer's step up to where weights would move; None if it does not come so far."""
+        sums: list[Tensor] = []
+        noisy: list[Tensor] = []
+        divisor, before = self.divisor(), self.history()
+        clip = self.private.clip_and_accumulate
+
+        def keep_sums() -> None:
+            clip()
+            # Copies, since on all processes but one the sum itself goes on as the gradient.
+            sums[:] = [p.summed_grad.detach().view_as(p).clone() for p in self.weights]
+
+        def look() -> None:
+            noisy[:] = [p.grad.detach() * divisor for p in self.weights]
+
+        with _instead(self.private, "clip_and_accumulate", keep_sums), self.instead_of_moving(look):
+            self.optimizer.step()
+        if not noisy:
+            return None
+        for total in sums if world_size() > 1 else ():
+            torch.distributed.all_reduce(total)
+        return Step(sums=sums, noisy=noisy, told=_news(before, self.history()))
+
+    def instead_of_moving(
+        self, look: Callable[[], None]
+    ) -> contextlib.AbstractContextManager[None]:
+        """Where the innermost optimizer would move the weights, `look` is called instead."""
+        return _instead(self.innermost, "step", lambda *_, **__: look())
+
+    def documents_held(self) -> int:
+        """Documents whose gradients are there, of all backward passes since the last step."""
+        held = self.weights[0].grad_sample if self.weights else None
+        if held is None:
+            return 0
+        return sum(map(len, held)) if isinstance(held, list) else len(held)
+
+    def divisor(self) -> float:
+        """What the optimizer divides a noisy sum by."""
+        if self.private.loss_reduction != "mean":
+            return 1.0
+        share = float(self.private.expected_batch_size * self.private.accumulated_iterations)
+        return share * world_size()
+
+    def history(self) -> list[tuple[float, float, int]]:
+        """The accountant's, as (noise multiplier, sampling rate, steps)."""
+        return [tuple(entry) for entry in getattr(self.accountant, "history", ())]
+
+
+def world_size() -> int:
+    """Processes of torch.distributed, 1 where it is not in use."""
+    distributed = torch.distributed
+    ready = distributed.is_available() and distributed.is_initialized()
+    return distributed.get_world_size() if ready else 1
+
+
+def check_opacus() -> None:
+    """Refuse where opacus is missing or older than what was checked.
+
+    Raises:
+        ModelError: so it is.
+    """
+    try:
+        import opacus
+    except ImportError as failure:
+        raise ModelError(
+            "a check of DP-SGD needs opacus; install it: pip install 'lmexposure[dp]'"
+        ) from failure
+    version = opacus.__version__
+    if tuple(int(part) for part in version.split(".")[:2]) < _LEAST_VERSION:
+        raise ModelError(
+            f"opacus {version} is installed, and empty batches and adaptive clipping are right "
+            "from 1.6 on; install it: pip install 'lmexposure[dp]'"
+        )
+
+
+def loss_of_model(model: Any, batch: Any) -> Tensor:
+    """The `loss` that a transformers model gives for a batch of its arguments by name.
+
+    Raises:
+        SettingsError: the batch is no mapping, or the model gives no loss for it.
+    """
+    found = model(**batch).loss if isinstance(batch, Mapping) else None
+    if found is None:
+        raise SettingsError(
+            "the model gives no loss for the loader's batches, which must be mappings with labels; "
+            "give loss=, a function of model and batch, as the training has it"
+        )
+    return found  # type: ignore[no-any-return]
+
+
+def batches_of_loader(loader: Any) -> DpBatches:
+    """What a torch or Opacus loader draws from, without drawing.
+
+    Raises:
+        SettingsError: the loader has no batch sampler.
+    """
+    sampler = getattr(loader, "batch_sampler", None)
+    if sampler is None or not hasattr(loader, "dataset") or not hasattr(loader.dataset, "__len__"):
+        raise SettingsError(
+            f"loader is of type {type(loader).__name__}, without a batch sampler over documents of "
+            "known number; give a DPDataLoader, or lmexposure.models.DpBatches"
+        )
+    collate = copy.copy(loader.collate_fn)  # Opacus' one remembers its first batch
+    dataset = loader.dataset
+    whole = (s for s in samplers_of(loader) if type(s).__name__ != "BatchSplittingSampler")
+    logical = next(whole, sampler)
+
+    def batch(numbers: Sequence[int]) -> Any:
+        return collate([dataset[number] for number in numbers])
+
+    generators = [g for thing in (loader, *samplers_of(loader)) for g in generators_of(thing)]
+    return DpBatches(
+        count=len(dataset),
+        batch=batch,
+        sample=endless(logical),
+        rate=getattr(logical, "sample_rate", None),
+        generators=generators,
+        pool=getattr(logical, "num_samples", None),
+    )
+
+
+def samplers_of(loader: Any) -> Iterator[Any]:
+    """A loader's batch sampler and what it draws from in turn."""
+    sampler = getattr(loader, "batch_sampler", None)
+    while sampler is not None and hasattr(sampler, "__dict__"):
+        yield sampler
+        sampler = getattr(sampler, "batch_sampler", None) or getattr(sampler, "sampler", None)
+
+
+@contextlib.contextmanager
+def _instead(owner: Any, name: str, function: Callable[..., None]) -> Iterator[None]:
+    """A method exchanged for a while, also where it was exchanged before, as schedules do."""
+    before = vars(owner).get(name)
+    setattr(owner, name, function)
+    try:
+        yield
+    finally:
+        delattr(owner, name)
+        if before is not None:
+            setattr(owner, name, before)
+
+
+def _layers(optimizer: Any) -> list[Any]:
+    """An optimizer and those inside it, the innermost last."""
+    found = [optimizer]
+    for _ in range(8):
+        inside = vars(found[-1])
+        inner = inside.get("original_optimizer", inside.get("optimizer"))
+        if inner is None:
+            break
+        found.append(inner)
+    return found
+
+
+def _private(optimizers: list[Any]) -> Any:
+    from opacus.optimizers import DPOptimizer
+
+    found = next((o for o in optimizers if isinstance(o, DPOptimizer)), None)
+    if found is None:
+        raise ModelError(
+            f"optimizer is of type {type(optimizers[0]).__name__}, and neither it nor one inside "
+            "it is Opacus' DPOptimizer: nothing is clipped and no noise added; take the one that "
+            "make_private returns"
+        )
+    if "FastGradientClipping" in type(found).__name__:
+        raise SettingsError(
+            f"the optimizer is a {type(found).__name__}: ghost clipping keeps no gradient of each "
+            "document to check; check the same training with grad_sample_mode='hooks'"
+        )
+    return found
+
+
+def _hooks(model: nn.Module) -> Any:
+    from opacus.grad_sample.gsm_base import AbstractGradSampleHooks
+
+    owners = (
+        getattr(hook, "__self__", None)
+        for module in model.modules()
+        for hook in module._forward_hooks.values()
+    )
+    found = next((owner for owner in owners if isinstance(owner, AbstractGradSampleHooks)), None)
+    if found is None:
+        raise ModelError(
+            f"model is a {type(model).__name__} without Opacus' hooks: it has no gradient of each "
+            "document to clip; take the one that make_private returns"
+        )
+    return found
+
+
+def _accountant(given: Any, private: Any) -> Any:
+    """An engine's accountant, or the one that the step hook tells."""
+    if given is not None:
+        return getattr(given, "accountant", given)
+    hook = private.step_hook
+    inside = [cell.cell_contents for cell in getattr(hook, "__closure__", None) or ()]
+    candidates = [*inside, getattr(hook, "__self__", None)]
+    candidates = [getattr(found, "accountant", found) for found in candidates]
+    return next((found for found in candidates if hasattr(found, "history")), None)
+
+
+def _news(
+    before: list[tuple[float, float, int]], after: list[tuple[float, float, int]]
+) -> tuple[tuple[float, float, int], ...]:
+    """The steps that a history has more than before, the last entry grown or new."""
+    same = [old == new for old, new in zip(before, after, strict=False)]
+    kept = same.index(False) if False in same else len(same)
+    if kept < len(before) and before[kept][:2] == after[kept][:2]:
+        sigma, rate, steps = after[kept]
+        grown = ((sigma, rate, steps - before[kept][2]),)
+        return (*grown, *after[kept + 1 :])
+    return tuple(after[kept:])
+
+
+def _moved(batch: Any, device: torch.device) -> Any:
+    if hasattr(batch, "to"):  # a tensor, or what a tokenizer of transformers gives
+        return batch.to(device)
+    if isinstance(batch, Mapping):
+        return {key: _moved(value, device) for key, value in batch.items()}
+    if isinstance(batch, list | tuple):
+        return type(batch)(_moved(value, device) for value in batch)
+    return batch

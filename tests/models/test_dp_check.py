@@ -1,0 +1,330 @@
+"""Right DP-SGD trainings pass the check, which leaves them as they were; and what it refuses."""
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from accelerate import Accelerator
+from models.dp_trainings import (
+    ARCHITECTURES,
+    BATCH,
+    DOCUMENTS,
+    WIDTH,
+    Training,
+    documents,
+    everything,
+    loss_of_documents,
+    model_of,
+    one_turn,
+    training_of,
+)
+from opacus.utils.batch_memory_manager import wrap_data_loader
+from torch import nn
+from torch.utils.data import DataLoader, IterableDataset, default_collate
+
+import lmexposure as lx
+from lmexposure.errors import ModelError, SettingsError
+from lmexposure.models import DpBatches, DpCheck, Finding
+
+# Of torch, at a module whose inputs need no gradient, in loops as people write them.
+pytestmark = pytest.mark.filterwarnings("ignore:Full backward hook is firing:UserWarning")
+NAMES = [
+    *("position ids", "gradients", "clipping", "noise", "accountant", "batch size", "rate"),
+    *("sampling", "weights", "accumulation", "empty batches"),
+]
+
+
+def check(training: Training, **more: Any) -> DpCheck:
+    return lx.dp_check(*training.given(), **{"loss": loss_of_documents, **more})
+
+
+def same(first: Any, second: Any) -> bool:
+    if torch.is_tensor(first):
+        return first.dtype == second.dtype and torch.equal(first, second)
+    if isinstance(first, dict):
+        return list(first) == list(second) and all(same(first[k], second[k]) for k in first)
+    if isinstance(first, list | tuple):
+        return len(first) == len(second) and all(map(same, first, second))
+    return bool(first == second)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_right_trainings_pass(architecture: str) -> None:
+    """Fewer seeds of scripts/benchmark_dp_check, which has 50 for each architecture."""
+    for seed in range(4):
+        found = check(training_of(architecture, seed))
+        assert found.passed, str(found)
+        assert [finding.name for finding in found.findings] == NAMES
+        assert found.sample_rate == BATCH / DOCUMENTS
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_gradients_are_those_of_a_model_without_hooks(architecture: str) -> None:
+    from lmexposure.models.dp_gradients import check_gradients
+    from lmexposure.models.dp_snapshot import without_dropout
+    from lmexposure.models.dp_training import DpTraining, batches_of_loader
+
+    training, bare = training_of(architecture), model_of(architecture)
+    for model in (training.model, bare):
+        without_dropout(model)
+    taken = DpTraining(
+        training.model,
+        training.optimizer,
+        batches_of_loader(training.loader),
+        loss=loss_of_documents,
+    )
+    numbers = [3, 4, 50]
+    finding, norms = check_gradients(taken, numbers)
+    assert finding.passed
+    for number, norm in zip(numbers, norms, strict=True):
+        bare.zero_grad()
+        loss_of_documents(bare, taken.batch([number])).backward()  # type: ignore[no-untyped-call]
+        alone = sum(float(p.grad.square().sum()) for p in bare.parameters() if p.grad is not None)
+        assert norm == pytest.approx(alone**0.5, rel=1e-4)
+
+
+@pytest.mark.filterwarnings("ignore:In CPU autocast:UserWarning")  # of functorch in Opacus
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("adam", {"optimizer": torch.optim.AdamW}),
+        ("sum", {"loss_reduction": "sum"}),
+        ("per layer", {"clipping": "per_layer", "max_grad_norm": [0.2] * 28}),
+        ("functorch", {"grad_sample_mode": "functorch"}),
+    ],
+)
+def test_other_right_trainings_pass(name: str, options: dict[str, Any]) -> None:
+    def summed(model: Any, batch: Any) -> torch.Tensor:
+        return loss_of_documents(model, batch) * max(1, len(batch["input_ids"]))
+
+    training = training_of(**options, lr=1e-5)
+    found = check(training, loss=summed if name == "sum" else loss_of_documents)
+    assert found.passed, str(found)
+
+
+def test_a_training_through_accelerate_passes() -> None:
+    training = training_of(wrap_model=False)
+    accelerator = Accelerator(cpu=True)
+    prepared = accelerator.prepare(training.bare, training.optimizer, training.loader)
+    found = lx.dp_check(*prepared, loss=loss_of_documents)
+    assert found.passed, str(found)
+
+
+def test_a_training_in_small_batches_at_a_time_passes() -> None:
+    training = training_of()
+    training.loader = wrap_data_loader(
+        data_loader=training.loader, max_batch_size=3, optimizer=training.optimizer
+    )
+    found = check(training)
+    assert found.passed, str(found)
+    assert training.optimizer._step_skip_queue == []
+
+
+def test_a_warm_up_that_begins_at_a_rate_of_0_passes() -> None:
+    training = training_of("llama")
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        training.optimizer.original_optimizer, lambda step: min(1.0, step / 10)
+    )
+    found = check(training)
+    assert found.passed, str(found)
+    assert schedule.get_last_lr() == [0.0]
+    training.optimizer.zero_grad()
+    one_turn(training)(training.loader.collate_fn(documents()[:3]))
+    schedule.step()  # warns where no step of the optimizer was counted before
+
+
+def test_a_training_with_a_loop_of_its_own_passes() -> None:
+    """Documents by number, losses of each document, and steps as the loop takes them."""
+    training, rows = training_of("lstm"), documents(positions=False)
+    generator = np.random.default_rng(1)
+
+    def batch(numbers: Sequence[int]) -> tuple[torch.Tensor, torch.Tensor]:
+        ids = [rows[number]["input_ids"] for number in numbers]
+        made = torch.stack(ids) if ids else torch.zeros((0, 7), dtype=torch.long)
+        return made, made
+
+    def sample() -> Any:
+        return np.flatnonzero(generator.random(DOCUMENTS) < BATCH / DOCUMENTS)
+
+    def loss(model: Any, given: Any) -> torch.Tensor:
+        ids, labels = given
+        logits = model(ids).logits[:, :-1].transpose(1, 2)
+        return nn.functional.cross_entropy(logits, labels[:, 1:], reduction="none").mean(1)
+
+    def turn(given: Any) -> None:
+        training.optimizer.zero_grad()
+        if len(given[0]):
+            loss(training.model, given).mean().backward()  # type: ignore[no-untyped-call]
+        else:
+            for p in training.optimizer.params:
+                p.grad_sample = p.new_zeros((0, *p.shape))
+        training.optimizer.step()
+
+    state = generator.bit_generator.state
+    batches = DpBatches(count=DOCUMENTS, batch=batch, sample=sample, generators=[generator])
+    found = lx.dp_check(training.model, training.optimizer, batches, loss=loss, step=turn)
+    assert found.passed, str(found)
+    assert generator.bit_generator.state == state
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_nothing_is_changed(architecture: str) -> None:
+    training = training_of(architecture, optimizer=torch.optim.Adam)
+    turn = one_turn(training)
+    turn(training.loader.collate_fn(documents()[:5]))  # moments, gradients, a history
+    training.model.eval()
+    before = everything(training)
+    check(training, step=turn)
+    assert same(before, everything(training))
+
+
+def test_training_goes_on_as_if_nothing_had_been() -> None:
+    ends = []
+    for checked in (False, True):
+        training = training_of("lstm", optimizer=torch.optim.Adam)
+        torch.manual_seed(5)
+        turn = one_turn(training)
+        for number, batch in enumerate(training.loader):
+            if checked and number == 2:
+                check(training)
+            turn(batch)
+        ends.append([p.detach() for p in training.bare.parameters()])
+        assert training.engine.accountant.history == [(1.0, BATCH / DOCUMENTS, 12)]
+    assert same(*ends)
+
+
+def test_a_training_whose_check_fails_midway_is_put_back_too() -> None:
+    training, calls = training_of("llama"), [0]
+
+    def failing(model: Any, batch: Any) -> torch.Tensor:
+        calls[0] += 1
+        if calls[0] == 5:
+            model(**{name: rows for name, rows in batch.items() if name != "labels"})
+            raise RuntimeError("out of paper")
+        return loss_of_documents(model, batch)
+
+    before = everything(training)
+    with pytest.raises(
+        ModelError, match=r"own forward and backward pass fails: Runt.*out of paper"
+    ):
+        check(training, loss=failing)
+    assert same(before, everything(training))
+    assert check(training).passed
+
+
+def test_a_check_tells_what_it_found() -> None:
+    found = check(training_of("lora"), documents=3)
+    assert str(found).count("right  ") == len(NAMES)
+    assert found.to_dict()["findings"][0]["name"] == "position ids"
+    found.require()
+    wrong = DpCheck(
+        findings=(Finding(name="noise", passed=False, message="no noise is added"),),
+        noise_multiplier=1.0,
+        max_grad_norm=1.0,
+        sample_rate=0.1,
+        level=0.001,
+    )
+    assert not wrong.passed
+    with pytest.raises(ModelError, match=r"is not the DP-SGD.*epsilon is for. noise: no noise is"):
+        wrong.require()
+
+
+def test_a_rate_that_no_one_claims_is_asked_for() -> None:
+    training = training_of("lora")
+    training.optimizer.step_hook = None
+    training.loader = DataLoader(ROWS, batch_size=BATCH)
+    said = {f.name: f.message for f in check(training).failed}
+    assert "no sampling rate is claimed and no accountant is told of one; give" in said["rate"]
+
+
+def test_a_hook_that_hides_its_accountant_is_asked_for_it() -> None:
+    training = training_of("lora")
+    told = {"hook": training.optimizer.step_hook}
+    training.optimizer.step_hook = lambda optimizer: told["hook"](optimizer)
+    said = {f.name: f.message for f in check(training).failed}
+    assert "the optimizer's step hook shows no accountant; give accountant=" in said["accountant"]
+    assert check(training, accountant=training.engine).passed
+
+
+class Endless(IterableDataset[Any]):
+    def __iter__(self) -> Any:
+        return iter(documents())
+
+
+ROWS: Any = documents()
+UNLABELLED: Any = [row["input_ids"] for row in ROWS]
+
+
+def rows_of(numbers: Sequence[int]) -> Any:
+    return default_collate([ROWS[number] for number in numbers])
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"documents": 1}, "documents=1 must be a whole number at least 2"),
+        ({"processes": 0}, "processes=0 must be a whole number at least 1"),
+        ({"level": 1.5}, "level=1.5 must lie strictly between 0 and 1"),
+        ({"noise_multiplier": 0.0}, "noise_multiplier=0.0 must be a finite number above 0"),
+        ({"max_grad_norm": -1.0}, "max_grad_norm=-1.0 must be a finite number above 0"),
+        ({"sample_rate": 1.0}, "sample_rate=1.0 must lie strictly between 0 and 1"),
+        ({"loader": DataLoader(Endless())}, "is of type DataLoader, without a batch sampler over"),
+        ({"loader": [1, 2]}, "loader is of type list, without a batch sampler"),
+        (
+            {"loader": DataLoader(UNLABELLED, batch_size=4), "loss": None},
+            "the model gives no loss for the loader's batches, which must be mappings",
+        ),
+        (
+            {"loader": DpBatches(count=1, batch=rows_of, sample=lambda: [0])},
+            "the training has 1 documents; a check needs 2 or more",
+        ),
+        (
+            {"loader": DpBatches(count=96, batch=rows_of, sample=lambda: [96])},
+            "the sampler gave document 96 of 96; numbers go from 0 to 95",
+        ),
+        (
+            {"loader": DataLoader(ROWS, batch_sampler=[])},
+            "the loader's sampler gives no batch; it has no documents",
+        ),
+    ],
+)
+def test_refused_settings(more: dict[str, Any], message: str) -> None:
+    training = training_of("lora")
+    asked = {"loader": training.loader, "loss": loss_of_documents, **more}
+    with pytest.raises(SettingsError, match=message):
+        lx.dp_check(training.model, training.optimizer, **asked)
+
+
+def test_refused_models_and_optimizers(monkeypatch: pytest.MonkeyPatch) -> None:
+    training = training_of("lora")
+    bare: Any = nn.Linear(WIDTH, 2)
+    plain = torch.optim.SGD(bare.parameters(), lr=0.1)
+    with pytest.raises(ModelError, match=r"is of type SGD, and neither it nor .* DPOptimizer"):
+        lx.dp_check(training.model, plain, training.loader)
+    with pytest.raises(ModelError, match="model is a Linear without Opacus' hooks: it has no grad"):
+        lx.dp_check(bare, training.optimizer, training.loader)
+    monkeypatch.setattr("opacus.__version__", "1.5.4")
+    with pytest.raises(ModelError, match=r"opacus 1.5.4 is installed.*pip install 'lmexposure\[dp"):
+        lx.dp_check(*training.given())
+    monkeypatch.setitem(sys.modules, "opacus", None)
+    with pytest.raises(
+        ModelError, match=r"needs opacus; install it: pip install 'lmexposure\[dp\]"
+    ):
+        lx.dp_check(*training.given())
+
+
+def test_ghost_clipping_is_refused() -> None:
+    from opacus.optimizers import DPOptimizerFastGradientClipping
+
+    training = training_of("llama")
+    ghost = DPOptimizerFastGradientClipping(
+        training.optimizer.original_optimizer,
+        noise_multiplier=1.0,
+        max_grad_norm=1.0,
+        expected_batch_size=BATCH,
+    )
+    with pytest.raises(SettingsError, match="ghost clipping keeps no gradient of each document"):
+        lx.dp_check(training.model, ghost, training.loader)
