@@ -7,7 +7,10 @@ the work.
 
 import math
 import secrets
+import warnings
 from collections.abc import Iterator
+from functools import partial
+from itertools import chain, count
 from typing import Any
 
 import numpy as np
@@ -19,6 +22,8 @@ from lmexposure.canaries import derive_seed
 from lmexposure.errors import ModelError, NumericalError, SettingsError
 from lmexposure.models.batches import Blocks, steps_per_epoch
 from lmexposure.models.dp_accounting import epsilon_spent, noise_for, refuse_without_opacus
+from lmexposure.models.dp_checker import DpCheck, dp_check
+from lmexposure.models.dp_sampling import DpBatches
 from lmexposure.models.lstm import LstmForCausalLM
 from lmexposure.models.methods import Learned
 from lmexposure.models.plain import new_optimizer, update
@@ -26,6 +31,8 @@ from lmexposure.records import NOT_COVERED, DpClaim, TrainingSettings
 
 _DOCUMENT = "document"
 _STEPS_AN_EPOCH = 16  # where no size of a batch is given
+_CHECKED = 8  # documents whose gradients are compared before the first step
+_LEVEL = 1e-6  # how often a right training is refused by chance
 
 
 class DpSgd:
@@ -49,6 +56,7 @@ class DpSgd:
         self, model: Any, rows: Blocks, settings: TrainingSettings, accelerator: Accelerator
     ) -> None:
         refuse_without_opacus()
+        from opacus.accountants import RDPAccountant
         from opacus.optimizers import DPOptimizer
 
         _refuse_processes(accelerator)
@@ -60,6 +68,7 @@ class DpSgd:
         self._plain = model
         self._model = _hooked(model)
         device = accelerator.device
+        self._accountant = RDPAccountant()
         self._optimizer = DPOptimizer(
             new_optimizer(self._model, settings),
             noise_multiplier=self.noise_multiplier,
@@ -67,6 +76,8 @@ class DpSgd:
             expected_batch_size=self._batch,
             generator=torch.Generator(device),
         )
+        told = self._accountant.get_optimizer_hook_fn(sample_rate=self.sample_rate)
+        self._optimizer.attach_step_hook(told)
 
     @property
     def model(self) -> Any:
@@ -113,21 +124,55 @@ class DpSgd:
 
     def state(self) -> dict[str, Any]:
         """See `TrainingMethod`."""
-        return {"optimizer": self._optimizer.state_dict(), "key": self._key}
+        return {
+            "optimizer": self._optimizer.state_dict(),
+            "key": self._key,
+            "history": [tuple(entry) for entry in self._accountant.history],
+        }
 
     def restore(self, state: dict[str, Any]) -> None:
         """See `TrainingMethod`."""
         if self._model is not self._plain:
             _copy_weights(self._plain, self._model)
         self._optimizer.load_state_dict(state["optimizer"])
-        self._key = state["key"]
+        self._key, self._accountant.history = state["key"], list(state["history"])
 
-    def claim(self, steps: int) -> DpClaim:
+    def check(self) -> DpCheck:
+        """See `TrainingMethod`: is this the training that its epsilon is for?
+
+        Of a unit of several documents the first stands for it: that its gradients are summed
+        before they are clipped is how `_gradients` is written, and tested there.
+        """
+        alone = max(map(len, self._units)) == 1
+        documents = max(2, min(_CHECKED, self._settings.batch_size))
+        whole = alone and documents <= self._settings.batch_size
+        return dp_check(
+            self._model,
+            self._optimizer,
+            DpBatches(
+                count=len(self._units),
+                batch=partial(np.array, dtype=np.int64),
+                sample=partial(next, chain.from_iterable(map(self.steps, count()))),
+                rate=self.sample_rate,
+                generators=[self._optimizer.generator],
+            ),
+            loss=self._losses,
+            step=partial(self.learn, step=0, rate=self._settings.learning_rate) if whole else None,
+            accountant=self._accountant,
+            noise_multiplier=self.noise_multiplier,
+            max_grad_norm=self._settings.clip,
+            sample_rate=self.sample_rate,
+            documents=documents,
+            level=_LEVEL,
+        )
+
+    def claim(self, steps: int | None = None) -> DpClaim:
         """See `TrainingMethod`."""
         settings = self._settings
-        spent = epsilon_spent(
-            [(self.noise_multiplier, self.sample_rate, steps)], delta=settings.delta
-        )
+        history: list[tuple[float, float, int]] = list(self._accountant.history)
+        if steps is not None:
+            history = [(self.noise_multiplier, self.sample_rate, steps)]
+        spent = epsilon_spent(history, delta=settings.delta)
         return DpClaim(
             method="dp-sgd",
             sampler="poisson",
@@ -140,12 +185,19 @@ class DpSgd:
             noise_multiplier=self.noise_multiplier,
             clip=settings.clip,
             sample_rate=self.sample_rate,
-            steps=steps,
+            steps=sum(taken for _, _, taken in history),
             units=len(self._units),
             largest_group=max(map(len, self._units)),
             noise_is_given=settings.noise_seed is not None,
             not_covered=NOT_COVERED,
         )
+
+    def _losses(self, model: Any, units: NDArray[np.int64]) -> torch.Tensor:
+        """The summed loss of each unit's first document, as `_gradients` has it."""
+        rows = np.array([self._units[unit][0] for unit in units.tolist()], dtype=np.int64)
+        each = self._rows.nats_of_each(model, rows)
+        tokens = np.maximum(self._rows.predicted[rows], 1) if rows.size else np.ones(1)
+        return (each / torch.as_tensor(tokens, dtype=each.dtype, device=each.device)).sum()
 
     def _rows_of(self, units: NDArray[np.int64]) -> NDArray[np.int64]:
         """The rows of some units, one unit after the other."""
@@ -182,7 +234,10 @@ class DpSgd:
             each = self._rows.nats_of_each(self._model, rows[some])
             weights = 1.0 / np.maximum(of_unit[place[some]], 1.0) if len(rows) else np.zeros(1)
             scale = torch.as_tensor(weights, dtype=each.dtype, device=each.device)
-            (each * scale).sum().backward()  # type: ignore[no-untyped-call]
+            with warnings.catch_warnings():
+                # A model reads tokens, which have no gradient: that is meant.
+                warnings.filterwarnings("ignore", message="Full backward hook is firing")
+                (each * scale).sum().backward()  # type: ignore[no-untyped-call]
             nats += float(each.detach().sum())
             self._sum_by_unit(place[some], len(units), found)
         for weight, gradients in found.items():
@@ -269,7 +324,8 @@ def _hooked(model: Any) -> Any:
             f"gradients of single documents cannot be had of this model: {names}; train another "
             "model, or with --lora adapters on linear layers"
         )
-    GradSampleHooks(own, loss_reduction="sum")
+    hooks = GradSampleHooks(own, loss_reduction="sum")
+    hooks.forbid_grad_accumulation()
     return own
 
 

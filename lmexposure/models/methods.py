@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from lmexposure.models.dp_checker import DpCheck
 from lmexposure.records import DpClaim
 
 
@@ -69,6 +70,14 @@ class TrainingMethod(Protocol):
         """Go on from a checkpoint, whose weights `model` has already."""
         ...
 
-    def claim(self, steps: int) -> DpClaim | None:
-        """What so many steps promise of each document; None: nothing."""
+    def check(self) -> DpCheck | None:
+        """Whether the training is what its promise is for; None where it promises nothing."""
+        ...
+
+    def claim(self, steps: int | None = None) -> DpClaim | None:
+        """What so many steps promise of each document; None: nothing.
+
+        Args:
+            steps: of the whole training; None: those that were taken.
+        """
         ...

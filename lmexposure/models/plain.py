@@ -109,7 +109,10 @@ class PlainTraining:
         """See `TrainingMethod`."""
         self._optimizer.load_state_dict(state)
 
-    def claim(self, steps: int) -> None:
+    def check(self) -> None:
+        """See `TrainingMethod`: there is no promise to break."""
+
+    def claim(self, steps: int | None = None) -> None:
         """See `TrainingMethod`: nothing is promised."""
 
     def _backward(self, numbers: NDArray[np.int64], tokens: int) -> float:

@@ -194,6 +194,8 @@ def train(  # noqa: PLR0913  a public door: one argument an input
     if claim is not None and promise is not None:
         promise(claim)
     with computing_threads(counters.threads):
+        if counters.step == 0 and (checked := method.check()) is not None:
+            checked.require()
         trainer.run()
     result = _result(counters, out, method, accelerator.num_processes)
     if accelerator.is_main_process:
@@ -387,5 +389,5 @@ def _result(
         stopped=counters.stopped,
         processes=processes,
         threads=counters.threads,
-        claim=method.claim(counters.step),
+        claim=method.claim(),
     )
