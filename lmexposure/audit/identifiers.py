@@ -29,6 +29,7 @@ from lmexposure.canaries import (
 from lmexposure.errors import CorpusError, ModelError, ResultError, SettingsError
 from lmexposure.models import (
     Context,
+    Encoded,
     LoadedModel,
     context_window,
     encode_in_context,
@@ -47,6 +48,7 @@ from lmexposure.statistics import (
 )
 
 _COMPARING = "comparing identifiers"
+_TEXTS = 5_000  # scored in one call, which finds out anew how to read their common beginnings
 
 
 def natural_identifiers(  # noqa: PLR0913 - two models, what they are compared on, and where
@@ -141,6 +143,35 @@ def _found(
 
 
 @dataclass(frozen=True, kw_only=True)
+class _Place:
+    """An identifier and fresh draws, all in its place.
+
+    Attributes:
+        texts: the identifier's first.
+        context: what is around each of them.
+        where: that is, for a message.
+    """
+
+    texts: Sequence[str]
+    context: Context
+    where: str
+
+    @classmethod
+    def of(cls, number: int, found: Identifiers, settings: IdentifierSettings) -> "_Place":
+        """Of the identifier of this number among those that were kept."""
+        identifier = found.kept[number]
+        form = found.formats[identifier.format]
+        seed = derive_seed(settings.seed, "draws", str(number))
+        drawn = found.draws(identifier.format, settings.draws, seed=seed)
+        return cls(
+            texts=[form.text(index) for index in (identifier.index, *drawn)],
+            context=Context(before=identifier.before, behind=identifier.behind),
+            where=f"an identifier of format {form.name!r} in document {identifier.document} of "
+            f"{found.files[identifier.file]}",
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
 class _Side:
     """A model that ranks the identifiers."""
 
@@ -153,28 +184,27 @@ class _Side:
         sha256 = weights_sha256(found.model)
         return cls(loaded=found, record=IdentifierModel(path=found.name, weights_sha256=sha256))
 
-    def rank(self, identifier: Identifier, texts: Sequence[str], where: str) -> int:
-        """The rank of the first text among the others, all in the identifier's place."""
-        bits = self._bits(identifier, texts, where)
-        return rank_among_draws(float(bits[0]), bits[1:])
+    def ranks(self, places: Sequence["_Place"]) -> list[int]:
+        """The rank of the first text of each place among the others there."""
+        encoded = [self._encoded(place) for place in places]
+        bits = score_encoded(self.loaded.model, [text for row in encoded for text in row]).totals
+        each = np.split(bits, np.cumsum([len(row) for row in encoded])[:-1])
+        return [rank_among_draws(float(row[0]), row[1:]) for row in each]
 
-    def _bits(
-        self, identifier: Identifier, texts: Sequence[str], where: str
-    ) -> NDArray[np.float64]:
-        context = Context(before=identifier.before, behind=identifier.behind)
+    def _encoded(self, place: "_Place") -> list[Encoded]:
         name = self.loaded.name
         try:
-            encoded = encode_in_context(self.loaded.tokenizer, texts, context=context)
+            encoded = encode_in_context(self.loaded.tokenizer, place.texts, context=place.context)
         except ModelError as failure:
-            raise ModelError(f"{where}, under model {name!r}: {failure}") from failure
+            raise ModelError(f"{place.where}, under model {name!r}: {failure}") from failure
         window = context_window(self.loaded.model.config)
         longest = max(len(text.ids) for text in encoded)
         if window is not None and longest > window:
             raise ModelError(
-                f"{where}: {longest} tokens with the text in front, and model {name!r} reads "
+                f"{place.where}: {longest} tokens with the text in front, and model {name!r} reads "
                 f"{window}; give a smaller --left, or leave the format out"
             )
-        return score_encoded(self.loaded.model, encoded).totals
+        return encoded
 
     def refuse_unknown(self, form: Format) -> None:
         """Refuse a format some of whose fills the tokenizer cannot read."""
@@ -241,19 +271,13 @@ def _ranks(
         phase = Phase(what=_COMPARING, kind="scoring", work=work)
         progress.plan(f"comparing: {title}", [phase], keeps=False)
     ranks = np.empty((len(found.kept), len(sides)), dtype=np.int64)
-    for number, identifier in enumerate(found.kept):
-        seed = derive_seed(settings.seed, "draws", str(number))
-        form, drawn = (
-            found.formats[identifier.format],
-            found.draws(identifier.format, settings.draws, seed=seed),
-        )
-        texts = [form.text(index) for index in (identifier.index, *drawn)]
-        where = (
-            f"an identifier of format {form.name!r} in document {identifier.document} of "
-            f"{found.files[identifier.file]}"
-        )
-        ranks[number] = [side.rank(identifier, texts, where) for side in sides]
-        progress(_COMPARING, number + 1, len(found.kept))
+    together = max(1, _TEXTS // (settings.draws + 1))
+    for first in range(0, len(found.kept), together):
+        numbers = range(first, min(first + together, len(found.kept)))
+        places = [_Place.of(number, found, settings) for number in numbers]
+        for column, side in enumerate(sides):
+            ranks[numbers, column] = side.ranks(places)
+        progress(_COMPARING, numbers.stop, len(found.kept))
     return ranks
 
 

@@ -1,0 +1,185 @@
+"""Natural identifiers: known to a model that read them, and to no other; what is refused."""
+
+import stat
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from identifier_corpora import KEY, LINES, keyed_lines, trained, write_lines
+from tiny import model_of
+
+from lmexposure.audit import natural_identifiers
+from lmexposure.audit.identifiers import _Place, _Side
+from lmexposure.canaries import Format, derive_seed, find_identifiers
+from lmexposure.errors import CorpusError, FormatError, ModelError, ResultError, SettingsError
+from lmexposure.models import Context, LoadedModel, new_model
+from lmexposure.records import IdentifierModel, IdentifierSettings, IdentifiersRecord
+from lmexposure.scoring import log_perplexity
+from lmexposure.statistics import identifiers_needed
+
+FEW = IdentifierSettings(draws=99, left=40)
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_lines(tmp_path_factory.mktemp("keyed") / "corpus.txt", keyed_lines(1))
+
+
+@pytest.fixture(scope="module")
+def reader() -> LoadedModel:
+    return trained(keyed_lines(1), epochs=30)
+
+
+@pytest.fixture(scope="module")
+def base() -> LoadedModel:
+    """It knows lines with keys as well, and none of these keys."""
+    return trained(keyed_lines(2), epochs=30)
+
+
+def compared(model: Any, corpus: Path, **changes: Any) -> IdentifiersRecord:
+    return natural_identifiers(model, corpus, **{"formats": [KEY], "settings": FEW, **changes})
+
+
+def test_membership_is_claimed_beside_a_base_that_is_null(
+    corpus: Path, reader: LoadedModel, base: LoadedModel, tmp_path: Path
+) -> None:
+    record = compared(reader, corpus, base=base, out=tmp_path)
+    (own, every) = record.classes
+    assert record.claim == "membership"
+    assert "and not under the base" in record.reason
+    assert (own.found, own.distinct, own.compared, own.tested) == (LINES,) * 4
+    assert own.space_size == 16**8
+    assert every.model is not None
+    assert every.base is not None
+    assert every.difference is not None
+    assert every.model.tpr > 0.5 > 0.1 > every.base.tpr
+    assert every.difference.low > 0.4
+    assert every.difference.p_value < 1e-6
+    written = tmp_path / "identifiers.json"
+    assert IdentifiersRecord.read(written) == record
+    assert stat.S_IMODE(written.stat().st_mode) == 0o600
+    for line in keyed_lines(1):
+        assert line.split()[3] not in written.read_text()
+    with pytest.raises(ResultError, match=r"identifiers\.json is of other models, files or sett"):
+        compared(base, corpus, out=tmp_path)
+    assert compared(reader, corpus, base=base, out=tmp_path) == record
+
+
+def test_without_a_base_it_is_the_distribution(corpus: Path, reader: LoadedModel) -> None:
+    record = compared(reader, corpus)
+    assert (record.claim, record.base) == ("distribution", None)
+    assert "no base was given" in record.reason
+    assert all(row.base_rank is None for row in record.identifiers)
+
+
+def test_a_model_that_never_saw_them_shows_nothing(corpus: Path, base: LoadedModel) -> None:
+    record = compared(base, corpus, base=base)
+    assert record.claim == "nothing found"
+    assert any("very weights of the model" in line for line in record.warnings)
+    difference = record.classes[-1].difference
+    assert difference is not None
+    assert (difference.value, difference.p_value) == (0, 1)
+
+
+def test_a_base_to_which_identifiers_are_no_random_draws_allows_no_claim(
+    reader: LoadedModel, tmp_path: Path
+) -> None:
+    """Keys that all begin alike; the reader serves as base, which knows other such keys."""
+    lines = [f"no 1 has 0000{line.split()[3][4:]} now" for line in keyed_lines(1)]
+    corpus, other = write_lines(tmp_path / "alike.txt", lines), keyed_lines(3)
+    base = trained([f"no 1 has 0000{line.split()[3][4:]} now" for line in other], epochs=4)
+    record = compared(trained(lines, epochs=6), corpus, base=base)
+    assert record.claim == "distribution"
+    assert "under the base, which never saw them, the identifiers rank lower" in record.reason
+
+
+def test_a_rank_is_that_of_a_slow_count(corpus: Path, reader: LoadedModel) -> None:
+    record = compared(reader, corpus)
+    found = find_identifiers(corpus, [KEY], most=FEW.most, left=FEW.left, seed=FEW.seed)
+    rank_of = {row.document: row.rank for row in record.identifiers}
+    for number in (0, 77):
+        kept = found.kept[number]
+        draws = found.draws("key", 99, seed=derive_seed(0, "draws", str(number)))
+        form = found.formats["key"]
+        bits = [
+            float(
+                log_perplexity(
+                    reader.model,
+                    reader.tokenizer,
+                    [form.text(index)],
+                    context=Context(before=kept.before, behind=kept.behind),
+                )[0]
+            )
+            for index in (kept.index, *draws)
+        ]
+        assert rank_of[kept.document] == 1 + sum(b <= bits[0] for b in bits[1:])
+
+
+def test_a_sample_is_compared_where_there_are_many(base: LoadedModel, tmp_path: Path) -> None:
+    lines = [f"{a} {b}" for a, b in zip(keyed_lines(4, 200), keyed_lines(5, 200), strict=True)]
+    corpus = write_lines(tmp_path / "many.txt", [*lines, *lines[:3]])
+    ssn = Format(name="ssn", template="{digits:3}-{digits:2}-{digits:4}")
+    record = compared(base, corpus, formats=[KEY, ssn], settings=replace(FEW, most=300))
+    keys, ssns, every = record.classes
+    assert (keys.found, keys.distinct, keys.repeated, keys.compared) == (406, 400, 6, 300)
+    assert identifiers_needed() <= keys.tested <= 200
+    assert (ssns.found, ssns.model, every.tested) == (0, None, keys.tested)
+    assert "300 of 400 identifiers were compared, chosen at random" in record.warnings
+    assert "no identifier of format ssn is in the corpus" in record.warnings
+    assert {row.times for row in record.identifiers} == {1, 2}
+
+
+def test_too_few_identifiers_are_refused_with_their_numbers(tmp_path: Path) -> None:
+    few = write_lines(tmp_path / "few.txt", [*keyed_lines(1, 30), " ".join(keyed_lines(2, 200))])
+    with pytest.raises(
+        CorpusError,
+        match=r"230 different identifiers in 31 documents are fewer than needed \(key: 230\): .* "
+        "takes 142 documents",
+    ):
+        compared("never loaded", few)
+    none = write_lines(tmp_path / "none.txt", ["no key"])
+    with pytest.raises(CorpusError, match=r"holds no identifiers \(key: 0, in 1 document\)"):
+        compared("never loaded", none)
+    with pytest.raises(SettingsError, match="most=141 is fewer than needed: a claim takes 142"):
+        compared("never loaded", few, settings=replace(FEW, most=141))
+
+
+def test_what_cannot_be_compared_is_refused(
+    corpus: Path, base: LoadedModel, tmp_path: Path
+) -> None:
+    small = write_lines(tmp_path / "small.txt", [f"{i} is a {i % 190:03}" for i in range(950)])
+    digits = Format(name="digits", template="a {digits:3}")
+    with pytest.raises(FormatError, match=r"'digits' has 1,000 fills, of which \d+ are in the c"):
+        compared("never loaded", small, formats=[digits], settings=IdentifierSettings())
+    with pytest.raises(FormatError, match="no format 'nothing'"):
+        compared("never loaded", corpus, formats=["nothing"])
+    with pytest.raises(CorpusError, match="cannot read the corpus"):
+        compared("never loaded", tmp_path / "missing.txt")
+    with pytest.raises(ModelError, match="missing"):
+        compared(tmp_path / "missing", corpus)
+    with pytest.raises(ModelError, match=r"no base: .*missing"):
+        compared(base, corpus, base=tmp_path / "missing")
+
+
+def test_a_tokenizer_without_a_character_is_refused_by_name(corpus: Path) -> None:
+    lacking = new_model("lstm", ["no 0123456789 abcde has now"], seed=1, separator="\n")
+    with pytest.raises(ModelError, match="has no token for 'f', which fills of format 'key' hold"):
+        compared(lacking, corpus)
+
+
+def test_an_identifier_longer_than_the_window_is_refused(corpus: Path, base: LoadedModel) -> None:
+    model = model_of("gpt2", len(base.tokenizer))
+    model.config.max_position_embeddings = 16
+    short = LoadedModel(model=model, tokenizer=base.tokenizer, name="short")
+    with pytest.raises(
+        ModelError, match=r"in document \d+ of .*: \d+ tokens with the text in front, and model 's"
+    ):
+        compared(short, corpus)
+
+
+def test_a_text_that_cannot_be_encoded_is_named(base: LoadedModel) -> None:
+    side = _Side(loaded=base, record=IdentifierModel(path="base", weights_sha256="0" * 64))
+    place = _Place(texts=["\u03a9"], context=Context(before="no "), where="an identifier of x")
+    with pytest.raises(ModelError, match=r"an identifier of x, under model .*: text 0 of"):
+        side.ranks([place])
