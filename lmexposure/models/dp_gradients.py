@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from lmexposure.models.dp_training import DpTraining, Finding, Step, world_size
 
 _TOLERANCE = 1e-4  # relative, of a document's gradient
+_FAINT = 1e-3  # of the largest; a smaller gradient is rounding, as where no token has loss
 _SHOWN = 4
 _VISIBLE_LR = 0.01  # a smaller step may be lost in rounding, and says nothing about who moves
 
@@ -74,7 +75,7 @@ def check_gradients(training: DpTraining, numbers: Sequence[int]) -> tuple[Findi
         for p in training.weights
         if torch.is_tensor(held := getattr(p, "grad_sample", None)) and len(held) == len(numbers)
     }
-    norms, errors, ratios = [], [], []
+    norms, alones, errors, togethers = [], [], [], []
     for place, alone in enumerate(_alone(training, numbers)):
         pairs = [
             (gradient, together[id(p)][place].view_as(p))
@@ -82,11 +83,14 @@ def check_gradients(training: DpTraining, numbers: Sequence[int]) -> tuple[Findi
             if id(p) in together
         ]
         norms.append(_norm(alone))
-        compared = _norm([a for a, _ in pairs]) or 1e-30
-        errors.append(_norm([a - b for a, b in pairs]) / compared)
-        ratios.append(_norm([b for _, b in pairs]) / compared)
+        alones.append(_norm([a for a, _ in pairs]))
+        togethers.append(_norm([b for _, b in pairs]))
+        errors.append(_norm([a - b for a, b in pairs]))
     if not together or not any(norms):
         return Finding(name="gradients", passed=False, message=_NO_GRADIENTS), norms
+    sizes = [max(size, _FAINT * max(alones)) for size in alones]
+    errors = [error / size for error, size in zip(errors, sizes, strict=True)]
+    ratios = [found / size for found, size in zip(togethers, sizes, strict=True)]
     worst = max(range(len(errors)), key=lambda place: errors[place])
     passed = errors[worst] <= _TOLERANCE
     told = (
@@ -110,7 +114,7 @@ def check_clipping(
     Returns:
         The finding; and the step that was looked at, None if the optimizer took none.
     """
-    least = min((norm for norm in norms if norm), default=1.0)
+    least = min((norm for norm in norms if norm > _FAINT * max(norms)), default=1.0)
     scale = max(3 * bound, 1.0) / least  # so that each document with a gradient is clipped
     expected = [torch.zeros_like(p) for p in training.weights]
     for alone in _alone(training, numbers):
