@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from lmexposure.models.cpu import computing_threads, threads_for, warn_imitated
     from lmexposure.models.dp_checker import DpCheck, dp_check
     from lmexposure.models.dp_sampling import DpBatches
-    from lmexposure.models.dp_training import Finding
+    from lmexposure.models.dp_training import DpFinding
     from lmexposure.models.encoding import (
         AnyContext,
         Context,
@@ -96,8 +96,8 @@ __all__ = [
     "Context",
     "DpBatches",
     "DpCheck",
+    "DpFinding",
     "Encoded",
-    "Finding",
     "LoadedModel",
     "LstmConfig",
     "LstmForCausalLM",

@@ -28,8 +28,8 @@ from lmexposure.models.dp_loop import (
 from lmexposure.models.dp_sampling import DpBatches
 from lmexposure.models.dp_snapshot import generators_of, unchanged, without_dropout
 from lmexposure.models.dp_training import (
+    DpFinding,
     DpTraining,
-    Finding,
     Loss,
     Step,
     batches_of_loader,
@@ -48,7 +48,7 @@ class DpCheck:
         level: the probability that a right training has any finding that failed, at most.
     """
 
-    findings: tuple[Finding, ...]
+    findings: tuple[DpFinding, ...]
     noise_multiplier: float
     max_grad_norm: float
     sample_rate: float | None
@@ -60,7 +60,7 @@ class DpCheck:
         return not self.failed
 
     @property
-    def failed(self) -> tuple[Finding, ...]:
+    def failed(self) -> tuple[DpFinding, ...]:
         """The findings that are not."""
         return tuple(finding for finding in self.findings if not finding.passed)
 
@@ -199,7 +199,7 @@ def _checked(
     rate = _first(claimed.rate, told[1], training.batches.rate)
     if trouble:
         findings += [
-            Finding(name=n, passed=False, message=trouble) for n in ("noise", "accountant")
+            DpFinding(name=n, passed=False, message=trouble) for n in ("noise", "accountant")
         ]
     else:
         claim = Mechanism(noise_multiplier=sigma, max_grad_norm=clip)
@@ -223,7 +223,7 @@ def _two_steps(
     numbers: Sequence[int],
     norms: Sequence[float],
     clip: float,
-    findings: list[Finding],
+    findings: list[DpFinding],
 ) -> tuple[list[Step], str]:
     """Two steps up to where weights would move, or why there are none; the first is of clipping."""
     try:
@@ -232,7 +232,7 @@ def _two_steps(
         second = training.take_step()
     except (ValueError, RuntimeError) as failure:  # Opacus at gradients that do not fit
         trouble = f"cannot be looked at, since the optimizer's step fails: {failure}"
-        findings.append(Finding(name="clipping", passed=False, message=trouble))
+        findings.append(DpFinding(name="clipping", passed=False, message=trouble))
         return [], trouble
     findings.append(clipping)
     if first is None or second is None:

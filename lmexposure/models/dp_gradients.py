@@ -7,9 +7,10 @@ import torch
 from scipy import stats
 from torch import Tensor, nn
 
-from lmexposure.models.dp_training import DpTraining, Finding, Step, world_size
+from lmexposure.models.dp_training import DpFinding, DpTraining, Step, world_size
 
 _TOLERANCE = 1e-4  # relative, of a document's gradient
+_FAINT = 1e-3  # of the largest; a smaller gradient is rounding, as where no token has loss
 _SHOWN = 4
 _VISIBLE_LR = 0.01  # a smaller step may be lost in rounding, and says nothing about who moves
 
@@ -38,7 +39,7 @@ class Mechanism:
     max_grad_norm: float
 
 
-def check_position_ids(training: DpTraining, numbers: Sequence[int]) -> Finding:
+def check_position_ids(training: DpTraining, numbers: Sequence[int]) -> DpFinding:
     """Whether each weight has as many documents' gradients as the batch has documents."""
     training.backward(training.batch(numbers))
     wrong = {
@@ -49,9 +50,9 @@ def check_position_ids(training: DpTraining, numbers: Sequence[int]) -> Finding:
     }
     if not wrong:
         told = f"each weight has a gradient for each of {len(numbers)} documents"
-        return Finding(name="position ids", passed=True, message=told)
+        return DpFinding(name="position ids", passed=True, message=told)
     name, found = next(iter(wrong.items()))
-    return Finding(
+    return DpFinding(
         name="position ids",
         passed=False,
         message=f"{name} has gradients of {found} documents in a batch of {len(numbers)}"
@@ -62,7 +63,7 @@ def check_position_ids(training: DpTraining, numbers: Sequence[int]) -> Finding:
     )
 
 
-def check_gradients(training: DpTraining, numbers: Sequence[int]) -> tuple[Finding, list[float]]:
+def check_gradients(training: DpTraining, numbers: Sequence[int]) -> tuple[DpFinding, list[float]]:
     """Each document's gradient in a batch against that of the document alone.
 
     Returns:
@@ -74,7 +75,7 @@ def check_gradients(training: DpTraining, numbers: Sequence[int]) -> tuple[Findi
         for p in training.weights
         if torch.is_tensor(held := getattr(p, "grad_sample", None)) and len(held) == len(numbers)
     }
-    norms, errors, ratios = [], [], []
+    norms, alones, errors, togethers = [], [], [], []
     for place, alone in enumerate(_alone(training, numbers)):
         pairs = [
             (gradient, together[id(p)][place].view_as(p))
@@ -82,11 +83,14 @@ def check_gradients(training: DpTraining, numbers: Sequence[int]) -> tuple[Findi
             if id(p) in together
         ]
         norms.append(_norm(alone))
-        compared = _norm([a for a, _ in pairs]) or 1e-30
-        errors.append(_norm([a - b for a, b in pairs]) / compared)
-        ratios.append(_norm([b for _, b in pairs]) / compared)
+        alones.append(_norm([a for a, _ in pairs]))
+        togethers.append(_norm([b for _, b in pairs]))
+        errors.append(_norm([a - b for a, b in pairs]))
     if not together or not any(norms):
-        return Finding(name="gradients", passed=False, message=_NO_GRADIENTS), norms
+        return DpFinding(name="gradients", passed=False, message=_NO_GRADIENTS), norms
+    sizes = [max(size, _FAINT * max(alones)) for size in alones]
+    errors = [error / size for error, size in zip(errors, sizes, strict=True)]
+    ratios = [found / size for found, size in zip(togethers, sizes, strict=True)]
     worst = max(range(len(errors)), key=lambda place: errors[place])
     passed = errors[worst] <= _TOLERANCE
     told = (
@@ -99,18 +103,18 @@ def check_gradients(training: DpTraining, numbers: Sequence[int]) -> tuple[Findi
             f"{ratios[worst]:.4g} times its norm alone, off by {errors[worst]:.1e} of it, allowed "
             f"{_TOLERANCE:g}: {_reason(ratios, len(numbers), training.private.loss_reduction)}"
         )
-    return Finding(name="gradients", passed=passed, message=told), norms
+    return DpFinding(name="gradients", passed=passed, message=told), norms
 
 
 def check_clipping(
     training: DpTraining, numbers: Sequence[int], norms: Sequence[float], bound: float
-) -> tuple[Finding, Step | None]:
+) -> tuple[DpFinding, Step | None]:
     """The optimizer's clipped sum against that of documents alone, the loss made steep enough.
 
     Returns:
         The finding; and the step that was looked at, None if the optimizer took none.
     """
-    least = min((norm for norm in norms if norm), default=1.0)
+    least = min((norm for norm in norms if norm > _FAINT * max(norms)), default=1.0)
     scale = max(3 * bound, 1.0) / least  # so that each document with a gradient is clipped
     expected = [torch.zeros_like(p) for p in training.weights]
     for alone in _alone(training, numbers):
@@ -121,7 +125,7 @@ def check_clipping(
     training.backward(training.batch(numbers), scale)
     step = training.take_step()
     if step is None:
-        return Finding(name="clipping", passed=False, message=NO_STEP), None
+        return DpFinding(name="clipping", passed=False, message=NO_STEP), None
     found, wanted = _norm(step.sums), _norm(expected)
     error = _norm([a - b for a, b in zip(step.sums, expected, strict=True)])
     most, passed = len(numbers) * bound, error <= _TOLERANCE * len(numbers) * bound
@@ -135,12 +139,12 @@ def check_clipping(
             f": documents are not clipped to {bound:g}, and the noise hides less than is claimed; "
             "look at the optimizer's max_grad_norm and clip_and_accumulate"
         )
-    return Finding(name="clipping", passed=passed, message=told), step
+    return DpFinding(name="clipping", passed=passed, message=told), step
 
 
 def check_noise(
     training: DpTraining, steps: Sequence[Step], claim: Mechanism, level: float
-) -> Finding:
+) -> DpFinding:
     """The noise of two steps: its variance, in all and of each weight, and that it is drawn anew.
 
     A third of `level` goes to the chi-squared test of all coordinates, one to those of each
@@ -149,7 +153,7 @@ def check_noise(
     wanted = claim.noise_multiplier * claim.max_grad_norm
     if wanted == 0:
         told = "the claim is a noise multiplier of 0: no epsilon is; set one above 0"
-        return Finding(name="noise", passed=False, message=told)
+        return DpFinding(name="noise", passed=False, message=told)
     noises = [
         [n.double() - s for n, s in zip(step.noisy, step.sums, strict=True)] for step in steps
     ]
@@ -169,10 +173,10 @@ def check_noise(
             ", but two steps have the same noise, or noise of the same course: their difference "
             "has none; do not seed the noise generator anew at each step"
         )
-    return Finding(name="noise", passed=not trouble, message=told + trouble)
+    return DpFinding(name="noise", passed=not trouble, message=told + trouble)
 
 
-def check_weights(training: DpTraining, numbers: Sequence[int]) -> Finding:
+def check_weights(training: DpTraining, numbers: Sequence[int]) -> DpFinding:
     """Whether every weight that is meant to learn moves in one step.
 
     Meant are those that require a gradient, and those that the optimizer was given; with adapters,
@@ -184,8 +188,9 @@ def check_weights(training: DpTraining, numbers: Sequence[int]) -> Finding:
     meant = {id(p): p for p in (*free, *(p for p in held if p.requires_grad or not adapters))}
     before = {key: p.detach().clone() for key, p in meant.items()}
     for group in training.innermost.param_groups:
-        rate = float(group["lr"]) or float(group.get("initial_lr", 0.0))  # a warm-up begins at 0
-        group["lr"] = max(rate, _VISIBLE_LR) if rate else rate
+        rate = group.get("lr") or group.get("initial_lr")  # a warm-up begins at 0
+        if rate:
+            group["lr"] = max(float(rate), _VISIBLE_LR)
     training.backward(training.batch(numbers))
     without = {id(p) for p in free if getattr(p, "grad_sample", None) is None}
     trouble = ""
@@ -197,8 +202,8 @@ def check_weights(training: DpTraining, numbers: Sequence[int]) -> Finding:
     outside = [p for p in held if id(p) not in training.names]
     if not (still or outside or trouble):
         told = f"all {len(meant)} weights that are to learn moved in a step"
-        return Finding(name="weights", passed=True, message=told)
-    return Finding(
+        return DpFinding(name="weights", passed=True, message=told)
+    return DpFinding(
         name="weights",
         passed=False,
         message=f"{len(still)} of {len(meant)} weights that are to learn did not move in a step"

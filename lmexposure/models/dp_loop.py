@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from lmexposure.models.dp_sampling import Drawn, draw, meetings_p, rate_p, sizes_p
-from lmexposure.models.dp_training import DpTraining, Finding, Step
+from lmexposure.models.dp_training import DpFinding, DpTraining, Step
 
 _RARE = 1e-9  # an empty batch of such a probability does not come
 _EXACT = 1e-6  # relative, of numbers that are handed on
@@ -17,7 +17,9 @@ _POISSON = (
 Turn = Callable[[Any], Any]
 
 
-def check_accountant(training: DpTraining, step: Step, sigma: float, rate: float | None) -> Finding:
+def check_accountant(
+    training: DpTraining, step: Step, sigma: float, rate: float | None
+) -> DpFinding:
     """Whether one step was told as one step of the claimed noise and rate."""
     trouble, told = "", step.told
     if training.private.step_hook is None and training.accountant is None:
@@ -40,16 +42,16 @@ def check_accountant(training: DpTraining, step: Step, sigma: float, rate: float
         trouble = f"the accountant is told sample_rate {told[0][1]:g}, claimed {rate:g}"
     done = "a step was told as one, with noise_multiplier {:g} and sample_rate {:g}"
     message = trouble or done.format(told[0][0], told[0][1])
-    return Finding(name="accountant", passed=not trouble, message=message)
+    return DpFinding(name="accountant", passed=not trouble, message=message)
 
 
 def check_batches(
     training: DpTraining, rate: float | None, processes: int, level: float
-) -> list[Finding]:
+) -> list[DpFinding]:
     """Batch size, rate and independence, the three tests at a third of `level` each."""
     if rate is None:
         told = "no sampling rate is claimed and no accountant is told of one; give sample_rate="
-        return [Finding(name="rate", passed=False, message=told)]
+        return [DpFinding(name="rate", passed=False, message=told)]
     drawn = draw(training.batches, rate)
     return [
         _batch_size(training, drawn, rate, processes),
@@ -58,7 +60,9 @@ def check_batches(
     ]
 
 
-def check_accumulation(training: DpTraining, numbers: Sequence[int], turn: Turn | None) -> Finding:
+def check_accumulation(
+    training: DpTraining, numbers: Sequence[int], turn: Turn | None
+) -> DpFinding:
     """Whether each batch ends in a step of its own."""
     state = next((s for o in training.optimizers if (s := vars(o).get("gradient_state"))), None)
     waiting, trouble = getattr(state, "num_steps", 1), ""
@@ -81,10 +85,10 @@ def check_accumulation(training: DpTraining, numbers: Sequence[int], turn: Turn 
             ". Over several Poisson samples a document counts several times under one noise, at a "
             "rate that was not accounted; split large batches with BatchMemoryManager"
         )
-    return Finding(name="accumulation", passed=not trouble, message=trouble or told)
+    return DpFinding(name="accumulation", passed=not trouble, message=trouble or told)
 
 
-def check_empty_batches(training: DpTraining, rate: float | None, turn: Turn | None) -> Finding:
+def check_empty_batches(training: DpTraining, rate: float | None, turn: Turn | None) -> DpFinding:
     """Whether a sample without documents ends in a step of noise alone, if such a sample comes."""
     count = training.batches.count
     probability = 1.0 if rate is None else (1 - rate) ** count
@@ -94,11 +98,11 @@ def check_empty_batches(training: DpTraining, rate: float | None, turn: Turn | N
         trouble = f"it fails: {type(failure).__name__}: {failure}"
     if not trouble:
         told = "an empty batch ends in a step of noise alone"
-        return Finding(name="empty batches", passed=True, message=told)
+        return DpFinding(name="empty batches", passed=True, message=told)
     expected = f"an empty batch has probability {probability:.1e} a step"
     if probability < _RARE:
-        return Finding(name="empty batches", passed=True, message=f"{expected}; none comes")
-    return Finding(
+        return DpFinding(name="empty batches", passed=True, message=f"{expected}; none comes")
+    return DpFinding(
         name="empty batches",
         passed=False,
         message=f"{expected}, and {trouble}. Its step must be taken, with noise alone, or "
@@ -131,7 +135,7 @@ def _turns(training: DpTraining, batches: Sequence[Sequence[int]], turn: Turn) -
     return seen
 
 
-def _batch_size(training: DpTraining, drawn: Drawn, rate: float, processes: int) -> Finding:
+def _batch_size(training: DpTraining, drawn: Drawn, rate: float, processes: int) -> DpFinding:
     """What the noisy sum is divided by, and how many documents all processes draw together."""
     count, private = training.batches.count, training.private
     wanted, mean = count * rate / processes, float(drawn.sizes.mean())
@@ -154,10 +158,12 @@ def _batch_size(training: DpTraining, drawn: Drawn, rate: float, processes: int)
                 f"{told}: expected_batch_size must be {wanted:.4g}, "
                 "documents x sample_rate / processes"
             )
-    return Finding(name="batch size", passed=not trouble, message=trouble or told)
+    return DpFinding(name="batch size", passed=not trouble, message=trouble or told)
 
 
-def _rate(training: DpTraining, drawn: Drawn, rate: float, processes: int, level: float) -> Finding:
+def _rate(
+    training: DpTraining, drawn: Drawn, rate: float, processes: int, level: float
+) -> DpFinding:
     count, given = training.batches.count, training.batches.rate
     steps, total = len(drawn.sizes), int(drawn.sizes.sum())
     share = count / processes
@@ -178,10 +184,10 @@ def _rate(training: DpTraining, drawn: Drawn, rate: float, processes: int, level
         trouble = f"{told}: the loader's rate is about {total / (share * steps):.4g}"
     if trouble:
         trouble += ". Give the accountant the rate of the loader that training iterates over"
-    return Finding(name="rate", passed=not trouble, message=trouble or told)
+    return DpFinding(name="rate", passed=not trouble, message=trouble or told)
 
 
-def _sampling(training: DpTraining, drawn: Drawn, level: float) -> Finding:
+def _sampling(training: DpTraining, drawn: Drawn, level: float) -> DpFinding:
     documents = float(training.batches.pool or training.batches.count)
     sizes, steps = drawn.sizes, len(drawn.sizes)
     rate = min(1.0, float(sizes.mean()) / documents)
@@ -194,11 +200,11 @@ def _sampling(training: DpTraining, drawn: Drawn, level: float) -> Finding:
     )
     reasons = {
         f"{drawn.repeated} batches hold a document twice": drawn.repeated > 0,
-        "sizes are constant": spread == 0,
+        "sizes are constant": spread == 0 < wanted,
         "sizes are not binomial": spread > 0 and sizes_p(drawn, documents) < level,
         "each document comes once an epoch": p < level and found < expected,
         "some documents come too often": p < level and found > expected,
     }
     trouble = " and ".join(reason for reason, holds in reasons.items() if holds)
     message = f"{told}: {trouble}; {_POISSON}" if trouble else told
-    return Finding(name="sampling", passed=not trouble, message=message)
+    return DpFinding(name="sampling", passed=not trouble, message=message)

@@ -161,4 +161,7 @@ def _generator(generator: Any) -> _Undo:
     if isinstance(generator, np.random.Generator):
         bits = generator.bit_generator
         return partial(setattr, bits, "state", copy.deepcopy(bits.state))
-    return partial(generator.set_state, generator.get_state())
+    try:
+        return partial(generator.set_state, generator.get_state())
+    except RuntimeError:  # of Opacus' secure mode: from the operating system, without a state
+        return lambda: None

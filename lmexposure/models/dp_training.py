@@ -20,7 +20,7 @@ Loss = Callable[[Any, Any], Tensor]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Finding:
+class DpFinding:
     """One question of a check.
 
     Args:

@@ -27,7 +27,7 @@ from torch.utils.data import DataLoader, IterableDataset, default_collate
 
 import lmexposure as lx
 from lmexposure.errors import ModelError, SettingsError
-from lmexposure.models import DpBatches, DpCheck, Finding
+from lmexposure.models import DpBatches, DpCheck, DpFinding
 
 # Of torch, at a module whose inputs need no gradient, in loops as people write them.
 pytestmark = pytest.mark.filterwarnings("ignore:Full backward hook is firing:UserWarning")
@@ -93,6 +93,7 @@ def test_gradients_are_those_of_a_model_without_hooks(architecture: str) -> None
         ("adam", {"optimizer": torch.optim.AdamW}),
         ("sum", {"loss_reduction": "sum"}),
         ("per layer", {"clipping": "per_layer", "max_grad_norm": [0.2] * 28}),
+        ("full batch", {"data": documents(BATCH)}),
         ("functorch", {"grad_sample_mode": "functorch"}),
     ],
 )
@@ -110,6 +111,19 @@ def test_a_training_through_accelerate_passes() -> None:
     accelerator = Accelerator(cpu=True)
     prepared = accelerator.prepare(training.bare, training.optimizer, training.loader)
     found = lx.dp_check(*prepared, loss=loss_of_documents)
+    assert found.passed, str(found)
+
+
+class Secure(torch.Generator):
+    """As that of Opacus' secure mode, which reads the operating system's."""
+
+    def get_state(self) -> torch.Tensor:
+        raise RuntimeError("get_state is not implemented")
+
+
+def test_a_training_with_secure_random_numbers_passes() -> None:
+    training = training_of("lora", noise_generator=Secure())
+    found = check(training)
     assert found.passed, str(found)
 
 
@@ -221,7 +235,7 @@ def test_a_check_tells_what_it_found() -> None:
     assert found.to_dict()["findings"][0]["name"] == "position ids"
     found.require()
     wrong = DpCheck(
-        findings=(Finding(name="noise", passed=False, message="no noise is added"),),
+        findings=(DpFinding(name="noise", passed=False, message="no noise is added"),),
         noise_multiplier=1.0,
         max_grad_norm=1.0,
         sample_rate=0.1,

@@ -216,6 +216,35 @@ def accountant_of_another_rate() -> Planted:
     return training, {}
 
 
+def accountant_not_told() -> Planted:
+    training = training_of("lora")
+    training.optimizer.step_hook = lambda optimizer: None
+    return training, {"accountant": training.engine, "sample_rate": RATE}
+
+
+def accountant_told_twice() -> Planted:
+    training = training_of("lora")
+    tell = training.optimizer.step_hook
+    training.optimizer.step_hook = lambda optimizer: (tell(optimizer), tell(optimizer))
+    return training, {"accountant": training.engine.accountant}
+
+
+def no_noise_claimed() -> Planted:
+    return training_of("lora", noise_multiplier=0.0), {}
+
+
+def never_stepping() -> Planted:
+    training = training_of("lora")
+    training.optimizer.pre_step = lambda closure=None: False
+    return training, {}
+
+
+def divided_by_another_size() -> Planted:
+    training = training_of("lora")
+    training.optimizer.expected_batch_size = 3 * BATCH
+    return training, {}
+
+
 def mean_over_tokens() -> Planted:
     return training_of("llama"), {"loss": None}
 
@@ -228,7 +257,7 @@ def summed_loss() -> Planted:
 
 
 def empty_refused() -> Planted:
-    return training_of(data=documents(DOCUMENTS)[::2] * 2), {"loss": None}
+    return training_of(), {"loss": None}
 
 
 def empty_left_out() -> Planted:
@@ -290,6 +319,13 @@ def random_for_empty() -> Planted:
         (accumulation_by_accelerate, "accumulation", "accelerate gathers 2 batches for a step"),
         (no_accountant, "accountant", "no accountant is told of steps: attach one with optimizer"),
         (accountant_of_another_rate, "rate", "at rate 0.0833333, accounted are 0.0277778"),
+        (accountant_not_told, "accountant", "the accountant was not told of a step: attach acc"),
+        (accountant_told_twice, "accountant", "was told of 2 steps where 1 was taken"),
+        (no_noise_claimed, "noise", "the claim is a noise multiplier of 0: no epsilon is"),
+        (never_stepping, "clipping", "the optimizer took no step after a batch: it waits for mor"),
+        (never_stepping, "empty batches", "no step is taken for it"),
+        (never_stepping, "weights", "4 of 4 weights that are to learn did not move"),
+        (divided_by_another_size, "batch size", "is divided by 24: expected_batch_size must be 8"),
         (mean_over_tokens, "gradients", "document .* times its norm alone.* must not depend on th"),
         (summed_loss, "gradients", "of 8 times its norm alone.*the loss is a sum over documents"),
         (empty_refused, "empty batches", "probability 2.4e-04 a step, and it fails: .*grad_sample"),
