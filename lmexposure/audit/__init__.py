@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         spooled_corpus,
     )
     from lmexposure.audit.privacy import epsilon, epsilon_of_columns
-    from lmexposure.audit.training import train_corpus, training_settings
+    from lmexposure.audit.training import check_private_training, train_corpus, training_settings
     from lmexposure.audit.trajectory import measure_checkpoints
     from lmexposure.audit.workload import Phase, Progress, Watcher, silent
     from lmexposure.records import MeasureSettings, RunSettings, read_settings_file
@@ -44,6 +44,7 @@ __all__ = [
     "RunSettings",
     "ScoringContext",
     "Watcher",
+    "check_private_training",
     "chosen_device",
     "demo_corpus",
     "demo_settings",

@@ -5,6 +5,7 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -45,12 +46,14 @@ from lmexposure.canaries import (
 from lmexposure.errors import CorpusError, ManifestError, ModelError, SettingsError
 from lmexposure.models import (
     NEW_MODELS,
+    DpCheck,
     LoadedModel,
     LstmSizes,
     TrainingResult,
     TrainingSettings,
     check_learns,
     check_lora,
+    check_private,
     check_template,
     context_window,
     grow,
@@ -162,6 +165,32 @@ def _as_files(corpus: Files | IO[bytes], layout: str | None) -> Iterator[list[Pa
         yield [path]
 
 
+def check_private_training(
+    corpus: Files | IO[bytes],
+    *,
+    settings: RunSettings,
+    manifest: str | Path | Manifest | None = None,
+) -> tuple[DpClaim, DpCheck]:
+    """Check the private training that `train_corpus` would make, without training.
+
+    Args:
+        corpus: as for `train_corpus`.
+        settings: of a private training.
+        manifest: of the corpus; None: it holds no canaries.
+
+    Returns:
+        what the training would promise, and what was found.
+
+    Raises:
+        LmexposureError: as `train_corpus`; a SettingsError where the training is not private.
+    """
+    if manifest is not None and not isinstance(manifest, Manifest):
+        manifest = Manifest.read(manifest)
+    with _as_files(corpus, settings.layout or (manifest.layout if manifest else None)) as files:
+        prepared = _Prepared.of(files, settings, manifest)
+        return check_private(prepared.loaded, prepared.documents, **prepared.arguments)
+
+
 def _train(
     files: list[Path],
     out: Path,
@@ -170,49 +199,82 @@ def _train(
     progress: Progress,
     then_measure: bool,
 ) -> TrainingResult:
-    files, layout, wrapping = _corpus(files, settings, manifest)
-    check_model_for(wrapping, settings)
-    if manifest is not None and training_settings(settings).lora:
-        check_learns(form.kind for form in manifest.plan.formats)
-    documents: Sequence[Any]
-    if wrapping is None:
-        documents = [text for path in files for text in layout.documents(path)]
-    else:
-        documents = list(read_records(files, layout=layout.name))
-    if manifest is not None:
-        _refuse_uninserted(manifest, documents)
-        _warn_changed(FileCorpus(files, layout), manifest)
-    field = training_settings(settings).unit_field
-    units = None if field is None else _units(files, layout.name, field)
-    loaded = _model(settings, documents, layout.separator, manifest)
-    _check_template_known(loaded, manifest, wrapping)
-    window = context_window(loaded.model.config)
-    chosen = training_settings(settings, window, records=wrapping is not None)
+    prepared = _Prepared.of(files, settings, manifest)
     then: tuple[str, list[Phase]] = ("", [])
     if then_measure and manifest is not None and isinstance(progress, Watcher):
         measured = manifest, settings.measure
-        then = (measurement_title(*measured), measurement_phases(loaded, *measured))
+        phases = measurement_phases(prepared.loaded, *measured)
+        then = (measurement_title(*measured), phases)
     return train(
-        loaded,
-        documents,
-        settings=chosen,
-        separator=layout.separator,
-        canaries={} if manifest is None else _inserted(manifest),
+        prepared.loaded,
+        prepared.documents,
         out=out,
-        wrapping=wrapping,
-        units=units,
-        progress=watch_training(progress, chosen, then),
+        progress=watch_training(progress, prepared.arguments["settings"], then),
         promise=None if not isinstance(progress, Speaker) else partial(_say_promise, progress),
         mode=mode_like(*files),
+        **prepared.arguments,
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Prepared:
+    """All that a training begins with.
+
+    Attributes:
+        loaded: the model.
+        documents: the corpus.
+        arguments: more of `models.train`, by name.
+    """
+
+    loaded: LoadedModel
+    documents: Sequence[Any]
+    arguments: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, files: list[Path], settings: RunSettings, manifest: Manifest | None) -> "_Prepared":
+        """Read the corpus, and load or make the model."""
+        files, layout, wrapping = _corpus(files, settings, manifest)
+        check_model_for(wrapping, settings)
+        first = training_settings(settings)
+        if manifest is not None and first.lora:
+            check_learns(form.kind for form in manifest.plan.formats)
+        documents: Sequence[Any]
+        if wrapping is None:
+            documents = [text for path in files for text in layout.documents(path)]
+        else:
+            documents = list(read_records(files, layout=layout.name))
+        if manifest is not None:
+            _refuse_uninserted(manifest, documents)
+            _warn_changed(FileCorpus(files, layout), manifest)
+        field = first.unit_field
+        units = None if field is None else _units(files, layout.name, field)
+        loaded = _model(settings, documents, layout.separator, manifest)
+        _check_template_known(loaded, manifest, wrapping)
+        window = context_window(loaded.model.config)
+        return cls(
+            loaded=loaded,
+            documents=documents,
+            arguments={
+                "settings": training_settings(settings, window, records=wrapping is not None),
+                "separator": layout.separator,
+                "canaries": {} if manifest is None else _inserted(manifest),
+                "wrapping": wrapping,
+                "units": units,
+            },
+        )
 
 
 def _units(files: list[Path], layout: str, field: str) -> list[str | None]:
     """Whose each document is; None where it has no such value, and is by itself.
 
     Raises:
-        CorpusError: documents are no records; no record has the field, or one has a table in it.
+        CorpusError: documents are texts; no record has the field, or one has a table in it.
     """
+    if layout in TEXT_LAYOUTS:
+        raise CorpusError(
+            f"unit_field={field!r} is a field of records, and documents of layout {layout!r} are "
+            "texts; give JSONL, Parquet or Arrow, or leave it out for a promise for each document"
+        )
     owners: list[str | None] = []
     for number, record in enumerate(read_records(files, layout=layout), 1):
         value = record.get(field)

@@ -16,6 +16,7 @@ from typer.core import TyperCommand
 
 from lmexposure import __version__
 from lmexposure.cli.check import check
+from lmexposure.cli.dp_check import dp_check
 from lmexposure.cli.epsilon import epsilon
 from lmexposure.cli.formats import formats
 from lmexposure.cli.identifiers import identifiers
@@ -238,6 +239,14 @@ _add_command(
     (
         "did my-model read the UUIDs and keys of train.txt? the base never saw them",
         "identifiers my-model train.txt --format uuid --format key.toml --base gpt2 --out audited",
+    ),
+)
+_add_command(
+    dp_check,
+    "Check a private training, without training.",
+    (
+        "the training of train --method dp-sgd, of a model and a corpus of yours",
+        "dp-check train.txt --model gpt2 --epsilon 8 --delta 1e-5",
     ),
 )
 _add_command(demo, "The whole test on text that Python carries.")

@@ -80,7 +80,7 @@ if TYPE_CHECKING:
     )
     from lmexposure.models.packing import IGNORED, Packed, held_out, pack
     from lmexposure.models.quantised import is_quantised, precision_notes
-    from lmexposure.models.training import TrainingResult, train
+    from lmexposure.models.training import TrainingResult, check_private, train
     from lmexposure.models.vocabulary import tokenizer_sha256
     from lmexposure.models.weights import check_embeddings_are_here, weights_away, weights_sha256
     from lmexposure.records import TrainingSettings
@@ -126,6 +126,7 @@ __all__ = [
     "check_learns",
     "check_lora",
     "check_name",
+    "check_private",
     "check_switch",
     "check_template",
     "check_tokens",

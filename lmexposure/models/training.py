@@ -25,6 +25,7 @@ from lmexposure.models.checkpoints import (
 )
 from lmexposure.models.cpu import computing_threads, threads_for, warn_imitated
 from lmexposure.models.document_rows import rows_of_documents
+from lmexposure.models.dp_checker import DpCheck
 from lmexposure.models.dp_sgd import DpSgd
 from lmexposure.models.encoding import context_window
 from lmexposure.models.load import LoadedModel, check_fit
@@ -171,12 +172,7 @@ def train(  # noqa: PLR0913  a public door: one argument an input
             checkpoints.clear()  # what a kill at the very end left
         return finished
     accelerator = _accelerator(loaded)
-    method = _METHODS[settings.method](
-        with_new_adapter(loaded, settings) if settings.lora else loaded.model,
-        _blocks_of(training, accelerator, settings),
-        settings,
-        accelerator,
-    )
+    method = _method(loaded, training, settings, accelerator)
     trainer = Trainer(
         method,
         _blocks_of(held, accelerator, settings),
@@ -212,6 +208,57 @@ def train(  # noqa: PLR0913  a public door: one argument an input
         checkpoints.clear()
     accelerator.wait_for_everyone()
     return result
+
+
+def check_private(
+    loaded: LoadedModel,
+    documents: Sequence[str] | Sequence[Mapping[str, Any]],
+    *,
+    settings: TrainingSettings,
+    separator: str | None,
+    canaries: Mapping[str, int],
+    wrapping: Wrapping | None = None,
+    units: Sequence[str | None] | None = None,
+) -> tuple[DpClaim, DpCheck]:
+    """Check the private training that `train` would make of these arguments, without training.
+
+    Args:
+        loaded: as for `train`, like all that follows; an adapter is put into it where one is asked
+            for, and Opacus' hooks.
+        documents: the corpus.
+        settings: of a private training.
+        separator: between documents.
+        canaries: that are in the corpus.
+        wrapping: of records.
+        units: whose each document is.
+
+    Returns:
+        what the training would promise, and what was found.
+
+    Raises:
+        LmexposureError: as `train`; a SettingsError where the training is not private.
+    """
+    _check_model(loaded, settings)
+    training, _ = _rows(loaded, (documents, None), settings, separator, canaries, wrapping, units)
+    accelerator = _accelerator(loaded)
+    method = _method(loaded, training, settings, accelerator)
+    with computing_threads(threads_for(loaded.model, asked=settings.threads, recorded=None)):
+        checked = method.check()
+    claim = method.claim(method.steps_per_epoch * settings.epochs)
+    if checked is None or claim is None:
+        raise SettingsError(
+            f"method={settings.method!r} promises nothing that could be checked; give "
+            f"method={DP_SGD!r}"
+        )
+    return claim, checked
+
+
+def _method(
+    loaded: LoadedModel, rows: Batches, settings: TrainingSettings, accelerator: Accelerator
+) -> TrainingMethod:
+    model = with_new_adapter(loaded, settings) if settings.lora else loaded.model
+    blocks = _blocks_of(rows, accelerator, settings)
+    return _METHODS[settings.method](model, blocks, settings, accelerator)
 
 
 def _check_model(loaded: LoadedModel, settings: TrainingSettings) -> None:

@@ -39,6 +39,7 @@ _COMMANDS = (
     "check",
     "epsilon",
     "identifiers",
+    "dp-check",
     "demo",
 )
 _CALL = "$ lmexposure"
