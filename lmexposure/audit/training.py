@@ -26,6 +26,7 @@ from lmexposure.audit.workload import (
     watch_training,
 )
 from lmexposure.canaries import (
+    ADAPTERS,
     SPOOL,
     FileCorpus,
     Files,
@@ -270,7 +271,7 @@ def _units(files: list[Path], layout: str, field: str) -> list[str | None]:
     Raises:
         CorpusError: documents are texts; no record has the field, or one has a table in it.
     """
-    if layout in TEXT_LAYOUTS:
+    if ADAPTERS[layout].module == "text" and layout != "jsonl":
         raise CorpusError(
             f"unit_field={field!r} is a field of records, and documents of layout {layout!r} are "
             "texts; give JSONL, Parquet or Arrow, or leave it out for a promise for each document"
