@@ -20,7 +20,7 @@ from lmexposure.statistics.bounds.from_exposure import epsilon_from_exposure
 from lmexposure.statistics.bounds.gaussian import epsilon_of_mu
 from lmexposure.statistics.bounds.one_run import Audit, one_run_audit, right_guesses
 
-_STEPS = 12
+_STEPS = 10
 _PERFECT = 64.0  # standard deviations, or log-odds, between those in and the others: no overlap
 _BY_PLACE = 1e-6  # orders equal answers of randomised response
 
@@ -41,7 +41,7 @@ class ClaimPower:
     power: float
 
 
-def claim_power(  # noqa: PLR0913 - a public door: its parameters are its options
+def claim_power(
     claimed: float,
     terms: Terms,
     *,

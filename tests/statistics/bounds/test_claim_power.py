@@ -6,6 +6,7 @@ import pytest
 from lmexposure.errors import SettingsError
 from lmexposure.statistics.bounds.bound import Terms
 from lmexposure.statistics.bounds.claim_power import _Simulated, claim_power
+from lmexposure.statistics.bounds.gaussian import epsilon_of_mu
 from lmexposure.statistics.bounds.one_run import one_run_audit
 
 TERMS = Terms(significance=0.025, delta=1e-5, repetitions=1)
@@ -30,6 +31,23 @@ def test_contradicts_as_often_as_said() -> None:
         truth = generator.random(200) < 1 / (1 + np.exp(-found.refutable_from))
         scores = np.where(truth, coins, ~coins).astype(float)
         often += one_run_audit(scores, coins, significance=0.025, seed=seed).value > 1.0
+    assert often / 200 == pytest.approx(0.8, abs=0.08)
+
+
+def test_a_gaussian_mechanism_is_contradicted_as_often_as_said() -> None:
+    found = claim_power(0.5, TERMS, candidates=100, seed=1)
+    assert found.refutable_from is not None
+    low, high = 0.0, 64.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        below = epsilon_of_mu(mu=middle, delta=1e-5) < found.refutable_from
+        low, high = (middle, high) if below else (low, middle)
+    generator, often = np.random.default_rng(8), 0
+    for seed in range(200):
+        coins = generator.random(100) < 0.5
+        scores = generator.normal(size=100) + high * coins
+        bound = one_run_audit(scores, coins, significance=0.025, delta=1e-5, seed=seed)
+        often += bound.value > 0.5
     assert often / 200 == pytest.approx(0.8, abs=0.08)
 
 
