@@ -242,6 +242,11 @@ class ClaimCheck(Record):
         max_attainable: the most that it could have been; None where there is no such end.
         significance: how often, at most, a true claim is contradicted.
         validity, method: of the bound.
+        could_show: what a perfect attack shows at least, with probability `power`; None, as the
+            two below, where no coins were tossed or an earlier version wrote the file.
+        refutable_from: the smallest true epsilon at which an ideal attack contradicts the claim
+            with probability `power`; None where no leak, however large, would.
+        power: with which this is so.
     """
 
     verdict: Literal["contradicted", "consistent", "cannot tell"]
@@ -253,6 +258,20 @@ class ClaimCheck(Record):
     significance: Share | None
     validity: Validity | None
     method: str | None
+    could_show: Nats | None = None
+    refutable_from: Nats | None = None
+    power: Rate | None = None
+
+    @model_validator(mode="after")
+    def _power_is_whole(self) -> Self:
+        if (self.could_show is None) != (self.power is None):
+            raise ValueError(f"could_show={self.could_show}, but power={self.power}")
+        if (self.refutable_from is not None) and (self.could_show or 0.0) <= self.claimed_epsilon:
+            raise ValueError(
+                f"refutable_from={self.refutable_from:g}, but could_show={self.could_show} is not "
+                f"above the {self.claimed_epsilon:g} claimed"
+            )
+        return self
 
     @model_validator(mode="after")
     def _verdict_follows(self) -> Self:

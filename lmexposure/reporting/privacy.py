@@ -236,4 +236,19 @@ def claim_lines(claim: ClaimCheck | None) -> Iterator[str]:
     if claim is not None:
         claimed, delta = map(setting_value, (claim.claimed_epsilon, claim.claimed_delta))
         claimed_at = f"epsilon {claimed} at delta {delta}"
-        yield f"claim of {claimed_at}: {claim_word(claim.verdict)}: {claim.reason}"
+        yield f"claim of {claimed_at}: {claim_word(claim.verdict)}: {claim.reason}{_power(claim)}"
+
+
+def _power(claim: ClaimCheck) -> str:
+    """What the audit could have shown; nothing where that is not known."""
+    if claim.could_show is None or claim.verdict == "contradicted":
+        return ""
+    chance = f"with probability {short(claim.power)}"
+    if claim.refutable_from is None:
+        found = "no leak, however large, would have contradicted the claim so often"
+    else:
+        found = (
+            "an ideal attack would have contradicted the claim so often from a true epsilon of "
+            f"{nats(claim.refutable_from)} on"
+        )
+    return f"; this audit could have shown up to {nats(claim.could_show)} {chance}, and {found}"

@@ -16,7 +16,13 @@ from lmexposure._settings import takes_old_names
 from lmexposure._validate import bits_array, fraction, integer
 from lmexposure.errors import InputError, SettingsError
 from lmexposure.statistics._rows import midranks
-from lmexposure.statistics.bounds.bound import Claim, EpsilonBound, refuse_unlikely_coins
+from lmexposure.statistics.bounds.bound import (
+    Claim,
+    EpsilonBound,
+    Terms,
+    refuse_unlikely_coins,
+)
+from lmexposure.statistics.bounds.claim_power import claim_power
 from lmexposure.statistics.bounds.joint import JointBounds, joint_bounds
 from lmexposure.statistics.membership import area_under_curve, membership_metrics
 
@@ -285,7 +291,9 @@ def privacy_of(  # noqa: PLR0913 - a public door: its parameters are its options
         "primary": None if best is None else best[0].to_dict() | {"formats": list(best[1].formats)},
         "max_attainable": max(attainable, default=None),
         "classes": rows,
-        "claim": None if claim is None else _verdict(claim, best, attainable),
+        "claim": None
+        if claim is None
+        else _verdict(claim, best, attainable) | _power(claim, primary, inclusion_probability),
         "notes": [*_left_out(classes), *_reversed(classes, level, if_reversed)],
     }
 
@@ -354,6 +362,33 @@ def _verdict(
     if best is None:
         return claim.untested("no class of canaries has a bound").to_dict()
     return claim.against(replace(best[0], max_attainable=max(attainable, default=None))).to_dict()
+
+
+def _power(
+    claim: Claim,
+    primary: Sequence[tuple[EpsilonBound, ScoreClass]],
+    probability: float | None,
+) -> dict[str, Any]:
+    """What the class that could show most could have shown; nothing without coins."""
+    if probability is None or not primary:
+        return {}
+    found = [
+        claim_power(
+            claim.epsilon,
+            Terms(
+                significance=bound.significance, delta=bound.delta, repetitions=bound.repetitions
+            ),
+            candidates=group.scores.size,
+            inclusion_probability=probability,
+        )
+        for bound, group in primary
+    ]
+    leaks = [row.refutable_from for row in found if row.refutable_from is not None]
+    return {
+        "could_show": max(row.could_show for row in found),
+        "refutable_from": min(leaks, default=None),
+        "power": found[0].power,
+    }
 
 
 def _row(

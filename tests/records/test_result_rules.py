@@ -32,6 +32,7 @@ from lmexposure._integrity import CONTENT
 from lmexposure.errors import ResultError
 from lmexposure.gate import Thresholds, verdict_json
 from lmexposure.records import (
+    ClaimCheck,
     ExtractionCount,
     GuessCount,
     Margin,
@@ -563,3 +564,18 @@ def test_json_is_utf_8(tmp_path: Path, encoding: str) -> None:
     (tmp_path / "r.json").write_text(_written(), encoding=encoding)
     with pytest.raises(ResultError, match="is not readable JSON"):
         Result.read(tmp_path / "r.json")
+
+
+def test_the_power_of_a_claim_check_is_whole() -> None:
+    values: dict[str, Any] = {
+        "verdict": "cannot tell",
+        "reason": "made",
+        "claimed_epsilon": 4.0,
+        "claimed_delta": 1e-5,
+        **dict.fromkeys(("bound", "max_attainable", "significance", "validity", "method")),
+    }
+    assert ClaimCheck(**values).power is None
+    with pytest.raises(ValidationError, match=r"could_show=5.0, but power=None"):
+        ClaimCheck(**values, could_show=5.0)
+    with pytest.raises(ValidationError, match=r"refutable_from=6, but could_show=3.0 is not"):
+        ClaimCheck(**values, could_show=3.0, refutable_from=6.0, power=0.8)

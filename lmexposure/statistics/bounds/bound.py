@@ -102,6 +102,11 @@ class ClaimCheck:
         significance: how often, at most, a true claim is contradicted, where the conditions hold.
         validity: the class of conditions under which that is so.
         method: the function that gave the bound.
+        could_show: what a perfect attack shows at least, with probability `power`; None, as the
+            two below, where no coins were tossed.
+        refutable_from: the smallest true epsilon at which an ideal attack contradicts the claim
+            with probability `power`; None where no leak, however large, would.
+        power: in (0, 1).
     """
 
     verdict: Verdict
@@ -113,6 +118,9 @@ class ClaimCheck:
     significance: float | None = None
     validity: str | None = None
     method: str | None = None
+    could_show: float | None = None
+    refutable_from: float | None = None
+    power: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain Python values."""
