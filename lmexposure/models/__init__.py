@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         read_training,
     )
     from lmexposure.models.cpu import computing_threads, threads_for, warn_imitated
+    from lmexposure.models.dp_accounting import Spent, epsilon_spent, group_epsilon, noise_for
     from lmexposure.models.encoding import (
         AnyContext,
         Context,
@@ -101,6 +102,7 @@ __all__ = [
     "Progress",
     "ProgressCallback",
     "Row",
+    "Spent",
     "TrainingResult",
     "TrainingRow",
     "TrainingSettings",
@@ -129,6 +131,8 @@ __all__ = [
     "encode_documents",
     "encode_in_context",
     "encode_rows",
+    "epsilon_spent",
+    "group_epsilon",
     "grow",
     "held_out",
     "is_adapter",
@@ -139,6 +143,7 @@ __all__ = [
     "new_model",
     "new_token_texts",
     "new_tokenizer",
+    "noise_for",
     "pack",
     "precision_notes",
     "read_training",
