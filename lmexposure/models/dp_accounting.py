@@ -1,150 +1,237 @@
-"""What a training by DP-SGD promises: epsilon from noise, rate and steps, and noise from epsilon.
+"""What a training by DP-SGD promises: Poisson sampling, Gaussian noise, so many steps.
 
-The numbers are those of Opacus' accountants, for the Gaussian mechanism on Poisson samples, where
-one unit more or less is a neighbour. Epsilon is in nats, lower = more private.
+The numbers are those of Opacus' accountants: PRV, which is near the truth, and RDP, which is looser
+and never fails. Both are of one document, added or removed; `group_epsilon` is of several. A
+history is a list of (noise multiplier, sampling rate, steps), as those accountants keep it.
 """
 
 import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from types import ModuleType
 
+import numpy as np
+
+from lmexposure._validate import fraction, integer, positive
 from lmexposure.errors import SettingsError
+from lmexposure.statistics import epsilon_of_mu
 
 History = Sequence[tuple[float, float, int]]
 
-# Orders of Renyi divergences: a good one is near 1 + log(1 / delta) / epsilon. Whole ones are
-# quick.
-_WHOLE = (*range(2, 64), *(2**k for k in range(6, 12)))
-_ORDERS = (*(1 + x / 10 for x in range(1, 40)), *_WHOLE)
-# Beyond, the numeric accountant takes minutes and gigabytes, or overflows (Opacus issue 587), and
-# no such promise is worth a digit.
-_LARGEST_NUMERIC = 40.0
-_LARGEST_NOISE = 1e4
-_CLOSE = 1e-3  # how far above the smallest noise that does, relative
+LARGEST_NOISE = 1e4
+_NOISE_PRECISION = 1e-3  # relative
+_LARGEST_ORDERS = (80, 100, 128, 192, 256, 384, 512)  # of 1030, a binomial is no float
+_ERROR, _RELATIVE_ERROR = 0.01, 0.00125  # of epsilon; the first is Opacus' own
+_MOST_POINTS = 2_000_000  # of a discretised loss: a second, and tens of megabytes
+_LARGEST_LOSS = 600.0  # exp(709) is no float, and Opacus' PRV takes exp of a loss
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Spent:
-    """Epsilon next to a delta.
+    """The epsilon of a training, in nats, at the delta that was asked for.
 
     Attributes:
-        prv: by privacy random variables, an upper bound to .01; None where the promise is so weak
-            that it takes minutes, or overflows.
-        rdp: by Renyi divergences, an upper bound that is looser.
+        prv: by the PRV accountant, an upper bound; None where it gives no usable number.
+        rdp: by the RDP accountant, an upper bound.
+        note: why `prv` is None; else empty.
     """
 
     prv: float | None
     rdp: float
+    note: str = ""
 
     @property
     def epsilon(self) -> float:
-        """The tighter of the two."""
-        return self.rdp if self.prv is None else min(self.prv, self.rdp)
+        """What is claimed: by PRV where it gives a number, else by RDP."""
+        return self.rdp if self.prv is None else self.prv
 
-
-def refuse_without_opacus() -> None:
-    """Refuse where Opacus is not installed.
-
-    Raises:
-        SettingsError: it is not.
-    """
-    try:
-        import opacus  # noqa: F401  whether it is there
-    except ImportError as failure:
-        raise SettingsError(
-            "differential privacy needs opacus; install it: pip install 'lmexposure[dp]'"
-        ) from failure
+    @property
+    def accountant(self) -> str:
+        """Whose number `epsilon` is."""
+        return "rdp" if self.prv is None else "prv"
 
 
 def epsilon_spent(history: History, *, delta: float) -> Spent:
-    """What some steps spend.
+    """The epsilon that a training has spent on each document.
+
+    Adding or removing one document is hidden. Where every document is in every batch, the number
+    is exact: the Gaussian curve.
 
     Args:
-        history: (noise multiplier, sample rate, steps), as Opacus' accountants keep it.
+        history: (noise multiplier, sampling rate, steps), one for each stretch of the training with
+            the same two; the noise multiplier is the noise's standard deviation over the clipping
+            norm, the rate the share of documents that a batch expects. Empty: nothing is spent.
         delta: in (0, 1).
 
     Raises:
-        SettingsError: opacus is not installed.
+        SettingsError: a number out of range, or Opacus is not installed.
 
-    Source: Gopi et al. 2021, "Numerical composition of differential privacy"; Mironov et al. 2019,
-    "Renyi differential privacy of the sampled Gaussian mechanism".
+    Source: Gopi, Lee and Wutschitz 2021 (PRV); Mironov, Talwar and Zhang 2019 (RDP); Dong, Roth and
+        Su 2019, Corollary 2.13 (the Gaussian curve).
     """
-    refuse_without_opacus()
-    taken = [(float(noise), float(rate), int(steps)) for noise, rate, steps in history if steps]
-    if not taken:
+    stretches, delta = _checked(history), fraction("delta", delta)
+    if not stretches:
         return Spent(prv=0.0, rdp=0.0)
-    rdp = _renyi(taken, delta)
-    return Spent(prv=_numeric(taken, delta) if rdp <= _LARGEST_NUMERIC else None, rdp=rdp)
+    rdp = _rdp(stretches, delta)
+    if all(rate == 1 for _, rate, _ in stretches):
+        mu = math.sqrt(sum(steps / sigma**2 for sigma, _, steps in stretches))
+        return Spent(prv=epsilon_of_mu(mu=mu, delta=delta), rdp=rdp)
+    prv, why = _prv(stretches, delta, rdp)
+    if prv is None:
+        return Spent(prv=None, rdp=rdp, note=f"the PRV accountant gives no number: {why}")
+    return Spent(prv=prv, rdp=rdp)
 
 
 def noise_for(epsilon: float, *, delta: float, sample_rate: float, steps: int) -> float:
-    """The smallest noise multiplier that keeps to epsilon, to a part in a thousand above it.
+    """The smallest noise multiplier that keeps a training's epsilon, to .1 % on the safe side.
 
     Args:
-        epsilon: to be promised.
-        delta: next to it.
-        sample_rate: of each unit in each step, in (0, 1].
-        steps: to be taken.
+        epsilon: that the training may spend, in nats, above 0.
+        delta: in (0, 1).
+        sample_rate: share of the documents that a batch expects, in (0, 1].
+        steps: of the training, at least 1.
+
+    Returns:
+        A noise multiplier, at most `LARGEST_NOISE`, with `epsilon_spent` at most `epsilon`.
 
     Raises:
-        SettingsError: opacus is not installed; no noise up to 10,000 keeps to epsilon.
+        SettingsError: a number out of range, an epsilon that no such noise reaches, or Opacus is
+            not installed.
     """
-    refuse_without_opacus()
+    epsilon = positive("epsilon", epsilon)
 
-    def by_whole_orders(noise: float) -> float:
-        return _renyi([(noise, sample_rate, steps)], delta, _WHOLE)
-
-    def by_both(noise: float) -> float:
+    def spent(noise: float) -> float:
         return epsilon_spent([(noise, sample_rate, steps)], delta=delta).epsilon
 
-    least = by_whole_orders(_LARGEST_NOISE)
-    if least > epsilon:
+    reached = spent(LARGEST_NOISE)
+    if reached > epsilon:
         raise SettingsError(
-            f"epsilon={epsilon:g} is reached by no noise in {steps:,} steps at a rate of "
-            f"{sample_rate:.3g} and delta {delta:g}; {least:.3g} would be, by a noise multiplier "
-            f"of {_LARGEST_NOISE:g}: give a larger epsilon, fewer epochs or a larger delta"
+            f"epsilon={epsilon!r} is not reached by {steps} steps at delta={delta!r}: with the "
+            f"largest noise multiplier, {LARGEST_NOISE:g}, it is {reached:.4g}; ask for at least "
+            "that, for fewer steps or for a larger delta"
         )
-    # Whole orders ask for too much noise, so that the smallest that does lies below.
-    enough = _smallest(by_whole_orders, epsilon, low=1e-3, high=_LARGEST_NOISE, close=0.02)
-    return _smallest(by_both, epsilon, low=enough / 1.5, high=enough, close=_CLOSE)
-
-
-def _smallest(
-    spent: Callable[[float], float], epsilon: float, *, low: float, high: float, close: float
-) -> float:
-    """The smallest noise that keeps to epsilon, by bisection of its logarithm; `high` does."""
-    while high / low > 1 + close:
+    low, high = _bracket(spent, epsilon)
+    while high > low * (1 + _NOISE_PRECISION):
         middle = math.sqrt(low * high)
-        if spent(middle) <= epsilon:
-            high = middle
-        else:
-            low = middle
+        low, high = (low, middle) if spent(middle) <= epsilon else (middle, high)
     return high
 
 
-def _renyi(history: History, delta: float, orders: Sequence[float] = _ORDERS) -> float:
-    """Infinite where so little noise is no promise at all."""
-    from opacus.accountants import RDPAccountant
+def _bracket(spent: Callable[[float], float], epsilon: float) -> tuple[float, float]:
+    """Two noise multipliers, of which the first spends more than `epsilon` and the second not."""
+    noise = 1.0
+    if spent(noise) > epsilon:
+        while spent(min(2 * noise, LARGEST_NOISE)) > epsilon:
+            noise *= 2
+        return noise, min(2 * noise, LARGEST_NOISE)
+    while spent(noise / 2) <= epsilon:
+        noise /= 2
+    return noise / 2, noise
 
-    accountant = RDPAccountant()
-    accountant.history = list(history)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Optimal order is")  # no other helps much
-        found = float(accountant.get_epsilon(delta, alphas=list(orders)))
-    return max(0.0, found) if math.isfinite(found) else math.inf
+
+def group_epsilon(history: History, *, delta: float, size: int) -> float:
+    """The epsilon of a group of documents: what hides whether all of them were in the corpus.
+
+    A canary that is inserted r times, each time into another document, is a group of r.
+
+    Args:
+        history: as `epsilon_spent` takes it.
+        delta: in (0, 1).
+        size: documents of the group, at least 1.
+
+    Returns:
+        An upper bound, in nats; exact where every document is in every batch.
+
+    Raises:
+        SettingsError: a number out of range, or Opacus is not installed.
+
+    Source: Vadhan 2017, Lemma 2.2: of an (epsilon0, delta0) for one document, a group of k has
+        k epsilon0 at delta0 (e^(k epsilon0) - 1) / (e^epsilon0 - 1); the best over delta0.
+    """
+    size = integer("size", size, low=1)
+    stretches, delta = _checked(history), fraction("delta", delta)
+    if not stretches:
+        return 0.0
+    if size == 1 or all(rate == 1 for _, rate, _ in stretches):
+        # All of the group in every batch: together they shift the sum by up to `size` clips.
+        return epsilon_spent([(s / size, q, t) for s, q, t in stretches], delta=delta).epsilon
+    best = math.inf
+    for half_decades in range(60):
+        delta_one = delta * 10.0 ** (-half_decades / 2)
+        one = _rdp(stretches, delta_one)
+        needed = math.log(delta_one) + _log_sum_of_powers(one, size)
+        if needed <= math.log(delta):
+            best = min(best, size * one)
+    return best
 
 
-def _numeric(history: History, delta: float) -> float | None:
-    from opacus.accountants import PRVAccountant
+def _log_sum_of_powers(one: float, size: int) -> float:
+    """log(1 + e^one + ... + e^((size - 1) one))."""
+    return float(np.logaddexp.reduce(one * np.arange(size)))
 
-    accountant = PRVAccountant()
-    accountant.history = list(history)
+
+def _checked(history: History) -> list[tuple[float, float, int]]:
+    stretches = []
+    for noise, rate, steps in history:
+        stretches.append(
+            (
+                positive("noise_multiplier", noise),
+                _rate(rate),
+                integer("steps", steps, low=0),
+            )
+        )
+    return [stretch for stretch in stretches if stretch[2]]
+
+
+def _rate(value: float) -> float:
+    if not 0 < positive("sample_rate", value) <= 1:
+        raise SettingsError(f"sample_rate={value!r} must be above 0 and at most 1")
+    return float(value)
+
+
+def _accountants() -> ModuleType:
     try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", category=RuntimeWarning)
-            warnings.filterwarnings("ignore", message="Optimal order is")
-            found = float(accountant.get_epsilon(delta))
-    except (RuntimeError, ValueError, OverflowError, MemoryError):
-        return None
-    return found if math.isfinite(found) and found >= 0 else None
+        from opacus import accountants
+    except ImportError as failure:
+        raise SettingsError(
+            "the epsilon of a training by DP-SGD needs opacus; install it: "
+            "pip install 'lmexposure[dp]'"
+        ) from failure
+    return accountants  # type: ignore[no-any-return,unused-ignore]
+
+
+def _rdp(stretches: History, delta: float) -> float:
+    accountant = _accountants().RDPAccountant()
+    accountant.history = list(stretches)
+    orders = [*accountant.DEFAULT_ALPHAS, *_LARGEST_ORDERS]
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        # It warns where the best order is the first or last; the number is an upper bound still.
+        warnings.simplefilter("ignore")
+        return max(0.0, float(accountant.get_epsilon(delta=delta, alphas=orders)))
+
+
+def _prv(stretches: History, delta: float, rdp: float) -> tuple[float | None, str]:
+    """The epsilon by PRV, or None and why."""
+    delta_error = delta / 1000
+    total = sum(steps for _, _, steps in stretches)
+    largest = _rdp(stretches, delta_error / 4) + 3
+    largest = max(
+        largest, *(_rdp([(s, q, 1)], delta_error / (8 * total)) + 3 for s, q, _ in stretches)
+    )
+    if largest > _LARGEST_LOSS:
+        return None, f"losses up to {largest:.4g} nats are beyond its arithmetic"
+    # Points a nat at an error of 1, as Opacus has its mesh.
+    points = 2 * largest * math.sqrt(total * math.log(12 / delta_error) / 2)
+    error = max(min(_ERROR, _RELATIVE_ERROR * rdp), points / _MOST_POINTS)
+    accountant = _accountants().PRVAccountant()
+    accountant.history = list(stretches)
+    try:
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            found = float(accountant.get_epsilon(delta, eps_error=error, delta_error=delta_error))
+    except (RuntimeError, ValueError, ArithmeticError) as failure:
+        return None, str(failure) or type(failure).__name__
+    if not 0 < found < math.inf:
+        return None, f"it gave {found}"
+    return found, ""

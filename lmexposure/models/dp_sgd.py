@@ -21,9 +21,10 @@ from numpy.typing import NDArray
 from lmexposure.canaries import derive_seed
 from lmexposure.errors import ModelError, NumericalError, SettingsError
 from lmexposure.models.batches import Blocks, steps_per_epoch
-from lmexposure.models.dp_accounting import epsilon_spent, noise_for, refuse_without_opacus
+from lmexposure.models.dp_accounting import epsilon_spent, noise_for
 from lmexposure.models.dp_checker import DpCheck, dp_check
 from lmexposure.models.dp_sampling import DpBatches
+from lmexposure.models.dp_training import check_opacus
 from lmexposure.models.lstm import LstmForCausalLM
 from lmexposure.models.methods import Learned
 from lmexposure.models.plain import new_optimizer, update
@@ -55,7 +56,7 @@ class DpSgd:
     def __init__(
         self, model: Any, rows: Blocks, settings: TrainingSettings, accelerator: Accelerator
     ) -> None:
-        refuse_without_opacus()
+        check_opacus()
         from opacus.accountants import RDPAccountant
         from opacus.optimizers import DPOptimizer
 
@@ -176,7 +177,7 @@ class DpSgd:
         return DpClaim(
             method="dp-sgd",
             sampler="poisson",
-            accountant="prv" if spent.epsilon == spent.prv else "rdp",
+            accountant="prv" if spent.prv is not None else "rdp",
             unit=settings.unit_field or _DOCUMENT,
             adjacency="add or remove one",
             epsilon=spent.epsilon,
