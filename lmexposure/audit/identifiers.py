@@ -184,14 +184,14 @@ class _Side:
         sha256 = weights_sha256(found.model)
         return cls(loaded=found, record=IdentifierModel(path=found.name, weights_sha256=sha256))
 
-    def ranks(self, places: Sequence["_Place"]) -> list[int]:
+    def ranks(self, places: Sequence[_Place]) -> list[int]:
         """The rank of the first text of each place among the others there."""
         encoded = [self._encoded(place) for place in places]
         bits = score_encoded(self.loaded.model, [text for row in encoded for text in row]).totals
         each = np.split(bits, np.cumsum([len(row) for row in encoded])[:-1])
         return [rank_among_draws(float(row[0]), row[1:]) for row in each]
 
-    def _encoded(self, place: "_Place") -> list[Encoded]:
+    def _encoded(self, place: _Place) -> list[Encoded]:
         name = self.loaded.name
         try:
             encoded = encode_in_context(self.loaded.tokenizer, place.texts, context=place.context)

@@ -189,7 +189,9 @@ def check_private_training(
         manifest = Manifest.read(manifest)
     with _as_files(corpus, settings.layout or (manifest.layout if manifest else None)) as files:
         prepared = _Prepared.of(files, settings, manifest)
-        return check_private(prepared.loaded, prepared.documents, **prepared.arguments)
+        return check_private(
+            prepared.loaded, prepared.documents, settings=prepared.settings, **prepared.arguments
+        )
 
 
 def _train(
@@ -210,9 +212,10 @@ def _train(
         prepared.loaded,
         prepared.documents,
         out=out,
-        progress=watch_training(progress, prepared.arguments["settings"], then),
+        progress=watch_training(progress, prepared.settings, then),
         promise=None if not isinstance(progress, Speaker) else partial(_say_promise, progress),
         mode=mode_like(*files),
+        settings=prepared.settings,
         **prepared.arguments,
     )
 
@@ -224,11 +227,13 @@ class _Prepared:
     Attributes:
         loaded: the model.
         documents: the corpus.
+        settings: of the training.
         arguments: more of `models.train`, by name.
     """
 
     loaded: LoadedModel
     documents: Sequence[Any]
+    settings: TrainingSettings
     arguments: Mapping[str, Any]
 
     @classmethod
@@ -255,8 +260,8 @@ class _Prepared:
         return cls(
             loaded=loaded,
             documents=documents,
+            settings=training_settings(settings, window, records=wrapping is not None),
             arguments={
-                "settings": training_settings(settings, window, records=wrapping is not None),
                 "separator": layout.separator,
                 "canaries": {} if manifest is None else _inserted(manifest),
                 "wrapping": wrapping,

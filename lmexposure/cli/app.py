@@ -240,6 +240,10 @@ _add_command(
         "did my-model read the UUIDs and keys of train.txt? the base never saw them",
         "identifiers my-model train.txt --format uuid --format key.toml --base gpt2 --out audited",
     ),
+    (
+        "several files, with less text in front of each",
+        "identifiers my-model 'shards/*.jsonl' --format api_key --left 50 --out audited",
+    ),
 )
 _add_command(
     dp_check,
@@ -247,6 +251,10 @@ _add_command(
     (
         "the training of train --method dp-sgd, of a model and a corpus of yours",
         "dp-check train.txt --model gpt2 --epsilon 8 --delta 1e-5",
+    ),
+    (
+        "a promise for each user, by adapters",
+        "dp-check train.jsonl --model gpt2 --lora --epsilon 8 --delta 1e-5 --unit-field user",
     ),
 )
 _add_command(demo, "The whole test on text that Python carries.")

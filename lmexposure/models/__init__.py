@@ -34,6 +34,12 @@ if TYPE_CHECKING:
         read_training,
     )
     from lmexposure.models.cpu import computing_threads, threads_for, warn_imitated
+    from lmexposure.models.dp_accounting import (
+        Spent,
+        epsilon_spent,
+        group_epsilon,
+        noise_for,
+    )
     from lmexposure.models.dp_checker import DpCheck, dp_check
     from lmexposure.models.dp_sampling import DpBatches
     from lmexposure.models.dp_training import DpFinding

@@ -59,7 +59,7 @@ class TrainingRow:
     owner: str | None = None
 
     def cut(self, length: int) -> "TrainingRow":
-        """Its first tokens, at most so many."""
+        """Its first tokens, at most of this number."""
         return replace(self, ids=self.ids[:length], carried=self.carried[:length])
 
 

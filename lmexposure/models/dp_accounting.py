@@ -1,4 +1,4 @@
-"""What a training by DP-SGD promises: Poisson sampling, Gaussian noise, so many steps.
+"""What a training by DP-SGD promises: Poisson sampling, Gaussian noise, and the number of steps.
 
 The numbers are those of Opacus' accountants: PRV, which is near the truth, and RDP, which is looser
 and never fails. Both are of one document, added or removed; `group_epsilon` is of several. A
@@ -158,17 +158,17 @@ def group_epsilon(history: History, *, delta: float, size: int) -> float:
         return epsilon_spent([(s / size, q, t) for s, q, t in stretches], delta=delta).epsilon
     best = math.inf
     for half_decades in range(60):
-        delta_one = delta * 10.0 ** (-half_decades / 2)
-        one = _rdp(stretches, delta_one)
-        needed = math.log(delta_one) + _log_sum_of_powers(one, size)
+        delta_each = delta * 10.0 ** (-half_decades / 2)
+        each = _rdp(stretches, delta_each)
+        needed = math.log(delta_each) + _log_sum_of_powers(each, size)
         if needed <= math.log(delta):
-            best = min(best, size * one)
+            best = min(best, size * each)
     return best
 
 
-def _log_sum_of_powers(one: float, size: int) -> float:
-    """log(1 + e^one + ... + e^((size - 1) one))."""
-    return float(np.logaddexp.reduce(one * np.arange(size)))
+def _log_sum_of_powers(each: float, size: int) -> float:
+    """log(1 + e^each + ... + e^((size - 1) each))."""
+    return float(np.logaddexp.reduce(each * np.arange(size)))
 
 
 def _checked(history: History) -> list[tuple[float, float, int]]:

@@ -75,7 +75,7 @@ class TrainingMethod(Protocol):
         ...
 
     def claim(self, steps: int | None = None) -> DpClaim | None:
-        """What so many steps promise of each document; None: nothing.
+        """What these steps promise of each document; None: nothing.
 
         Args:
             steps: of the whole training; None: those that were taken.

@@ -309,7 +309,7 @@ def test_settings_that_do_not_go_together_are_refused(
         ({"expected_batch": 54}, r"expected_batch=54 is more than the 53 units of the corpus"),
         (
             {"noise_multiplier": None, "epsilon": 1e-9, "delta": 1e-12},
-            r"epsilon=1e-09 is reached by no noise in 14 steps",
+            r"epsilon=1e-09 is not reached by 14 steps at delta=1e-12",
         ),
     ],
 )
