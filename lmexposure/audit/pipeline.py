@@ -4,6 +4,7 @@ At the end: the settings and the corpus of its demo.
 """
 
 import importlib
+import math
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -97,7 +98,9 @@ def _with_claim(settings: MeasureSettings, claim: DpClaim | None) -> MeasureSett
     """A measurement that holds what the training promised against what it shows."""
     if claim is None or settings.claimed_epsilon is not None:
         return settings
-    return replace(settings, claimed_epsilon=claim.epsilon, delta=claim.delta)
+    # Rounded up, as a person would state it: true where the promise is.
+    stated = math.ceil(claim.epsilon * 1000) / 1000
+    return replace(settings, claimed_epsilon=stated, delta=claim.delta)
 
 
 @contextmanager
