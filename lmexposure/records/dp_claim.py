@@ -13,6 +13,8 @@ NOT_COVERED = (
     "early stopping and the choice of the checkpoint, which read validation documents that were "
     "not trained on",
     "a tokenizer that was built from the corpus",
+    "the number of units, of which the sample rate is made",
+    "losses on documents, which the curve of the training and this result show without noise",
     "attacks on floating-point noise, and on a generator that is not cryptographic",
 )
 
