@@ -28,7 +28,7 @@ def train_with_transformers(corpus: Path, out: Path) -> None:
     data = data.map(encode, batched=True, remove_columns=data.column_names)
     arguments = TrainingArguments(
         output_dir=str(out / "trainer"),
-        num_train_epochs=20,
+        num_train_epochs=15,
         per_device_train_batch_size=16,
         learning_rate=0.01,
         save_strategy="no",
@@ -51,7 +51,7 @@ def train_with_transformers(corpus: Path, out: Path) -> None:
 
 def test_canaries_of_a_foreign_training_are_measured(tmp_path: Path) -> None:
     corpus = tmp_path / "corpus.jsonl"
-    records = [json.dumps({"text": line, "source": "s"}) for line in sentences(250) if line]
+    records = [json.dumps({"text": line, "source": "s"}) for line in sentences(120) if line]
     corpus.write_text("\n".join(records) + "\n")
     settings = RunSettings(formats=("pin",), canaries=3, repetitions=(20,), controls=10, seed=0)
     inserted, _ = insert_corpus(corpus, out=tmp_path, settings=settings)

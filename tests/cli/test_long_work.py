@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -12,10 +11,12 @@ from pathlib import Path
 
 import pytest
 from corpora import write_corpus
+from forks import start
 
 from lmexposure._style import in_words
 from lmexposure.audit import Phase
 from lmexposure.audit.workload import Watcher
+from lmexposure.cli import console, entry
 from lmexposure.cli.console import Bars
 from lmexposure.cli.long_work import Forecast, LongWork, Stopped, long_work
 
@@ -196,30 +197,28 @@ SEARCH = ["--references", "300", "--revealed", "0", "--draws", "200", "--guesses
 SEARCH += ["--budget-steps", "90000000", "--estimate", "exact"]
 
 
-# The command, but for the report at its end, which takes as long as all the rest.
-_WITHOUT_REPORT = """
-from lmexposure.cli import console, entry
-console.write_and_say = lambda *_, **__: None
-entry.main()
-"""
+def begin(words: list[str]) -> None:
+    """The command, but for the report at its end, which takes as long as all the rest."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    console.write_and_say = lambda *_, **__: None
+    sys.argv = ["lmexposure", *words]
+    entry.main()
 
 
-def pressed(corpus: Path, out: Path, ready: Callable[[], bool]) -> tuple[int, str]:
+def pressed(corpus: Path, out: Path, ready: Callable[[], bool]) -> tuple[int | None, str]:
     """`lmexposure run`, with Ctrl-C when `ready` says so: exit code and standard error."""
-    command = [sys.executable, "-c", _WITHOUT_REPORT, "run", str(corpus), "--out", str(out)]
-    with subprocess.Popen(
-        [*command, *PLAN, *SEARCH],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-    ) as process:
-        while not ready():
-            assert process.poll() is None, process.communicate()[1]
-            time.sleep(0.01)
-        process.send_signal(signal.SIGINT)
-        err = process.communicate(timeout=200)[1]
-    return process.returncode, err
+    said = corpus.with_name("said.txt")
+    said.unlink(missing_ok=True)
+    words = ["run", str(corpus), "--out", str(out), *PLAN, *SEARCH]
+    process = start(begin, words, said=said, environment={"OMP_NUM_THREADS": "1"})
+    while not ready():
+        assert process.is_alive(), said.read_text()
+        time.sleep(0.01)
+    assert process.pid is not None
+    os.kill(process.pid, signal.SIGINT)
+    process.join(200)
+    process.kill()
+    return process.exitcode, said.read_text()
 
 
 @pytest.mark.timeout(300)

@@ -27,7 +27,7 @@ def chosen(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def settings_of(model: str, *, base: str | None = None) -> SweepSettings:
     settings = tiny_settings(models=4, base=base, keep_weights=True)
-    training = {"epochs": 8, "learning_rate": 0.01, "patience": 8, "batch_size": 2}
+    training = {"epochs": 5, "learning_rate": 0.01, "patience": 5, "batch_size": 2}
     training |= {"block_size": 64}
     run = replace(
         settings.run,
