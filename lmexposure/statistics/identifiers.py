@@ -140,7 +140,6 @@ def _fisher(p_values: NDArray[np.float64]) -> float:
     return float(stats.gamma.sf(-np.log(p_values).sum(), p_values.size))
 
 
-@cache
 def identifiers_needed() -> int:
     """How many independent identifiers it takes to tell a rate of 1 % from one above 5 %.
 
@@ -152,6 +151,11 @@ def identifiers_needed() -> int:
     >>> identifiers_needed()
     142
     """
+    return _needed()
+
+
+@cache
+def _needed() -> int:
     every = round(1 / _FPR)
     return 1 + max(
         n
