@@ -24,6 +24,7 @@ from lmexposure.models.batches import Blocks, steps_per_epoch
 from lmexposure.models.dp_accounting import epsilon_spent, noise_for
 from lmexposure.models.dp_checker import DpCheck, dp_check
 from lmexposure.models.dp_sampling import DpBatches
+from lmexposure.models.dp_snapshot import forget_gradients
 from lmexposure.models.dp_training import check_opacus
 from lmexposure.models.lstm import LstmForCausalLM
 from lmexposure.models.methods import Learned
@@ -50,7 +51,8 @@ class DpSgd:
 
     Raises:
         ModelError: layers that gradients of single documents cannot be had of, by their names.
-        SettingsError: what `check` refuses; opacus is not installed.
+            Or opacus is not installed.
+        SettingsError: several processes, or a promise that these units cannot be given.
     """
 
     def __init__(
@@ -112,14 +114,14 @@ class DpSgd:
         nats = 0.0
         for i, part in enumerate(parts):
             nats += self._gradients(part)
+            if not math.isfinite(nats):
+                raise NumericalError(
+                    f"the loss of step {step + 1} is {nats} (learning rate {rate:g}); train again "
+                    "in another directory with a lower learning rate"
+                )
             self._optimizer.signal_skip_step(do_skip=i + 1 < len(parts))
             update(self._optimizer, step=step, rate=rate)
             self._optimizer.zero_grad()
-        if not math.isfinite(nats):
-            raise NumericalError(
-                f"the loss of step {step + 1} is {nats} (learning rate {rate:g}); train again in "
-                "another directory with a lower learning rate"
-            )
         rows = self._rows_of(numbers)
         return Learned(nats=nats, tokens=self._rows.tokens(rows))
 
@@ -192,6 +194,10 @@ class DpSgd:
             noise_is_given=settings.noise_seed is not None,
             not_covered=NOT_COVERED,
         )
+
+    def close(self) -> None:
+        """See `TrainingMethod`: the next training of this model would meet the hooks."""
+        _remove_hooks(self._model)
 
     def _losses(self, model: Any, units: NDArray[np.int64]) -> torch.Tensor:
         """The summed loss of each unit's first document, as `_gradients` has it."""
@@ -315,14 +321,13 @@ def _hooked(model: Any) -> Any:
     The LSTM of torch has none; it is exchanged in a copy.
     """
     from opacus.grad_sample import GradSampleHooks
-    from opacus.validators import ModuleValidator
 
     own = _with_dp_lstm(model) if isinstance(model, LstmForCausalLM) else model
-    errors = ModuleValidator.validate(own.train(), strict=False)
-    if errors:
-        names = "; ".join(str(error) for error in errors)
+    unfit = _unfit_layers(own.train())
+    if unfit:
         raise ModelError(
-            f"gradients of single documents cannot be had of this model: {names}; train another "
+            f"gradients of single documents cannot be had of layers {', '.join(unfit)}: what they "
+            "do with a document depends on others, or Opacus does not know them; train another "
             "model, or with --lora adapters on linear layers"
         )
     hooks = GradSampleHooks(own, loss_reduction="sum")
@@ -330,19 +335,44 @@ def _hooked(model: Any) -> Any:
     return own
 
 
+def _unfit_layers(model: Any) -> list[str]:
+    """Names and kinds of the layers in training that Opacus refuses; it names none itself."""
+    from opacus.utils.module_utils import trainable_modules
+    from opacus.validators import ModuleValidator
+
+    known = ModuleValidator.VALIDATORS
+    return [
+        f"{name} ({type(layer).__name__})"
+        for name, layer in trainable_modules(model)
+        if (type(layer) in known and known[type(layer)](layer)) or list(layer.buffers())
+    ]
+
+
+def _remove_hooks(model: Any) -> None:
+    """What was put on the model, and what a step leaves there that was interrupted."""
+    for hook in vars(model).pop("autograd_grad_sample_hooks", ()):
+        hook.remove()
+    for layer in model.modules():
+        vars(layer).pop("activations", None)
+        vars(layer).pop("max_batch_len", None)
+    for weight in model.parameters():
+        forget_gradients(weight)
+
+
 def _with_dp_lstm(model: LstmForCausalLM) -> LstmForCausalLM:
     """A copy with the LSTM of Opacus, of the same weights by the same names."""
     from opacus.layers import DPLSTM
 
-    copy: Any = LstmForCausalLM(model.config)
     old = model.lstm
-    copy.lstm = DPLSTM(
-        old.input_size,
-        old.hidden_size,
-        num_layers=old.num_layers,
-        batch_first=True,
-        dropout=old.dropout,
-    )
+    with torch.random.fork_rng(devices=[]):  # its first weights, drawn on the CPU, are not kept
+        copy: Any = LstmForCausalLM(model.config)
+        copy.lstm = DPLSTM(
+            old.input_size,
+            old.hidden_size,
+            num_layers=old.num_layers,
+            batch_first=True,
+            dropout=old.dropout,
+        )
     _copy_weights(model, copy)
     made: LstmForCausalLM = copy.to(model.device)
     return made

@@ -195,7 +195,7 @@ def check_opacus() -> None:
         import opacus
     except ImportError as failure:
         raise ModelError(
-            "a check of DP-SGD needs opacus; install it: pip install 'lmexposure[dp]'"
+            "DP-SGD needs opacus; install it: pip install 'lmexposure[dp]'"
         ) from failure
     version = opacus.__version__
     if tuple(int(part) for part in version.split(".")[:2]) < _LEAST_VERSION:

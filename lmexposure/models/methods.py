@@ -81,3 +81,7 @@ class TrainingMethod(Protocol):
             steps: of the whole training; None: those that were taken.
         """
         ...
+
+    def close(self) -> None:
+        """Take off what was put on the model; nothing else is called afterwards but `claim`."""
+        ...

@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerBase
 
 from lmexposure.canaries import Wrapping
-from lmexposure.errors import CorpusError, ModelError
+from lmexposure.errors import CorpusError, ModelError, SettingsError
 from lmexposure.models.chat_rows import TrainingRow, record_text, row_context, training_rows
 from lmexposure.models.encoding import encode_in_context
 from lmexposure.models.packing import IGNORED, held_out
@@ -68,7 +67,10 @@ class PaddedRows:
     @property
     def parts(self) -> tuple[bytes, ...]:
         """All that decides what a model learns from them, to be hashed."""
-        return self.ids.tobytes(), self.carried.tobytes(), self.starts.tobytes()
+        own = self.ids.tobytes(), self.carried.tobytes(), self.starts.tobytes()
+        # As before there were units: the hash of rows that are each by themselves is then the same.
+        alone = np.array_equal(self.units, np.arange(len(self)))
+        return own if alone else (*own, self.units.tobytes())
 
     def batch(self, numbers: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         """Some rows without their last token, and what follows each token with loss.
@@ -118,10 +120,10 @@ def rows_of_records(
     """
     texts = sorted(canaries)
     expected = _canary_rows(tokenizer, texts, wrapping, settings.block_size)
-    owners = repeat(None) if units is None else units
+    owners = [None] * len(records) if units is None else units
     rows = [
         replace(row, owner=owner)
-        for row, owner in zip(training_rows(tokenizer, records, wrapping), owners, strict=False)
+        for row, owner in zip(training_rows(tokenizer, records, wrapping), owners, strict=True)
     ]
     found = [expected.get(tuple(row.ids)) for row in rows]
     _check_delivered(Counter(found), canaries)
@@ -147,6 +149,33 @@ def rows_of_records(
             f"raise block_size={settings.block_size}, or choose loss='all'"
         )
     return PaddedRows.of(kept), PaddedRows.of(validated)
+
+
+def check_units(
+    units: Sequence[str | None] | None, documents: Sequence[object], settings: TrainingSettings
+) -> None:
+    """Refuse units that a promise would not be of.
+
+    Args:
+        units: whose each document is.
+        documents: the corpus.
+        settings: of the training.
+
+    Raises:
+        SettingsError: units without a name of what they are, or the name without units.
+        CorpusError: more or fewer units than documents.
+    """
+    if (units is None) != (settings.unit_field is None):
+        what = "no units are given" if units is None else "units are given"
+        raise SettingsError(
+            f"unit_field={settings.unit_field!r}, and {what}; give both, or neither for a promise "
+            "for each document"
+        )
+    if units is not None and len(units) != len(documents):
+        raise CorpusError(
+            f"units says of {len(units)} documents whose they are, and there are {len(documents)}; "
+            "give one for each, None where nobody's"
+        )
 
 
 def _units(owners: Sequence[str | None]) -> NDArray[np.int64]:

@@ -115,6 +115,9 @@ class PlainTraining:
     def claim(self, steps: int | None = None) -> None:
         """See `TrainingMethod`: nothing is promised."""
 
+    def close(self) -> None:
+        """See `TrainingMethod`: nothing was put on it."""
+
     def _backward(self, numbers: NDArray[np.int64], tokens: int) -> float:
         """Gradient of the mean loss of the whole step; returns the summed loss in nats."""
         accelerator = self._accelerator

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -32,76 +31,18 @@ from lmexposure.models.load import LoadedModel, check_fit
 from lmexposure.models.lora import check_lora, with_new_adapter
 from lmexposure.models.methods import TrainingMethod
 from lmexposure.models.packing import Packed, check_deliveries, pack, split_validation
-from lmexposure.models.padded_rows import rows_of_records
+from lmexposure.models.padded_rows import check_units, rows_of_records
 from lmexposure.models.plain import PlainTraining
 from lmexposure.models.trainer import Trainer
+from lmexposure.models.training_result import TrainingResult
 from lmexposure.models.weights import weights_sha256
 from lmexposure.records import DP_SGD, DpClaim, TrainingSettings
 
 _SCHEMA = "lmexposure.training/1"
-_LEAST_GAIN = 0.01  # bits per token
 _METHODS: dict[str, Callable[[Any, Blocks, TrainingSettings, Accelerator], TrainingMethod]] = {
     "plain": PlainTraining,
     DP_SGD: DpSgd,
 }
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrainingResult:
-    """What a training gave.
-
-    Args:
-        model_path: directory of the checkpoint with the lowest validation loss.
-        validation_bits: that loss, bits per token; lower = more useful.
-        initial_validation_bits: the loss before the first step.
-        best_step, best_epoch: when it was lowest.
-        steps, epochs: how far training went.
-        tokens: tokens predicted in all.
-        seconds: time spent training, over all attempts.
-        stopped: "patience", "epochs" or "max_seconds".
-        processes: how many processes trained.
-        threads: of the CPU, of each process; None in the records of versions that kept none.
-        reused: the training had been finished before, and nothing was trained now.
-        claim: what was promised of each document; None: nothing.
-    """
-
-    model_path: Path
-    validation_bits: float
-    initial_validation_bits: float
-    best_step: int
-    best_epoch: float
-    steps: int
-    epochs: float
-    tokens: int
-    seconds: float
-    stopped: str
-    processes: int
-    threads: int | None = None
-    reused: bool = False
-    claim: DpClaim | None = None
-
-    @property
-    def improved(self) -> bool:
-        """Whether training lowered the validation loss by more than a rounding's worth."""
-        return self.validation_bits < self.initial_validation_bits - _LEAST_GAIN
-
-    def to_dict(self) -> dict[str, Any]:
-        """The fields as JSON values; the model's path by its last part."""
-        claim = None if self.claim is None else self.claim.model_dump(mode="json")
-        return asdict(self) | {"model_path": self.model_path.name, "claim": claim}
-
-    @classmethod
-    def of_record(cls, record: Mapping[str, Any], model: Path) -> "TrainingResult":
-        """What was written by `to_dict`, and is reused."""
-        claim = record.get("claim")
-        return cls(
-            **{
-                **record,
-                "model_path": model,
-                "claim": None if claim is None else DpClaim.model_validate(claim),
-                "reused": True,
-            }
-        )
 
 
 def train(  # noqa: PLR0913  a public door: one argument an input
@@ -150,8 +91,9 @@ def train(  # noqa: PLR0913  a public door: one argument an input
             remember it.
 
     Raises:
-        SettingsError: block_size is beyond the model's context window.
-        CorpusError: too few documents to hold some out.
+        SettingsError: block_size is beyond the model's context window; a promise that the corpus
+            cannot be given, or units without `unit_field`, or the other way round.
+        CorpusError: too few documents to hold some out; more or fewer units than documents.
         ModelError: weights not in float32, too many tokens for the model, a canary that does not
             fit a block, meets an unknown token, carries no loss or is not in the documents as
             planned; a tokenizer without a chat template; a model that cannot be given an adapter;
@@ -183,16 +125,10 @@ def train(  # noqa: PLR0913  a public door: one argument an input
         checkpoints=checkpoints,
         progress=progress,
     )
-    trainer.resume()
-    counters = trainer.counters
-    counters.threads = threads_for(loaded.model, asked=settings.threads, recorded=counters.threads)
-    claim = method.claim(method.steps_per_epoch * settings.epochs)
-    if claim is not None and promise is not None:
-        promise(claim)
-    with computing_threads(counters.threads):
-        if counters.step == 0 and (checked := method.check()) is not None:
-            checked.require()
-        trainer.run()
+    try:
+        counters = _run(trainer, method, loaded, settings, promise)
+    finally:
+        method.close()
     result = _result(counters, out, method, accelerator.num_processes)
     if accelerator.is_main_process:
         _set_aside(out, checkpoints.best(counters.best_step))
@@ -224,7 +160,7 @@ def check_private(
 
     Args:
         loaded: as for `train`, like all that follows; an adapter is put into it where one is asked
-            for, and Opacus' hooks.
+            for.
         documents: the corpus.
         settings: of a private training.
         separator: between documents.
@@ -242,8 +178,11 @@ def check_private(
     training, _ = _rows(loaded, (documents, None), settings, separator, canaries, wrapping, units)
     accelerator = _accelerator(loaded)
     method = _method(loaded, training, settings, accelerator)
-    with computing_threads(threads_for(loaded.model, asked=settings.threads, recorded=None)):
-        checked = method.check()
+    try:
+        with computing_threads(threads_for(loaded.model, asked=settings.threads, recorded=None)):
+            checked = method.check()
+    finally:
+        method.close()
     claim = method.claim(method.steps_per_epoch * settings.epochs)
     if checked is None or claim is None:
         raise SettingsError(
@@ -259,6 +198,26 @@ def _method(
     model = with_new_adapter(loaded, settings) if settings.lora else loaded.model
     blocks = _blocks_of(rows, accelerator, settings)
     return _METHODS[settings.method](model, blocks, settings, accelerator)
+
+
+def _run(
+    trainer: Trainer,
+    method: TrainingMethod,
+    loaded: LoadedModel,
+    settings: TrainingSettings,
+    promise: Callable[[DpClaim], None] | None,
+) -> Counters:
+    """Resume or begin, with the promise said and the training checked, and train."""
+    trainer.resume()
+    counters = trainer.counters
+    counters.threads = threads_for(loaded.model, asked=settings.threads, recorded=counters.threads)
+    claim = method.claim(method.steps_per_epoch * settings.epochs)
+    if claim is not None and promise is not None:
+        promise(claim)
+    with computing_threads(counters.threads):
+        if counters.step == 0 and (checked := method.check()) is not None:
+            checked.require()
+        return trainer.run()
 
 
 def _check_model(loaded: LoadedModel, settings: TrainingSettings) -> None:
@@ -292,6 +251,7 @@ def _rows(
 ) -> tuple[Batches, Batches]:
     """Rows to train on, checked for every canary, and rows to validate on."""
     documents, validation = corpus
+    check_units(units, documents, settings)
     if settings.is_private and wrapping is None:
         return rows_of_documents(
             loaded.tokenizer,

@@ -1,0 +1,68 @@
+"""What a training gave, as it is returned, written and read again."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from lmexposure.records import DpClaim
+
+_LEAST_GAIN = 0.01  # bits per token
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingResult:
+    """What a training gave.
+
+    Args:
+        model_path: directory of the checkpoint with the lowest validation loss.
+        validation_bits: that loss, bits per token; lower = more useful.
+        initial_validation_bits: the loss before the first step.
+        best_step, best_epoch: when it was lowest.
+        steps, epochs: how far training went.
+        tokens: tokens predicted in all.
+        seconds: time spent training, over all attempts.
+        stopped: "patience", "epochs" or "max_seconds".
+        processes: how many processes trained.
+        threads: of the CPU, of each process; None in the records of versions that kept none.
+        reused: the training had been finished before, and nothing was trained now.
+        claim: what was promised of each document; None: nothing.
+    """
+
+    model_path: Path
+    validation_bits: float
+    initial_validation_bits: float
+    best_step: int
+    best_epoch: float
+    steps: int
+    epochs: float
+    tokens: int
+    seconds: float
+    stopped: str
+    processes: int
+    threads: int | None = None
+    reused: bool = False
+    claim: DpClaim | None = None
+
+    @property
+    def improved(self) -> bool:
+        """Whether training lowered the validation loss by more than a rounding's worth."""
+        return self.validation_bits < self.initial_validation_bits - _LEAST_GAIN
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields as JSON values; the model's path by its last part."""
+        claim = None if self.claim is None else self.claim.model_dump(mode="json")
+        return asdict(self) | {"model_path": self.model_path.name, "claim": claim}
+
+    @classmethod
+    def of_record(cls, record: Mapping[str, Any], model: Path) -> "TrainingResult":
+        """What was written by `to_dict`, and is reused."""
+        claim = record.get("claim")
+        return cls(
+            **{
+                **record,
+                "model_path": model,
+                "claim": None if claim is None else DpClaim.model_validate(claim),
+                "reused": True,
+            }
+        )
