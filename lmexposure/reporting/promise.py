@@ -28,6 +28,7 @@ def promise_section(claim: DpClaim | None) -> Section | None:
     return Section(
         title="Promise of the training",
         columns=("what", "value"),
+        words=2,
         rows=(
             ("method", f"{claim.method}, {claim.sampler} sampling"),
             (
