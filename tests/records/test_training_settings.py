@@ -96,3 +96,81 @@ def test_settings_of_adapters_without_adapters_are_refused(given: dict[str, Any]
 def test_adapters_take_longer_steps() -> None:
     assert TrainingSettings.for_model("pretrained", lora=True).learning_rate == 2e-4
     assert TrainingSettings.for_model("pretrained", lora=True, learning_rate=1e-3).lora_rank == 16
+
+
+PRIVATE: dict[str, Any] = {"method": "dp-sgd", "noise_multiplier": 1.0}
+OF_PRIVACY: list[dict[str, Any]] = [
+    {"epsilon": 1.0},
+    {"delta": 1e-6},
+    {"noise_multiplier": 1.0},
+    {"clip": 2.0},
+    {"expected_batch": 3},
+    {"unit_field": "user"},
+    {"noise_seed": 5},
+]
+
+
+@pytest.mark.parametrize("given", OF_PRIVACY, ids=lambda given: next(iter(given)))
+def test_settings_of_privacy_without_it_are_refused(given: dict[str, Any]) -> None:
+    (name, value) = next(iter(given.items()))
+    shown = r"\.\.\." if name == "noise_seed" else repr(value)  # who reads it must not learn it
+    with pytest.raises(
+        SettingsError,
+        match=rf"{name}={shown} is of differential privacy, and the training would promise none; "
+        r"add method='dp-sgd', on the command line --method dp-sgd, or leave it out",
+    ):
+        TrainingSettings(**given)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"noise_multiplier": None}, "takes epsilon or noise_multiplier, and neither is given"),
+        ({"epsilon": 3.0}, "takes epsilon or noise_multiplier, and both are given; give one of"),
+        ({"precision": "bf16"}, "precision='bf16' does not go with method='dp-sgd': rounding"),
+        ({"accumulation": 2}, "accumulation=2 does not go with method='dp-sgd', whose batch_size"),
+        ({"method": "other"}, "method='other' must be plain or dp-sgd; for an estimate"),
+        ({"delta": 0.0}, r"delta=0\.0 must lie strictly between"),
+        ({"delta": 1.0}, r"delta=1\.0 must lie strictly between"),
+        ({"clip": 0.0}, r"clip=0\.0 must be a finite number above 0"),
+        ({"clip": 1e200}, r"clip=1e\+200 must be at most 1e\+100"),
+        ({"noise_multiplier": -1.0}, r"noise_multiplier=-1\.0 must be a finite number above 0"),
+        ({"noise_multiplier": None, "epsilon": 0}, "epsilon=0 must be a finite number above 0"),
+        ({"expected_batch": 0}, "expected_batch=0 must be a whole number at least 1"),
+        ({"unit_field": ""}, "unit_field='' must be a string, and not an empty"),
+    ],
+)
+def test_settings_that_no_promise_can_be_made_of_are_refused(
+    changes: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(SettingsError, match=message):
+        TrainingSettings(**(PRIVATE | changes))
+
+
+def test_a_plain_training_has_the_hash_that_it_had_before_there_were_others() -> None:
+    of_plain = TrainingSettings().decisive()
+    assert set(of_plain) == {
+        *("seed", "epochs", "patience", "evaluate_every", "batch_size", "block_size"),
+        *("learning_rate", "schedule", "warmup_steps", "weight_decay", "gradient_clip"),
+        *("precision", "validation_fraction", "validation_characters", "snapshot_epochs"),
+        "max_seconds",
+    }
+    with_adapters = TrainingSettings(lora=True).decisive()
+    adapters = {"lora", "lora_rank", "lora_alpha", "lora_targets"}
+    assert set(with_adapters) == {*of_plain, *adapters}
+
+
+@pytest.mark.parametrize("given", OF_PRIVACY[1:], ids=lambda given: next(iter(given)))
+def test_each_setting_of_privacy_decides_the_result(given: dict[str, Any]) -> None:
+    private = TrainingSettings(**PRIVATE)
+    changed = {name: 2 * value for name, value in given.items()}
+    other = TrainingSettings(**(PRIVATE | changed))
+    assert private.decisive() != other.decisive()
+    assert private.decisive() != TrainingSettings().decisive()
+    assert private.is_private
+    assert not TrainingSettings().is_private
+    assert json.loads(json.dumps(other.to_dict())) == other.to_dict()
+
+
+def test_a_seed_of_noise_is_not_shown() -> None:
+    assert "987654" not in repr(TrainingSettings(**PRIVATE, noise_seed=987654))

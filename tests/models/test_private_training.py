@@ -1,0 +1,232 @@
+"""Private trainings: resumed to the byte, saved as ordinary models, the key of none kept."""
+
+import json
+import secrets
+import stat
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hashes import sha256_tree
+from models.small_private import CANARIES, DOCUMENTS, PRIVATE, base, lstm
+from torch import nn
+
+from lmexposure.errors import CorpusError, ResultError, SettingsError
+from lmexposure.models import (
+    LoadedModel,
+    Progress,
+    TrainingResult,
+    TrainingSettings,
+    dp_sgd,
+    load_model,
+    train,
+)
+from lmexposure.models.dp_accounting import epsilon_spent
+from lmexposure.scoring import log_perplexity
+
+pytest.importorskip("peft")
+
+# What peft still calls in transformers.
+pytestmark = pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")
+
+KEY = 0x5EC2_E7F0_0D15_EA5E
+LORA = replace(PRIVATE, lora=True, lora_rank=2, lora_targets=("c_attn",), epochs=1)
+
+
+@pytest.fixture(autouse=True)
+def _accounted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same trainings spend the same, and a second each to count it."""
+    monkeypatch.setattr(
+        dp_sgd, "epsilon_spent", lambda history, *, delta: _counted(tuple(history), delta)
+    )
+
+
+@cache
+def _counted(history: tuple[tuple[float, float, int], ...], delta: float) -> Any:
+    return epsilon_spent(history, delta=delta)
+
+
+def trained(
+    out: Path,
+    loaded: LoadedModel | None = None,
+    progress: Callable[[Progress], None] | None = None,
+    settings: TrainingSettings = PRIVATE,
+    **arguments: Any,
+) -> TrainingResult:
+    given = {"documents": DOCUMENTS, "separator": "\n", "canaries": CANARIES} | arguments
+    return train(loaded or lstm(0.2), settings=settings, out=out, progress=progress, **given)
+
+
+@pytest.fixture
+def keys(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """What the operating system gives as keys, one after the other."""
+    given: list[int] = []
+    monkeypatch.setattr(secrets, "randbits", lambda bits: given.pop(0))
+    return given
+
+
+def interrupted_at_each_step(out: Path, steps: int, again: Callable[..., Any]) -> None:
+    for last in range(1, steps):
+
+        def stop(now: Progress, last: int = last) -> None:
+            if now.step == last:
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            again(out, progress=stop)
+        assert not (out / "model").exists()
+
+
+def test_interrupted_at_each_step_it_ends_with_the_same_bytes_and_promise(
+    tmp_path: Path, keys: list[int]
+) -> None:
+    """By the key that it began with, whatever a later start would draw."""
+    fresh = replace(PRIVATE, noise_seed=None)
+    keys[:] = [KEY]
+    whole = trained(tmp_path / "whole", settings=fresh)
+    assert whole.claim is not None
+    assert whole.claim.steps == whole.steps == 14
+    assert (whole.claim.unit, whole.claim.largest_group) == ("document", 1)
+    assert 0 < whole.claim.epsilon < whole.claim.epsilon_rdp
+    assert not whole.claim.noise_is_given
+    # What is interrupted before its first checkpoint begins anew.
+    keys[:] = [7, KEY, *range(100)]
+    interrupted_at_each_step(
+        tmp_path / "stopped",
+        whole.steps,
+        lambda out, progress: trained(out, progress=progress, settings=fresh),
+    )
+    resumed = trained(tmp_path / "stopped", settings=fresh)
+    assert resumed.claim == whole.claim
+    assert resumed.tokens == whole.tokens
+    assert sha256_tree(resumed.model_path) == sha256_tree(whole.model_path)
+    again = trained(tmp_path / "whole", settings=fresh)
+    assert again.reused
+    assert again.claim == whole.claim
+
+
+def test_an_adapter_resumes_to_the_byte_and_is_saved_as_one(tmp_path: Path) -> None:
+    base("gpt2", tmp_path / "base")
+
+    def again(out: Path, progress: Callable[[Progress], None] | None = None) -> TrainingResult:
+        return trained(out, load_model(tmp_path / "base"), progress, LORA)
+
+    loaded = load_model(tmp_path / "base")
+    before = {name: weight.clone() for name, weight in loaded.model.state_dict().items()}
+    whole = trained(tmp_path / "whole", loaded, settings=LORA)
+    for name, weight in loaded.model.state_dict().items():
+        if "lora" not in name:
+            assert torch.equal(weight, before[name.replace("base_layer.", "")])
+    interrupted_at_each_step(tmp_path / "stopped", whole.steps, again)
+    resumed = again(tmp_path / "stopped")
+    assert sha256_tree(resumed.model_path) == sha256_tree(whole.model_path)
+    assert resumed.claim == whole.claim
+    assert (whole.model_path / "adapter_config.json").exists()
+    kept = load_model(whole.model_path)
+    bits = [
+        log_perplexity(model.eval(), loaded.tokenizer, list(CANARIES), context="\n")
+        for model in (kept.model, loaded.model)
+    ]
+    assert bits[0] == pytest.approx(bits[1], rel=1e-6)
+
+
+def test_two_trainings_differ_and_the_key_of_neither_is_kept(
+    tmp_path: Path, keys: list[int]
+) -> None:
+    settings = replace(PRIVATE, noise_seed=None, epochs=1)
+    keys[:] = [KEY, KEY + 1]
+    modes: set[int] = set()
+
+    def look(now: Progress) -> None:
+        checkpoint = tmp_path / "0" / "checkpoint.pt"
+        if checkpoint.exists():
+            assert torch.load(checkpoint, weights_only=True)["optimizer"]["key"] == KEY
+            modes.add(stat.S_IMODE(checkpoint.stat().st_mode))
+
+    first, second = (
+        trained(tmp_path / str(number), settings=settings, progress=(look, None)[number])
+        for number in range(2)
+    )
+    assert modes == {0o600}
+    assert sha256_tree(first.model_path) != sha256_tree(second.model_path)
+    forms = [
+        str(KEY).encode(),
+        f"{KEY:x}".encode(),
+        *(KEY.to_bytes(8, o) for o in ("big", "little")),
+    ]
+    files = [path for path in (tmp_path / "0").rglob("*") if path.is_file()]
+    assert {"training.json", "metrics.jsonl", "model.safetensors"} <= {path.name for path in files}
+    assert "checkpoint.pt" not in {path.name for path in files}
+    for path in files:
+        assert not any(form in path.read_bytes().lower() for form in forms), path
+    record = json.loads((tmp_path / "0" / "training.json").read_text())
+    assert record["settings"]["noise_seed"] is None
+
+
+def test_what_is_saved_is_an_ordinary_lstm_that_scores_as_the_trained_one(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """And nothing is said on the way; here each warning would be an error."""
+    promised: list[Any] = []
+    loaded = lstm(0.2)
+    capfd.readouterr()
+    result = trained(tmp_path, loaded, settings=replace(PRIVATE, epochs=1), promise=promised.append)
+    assert (*capfd.readouterr(), caplog.records) == ("", "", [])
+    assert [result.claim] == promised
+    assert result.claim is not None
+    assert result.claim.noise_is_given
+    kept = load_model(result.model_path)
+    assert type(kept.model.lstm) is type(loaded.model.lstm) is nn.LSTM
+    bits = [
+        log_perplexity(model.eval(), loaded.tokenizer, list(CANARIES), context="\n")
+        for model in (kept.model, loaded.model)
+    ]
+    assert np.array_equal(*bits)
+    untrained = log_perplexity(lstm().model, loaded.tokenizer, list(CANARIES), context="\n")
+    assert not np.array_equal(bits[0], untrained)
+    assert {path.name for path in tmp_path.iterdir()} == {"metrics.jsonl", "model", "training.json"}
+
+
+def test_a_trained_model_is_trained_on_without_privacy(tmp_path: Path) -> None:
+    """Nothing of Opacus is left on it."""
+    loaded = base("gpt2", tmp_path / "base")
+    private = replace(PRIVATE, epochs=1, learning_rate=1e-3)
+    trained(tmp_path / "private", loaded, settings=private)
+    plain = TrainingSettings(epochs=1, batch_size=4, block_size=32, learning_rate=1e-3)
+    assert trained(tmp_path / "plain", loaded, settings=plain).claim is None
+    assert not hasattr(loaded.model.lm_head, "activations")
+
+
+def test_other_users_are_another_training(tmp_path: Path) -> None:
+    settings = replace(PRIVATE, unit_field="user", epochs=1)
+    owners = [f"user {i % 20}" for i in range(64)]
+    first = trained(tmp_path, settings=settings, units=owners)
+    assert first.claim is not None
+    assert (first.claim.unit, first.claim.units) == ("user", 20)
+    assert trained(tmp_path, settings=settings, units=owners).reused
+    with pytest.raises(ResultError, match="holds a finished training with other settings, data"):
+        trained(tmp_path, settings=settings, units=[*owners[:-1], None])
+
+
+@pytest.mark.parametrize(
+    ("field", "units", "message"),
+    [
+        ("user", None, "unit_field='user', and no units are given; give both, or neither"),
+        (None, ["anne"] * 64, "unit_field=None, and units are given; give both, or neither"),
+    ],
+)
+def test_units_and_what_they_are_go_together(
+    field: str | None, units: list[str] | None, message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(SettingsError, match=message):
+        trained(tmp_path, settings=replace(PRIVATE, unit_field=field), units=units)
+
+
+def test_as_many_units_as_documents_are_wanted(tmp_path: Path) -> None:
+    with pytest.raises(CorpusError, match="units says of 63 documents whose they are, and there a"):
+        trained(tmp_path, settings=replace(PRIVATE, unit_field="user"), units=["anne"] * 63)
