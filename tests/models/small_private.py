@@ -135,7 +135,8 @@ def alone(model: Any, row: int | list[int], rows: PaddedRows) -> dict[str, Tenso
     for number in chosen:
         ids = torch.from_numpy(rows.ids[rows.starts[number] : rows.starts[number + 1]]).long()
         logits = model(input_ids=ids[None, :-1], use_cache=False).logits[0]
-        torch.nn.functional.cross_entropy(logits, ids[1:], reduction="sum").backward()
+        nats = torch.nn.functional.cross_entropy(logits, ids[1:], reduction="sum")
+        nats.backward()  # type: ignore[no-untyped-call]
     tokens = int(rows.predicted[chosen].sum())
     names = names_of(model)
     return {

@@ -16,7 +16,7 @@ from lmexposure.models.padded_rows import PaddedRows
 def rows(
     documents: list[str] = DOCUMENTS, separator: str | None = "\n", **arguments: Any
 ) -> tuple[PaddedRows, PaddedRows]:
-    given = {"canaries": CANARIES, "settings": PRIVATE} | arguments
+    given: dict[str, Any] = {"canaries": CANARIES, "settings": PRIVATE} | arguments
     return rows_of_documents(lstm().tokenizer, documents, separator=separator, **given)
 
 

@@ -46,11 +46,11 @@ def summed(method: DpSgd, units: list[int]) -> dict[str, Tensor]:
 
 def by_a_plain_loop(model: Any, units: list[list[int]], clip: float) -> dict[str, Tensor]:
     """Of each unit its gradient, clipped as a whole, summed."""
-    rows, total = rows_of(), {}
+    rows, total = rows_of(), dict[str, Tensor]()
     for unit in units:
         own = alone(model, unit, rows)
         scale = min(1.0, clip / (norm(own) + 1e-6))
-        total = {name: total.get(name, 0.0) + scale * g for name, g in own.items()}
+        total = {name: total.get(name, torch.zeros(())) + scale * g for name, g in own.items()}
     return total
 
 

@@ -186,7 +186,7 @@ def test_what_is_saved_is_an_ordinary_lstm_that_scores_as_the_trained_one(
         log_perplexity(model.eval(), loaded.tokenizer, list(CANARIES), context="\n")
         for model in (kept.model, loaded.model)
     ]
-    assert np.array_equal(*bits)
+    assert np.array_equal(bits[0], bits[1])
     untrained = log_perplexity(lstm().model, loaded.tokenizer, list(CANARIES), context="\n")
     assert not np.array_equal(bits[0], untrained)
     assert {path.name for path in tmp_path.iterdir()} == {"metrics.jsonl", "model", "training.json"}
