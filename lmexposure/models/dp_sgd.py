@@ -5,6 +5,7 @@ Differential Privacy"; Opacus (Yousefpour et al. 2021), whose hooks, optimizer a
 the work.
 """
 
+import copy
 import math
 import secrets
 import warnings
@@ -29,6 +30,7 @@ from lmexposure.models.dp_training import check_opacus
 from lmexposure.models.lstm import LstmForCausalLM
 from lmexposure.models.methods import Learned
 from lmexposure.models.plain import new_optimizer, update
+from lmexposure.models.private_lstm import PrivateLstm
 from lmexposure.records import NOT_COVERED, DpClaim, TrainingSettings
 
 _DOCUMENT = "document"
@@ -84,9 +86,7 @@ class DpSgd:
 
     @property
     def model(self) -> Any:
-        """See `TrainingMethod`: the LSTM as the one of torch again."""
-        if self._model is not self._plain:
-            _copy_weights(self._model, self._plain)
+        """See `TrainingMethod`: with the LSTM of torch."""
         return self._plain
 
     @property
@@ -135,8 +135,6 @@ class DpSgd:
 
     def restore(self, state: dict[str, Any]) -> None:
         """See `TrainingMethod`."""
-        if self._model is not self._plain:
-            _copy_weights(self._plain, self._model)
         self._optimizer.load_state_dict(state["optimizer"])
         self._key, self._accountant.history = state["key"], list(state["history"])
 
@@ -318,11 +316,11 @@ def _by_unit(units: NDArray[np.int64]) -> list[NDArray[np.int64]]:
 def _hooked(model: Any) -> Any:
     """A model whose backward pass leaves gradients of single rows.
 
-    The LSTM of torch has none; it is exchanged in a copy.
+    The LSTM of torch has none; another stands in its place, in a copy that shares all weights.
     """
     from opacus.grad_sample import GradSampleHooks
 
-    own = _with_dp_lstm(model) if isinstance(model, LstmForCausalLM) else model
+    own = _with_private_lstm(model) if isinstance(model, LstmForCausalLM) else model
     unfit = _unfit_layers(own.train())
     if unfit:
         raise ModelError(
@@ -359,26 +357,9 @@ def _remove_hooks(model: Any) -> None:
         forget_gradients(weight)
 
 
-def _with_dp_lstm(model: LstmForCausalLM) -> LstmForCausalLM:
-    """A copy with the LSTM of Opacus, of the same weights by the same names."""
-    from opacus.layers import DPLSTM
-
-    old = model.lstm
-    with torch.random.fork_rng(devices=[]):  # its first weights, drawn on the CPU, are not kept
-        copy: Any = LstmForCausalLM(model.config)
-        copy.lstm = DPLSTM(
-            old.input_size,
-            old.hidden_size,
-            num_layers=old.num_layers,
-            batch_first=True,
-            dropout=old.dropout,
-        )
-    _copy_weights(model, copy)
-    made: LstmForCausalLM = copy.to(model.device)
-    return made
-
-
-def _copy_weights(source: LstmForCausalLM, target: LstmForCausalLM) -> None:
-    """Layer by layer: only the LSTM of Opacus itself knows its weights by the names of torch's."""
-    for name, layer in source.named_children():
-        target.get_submodule(name).load_state_dict(layer.state_dict())
+def _with_private_lstm(model: LstmForCausalLM) -> LstmForCausalLM:
+    """The model with another LSTM, which has the same weights, as all its layers have."""
+    made: Any = copy.copy(model)
+    made._modules = {**model._modules, "lstm": PrivateLstm(model.lstm)}
+    other: LstmForCausalLM = made
+    return other

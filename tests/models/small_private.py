@@ -123,7 +123,7 @@ def names_of(model: Any) -> dict[int, str]:
 
 def named(method: DpSgd, of_each: list[Tensor]) -> dict[str, Tensor]:
     """What the optimizer has of each weight, by its name."""
-    names = names_of(method._model)
+    names = names_of(method.model)
     found = [names[weight.data_ptr()] for weight in method._optimizer.params]
     return dict(zip(found, of_each, strict=True))
 
