@@ -316,7 +316,7 @@ def _by_unit(units: NDArray[np.int64]) -> list[NDArray[np.int64]]:
 def _hooked(model: Any) -> Any:
     """A model whose backward pass leaves gradients of single rows.
 
-    The LSTM of torch has none; another stands in its place, in a copy that shares all weights.
+    The LSTM of torch has none; a copy of the model, which shares all weights, has another.
     """
     from opacus.grad_sample import GradSampleHooks
 

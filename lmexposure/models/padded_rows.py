@@ -174,7 +174,7 @@ def check_units(
     if units is not None and len(units) != len(documents):
         raise CorpusError(
             f"units says of {len(units)} documents whose they are, and there are {len(documents)}; "
-            "give one for each, None where nobody's"
+            "give one for each, None for a document by itself"
         )
 
 

@@ -24,7 +24,8 @@ class _Layer(nn.Module):
         states, cells = self._states(read)
         before = torch.cat([torch.zeros_like(states[:, :1]), states[:, :-1]], dim=1)
         gates = self.of_input(read) + self.of_state(before)
-        outputs: Tensor = _Cells.apply(gates, cells, self.of_state.weight.detach())
+        recurrent = self.of_state.weight.detach()
+        outputs: Tensor = _Cells.apply(gates, cells, recurrent)  # type: ignore[no-untyped-call]
         return outputs
 
     @torch.no_grad()

@@ -123,7 +123,15 @@ def model_of(shape: str, tokens: int) -> Any:
         return LstmForCausalLM(config)
     if shape == "gpt2":
         return GPT2LMHeadModel(
-            GPT2Config(vocab_size=vocabulary, n_positions=tokens, n_embd=128, n_layer=4, n_head=4)
+            GPT2Config(
+                vocab_size=vocabulary,
+                n_positions=tokens,
+                n_embd=128,
+                n_layer=4,
+                n_head=4,
+                bos_token_id=0,
+                eos_token_id=0,
+            )
         )
     return LlamaForCausalLM(
         LlamaConfig(
