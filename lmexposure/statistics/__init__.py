@@ -65,6 +65,7 @@ if TYPE_CHECKING:
         sign_test,
     )
     from lmexposure.statistics.differences import Difference, mean_difference, rate_difference
+    from lmexposure.statistics.document_privacy import document_epsilons
     from lmexposure.statistics.exact import (
         CertifiedExposure,
         ExactExposure,
@@ -181,6 +182,7 @@ __all__ = [
     "clopper_pearson_epsilon",
     "concave_hull",
     "delta_of_epsilon",
+    "document_epsilons",
     "epsilon_from_exposure",
     "epsilon_from_median_exposure",
     "epsilon_from_scores",
