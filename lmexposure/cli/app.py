@@ -17,6 +17,7 @@ from typer.core import TyperCommand
 from lmexposure import __version__
 from lmexposure.cli.check import check
 from lmexposure.cli.dp_check import dp_check
+from lmexposure.cli.dp_report import dp_report
 from lmexposure.cli.epsilon import epsilon
 from lmexposure.cli.formats import formats
 from lmexposure.cli.identifiers import identifiers
@@ -255,6 +256,18 @@ _add_command(
     (
         "a promise for each user, by adapters",
         "dp-check train.jsonl --model gpt2 --lora --epsilon 8 --delta 1e-5 --unit-field user",
+    ),
+)
+_add_command(
+    dp_report,
+    "What a private training let out about each document.",
+    (
+        "how the epsilons of single documents lie",
+        "dp-report runs/private",
+    ),
+    (
+        "which documents are the least private, for you alone",
+        "dp-report runs/private --list documents.csv",
     ),
 )
 _add_command(demo, "The whole test on text that Python carries.")

@@ -221,6 +221,7 @@ _RUN_FILES = (
     "result.json",
     "metrics.jsonl",
     "training.json",
+    "dp_report.json",
     "scores.parquet",
     # Of a sweep.
     "plan.json",

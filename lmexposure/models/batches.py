@@ -64,6 +64,11 @@ class Batches(Protocol):
         """Whose each row is, shape (N,): numbers from 0, as differential privacy counts them."""
         ...
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the units are called, in order."""
+        ...
+
     def __len__(self) -> int: ...
 
     def batch(self, numbers: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
@@ -82,7 +87,7 @@ class Blocks:
 
     def __init__(self, rows: Batches, *, device: torch.device, precision: str) -> None:
         self._rows = rows
-        self.predicted, self.units = rows.predicted, rows.units
+        self.predicted, self.units, self.names = rows.predicted, rows.units, rows.names
         self._device = device
         self._bf16 = precision == "bf16"
 

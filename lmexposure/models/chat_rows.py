@@ -52,11 +52,13 @@ class TrainingRow:
         ids: its tokens.
         carried: which of them carry loss, shape (T,); nothing predicts the first.
         owner: whose it is, where a promise is made to users; None: it is by itself.
+        number: of the record in the corpus, from 1; 0 where it is not known.
     """
 
     ids: list[int]
     carried: NDArray[np.bool_]
     owner: str | None = None
+    number: int = 0
 
     def cut(self, length: int) -> "TrainingRow":
         """Its first tokens, at most of this number."""

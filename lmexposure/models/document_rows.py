@@ -47,13 +47,13 @@ def rows_of_documents(
     """
     _check_canaries(tokenizer, documents, separator, canaries, settings.block_size)
     owners = [None] * len(documents) if units is None else units
-    every = list(zip(documents, owners, strict=True))
+    every = list(zip(documents, owners, range(1, len(documents) + 1), strict=True))
     if validation is None:
         apart = _held_out(documents, canaries, settings)
         held = [every[i] for i in sorted(apart)]
         every = [each for i, each in enumerate(every) if i not in apart]
     else:
-        held = [(text, None) for text in validation]
+        held = [(text, None, 0) for text in validation]
     kept, validated = (
         PaddedRows.of(_rows(tokenizer, some, separator, settings.block_size))
         for some in (every, held)
@@ -102,12 +102,15 @@ def _check_canaries(
 
 def _rows(
     tokenizer: PreTrainedTokenizerBase,
-    documents: Sequence[tuple[str, str | None]],
+    documents: Sequence[tuple[str, str | None, int]],
     separator: str | None,
     block_size: int,
 ) -> list[TrainingRow]:
-    """A row of each document, all its tokens with loss; those of one token have none."""
-    texts = [text for text, _ in documents]
+    """A row of each document, all its tokens with loss; those of one token have none.
+
+    A document is its text, whose it is, and its number in the corpus.
+    """
+    texts = [text for text, _, _ in documents]
     every = encode_documents(tokenizer, texts, context=separator)
     long = sum(len(ids) > block_size for ids in every)
     if long:
@@ -116,7 +119,9 @@ def _rows(
             *(long, len(every), block_size),
         )
     return [
-        TrainingRow(ids=ids, carried=np.ones(len(ids), bool), owner=owner).cut(block_size)
-        for ids, (_, owner) in zip(every, documents, strict=True)
+        TrainingRow(ids=ids, carried=np.ones(len(ids), bool), owner=owner, number=number).cut(
+            block_size
+        )
+        for ids, (_, owner, number) in zip(every, documents, strict=True)
         if len(ids) > 1
     ]

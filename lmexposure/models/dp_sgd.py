@@ -31,7 +31,8 @@ from lmexposure.models.lstm import LstmForCausalLM
 from lmexposure.models.methods import Learned
 from lmexposure.models.plain import new_optimizer, update
 from lmexposure.models.private_lstm import PrivateLstm
-from lmexposure.records import NOT_COVERED, DpClaim, TrainingSettings
+from lmexposure.records import NOT_COVERED, DocumentPrivacy, DpClaim, TrainingSettings
+from lmexposure.statistics import document_epsilons
 
 _DOCUMENT = "document"
 _STEPS_AN_EPOCH = 16  # where no size of a batch is given
@@ -74,6 +75,7 @@ class DpSgd:
         self._model = _hooked(model)
         device = accelerator.device
         self._accountant = RDPAccountant()
+        self._norms: list[torch.Tensor] = []  # over the clip, shape (units,), of each epoch
         self._optimizer = DPOptimizer(
             new_optimizer(self._model, settings),
             noise_multiplier=self.noise_multiplier,
@@ -107,6 +109,11 @@ class DpSgd:
 
     def learn(self, numbers: NDArray[np.int64], *, step: int, rate: float) -> Learned:
         """See `TrainingMethod`: no unit is noise alone, and a step like every other."""
+        if self._settings.document_norms and len(self._norms) * self.steps_per_epoch == step:
+            self._norms.append(self._unit_norms())
+        return self._learn(numbers, step=step, rate=rate)
+
+    def _learn(self, numbers: NDArray[np.int64], *, step: int, rate: float) -> Learned:
         for group in self._optimizer.param_groups:
             group["lr"] = rate
         self._optimizer.generator.manual_seed(derive_seed(self._key, "noise", str(step)))
@@ -131,12 +138,14 @@ class DpSgd:
             "optimizer": self._optimizer.state_dict(),
             "key": self._key,
             "history": [tuple(entry) for entry in self._accountant.history],
+            "norms": self._norms,
         }
 
     def restore(self, state: dict[str, Any]) -> None:
         """See `TrainingMethod`."""
         self._optimizer.load_state_dict(state["optimizer"])
         self._key, self._accountant.history = state["key"], list(state["history"])
+        self._norms = list(state.get("norms", ()))  # an older version had none
 
     def check(self) -> DpCheck:
         """See `TrainingMethod`: is this the training that its epsilon is for?
@@ -158,7 +167,7 @@ class DpSgd:
                 generators=[self._optimizer.generator],
             ),
             loss=self._losses,
-            step=partial(self.learn, step=0, rate=self._settings.learning_rate) if whole else None,
+            step=partial(self._learn, step=0, rate=self._settings.learning_rate) if whole else None,
             accountant=self._accountant,
             noise_multiplier=self.noise_multiplier,
             max_grad_norm=self._settings.clip,
@@ -193,6 +202,27 @@ class DpSgd:
             not_covered=NOT_COVERED,
         )
 
+    def document_privacy(self, claim: DpClaim) -> DocumentPrivacy | None:
+        """See `TrainingMethod`: by the gradients before the first step of each epoch."""
+        if not self._norms:
+            return None
+        last = claim.steps - (len(self._norms) - 1) * self.steps_per_epoch
+        epsilons = document_epsilons(
+            torch.stack(self._norms).cpu().numpy(),
+            noise_multiplier=self.noise_multiplier,
+            sample_rate=self.sample_rate,
+            steps_each=[*[self.steps_per_epoch] * (len(self._norms) - 1), last],
+            delta=claim.delta,
+        )
+        return DocumentPrivacy(
+            unit=claim.unit,
+            claimed=claim.epsilon,
+            delta=claim.delta,
+            moments=len(self._norms),
+            names=self._rows.names,
+            epsilons=tuple(epsilons.tolist()),
+        )
+
     def close(self) -> None:
         """See `TrainingMethod`: the next training of this model would meet the hooks."""
         _remove_hooks(self._model)
@@ -220,6 +250,21 @@ class DpSgd:
             parts[-1].append(unit)
             rows += size
         return [np.array(part, dtype=np.int64) for part in parts]
+
+    def _unit_norms(self) -> torch.Tensor:
+        """Norm of each unit's gradient over the clip, shape (units,), as a step would have it.
+
+        Nothing is updated, and what a step draws of dropout stays the same.
+        """
+        device = self._plain.device
+        found: list[torch.Tensor] = []
+        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+            for part in self._parts(np.arange(len(self._units))):
+                self._gradients(part)
+                of_weights = [w.grad_sample.flatten(1).norm(dim=1) for w in self._optimizer.params]
+                found.append(torch.stack(of_weights).norm(dim=0))
+                self._optimizer.zero_grad()
+        return torch.cat(found) / self._settings.clip
 
     def _gradients(self, units: NDArray[np.int64]) -> float:
         """Gradients of the mean loss of each unit into `grad_sample`; returns the summed nats.

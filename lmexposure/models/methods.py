@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lmexposure.models.dp_checker import DpCheck
-from lmexposure.records import DpClaim
+from lmexposure.records import DocumentPrivacy, DpClaim
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +82,14 @@ class TrainingMethod(Protocol):
         """
         ...
 
+    def document_privacy(self, claim: DpClaim) -> DocumentPrivacy | None:
+        """What the steps that were taken let out about each unit; None: it was not measured.
+
+        Args:
+            claim: of these steps.
+        """
+        ...
+
     def close(self) -> None:
-        """Take off what was put on the model; nothing else is called afterwards but `claim`."""
+        """Take off what was put on the model; only `claim` and `document_privacy` come after."""
         ...

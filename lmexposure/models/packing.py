@@ -143,6 +143,11 @@ class Packed:
         return np.arange(len(self))
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """What each block is called."""
+        return tuple(f"block {number}" for number in range(1, len(self) + 1))
+
+    @property
     def parts(self) -> tuple[bytes, ...]:
         """All that decides what a model learns from them, to be hashed."""
         return self.ids.tobytes(), self.lengths.tobytes()

@@ -30,12 +30,14 @@ class PaddedRows:
         carried: which of them carry loss, shape (tokens,).
         starts: where each row begins, and the end of the last, shape (N + 1,).
         units: whose each row is, shape (N,): numbers from 0, none left out.
+        names: of the units, in order: "document N", or what the owner is called.
     """
 
     ids: NDArray[np.int32]
     carried: NDArray[np.bool_]
     starts: NDArray[np.int64]
     units: NDArray[np.int64]
+    names: tuple[str, ...]
 
     @classmethod
     def of(cls, rows: Sequence[TrainingRow]) -> "PaddedRows":
@@ -43,11 +45,13 @@ class PaddedRows:
         lengths = [len(row.ids) for row in rows]
         ids = np.fromiter((i for row in rows for i in row.ids), np.int32, count=sum(lengths))
         carried = [row.carried for row in rows]
+        units, names = _units(rows)
         return cls(
             ids=ids,
             carried=np.concatenate(carried) if carried else np.empty(0, bool),
             starts=np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int64),
-            units=_units([row.owner for row in rows]),
+            units=units,
+            names=names,
         )
 
     def __len__(self) -> int:
@@ -122,8 +126,10 @@ def rows_of_records(
     expected = _canary_rows(tokenizer, texts, wrapping, settings.block_size)
     owners = [None] * len(records) if units is None else units
     rows = [
-        replace(row, owner=owner)
-        for row, owner in zip(training_rows(tokenizer, records, wrapping), owners, strict=True)
+        replace(row, owner=owner, number=number)
+        for number, (row, owner) in enumerate(
+            zip(training_rows(tokenizer, records, wrapping), owners, strict=True), 1
+        )
     ]
     found = [expected.get(tuple(row.ids)) for row in rows]
     _check_delivered(Counter(found), canaries)
@@ -178,11 +184,15 @@ def check_units(
         )
 
 
-def _units(owners: Sequence[str | None]) -> NDArray[np.int64]:
-    """Numbers from 0, in the order in which units come first; who has no owner is a unit."""
-    numbers: dict[object, int] = {}
-    keys = [(i,) if owner is None else owner for i, owner in enumerate(owners)]
-    return np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.int64)
+def _units(rows: Sequence[TrainingRow]) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    """Numbers from 0, in the order in which units come first, and the units' names."""
+    numbers: dict[tuple[str, bool], int] = {}
+    keys = [
+        (f"document {row.number or i}", False) if row.owner is None else (row.owner, True)
+        for i, row in enumerate(rows, 1)
+    ]
+    units = np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.int64)
+    return units, tuple(name for name, _ in numbers)
 
 
 def _canary_rows(

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from lmexposure.errors import NumericalError
 from lmexposure.models.batches import Blocks, epoch_steps, micro_batches, steps_per_epoch
 from lmexposure.models.methods import Learned
-from lmexposure.records import TrainingSettings
+from lmexposure.records import DpClaim, TrainingSettings
 
 
 def new_optimizer(model: Any, settings: TrainingSettings) -> torch.optim.AdamW:
@@ -114,6 +114,9 @@ class PlainTraining:
 
     def claim(self, steps: int | None = None) -> None:
         """See `TrainingMethod`: nothing is promised."""
+
+    def document_privacy(self, claim: DpClaim) -> None:
+        """See `TrainingMethod`: there is no noise that would hide anything."""
 
     def close(self) -> None:
         """See `TrainingMethod`: nothing was put on it."""

@@ -64,7 +64,8 @@ def train(  # noqa: PLR0913  a public door: one argument an input
 
     The model object itself is changed and left in its last state: load the kept one from
     `model_path`. In `out` are `model/` (the checkpoint with the lowest validation loss),
-    `metrics.jsonl` (a line per evaluation), `training.json`, and `snapshots/epoch-N/` where asked.
+    `metrics.jsonl` (a line per evaluation), `training.json`, and `snapshots/epoch-N/` and
+    `dp_report.json` where asked.
     While training is under way there are `checkpoint.pt` and `best-STEP/` to resume from. After a
     kill at any moment, one CPU process ends with the very bytes of an undisturbed training, also on
     a machine with more or fewer cores. torch's number of threads is put back.
@@ -129,8 +130,14 @@ def train(  # noqa: PLR0913  a public door: one argument an input
         counters = _run(trainer, method, loaded, settings, promise)
     finally:
         method.close()
-    result = _result(counters, out, method, accelerator.num_processes)
+    claim = method.claim()
+    let_out = None if claim is None else method.document_privacy(claim)
+    if claim is not None and let_out is not None:
+        claim = claim.model_copy(update={"ex_post": let_out.ex_post})
+    result = _result(counters, out, method.steps_per_epoch, accelerator.num_processes, claim)
     if accelerator.is_main_process:
+        if let_out is not None:
+            let_out.save(out)
         _set_aside(out, checkpoints.best(counters.best_step))
         record = {
             "schema": _SCHEMA,
@@ -378,7 +385,7 @@ def _accelerator(loaded: LoadedModel) -> Accelerator:
 
 
 def _result(
-    counters: Counters, out: Path, method: TrainingMethod, processes: int
+    counters: Counters, out: Path, steps_per_epoch: int, processes: int, claim: DpClaim | None
 ) -> TrainingResult:
     assert counters.best_bits is not None  # training ends with an evaluation
     assert counters.initial_bits is not None
@@ -388,13 +395,13 @@ def _result(
         validation_bits=counters.best_bits,
         initial_validation_bits=counters.initial_bits,
         best_step=counters.best_step,
-        best_epoch=counters.best_step / method.steps_per_epoch,
+        best_epoch=counters.best_step / steps_per_epoch,
         steps=counters.step,
-        epochs=counters.step / method.steps_per_epoch,
+        epochs=counters.step / steps_per_epoch,
         tokens=counters.tokens,
         seconds=round(counters.seconds, 3),
         stopped=counters.stopped,
         processes=processes,
         threads=counters.threads,
-        claim=method.claim(),
+        claim=claim,
     )

@@ -8,6 +8,7 @@ sweep; `scores.py` reads the scores of every text, and `run.py` a directory of t
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from lmexposure.records.document_privacy import DocumentPrivacy, ExPost
     from lmexposure.records.dp_claim import NOT_COVERED, DpClaim
     from lmexposure.records.identifiers import (
         IdentifierClaim,
@@ -174,10 +175,12 @@ __all__ = [
     "ClassKey",
     "ClassSummary",
     "ContextRecord",
+    "DocumentPrivacy",
     "DpClaim",
     "Estimate",
     "EstimateName",
     "Evaluation",
+    "ExPost",
     "Extraction",
     "ExtractionCount",
     "FailedModel",

@@ -6,6 +6,7 @@ from pydantic import model_validator
 
 from lmexposure._record import Count, Delta, Nats, NotNegative, Positive, Record, Rows, Share
 from lmexposure._style import nats, short
+from lmexposure.records.document_privacy import ExPost
 
 # What no accountant counts; each run of the method says so.
 NOT_COVERED = (
@@ -40,6 +41,8 @@ class DpClaim(Record):
         noise_is_given: the noise follows from a seed that someone chose, so that the promise holds
             only against those who do not know it.
         not_covered: what the promise does not speak of.
+        ex_post: what the training let out about single units, which is no promise; None: their
+            gradients were not measured, or the training has not ended.
     """
 
     method: Literal["dp-sgd"]
@@ -58,6 +61,7 @@ class DpClaim(Record):
     largest_group: Positive
     noise_is_given: bool
     not_covered: Rows[str]
+    ex_post: ExPost | None = None
 
     def __str__(self) -> str:
         whose = "document" if self.unit == "document" else f"value of {self.unit}"

@@ -52,7 +52,7 @@ _LORA = {"learning_rate": 2e-4}  # adapters bear, and need, longer steps than wh
 # Settings of differential privacy alone.
 _OF_DP = (
     *("epsilon", "delta", "noise_multiplier", "clip"),
-    *("expected_batch", "unit_field", "noise_seed"),
+    *("expected_batch", "unit_field", "noise_seed", "document_norms"),
 )
 DP_SGD = "dp-sgd"
 
@@ -135,6 +135,8 @@ class TrainingSettings:
             for together. None: each document is by itself. Documents without a value are, too.
         noise_seed: of noise and batches; None draws it from the operating system. With one that
             someone knows, the promise does not hold against them: for tests and benchmarks.
+        document_norms: measure each document's gradient once an epoch, which is another pass, for
+            each document's own epsilon: see `records.DocumentPrivacy`.
 
     These change only the speed:
 
@@ -311,6 +313,11 @@ class TrainingSettings:
         usual="fresh from the operating system, and kept nowhere",
         by_flag=False,
         secret=True,
+    )
+    document_norms: bool = setting(
+        False,
+        "of dp-sgd, measure each document's gradient once an epoch, for dp-report",
+        panel=TRAINING,
     )
     accumulation: int = setting(
         1,

@@ -1,7 +1,7 @@
 """What a training with differential privacy promised, and what the promise does not speak of."""
 
 from lmexposure._style import LABELS, nats, short, whole
-from lmexposure.records import DpClaim
+from lmexposure.records import DocumentPrivacy, DpClaim, ExPost
 from lmexposure.reporting.data import Section
 
 _MEANING = (
@@ -12,6 +12,14 @@ _MEANING = (
 _GIVEN = (
     "the noise follows from a seed that was given: the promise does not hold against those who "
     "know it"
+)
+
+
+_PRIVATE = (
+    "each is of the gradients that this training had, and depends on what the unit holds: the "
+    "list is for the owner of the corpus alone",
+    "no promise: who stops a training, or drops documents, because of these numbers is covered by "
+    "none of them, nor by the claim",
 )
 
 
@@ -44,10 +52,44 @@ def promise_section(claim: DpClaim | None) -> Section | None:
             ("clip", short(claim.clip)),
             ("sample rate", short(claim.sample_rate)),
             ("steps", whole(claim.steps)),
+            *_of_units(claim.ex_post),
         ),
         notes=(
             _MEANING.format(whose=whose),
             *(f"not covered: {line}" for line in claim.not_covered),
             *([_GIVEN] if claim.noise_is_given else []),
+            *([] if claim.ex_post is None else [f"ex post: {line}" for line in _PRIVATE]),
         ),
+    )
+
+
+def document_privacy_section(report: DocumentPrivacy) -> Section:
+    """How the epsilons of single units lie, with what they are good for.
+
+    Args:
+        report: of a training.
+    """
+    names = ("least", "5 %", "25 %", "median", "75 %", "95 %", "largest")
+    return Section(
+        title=f"Epsilon of each {report.unit}, ex post",
+        columns=(f"of {whole(len(report.epsilons))}", "epsilon"),
+        rows=(
+            *zip(names, map(nats, report.ex_post.quantiles), strict=True),
+            ("claimed for all", nats(report.claimed)),
+        ),
+        notes=(
+            f"nats at {LABELS['delta']} {short(report.delta)}, by gradients at "
+            f"{whole(report.moments)} moments of the training; lower = more private",
+            *_PRIVATE,
+        ),
+    )
+
+
+def _of_units(found: ExPost | None) -> tuple[tuple[str, str], ...]:
+    if found is None:
+        return ()
+    return (
+        ("of single units, ex post: median", f"{nats(found.median)} nats"),
+        ("nine of ten lie in", f"{nats(found.q05)} .. {nats(found.q95)} nats"),
+        ("largest", f"{nats(found.largest)} nats"),
     )

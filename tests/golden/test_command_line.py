@@ -40,6 +40,7 @@ _COMMANDS = (
     "epsilon",
     "identifiers",
     "dp-check",
+    "dp-report",
     "demo",
 )
 _CALL = "$ lmexposure"

@@ -323,3 +323,29 @@ def test_a_missing_opacus_is_refused_with_what_to_install(
         ModelError, match=r"^DP-SGD needs opacus; install it: pip install 'lmexposure\[dp\]'"
     ):
         made(lstm().model)
+
+
+@pytest.mark.parametrize("kind", ["lstm", "gpt2"])
+def test_norms_of_all_units_are_those_of_each_alone(kind: str, tmp_path: Path) -> None:
+    model, rows = adapted(kind, tmp_path)[0], rows_of()
+    apart = deepcopy(model)
+    expected = [norm(alone(apart, [i], rows)) / PRIVATE.clip for i in range(len(rows))]
+    method = made(model, replace(PRIVATE, document_norms=True))
+    assert method._unit_norms().numpy() == pytest.approx(np.array(expected), rel=1e-4)
+
+
+def test_a_unit_that_is_always_clipped_has_the_claim_and_a_silent_one_nothing() -> None:
+    settings = replace(PRIVATE, document_norms=True, expected_batch=len(rows_of()))
+    method = made(lstm().model, settings)
+    for epoch in range(2):
+        for step, numbers in enumerate(method.steps(epoch), epoch * method.steps_per_epoch):
+            method.learn(numbers, step=step, rate=0.0)
+    loud, silent = torch.full((len(rows_of()),), 3.0), torch.zeros(len(rows_of()))
+    claim = method.claim()
+    for norms, epsilon in ((loud, claim.epsilon), (silent, 0.0)):
+        assert len(method._norms) == 2
+        method._norms = [norms, norms]
+        found = method.document_privacy(claim)
+        assert found is not None
+        assert found.moments == 2
+        assert found.epsilons == pytest.approx([epsilon] * len(rows_of()), rel=1e-6)

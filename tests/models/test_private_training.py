@@ -27,6 +27,7 @@ from lmexposure.models import (
     train,
 )
 from lmexposure.models.dp_accounting import epsilon_spent
+from lmexposure.records import DocumentPrivacy
 from lmexposure.scoring import log_perplexity
 
 pytest.importorskip("peft")
@@ -108,6 +109,46 @@ def test_interrupted_at_each_step_it_ends_with_the_same_bytes_and_promise(
     again = trained(tmp_path / "whole", settings=fresh)
     assert again.reused
     assert again.claim == whole.claim
+
+
+def test_each_document_is_measured_without_a_change_of_the_training(tmp_path: Path) -> None:
+    plain, settings = trained(tmp_path / "plain"), replace(PRIVATE, document_norms=True)
+    whole = trained(tmp_path / "whole", settings=settings)
+    assert sha256_tree(whole.model_path) == sha256_tree(plain.model_path)
+
+    def again(out: Path, progress: Callable[[Progress], None]) -> TrainingResult:
+        return trained(out, progress=progress, settings=settings)
+
+    interrupted_at_each_step(tmp_path / "stopped", whole.steps, again)
+    resumed = trained(tmp_path / "stopped", settings=settings)
+    assert plain.claim is not None
+    assert whole.claim is not None
+    assert plain.claim == whole.claim.model_copy(update={"ex_post": None})
+    found = DocumentPrivacy.read(tmp_path / "stopped")
+    assert found == DocumentPrivacy.read(tmp_path / "whole" / "dp_report.json")
+    assert found.ex_post == whole.claim.ex_post
+    assert resumed.claim == whole.claim
+    assert (found.moments, found.claimed) == (2, whole.claim.epsilon)
+    assert len(set(found.names)) == len(found.epsilons) == whole.claim.units
+    assert max(found.epsilons) > min(found.epsilons) > 0
+    assert stat.S_IMODE((tmp_path / "whole" / "dp_report.json").stat().st_mode) == 0o600
+    for name in found.names:  # one document a row: by its line in the corpus
+        assert DOCUMENTS[int(name.removeprefix("document ")) - 1]
+    assert not (tmp_path / "plain" / "dp_report.json").exists()
+    with pytest.raises(ResultError, match="train again with --method dp-sgd --document-norms"):
+        DocumentPrivacy.read(tmp_path / "plain")
+
+
+def test_users_are_measured_by_their_names(tmp_path: Path) -> None:
+    users = [None if i % 5 == 0 else f"user {i % 7}" for i in range(len(DOCUMENTS))]
+    settings = replace(PRIVATE, document_norms=True, unit_field="user", epochs=1, delta=0.01)
+    trained(tmp_path, settings=settings, units=users)
+    found = DocumentPrivacy.read(tmp_path)
+    assert found.unit == "user"
+    named = {name for name in found.names if name.startswith("user ")}
+    assert named == {f"user {i}" for i in range(7)}
+    assert len(found.names) > 7
+    assert all(name.startswith("document ") for name in set(found.names) - named)
 
 
 def test_an_adapter_resumes_to_the_byte_and_is_saved_as_one(tmp_path: Path) -> None:

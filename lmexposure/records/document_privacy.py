@@ -1,0 +1,117 @@
+"""dp_report.json: what a private training let out about each document; private itself."""
+
+from pathlib import Path
+from typing import ClassVar, Self
+
+import numpy as np
+from pydantic import model_validator
+
+from lmexposure._files import PRIVATE
+from lmexposure._record import Delta, FileRecord, Nats, Positive, Record, Rows
+from lmexposure.errors import ResultError
+
+_QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
+
+
+class ExPost(Record):
+    """How the epsilons of single documents lie, ex post: of the gradients that there were.
+
+    Attributes:
+        moments: of the training at which gradients were measured; in between, they are taken to be
+            as large.
+        least, q05, q25, median, q75, q95, largest: quantiles over the units, in nats, lower = more
+            private; each an epsilon that some unit has.
+    """
+
+    moments: Positive
+    least: Nats
+    q05: Nats
+    q25: Nats
+    median: Nats
+    q75: Nats
+    q95: Nats
+    largest: Nats
+
+    @model_validator(mode="after")
+    def _ascend(self) -> Self:
+        if list(self.quantiles) != sorted(self.quantiles):
+            raise ValueError(f"the quantiles {self.quantiles} do not ascend")
+        return self
+
+    @property
+    def quantiles(self) -> tuple[float, ...]:
+        """All of them, from the least to the largest."""
+        least, low, largest = self.least, (self.q05, self.q25), self.largest
+        return (least, *low, self.median, self.q75, self.q95, largest)
+
+
+class DocumentPrivacy(FileRecord):
+    """dp_report.json: each unit's epsilon ex post.
+
+    A unit's epsilon depends on what the unit holds, and says something about it: the file is for
+    the owner of the corpus alone. And it is not adaptively composable: who stops, or drops
+    documents, because of these numbers has no promise left.
+
+    Attributes:
+        unit: "document", or the field whose values tell users apart.
+        claimed: the epsilon that the training promised to all, in nats.
+        delta: of all epsilons.
+        moments: of the training at which gradients were measured.
+        names: of the units: "document N" by its number in the corpus, from 1, or the field's value.
+        epsilons: of the units, in nats, lower = more private.
+    """
+
+    NAME: ClassVar[str] = "dp_report.json"
+    FAMILY: ClassVar[str] = "lmexposure.dp_report"
+    VERSION: ClassVar[int] = 1
+    AGAIN: ClassVar[str] = "train again with --method dp-sgd --document-norms"
+    SECRET: ClassVar[bool] = True
+
+    unit: str
+    claimed: Nats
+    delta: Delta
+    moments: Positive
+    names: Rows[str]
+    epsilons: Rows[Nats]
+
+    @model_validator(mode="after")
+    def _one_each(self) -> Self:
+        if not 0 < len(self.names) == len(self.epsilons):
+            raise ValueError(
+                f"{len(self.names)} names and {len(self.epsilons)} epsilons; each unit has one"
+            )
+        return self
+
+    @property
+    def ex_post(self) -> ExPost:
+        """How the epsilons lie."""
+        # Of those that there are, the next above: no epsilon is shown smaller than it is.
+        each = np.quantile(self.epsilons, _QUANTILES, method="higher").tolist()
+        named = dict(zip(list(ExPost.model_fields)[1:], each, strict=True))
+        return ExPost(moments=self.moments, **named)
+
+    @classmethod
+    def read(cls, training: str | Path) -> Self:
+        """Read the file of a training, or of a run.
+
+        Args:
+            training: its directory, or the file.
+
+        Raises:
+            ResultError: no such file, or a damaged one; it says how to get another.
+        """
+        path = Path(training)
+        path = path if path.name == cls.NAME else path / cls.NAME
+        try:
+            content = path.read_bytes()
+        except OSError as failure:
+            raise ResultError(f"cannot read {path}: {failure.strerror}; {cls.AGAIN}") from failure
+        return cls.parse(content, path)
+
+    def save(self, training: Path) -> None:
+        """Write the file into the directory of a training, readable by its owner alone.
+
+        Raises:
+            FileError: the disk refused.
+        """
+        self.write(training / self.NAME, mode=PRIVATE)
