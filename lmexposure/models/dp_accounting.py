@@ -9,9 +9,11 @@ import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from types import ModuleType
 
 import numpy as np
+from scipy import optimize
 
 from lmexposure._validate import fraction, integer, positive
 from lmexposure.errors import SettingsError
@@ -21,6 +23,7 @@ History = Sequence[tuple[float, float, int]]
 
 LARGEST_NOISE = 1e4
 _NOISE_PRECISION = 1e-3  # relative
+_LEAST_EPSILON = 1e-12  # a logarithm of 0 is no number
 _LARGEST_ORDERS = (80, 100, 128, 192, 256, 384, 512)  # of 1030, a binomial is no float
 _ERROR, _RELATIVE_ERROR = 0.01, 0.00125  # of epsilon; the first is Opacus' own
 _MOST_POINTS = 2_000_000  # of a discretised loss: a second, and tens of megabytes
@@ -101,33 +104,36 @@ def noise_for(epsilon: float, *, delta: float, sample_rate: float, steps: int) -
     """
     epsilon = positive("epsilon", epsilon)
 
-    def spent(noise: float) -> float:
-        return epsilon_spent([(noise, sample_rate, steps)], delta=delta).epsilon
+    @cache
+    def excess(log_noise: float) -> float:
+        found = epsilon_spent([(math.exp(log_noise), sample_rate, steps)], delta=delta).epsilon
+        return math.log(max(found, _LEAST_EPSILON) / epsilon)
 
-    reached = spent(LARGEST_NOISE)
-    if reached > epsilon:
+    low, high = _bracket(excess)
+    if excess(high) > 0:
+        reached = epsilon * math.exp(excess(high))
         raise SettingsError(
             f"epsilon={epsilon!r} is not reached by {steps} steps at delta={delta!r}: with the "
             f"largest noise multiplier, {LARGEST_NOISE:g}, it is {reached:.4g}; ask for at least "
             "that, for fewer steps or for a larger delta"
         )
-    low, high = _bracket(spent, epsilon)
-    while high > low * (1 + _NOISE_PRECISION):
-        middle = math.sqrt(low * high)
-        low, high = (low, middle) if spent(middle) <= epsilon else (middle, high)
-    return high
+    root = float(optimize.brentq(excess, low, high, xtol=_NOISE_PRECISION / 4))
+    # Of the two sides of the root the one that keeps the promise.
+    while excess(root) > 0:
+        root = min(root + _NOISE_PRECISION / 4, high)
+    return math.exp(root)
 
 
-def _bracket(spent: Callable[[float], float], epsilon: float) -> tuple[float, float]:
-    """Two noise multipliers, of which the first spends more than `epsilon` and the second not."""
-    noise = 1.0
-    if spent(noise) > epsilon:
-        while spent(min(2 * noise, LARGEST_NOISE)) > epsilon:
-            noise *= 2
-        return noise, min(2 * noise, LARGEST_NOISE)
-    while spent(noise / 2) <= epsilon:
-        noise /= 2
-    return noise / 2, noise
+def _bracket(excess: Callable[[float], float]) -> tuple[float, float]:
+    """Two noise multipliers' logarithms: the first spends too much, the second not if any does."""
+    noise, largest = 0.0, math.log(LARGEST_NOISE)
+    if excess(noise) > 0:
+        while (double := min(noise + math.log(2), largest)) < largest and excess(double) > 0:
+            noise = double
+        return noise, double
+    while excess(noise - math.log(2)) <= 0:
+        noise -= math.log(2)
+    return noise - math.log(2), noise
 
 
 def group_epsilon(history: History, *, delta: float, size: int) -> float:
