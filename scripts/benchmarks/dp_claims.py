@@ -2,7 +2,7 @@
 
 Each training has weights, coins, noise and canaries of its own. A bound at level .05 may be above
 the claim in at most 16 of 200 right trainings (binomial, 3 standard deviations). Beside them are
-trainings whose noise is a fortieth of what their claim says: there it has to be above in most.
+trainings whose noise is a thousandth of what their claim says: there it has to be above in most.
 """
 
 import argparse
@@ -23,19 +23,19 @@ from lmexposure.models.document_rows import rows_of_documents
 from lmexposure.models.dp_sgd import DpSgd
 from lmexposure.records import TrainingSettings
 
-_NOISES = (2.0, 3.0, 5.0)
+_NOISES = (3.0, 4.0, 6.0)
 _CANDIDATES, _OTHERS = 300, 60
 _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
-_TOO_LITTLE = 1 / 40  # of the noise that is claimed
+_TOO_LITTLE = 1 / 1000  # of the noise that is claimed
 _LEVEL = 0.05
 _SETTINGS = TrainingSettings(
     method="dp-sgd",
     noise_multiplier=1.0,
     delta=1e-3,
     clip=1.0,
-    epochs=6,
-    learning_rate=2e-2,
-    expected_batch=64,
+    epochs=12,
+    learning_rate=5e-2,
+    expected_batch=100,
     batch_size=256,
     block_size=32,
     validation_fraction=0.01,

@@ -116,10 +116,14 @@ def test_each_document_is_measured_without_a_change_of_the_training(tmp_path: Pa
     whole = trained(tmp_path / "whole", settings=settings)
     assert sha256_tree(whole.model_path) == sha256_tree(plain.model_path)
 
-    def again(out: Path, progress: Callable[[Progress], None]) -> TrainingResult:
-        return trained(out, progress=progress, settings=settings)
+    for last in (3, whole.steps // 2, whole.steps // 2 + 1):  # within an epoch, at its end, after
 
-    interrupted_at_each_step(tmp_path / "stopped", whole.steps, again)
+        def stop(now: Progress, last: int = last) -> None:
+            if now.step == last:
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            trained(tmp_path / "stopped", progress=stop, settings=settings)
     resumed = trained(tmp_path / "stopped", settings=settings)
     assert plain.claim is not None
     assert whole.claim is not None
