@@ -124,7 +124,7 @@ def schemas() -> str:
         schema = json.loads(path.read_text(encoding="utf-8"))
         name = schema["$id"]
         parts.append(f"## {name} {{#{_anchor(name)}}}\n\n[{path.name}](../schemas/{path.name})\n")
-        for part, definition in {"": schema, **schema["$defs"]}.items():
+        for part, definition in {"": schema, **schema.get("$defs", {})}.items():
             title = f"### {part} {{#{_anchor(name, part)}}}\n\n" if part else ""
             parts.append(title + _record(definition, schema))
     return "\n".join(parts)
