@@ -1,8 +1,8 @@
 """What a training reads: rows of tokens, which of them a step has, and a model's loss on them."""
 
-import contextlib
 from collections.abc import Iterator
-from functools import partial
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -76,6 +76,49 @@ class Batches(Protocol):
         ...
 
 
+class SomeRows:
+    """Some of the rows, as rows of their own.
+
+    Args:
+        rows: all of them.
+        numbers: of those that are kept, shape (M,).
+    """
+
+    def __init__(self, rows: Batches, numbers: NDArray[np.int64]) -> None:
+        self._rows, self._numbers = rows, numbers
+        self.sparse = rows.sparse
+        self.predicted = rows.predicted[numbers]
+        self.units = np.unique(rows.units[numbers], return_inverse=True)[1]
+        self.names = tuple(rows.names[unit] for unit in np.unique(rows.units[numbers]))
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    @property
+    def parts(self) -> tuple[bytes, ...]:
+        """All that decides what is learned from them, to be hashed."""
+        return *self._rows.parts, self._numbers.tobytes()
+
+    def batch(self, numbers: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+        """See `Batches`."""
+        return self._rows.batch(self._numbers[numbers])
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Read:
+    """What a model says of the predicted tokens of some rows.
+
+    Attributes:
+        logits: of each of N tokens, row by row, float32 of shape (N, V).
+        labels: the tokens, shape (N,).
+        kept: where they are, shape (B, T).
+    """
+
+    logits: Tensor
+    labels: Tensor
+    kept: Tensor
+
+
 class Blocks:
     """The loss of a model on some of the rows.
 
@@ -104,14 +147,25 @@ class Blocks:
         No rows give 0, by way of a row that counts nothing, so that the gradient exists.
         """
         ids, labels = self._batch(numbers)
-        bf16 = partial(torch.autocast, self._device.type, dtype=torch.bfloat16)
-        with bf16() if self._bf16 else contextlib.nullcontext():
+        with self._precision():
             logits = model(input_ids=ids, use_cache=False).logits
         flat, labels = logits.flatten(0, 1), labels.flatten()
         if self._rows.sparse:  # no softmax over the vocabulary where there is no loss
             flat, labels = flat[labels != IGNORED], labels[labels != IGNORED]
         loss = nn.functional.cross_entropy(flat.float(), labels, reduction="sum")
         return loss if numbers.size else loss * 0.0
+
+    def read(self, model: nn.Module, numbers: NDArray[np.int64]) -> "Read":
+        """What a model says of the predicted tokens of these rows, with gradient.
+
+        No rows give no tokens.
+        """
+        ids, labels = self._batch(numbers)
+        with self._precision():
+            logits = model(input_ids=ids, use_cache=False).logits
+        kept = labels != IGNORED
+        kept &= numbers.size > 0
+        return Read(logits=logits[kept].float(), labels=labels[kept], kept=kept)
 
     def nats_of_each(self, model: nn.Module, numbers: NDArray[np.int64]) -> Tensor:
         """The same of each row, float32 of shape (B,), each by itself: for per-document gradients.
@@ -127,6 +181,12 @@ class Blocks:
         )
         nats: Tensor = each.sum(dim=1)
         return nats if numbers.size else nats * 0.0
+
+    def _precision(self) -> AbstractContextManager[None]:
+        if not self._bf16:
+            return nullcontext()
+        bf16: AbstractContextManager[None] = torch.autocast(self._device.type, dtype=torch.bfloat16)
+        return bf16
 
     def _batch(self, numbers: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
         """Tokens and labels of some rows on the device; of none, those of a row."""

@@ -9,7 +9,8 @@ import copy
 import math
 import secrets
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from itertools import chain, count
 from typing import Any
@@ -21,14 +22,14 @@ from numpy.typing import NDArray
 
 from lmexposure.canaries import derive_seed
 from lmexposure.errors import ModelError, NumericalError, SettingsError
-from lmexposure.models.batches import Blocks, steps_per_epoch
+from lmexposure.models.batches import steps_per_epoch
 from lmexposure.models.dp_accounting import epsilon_spent, noise_for
 from lmexposure.models.dp_checker import DpCheck, dp_check
 from lmexposure.models.dp_sampling import DpBatches
 from lmexposure.models.dp_snapshot import forget_gradients
 from lmexposure.models.dp_training import check_opacus
 from lmexposure.models.lstm import LstmForCausalLM
-from lmexposure.models.methods import Learned
+from lmexposure.models.methods import Learned, Setup
 from lmexposure.models.plain import new_optimizer, update
 from lmexposure.models.private_lstm import PrivateLstm
 from lmexposure.records import NOT_COVERED, DocumentPrivacy, DpClaim, TrainingSettings
@@ -46,11 +47,12 @@ class DpSgd:
     The coins and the noise follow from a key that is fresh from the operating system, and in the
     checkpoint alone while the training is under way: who knew it could take the noise away.
 
+    With `weight_average` what is evaluated and kept is a running average of the weights, which
+    follows from them alone and costs no privacy (De et al. 2022, arXiv 2204.13650, section 3).
+
     Args:
-        model: changed in place.
-        rows: a document each, with the unit that it belongs to.
-        settings: of the training.
-        accelerator: of one process.
+        setup: model, settings, rows of a document each with the unit that it belongs to, one
+            process.
 
     Raises:
         ModelError: layers that gradients of single documents cannot be had of, by their names.
@@ -58,22 +60,21 @@ class DpSgd:
         SettingsError: several processes, or a promise that these units cannot be given.
     """
 
-    def __init__(
-        self, model: Any, rows: Blocks, settings: TrainingSettings, accelerator: Accelerator
-    ) -> None:
+    def __init__(self, setup: Setup) -> None:
         check_opacus()
         from opacus.accountants import RDPAccountant
         from opacus.optimizers import DPOptimizer
 
-        _refuse_processes(accelerator)
-        self._rows, self._settings = rows, settings
-        self._units = _by_unit(rows.units)
+        _refuse_processes(setup.accelerator)
+        settings = setup.settings
+        self._rows, self._settings = setup.blocks(setup.rows), settings
+        self._units = _by_unit(setup.rows.units)
         self._batch = expected_batch(settings, len(self._units))
         self.noise_multiplier = chosen_noise(settings, len(self._units))
         self._key = settings.noise_seed if settings.noise_seed is not None else secrets.randbits(64)
-        self._plain = model
-        self._model = _hooked(model)
-        device = accelerator.device
+        self._plain = setup.model
+        self._model = _hooked(setup.model)
+        device = setup.accelerator.device
         self._accountant = RDPAccountant()
         self._norms: list[torch.Tensor] = []  # over the clip, shape (units,), of each epoch
         self._optimizer = DPOptimizer(
@@ -85,11 +86,25 @@ class DpSgd:
         )
         told = self._accountant.get_optimizer_hook_fn(sample_rate=self.sample_rate)
         self._optimizer.attach_step_hook(told)
+        self._average: list[torch.Tensor] = []  # of the weights; before the first step, none
 
     @property
     def model(self) -> Any:
         """See `TrainingMethod`: with the LSTM of torch."""
         return self._plain
+
+    @contextmanager
+    def evaluated(self) -> Iterator[Any]:
+        """See `TrainingMethod`: with averaged weights, where they are asked for."""
+        if not self._average:
+            yield self._plain
+            return
+        own = [weight.detach().clone() for weight in self._optimizer.params]
+        self._put(self._average)
+        try:
+            yield self._plain
+        finally:
+            self._put(own)
 
     @property
     def sample_rate(self) -> float:
@@ -111,7 +126,10 @@ class DpSgd:
         """See `TrainingMethod`: no unit is noise alone, and a step like every other."""
         if self._settings.document_norms and len(self._norms) * self.steps_per_epoch == step:
             self._norms.append(self._unit_norms())
-        return self._learn(numbers, step=step, rate=rate)
+        learned = self._learn(numbers, step=step, rate=rate)
+        if self._settings.weight_average is not None:
+            self._follow(step)
+        return learned
 
     def _learn(self, numbers: NDArray[np.int64], *, step: int, rate: float) -> Learned:
         for group in self._optimizer.param_groups:
@@ -139,13 +157,15 @@ class DpSgd:
             "key": self._key,
             "history": [tuple(entry) for entry in self._accountant.history],
             "norms": self._norms,
+            "average": self._average,
         }
 
     def restore(self, state: dict[str, Any]) -> None:
         """See `TrainingMethod`."""
         self._optimizer.load_state_dict(state["optimizer"])
         self._key, self._accountant.history = state["key"], list(state["history"])
-        self._norms = list(state.get("norms", ()))  # an older version had none
+        # An older version had neither.
+        self._norms, self._average = list(state.get("norms", ())), list(state.get("average", ()))
 
     def check(self) -> DpCheck:
         """See `TrainingMethod`: is this the training that its epsilon is for?
@@ -251,6 +271,23 @@ class DpSgd:
             parts[-1].append(unit)
             rows += size
         return [np.array(part, dtype=np.int64) for part in parts]
+
+    def _follow(self, step: int) -> None:
+        """Move the average to the weights: at first fast, so that the beginning is forgotten."""
+        assert self._settings.weight_average is not None
+        weights = [weight.detach() for weight in self._optimizer.params]
+        if not self._average:
+            self._average = [weight.clone() for weight in weights]
+            return
+        left = min(self._settings.weight_average, (1 + step) / (10 + step))
+        for average, weight in zip(self._average, weights, strict=True):
+            average.lerp_(weight, 1 - left)
+
+    def _put(self, values: Sequence[torch.Tensor]) -> None:
+        """Set the weights that are trained."""
+        with torch.no_grad():
+            for weight, value in zip(self._optimizer.params, values, strict=True):
+                weight.copy_(value)
 
     def _unit_norms(self) -> torch.Tensor:
         """Norm of each unit's gradient over the clip, shape (units,), as a step would have it.

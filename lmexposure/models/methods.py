@@ -4,15 +4,43 @@ The training loop (epochs, evaluations, early stopping, checkpoints) is shared; 
 rows a step reads, and how their loss changes the weights.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+from accelerate import Accelerator
 from numpy.typing import NDArray
 
+from lmexposure.models.batches import Batches, Blocks
 from lmexposure.models.dp_checker import DpCheck
-from lmexposure.records import DocumentPrivacy, DpClaim
+from lmexposure.records import DocumentPrivacy, DpClaim, TrainingSettings
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setup:
+    """What a method is made of.
+
+    Attributes:
+        model: changed in place.
+        rows: that it is trained on.
+        settings: of the training.
+        accelerator: whose processes share each step.
+        teachers: directories of the models that were trained before it, in their order; see
+            `TEACHERS` of `models.training`.
+    """
+
+    model: Any
+    rows: Batches
+    settings: TrainingSettings
+    accelerator: Accelerator
+    teachers: Sequence[Path] = ()
+
+    def blocks(self, rows: Batches) -> Blocks:
+        """A model's loss on rows, where and how precisely this training computes."""
+        return Blocks(rows, device=self.accelerator.device, precision=self.settings.precision)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +65,11 @@ class TrainingMethod(Protocol):
 
     @property
     def model(self) -> Any:
-        """The model with its weights of now, unwrapped: what is evaluated and saved."""
+        """The model with its weights of now, unwrapped."""
+        ...
+
+    def evaluated(self) -> AbstractContextManager[Any]:
+        """The model as it is evaluated and kept: with averaged weights, where they are."""
         ...
 
     @property

@@ -11,8 +11,8 @@ from accelerate import Accelerator
 from numpy.typing import NDArray
 
 from lmexposure.errors import NumericalError
-from lmexposure.models.batches import Blocks, epoch_steps, micro_batches, steps_per_epoch
-from lmexposure.models.methods import Learned
+from lmexposure.models.batches import Batches, epoch_steps, micro_batches, steps_per_epoch
+from lmexposure.models.methods import Learned, Setup
 from lmexposure.records import DpClaim, TrainingSettings
 
 
@@ -42,28 +42,33 @@ def update(optimizer: Any, *, step: int, rate: float) -> None:
 class PlainTraining:
     """Trains on packed blocks or padded records, on one process or several.
 
+    A method that differs in its loss alone replaces `_loss`.
+
     Only model and optimizer are handed to accelerate: which rows a process reads at which step is
     decided here, since accelerate's loaders repeat rows to fill the last batch, and a canary in a
     repeated row would get more repetitions than planned.
 
     Args:
-        model: changed in place.
-        rows: that it is trained on.
-        settings: of the training.
-        accelerator: whose processes share each step.
+        setup: model, rows, settings.
     """
 
-    def __init__(
-        self, model: Any, rows: Blocks, settings: TrainingSettings, accelerator: Accelerator
-    ) -> None:
-        self._rows, self._settings, self._accelerator = rows, settings, accelerator
-        optimizer = new_optimizer(model, settings)
-        self._model, self._optimizer = accelerator.prepare(model, optimizer)
+    def __init__(self, setup: Setup) -> None:
+        self._rows, self._settings, self._accelerator = (
+            setup.blocks(self._batches(setup)),
+            setup.settings,
+            setup.accelerator,
+        )
+        optimizer = new_optimizer(setup.model, setup.settings)
+        self._model, self._optimizer = self._accelerator.prepare(setup.model, optimizer)
 
     @property
     def model(self) -> Any:
         """See `TrainingMethod`."""
         return self._accelerator.unwrap_model(self._model)
+
+    def evaluated(self) -> contextlib.AbstractContextManager[Any]:
+        """See `TrainingMethod`: as it is."""
+        return contextlib.nullcontext(self.model)
 
     @property
     def steps_per_epoch(self) -> int:
@@ -84,7 +89,7 @@ class PlainTraining:
         for group in self._optimizer.param_groups:
             group["lr"] = rate
         tokens = self._rows.tokens(numbers)
-        nats = self._backward(numbers, tokens)
+        nats = self._backward(numbers, tokens, step)
         norm = float(
             self._accelerator.clip_grad_norm_(
                 self._model.parameters(), self._settings.gradient_clip
@@ -121,8 +126,17 @@ class PlainTraining:
     def close(self) -> None:
         """See `TrainingMethod`: nothing was put on it."""
 
-    def _backward(self, numbers: NDArray[np.int64], tokens: int) -> float:
-        """Gradient of the mean loss of the whole step; returns the summed loss in nats."""
+    def _batches(self, setup: Setup) -> Batches:
+        """The rows that are trained on."""
+        return setup.rows
+
+    def _loss(self, numbers: NDArray[np.int64], step: int) -> tuple[torch.Tensor, float]:
+        """What the gradient is of, summed over the tokens of some rows, and their -ln p."""
+        nats = self._rows.nats(self._model, numbers)
+        return nats, float(nats.detach())
+
+    def _backward(self, numbers: NDArray[np.int64], tokens: int, step: int) -> float:
+        """Gradient of the mean loss of the whole step; returns the summed -ln p."""
         accelerator = self._accelerator
         parts = micro_batches(
             numbers,
@@ -137,9 +151,9 @@ class PlainTraining:
             last = i + 1 == len(parts)
             context = contextlib.nullcontext() if last else accelerator.no_sync(self._model)
             with context:
-                loss = self._rows.nats(self._model, part)
+                loss, its = self._loss(part, step)
                 accelerator.backward(loss * scale)
-            nats += float(loss.detach())
+            nats += its
         return summed(accelerator, nats)
 
 

@@ -5,7 +5,6 @@ import math
 import time
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -157,16 +156,15 @@ class Trainer:
     def _validation_bits(self) -> float:
         """Mean loss on the held-out documents, bits per token."""
         size, accelerator = self._settings.batch_size, self._accelerator
-        model: Any = self._method.model
-        model.eval()
         nats = 0.0
         batches = np.array_split(
             np.arange(len(self._validation)), steps_per_epoch(len(self._validation), size)
         )
-        with torch.no_grad():
+        with self._method.evaluated() as model, torch.no_grad():
+            model.eval()
             for numbers in batches[accelerator.process_index :: accelerator.num_processes]:
                 nats += float(self._validation.nats(model, numbers))
-        model.train()
+        self._method.model.train()
         bits = summed(self._accelerator, nats) / int(self._validation.predicted.sum()) / math.log(2)
         if not math.isfinite(bits):
             raise NumericalError(
@@ -208,9 +206,9 @@ class Trainer:
 
     def _save_model(self, path: Path) -> None:
         if self._accelerator.is_main_process:
-            model = self._method.model
-            save = save_adapter if is_lora(model) else save_model
-            save(model, self._tokenizer, path, mode=self._checkpoints.mode)
+            with self._method.evaluated() as model:
+                save = save_adapter if is_lora(model) else save_model
+                save(model, self._tokenizer, path, mode=self._checkpoints.mode)
 
     def _checkpoint(self) -> None:
         self._saved = time.monotonic()

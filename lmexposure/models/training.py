@@ -1,6 +1,7 @@
 """Train a model on a corpus with canaries: hold out, pack, check, train, keep the best."""
 
 import os
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from pathlib import Path
@@ -13,7 +14,7 @@ from lmexposure._files import PRIVATE, canonical_json, sha256_bytes
 from lmexposure._integrity import file_hashes, say_rebuilt, write_hashed
 from lmexposure.canaries import Wrapping
 from lmexposure.errors import ModelError, ResultError, SettingsError
-from lmexposure.models.batches import Batches, Blocks
+from lmexposure.models.batches import Batches, Blocks, steps_per_epoch
 from lmexposure.models.checkpoints import (
     BEGINS_ANEW,
     CheckpointDirectory,
@@ -23,25 +24,53 @@ from lmexposure.models.checkpoints import (
     read_training,
 )
 from lmexposure.models.cpu import computing_threads, threads_for, warn_imitated
+from lmexposure.models.deduplication import deduplicated
+from lmexposure.models.distillation import Distillation, whole_corpus
 from lmexposure.models.document_rows import rows_of_documents
 from lmexposure.models.dp_checker import DpCheck
 from lmexposure.models.dp_sgd import DpSgd
+from lmexposure.models.dropout import set_dropout
 from lmexposure.models.encoding import context_window
+from lmexposure.models.goldfish import Goldfish
+from lmexposure.models.hamp import Hamp
 from lmexposure.models.load import LoadedModel, check_fit
 from lmexposure.models.lora import check_lora, with_new_adapter
-from lmexposure.models.methods import TrainingMethod
+from lmexposure.models.methods import Setup, TrainingMethod
 from lmexposure.models.packing import Packed, check_deliveries, pack, split_validation
 from lmexposure.models.padded_rows import check_units, rows_of_records
 from lmexposure.models.plain import PlainTraining
+from lmexposure.models.relaxloss import RelaxLoss
+from lmexposure.models.selena import Selena, parts_of
+from lmexposure.models.teachers import TEACHERS, Lesson, taught
 from lmexposure.models.trainer import Trainer
 from lmexposure.models.training_result import TrainingResult
 from lmexposure.models.weights import weights_sha256
-from lmexposure.records import DP_SGD, DpClaim, TrainingSettings
+from lmexposure.records import (
+    DISTILLATION,
+    DP_SGD,
+    GOLDFISH,
+    HAMP,
+    PLAIN,
+    RELAXLOSS,
+    SELENA,
+    DpClaim,
+    TrainingSettings,
+)
 
 _SCHEMA = "lmexposure.training/1"
-_METHODS: dict[str, Callable[[Any, Blocks, TrainingSettings, Accelerator], TrainingMethod]] = {
-    "plain": PlainTraining,
+_METHODS: dict[str, Callable[[Setup], TrainingMethod]] = {
+    PLAIN: PlainTraining,
     DP_SGD: DpSgd,
+    GOLDFISH: Goldfish,
+    RELAXLOSS: RelaxLoss,
+    HAMP: Hamp,
+    SELENA: Selena,
+    DISTILLATION: Distillation,
+}
+# The rows of each model that is trained plainly before, from the same initial weights.
+_TEACHERS: dict[str, Callable[[TrainingSettings, Batches], list[Batches]]] = {
+    SELENA: parts_of,
+    DISTILLATION: whole_corpus,
 }
 
 
@@ -105,17 +134,40 @@ def train(  # noqa: PLR0913  a public door: one argument an input
     """
     _check_model(loaded, settings)
     corpus = documents, validation
-    training, held = _rows(loaded, corpus, settings, separator, canaries, wrapping, units)
+    rows = _rows(loaded, corpus, settings, separator, canaries, wrapping, units)
+    return _train(
+        loaded,
+        rows,
+        settings,
+        Path(out),
+        progress=progress,
+        promise=promise,
+        mode=mode,
+    )
+
+
+def _train(
+    loaded: LoadedModel,
+    rows: tuple[Batches, Batches],
+    settings: TrainingSettings,
+    out: Path,
+    *,
+    progress: ProgressCallback | None = None,
+    promise: Callable[[DpClaim], None] | None = None,
+    mode: int,
+) -> TrainingResult:
+    """As `train`, of rows to train on and to validate on; models that teach are trained first."""
+    training, held = rows
     inputs = _inputs_sha256(loaded, settings, training, held)
-    out = Path(out)
     checkpoints = CheckpointDirectory(out, inputs, mode=mode)
     finished = _finished(out, inputs)
     if finished is not None:
         if os.environ.get("RANK", "0") == "0":
-            checkpoints.clear()  # what a kill at the very end left
+            _clear(checkpoints, out)  # what a kill at the very end left
         return finished
     accelerator = _accelerator(loaded)
-    method = _method(loaded, training, settings, accelerator)
+    teachers, progress = _taught(loaded, rows, settings, out, progress, mode)
+    method = _method(loaded, training, settings, accelerator, teachers)
     trainer = Trainer(
         method,
         _blocks_of(held, accelerator, settings),
@@ -148,7 +200,7 @@ def train(  # noqa: PLR0913  a public door: one argument an input
         }
         # By its seed and its hash a small seed can be tried, and the one secret of a small plan.
         write_hashed(out / "training.json", record, mode=PRIVATE)
-        checkpoints.clear()
+        _clear(checkpoints, out)
     accelerator.wait_for_everyone()
     return result
 
@@ -200,11 +252,52 @@ def check_private(
 
 
 def _method(
-    loaded: LoadedModel, rows: Batches, settings: TrainingSettings, accelerator: Accelerator
+    loaded: LoadedModel,
+    rows: Batches,
+    settings: TrainingSettings,
+    accelerator: Accelerator,
+    teachers: Sequence[Path] = (),
 ) -> TrainingMethod:
     model = with_new_adapter(loaded, settings) if settings.lora else loaded.model
-    blocks = _blocks_of(rows, accelerator, settings)
-    return _METHODS[settings.method](model, blocks, settings, accelerator)
+    if settings.dropout:
+        set_dropout(model, settings.dropout)
+    setup = Setup(
+        model=model, rows=rows, settings=settings, accelerator=accelerator, teachers=teachers
+    )
+    return _METHODS[settings.method](setup)
+
+
+def _taught(
+    loaded: LoadedModel,
+    rows: tuple[Batches, Batches],
+    settings: TrainingSettings,
+    out: Path,
+    progress: ProgressCallback | None,
+    mode: int,
+) -> tuple[list[Path], ProgressCallback | None]:
+    """The models that teach this one, and what takes its progress; most have none."""
+    rows_of_each = _TEACHERS.get(settings.method)
+    if rows_of_each is None:
+        return [], progress
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise SettingsError(
+            f"method={settings.method!r} trains several models one after the other, and on several "
+            "processes none; train on one"
+        )
+
+    def learn(lesson: Lesson) -> Path:
+        own = (lesson.rows, rows[1]), lesson.settings, lesson.out
+        return _train(lesson.loaded, *own, progress=lesson.progress, mode=mode).model_path
+
+    after = steps_per_epoch(len(rows[0]), settings.batch_size) * settings.epochs
+    of_each = rows_of_each(settings, rows[0])
+    return taught(loaded, of_each, settings, out, after=after, progress=progress, train=learn)
+
+
+def _clear(checkpoints: CheckpointDirectory, out: Path) -> None:
+    """Remove what only an interrupted training needs; models that taught know the corpus."""
+    checkpoints.clear()
+    shutil.rmtree(out / TEACHERS, ignore_errors=True)
 
 
 def _run(
@@ -259,6 +352,11 @@ def _rows(
     """Rows to train on, checked for every canary, and rows to validate on."""
     documents, validation = corpus
     check_units(units, documents, settings)
+    if settings.deduplicate != "none":
+        documents, canaries = deduplicated(
+            documents, canaries, wrapping=wrapping, near=settings.deduplicate == "near"
+        )
+        corpus = documents, validation
     if settings.is_private and wrapping is None:
         return rows_of_documents(
             loaded.tokenizer,

@@ -8,6 +8,19 @@ sweep; `scores.py` reads the scores of every text, and `run.py` a directory of t
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from lmexposure.records.defence_settings import (
+        DISTILLATION,
+        DP_SGD,
+        GOLDFISH,
+        HAMP,
+        METHODS,
+        OF_METHOD,
+        PLAIN,
+        RELAXLOSS,
+        SELENA,
+        TAUGHT,
+        TRAINING,
+    )
     from lmexposure.records.document_privacy import DocumentPrivacy, ExPost
     from lmexposure.records.dp_claim import NOT_COVERED, DpClaim
     from lmexposure.records.identifiers import (
@@ -135,7 +148,7 @@ if TYPE_CHECKING:
         SWEEPING,
         SweepSettings,
     )
-    from lmexposure.records.training_settings import DP_SGD, TRAINING, TrainingSettings
+    from lmexposure.records.training_settings import TrainingSettings
 else:
     from lmexposure._lazy import lazy_face as _lazy_face
 
@@ -143,24 +156,33 @@ else:
 
 __all__ = [
     "ATTACKS",
+    "DISTILLATION",
     "DP_SGD",
+    "GOLDFISH",
+    "HAMP",
     "HIDDEN",
     "MACHINE",
     "MEASURE_SETTINGS",
     "MEASURING",
+    "METHODS",
     "MOST_LOST",
     "MOST_SHOWN",
     "NAMES_BY_TABLE",
     "NOT_COVERED",
+    "OF_METHOD",
     "OLD_SETTING_NAMES",
     "PANELS",
+    "PLAIN",
     "PRIVACY",
     "QUICK",
     "READS",
+    "RELAXLOSS",
     "SCORES",
+    "SELENA",
     "SETTING_NAMES",
     "SEVERAL",
     "SWEEPING",
+    "TAUGHT",
     "TRAINING",
     "AreaUnderCurve",
     "AuditedText",

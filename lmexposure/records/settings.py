@@ -35,7 +35,8 @@ from lmexposure._validate import (
 )
 from lmexposure.canaries import ADAPTERS, FORMS, KINDS, UNIFORM, layouts_listed
 from lmexposure.errors import SettingsError
-from lmexposure.records.training_settings import TRAINING, TrainingSettings
+from lmexposure.records.defence_settings import TRAINING
+from lmexposure.records.training_settings import TrainingSettings
 
 if TYPE_CHECKING:
     from lmexposure.records.result import MeasureOptions

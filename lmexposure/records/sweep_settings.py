@@ -15,8 +15,8 @@ from lmexposure._settings import (
 )
 from lmexposure._validate import LARGEST_SEED, coverage, fraction, of_type, text
 from lmexposure.errors import SettingsError
+from lmexposure.records.defence_settings import TRAINING
 from lmexposure.records.settings import SETTING_NAMES, RunSettings
-from lmexposure.records.training_settings import TRAINING
 
 if TYPE_CHECKING:
     from lmexposure.records.sweep_plan import SweepOptions

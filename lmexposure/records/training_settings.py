@@ -24,8 +24,15 @@ from lmexposure._validate import (
     text,
 )
 from lmexposure.errors import SettingsError
-
-TRAINING = "Training"  # the panel of a command's help
+from lmexposure.records.defence_settings import (
+    DP_SGD,
+    METHODS,
+    RELAXLOSS,
+    TAUGHT,
+    TRAINING,
+    DefenceSettings,
+    undecided,
+)
 
 _ONLY_SPEED = ("accumulation", "checkpoint_seconds", "threads")
 
@@ -48,13 +55,6 @@ _DEFAULTS: dict[str, dict[str, object]] = {
 }
 
 _LORA = {"learning_rate": 2e-4}  # adapters bear, and need, longer steps than whole models
-
-# Settings of differential privacy alone.
-_OF_DP = (
-    *("epsilon", "delta", "noise_multiplier", "clip"),
-    *("expected_batch", "unit_field", "noise_seed", "document_norms"),
-)
-DP_SGD = "dp-sgd"
 
 _LONGEST_BLOCK = 10**7  # tokens; past every context window, and within memory
 _COUNT = whole(1)
@@ -79,10 +79,10 @@ def _epochs(name: str, values: object) -> None:
 
 def _method(name: str, value: object) -> None:
     """The rule of methods; a flag of this name once chose an estimate of exposure."""
-    if value not in ("plain", DP_SGD):
+    if value not in METHODS:
         raise SettingsError(
-            f"{name}={value!r} must be plain or {DP_SGD}; for an estimate of exposure give "
-            "--estimate"
+            f"{name}={value!r} must be one of {', '.join(METHODS)}; for an estimate of exposure "
+            "give --estimate"
         )
 
 
@@ -100,8 +100,8 @@ def _targets(name: str, values: object) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainingSettings:
-    """Settings of a training; the defaults are those of a new LSTM.
+class TrainingSettings(DefenceSettings):
+    """Settings of a training; the defaults are those of a new LSTM. Those of defences come first.
 
     These change the result:
 
@@ -125,8 +125,9 @@ class TrainingSettings:
         lora: train adapters next to frozen weights.
         lora_rank, lora_alpha, lora_targets: of these; an alpha of None is twice the rank; the
             target "all-linear" is every linear layer but the output.
-        method: "plain", or "dp-sgd": with a promise for each document, see `models.dp_sgd`. There
-            `batch_size` is rows that go through the model together, and `gradient_clip` nothing.
+        method: "plain", a defence, or "dp-sgd": with a promise for each document, see
+            `models.dp_sgd`. There `batch_size` is rows that go through the model together, and
+            `gradient_clip` nothing.
         epsilon, delta: that are to be promised, epsilon in nats, lower = more private.
         noise_multiplier: standard deviation of the noise over `clip`, in the place of epsilon.
         clip: largest norm of a document's gradient.
@@ -137,6 +138,8 @@ class TrainingSettings:
             someone knows, the promise does not hold against them: for tests and benchmarks.
         document_norms: measure each document's gradient once an epoch, which is another pass, for
             each document's own epsilon: see `records.DocumentPrivacy`.
+        weight_average: of dp-sgd, evaluate and keep an average of the weights, in which each step
+            moves this share of it less; None: the weights themselves.
 
     These change only the speed:
 
@@ -262,7 +265,8 @@ class TrainingSettings:
     )
     method: str = setting(
         "plain",
-        "how a batch changes the model: plain, or dp-sgd, with differential privacy",
+        "how the model is trained: plain; dp-sgd, with differential privacy; or as another "
+        f"defence: {', '.join(METHODS[2:])}",
         panel=TRAINING,
         rule=_method,
     )
@@ -319,6 +323,14 @@ class TrainingSettings:
         "of dp-sgd, measure each document's gradient once an epoch, for dp-report",
         panel=TRAINING,
     )
+    weight_average: float | None = setting(
+        None,
+        "of dp-sgd, keep a running average of the weights: the share of it that a step leaves",
+        panel=TRAINING,
+        rule=fraction,
+        usual="the weights themselves",
+        by_flag=False,
+    )
     accumulation: int = setting(
         1,
         "parts that a step is computed in, to save memory; changes no result",
@@ -338,10 +350,19 @@ class TrainingSettings:
             integer("snapshot_epochs", epoch, low=1, high=self.epochs)
         if not self.lora:
             self._refuse_settings_of_adapters()
+        self._check_defence(self.method)
         if self.method == DP_SGD:
             self._check_dp()
-        else:
-            self._refuse_settings_of_dp()
+        if self.method == RELAXLOSS and self.accumulation != 1:
+            raise SettingsError(
+                f"accumulation={self.accumulation} does not go with method={RELAXLOSS!r}, which "
+                "reads the mean loss of a whole step; leave it out"
+            )
+        if self.method in TAUGHT and self.lora:
+            raise SettingsError(
+                f"lora=True does not go with method={self.method!r}, which trains several models; "
+                "train all weights"
+            )
 
     @classmethod
     def for_model(cls, kind: str, **changes: object) -> "TrainingSettings":
@@ -373,8 +394,7 @@ class TrainingSettings:
     def decisive(self) -> dict[str, object]:
         """Those settings that change the result, as JSON values."""
         values = {name: value for name, value in self.to_dict().items() if name not in _ONLY_SPEED}
-        # As before there were any: the hash of a training without them is then the same.
-        without = () if self.method == DP_SGD else ("method", *_OF_DP)
+        without = undecided(self, self.method)
         return {
             name: value
             for name, value in values.items()
@@ -404,18 +424,6 @@ class TrainingSettings:
                 f"accumulation={self.accumulation} does not go with method={DP_SGD!r}, whose "
                 "batch_size is already what goes through the model together; lower that instead"
             )
-
-    def _refuse_settings_of_dp(self) -> None:
-        """Refuse what only differential privacy has: who says it means to make a promise."""
-        for declared in dataclasses.fields(self):
-            name, value = declared.name, getattr(self, declared.name)
-            if name in _OF_DP and value != declared.default:
-                shown = "..." if name == "noise_seed" else repr(value)
-                raise SettingsError(
-                    f"{name}={shown} is of differential privacy, and the training would promise "
-                    f"none; add method={DP_SGD!r}, on the command line --method {DP_SGD}, or leave "
-                    "it out"
-                )
 
     def _refuse_settings_of_adapters(self) -> None:
         """Refuse what only adapters have: who says it does not mean to train all weights."""

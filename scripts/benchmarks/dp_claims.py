@@ -17,10 +17,12 @@ from accelerate import Accelerator
 
 from lmexposure.audit import epsilon
 from lmexposure.cli.console import print_table, say
-from lmexposure.models import LstmSizes, epsilon_spent, new_model
+from lmexposure.models import LoadedModel, LstmSizes, epsilon_spent, new_model
 from lmexposure.models.batches import Blocks
 from lmexposure.models.document_rows import rows_of_documents
 from lmexposure.models.dp_sgd import DpSgd
+from lmexposure.models.methods import Setup
+from lmexposure.models.padded_rows import PaddedRows
 from lmexposure.records import TrainingSettings
 
 _NOISES = (3.0, 4.0, 6.0)
@@ -93,10 +95,10 @@ def audited(seed: int, noise: float, share: float = 1.0) -> tuple[float, float, 
     )
     settings = replace(_SETTINGS, noise_multiplier=noise * share, noise_seed=seed)
     kept = [*others, *(word for word, coin in zip(words, inside, strict=True) if coin)]
-    blocks = _blocks(loaded.tokenizer, kept, settings)
-    every = _blocks(loaded.tokenizer, words, settings)
+    training = _setup(loaded, kept, settings)
+    every = training.blocks(_rows(loaded.tokenizer, words, settings))
     before = _nats(loaded.model, every)
-    method = DpSgd(loaded.model, blocks, settings, Accelerator(cpu=True))
+    method = DpSgd(training)
     torch.manual_seed(seed)
     loaded.model.train()
     for epoch in range(settings.epochs):
@@ -122,11 +124,20 @@ def _claim(noise: float, rate: float, steps: int) -> float:
     return epsilon_spent([(noise, rate, steps)], delta=_SETTINGS.delta).epsilon
 
 
-def _blocks(tokenizer: Any, texts: list[str], settings: TrainingSettings) -> Blocks:
+def _setup(loaded: LoadedModel, texts: list[str], settings: TrainingSettings) -> Setup:
+    return Setup(
+        model=loaded.model,
+        rows=_rows(loaded.tokenizer, texts, settings),
+        settings=settings,
+        accelerator=Accelerator(cpu=True),
+    )
+
+
+def _rows(tokenizer: Any, texts: list[str], settings: TrainingSettings) -> PaddedRows:
     rows, _ = rows_of_documents(
         tokenizer, texts, separator="\n", canaries={}, settings=settings, validation=texts[:1]
     )
-    return Blocks(rows, device=torch.device("cpu"), precision="float32")
+    return rows
 
 
 @torch.no_grad()

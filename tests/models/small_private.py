@@ -18,6 +18,7 @@ from lmexposure.models.batches import Blocks
 from lmexposure.models.document_rows import rows_of_documents
 from lmexposure.models.dp_sgd import DpSgd
 from lmexposure.models.lora import with_new_adapter
+from lmexposure.models.methods import Setup
 from lmexposure.models.padded_rows import PaddedRows
 
 CANARIES = {"code 4711": 3, "code 0815": 1}
@@ -105,7 +106,13 @@ def made(
     model: Any, settings: TrainingSettings = PRIVATE, owners: list[str | None] | None = None
 ) -> DpSgd:
     """DP-SGD of a model on the corpus."""
-    return DpSgd(model, blocks_of(rows_of(settings, owners)), settings, Accelerator(cpu=True))
+    setup = Setup(
+        model=model,
+        rows=rows_of(settings, owners),
+        settings=settings,
+        accelerator=Accelerator(cpu=True),
+    )
+    return DpSgd(setup)
 
 
 def units_of(*numbers: int) -> NDArray[np.int64]:

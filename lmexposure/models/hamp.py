@@ -1,0 +1,109 @@
+"""HAMP: training that leaves a model unsure of what it read, and an output that keeps the order.
+
+In training the target is soft: its token has a probability, all others the same, so that the
+entropy of the target is a given share of the largest; and the entropy of what the model predicts is
+rewarded. At test time what the model says is replaced by what it says of random tokens, put into
+the same order, so that an attacker learns which tokens are likely and not how likely.
+
+Source: Chen, Pattabiraman 2024, "Overconfidence is a Dangerous Thing: Mitigating Membership
+Inference Attacks by Enforcing Less Confident Prediction" (HAMP, NDSS 2024, arXiv 2307.01610), with
+tokens in the place of images; Aerni et al. 2024 had a share of .9997 and a weight of .005.
+"""
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+
+from lmexposure.models.load import LoadedModel
+from lmexposure.models.methods import Setup
+from lmexposure.models.plain import PlainTraining
+
+_READ = 64  # random tokens whose predictions lend their values
+
+
+class Hamp(PlainTraining):
+    """Plain training by another loss; see the module.
+
+    Args:
+        setup: model, rows, settings.
+    """
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self._vocabulary = setup.model.get_output_embeddings().weight.shape[0]
+        self._own = sure(setup.settings.hamp_entropy, self._vocabulary)
+
+    def _loss(self, numbers: NDArray[np.int64], step: int) -> tuple[torch.Tensor, float]:
+        read = self._rows.read(self._model, numbers)
+        logs = torch.log_softmax(read.logits, dim=1)
+        each = -logs.gather(1, read.labels[:, None]).squeeze(1)
+        rest = (1 - self._own) / (self._vocabulary - 1)
+        soft = self._own * each + rest * (-logs.sum(dim=1) - each)
+        entropy = -(logs.exp() * logs).sum(dim=1)
+        loss = (soft - self._settings.hamp_weight * entropy).sum()
+        return loss, float(each.detach().sum())
+
+
+def sure(entropy: float, vocabulary: int) -> float:
+    """The probability of a soft label's token, all others having the same.
+
+    Args:
+        entropy: of the label, as a share of the largest, in (0, 1).
+        vocabulary: tokens, at least 2.
+
+    >>> round(sure(0.5, 100), 4)
+    0.6248
+    """
+    others = vocabulary - 1
+
+    def above(own: float) -> float:
+        spread = (1 - own) * math.log((1 - own) / others)
+        return -own * math.log(own) - spread - entropy * math.log(vocabulary)
+
+    return float(brentq(above, 1 / vocabulary, 1 - 1e-15))
+
+
+def masked(loaded: LoadedModel, *, seed: int = 0) -> LoadedModel:
+    """The model with an output of which only the order of the tokens is its own.
+
+    Each position gets the logits that the model has for a random text at that position, in the
+    order of its own logits. The model itself is changed: nobody can read it otherwise any more.
+
+    Args:
+        loaded: the model, in evaluation mode.
+        seed: of the random text.
+    """
+    model = loaded.model
+    size = model.get_output_embeddings().weight.shape[0]
+    draws = torch.Generator().manual_seed(seed)
+    ids = torch.randint(size, (1, _READ), generator=draws).to(model.device)
+    with torch.inference_mode():
+        said = model(input_ids=ids, use_cache=False).logits[0]
+    values = said.sort(dim=1).values
+
+    def keep_order(_: Any, __: Any, output: Any) -> Any:
+        output.logits = in_order(output.logits, values)
+        return output
+
+    model.register_forward_hook(keep_order)
+    return replace(loaded, model=model)
+
+
+def in_order(logits: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    """The values of other positions in the order of the logits.
+
+    Args:
+        logits: shape (B, T, V).
+        values: ascending, shape (P, V); position t takes those of t modulo P.
+
+    Returns:
+        shape (B, T, V).
+    """
+    places = torch.arange(logits.shape[1], device=logits.device) % len(values)
+    ranks = logits.argsort(dim=2).argsort(dim=2)
+    return values[places].expand(len(logits), -1, -1).gather(2, ranks)
