@@ -54,6 +54,7 @@ if TYPE_CHECKING:
         encode_rows,
         secret_tokens,
     )
+    from lmexposure.models.hamp import masked
     from lmexposure.models.load import (
         LoadedModel,
         check_causal,
@@ -153,6 +154,7 @@ __all__ = [
     "is_quantised",
     "is_usable_tokenizer",
     "load_model",
+    "masked",
     "model_outline",
     "new_model",
     "new_token_texts",

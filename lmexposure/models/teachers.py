@@ -87,7 +87,8 @@ def _plain(settings: TrainingSettings, place: int) -> TrainingSettings:
     usual = TrainingSettings()
     own = {name: getattr(usual, name) for name in OF_METHOD[settings.method]}
     seed = derive_seed(settings.seed, "teacher", str(place))
-    plain: TrainingSettings = replace(settings, method=PLAIN, seed=seed, snapshot_epochs=(), **own)
+    own |= {"method": PLAIN, "seed": seed, "snapshot_epochs": (), "max_steps": None}
+    plain: TrainingSettings = replace(settings, **own)
     return plain
 
 

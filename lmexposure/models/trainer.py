@@ -95,7 +95,8 @@ class Trainer:
 
     @property
     def _total_steps(self) -> int:
-        return self._steps_per_epoch * self._settings.epochs
+        steps = self._steps_per_epoch * self._settings.epochs
+        return min(steps, self._settings.max_steps or steps)
 
     def _epoch(self) -> None:
         """The steps of the current epoch that are still to be done."""

@@ -29,7 +29,8 @@ OF_METHOD: dict[str, tuple[str, ...]] = {
 METHODS = tuple(OF_METHOD)
 # Those that train other models first, of which the last one learns.
 TAUGHT = (SELENA, DISTILLATION)
-_ADDED = ("deduplicate", "dropout", "weight_average")  # to methods that there were before
+# To methods that there were before; where they are as usual, nothing is decided by them.
+_ADDED = ("deduplicate", "dropout", "weight_average", "max_steps")
 
 
 def _share(name: str, value: float) -> None:

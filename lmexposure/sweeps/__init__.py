@@ -10,18 +10,21 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from lmexposure.records import SweepPlan, SweepResult, SweepSettings
     from lmexposure.sweeps.analysis import analyse
+    from lmexposure.sweeps.attacks import Group
     from lmexposure.sweeps.collecting import collect
-    from lmexposure.sweeps.cost import SweepCost, sweep_cost
+    from lmexposure.sweeps.cost import SweepCost, sweep_cost, timed_training
     from lmexposure.sweeps.driver import check_workers, sweep
     from lmexposure.sweeps.matrices import Matrices, read_matrices
     from lmexposure.sweeps.plan import prepare
-    from lmexposure.sweeps.task import SweepDirectory, run_task
+    from lmexposure.sweeps.rates import part_rates, places_of_kinds
+    from lmexposure.sweeps.task import SweepDirectory, run_task, train_alone
 else:
     from lmexposure._lazy import lazy_face as _lazy_face
 
     __getattr__, __dir__ = _lazy_face(__name__, __file__)
 
 __all__ = [
+    "Group",
     "Matrices",
     "SweepCost",
     "SweepDirectory",
@@ -31,9 +34,13 @@ __all__ = [
     "analyse",
     "check_workers",
     "collect",
+    "part_rates",
+    "places_of_kinds",
     "prepare",
     "read_matrices",
     "run_task",
     "sweep",
     "sweep_cost",
+    "timed_training",
+    "train_alone",
 ]

@@ -1,16 +1,18 @@
 """What a sweep will cost, from the models that are done, or from some steps of one model."""
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 from lmexposure._style import count, in_words
 from lmexposure._validate import integer
 from lmexposure.audit import training_settings
 from lmexposure.records import FailedModel, SweepModel
 from lmexposure.sweeps.driver import check_workers, models_missing, workers_for
-from lmexposure.sweeps.task import SweepDirectory, task
+from lmexposure.sweeps.task import SweepDirectory, task, train_alone
 
 # Scoring reads a token forwards alone, where training goes back as well; then come sums and files.
 _SCORED = 0.4
@@ -140,6 +142,32 @@ class _Timer:
     def seconds(self) -> float:
         """From the first step to the last of the last epoch, at the pace seen."""
         return (self._last - self._begun) * self.total / max(1, self._at - self._first)
+
+
+def timed_training(
+    directory: SweepDirectory,
+    *,
+    out: Path,
+    training: Mapping[str, Any] | None = None,
+    steps: int = 20,
+) -> float:
+    """Seconds that a training of the first model takes at most, from its first steps.
+
+    Args:
+        directory: of a prepared sweep.
+        out: gets what the training leaves, and may be removed.
+        training: settings in the place of those of the sweep.
+        steps: to time.
+
+    Raises:
+        SettingsError, ModelError, NumericalError, FileError: as of `train_alone`.
+    """
+    timer, begun = _Timer(steps), time.perf_counter()
+    try:
+        train_alone(directory, 0, out=out, training=training, progress=timer)
+    except _Enough:
+        return timer.seconds
+    return time.perf_counter() - begun
 
 
 def _of_steps(directory: SweepDirectory, number: int, steps: int) -> tuple[float, bool]:

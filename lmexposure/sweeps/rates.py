@@ -71,10 +71,35 @@ def class_rows(group: Group, plan: SweepPlan, *, level: float) -> dict[str, Swee
         plan: of the sweep.
         level: of the intervals.
     """
-    kinds = dict.fromkeys(group.kinds)
-    parts = {kind: np.flatnonzero([own == kind for own in group.kinds]) for kind in kinds}
     pair = primary_of(group, plan)
+    parts = places_of_kinds(group)
     rows = _rows(group, *pair, parts=parts, measured=True, primary=True, level=level)
+    return {row.group: row for row in rows}
+
+
+def places_of_kinds(group: Group) -> dict[str, Places]:
+    """Where the texts of each kind of a group are among its texts.
+
+    Args:
+        group: of texts.
+    """
+    kinds = dict.fromkeys(group.kinds)
+    return {kind: np.flatnonzero([own == kind for own in group.kinds]) for kind in kinds}
+
+
+def part_rates(
+    group: Group, score: str, attack: str, *, parts: Mapping[str, Places], level: float
+) -> dict[str, SweepScore]:
+    """One score under one attack for some parts of a group, with intervals, by their names.
+
+    Args:
+        group: of at least one text.
+        score: by the name that `SCORES` has.
+        attack: by the name that `ATTACKS` has.
+        parts: places of their texts.
+        level: of the intervals.
+    """
+    rows = _rows(group, score, attack, parts=parts, measured=True, primary=False, level=level)
     return {row.group: row for row in rows}
 
 

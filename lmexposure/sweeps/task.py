@@ -33,13 +33,14 @@ from lmexposure.models import (
     context_window,
     grow,
     load_model,
+    masked,
     new_model,
     new_token_texts,
     tokenizer_sha256,
     train,
 )
 from lmexposure.models import Progress as TrainingProgress
-from lmexposure.records import FailedModel, RunSettings, SweepModel, SweepPlan, TrainingRecord
+from lmexposure.records import HAMP, FailedModel, RunSettings, SweepModel, SweepPlan, TrainingRecord
 from lmexposure.sweeps.arrays import TRAIN_AGAIN, npz, read_npz
 from lmexposure.sweeps.documents import SweepCorpus, read_corpus, saved_tokenizer
 from lmexposure.sweeps.scoring import Rows, rows_of, scores_of
@@ -259,6 +260,8 @@ def _made(directory: SweepDirectory, number: int, progress: Progress) -> SweepMo
     trained = _trained(directory, number, progress)
     progress("scoring", 0, 1)
     loaded = load_model(trained.model_path, device=chosen_device(directory.settings))
+    if directory.settings.training.get("method") == HAMP:  # whose output shows the order alone
+        loaded = masked(loaded)
     scores = npz(scores_of(loaded, directory.rows, canaries=len(directory.plan.canaries)))
     progress("scoring", 1, 1)
     record = SweepModel(
@@ -281,13 +284,39 @@ def _made(directory: SweepDirectory, number: int, progress: Progress) -> SweepMo
 
 
 def _trained(directory: SweepDirectory, number: int, progress: Progress) -> TrainingResult:
+    return train_alone(directory, number, out=directory.work(number), progress=progress)
+
+
+def train_alone(
+    directory: SweepDirectory,
+    number: int,
+    *,
+    out: Path,
+    training: Mapping[str, Any] | None = None,
+    progress: Progress = silent,
+) -> TrainingResult:
+    """Train one model of a prepared sweep into a directory, without scores; resumes there.
+
+    Args:
+        directory: of the sweep.
+        number: of the model, whose coins, seed and initial weights it has.
+        out: gets what `models.train` leaves.
+        training: settings of the training in the place of those of the sweep; None: none.
+        progress: watches.
+
+    Raises:
+        SettingsError: settings that do not go together.
+        ModelError, NumericalError: the model cannot be trained.
+        ResultError: `out` holds another training.
+        FileError: the disk refused.
+    """
     loaded = directory.model(number)
     directory.check_tokenizer(loaded.tokenizer)
     corpus = directory.corpus
     documents, canaries = corpus.of_model(directory.plan, number)
     if not documents:
         raise ModelError(f"model {number} has no documents at all; give a larger corpus")
-    settings = directory.training(number, loaded)
+    settings = replace(directory.training(number, loaded), **(training or {}))
 
     def watch(done: TrainingProgress) -> None:
         progress("training", done.step, done.total_steps)
@@ -298,7 +327,7 @@ def _trained(directory: SweepDirectory, number: int, progress: Progress) -> Trai
         settings=settings,
         separator=corpus.separator,
         canaries=canaries,
-        out=directory.work(number),
+        out=out,
         validation=[corpus.documents[n] for n in directory.plan.validation],
         wrapping=corpus.wrapping,
         progress=watch,
