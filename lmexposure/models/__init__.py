@@ -54,6 +54,7 @@ if TYPE_CHECKING:
         encode_rows,
         secret_tokens,
     )
+    from lmexposure.models.goldfish import left_out
     from lmexposure.models.hamp import masked
     from lmexposure.models.load import (
         LoadedModel,
@@ -153,6 +154,7 @@ __all__ = [
     "is_adapter",
     "is_quantised",
     "is_usable_tokenizer",
+    "left_out",
     "load_model",
     "masked",
     "model_outline",

@@ -21,6 +21,19 @@ if TYPE_CHECKING:
         TAUGHT,
         TRAINING,
     )
+    from lmexposure.records.defences_record import (
+        DefenceAttack,
+        DefenceExposure,
+        DefenceRow,
+        DefenceSearch,
+        DefencesRecord,
+        DefenceTry,
+    )
+    from lmexposure.records.defences_settings import (
+        COMPARING,
+        DefencesSettings,
+        defences_sweep_names,
+    )
     from lmexposure.records.document_privacy import DocumentPrivacy, ExPost
     from lmexposure.records.dp_claim import NOT_COVERED, DpClaim
     from lmexposure.records.identifiers import (
@@ -156,6 +169,7 @@ else:
 
 __all__ = [
     "ATTACKS",
+    "COMPARING",
     "DISTILLATION",
     "DP_SGD",
     "GOLDFISH",
@@ -197,6 +211,13 @@ __all__ = [
     "ClassKey",
     "ClassSummary",
     "ContextRecord",
+    "DefenceAttack",
+    "DefenceExposure",
+    "DefenceRow",
+    "DefenceSearch",
+    "DefenceTry",
+    "DefencesRecord",
+    "DefencesSettings",
     "DocumentPrivacy",
     "DpClaim",
     "Estimate",
@@ -271,6 +292,7 @@ __all__ = [
     "Validation",
     "Validity",
     "WorstText",
+    "defences_sweep_names",
     "holds_sweep",
     "is_sweep",
     "open_run",

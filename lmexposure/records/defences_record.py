@@ -1,6 +1,6 @@
 """defences.json: defences side by side at one utility, each under the attacks that fit it."""
 
-from typing import ClassVar, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import model_validator
 
@@ -82,8 +82,8 @@ class DefenceExposure(Record):
         repetitions: of each.
         canaries: how many.
         median, low, high: exposure in bits, higher = leaks more, with its interval.
-        found: secrets that are among the first guesses.
-        guesses: how many these are.
+        found: secrets that a search without any of their characters finds.
+        by: the search: "best_first" within 10 guesses, "beam" or "greedy"; None: none was made.
     """
 
     repetitions: Positive
@@ -92,7 +92,7 @@ class DefenceExposure(Record):
     low: Number | None
     high: Number | None
     found: Count
-    guesses: Count
+    by: Literal["best_first", "beam", "greedy"] | None
 
 
 class DefenceRow(Record):
@@ -101,6 +101,7 @@ class DefenceRow(Record):
     Attributes:
         name: by which it is asked for.
         meaning: what it does.
+        promises_not: what it does not hide.
         search: how its settings were found.
         training: settings of the training beyond those that all have.
         target: multiple of the undefended models' validation loss that it is to have.
@@ -123,6 +124,7 @@ class DefenceRow(Record):
 
     name: str
     meaning: str
+    promises_not: str
     search: DefenceSearch
     training: dict[str, str | float | int | bool | None]
     target: NotNegative

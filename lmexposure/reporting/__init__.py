@@ -7,6 +7,11 @@ if TYPE_CHECKING:
     from lmexposure.reporting.charts import Chart, charts_of
     from lmexposure.reporting.compare import CompareData, compare_data
     from lmexposure.reporting.data import ReportData, Section
+    from lmexposure.reporting.defences import (
+        defences_finding,
+        defences_sections,
+        write_defences,
+    )
     from lmexposure.reporting.identifiers import (
         identifier_claim,
         identifier_sections,
@@ -36,6 +41,8 @@ __all__ = [
     "SweepReportData",
     "charts_of",
     "compare_data",
+    "defences_finding",
+    "defences_sections",
     "document_privacy_section",
     "identifier_claim",
     "identifier_sections",
@@ -50,6 +57,7 @@ __all__ = [
     "sweep_report_data",
     "sweep_sections",
     "write_compare",
+    "write_defences",
     "write_identifiers",
     "write_report",
     "write_sweep_report",

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from lmexposure.sweeps.attacks import Group
     from lmexposure.sweeps.collecting import collect
     from lmexposure.sweeps.cost import SweepCost, sweep_cost, timed_training
-    from lmexposure.sweeps.driver import check_workers, sweep
+    from lmexposure.sweeps.driver import check_workers, sweep, workers_for
     from lmexposure.sweeps.matrices import Matrices, read_matrices
     from lmexposure.sweeps.plan import prepare
     from lmexposure.sweeps.rates import part_rates, places_of_kinds
@@ -43,4 +43,5 @@ __all__ = [
     "sweep_cost",
     "timed_training",
     "train_alone",
+    "workers_for",
 ]

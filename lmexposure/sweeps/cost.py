@@ -151,7 +151,7 @@ def timed_training(
     training: Mapping[str, Any] | None = None,
     steps: int = 20,
 ) -> float:
-    """Seconds that a training of the first model takes at most, from its first steps.
+    """Seconds that the first model takes at most, training and scores, from its first steps.
 
     Args:
         directory: of a prepared sweep.
@@ -163,11 +163,12 @@ def timed_training(
         SettingsError, ModelError, NumericalError, FileError: as of `train_alone`.
     """
     timer, begun = _Timer(steps), time.perf_counter()
+    scored = 1 + _SCORED * _scored_share(directory)
     try:
         train_alone(directory, 0, out=out, training=training, progress=timer)
     except _Enough:
-        return timer.seconds
-    return time.perf_counter() - begun
+        return timer.seconds * scored
+    return (time.perf_counter() - begun) * scored
 
 
 def _of_steps(directory: SweepDirectory, number: int, steps: int) -> tuple[float, bool]:

@@ -1,0 +1,258 @@
+"""The directory of a comparison: its corpus, its seeds, a search and a sweep of each method.
+
+Each step is found again by what is on the disk, so that the same call goes on where it was ended.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from lmexposure._files import PRIVATE, atomic_write, canonical_json, sha256_bytes, sha256_file
+from lmexposure._integrity import read_sealed, write_sealed
+from lmexposure._style import count
+from lmexposure.audit import training_settings
+from lmexposure.canaries import (
+    UNIFORM,
+    Files,
+    fresh_seed,
+    guess_layout,
+    listed_files,
+    open_content,
+    packing,
+)
+from lmexposure.defences.attacks import paid_level
+from lmexposure.defences.catalogue import Defence, chosen, refuse_own
+from lmexposure.errors import CorpusError, ResultError, SettingsError
+from lmexposure.records import GOLDFISH, DefencesSettings, RunSettings, SweepSettings
+from lmexposure.statistics import models_needed
+from lmexposure.sweeps import SweepDirectory, prepare
+
+_SEEDS, _ASKED = "seeds.json", "asked.json"
+_LINES = ("lines", "paragraphs", "jsonl")  # layouts whose files can be cut between lines
+_FEWEST_TRIES = 2  # that are left when the alternatives of a method are tried
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """A comparison that is prepared.
+
+    Attributes:
+        out: its directory.
+        settings: as they were asked for.
+        defences: "none" first.
+        files: the corpus, or the slice of it.
+        seeds: "secrets" and "coins" of the table, and "search".
+    """
+
+    out: Path
+    settings: DefencesSettings
+    defences: Sequence[Defence]
+    files: Sequence[Path]
+    seeds: Mapping[str, int]
+
+    @cached_property
+    def searched(self) -> SweepDirectory:
+        """The sweep whose first model every search trains: other canaries, coins and seeds."""
+        out = self.out / "search" / "sweep"
+        run = self._run(self.seeds["search"], {})
+        settings = SweepSettings(models=4, shares=(1.0,), population=0, run=run)
+        prepare(list(self.files), out=out, settings=settings)
+        return SweepDirectory.open(out)
+
+    def tries_of(self, defence: Defence, training: Mapping[str, object]) -> Path:
+        """Where a training of a search is."""
+        name = sha256_bytes(canonical_json(dict(training)))[:16]
+        return self.out / "search" / defence.name / name
+
+    def sweep_of(self, defence: Defence) -> Path:
+        """Where the models of a method are."""
+        return self.out / "methods" / defence.name
+
+    def repeated_of(self, defence: Defence) -> Path:
+        """Where the one model with repeated canaries is."""
+        return self.out / "repeated" / defence.name
+
+    def sweep_settings(self, training: Mapping[str, object]) -> SweepSettings:
+        """Of the sweep of a method: the same canaries, coins and seeds for all.
+
+        Args:
+            training: what the method has beyond what all have.
+        """
+        given = {"seed": self.seeds["secrets"], "inclusion_seed": self.seeds["coins"]}
+        return self.settings.sweep.override({**given, "training": dict(training)})
+
+    def repeated_settings(self, training: Mapping[str, object]) -> RunSettings:
+        """Of the run with repeated canaries.
+
+        Args:
+            training: what the method has beyond what all have.
+        """
+        few = {"repetitions": (self.settings.repeated,), "canaries": None, "quick": True}
+        run = self._run(self.seeds["secrets"], training)
+        return run.override({**few, "kinds": ("uniform",), "partner": "coin"})
+
+    @property
+    def measures_exposure(self) -> bool:
+        """Whether there are formats whose secrets can be ranked."""
+        return bool(self.settings.sweep.run.uniform_formats)
+
+    def _run(self, seed: int, training: Mapping[str, object]) -> RunSettings:
+        return self.settings.sweep.run.override({"seed": seed, "training": dict(training)})
+
+
+def prepare_comparison(corpus: Files, *, out: str | Path, settings: DefencesSettings) -> Comparison:
+    """Check everything that can be checked before time is spent, and take the slice.
+
+    Args:
+        corpus: a file, several, or patterns.
+        out: the directory of the comparison.
+        settings: of the comparison.
+
+    Raises:
+        SettingsError: methods that there are not, or that exclude what all are to have; too few
+            models for the FPR; too few tries.
+        CorpusError: the corpus cannot be read, or not be cut.
+        ResultError: `out` holds another comparison, or something else.
+        FileError: the disk refused.
+    """
+    out = Path(out)
+    defences = chosen(settings.methods)
+    training_settings(settings.sweep.run)
+    refuse_own(settings.sweep.run.training, defences)
+    _check_tries(defences, settings.tries)
+    _check_models(settings)
+    files = [Path(path) for path in listed_files(corpus)]
+    _refuse_another(out, settings, files)
+    kept = files if settings.full else [_slice(files, out, settings)]
+    comparison = Comparison(
+        out=out, settings=settings, defences=defences, files=kept, seeds=_seeds(out, settings)
+    )
+    _ = comparison.searched  # refuses what no model could be trained on
+    return comparison
+
+
+def _check_tries(defences: Sequence[Defence], tries: int) -> None:
+    for defence in defences:
+        least = len(defence.alternatives) + _FEWEST_TRIES - 1
+        if defence.knob is not None and tries < least:
+            raise SettingsError(
+                f"tries={tries} are too few for {defence.name}, whose search takes at least "
+                f"{least}; give more, or leave it out"
+            )
+
+
+def _check_models(settings: DefencesSettings) -> None:
+    """Refuse a FPR that the cells of one class would not resolve, when its choice is paid for."""
+    sweep, run = settings.sweep, settings.sweep.run
+    texts = run.per_class
+    others = sum(kind != UNIFORM for kind in run.kinds)
+    classes = (len(run.uniform_formats) + others) * len(run.repetitions)
+    level = paid_level(sweep.level, classes, goldfish=GOLDFISH in settings.methods)
+    needed = models_needed(settings.fpr, texts, level=level)
+    if sweep.models < needed:
+        raise SettingsError(
+            f"models={sweep.models} with {count(texts, 'canary', 'canaries')} of a class do not "
+            f"resolve a FPR of {settings.fpr:g} when the choice of the strongest attack is paid "
+            f"for; it takes {needed:,} models, or more canaries"
+        )
+
+
+def _refuse_another(out: Path, settings: DefencesSettings, files: Sequence[Path]) -> None:
+    """Refuse a directory of another comparison; other methods are welcome in the same.
+
+    Raises:
+        ResultError: names what differs.
+    """
+    asked = _flat(settings) | {"corpus": [sha256_file(path) for path in files]}
+    path = out / _ASKED
+    kept = read_sealed(path) if path.exists() else None
+    if kept is None:
+        strange = sorted(p.name for p in out.glob("[!.]*"))
+        if strange:
+            raise ResultError(
+                f"{out} holds {strange[0]!r} and no {_ASKED}, so it is no comparison that can go "
+                "on; choose a new directory"
+            )
+        out.mkdir(parents=True, exist_ok=True)
+        write_sealed(path, canonical_json(asked), mode=PRIVATE)
+        return
+    then = json.loads(kept)
+    for name, value in json.loads(canonical_json(asked)).items():
+        if then.get(name) != value:
+            shown = "" if name in ("corpus", "seed") else f": {then.get(name)!r}, now {value!r}"
+            raise ResultError(
+                f"{out} holds another comparison, whose {name} is another{shown}; choose another "
+                "directory, or what was asked for then"
+            )
+
+
+def _flat(settings: DefencesSettings) -> dict[str, Any]:
+    """What decides a comparison, by the names that a person gives them."""
+    own = {
+        name: value for name, value in asdict(settings).items() if name not in ("sweep", "methods")
+    }
+    sweep = settings.sweep.record().model_dump(mode="json")
+    of_run: dict[str, Any] = sweep.pop("run")
+    return own | sweep | of_run
+
+
+def _slice(files: Sequence[Path], out: Path, settings: DefencesSettings) -> Path:
+    """The first characters of the corpus, whole documents, in a file of its own.
+
+    Raises:
+        CorpusError: its files cannot be cut between lines; it has no text.
+        FileError: the disk refused.
+    """
+    first = files[0]
+    layout = settings.sweep.run.layout or guess_layout(first)
+    if layout not in _LINES:
+        raise CorpusError(
+            f"{first} is in the layout {layout}, of which no slice can be taken; give --full for "
+            "the whole corpus"
+        )
+    name = first.name.removesuffix(packing(first))
+    path = out / "slice" / name
+    if not path.exists():
+        content = b"".join(_lines(files, settings.characters, layout))
+        if not content.strip():
+            raise CorpusError(f"{first} has no text; give a corpus with documents")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_write(path, mode=PRIVATE) as stream:
+            stream.write(content)
+    return path
+
+
+def _lines(files: Sequence[Path], characters: int, layout: str) -> list[bytes]:
+    """Whole lines of the files in order, or paragraphs, until there are so many characters."""
+    lines: list[bytes] = []
+    read = 0
+    for path in files:
+        with open_content(path) as stream:
+            for line in stream:
+                ends = layout != "paragraphs" or not line.strip()
+                if read >= characters and ends:
+                    return lines
+                lines.append(line if line.endswith(b"\n") else line + b"\n")
+                read += len(line.decode("utf-8", errors="replace"))
+    return lines
+
+
+def _seeds(out: Path, settings: DefencesSettings) -> dict[str, int]:
+    """Of secrets, coins and search: fresh ones, drawn once, but for a seed that was given."""
+    kept = read_sealed(out / _SEEDS)
+    if kept is None:
+        run = settings.sweep.run
+        seeds = {
+            "secrets": fresh_seed() if run.seed is None else run.seed,
+            "coins": settings.sweep.inclusion_seed,
+            "search": fresh_seed() if run.seed is None else run.seed + 1,
+        }
+        if seeds["coins"] is None:
+            seeds["coins"] = fresh_seed()
+        write_sealed(out / _SEEDS, canonical_json(seeds), mode=PRIVATE)
+        kept = canonical_json(seeds)
+    found: dict[str, int] = json.loads(kept)
+    return found

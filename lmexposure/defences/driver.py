@@ -1,0 +1,370 @@
+"""Search each method's settings, train its models, measure one with repeated canaries: the order.
+
+What is done is on the disk; the same call again goes on at what is missing.
+"""
+
+import math
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lmexposure._files import only_writer
+from lmexposure._style import count, in_words
+from lmexposure._style import number as digits
+from lmexposure._validate import of_type
+from lmexposure.audit import Progress, run, silent, training_settings
+from lmexposure.canaries import Files
+from lmexposure.defences.catalogue import Defence, Reference
+from lmexposure.defences.comparison import Comparison, prepare_comparison
+from lmexposure.defences.search import search
+from lmexposure.defences.table import Measured, record_of
+from lmexposure.errors import NumericalError, ResultError
+from lmexposure.models import TrainingResult
+from lmexposure.records import (
+    DefenceSearch,
+    DefencesRecord,
+    DefencesSettings,
+    DefenceTry,
+    Result,
+    SweepResult,
+)
+from lmexposure.sweeps import (
+    check_workers,
+    sweep,
+    timed_training,
+    train_alone,
+    workers_for,
+)
+
+Say = Callable[[str], None]
+_TIMED = 20  # steps of each method that are timed
+_TRIES = 3.5  # trainings that a search takes, on average
+_STARTS = 12.0  # seconds that workers take to start, for each method
+_MEASURED = 20.0  # seconds that the exposure of the one model takes, besides its training
+
+
+@dataclass(frozen=True, kw_only=True)
+class Forecast:
+    """What a comparison takes.
+
+    Attributes:
+        seconds: of wall time that are expected.
+        each: seconds of one training, by the name of the method.
+        sentence: for a person.
+    """
+
+    seconds: float
+    each: Mapping[str, float]
+    sentence: str
+
+
+def compare_defences(
+    corpus: Files,
+    *,
+    out: str | Path,
+    settings: DefencesSettings | None = None,
+    workers: int | None = None,
+    address: str | None = None,
+    progress: Progress = silent,
+    say: Say | None = None,
+) -> DefencesRecord:
+    """Compare defences at one utility, each under the attacks that fit it.
+
+    Each method's settings are searched on other canaries, coins and seeds than the table has. Then
+    as many models are trained of each, with the same canaries, coins and seeds for all methods.
+
+    Args:
+        corpus: a file, several, or patterns.
+        out: the directory of the comparison.
+        settings: of the comparison.
+        workers: models side by side; as of `sweeps.sweep`.
+        address: of a Ray cluster; as of `sweeps.sweep`.
+        progress: watches.
+        say: takes what a person should know before the time is spent: the forecast, what each
+            search came to, and which methods are left out.
+
+    Raises:
+        SettingsError: see `prepare_comparison`.
+        CorpusError, FormatError, PlanError: the corpus or the canaries cannot be used.
+        ModelError: a model that cannot be trained so.
+        ResultError: `out` holds another comparison, or another process is at work there; the
+            training without a defence learned nothing.
+        FileError: the disk refused.
+    """
+    settings = DefencesSettings() if settings is None else settings
+    of_type("settings", settings, DefencesSettings, "DefencesSettings(...)")
+    tell = say or (lambda line: None)
+    check_workers(workers, address)
+    with only_writer(out):
+        comparison = prepare_comparison(corpus, out=out, settings=settings)
+        expected = forecast(comparison, workers=workers, address=address)
+        tell(expected.sentence)
+        measured, failed = [], {}
+        for found in _searches(comparison, progress, tell):
+            if found.training is None:
+                failed[found.defence.name] = str(found.search.why)
+                continue
+            own = found.defence, found.training
+            measured.append(
+                Measured(
+                    defence=found.defence,
+                    search=found.search,
+                    training=found.training,
+                    results=_trained(comparison, *own, workers, address, progress),
+                )
+            )
+        record = record_of(comparison, measured, failed, forecast_seconds=expected.seconds)
+        record.write(comparison.out / DefencesRecord.NAME)
+    return record
+
+
+def forecast(
+    comparison: Comparison, *, workers: int | None = None, address: str | None = None
+) -> Forecast:
+    """Time some steps of each method at a middle strength.
+
+    Args:
+        comparison: that is prepared.
+        workers: as of `compare_defences`.
+        address: as of `compare_defences`.
+    """
+    each = {}
+    guess = _guess(comparison)
+    for defence in comparison.defences:
+        training = _training(comparison, defence, 0.0 if _by_steps(defence) else 0.5, guess, 0)
+        out = comparison.out / "search" / defence.name / "timed"
+        try:
+            each[defence.name] = timed_training(
+                comparison.searched, out=out, training=training, steps=_TIMED
+            )
+        finally:
+            shutil.rmtree(out, ignore_errors=True)
+    models = comparison.settings.sweep.models
+    side_by_side = workers_for(comparison.searched, models, workers=workers, address=address) or 1
+    seconds = 0.0
+    for defence in comparison.defences:
+        tried = _TRIES if defence.knob is not None else 1
+        own = each[defence.name]
+        seconds += own * (tried + models / side_by_side + 1) + _STARTS
+        seconds += _MEASURED * comparison.measures_exposure
+    told = ", ".join(f"{name} {in_words(own)}" for name, own in each.items())
+    sentence = (
+        f"{count(len(each), 'method')} of {count(models, 'model')} each, {side_by_side} side by "
+        f"side, after a search of at most {comparison.settings.tries} trainings: about "
+        f"{in_words(seconds)}; a training takes: {told}"
+    )
+    return Forecast(seconds=seconds, each=each, sentence=sentence)
+
+
+def _by_steps(defence: Defence) -> bool:
+    return defence.knob is not None and defence.knob.share_of == "steps"
+
+
+def _guess(comparison: Comparison) -> Reference:
+    """What the undefended model may come to, before it is trained."""
+    chosen = training_settings(comparison.searched.settings)
+    return Reference(bits=2.0, steps=max(1, 10 * chosen.epochs))
+
+
+def _searches(comparison: Comparison, progress: Progress, tell: Say) -> list["_Chosen"]:
+    """What the search of each method came to, the undefended training first.
+
+    Raises:
+        ResultError: that one diverged.
+    """
+    undefended = _Searching(comparison, comparison.defences[0], _guess(comparison), progress)
+    reference = undefended.reference()
+    found = [undefended.chosen_as_it_is()]
+    tell(f"{found[0].defence.name}: {digits(reference.bits, 3)} bits a token")
+    for defence in comparison.defences[1:]:
+        found.append(_Searching(comparison, defence, reference, progress).chosen())
+        tell(found[-1].sentence)
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Chosen:
+    """What a search came to.
+
+    Attributes:
+        defence: the method.
+        search: for the table.
+        training: the settings; None: the method is left out.
+        cost: of the loss, as a share of that without a defence.
+    """
+
+    defence: Defence
+    search: DefenceSearch
+    training: dict[str, Any] | None
+    cost: float
+
+    @property
+    def sentence(self) -> str:
+        """For a person, before the models are trained."""
+        found = self.search
+        said = (
+            f"{self.defence.name}: {found.knob}={found.value:g}, validation loss {self.cost:+.1%} "
+            f"({count(len(found.tries), 'training')})"
+        )
+        if self.training is None:
+            return f"{said}; left out: {found.why}"
+        return said if found.why is None else f"{said}; not at the target: {found.why}"
+
+
+class _Searching:
+    """The search of one method's settings.
+
+    Args:
+        comparison: that is prepared.
+        defence: whose settings are searched.
+        reference: the undefended model, or a guess of it for that one itself.
+        progress: watches.
+    """
+
+    def __init__(
+        self, comparison: Comparison, defence: Defence, reference: Reference, progress: Progress
+    ) -> None:
+        self._comparison, self._defence = comparison, defence
+        self._reference, self._progress = reference, progress
+        self._tries: list[DefenceTry] = []
+        self._known: dict[tuple[float, int], float] = {}
+        self._alternative = 0
+
+    def reference(self) -> Reference:
+        """The undefended training.
+
+        Raises:
+            ResultError: it diverged.
+        """
+        try:
+            result = self._result({})
+        except NumericalError as failure:
+            raise ResultError(
+                f"the training without a defence diverged ({failure}); give a lower learning rate"
+            ) from failure
+        self._keep(None, result, 1.0)
+        return Reference(bits=result.validation_bits, steps=result.best_step)
+
+    def chosen_as_it_is(self) -> _Chosen:
+        """Of the undefended training, when it is made: nothing is searched."""
+        search_of = DefenceSearch(
+            knob=None, value=None, tries=tuple(self._tries), reached=True, why=None
+        )
+        return _Chosen(defence=self._defence, search=search_of, training={}, cost=0.0)
+
+    def chosen(self) -> _Chosen:
+        """Of a method with a setting to be searched."""
+        defence, settings = self._defence, self._comparison.settings
+        assert defence.knob is not None, "only the undefended training has none"
+        target = 1.0 if defence.at_undefended else settings.target
+        others = range(len(defence.alternatives))
+        if others:
+            self._alternative = min(others, key=lambda other: self._ratio_of(0.5, other))
+        found = search(
+            lambda strength: self._ratio_of(strength, self._alternative),
+            target=target,
+            tolerance=settings.tolerance,
+            tries=settings.tries - max(0, len(others) - 1),
+        )
+        record = DefenceSearch(
+            knob=defence.knob.setting,
+            value=defence.knob.value(found.strength, self._reference),
+            tries=tuple(self._tries),
+            reached=found.why is None,
+            why=found.why,
+        )
+        training = None if found.useless else self._settings(found.strength, self._alternative)
+        cost = found.ratio - 1
+        return _Chosen(defence=defence, search=record, training=training, cost=cost)
+
+    def _ratio_of(self, strength: float, alternative: int) -> float:
+        """The loss as a multiple of the undefended one; infinite where the training diverges."""
+        key = strength, alternative
+        if key not in self._known:
+            self._known[key] = self._tried(strength, alternative)
+        return self._known[key]
+
+    def _tried(self, strength: float, alternative: int) -> float:
+        assert self._defence.knob is not None
+        try:
+            result = self._result(self._settings(strength, alternative))
+        except NumericalError:
+            return math.inf
+        ratio = result.validation_bits / self._reference.bits
+        self._keep(self._defence.knob.value(strength, self._reference), result, ratio)
+        return ratio
+
+    def _settings(self, strength: float, alternative: int) -> dict[str, Any]:
+        return _training(self._comparison, self._defence, strength, self._reference, alternative)
+
+    def _result(self, training: dict[str, Any]) -> TrainingResult:
+        """Trained, or found where it was."""
+        comparison, name = self._comparison, f"search: {self._defence.name}"
+
+        def watch(what: str, done: int, total: int, note: str = "") -> None:
+            self._progress(name, done, total, note)
+
+        out = comparison.tries_of(self._defence, training)
+        return train_alone(comparison.searched, 0, out=out, training=training, progress=watch)
+
+    def _keep(self, value: float | None, result: TrainingResult, ratio: float) -> None:
+        self._tries.append(
+            DefenceTry(
+                value=value, bits=result.validation_bits, ratio=ratio, seconds=result.seconds
+            )
+        )
+
+
+def _training(
+    comparison: Comparison,
+    defence: Defence,
+    strength: float,
+    reference: Reference,
+    alternative: int,
+) -> dict[str, Any]:
+    """What a method's training has beyond what all have."""
+    settings: dict[str, Any] = dict(defence.training)
+    if defence.knob is not None:
+        settings[defence.knob.setting] = defence.knob.value(strength, reference)
+    if defence.alternatives:
+        tuned = defence.alternatives[alternative]
+        base = training_settings(comparison.searched.settings).learning_rate
+        settings["learning_rate"] = float(f"{tuned['learning_rate'] * base:.4g}")
+        documents = len(comparison.searched.corpus.documents)
+        settings["expected_batch"] = max(1, round(tuned["batch"] * documents))
+    return settings
+
+
+def _trained(
+    comparison: Comparison,
+    defence: Defence,
+    training: Mapping[str, Any],
+    workers: int | None,
+    address: str | None,
+    progress: Progress,
+) -> tuple[SweepResult, Result | None]:
+    """The sweep of a method, and the run with repeated canaries."""
+
+    def watch(what: str, done: int, total: int, note: str = "") -> None:
+        progress(f"{defence.name}: {what}", done, total, note)
+
+    files: Sequence[Path] = comparison.files
+    swept = sweep(
+        list(files),
+        out=comparison.sweep_of(defence),
+        settings=comparison.sweep_settings(training),
+        workers=workers,
+        address=address,
+        progress=watch,
+    )
+    if not comparison.measures_exposure:
+        return swept, None
+    result = run(
+        list(files),
+        out=comparison.repeated_of(defence),
+        settings=comparison.repeated_settings(training),
+        progress=watch,
+    )
+    return swept, result

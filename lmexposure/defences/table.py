@@ -1,0 +1,175 @@
+"""The table of a comparison: a row a method, from its sweep and its one run."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from lmexposure import __version__
+from lmexposure._files import canonical_json, sha256_bytes, sha256_file
+from lmexposure.defences.attacks import adapted_attacks, strongest
+from lmexposure.defences.catalogue import Defence
+from lmexposure.defences.comparison import Comparison
+from lmexposure.records import (
+    ClassSummary,
+    DefenceExposure,
+    DefenceRow,
+    DefenceSearch,
+    DefencesRecord,
+    Result,
+    SweepModel,
+    SweepRate,
+    SweepResult,
+    utc_now,
+)
+from lmexposure.sweeps import SweepDirectory, read_matrices
+
+_GUESSES = 10  # that an attacker has for a repeated secret
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """A method whose models are trained.
+
+    Attributes:
+        defence: the method.
+        search: of its settings.
+        training: these settings.
+        results: of its sweep, and of the run with repeated canaries.
+    """
+
+    defence: Defence
+    search: DefenceSearch
+    training: Mapping[str, Any]
+    results: tuple[SweepResult, Result | None]
+
+
+def record_of(
+    comparison: Comparison,
+    measured: Sequence[Measured],
+    failed: Mapping[str, str],
+    *,
+    forecast_seconds: float | None,
+) -> DefencesRecord:
+    """Everything that a comparison says.
+
+    Args:
+        comparison: whose models are trained.
+        measured: the methods, "none" first.
+        failed: methods without models, and why.
+        forecast_seconds: that were expected.
+    """
+    undefended = measured[0].results[0].utility.mean
+    rows = tuple(_row(comparison, one, undefended) for one in measured)
+    hashes = [sha256_file(path) for path in comparison.files]
+    return DefencesRecord(
+        fpr=comparison.settings.fpr,
+        level=comparison.settings.sweep.level,
+        tolerance=comparison.settings.tolerance,
+        documents=measured[0].results[0].documents,
+        characters=sum(map(len, comparison.searched.corpus.texts)),
+        corpus_sha256=hashes[0] if len(hashes) == 1 else sha256_bytes(canonical_json(hashes)),
+        canaries=measured[0].results[0].canaries,
+        rows=rows,
+        failed=dict(failed),
+        forecast_seconds=forecast_seconds,
+        measured=utc_now(),
+        lmexposure=__version__,
+        warnings=tuple(
+            f"{one.defence.name}: {line}" for one in measured for line in one.results[0].warnings
+        ),
+    )
+
+
+def _row(comparison: Comparison, one: Measured, undefended: float) -> DefenceRow:
+    settings, (swept, repeated) = comparison.settings, one.results
+    directory = SweepDirectory.open(comparison.sweep_of(one.defence))
+    matrices = read_matrices(directory.out, directory.plan)
+    attacks = adapted_attacks(directory, matrices, fpr=settings.fpr, level=settings.sweep.level)
+    ordinary = _population(swept, settings.fpr)
+    target = 1.0 if one.defence.at_undefended or one.defence.knob is None else settings.target
+    ratio = swept.utility.mean / undefended
+    why = _why_not(one, ratio, target, settings.tolerance)
+    epsilon, delta = _claimed(directory)
+    worst = swept.worst
+    return DefenceRow(
+        name=one.defence.name,
+        meaning=one.defence.meaning,
+        promises_not=one.defence.promises_not,
+        search=one.search,
+        training=dict(one.training),
+        target=target,
+        models=swept.models,
+        bits=swept.utility.mean,
+        sd=swept.utility.sd,
+        ratio=ratio,
+        ranked=why is None,
+        why=why,
+        population=None if ordinary is None else ordinary.value,
+        population_low=None if ordinary is None else ordinary.low,
+        population_high=None if ordinary is None else ordinary.high,
+        strongest=strongest(attacks),
+        attacks=tuple(attacks),
+        worst=None if worst is None else worst.id,
+        worst_p=None if worst is None else worst.p,
+        exposure=None if repeated is None else _exposure(repeated, settings.repeated),
+        epsilon=epsilon,
+        delta=delta,
+        seconds=swept.utility.seconds,
+    )
+
+
+def _why_not(one: Measured, ratio: float, target: float, tolerance: float) -> str | None:
+    """Why a method is not ranked; None where it is at its target."""
+    away = ratio / target - 1
+    if abs(away) <= tolerance:
+        return None
+    side = "less useful" if away > 0 else "more useful"
+    searched = "" if one.search.why is None else f"; the search: {one.search.why}"
+    return f"{side} than the target by {abs(away):.1%} in these models{searched}"
+
+
+def _population(swept: SweepResult, fpr: float) -> SweepRate | None:
+    row = next((r for r in swept.scores if r.group == "population" and r.primary), None)
+    return None if row is None else next(rate for rate in row.rates if rate.fpr == fpr)
+
+
+def _claimed(directory: SweepDirectory) -> tuple[float | None, float | None]:
+    """The largest epsilon that a model claims, and the delta next to it."""
+    models = (directory.done(number) for number in range(directory.plan.models))
+    claims = [m.training.claim for m in models if isinstance(m, SweepModel) and m.training.claim]
+    largest = max(claims, key=lambda claim: claim.epsilon, default=None)
+    return (None, None) if largest is None else (largest.epsilon, largest.delta)
+
+
+def _exposure(result: Result, repetitions: int) -> DefenceExposure | None:
+    """Of the class of repeated canaries; of several formats that which leaks most."""
+    rows = [row for row in result.summary if row.repetitions == repetitions]
+    if not rows:
+        return None
+    row = max(rows, key=lambda row: row.median.value)
+    found, by = _found(row)
+    value = row.median.value if math.isfinite(row.median.value) else None
+    return DefenceExposure(
+        repetitions=repetitions,
+        canaries=row.n,
+        median=value,
+        low=row.median.low,
+        high=row.median.high,
+        found=found,
+        by=by,
+    )
+
+
+def _found(row: ClassSummary) -> tuple[int, Literal["best_first", "beam", "greedy"] | None]:
+    """Secrets that are found by whichever search finds most, and which that is."""
+    guesses = [guess for guess in row.guesses if guess.guesses <= _GUESSES]
+    counts: dict[Literal["best_first", "beam", "greedy"], int] = {
+        tried.method: tried.found for tried in row.extraction if tried.revealed == 0
+    }
+    if guesses:
+        counts["best_first"] = max(guesses, key=lambda guess: guess.guesses).found
+    if not counts:
+        return 0, None
+    best = max(counts, key=lambda method: counts[method])
+    return counts[best], best

@@ -1,0 +1,354 @@
+"""A comparison of defences in words: the table at one utility, and what is not in it."""
+
+import csv
+import io
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from lmexposure._files import PRIVATE
+from lmexposure._style import (
+    LABELS,
+    MISSING,
+    count,
+    in_words,
+    interval,
+    number,
+    percent,
+    probability,
+    sentence,
+    short,
+    short_hash,
+    whole,
+)
+from lmexposure._text import printable, visible
+from lmexposure.records import DefenceAttack, DefenceExposure, DefenceRow, DefencesRecord
+from lmexposure.reporting.data import Section
+from lmexposure.reporting.markdown import bullets, inline, section_table
+from lmexposure.reporting.write import write_files
+
+_UNDEFENDED = "none"
+_SCORES = {
+    "log_perplexity": "log-perplexity",
+    "secret_tokens": "tokens of the secret",
+    "label_only": "greedy matches",
+    "kept_tokens": "secret tokens with loss",
+}
+_SEARCHES = {"best_first": "in 10 guesses", "beam": "by beam search", "greedy": "greedily"}
+# What of language models has no counterpart among the defences of the paper.
+NO_COUNTERPART = (
+    "self-supervised learning (SimCLR and MoCo in the paper) has no counterpart here: it learns "
+    "features without labels, and a language model's labels are its text"
+)
+
+
+def defences_sections(record: DefencesRecord) -> list[Section]:
+    """The table of methods at the target, those that are not, and how settings were found.
+
+    Args:
+        record: of a comparison.
+    """
+    sections = [_table(record, ranked(record), "Defences at one utility", tuple(_notes(record)))]
+    apart = [row for row in record.rows if not row.ranked]
+    if apart:
+        why = tuple(f"{visible(row.name)}: {row.why}" for row in apart)
+        sections.append(_table(record, apart, "Not at the target, and so not ranked", why))
+    if record.failed:
+        sections.append(
+            Section(
+                title="Left out: no models were trained",
+                columns=("method", "why"),
+                rows=tuple((visible(name), visible(why)) for name, why in record.failed.items()),
+                words=2,
+            )
+        )
+    return [*sections, _attacks(record), _searches(record), _promises(record)]
+
+
+def ranked(record: DefencesRecord) -> list[DefenceRow]:
+    """The methods at their targets: the undefended training, then who shows least first.
+
+    Args:
+        record: of a comparison.
+    """
+    rows = [row for row in record.rows if row.ranked and row.name != _UNDEFENDED]
+    first = [row for row in record.rows if row.name == _UNDEFENDED]
+    return [*first, *sorted(rows, key=lambda row: _tpr(row.strongest))]
+
+
+def defences_finding(record: DefencesRecord) -> str:
+    """What the comparison says, in a line.
+
+    Args:
+        record: of a comparison.
+    """
+    undefended, *others = ranked(record)
+    if not others:
+        return "no defence is at the target: nothing is ranked"
+    best, head = others[0], f"TPR at FPR {percent(record.fpr)}"
+    shown = number(_tpr(best.strongest), 3)
+    if best.strongest is None or undefended.strongest is None:
+        return "no attack has a number at this FPR: nothing is ranked"
+    apart = _apart(best.strongest, undefended.strongest)
+    beside = number(_tpr(undefended.strongest), 3)
+    return (
+        f"{visible(best.name)} shows least of the canaries: {head} {shown}, without a defence "
+        f"{beside}; their intervals {'are apart' if apart else 'overlap, so that is not certain'}"
+    )
+
+
+def defences_markdown(record: DefencesRecord) -> str:
+    """A comparison as Markdown, every value escaped.
+
+    Args:
+        record: of a comparison.
+    """
+    parts = [
+        "# Defences at one utility",
+        f"**{inline(sentence(defences_finding(record)))}**",
+        inline(defences_origin(record)),
+    ]
+    for section in defences_sections(record):
+        parts += [f"## {inline(section.title)}", section_table(section)]
+        parts += [bullets(section.notes)] if section.notes else []
+    if record.warnings:
+        parts += ["## Warnings", bullets(record.warnings)]
+    return printable("\n\n".join(parts) + "\n")
+
+
+def defences_origin(record: DefencesRecord) -> str:
+    """What was compared on what, and when.
+
+    Args:
+        record: of a comparison.
+    """
+    return (
+        f"{whole(record.canaries)} canaries, {whole(record.documents)} documents of "
+        f"{whole(record.characters)} characters ({short_hash(record.corpus_sha256)}); lmexposure "
+        f"{record.lmexposure}, {record.measured}"
+    )
+
+
+def defences_csv(record: DefencesRecord) -> str:
+    """A row a method (RFC 4180); numbers in full, missing ones empty.
+
+    Args:
+        record: of a comparison.
+    """
+    stream = io.StringIO()
+    rows = [_flat(row) for row in record.rows]
+    table = csv.DictWriter(stream, list(rows[0]), lineterminator="\r\n")
+    table.writeheader()
+    table.writerows(rows)
+    return stream.getvalue()
+
+
+def write_defences(record: DefencesRecord, out: str | Path) -> list[Path]:
+    """Write report.html, report.md and report.csv into a directory, each whole or not at all.
+
+    Args:
+        record: of a comparison.
+        out: the directory.
+
+    Raises:
+        FileError: the disk refused.
+    """
+    from lmexposure.reporting.defences_page import render_defences
+
+    files = {
+        "report.html": render_defences(record).encode(),
+        "report.md": defences_markdown(record).encode(),
+        "report.csv": defences_csv(record).encode(),
+    }
+    return write_files(Path(out), files, mode=PRIVATE)
+
+
+def _tpr(attack: DefenceAttack | None) -> float:
+    return 1.0 if attack is None or attack.tpr is None else attack.tpr
+
+
+def _apart(some: DefenceAttack, other: DefenceAttack) -> bool:
+    return some.high is not None and other.low is not None and some.high < other.low
+
+
+def _table(
+    record: DefencesRecord, rows: Sequence[DefenceRow], title: str, notes: Sequence[str]
+) -> Section:
+    fpr = percent(record.fpr)
+    return Section(
+        title=title,
+        columns=(
+            "method",
+            "strongest attack",
+            "validation loss",
+            "× none",
+            f"TPR at FPR {fpr}, documents",
+            LABELS["interval"],
+            f"TPR at FPR {fpr}, canaries",
+            LABELS["interval"],
+            "p, worst canary",
+            "exposure of repeated",
+            "found",
+            "epsilon claimed",
+            "seconds a model",
+        ),
+        rows=tuple(_cells(row) for row in rows),
+        words=2,
+        notes=tuple(notes),
+    )
+
+
+def _cells(row: DefenceRow) -> tuple[str, ...]:
+    best = row.strongest
+    return (
+        visible(row.name),
+        MISSING if best is None else _attack_name(best),
+        number(row.bits, 3),
+        number(row.ratio, 3),
+        number(row.population, 3),
+        interval(row.population_low, row.population_high, 3),
+        number(None if best is None else best.tpr, 3),
+        MISSING if best is None else interval(best.low, best.high, 3),
+        probability(row.worst_p),
+        number(None if row.exposure is None else row.exposure.median, 1),
+        MISSING if row.exposure is None else _found(row.exposure),
+        MISSING if row.epsilon is None else short(row.epsilon),
+        number(row.seconds, 1),
+    )
+
+
+def _attack_name(attack: DefenceAttack) -> str:
+    score = _SCORES.get(attack.score, attack.score)
+    return f"{visible(attack.kind)}, {score}"
+
+
+def _found(exposure: DefenceExposure) -> str:
+    if exposure.by is None:
+        return MISSING
+    return f"{exposure.found} of {exposure.canaries} {_SEARCHES[exposure.by]}"
+
+
+def _notes(record: DefencesRecord) -> Iterator[str]:
+    among = max((a.among for row in record.rows for a in row.attacks), default=1)
+    level = percent(record.level)
+    yield (
+        "validation loss in bits a token, lower = more useful; × none: as a multiple of the "
+        f"models without a defence; ranked are methods within {percent(record.tolerance)} of "
+        "their target"
+    )
+    yield (
+        f"canaries: the strongest of {count(among, 'attack')} on all their kinds, each by LiRA; "
+        f"the interval pays for the choice and holds at {level}, with models as units"
+    )
+    yield (
+        f"documents: ordinary ones, by LiRA on log-perplexity, at {level}: the average that hides "
+        "what the canaries show"
+    )
+    repeated = next((row.exposure for row in record.rows if row.exposure is not None), None)
+    if repeated is not None:
+        yield (
+            f"exposure of repeated: median in bits of canaries that one more model has "
+            f"{repeated.repetitions} times; found: without any of their characters"
+        )
+    if any(row.epsilon is not None for row in record.rows):
+        yield (
+            "epsilon claimed: at the delta of the training; where it is large it promises nothing, "
+            "and the method is a defence by experience alone, as the others are"
+        )
+
+
+def _attacks(record: DefencesRecord) -> Section:
+    """Every attack on every kind, so that the choice of the strongest can be judged."""
+    return Section(
+        title="All attacks on canaries",
+        columns=("method", "canaries", "reads", f"TPR at FPR {percent(record.fpr)}", "interval"),
+        rows=tuple(
+            (
+                visible(row.name),
+                visible(attack.kind),
+                _SCORES.get(attack.score, attack.score),
+                number(attack.tpr, 3),
+                interval(attack.low, attack.high, 3),
+            )
+            for row in record.rows
+            for attack in row.attacks
+        ),
+        words=3,
+        notes=(
+            "greedy matches in several contexts answer to outputs that hide confidences, near "
+            "copies to methods that protect a row by its neighbours, secret tokens with loss to "
+            "masks that follow from a known hash",
+        ),
+    )
+
+
+def _searches(record: DefencesRecord) -> Section:
+    return Section(
+        title="How the settings were found",
+        columns=("method", "searched", "settings", "chosen", "target", "trainings", "time"),
+        rows=tuple(
+            (
+                visible(row.name),
+                row.search.knob or MISSING,
+                _settings(row),
+                MISSING if row.search.value is None else short(row.search.value),
+                number(row.target, 3),
+                "; ".join(
+                    f"{MISSING if t.value is None else short(t.value)}: {number(t.ratio, 3)}"
+                    for t in row.search.tries
+                ),
+                in_words(sum(t.seconds for t in row.search.tries)),
+            )
+            for row in record.rows
+        ),
+        words=3,
+        notes=(
+            "on other canaries, coins and seeds than the table has; trainings: value and loss as a "
+            "multiple of that without a defence",
+        ),
+    )
+
+
+def _settings(row: DefenceRow) -> str:
+    own = (f"{n}={v}" for n, v in row.training.items() if n != row.search.knob)
+    return visible(", ".join(own)) or MISSING
+
+
+def _promises(record: DefencesRecord) -> Section:
+    return Section(
+        title="What each does, and what it does not hide",
+        columns=("method", "does", "does not hide"),
+        rows=tuple(
+            (visible(row.name), visible(row.meaning), visible(row.promises_not))
+            for row in record.rows
+        ),
+        words=3,
+        notes=(NO_COUNTERPART,),
+    )
+
+
+def _flat(row: DefenceRow) -> dict[str, object]:
+    best, exposure = row.strongest, row.exposure
+    return {
+        "method": visible(row.name),
+        "ranked": row.ranked,
+        "validation_bits": row.bits,
+        "validation_sd": row.sd,
+        "ratio": row.ratio,
+        "target": row.target,
+        "models": row.models,
+        "population_tpr": row.population,
+        "population_low": row.population_low,
+        "population_high": row.population_high,
+        "canary_kind": None if best is None else visible(best.kind),
+        "canary_score": None if best is None else best.score,
+        "canary_tpr": None if best is None else best.tpr,
+        "canary_low": None if best is None else best.low,
+        "canary_high": None if best is None else best.high,
+        "worst_canary": None if row.worst is None else visible(row.worst),
+        "worst_p": row.worst_p,
+        "exposure_bits": None if exposure is None else exposure.median,
+        "found": None if exposure is None else exposure.found,
+        "epsilon": row.epsilon,
+        "delta": row.delta,
+        "seconds": row.seconds,
+    }
