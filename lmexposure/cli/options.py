@@ -16,13 +16,17 @@ from lmexposure._style import sentence
 from lmexposure.errors import CorpusError, SettingsError
 from lmexposure.gate import Thresholds
 from lmexposure.records import (
+    DP_SGD,
+    FIXED_FOR_DEFENCES,
     HIDDEN,
     MACHINE,
     MEASURING,
+    OF_METHOD,
     OLD_SETTING_NAMES,
     PANELS,
     PRIVACY,
     TRAINING,
+    DefencesSettings,
     MeasureSettings,
     RunSettings,
     SweepSettings,
@@ -32,7 +36,7 @@ from lmexposure.records import (
 
 Given: TypeAlias = dict[str, object]
 P = ParamSpec("P")
-Overridable = TypeVar("Overridable", RunSettings, SweepSettings)
+Overridable = TypeVar("Overridable", RunSettings, SweepSettings, DefencesSettings)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -364,6 +368,26 @@ def swept(given: Given) -> SweepSettings:
     return _overridden(SweepSettings(), in_file, parsed(own, given), file)
 
 
+def compared(given: Given) -> DefencesSettings:
+    """As `swept`, for a comparison of defences.
+
+    Args:
+        given: as for `merged`.
+
+    Raises:
+        SettingsError: as of `merged`.
+    """
+    given = dict(given)
+    own = {**settings_of(SweepSettings), **settings_of(DefencesSettings)}
+    file = given.pop(_FILE, None)
+    in_file = (
+        {}
+        if file is None
+        else read_settings_file(Path(str(file)), elsewhere=_OF_THE_GATE, more=own)
+    )
+    return _overridden(DefencesSettings(), in_file, parsed(own, given), file)
+
+
 def _overridden(
     base: Overridable, in_file: Mapping[str, object], given: Given, file: object
 ) -> Overridable:
@@ -389,7 +413,7 @@ def _overridden(
         raise SettingsError(f"{file}: {failure}") from None
 
 
-def _refused(base: RunSettings | SweepSettings, given: Given) -> str | None:
+def _refused(base: RunSettings | SweepSettings | DefencesSettings, given: Given) -> str | None:
     """Why the flags alone are refused; None where they are not, and a file had its part in it."""
     try:
         base.override(given)
@@ -507,6 +531,27 @@ SWEEP = Group(
         "canaries": "Secrets per format and class of repetitions, each in about half of the "
         "models.  [default: 100]",
         "repetitions": "How often a canary is in a model that has it.  [default: 1]",
+    },
+    more=_SWEPT.more,
+)
+# A comparison says itself by which methods models are trained.
+_OF_METHODS = {f"{_TRAINING}{name}" for name in (*OF_METHOD[DP_SGD], "method")}
+DEFENCES = Group(
+    flags={
+        **{name: told for name, told in settings_of(DefencesSettings).items() if told.flag},
+        **{
+            name: told
+            for name, told in SWEEP.flags.items()
+            if name not in FIXED_FOR_DEFENCES and name not in _OF_METHODS
+        },
+    },
+    first=("methods", "target", "full", "models", "formats", "canaries", "model"),
+    help={
+        "models": "Models of each method.  [default: 32; with --full 64]",
+        "canaries": "Secrets per format and class of repetitions, each in about half of the "
+        "models.  [default: 48]",
+        "repetitions": "How often a canary is in a model that has it; two copies are a pair, which "
+        "methods that protect a text by itself do not cover.  [default: 1,2]",
     },
     more=_SWEPT.more,
 )

@@ -97,7 +97,7 @@ class Comparison:
     @property
     def measures_exposure(self) -> bool:
         """Whether there are formats whose secrets can be ranked."""
-        return bool(self.settings.sweep.run.uniform_formats)
+        return bool(self.settings.repeated and self.settings.sweep.run.uniform_formats)
 
     def _run(self, seed: int, training: Mapping[str, object]) -> RunSettings:
         return self.settings.sweep.run.override({"seed": seed, "training": dict(training)})

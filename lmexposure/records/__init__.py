@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     )
     from lmexposure.records.defences_settings import (
         COMPARING,
+        FIXED_FOR_DEFENCES,
         DefencesSettings,
         defences_sweep_names,
     )
@@ -172,6 +173,7 @@ __all__ = [
     "COMPARING",
     "DISTILLATION",
     "DP_SGD",
+    "FIXED_FOR_DEFENCES",
     "GOLDFISH",
     "HAMP",
     "HIDDEN",

@@ -13,7 +13,6 @@ from lmexposure._settings import (
     words,
 )
 from lmexposure._validate import fraction, of_type, positive
-from lmexposure.canaries import UNIFORM
 from lmexposure.errors import SettingsError
 from lmexposure.records.settings import SETTING_NAMES
 from lmexposure.records.sweep_settings import SweepSettings
@@ -21,9 +20,9 @@ from lmexposure.records.sweep_settings import SweepSettings
 COMPARING = "Defences"  # the panel of a command's help
 _MODELS, _FULL = 32, 64
 _CHARACTERS = 50_000
-_KINDS = (UNIFORM, "near_duplicate")
+_CANARIES, _COPIES = 48, (1, 2)  # two copies are a pair, of which each protects nothing
 # What is the same for all methods, or fixed by the comparison.
-_FIXED = ("score", "attack", "shares", "keep_weights", "vary", "coins", "base")
+FIXED_FOR_DEFENCES = ("score", "attack", "shares", "keep_weights", "vary", "coins", "base")
 
 
 def _methods(name: str, value: object) -> None:
@@ -46,7 +45,7 @@ def _target(name: str, value: float) -> None:
 
 def _default_sweep() -> SweepSettings:
     sweep = SweepSettings()
-    run = replace(sweep.run, kinds=_KINDS, partner="always", canaries=32)
+    run = replace(sweep.run, canaries=_CANARIES, repetitions=_COPIES)
     return replace(sweep, models=_MODELS, shares=(1.0,), run=run)
 
 
@@ -62,7 +61,7 @@ class DefencesSettings:
         fpr: false-positive rate at which the methods are ranked.
         full: the whole corpus, and 64 models where no other number was given.
         characters: of the corpus that are read where it is not full.
-        repeated: how often each canary is in the one model whose exposure is measured.
+        repeated: how often each canary is in the one model whose exposure is measured; 0: in none.
         sweep: of each method: models, canaries, training.
     """
 
@@ -115,7 +114,7 @@ class DefencesSettings:
         10,
         "how often canaries are in the one model of each method whose exposure is measured",
         panel=COMPARING,
-        rule=whole(1, 10**6),
+        rule=whole(0, 10**6),
         by_flag=False,
     )
     sweep: SweepSettings = field(default_factory=_default_sweep)
@@ -148,5 +147,7 @@ class DefencesSettings:
 
 def defences_sweep_names() -> dict[str, Setting | None]:
     """Settings of sweeps and runs that a comparison takes over, by name."""
-    of_sweep = {n: told for n, told in settings_of(SweepSettings).items() if n not in _FIXED}
+    of_sweep = {
+        n: told for n, told in settings_of(SweepSettings).items() if n not in FIXED_FOR_DEFENCES
+    }
     return {**dict.fromkeys(SETTING_NAMES), **of_sweep}

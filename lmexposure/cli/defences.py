@@ -1,0 +1,89 @@
+"""`lmexposure defences`: defences side by side at one utility, each under attacks that fit it."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lmexposure.cli import options
+from lmexposure.cli.console import print_sections, say, speaks, warn
+from lmexposure.cli.long_work import long_work
+from lmexposure.cli.options import Given, takes
+from lmexposure.errors import SettingsError
+from lmexposure.records import MACHINE
+
+if TYPE_CHECKING:
+    from lmexposure.records import DefencesRecord
+
+
+@takes(given=options.DEFENCES)
+def defences(
+    corpus: Annotated[
+        list[str],
+        typer.Argument(
+            help="The corpus: text, JSONL or Parquet; .gz and .zst too; several files, or a "
+            "pattern in quotes, 'DIRECTORY/*' for a directory's files.",
+        ),
+    ],
+    out: Annotated[
+        Path,
+        options.out_option("The comparison; the same command goes on where it was ended."),
+    ],
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            rich_help_panel=MACHINE,
+            help="Models side by side, by Ray; 1 does without it.  [default: as many as there are "
+            "cores, or GPUs; 1 where Ray is not installed]",
+        ),
+    ] = None,
+    address: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT",
+            rich_help_panel=MACHINE,
+            help="A Ray cluster, whose machines share OUT; auto finds the one that runs here.  "
+            "[default: this machine]",
+        ),
+    ] = None,
+    *,
+    given: Given,
+) -> None:
+    """Compare defences on CORPUS: as useful as each other, what does each still show?
+
+    The settings of each method are searched first, on other canaries and seeds; then many models
+    of each are trained with the same canaries, and attacked in every way that fits. What each
+    costs is said before time is spent.
+    """
+    from lmexposure.defences import compare_defences
+
+    if options.STDIN in corpus:
+        raise SettingsError(
+            "a comparison reads its corpus again for every model, and standard input only once; "
+            "write it to a file and name that"
+        )
+    settings = options.compared(given)
+    with long_work() as progress:
+        record = compare_defences(
+            corpus,
+            out=out,
+            settings=settings,
+            workers=workers,
+            address=address,
+            progress=progress,
+            say=say,
+        )
+    _show(record, out)
+
+
+def _show(record: "DefencesRecord", out: Path) -> None:
+    from lmexposure.reporting import defences_finding, defences_sections, write_defences
+
+    print_sections(defences_sections(record))
+    for line in record.warnings:
+        warn(line)
+    say(f"\n{defences_finding(record)}")
+    page, *_ = write_defences(record, out)
+    if speaks():
+        say(f"report  {page}")
+    say(f"result  {out / record.NAME}")
