@@ -9,7 +9,7 @@ import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from types import ModuleType
 
 import numpy as np
@@ -74,6 +74,11 @@ def epsilon_spent(history: History, *, delta: float) -> Spent:
         Su 2019, Corollary 2.13 (the Gaussian curve).
     """
     stretches, delta = _checked(history), fraction("delta", delta)
+    return _spent(tuple(stretches), delta)
+
+
+@lru_cache(maxsize=256)  # a claim is made before the first step and after the last, of the same
+def _spent(stretches: tuple[tuple[float, float, int], ...], delta: float) -> Spent:
     if not stretches:
         return Spent(prv=0.0, rdp=0.0)
     rdp = _rdp(stretches, delta)

@@ -311,9 +311,10 @@ def _run(
     trainer.resume()
     counters = trainer.counters
     counters.threads = threads_for(loaded.model, asked=settings.threads, recorded=counters.threads)
-    claim = method.claim(method.steps_per_epoch * settings.epochs)
-    if claim is not None and promise is not None:
-        promise(claim)
+    if promise is not None:
+        claim = method.claim(method.steps_per_epoch * settings.epochs)
+        if claim is not None:
+            promise(claim)
     with computing_threads(counters.threads):
         if counters.step == 0 and (checked := method.check()) is not None:
             checked.require()
