@@ -55,7 +55,9 @@ def naive(row: list[int], labels: list[int], k: int, width: int) -> list[bool]:
     return dropped
 
 
-def random_rows(seed: int, rows: int, length: int, tokens: int) -> tuple[NDArray[np.int32], ...]:
+def random_rows(
+    seed: int, rows: int, length: int, tokens: int
+) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
     ids = np.random.default_rng(seed).integers(0, tokens, (rows, length + 1)).astype(np.int32)
     return ids[:, :-1], ids[:, 1:].astype(np.int64)
 
