@@ -20,14 +20,16 @@ from lmexposure.models.methods import Setup
 from lmexposure.models.packing import Packed, split_validation
 from lmexposure.models.padded_rows import PaddedRows
 
-PLAIN = replace(SETTINGS, epochs=2, snapshot_epochs=())
+PLAIN = replace(SETTINGS, epochs=2, snapshot_epochs=(), batch_size=6)
+# Every other line: what is trained several times over should be short.
+TEXTS = [text for place, text in enumerate(small_documents()) if place % 2 or text in CANARIES]
 
 
 @cache
 def packed() -> Packed:
     """The blocks that a training on the small corpus has."""
     texts, _ = split_validation(
-        small_documents(),
+        TEXTS,
         fraction=PLAIN.validation_fraction,
         most_characters=PLAIN.validation_characters,
         canaries=CANARIES,
@@ -112,7 +114,7 @@ def trained(
     **changes: Any,
 ) -> TrainingResult:
     """A training on the small corpus; every call is the same but for what is given."""
-    given = {"documents": small_documents(), "separator": "\n", "canaries": CANARIES} | changes
+    given = {"documents": TEXTS, "separator": "\n", "canaries": CANARIES} | changes
     return train(loaded or small_lstm(), settings=settings, out=out, progress=progress, **given)
 
 
