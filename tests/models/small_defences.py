@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -67,10 +67,12 @@ def setup_of(settings: TrainingSettings, rows: Batches | None = None, **changes:
 def gradients_of(method: Any, numbers: list[int], step: int = 0) -> tuple[dict[str, Any], Any]:
     """What a step gives each weight before it is clipped, by name, and what it read."""
     found: dict[str, torch.Tensor] = {}
-    hooks = [
-        weight.register_hook(lambda gradient, name=name: found.__setitem__(name, gradient.clone()))
-        for name, weight in method.model.named_parameters()
-    ]
+
+    def add(name: str, gradient: torch.Tensor) -> None:
+        found[name] = found.get(name, torch.zeros(())) + gradient
+
+    weights = method.model.named_parameters()
+    hooks = [weight.register_hook(partial(add, name)) for name, weight in weights]
     learned = method.learn(np.array(numbers, dtype=np.int64), step=step, rate=0.0)
     for hook in hooks:
         hook.remove()

@@ -11,6 +11,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from models.small_chats import SETTINGS, save_base, train_on_chats
 from models.small_defences import (
     PLAIN,
     assert_alike,
@@ -84,6 +85,14 @@ def test_interrupted_it_ends_with_the_same_bytes(tmp_path: Path) -> None:
     assert_resumed_alike(tmp_path, replace(PLAIN, method="hamp"), at=[4])
 
 
+def test_adapters_are_trained_by_it_too(tmp_path: Path) -> None:
+    """The vocabulary is the model's beneath them."""
+    pytest.importorskip("peft")
+    settings = replace(SETTINGS, method="hamp", epochs=1)
+    base = save_base(tmp_path / "base")
+    assert train_on_chats(base, tmp_path / "out", settings=settings).improved
+
+
 def loaded_of(kind: str) -> LoadedModel:
     tokenizer = characters()
     model: Any = model_of(kind, len(tokenizer))
@@ -146,9 +155,9 @@ def test_a_position_has_its_values_however_it_is_come_to(kind: str) -> None:
     some = torch.tensor([3, 7])
     assert torch.allclose(logits_of(model, ids, logits_to_keep=some), whole[:, some], atol=1e-5)
     state, pieces = None, []
-    for first, last in ((0, 4), (4, 5), (5, 12)):
+    for begin, end in ((0, 4), (4, 5), (5, 12)):
         with torch.no_grad():
-            said = model(input_ids=ids[:, first:last], past_key_values=state, use_cache=True)
+            said = model(input_ids=ids[:, begin:end], past_key_values=state, use_cache=True)
         state = said.past_key_values
         pieces.append(said.logits)
     assert torch.allclose(torch.cat(pieces, dim=1), whole, atol=1e-5)
