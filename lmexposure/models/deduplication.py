@@ -1,8 +1,8 @@
 """Deduplication: of documents that are alike, only the first is trained on.
 
-What stands once is memorised far less than what stands often (Lee et al. 2022, "Deduplicating
+What is there once is memorised far less than what is there often (Lee et al. 2022, "Deduplicating
 Training Data Makes Language Models Better", arXiv 2107.06499; Kandpal et al. 2022, arXiv
-2202.06539). What it does not hide: a secret that stands once, or in documents that are not alike.
+2202.06539). What it does not hide: a secret that is there once, or in documents that are not alike.
 """
 
 from collections import Counter

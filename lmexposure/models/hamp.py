@@ -57,7 +57,7 @@ def sure(entropy: float, vocabulary: int) -> float:
         vocabulary: tokens, at least 2.
 
     >>> round(sure(0.5, 100), 4)
-    0.6248
+    0.641
     """
     others = vocabulary - 1
 
@@ -76,7 +76,7 @@ def masked(loaded: LoadedModel, *, seed: int = 0) -> LoadedModel:
 
     Each position gets the logits that the model has for a random text at that position, in the
     order of its own logits; whether a text is read at once, token by token or for its last logits
-    alone. The model itself is changed: nobody can read it otherwise any more.
+    alone. The model itself is changed: no one can read it otherwise any more.
 
     Args:
         loaded: the model, in evaluation mode.
