@@ -1,12 +1,12 @@
 """Deduplication: of documents that are alike, only the first is trained on.
 
-What stands once is memorised far less than what stands often (Lee et al. 2022, "Deduplicating
+What is there once is memorised far less than what is there often (Lee et al. 2022, "Deduplicating
 Training Data Makes Language Models Better", arXiv 2107.06499; Kandpal et al. 2022, arXiv
-2202.06539). What it does not hide: a secret that stands once, or in documents that are not alike.
+2202.06539). What it does not hide: a secret that is there once, or in documents that are not alike.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from lmexposure.canaries import Wrapping
@@ -51,7 +51,11 @@ def deduplicated(
         kept = _apart(texts, kept)
     chosen = set(kept)
     dropped = [text for number, text in enumerate(texts) if number not in chosen]
-    gone = _canaries_in(dropped, canaries, whole=wrapping is None)
+    of_canary = dict(
+        zip(_texts(_as_documents(canaries, wrapping), wrapping), canaries, strict=True)
+    )
+    # A document that has a canary amid other text, or as the beginning of another, is not its.
+    gone = Counter(of_canary[text] for text in dropped if text in of_canary)
     left = {text: times - gone[text] for text, times in canaries.items() if times > gone[text]}
     return [documents[number] for number in kept], left
 
@@ -60,6 +64,11 @@ def _texts(documents: Sequence[Any], wrapping: Wrapping | None) -> list[str]:
     if wrapping is None:
         return list(documents)
     return [record_text(number, record, wrapping) for number, record in enumerate(documents, 1)]
+
+
+def _as_documents(canaries: Iterable[str], wrapping: Wrapping | None) -> list[Any]:
+    """Canaries as they were inserted."""
+    return [text if wrapping is None else wrapping.record(text) for text in canaries]
 
 
 def _first_of_each(texts: Sequence[str]) -> list[int]:
@@ -100,12 +109,3 @@ def _shingles(text: str) -> set[str]:
 def _similarity(some: set[str], others: set[str]) -> float:
     """Jaccard: what both have, of what either has."""
     return len(some & others) / len(some | others)
-
-
-def _canaries_in(
-    dropped: Sequence[str], canaries: Mapping[str, int], *, whole: bool
-) -> Counter[str]:
-    """How often each canary stands in documents that were dropped."""
-    if whole:  # a canary is a document
-        return Counter(text for text in dropped if text in canaries)
-    return Counter(text for document in dropped for text in canaries if text in document)

@@ -44,10 +44,9 @@ class Distillation(PlainTraining):
 
     def _batches(self, setup: Setup) -> Batches:
         settings = setup.settings
-        tokens = settings.synthetic_share * int(setup.rows.predicted.sum())
         return sampled_rows(
             self._teacher,
-            max(1, round(tokens / (settings.block_size - 1))),
+            rows_to_sample(settings, setup.rows),
             length=settings.block_size,
             seed=derive_seed(settings.seed, "sampled"),
         )
@@ -69,6 +68,17 @@ def whole_corpus(settings: TrainingSettings, rows: Batches) -> list[Batches]:
         rows: of the training.
     """
     return [rows]
+
+
+def rows_to_sample(settings: TrainingSettings, rows: Batches) -> int:
+    """How many rows the teacher makes up, at least 1.
+
+    Args:
+        settings: of the training.
+        rows: of the corpus, whose tokens with loss are counted.
+    """
+    tokens = settings.synthetic_share * int(rows.predicted.sum())
+    return max(1, round(tokens / (settings.block_size - 1)))
 
 
 def sampled_rows(teacher: LoadedModel, rows: int, *, length: int, seed: int) -> Packed:

@@ -164,8 +164,11 @@ class DpSgd:
         """See `TrainingMethod`."""
         self._optimizer.load_state_dict(state["optimizer"])
         self._key, self._accountant.history = state["key"], list(state["history"])
-        # An older version had neither.
-        self._norms, self._average = list(state.get("norms", ())), list(state.get("average", ()))
+        # An older version had neither; a checkpoint is read to the CPU.
+        self._norms, self._average = (
+            [kept.to(self._plain.device) for kept in state.get(name, ())]
+            for name in ("norms", "average")
+        )
 
     def check(self) -> DpCheck:
         """See `TrainingMethod`: is this the training that its epsilon is for?

@@ -1,9 +1,9 @@
-"""Goldfish loss: of every k tokens one carries no loss, the same one wherever the passage stands.
+"""Goldfish loss: of every k tokens one carries no loss, the same one wherever the passage is.
 
 A model cannot recite a passage whole that it was never asked for whole. Which tokens are left out
 follows from a hash of the last tokens up to each, so that a copy of a passage elsewhere leaves out
 the same ones, past its first tokens. What it does not hide: the tokens that are kept, and those in
-front of which something else stands.
+front of which there is something else.
 
 Source: Hans et al. 2024, "Be like a Goldfish, Don't Memorize!" (arXiv 2406.10209); their models had
 k = 4 and the hash of 13 tokens. Their hash, a product of token ids modulo a prime, is 0 wherever
@@ -79,7 +79,7 @@ def left_out(
     Args:
         ids: tokens of rows, shape (B, T).
         labels: what follows each, shape (B, T); IGNORED where there is no loss anyway.
-        k: one in so many, on average.
+        k: one in this many, on average.
         width: tokens that are hashed: a label, and the `width - 1` tokens in front of it.
 
     Returns:

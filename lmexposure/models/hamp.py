@@ -57,7 +57,7 @@ def sure(entropy: float, vocabulary: int) -> float:
         vocabulary: tokens, at least 2.
 
     >>> round(sure(0.5, 100), 4)
-    0.6248
+    0.641
     """
     others = vocabulary - 1
 
@@ -65,14 +65,18 @@ def sure(entropy: float, vocabulary: int) -> float:
         spread = (1 - own) * math.log((1 - own) / others)
         return -own * math.log(own) - spread - entropy * math.log(vocabulary)
 
-    return float(brentq(above, 1 / vocabulary, 1 - 1e-15))
+    low, high = 1 / vocabulary, 1 - 1e-15
+    if above(low) <= 0 or above(high) >= 0:  # so near an end that rounding decides
+        return low if above(low) <= 0 else high
+    return float(brentq(above, low, high))
 
 
 def masked(loaded: LoadedModel, *, seed: int = 0) -> LoadedModel:
     """The model with an output of which only the order of the tokens is its own.
 
     Each position gets the logits that the model has for a random text at that position, in the
-    order of its own logits. The model itself is changed: nobody can read it otherwise any more.
+    order of its own logits; whether a text is read at once, token by token or for its last logits
+    alone. The model itself is changed: no one can read it otherwise any more.
 
     Args:
         loaded: the model, in evaluation mode.
@@ -84,26 +88,38 @@ def masked(loaded: LoadedModel, *, seed: int = 0) -> LoadedModel:
     ids = torch.randint(size, (1, _READ), generator=draws).to(model.device)
     with torch.inference_mode():
         said = model(input_ids=ids, use_cache=False).logits[0]
-    values = said.sort(dim=1).values
+    values = said.sort(dim=1, descending=True).values
 
-    def keep_order(_: Any, __: Any, output: Any) -> Any:
-        output.logits = in_order(output.logits, values)
+    def keep_order(_: Any, given: tuple[Any, ...], named: dict[str, Any], output: Any) -> Any:
+        output.logits = in_order(output.logits, values[_places(given, named) % _READ])
         return output
 
-    model.register_forward_hook(keep_order)
+    model.register_forward_hook(keep_order, with_kwargs=True)
     return replace(loaded, model=model)
 
 
+def _places(given: tuple[Any, ...], named: dict[str, Any]) -> torch.Tensor:
+    """Positions of the logits that a model was asked for, behind its cache, (B or 1, T)."""
+    ids = named["input_ids"] if "input_ids" in named else given[0]
+    places = named.get("position_ids")
+    if places is None:
+        cache = named.get("past_key_values")  # by now with these tokens
+        end = ids.shape[1] if cache is None else int(cache.get_seq_length())
+        places = torch.arange(end - ids.shape[1], end, device=ids.device)[None]
+    kept = named.get("logits_to_keep", 0)
+    return places[:, slice(-kept, None) if isinstance(kept, int) else kept]
+
+
 def in_order(logits: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-    """The values of other positions in the order of the logits.
+    """Other values in the order of the logits; of equal logits the first gets the largest.
 
     Args:
         logits: shape (B, T, V).
-        values: ascending, shape (P, V); position t takes those of t modulo P.
+        values: descending, shape (B or 1, T, V).
 
     Returns:
         shape (B, T, V).
     """
-    places = torch.arange(logits.shape[1], device=logits.device) % len(values)
-    ranks = logits.argsort(dim=2).argsort(dim=2)
-    return values[places].expand(len(logits), -1, -1).gather(2, ranks)
+    # The likeliest token is then the same, for argmax takes the first of equals.
+    ranks = logits.argsort(dim=2, descending=True, stable=True).argsort(dim=2)
+    return values.expand(len(logits), -1, -1).gather(2, ranks)

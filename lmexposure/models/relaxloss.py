@@ -82,6 +82,7 @@ def relaxed_loss(
 
 def _against_flattened(logs: torch.Tensor, each: torch.Tensor, upper: float) -> torch.Tensor:
     """Cross-entropy of each token against its own probability, the rest spread evenly: (N,)."""
+    # The target is a constant, as a label is; in the authors' program it has a gradient too.
     others = logs.shape[1] - 1
     own = torch.exp(-each.detach()).clamp(max=upper)
     rest = (1 - own) / max(others, 1)

@@ -59,11 +59,11 @@ class Selena(PlainTraining):
         size = setup.model.get_output_embeddings().weight.shape[0]
         shape = int(self._starts[-1]), min(_MOST_TOKENS, size)
         tokens, shares = np.zeros(shape, np.int32), np.zeros(shape, np.float32)
+        device = str(setup.accelerator.device)
+        # Each once: of many parts nearly every row has other teachers than the one before.
+        every = [load_model(path, device=device).model.eval() for path in setup.teachers]
         for teachers, rows in _groups(absent_of(setup.settings, len(setup.rows))):
-            models = [
-                load_model(setup.teachers[t], device=str(setup.accelerator.device)).model.eval()
-                for t in teachers
-            ]
+            models = [every[teacher] for teacher in teachers]
             for first in range(0, len(rows), setup.settings.batch_size):
                 numbers = rows[first : first + setup.settings.batch_size]
                 mean = _mean(models, self._rows, numbers)

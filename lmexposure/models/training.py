@@ -25,7 +25,7 @@ from lmexposure.models.checkpoints import (
 )
 from lmexposure.models.cpu import computing_threads, threads_for, warn_imitated
 from lmexposure.models.deduplication import deduplicated
-from lmexposure.models.distillation import Distillation, whole_corpus
+from lmexposure.models.distillation import Distillation, rows_to_sample, whole_corpus
 from lmexposure.models.document_rows import rows_of_documents
 from lmexposure.models.dp_checker import DpCheck
 from lmexposure.models.dp_sgd import DpSgd
@@ -289,7 +289,9 @@ def _taught(
         own = (lesson.rows, rows[1]), lesson.settings, lesson.out
         return _train(lesson.loaded, *own, progress=lesson.progress, mode=mode).model_path
 
-    after = steps_per_epoch(len(rows[0]), settings.batch_size) * settings.epochs
+    sampled = settings.method == DISTILLATION
+    read = rows_to_sample(settings, rows[0]) if sampled else len(rows[0])
+    after = steps_per_epoch(read, settings.batch_size) * settings.epochs
     of_each = rows_of_each(settings, rows[0])
     return taught(loaded, of_each, settings, out, after=after, progress=progress, train=learn)
 

@@ -1,0 +1,148 @@
+"""The average of the weights in private training, by a plain loop, and what it leaves alone."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hashes import sha256_tree
+from models.small_private import CANARIES, DOCUMENTS, PRIVATE, adapted, lstm, made
+from torch import Tensor
+
+from lmexposure.models import Progress, TrainingResult, TrainingSettings, dp_sgd, load_model, train
+from lmexposure.models.dp_accounting import epsilon_spent
+from lmexposure.models.dp_sgd import DpSgd
+
+pytest.importorskip("opacus")
+
+AVERAGED = replace(PRIVATE, weight_average=0.7, epochs=1)
+
+
+@pytest.fixture(autouse=True)
+def _accounted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same trainings spend the same, and a second each to count it."""
+    monkeypatch.setattr(
+        dp_sgd, "epsilon_spent", lambda history, *, delta: _counted(tuple(history), delta)
+    )
+
+
+@cache
+def _counted(history: tuple[tuple[float, float, int], ...], delta: float) -> Any:
+    return epsilon_spent(history, delta=delta)
+
+
+def flat(model: Any) -> Tensor:
+    """All weights that are trained, in float64."""
+    learned = [w.detach() for w in model.parameters() if w.requires_grad]
+    return torch.cat([w.flatten() for w in learned]).double().clone()
+
+
+def naive(raw: list[Tensor], most: float) -> Tensor:
+    """After the first step its weights; then a share of the average, and the rest of the new ones.
+
+    As tf.train.ExponentialMovingAverage with num_updates, which De et al. 2022 have.
+    """
+    average = raw[0]
+    for step, weights in enumerate(raw[1:], 1):
+        share = min(most, (1 + step) / (10 + step))
+        average = share * average + (1 - share) * weights
+    return average
+
+
+@pytest.mark.parametrize("name", ["lstm", "gpt2+lora"])
+@pytest.mark.parametrize("most", [0.3, 0.999])
+def test_it_is_a_running_average_of_the_weights_after_each_step(
+    name: str, most: float, tmp_path: Path
+) -> None:
+    model, settings = adapted(name, tmp_path)
+    method = made(model, replace(settings, weight_average=most))
+    before = flat(method.model)
+    with method.evaluated() as own:
+        assert torch.equal(flat(own), before)
+    raw = []
+    for step in range(6):
+        units = np.arange(step, step + 5 * (step != 2))  # one step without a unit
+        method.learn(units, step=step, rate=0.05)
+        raw.append(flat(method.model))
+        with method.evaluated() as averaged:
+            assert averaged is method.model
+            assert torch.allclose(flat(averaged), naive(raw, most), atol=1e-6)
+        assert torch.equal(flat(method.model), raw[-1])
+    assert not torch.allclose(naive(raw, most), raw[-1], atol=1e-3)
+
+
+def test_whatever_happens_in_an_evaluation_the_weights_come_back() -> None:
+    method = made(lstm().model, AVERAGED)
+    for step in range(2):
+        method.learn(np.arange(4), step=step, rate=0.05)
+    raw = flat(method.model)
+    with pytest.raises(KeyboardInterrupt), method.evaluated():
+        raise KeyboardInterrupt
+    assert torch.equal(flat(method.model), raw)
+
+
+def trained(
+    out: Path, settings: TrainingSettings, progress: Callable[[Progress], None] | None = None
+) -> TrainingResult:
+    loaded = lstm(0.2)
+    _LAST.clear()
+    _LAST.append(loaded.model)
+    given: dict[str, Any] = {"separator": "\n", "canaries": CANARIES, "progress": progress}
+    return train(loaded, DOCUMENTS, settings=settings, out=out, **given)
+
+
+_LAST: list[Any] = []
+
+
+def test_a_training_keeps_the_average_and_goes_on_from_the_weights(tmp_path: Path) -> None:
+    """Interrupted or not; the weights, the noise and the claim are those of one without it."""
+    once = replace(AVERAGED, evaluate_every=10**6)  # at the end
+    raw: list[Tensor] = []
+    whole = trained(tmp_path / "whole", once, lambda _: raw.append(flat(_LAST[0])))
+    assert len(raw) == whole.steps == 7
+    kept = flat(load_model(whole.model_path).model)
+    assert torch.allclose(kept, naive(raw, 0.7), atol=1e-6)
+    assert not torch.allclose(kept, raw[-1], atol=1e-3)
+    without: list[Tensor] = []
+    plain = trained(
+        tmp_path / "plain",
+        replace(once, weight_average=None),
+        lambda _: without.append(flat(_LAST[0])),
+    )
+    assert all(torch.equal(a, b) for a, b in zip(raw, without, strict=True))
+    assert whole.claim is not None
+    assert whole.claim == plain.claim
+    assert whole.validation_bits != plain.validation_bits
+    for last in (1, 4):
+
+        def stop(now: Progress, last: int = last) -> None:
+            if now.step == last:
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            trained(tmp_path / "out", once, stop)
+    resumed = trained(tmp_path / "out", once)
+    assert sha256_tree(resumed.model_path) == sha256_tree(whole.model_path)
+    assert (resumed.claim, resumed.validation_bits) == (whole.claim, whole.validation_bits)
+
+
+def test_the_best_of_several_evaluations_is_the_average_of_its_step(tmp_path: Path) -> None:
+    raw: list[Tensor] = []
+    often = replace(AVERAGED, evaluate_every=2)
+    found = trained(tmp_path / "whole", often, lambda _: raw.append(flat(_LAST[0])))
+    kept = flat(load_model(found.model_path).model)
+    assert torch.allclose(kept, naive(raw[: found.best_step], 0.7), atol=1e-6)
+
+
+def test_a_checkpoint_of_before_there_was_an_average_is_gone_on_from() -> None:
+    method = made(lstm().model, AVERAGED)
+    method.learn(np.arange(4), step=0, rate=0.05)
+    state = {name: value for name, value in method.state().items() if name != "average"}
+    other: DpSgd = made(lstm().model, AVERAGED)
+    other.restore(state)
+    with other.evaluated() as model:
+        assert torch.equal(flat(model), flat(lstm().model))
