@@ -205,3 +205,6 @@ def test_of_equal_logits_the_first_stays_the_likeliest() -> None:
     found = in_order(logits, values.flip(1)[None])
     assert found.argmax(dim=2).tolist() == logits.argmax(dim=2).tolist() == [[1, 0]]
     assert np.array_equal(found.sort(dim=2).values[0], values)
+    many = torch.randint(4, (2, 3, 5_000), generator=torch.Generator().manual_seed(1)).float()
+    lent = torch.arange(5_000.0).flip(0).expand(1, 3, -1)
+    assert torch.equal(in_order(many, lent).argmax(dim=2), many.argmax(dim=2))
