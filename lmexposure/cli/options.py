@@ -232,6 +232,10 @@ _RUN_FILES = (
     "base.npz",
     "matrices.npz",
     "sweep.json",
+    # Of a comparison of defences.
+    "asked.json",
+    "seeds.json",
+    "defences.json",
 )
 _DIRECTORIES = (
     *("model", "corpus", "source", "charts", ".measuring"),

@@ -4,6 +4,7 @@ Each step is found again by what is on the disk, so that the same call goes on w
 """
 
 import json
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -13,7 +14,7 @@ from typing import Any
 from lmexposure._files import PRIVATE, atomic_write, canonical_json, sha256_bytes, sha256_file
 from lmexposure._integrity import read_sealed, write_sealed
 from lmexposure._style import count
-from lmexposure.audit import training_settings
+from lmexposure.audit import plan_of, training_settings
 from lmexposure.canaries import (
     UNIFORM,
     Files,
@@ -31,6 +32,7 @@ from lmexposure.statistics import models_needed
 from lmexposure.sweeps import SweepDirectory, prepare
 
 _SEEDS, _ASKED = "seeds.json", "asked.json"
+_OURS = (_SEEDS, "slice", "search")
 _LINES = ("lines", "paragraphs", "jsonl")  # layouts whose files can be cut between lines
 _FEWEST_TRIES = 2  # that are left when the alternatives of a method are tried
 
@@ -121,16 +123,23 @@ def prepare_comparison(corpus: Files, *, out: str | Path, settings: DefencesSett
     out = Path(out)
     defences = chosen(settings.methods)
     training_settings(settings.sweep.run)
+    plan_of(settings.sweep.run)
     refuse_own(settings.sweep.run.training, defences)
     _check_tries(defences, settings.tries)
     _check_models(settings)
     files = [Path(path) for path in listed_files(corpus)]
-    _refuse_another(out, settings, files)
-    kept = files if settings.full else [_slice(files, out, settings)]
+    asked = _asked(settings, files)
+    begun = _begun(out, asked)
     comparison = Comparison(
-        out=out, settings=settings, defences=defences, files=kept, seeds=_seeds(out, settings)
+        out=out,
+        settings=settings,
+        defences=defences,
+        files=files if settings.full else [_slice(files, out, settings)],
+        seeds=_seeds(out, settings),
     )
     _ = comparison.searched  # refuses what no model could be trained on
+    if not begun:
+        write_sealed(out / _ASKED, asked, mode=PRIVATE)
     return comparison
 
 
@@ -160,33 +169,47 @@ def _check_models(settings: DefencesSettings) -> None:
         )
 
 
-def _refuse_another(out: Path, settings: DefencesSettings, files: Sequence[Path]) -> None:
-    """Refuse a directory of another comparison; other methods are welcome in the same.
+def _asked(settings: DefencesSettings, files: Sequence[Path]) -> bytes:
+    """What decides a comparison but the choice of methods, and the hashes of its corpus."""
+    hashes = []
+    for path in files:
+        try:
+            hashes.append(sha256_file(path))
+        except OSError as failure:
+            raise CorpusError(
+                f"cannot read the corpus {path}: {failure.strerror}; give a text file"
+            ) from failure
+    return canonical_json(_flat(settings) | {"corpus": hashes})
+
+
+def _begun(out: Path, asked: bytes) -> bool:
+    """Whether this very comparison is there; what one left that was never prepared is removed.
 
     Raises:
-        ResultError: names what differs.
+        ResultError: another comparison, of which it names what differs, or something else.
     """
-    asked = _flat(settings) | {"corpus": [sha256_file(path) for path in files]}
-    path = out / _ASKED
-    kept = read_sealed(path) if path.exists() else None
+    kept = read_sealed(out / _ASKED)
     if kept is None:
-        strange = sorted(p.name for p in out.glob("[!.]*"))
+        ours = read_sealed(out / _SEEDS) is not None
+        strange = sorted(p.name for p in out.glob("[!.]*") if not ours or p.name not in _OURS)
         if strange:
             raise ResultError(
                 f"{out} holds {strange[0]!r} and no {_ASKED}, so it is no comparison that can go "
                 "on; choose a new directory"
             )
-        out.mkdir(parents=True, exist_ok=True)
-        write_sealed(path, canonical_json(asked), mode=PRIVATE)
-        return
-    then = json.loads(kept)
-    for name, value in json.loads(canonical_json(asked)).items():
+        for name in ("slice", "search"):
+            shutil.rmtree(out / name, ignore_errors=True)
+        return False
+    then, now = json.loads(kept), json.loads(asked)
+    for name, value in now.items():
         if then.get(name) != value:
-            shown = "" if name in ("corpus", "seed") else f": {then.get(name)!r}, now {value!r}"
+            secret = name in ("corpus", "seed", "inclusion_seed")
+            shown = "" if secret else f": {then.get(name)!r}, now {value!r}"
             raise ResultError(
                 f"{out} holds another comparison, whose {name} is another{shown}; choose another "
                 "directory, or what was asked for then"
             )
+    return True
 
 
 def _flat(settings: DefencesSettings) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from lmexposure.audit import Progress, run, silent, training_settings
 from lmexposure.canaries import Files
 from lmexposure.defences.catalogue import Defence, Reference
 from lmexposure.defences.comparison import Comparison, prepare_comparison
-from lmexposure.defences.search import search
+from lmexposure.defences.knob_search import search
 from lmexposure.defences.table import Measured, record_of
 from lmexposure.errors import NumericalError, ResultError
 from lmexposure.models import TrainingResult

@@ -49,6 +49,7 @@ class Distillation(PlainTraining):
             rows_to_sample(settings, setup.rows),
             length=settings.block_size,
             seed=derive_seed(settings.seed, "sampled"),
+            start=_opener(setup.rows),
         )
 
     def _loss(self, numbers: NDArray[np.int64], step: int) -> tuple[torch.Tensor, float]:
@@ -81,20 +82,32 @@ def rows_to_sample(settings: TrainingSettings, rows: Batches) -> int:
     return max(1, round(tokens / (settings.block_size - 1)))
 
 
-def sampled_rows(teacher: LoadedModel, rows: int, *, length: int, seed: int) -> Packed:
+def _opener(rows: Batches) -> int | None:
+    """The token that every document begins with, such as that of a separator; None: there is none.
+
+    A teacher of packed documents has seen it in front of them, and need not have seen BOS.
+    """
+    openers = rows.openers if isinstance(rows, Packed) else frozenset()
+    return next(iter(openers)) if len(openers) == 1 else None
+
+
+def sampled_rows(
+    teacher: LoadedModel, rows: int, *, length: int, seed: int, start: int | None = None
+) -> Packed:
     """Text that a model makes up, in rows of one length.
 
     Args:
         teacher: samples, at temperature 1.
         rows: how many.
-        length: tokens in each, the first of them BOS, or EOS.
+        length: tokens in each, the first of them `start`.
         seed: of the draws.
+        start: a token; None: BOS, or EOS.
 
     Raises:
         ModelError: the tokenizer has neither BOS nor EOS.
     """
     tokenizer = teacher.tokenizer
-    special = (tokenizer.bos_token_id, tokenizer.eos_token_id)
+    special = (start, tokenizer.bos_token_id, tokenizer.eos_token_id)
     start = next((token for token in special if token is not None), None)
     if start is None:
         raise ModelError(

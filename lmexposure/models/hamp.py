@@ -19,6 +19,7 @@ import torch
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
+from lmexposure.models.encoding import context_window
 from lmexposure.models.load import LoadedModel
 from lmexposure.models.methods import Setup
 from lmexposure.models.plain import PlainTraining
@@ -85,13 +86,14 @@ def masked(loaded: LoadedModel, *, seed: int = 0) -> LoadedModel:
     model = loaded.model
     size = model.get_output_embeddings().weight.shape[0]
     draws = torch.Generator().manual_seed(seed)
-    ids = torch.randint(size, (1, _READ), generator=draws).to(model.device)
+    read = min(_READ, context_window(model.config) or _READ)
+    ids = torch.randint(size, (1, read), generator=draws).to(model.device)
     with torch.inference_mode():
         said = model(input_ids=ids, use_cache=False).logits[0]
     values = said.sort(dim=1, descending=True).values
 
     def keep_order(_: Any, given: tuple[Any, ...], named: dict[str, Any], output: Any) -> Any:
-        output.logits = in_order(output.logits, values[_places(given, named) % _READ])
+        output.logits = in_order(output.logits, values[_places(given, named) % read])
         return output
 
     model.register_forward_hook(keep_order, with_kwargs=True)

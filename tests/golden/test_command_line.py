@@ -34,6 +34,7 @@ _COMMANDS = (
     "measure",
     "run",
     "sweep",
+    "defences",
     "report",
     "compare",
     "check",

@@ -14,12 +14,13 @@ from tiny_sweeps import corpus_at, scores_of, tiny_settings
 
 import lmexposure.sweeps.task
 from lmexposure.errors import FileError, ModelError, ResultError, SettingsError
-from lmexposure.models import load_model
+from lmexposure.models import load_model, masked
 from lmexposure.records import FailedModel, SweepModel, SweepSettings
 from lmexposure.scoring import log_perplexity
 from lmexposure.sweeps import SweepDirectory, prepare, run_task
 from lmexposure.sweeps.arrays import ModelScores
 from lmexposure.sweeps.base import base_scores
+from lmexposure.sweeps.scoring import scores_of as scores_of_model
 
 
 @pytest.fixture(scope="module")
@@ -268,3 +269,18 @@ def test_no_plan(tmp_path: Path) -> None:
     (tmp_path / "plan.json").write_text(json.dumps({"schema": "lmexposure.sweep/1"}))
     with pytest.raises(ResultError, match=r"plan\.json"):
         run_task(tmp_path, 0)
+
+
+def test_a_model_of_hamp_is_read_through_its_masked_output(tmp_path: Path) -> None:
+    """Greedy matches are those of its weights; the bits are of other values in their order."""
+    settings = tiny_settings(training={"method": "hamp"}, keep_weights=True)
+    prepare(corpus_at(tmp_path), out=tmp_path / "sweep", settings=settings)
+    run_task(tmp_path / "sweep", 0)
+    directory = SweepDirectory.open(tmp_path / "sweep")
+    loaded = load_model(directory.home(0) / "model")
+    unmasked = scores_of_model(loaded, directory.rows, canaries=len(directory.plan.canaries))
+    kept = directory.scores(0)
+    assert np.array_equal(kept["matches"], unmasked["matches"])
+    assert not np.allclose(kept["bits"], unmasked["bits"])
+    through = scores_of_model(masked(loaded), directory.rows, canaries=len(directory.plan.canaries))
+    assert np.allclose(kept["bits"], through["bits"])

@@ -1,0 +1,216 @@
+"""A comparison from the corpus to the table, by the tiniest models."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tiny_defences import CANARIES, MODELS, text_at, tiny_comparison
+
+import lmexposure.defences.driver
+from lmexposure.audit import training_settings
+from lmexposure.defences import DefencesRecord, compare_defences, prepare_comparison
+from lmexposure.defences.attacks import adapted_attacks, of_kept_tokens, paid_level, strongest
+from lmexposure.errors import CorpusError, ResultError, SettingsError
+from lmexposure.models import left_out
+from lmexposure.sweeps import Group, SweepDirectory, part_rates, read_matrices
+
+_METHODS = ("goldfish",)
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+    home = tmp_path_factory.mktemp("defences")
+    said: list[str] = []
+    compare_defences(
+        text_at(home),
+        out=home / "out",
+        settings=tiny_comparison(*_METHODS),
+        workers=1,
+        say=said.append,
+    )
+    return home, said
+
+
+def _record(home: Path) -> DefencesRecord:
+    path = home / "out" / DefencesRecord.NAME
+    return DefencesRecord.parse(path.read_bytes(), path)
+
+
+def test_the_table_has_a_row_a_method_and_says_how_it_came_about(
+    compared: tuple[Path, list[str]],
+) -> None:
+    home, said = compared
+    record = _record(home)
+    names = [row.name for row in record.rows]
+    assert names[0] == "none"
+    assert set(names) | set(record.failed) == {"none", *_METHODS}
+    undefended = record.rows[0]
+    assert (undefended.ratio, undefended.ranked, undefended.target) == (1.0, True, 1.0)
+    for row in record.rows:
+        assert row.models == MODELS
+        assert row.ratio == pytest.approx(row.bits / undefended.bits)
+        assert row.ranked == (abs(row.ratio / row.target - 1) <= record.tolerance)
+        assert row.strongest == strongest(row.attacks)
+        assert row.epsilon is None
+        assert len(row.search.tries) <= 3
+    assert "2 methods of 6 models each" in said[0]
+    assert said[1].startswith("none:")
+    assert len(said) == 3
+
+
+def test_the_search_has_other_secrets_and_coins_than_the_table(
+    compared: tuple[Path, list[str]],
+) -> None:
+    home, _ = compared
+    table = SweepDirectory.open(home / "out" / "methods" / "none")
+    searched = SweepDirectory.open(home / "out" / "search" / "sweep")
+    texts = [{entry.text for entry in one.manifest.entries} for one in (table, searched)]
+    assert not texts[0] & texts[1]
+    assert table.plan.coins[0] != searched.plan.coins[0]
+
+
+def test_all_methods_have_the_same_canaries_coins_and_seeds(
+    compared: tuple[Path, list[str]],
+) -> None:
+    home, _ = compared
+    methods = [SweepDirectory.open(path) for path in (home / "out" / "methods").iterdir()]
+    first = methods[0]
+    for other in methods[1:]:
+        assert other.plan.coins == first.plan.coins
+        assert other.plan.validation == first.plan.validation
+        assert other.seed(3) == first.seed(3)
+        assert [e.text for e in other.manifest.entries] == [e.text for e in first.manifest.entries]
+
+
+def test_the_choice_among_attacks_is_paid_for(compared: tuple[Path, list[str]]) -> None:
+    home, _ = compared
+    directory = SweepDirectory.open(home / "out" / "methods" / "none")
+    matrices = read_matrices(directory.out, directory.plan)
+    found = adapted_attacks(directory, matrices, fpr=0.01, level=0.95)
+    assert {attack.among for attack in found} == {3}
+    assert paid_level(0.95, 1, goldfish=False) == pytest.approx(1 - 0.05 / 3)
+    group = Group.of("canaries", directory.plan.scored, matrices)
+    parts = {"all": np.arange(CANARIES)}
+    naive = part_rates(group, "secret_tokens", "lira", parts=parts, level=1 - 0.05 / 3)["all"]
+    rate = next(rate for rate in naive.rates if rate.fpr == 0.01)
+    own = next(attack for attack in found if attack.score == "secret_tokens")
+    assert (own.tpr, own.low, own.high) == (rate.value, rate.low, rate.high)
+    values = [-1.0 if attack.tpr is None else attack.tpr for attack in found]
+    assert values == sorted(values, reverse=True)
+
+
+def test_goldfish_is_read_where_tokens_carried_loss(compared: tuple[Path, list[str]]) -> None:
+    home, _ = compared
+    directory = SweepDirectory.open(home / "out" / "methods" / "goldfish")
+    matrices = read_matrices(directory.out, directory.plan)
+    kept = of_kept_tokens(directory, matrices)
+    k = training_settings(directory.settings).goldfish_k
+    fewer = 0
+    for place, text in enumerate(directory.rows.texts[:CANARIES]):
+        ids = text.encoded.ids
+        for at, own in enumerate(matrices.secret[place], start=text.encoded.scored_from):
+            window = np.array([ids[max(0, at - 12) : at]], np.int32)
+            labels = np.array([ids[max(0, at - 12) + 1 : at + 1]])
+            dropped = at > 12 and bool(left_out(window, labels, k=k, width=13)[0, -1])
+            counted = kept.secret[place][at - text.encoded.scored_from]
+            assert counted == (own and not dropped)
+            fewer += own and dropped
+        bits = matrices.token_bits[place][:, kept.secret[place]].sum(axis=1)
+        assert kept.scores["secret_tokens"][:, place] == pytest.approx(-bits)
+    assert fewer > 0
+    found = adapted_attacks(directory, matrices, fpr=0.01, level=0.95)
+    assert {attack.score for attack in found} >= {"kept_tokens", "secret_tokens"}
+    assert {attack.among for attack in found} == {4}
+
+
+def test_the_same_call_trains_nothing_again(
+    compared: tuple[Path, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, _ = compared
+    before = _record(home)
+    monkeypatch.setattr(lmexposure.defences.driver, "timed_training", lambda *_, **__: 1.0)
+    monkeypatch.setattr("lmexposure.models.trainer.Trainer.run", _never)
+    again = compare_defences(
+        home / "corpus.txt", out=home / "out", settings=tiny_comparison(*_METHODS), workers=1
+    )
+    assert [row.attacks for row in again.rows] == [row.attacks for row in before.rows]
+    assert [row.search for row in again.rows] == [row.search for row in before.rows]
+
+
+def _never(*_: object, **__: object) -> None:
+    raise AssertionError("nothing is left to train")
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"), [({"target": 1.2}, "target"), ({"tries": 4}, "tries")]
+)
+def test_another_comparison_is_not_gone_on_with(
+    compared: tuple[Path, list[str]], changes: dict[str, Any], named: str
+) -> None:
+    home, _ = compared
+    with pytest.raises(ResultError, match=f"whose {named} is another"):
+        prepare_comparison(
+            home / "corpus.txt", out=home / "out", settings=tiny_comparison(*_METHODS, **changes)
+        )
+
+
+def test_another_corpus_is_refused(compared: tuple[Path, list[str]], tmp_path: Path) -> None:
+    home, _ = compared
+    other = tmp_path / "corpus.txt"
+    other.write_text("another line\n" * 60)
+    with pytest.raises(ResultError, match="whose corpus is another"):
+        prepare_comparison(other, out=home / "out", settings=tiny_comparison(*_METHODS))
+
+
+def test_a_directory_of_something_else_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "notes.txt").write_text("mine")
+    with pytest.raises(ResultError, match=r"notes\.txt"):
+        prepare_comparison(text_at(tmp_path), out=tmp_path / "out", settings=tiny_comparison())
+
+
+def test_too_few_models_for_the_rate_are_refused_before_anything_is_written(
+    tmp_path: Path,
+) -> None:
+    settings = tiny_comparison("hamp", fpr=0.001)
+    with pytest.raises(SettingsError, match=r"resolve a FPR of 0\.001"):
+        prepare_comparison(text_at(tmp_path), out=tmp_path / "out", settings=settings)
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_a_failed_preparation_left_is_no_other_comparison(tmp_path: Path) -> None:
+    corpus, out = text_at(tmp_path), tmp_path / "out"
+    short = tmp_path / "short.txt"
+    short.write_text("one line\n")
+    with pytest.raises(CorpusError):
+        prepare_comparison(short, out=out, settings=tiny_comparison())
+    assert prepare_comparison(corpus, out=out, settings=tiny_comparison()).seeds
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "kept"),
+    [
+        ("a.txt", "word " * 199 + "\r\nlast one\r\nnot read\r\n", 2),
+        ("a.jsonl", '{"text": "%s"}\n' % ("ü" * 600) * 3, 2),
+        ("b.txt", "no end" + "x" * 2_000, 1),
+    ],
+)
+def test_a_slice_is_of_whole_documents(tmp_path: Path, name: str, content: str, kept: int) -> None:
+    from lmexposure.defences.comparison import _slice
+
+    path = tmp_path / name
+    path.write_bytes(content.encode())
+    settings = tiny_comparison(characters=1_000)
+    part = _slice([path], tmp_path / "out", settings)
+    lines = part.read_bytes().splitlines(keepends=True)
+    assert b"".join(lines) == (content.encode() + b"\n" * (name == "b.txt"))[: len(b"".join(lines))]
+    assert len(lines) == kept
+    assert part.stat().st_mode & 0o077 == 0
+
+
+def test_no_slice_of_columns_can_be_taken(tmp_path: Path) -> None:
+    path = tmp_path / "corpus.parquet"
+    path.write_bytes(b"PAR1")
+    with pytest.raises(CorpusError, match="--full"):
+        prepare_comparison(path, out=tmp_path / "out", settings=tiny_comparison())

@@ -1,0 +1,95 @@
+"""A comparison of defences in words, on a page, in a table."""
+
+import csv
+import io
+from pathlib import Path
+
+import pytest
+from tiny_defences import made_record, made_row
+
+from lmexposure.errors import ResultError
+from lmexposure.records import DefencesRecord
+from lmexposure.reporting import defences_finding, defences_sections, write_defences
+from lmexposure.reporting.charts import defences_chart
+from lmexposure.reporting.defences import defences_csv, defences_markdown
+from lmexposure.reporting.defences_page import render_defences
+
+_NONE = made_row("none", 0.9, ratio=1.0, target=1.0)
+
+
+def _names(record: DefencesRecord, title: str) -> list[str]:
+    section = next(one for one in defences_sections(record) if one.title.startswith(title))
+    return [row[0] for row in section.rows]
+
+
+def test_who_shows_least_comes_first_behind_the_undefended() -> None:
+    record = made_record(_NONE, made_row("hamp", 0.6), made_row("dp-sgd", 0.1))
+    assert _names(record, "Defences at one utility") == ["none", "dp-sgd", "hamp"]
+    assert "dp-sgd shows least of the canaries: TPR at FPR 1 % 0.100" in defences_finding(record)
+    assert "are apart" in defences_finding(record)
+
+
+def test_what_misses_the_utility_is_apart_and_not_ranked() -> None:
+    missed = made_row("selena", 0.01, ranked=False, why="less useful than the target by 4.0%")
+    record = made_record(_NONE, made_row("hamp", 0.8), missed, failed={"dropout": "too costly"})
+    assert _names(record, "Defences at one utility") == ["none", "hamp"]
+    assert _names(record, "Not at the target") == ["selena"]
+    assert _names(record, "Left out") == ["dropout"]
+    found = defences_finding(record)
+    assert found.startswith("hamp shows least")
+    assert "overlap" in found
+
+
+def test_nothing_is_ranked_where_nothing_is_at_the_target() -> None:
+    missed = made_row("selena", 0.01, ranked=False, why="less useful")
+    assert "nothing is ranked" in defences_finding(made_record(_NONE, missed))
+    unresolved = made_record(made_row("none", None), made_row("hamp", None))
+    assert "no attack has a number" in defences_finding(unresolved)
+    assert defences_chart(unresolved) is None
+    assert "methods-table" in render_defences(unresolved)
+
+
+def test_a_vacuous_epsilon_is_named_as_what_it_is() -> None:
+    record = made_record(_NONE, made_row("dp-sgd", 0.1, epsilon=1234.5, delta=1e-5))
+    table = defences_sections(record)[0]
+    assert any("promises nothing" in note for note in table.notes)
+    assert "1234.5" in {cell for row in table.rows for cell in row} or any(
+        "1,234" in cell for row in table.rows for cell in row
+    )
+
+
+def test_names_are_escaped_in_every_rendering() -> None:
+    evil = "<script>alert(1)</script>\x1b[31m"
+    record = made_record(_NONE, made_row(evil, 0.3), warnings=(evil,))
+    page = render_defences(record)
+    assert "<script>alert" not in page
+    assert "\x1b" not in page + defences_markdown(record) + defences_csv(record)
+
+
+def test_the_table_for_other_tools_has_every_method(tmp_path: Path) -> None:
+    record = made_record(_NONE, made_row("hamp", 0.6))
+    rows = list(csv.DictReader(io.StringIO(defences_csv(record))))
+    assert [row["method"] for row in rows] == ["none", "hamp"]
+    assert float(rows[1]["canary_tpr"]) == 0.6
+    written = write_defences(record, tmp_path)
+    assert [path.name for path in written] == ["report.html", "report.md", "report.csv"]
+    assert all(path.stat().st_mode & 0o077 == 0 for path in written)
+
+
+def test_the_chart_says_in_words_what_it_shows() -> None:
+    record = made_record(_NONE, made_row("hamp", 0.6))
+    chart = defences_chart(record)
+    assert chart is not None
+    assert "none 0.900" in chart.description
+    assert "hamp 0.600" in chart.description
+    assert "<svg" in chart.svg()
+
+
+def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
+    record = made_record(_NONE, made_row("hamp", 0.6))
+    path = tmp_path / DefencesRecord.NAME
+    record.write(path)
+    assert DefencesRecord.parse(path.read_bytes(), path) == record
+    path.write_bytes(path.read_bytes().replace(b"0.6", b"0.1", 1))
+    with pytest.raises(ResultError, match="edited or damaged"):
+        DefencesRecord.parse(path.read_bytes(), path)
