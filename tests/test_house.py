@@ -37,13 +37,15 @@ FLOORS = {
     "scoring": 9,
     "audit": 10,
     "sweeps": 11,
-    "integrations": 12,
-    "cli": 13,
-    "__main__": 14,
+    "defences": 12,
+    "integrations": 13,
+    "cli": 14,
+    "__main__": 15,
 }
 ROOMS = (
     "audit",
     "canaries",
+    "defences",
     "gate",
     "integrations",
     "models",
@@ -57,6 +59,7 @@ ROOMS = (
 LAZY = (
     "audit",
     "canaries",
+    "defences",
     "gate",
     "integrations",
     "records",

@@ -2,7 +2,7 @@
 
 Who masks confidences is asked for greedy answers, who protects a row by its neighbours has
 neighbours put beside it, and whose mask follows from a known hash is read where nothing is masked.
-All methods stand the same attacks, so that none is judged by more than another but for its own.
+All methods meet the same attacks, and each the one that is made for it.
 """
 
 from collections.abc import Sequence
@@ -69,7 +69,7 @@ def paid_level(level: float, classes: int, *, goldfish: bool) -> float:
 def of_kept_tokens(directory: SweepDirectory, matrices: Matrices) -> Matrices:
     """The matrices with secrets of those tokens alone that carried loss in a goldfish training.
 
-    The first tokens of a row, whose hash reads what stood in front, are taken for kept.
+    The first tokens of a row, whose hash reads what was in front, are taken for kept.
 
     Args:
         directory: of a sweep of such trainings.

@@ -109,7 +109,7 @@ _ALL = (
     Defence(
         name="early-stop",
         meaning="plain training that ends as soon as it is useful enough",
-        promises_not="what is learned first: secrets that stand often",
+        promises_not="what is learned first: secrets that are there often",
         knob=_STEPS,
     ),
     Defence(
@@ -127,14 +127,14 @@ _ALL = (
     Defence(
         name="dedup",
         meaning="of documents that are nearly the same, the first alone is trained on",
-        promises_not="a secret that stands once, or in documents that are not alike",
+        promises_not="a secret that is there once, or in documents that are not alike",
         training={"deduplicate": "near"},
         knob=_STEPS,
         package=("datasketch", "dedup"),
     ),
     Defence(
         name=GOLDFISH,
-        meaning="one token in k carries no loss, the same wherever a passage stands",
+        meaning="one token in k carries no loss, the same wherever a passage is",
         promises_not="the tokens that are kept: membership shows, and a secret to its few gaps",
         training={"method": GOLDFISH},
         knob=Knob(setting="goldfish_k", weak=64, strong=2, whole=True),

@@ -249,7 +249,7 @@ def _slice(files: Sequence[Path], out: Path, settings: DefencesSettings) -> Path
 
 
 def _lines(files: Sequence[Path], characters: int, layout: str) -> list[bytes]:
-    """Whole lines of the files in order, or paragraphs, until there are so many characters."""
+    """Whole lines of the files in order, or paragraphs, until there are as many characters."""
     lines: list[bytes] = []
     read = 0
     for path in files:

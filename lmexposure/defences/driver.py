@@ -42,7 +42,7 @@ Say = Callable[[str], None]
 _TIMED = 20  # steps of each method that are timed
 _TRIES = 3.5  # trainings that a search takes, on average
 _STARTS = 12.0  # seconds that workers take to start, for each method
-_MEASURED = 20.0  # seconds that the exposure of the one model takes, besides its training
+_MEASURED = 20.0  # seconds that the exposure of the one model takes, next to its training
 
 
 @dataclass(frozen=True, kw_only=True)

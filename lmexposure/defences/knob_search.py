@@ -103,7 +103,7 @@ def _next(
 
 
 def _found(tried: list[Tried], strength: float, target: float, why: str | None) -> Found:
-    nearest = min(tried, key=lambda one: abs(one.ratio / target - 1))
+    nearest = min(tried, key=lambda trained: abs(trained.ratio / target - 1))
     return Found(
         strength=strength,
         ratio=nearest.ratio,

@@ -60,7 +60,7 @@ def record_of(
         forecast_seconds: that were expected.
     """
     undefended = measured[0].results[0].utility.mean
-    rows = tuple(_row(comparison, one, undefended) for one in measured)
+    rows = tuple(_row(comparison, method, undefended) for method in measured)
     hashes = [sha256_file(path) for path in comparison.files]
     return DefencesRecord(
         fpr=comparison.settings.fpr,
@@ -76,28 +76,30 @@ def record_of(
         measured=utc_now(),
         lmexposure=__version__,
         warnings=tuple(
-            f"{one.defence.name}: {line}" for one in measured for line in one.results[0].warnings
+            f"{method.defence.name}: {line}"
+            for method in measured
+            for line in method.results[0].warnings
         ),
     )
 
 
-def _row(comparison: Comparison, one: Measured, undefended: float) -> DefenceRow:
-    settings, (swept, repeated) = comparison.settings, one.results
-    directory = SweepDirectory.open(comparison.sweep_of(one.defence))
+def _row(comparison: Comparison, method: Measured, undefended: float) -> DefenceRow:
+    settings, (swept, repeated) = comparison.settings, method.results
+    directory = SweepDirectory.open(comparison.sweep_of(method.defence))
     matrices = read_matrices(directory.out, directory.plan)
     attacks = adapted_attacks(directory, matrices, fpr=settings.fpr, level=settings.sweep.level)
     ordinary = _population(swept, settings.fpr)
-    target = 1.0 if one.defence.at_undefended or one.defence.knob is None else settings.target
+    target = 1.0 if method.defence.at_undefended or method.defence.knob is None else settings.target
     ratio = swept.utility.mean / undefended
-    why = _why_not(one, ratio, target, settings.tolerance)
+    why = _why_not(method, ratio, target, settings.tolerance)
     epsilon, delta = _claimed(directory)
     worst = swept.worst
     return DefenceRow(
-        name=one.defence.name,
-        meaning=one.defence.meaning,
-        promises_not=one.defence.promises_not,
-        search=one.search,
-        training=dict(one.training),
+        name=method.defence.name,
+        meaning=method.defence.meaning,
+        promises_not=method.defence.promises_not,
+        search=method.search,
+        training=dict(method.training),
         target=target,
         models=swept.models,
         bits=swept.utility.mean,
@@ -119,13 +121,13 @@ def _row(comparison: Comparison, one: Measured, undefended: float) -> DefenceRow
     )
 
 
-def _why_not(one: Measured, ratio: float, target: float, tolerance: float) -> str | None:
+def _why_not(method: Measured, ratio: float, target: float, tolerance: float) -> str | None:
     """Why a method is not ranked; None where it is at its target."""
     away = ratio / target - 1
     if abs(away) <= tolerance:
         return None
     side = "less useful" if away > 0 else "more useful"
-    searched = "" if one.search.why is None else f"; the search: {one.search.why}"
+    searched = "" if method.search.why is None else f"; the search: {method.search.why}"
     return f"{side} than the target by {abs(away):.1%} in these models{searched}"
 
 

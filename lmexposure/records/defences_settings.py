@@ -139,10 +139,10 @@ class DefencesSettings:
         mine = {name: value for name, value in values.items() if name in own}
         rest = {name: value for name, value in values.items() if name not in own}
         current = {name: getattr(self, name) for name in own}
-        changed = {**current, **mine}
-        if changed["full"] and "models" not in rest:
+        changed = DefencesSettings(**{**current, **mine}, sweep=self.sweep)
+        if changed.full and "models" not in rest:
             rest["models"] = _FULL
-        return DefencesSettings(**changed, sweep=self.sweep.override(rest))
+        return replace(changed, sweep=self.sweep.override(rest))
 
 
 def defences_sweep_names() -> dict[str, Setting | None]:

@@ -121,7 +121,7 @@ class TrainingSettings(DefenceSettings):
         validation_fraction: share of the corpus's characters held out, in (0, 1).
         validation_characters: held out at most.
         snapshot_epochs: after these epochs a copy of the model is kept in `snapshots/`.
-        max_steps: stop after so many optimizer steps, before all epochs are through.
+        max_steps: stop after as many optimizer steps, before all epochs are through.
         max_seconds: stop when training has taken this long; the result then depends on the machine.
         lora: train adapters next to frozen weights.
         lora_rank, lora_alpha, lora_targets: of these; an alpha of None is twice the rank; the
