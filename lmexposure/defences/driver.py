@@ -123,7 +123,7 @@ def compare_defences(
 def forecast(
     comparison: Comparison, *, workers: int | None = None, address: str | None = None
 ) -> Forecast:
-    """Time some steps of each method at a middle strength.
+    """Time some steps of each method whose models are not trained, at a middle strength.
 
     Args:
         comparison: that is prepared.
@@ -132,7 +132,8 @@ def forecast(
     """
     each = {}
     guess = _guess(comparison)
-    for defence in comparison.defences:
+    left = [defence for defence in comparison.defences if not _is_done(comparison, defence)]
+    for defence in left:
         training = _training(comparison, defence, 0.0 if _by_steps(defence) else 0.5, guess, 0)
         out = comparison.out / "search" / defence.name / "timed"
         try:
@@ -144,18 +145,25 @@ def forecast(
     models = comparison.settings.sweep.models
     side_by_side = workers_for(comparison.searched, models, workers=workers, address=address) or 1
     seconds = 0.0
-    for defence in comparison.defences:
+    for defence in left:
         tried = _TRIES if defence.knob is not None else 1
         own = each[defence.name]
         seconds += own * (tried + models / side_by_side + 1) + _STARTS
         seconds += _MEASURED * comparison.measures_exposure
+    if not left:
+        return Forecast(seconds=0.0, each={}, sentence="the models of all methods are trained")
     told = ", ".join(f"{name} {in_words(own)}" for name, own in each.items())
     sentence = (
-        f"{count(len(each), 'method')} of {count(models, 'model')} each, {side_by_side} side by "
+        f"{count(len(left), 'method')} of {count(models, 'model')} each, {side_by_side} side by "
         f"side, after a search of at most {comparison.settings.tries} trainings: about "
         f"{in_words(seconds)}; a training takes: {told}"
     )
     return Forecast(seconds=seconds, each=each, sentence=sentence)
+
+
+def _is_done(comparison: Comparison, defence: Defence) -> bool:
+    """Whether all models of a method are trained and scored."""
+    return (comparison.sweep_of(defence) / SweepResult.NAME).exists()
 
 
 def _by_steps(defence: Defence) -> bool:
