@@ -273,15 +273,17 @@ class _Searching:
         found = search(
             lambda strength: self._ratio_of(strength, self._alternative),
             target=target,
-            tolerance=settings.tolerance,
+            # What one model shows is not what many do: half of the tolerance is left for that.
+            tolerance=settings.tolerance / 2,
             tries=settings.tries - max(0, len(others) - 1),
         )
+        reached = abs(found.ratio / target - 1) <= settings.tolerance
         record = DefenceSearch(
             knob=defence.knob.setting,
             value=defence.knob.value(found.strength, self._reference),
             tries=tuple(self._tries),
-            reached=found.why is None,
-            why=found.why,
+            reached=reached,
+            why=None if reached else found.why,
         )
         training = None if found.useless else self._settings(found.strength, self._alternative)
         cost = found.ratio - 1

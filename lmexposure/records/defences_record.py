@@ -43,7 +43,7 @@ class DefenceSearch(Record):
         knob: the setting that was searched; None where a method has none.
         value: that was chosen.
         tries: in the order in which they were trained.
-        reached: whether one of them is at the target.
+        reached: whether one of them is within the tolerance of the target.
         why: it was not; None where it was.
     """
 

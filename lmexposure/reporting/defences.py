@@ -61,7 +61,7 @@ def defences_sections(record: DefencesRecord) -> list[Section]:
                 words=2,
             )
         )
-    return [*sections, _attacks(record), _searches(record), _promises(record)]
+    return [*sections, _beside(record), _attacks(record), _searches(record), _promises(record)]
 
 
 def ranked(record: DefencesRecord) -> list[DefenceRow]:
@@ -91,7 +91,7 @@ def defences_finding(record: DefencesRecord) -> str:
     apart = _apart(best.strongest, undefended.strongest)
     beside = number(_tpr(undefended.strongest), 3)
     return (
-        f"{visible(best.name)} shows least of the canaries: {head} {shown}, without a defence "
+        f"of the canaries {visible(best.name)} shows least: {head} {shown}, without a defence "
         f"{beside}; their intervals {'are apart' if apart else 'overlap, so that is not certain'}"
     )
 
@@ -178,7 +178,6 @@ def _table(
         title=title,
         columns=(
             "method",
-            "strongest attack",
             "validation loss",
             "× none",
             f"TPR at FPR {fpr}, documents",
@@ -186,13 +185,8 @@ def _table(
             f"TPR at FPR {fpr}, canaries",
             LABELS["interval"],
             "p, worst canary",
-            "exposure of repeated",
-            "found",
-            "epsilon claimed",
-            "seconds a model",
         ),
         rows=tuple(_cells(row) for row in rows),
-        words=2,
         notes=tuple(notes),
     )
 
@@ -201,7 +195,6 @@ def _cells(row: DefenceRow) -> tuple[str, ...]:
     best = row.strongest
     return (
         visible(row.name),
-        MISSING if best is None else _attack_name(best),
         number(row.bits, 3),
         number(row.ratio, 3),
         number(row.population, 3),
@@ -209,10 +202,38 @@ def _cells(row: DefenceRow) -> tuple[str, ...]:
         number(None if best is None else best.tpr, 3),
         MISSING if best is None else interval(best.low, best.high, 3),
         probability(row.worst_p),
-        number(None if row.exposure is None else row.exposure.median, 1),
-        MISSING if row.exposure is None else _found(row.exposure),
-        MISSING if row.epsilon is None else short(row.epsilon),
-        number(row.seconds, 1),
+    )
+
+
+def _beside(record: DefencesRecord) -> Section:
+    """By which attack, what repeated canaries show, what is promised, and what it costs."""
+    rows = [*ranked(record), *(row for row in record.rows if not row.ranked)]
+    undefended = next((row.seconds for row in rows if row.name == _UNDEFENDED), 0.0)
+    return Section(
+        title="Strongest attack, repeated canaries, cost",
+        columns=(
+            "method",
+            "strongest attack on canaries",
+            "found",
+            "exposure of repeated",
+            "epsilon claimed",
+            "seconds a model",
+            "× none",
+        ),
+        rows=tuple(
+            (
+                visible(row.name),
+                MISSING if row.strongest is None else _attack_name(row.strongest),
+                MISSING if row.exposure is None else _found(row.exposure),
+                number(None if row.exposure is None else row.exposure.median, 1),
+                MISSING if row.epsilon is None else number(row.epsilon, 1),
+                number(row.seconds, 1),
+                number(row.seconds / undefended if undefended else None, 1),
+            )
+            for row in rows
+        ),
+        words=3,
+        notes=tuple(_notes_beside(record)),
     )
 
 
@@ -243,6 +264,9 @@ def _notes(record: DefencesRecord) -> Iterator[str]:
         f"documents: ordinary ones, by LiRA on log-perplexity, at {level}: the average that hides "
         "what the canaries show"
     )
+
+
+def _notes_beside(record: DefencesRecord) -> Iterator[str]:
     repeated = next((row.exposure for row in record.rows if row.exposure is not None), None)
     if repeated is not None:
         yield (

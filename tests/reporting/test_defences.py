@@ -25,7 +25,7 @@ def _names(record: DefencesRecord, title: str) -> list[str]:
 def test_who_shows_least_comes_first_behind_the_undefended() -> None:
     record = made_record(_NONE, made_row("hamp", 0.6), made_row("dp-sgd", 0.1))
     assert _names(record, "Defences at one utility") == ["none", "dp-sgd", "hamp"]
-    assert "dp-sgd shows least of the canaries: TPR at FPR 1 % 0.100" in defences_finding(record)
+    assert "of the canaries dp-sgd shows least: TPR at FPR 1 % 0.100" in defences_finding(record)
     assert "are apart" in defences_finding(record)
 
 
@@ -36,7 +36,7 @@ def test_what_misses_the_utility_is_apart_and_not_ranked() -> None:
     assert _names(record, "Not at the target") == ["selena"]
     assert _names(record, "Left out") == ["dropout"]
     found = defences_finding(record)
-    assert found.startswith("hamp shows least")
+    assert "hamp shows least" in found
     assert "overlap" in found
 
 
@@ -51,11 +51,9 @@ def test_nothing_is_ranked_where_nothing_is_at_the_target() -> None:
 
 def test_a_vacuous_epsilon_is_named_as_what_it_is() -> None:
     record = made_record(_NONE, made_row("dp-sgd", 0.1, epsilon=1234.5, delta=1e-5))
-    table = defences_sections(record)[0]
-    assert any("promises nothing" in note for note in table.notes)
-    assert "1234.5" in {cell for row in table.rows for cell in row} or any(
-        "1,234" in cell for row in table.rows for cell in row
-    )
+    beside = next(one for one in defences_sections(record) if "cost" in one.title)
+    assert any("promises nothing" in note for note in beside.notes)
+    assert "1,234.5" in {cell for row in beside.rows for cell in row}
 
 
 def test_names_are_escaped_in_every_rendering() -> None:
