@@ -97,8 +97,9 @@ class Defence:
 _STEPS = Knob(setting="max_steps", weak=1.0, strong=0.05, whole=True, share_of="steps")
 _NOISE = Knob(setting="noise_multiplier", weak=0.03, strong=4.0)
 _PRIVATE: Mapping[str, Any] = {"method": DP_SGD, "clip": 0.3, "weight_average": 0.98}
-# Of the learning rate that all have, and of the documents in a step.
-_TUNED = ({"learning_rate": 1.0, "batch": 1 / 32}, {"learning_rate": 1.0, "batch": 1 / 12})
+# Times the learning rate that all have, and the share of the documents in a step. With noise,
+# larger batches bear larger steps: on 50 kB the second gave .18 bits less loss than the first.
+_TUNED = ({"learning_rate": 1.0, "batch": 1 / 32}, {"learning_rate": 3.0, "batch": 1 / 16})
 
 _ALL = (
     Defence(

@@ -68,17 +68,18 @@ def test_the_better_batch_is_searched_on_and_counts_among_the_trainings(
     def loss(training: Mapping[str, Any]) -> float:
         if not training:
             return 2.0
-        worse = 0.5 if training["expected_batch"] < 4 else 0.0
+        worse = 0.5 if training["expected_batch"] < 3 else 0.0
         return float(2.0 * (1 + training["noise_multiplier"] / 10 + worse))
 
     found, made, _ = _searched(tmp_path, monkeypatch, loss, "dp-sgd")
     private = made[1:]
     assert len(private) <= 5
     assert len({training["expected_batch"] for training in private[:2]}) == 2
-    assert {training["expected_batch"] for training in private[2:]} == {5}  # of sixty lines
+    assert {training["expected_batch"] for training in private[2:]} == {4}  # of sixty lines
     chosen = found[1]
     assert chosen.training is not None
-    assert chosen.training["expected_batch"] == 5
+    assert chosen.training["expected_batch"] == 4
+    assert chosen.training["learning_rate"] == 0.06
     assert chosen.training["weight_average"] == 0.98
     assert chosen.training["noise_multiplier"] == pytest.approx(0.5, rel=0.3)
 
