@@ -87,11 +87,18 @@ def settings() -> str:
     """Every key of a settings file, its default, and what it decides."""
     from lmexposure._settings import settings_of
     from lmexposure.gate import Thresholds
-    from lmexposure.records import MeasureSettings, RunSettings, SweepSettings, TrainingSettings
+    from lmexposure.records import (
+        DefencesSettings,
+        MeasureSettings,
+        RunSettings,
+        SweepSettings,
+        TrainingSettings,
+    )
 
     tables = {
         "Without a table": {**settings_of(RunSettings), **settings_of(MeasureSettings)},
         "Of `sweep` alone, without a table too": settings_of(SweepSettings),
+        "Of `defences` alone, without a table too": settings_of(DefencesSettings),
         "`[training]`": settings_of(TrainingSettings),
         "`[check]`": settings_of(Thresholds),
     }
