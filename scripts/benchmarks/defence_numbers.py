@@ -90,7 +90,11 @@ def _strongest(record: DefencesRecord, name: str) -> float:
 
 
 def _goldfish(arguments: argparse.Namespace) -> Iterator[Line]:
-    """Canaries that stand ten times: what carried no loss was not learned, the rest was."""
+    """Canaries that stand ten times: what carried no loss was not learned, the rest was.
+
+    Below guessing is no leak: where a digit was never asked for, the model is often sure of the
+    digit behind it, which it will be asked for, and so of one that is not the true one.
+    """
     home = Path(arguments.out) / "goldfish"
     formats = _format(home, _DIGITS)
     settings = RunSettings(
@@ -120,7 +124,7 @@ def _goldfish(arguments: argparse.Namespace) -> Iterator[Line]:
     masked, kept = (np.array(exposures[name]) for name in ("masked", "kept"))
     away = (masked.mean() - chance.mean()) / (chance.std() / np.sqrt(len(masked)))
     yield (
-        abs(away) < 3,
+        away < 3,
         f"goldfish: exposure of the {len(masked)} digits without loss is {masked.mean():.2f} bits "
         f"in the mean, guessing {chance.mean():.2f} ({away:+.1f} standard errors)",
     )
