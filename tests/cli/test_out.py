@@ -20,6 +20,7 @@ WORDS = {
     "measure": ("m", "m.json"),
     "run": ("c.txt",),
     "sweep": ("c.txt",),
+    "defences": ("c.txt",),
     "report": ("r",),
     "compare": ("r", "s"),
     "check": ("--model", "m", "--manifest", "m.json"),
