@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from lmexposure._files import PRIVATE, atomic_write, canonical_json, sha256_bytes, sha256_file
-from lmexposure._integrity import read_sealed, write_sealed
+from lmexposure._integrity import check_seal, read_sealed, write_sealed
 from lmexposure._style import count
 from lmexposure.audit import plan_of, training_settings
 from lmexposure.canaries import (
@@ -186,11 +186,18 @@ def _begun(out: Path, asked: bytes) -> bool:
     """Whether this very comparison is there; what one left that was never prepared is removed.
 
     Raises:
-        ResultError: another comparison, of which it names what differs, or something else.
+        ResultError: another comparison, of which it names what differs, a damaged one, or
+            something else.
     """
+    for name in (_ASKED, _SEEDS):
+        if (out / name).is_file() and not check_seal(out / name):
+            raise ResultError(
+                f"{out / name} is damaged, so that it is not known what the comparison in {out} "
+                "was; put the file back, or choose a new directory"
+            )
     kept = read_sealed(out / _ASKED)
     if kept is None:
-        ours = read_sealed(out / _SEEDS) is not None
+        ours = (out / _SEEDS).is_file()
         strange = sorted(p.name for p in out.glob("[!.]*") if not ours or p.name not in _OURS)
         if strange:
             raise ResultError(

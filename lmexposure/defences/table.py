@@ -75,12 +75,17 @@ def record_of(
         forecast_seconds=forecast_seconds,
         measured=utc_now(),
         lmexposure=__version__,
-        warnings=tuple(
-            f"{method.defence.name}: {line}"
-            for method in measured
-            for line in method.results[0].warnings
-        ),
+        warnings=_warnings(measured),
     )
+
+
+def _warnings(measured: Sequence[Measured]) -> tuple[str, ...]:
+    """Of all sweeps; what several say alike is said once, with their names."""
+    names: dict[str, list[str]] = {}
+    for method in measured:
+        for line in method.results[0].warnings:
+            names.setdefault(line, []).append(method.defence.name)
+    return tuple(f"{', '.join(own)}: {line}" for line, own in names.items())
 
 
 def _row(comparison: Comparison, method: Measured, undefended: float) -> DefenceRow:

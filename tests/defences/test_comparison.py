@@ -163,6 +163,27 @@ def test_another_corpus_is_refused(compared: tuple[Path, list[str]], tmp_path: P
         prepare_comparison(other, out=home / "out", settings=tiny_comparison(*_METHODS))
 
 
+@pytest.mark.parametrize("name", ["asked.json", "seeds.json"])
+def test_what_is_damaged_is_not_begun_anew(
+    compared: tuple[Path, list[str]], tmp_path: Path, name: str
+) -> None:
+    home, _ = compared
+    out = tmp_path / "out"
+    out.mkdir()
+    for kept in ("asked.json", "seeds.json"):
+        (out / kept).write_bytes((home / "out" / kept).read_bytes())
+    (out / name).write_bytes((out / name).read_bytes()[:-1] + b"x")
+    with pytest.raises(ResultError, match=f"{name} is damaged"):
+        prepare_comparison(home / "corpus.txt", out=out, settings=tiny_comparison(*_METHODS))
+
+
+def test_a_warning_of_all_methods_is_said_once(compared: tuple[Path, list[str]]) -> None:
+    home, _ = compared
+    warnings = _record(home).warnings
+    assert len({line.partition(": ")[2] for line in warnings}) == len(warnings)
+    assert any(line.startswith("none, goldfish: ") for line in warnings)
+
+
 def test_a_directory_of_something_else_is_refused(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "notes.txt").write_text("mine")
