@@ -31,6 +31,7 @@ from lmexposure.records import (
     SweepResult,
 )
 from lmexposure.sweeps import (
+    SweepDirectory,
     check_workers,
     sweep,
     timed_training,
@@ -101,18 +102,26 @@ def compare_defences(
         comparison = prepare_comparison(corpus, out=out, settings=settings)
         expected = forecast(comparison, workers=workers, address=address)
         tell(expected.sentence)
-        measured, failed = [], {}
+        measured: list[Measured] = []
+        failed: dict[str, str] = {}
         for found in _searches(comparison, progress, tell):
             if found.training is None:
                 failed[found.defence.name] = str(found.search.why)
                 continue
             own = found.defence, found.training
+            try:
+                results = _trained(comparison, *own, workers, address, progress)
+            except ResultError as failure:
+                if not measured or not _all_diverged(comparison, found.defence):
+                    raise
+                failed[found.defence.name] = str(failure)
+                continue
             measured.append(
                 Measured(
                     defence=found.defence,
                     search=found.search,
                     training=found.training,
-                    results=_trained(comparison, *own, workers, address, progress),
+                    results=results,
                 )
             )
         record = record_of(comparison, measured, failed, forecast_seconds=expected.seconds)
@@ -159,6 +168,12 @@ def forecast(
         f"{in_words(seconds)}; a training takes: {told}"
     )
     return Forecast(seconds=seconds, each=each, sentence=sentence)
+
+
+def _all_diverged(comparison: Comparison, defence: Defence) -> bool:
+    """Whether no model of a method has scores, though each was tried."""
+    directory = SweepDirectory.open(comparison.sweep_of(defence))
+    return all(directory.failed(number) is not None for number in range(directory.plan.models))
 
 
 def _is_done(comparison: Comparison, defence: Defence) -> bool:
@@ -355,7 +370,7 @@ def _trained(
     address: str | None,
     progress: Progress,
 ) -> tuple[SweepResult, Result | None]:
-    """The sweep of a method, and the run with repeated canaries."""
+    """The sweep of a method, and the run with repeated canaries, where that did not diverge."""
 
     def watch(what: str, done: int, total: int, note: str = "") -> None:
         progress(f"{defence.name}: {what}", done, total, note)
@@ -371,10 +386,13 @@ def _trained(
     )
     if not comparison.measures_exposure:
         return swept, None
-    result = run(
-        list(files),
-        out=comparison.repeated_of(defence),
-        settings=comparison.repeated_settings(training),
-        progress=watch,
-    )
+    try:
+        result = run(
+            list(files),
+            out=comparison.repeated_of(defence),
+            settings=comparison.repeated_settings(training),
+            progress=watch,
+        )
+    except NumericalError:  # one model of many: what the others show stays
+        return swept, None
     return swept, result

@@ -163,6 +163,32 @@ def test_another_corpus_is_refused(compared: tuple[Path, list[str]], tmp_path: P
         prepare_comparison(other, out=home / "out", settings=tiny_comparison(*_METHODS))
 
 
+def test_a_method_whose_models_all_diverge_is_left_out(
+    compared: tuple[Path, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, _ = compared
+    path = home / "out" / DefencesRecord.NAME
+    before = path.read_bytes()
+    real = lmexposure.defences.driver._trained
+
+    def diverges(comparison: Any, defence: Any, *rest: Any) -> Any:
+        if defence.name == "none":
+            return real(comparison, defence, *rest)
+        raise ResultError("all 6 models diverged")
+
+    driver = lmexposure.defences.driver
+    monkeypatch.setattr(driver, "timed_training", lambda *_, **__: 1.0)
+    monkeypatch.setattr(driver, "_trained", diverges)
+    settings = tiny_comparison(*_METHODS)
+    with pytest.raises(ResultError, match="diverged"):  # its models are there: another failure
+        compare_defences(home / "corpus.txt", out=home / "out", settings=settings, workers=1)
+    monkeypatch.setattr(SweepDirectory, "failed", lambda *_: "why")
+    record = compare_defences(home / "corpus.txt", out=home / "out", settings=settings, workers=1)
+    assert record.failed == {"goldfish": "all 6 models diverged"}
+    assert [row.name for row in record.rows] == ["none"]
+    path.write_bytes(before)
+
+
 @pytest.mark.parametrize("name", ["asked.json", "seeds.json"])
 def test_what_is_damaged_is_not_begun_anew(
     compared: tuple[Path, list[str]], tmp_path: Path, name: str
