@@ -163,6 +163,26 @@ if TYPE_CHECKING:
         SweepSettings,
     )
     from lmexposure.records.training_settings import TrainingSettings
+    from lmexposure.records.verbatim_record import (
+        ExtractableShare,
+        FoundPassage,
+        FreeExtraction,
+        GroupTest,
+        NearWindow,
+        Passage,
+        VerbatimDocument,
+        VerbatimModel,
+        VerbatimPassages,
+        VerbatimRecord,
+        VerbatimRule,
+        VerbatimRun,
+        VerbatimWindows,
+    )
+    from lmexposure.records.verbatim_settings import (
+        VERBATIM,
+        VerbatimSettings,
+        verbatim_run_names,
+    )
 else:
     from lmexposure._lazy import lazy_face as _lazy_face
 
@@ -200,6 +220,7 @@ __all__ = [
     "SWEEPING",
     "TAUGHT",
     "TRAINING",
+    "VERBATIM",
     "AreaUnderCurve",
     "AuditedText",
     "BaseCanary",
@@ -226,11 +247,15 @@ __all__ = [
     "EstimateName",
     "Evaluation",
     "ExPost",
+    "ExtractableShare",
     "Extraction",
     "ExtractionCount",
     "FailedModel",
     "FormatResult",
+    "FoundPassage",
     "FoundShare",
+    "FreeExtraction",
+    "GroupTest",
     "GuessCount",
     "GuessingBaseline",
     "GuessingTest",
@@ -254,6 +279,8 @@ __all__ = [
     "Membership",
     "Method",
     "Model",
+    "NearWindow",
+    "Passage",
     "PrimaryBound",
     "Privacy",
     "PrivacyClass",
@@ -293,6 +320,14 @@ __all__ = [
     "Utility",
     "Validation",
     "Validity",
+    "VerbatimDocument",
+    "VerbatimModel",
+    "VerbatimPassages",
+    "VerbatimRecord",
+    "VerbatimRule",
+    "VerbatimRun",
+    "VerbatimSettings",
+    "VerbatimWindows",
     "WorstText",
     "defences_sweep_names",
     "holds_sweep",
@@ -304,5 +339,6 @@ __all__ = [
     "run_of",
     "sweep_of",
     "utc_now",
+    "verbatim_run_names",
     "write_score_table",
 ]

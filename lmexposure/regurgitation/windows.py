@@ -1,0 +1,249 @@
+"""Windows of a corpus: a prompt of so many tokens, and the tokens that follow in the document.
+
+A corpus may be larger than memory, so it is read twice: once to count the windows that there are,
+and once to keep those documents of which a window was drawn.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lmexposure.errors import CorpusError
+from lmexposure.models import Encoded, Placed, place_documents
+from lmexposure.records import VerbatimSettings
+
+Documents = Callable[[], Iterable[str]]  # from the beginning, each time
+_TOGETHER = 256  # documents that are encoded at once
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Document:
+    """A document of which windows are looked at.
+
+    Attributes:
+        number: from 1.
+        text: all of it.
+        placed: its tokens.
+        lead: tokens that every window begins with: BOS, where the tokenizer adds it.
+    """
+
+    number: int
+    text: str
+    placed: Placed
+    lead: tuple[int, ...]
+
+    def encoded(self, place: int, prefix: int, suffix: int) -> Encoded:
+        """Tokens in front of a place, and behind it.
+
+        Args:
+            place: of the first token of the suffix, in `placed.ids`.
+            prefix: tokens of the prompt, fewer at the beginning of the document.
+            suffix: tokens that follow, fewer at its end.
+        """
+        begin = max(0, place - prefix)
+        lead = list(self.lead) if begin else []
+        ids = lead + self.placed.ids[begin : place + suffix]
+        return Encoded(ids=ids, scored_from=len(lead) + place - begin)
+
+    def characters(self, first: int, stop: int) -> tuple[int, int]:
+        """First character of some of its tokens, and the one behind the last.
+
+        Args:
+            first: place in `placed.ids`.
+            stop: place behind the last of them.
+        """
+        places = self.placed.places[max(0, first - self.placed.first) : stop - self.placed.first]
+        return (int(places[0, 0]), int(places[:, 1].max())) if len(places) else (0, 0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Window:
+    """One window.
+
+    Attributes:
+        document: its place among the documents looked at, from 0.
+        place: of the suffix's first token.
+        encoded: prompt and suffix.
+        start, stop: characters of the suffix in the document.
+    """
+
+    document: int
+    place: int
+    encoded: Encoded
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Windows:
+    """The windows of a corpus that are looked at.
+
+    Attributes:
+        documents: that have one.
+        windows: by document, then by place.
+        among: windows that there are.
+        read: documents of the corpus.
+        too_short: documents that have no window, of those asked for.
+        characters: of all documents.
+        sha256: of their texts.
+    """
+
+    documents: Sequence[Document]
+    windows: Sequence[Window]
+    among: int
+    read: int
+    too_short: int
+    characters: int
+    sha256: str
+
+    @property
+    def encoded(self) -> list[Encoded]:
+        """Of all windows."""
+        return [window.encoded for window in self.windows]
+
+    def of_document(self, number: int) -> list[int]:
+        """Places of the windows of one document, by its place."""
+        return [i for i, window in enumerate(self.windows) if window.document == number]
+
+
+def read_windows(
+    corpus: Documents,
+    tokenizer: Any,
+    settings: VerbatimSettings,
+    *,
+    separator: str | None,
+    name: str,
+    listed: bool = True,
+) -> Windows:
+    """Draw windows of a corpus.
+
+    Args:
+        corpus: gives its documents, from the beginning each time.
+        tokenizer: of the model.
+        settings: lengths, stride, how many, which documents.
+        separator: the text in front of each document; None: the tokenizer's start token.
+        name: what messages call the corpus.
+        listed: whether `settings.documents` are numbers of this corpus.
+
+    Raises:
+        CorpusError: no document has a window, or a number that the corpus does not have.
+        ModelError: the tokenizer does not say where its tokens are.
+    """
+    wanted = frozenset(settings.documents or ()) if listed else frozenset()
+    counts: list[int] = []
+    characters, hashed = 0, sha256()
+    longest = 0
+    for number, (text, placed) in enumerate(_placed(corpus, tokenizer, separator), 1):
+        characters += len(text)
+        hashed.update(len(text).to_bytes(8, "big") + text.encode("utf-8", "surrogatepass"))
+        looked_at = not wanted or number in wanted
+        longest = max(longest, len(placed.ids))
+        counts.append(len(_places(placed, settings)) if looked_at else 0)
+    if wanted and max(wanted) > len(counts):
+        raise CorpusError(
+            f"{name} has {len(counts):,} documents, and number {max(wanted):,} was asked for; give "
+            f"numbers from 1 to {len(counts):,}"
+        )
+    among = sum(counts)
+    if not among:
+        length = settings.prefix_tokens + settings.suffix_tokens
+        raise CorpusError(
+            f"no document of {name} has a window: the longest has {longest:,} tokens, and a window "
+            f"takes {settings.prefix_tokens} + {settings.suffix_tokens} = {length}; give shorter "
+            "--prefix-tokens and --suffix-tokens, or another --layout, in which documents are "
+            "longer, such as paragraphs"
+        )
+    chosen = _drawn(among, settings.windows, settings.seed)
+    documents, windows = _kept(corpus, tokenizer, settings, separator, counts, chosen)
+    asked = len(wanted) or len(counts)
+    return Windows(
+        documents=documents,
+        windows=windows,
+        among=among,
+        read=len(counts),
+        too_short=asked - sum(1 for count in counts if count),
+        characters=characters,
+        sha256=hashed.hexdigest(),
+    )
+
+
+def _drawn(among: int, most: int, seed: int) -> NDArray[np.int64]:
+    """Numbers of windows, ascending; all where there are no more."""
+    if among <= most:
+        return np.arange(among)
+    draws = np.random.default_rng([seed, 1])
+    return np.sort(draws.choice(among, size=most, replace=False))
+
+
+def _kept(
+    corpus: Documents,
+    tokenizer: Any,
+    settings: VerbatimSettings,
+    separator: str | None,
+    counts: Sequence[int],
+    chosen: NDArray[np.int64],
+) -> tuple[list[Document], list[Window]]:
+    """The second reading: the documents that have a drawn window."""
+    before = np.concatenate([[0], np.cumsum(counts)])
+    owners = np.searchsorted(before, chosen, side="right") - 1
+    own = {int(owner): chosen[owners == owner] - before[owner] for owner in np.unique(owners)}
+    lead = lead_of(tokenizer)
+    documents: list[Document] = []
+    windows: list[Window] = []
+    texts = ((number, text) for number, text in enumerate(corpus()) if number in own)
+    for batch in _batches(texts):
+        placed = place_documents(tokenizer, [text for _, text in batch], context=separator)
+        for (number, text), tokens in zip(batch, placed, strict=True):
+            document = Document(number=number + 1, text=text, placed=tokens, lead=lead)
+            every = _places(tokens, settings)
+            for place in (every[k] for k in own[number].tolist()):
+                start, stop = document.characters(place, place + settings.suffix_tokens)
+                windows.append(
+                    Window(
+                        document=len(documents),
+                        place=place,
+                        encoded=document.encoded(
+                            place, settings.prefix_tokens, settings.suffix_tokens
+                        ),
+                        start=start,
+                        stop=stop,
+                    )
+                )
+            documents.append(document)
+    return documents, windows
+
+
+def lead_of(tokenizer: Any) -> tuple[int, ...]:
+    """The BOS token, where the tokenizer puts it in front of every text by itself."""
+    bos = tokenizer.bos_token_id
+    return (bos,) if bos is not None and tokenizer("a")["input_ids"][:1] == [bos] else ()
+
+
+def _places(placed: Placed, settings: VerbatimSettings) -> range:
+    """Where the suffixes of a document begin."""
+    last = len(placed.ids) - settings.suffix_tokens
+    # The prompt is text of the document, and at least one token is in front.
+    first = max(placed.first + settings.prefix_tokens, 1)
+    return range(first, last + 1, settings.stride_used)
+
+
+def _placed(
+    corpus: Documents, tokenizer: Any, separator: str | None
+) -> Iterator[tuple[str, Placed]]:
+    for batch in _batches(corpus()):
+        yield from zip(batch, place_documents(tokenizer, batch, context=separator), strict=True)
+
+
+def _batches(items: Iterable[Any]) -> Iterator[list[Any]]:
+    batch: list[Any] = []
+    for item in items:
+        batch.append(item)
+        if len(batch) == _TOGETHER:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
