@@ -116,7 +116,8 @@ class VerbatimDocument(Record):
     """One document.
 
     Attributes:
-        number: from 1, in the order of the corpus.
+        number: from 1, in the order of the corpus; of several copies the first.
+        copies: documents of the corpus with this very text.
         characters: of it.
         windows: that were looked at.
         greedy: of these, whose whole suffix greedy decoding gives.
@@ -130,6 +131,7 @@ class VerbatimDocument(Record):
     """
 
     number: Positive
+    copies: Positive
     characters: Positive
     windows: Positive
     greedy: Count
@@ -249,7 +251,8 @@ class VerbatimRecord(FileRecord):
         reference: that never saw the corpus, asked for the same text; None: none was given.
         corpus_sha256: of the documents' texts.
         documents: of the corpus.
-        too_short: documents without a window.
+        distinct: different ones of those that were asked for.
+        too_short: of these, that have no window.
         characters: of all documents.
         rule: how windows were asked for.
         level: of intervals.
@@ -276,6 +279,7 @@ class VerbatimRecord(FileRecord):
     reference: VerbatimModel | None
     corpus_sha256: Sha256
     documents: Positive
+    distinct: Positive
     too_short: Count
     characters: Positive
     rule: VerbatimRule

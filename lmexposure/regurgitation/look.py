@@ -210,6 +210,7 @@ class _Look:
             reference=reference,
             corpus_sha256=windows.sha256,
             documents=windows.read,
+            distinct=windows.distinct,
             too_short=windows.too_short,
             characters=windows.characters,
             rule=rule_of(self.settings),

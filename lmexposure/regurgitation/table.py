@@ -67,6 +67,7 @@ class Evidence:
         p = None if lengths is None else (1 + int((lengths >= length).sum())) / (1 + lengths.size)
         return VerbatimDocument(
             number=document.number,
+            copies=document.copies,
             characters=len(document.text),
             windows=len(mine),
             greedy=int(own.scores.reproduced[mine].sum()),
@@ -191,8 +192,8 @@ def warnings_of(
     if own.windows.too_short:
         length = settings.prefix_tokens + settings.suffix_tokens
         yield (
-            f"{count(own.windows.too_short, 'document')} of {own.windows.read:,} have fewer than "
-            f"{length} tokens, and so no window"
+            f"{count(own.windows.too_short, 'document')} of {own.windows.distinct:,} have fewer "
+            f"than {length} tokens, and so no window"
         )
     if same_model:
         yield "the reference model has the same weights as the model: it is no control"

@@ -1,9 +1,11 @@
 """Windows of a corpus: a prompt of so many tokens, and the tokens that follow in the document.
 
 A corpus may be larger than memory, so it is read twice: once to count the windows that there are,
-and once to keep those documents of which a window was drawn.
+and once to keep those documents of which a window was drawn. A document that is there several times
+counts once, with its copies: what is repeated is asked for once.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -25,13 +27,15 @@ class Document:
     """A document of which windows are looked at.
 
     Attributes:
-        number: from 1.
+        number: from 1; of several copies the first.
+        copies: documents of the corpus with this very text.
         text: all of it.
         placed: its tokens.
         lead: tokens that every window begins with: BOS, where the tokenizer adds it.
     """
 
     number: int
+    copies: int
     text: str
     placed: Placed
     lead: tuple[int, ...]
@@ -87,7 +91,8 @@ class Windows:
         windows: by document, then by place.
         among: windows that there are.
         read: documents of the corpus.
-        too_short: documents that have no window, of those asked for.
+        distinct: different ones of those asked for.
+        too_short: of these, that have no window.
         characters: of all documents.
         sha256: of their texts.
     """
@@ -96,6 +101,7 @@ class Windows:
     windows: Sequence[Window]
     among: int
     read: int
+    distinct: int
     too_short: int
     characters: int
     sha256: str
@@ -134,15 +140,23 @@ def read_windows(
         ModelError: the tokenizer does not say where its tokens are.
     """
     wanted = frozenset(settings.documents or ()) if listed else frozenset()
-    counts: list[int] = []
+    counts: list[int] = []  # windows of each document; of further copies none
+    copies: Counter[bytes] = Counter()
+    firsts: dict[bytes, int] = {}
     characters, hashed = 0, sha256()
-    longest = 0
+    longest = too_short = 0
     for number, (text, placed) in enumerate(_placed(corpus, tokenizer, separator), 1):
         characters += len(text)
-        hashed.update(len(text).to_bytes(8, "big") + text.encode("utf-8", "surrogatepass"))
-        looked_at = not wanted or number in wanted
-        longest = max(longest, len(placed.ids))
-        counts.append(len(_places(placed, settings)) if looked_at else 0)
+        own = sha256(text.encode("utf-8", "surrogatepass")).digest()
+        hashed.update(own)
+        counts.append(0)
+        if wanted and number not in wanted:
+            continue
+        copies[own] += 1
+        if firsts.setdefault(own, number) == number:
+            longest = max(longest, len(placed.ids))
+            counts[-1] = len(_places(placed, settings))
+            too_short += not counts[-1]
     if wanted and max(wanted) > len(counts):
         raise CorpusError(
             f"{name} has {len(counts):,} documents, and number {max(wanted):,} was asked for; give "
@@ -158,14 +172,16 @@ def read_windows(
             "longer, such as paragraphs"
         )
     chosen = _drawn(among, settings.windows, settings.seed)
-    documents, windows = _kept(corpus, tokenizer, settings, separator, counts, chosen)
-    asked = len(wanted) or len(counts)
+    held = {firsts[own]: n for own, n in copies.items() if n > 1}
+    reading = _Reading(corpus, tokenizer, settings, separator, held)
+    documents, windows = reading.kept(counts, chosen)
     return Windows(
         documents=documents,
         windows=windows,
         among=among,
         read=len(counts),
-        too_short=asked - sum(1 for count in counts if count),
+        distinct=len(copies),
+        too_short=too_short,
         characters=characters,
         sha256=hashed.hexdigest(),
     )
@@ -179,42 +195,67 @@ def _drawn(among: int, most: int, seed: int) -> NDArray[np.int64]:
     return np.sort(draws.choice(among, size=most, replace=False))
 
 
-def _kept(
-    corpus: Documents,
-    tokenizer: Any,
-    settings: VerbatimSettings,
-    separator: str | None,
-    counts: Sequence[int],
-    chosen: NDArray[np.int64],
-) -> tuple[list[Document], list[Window]]:
-    """The second reading: the documents that have a drawn window."""
-    before = np.concatenate([[0], np.cumsum(counts)])
-    owners = np.searchsorted(before, chosen, side="right") - 1
-    own = {int(owner): chosen[owners == owner] - before[owner] for owner in np.unique(owners)}
-    lead = lead_of(tokenizer)
-    documents: list[Document] = []
-    windows: list[Window] = []
-    texts = ((number, text) for number, text in enumerate(corpus()) if number in own)
-    for batch in _batches(texts):
-        placed = place_documents(tokenizer, [text for _, text in batch], context=separator)
-        for (number, text), tokens in zip(batch, placed, strict=True):
-            document = Document(number=number + 1, text=text, placed=tokens, lead=lead)
-            every = _places(tokens, settings)
-            for place in (every[k] for k in own[number].tolist()):
-                start, stop = document.characters(place, place + settings.suffix_tokens)
-                windows.append(
-                    Window(
-                        document=len(documents),
-                        place=place,
-                        encoded=document.encoded(
-                            place, settings.prefix_tokens, settings.suffix_tokens
-                        ),
-                        start=start,
-                        stop=stop,
-                    )
+@dataclass(frozen=True)
+class _Reading:
+    """The second reading: the documents that have a drawn window.
+
+    Attributes:
+        corpus, tokenizer, settings, separator: as of `read_windows`.
+        copies: of documents that are there several times, by their numbers.
+    """
+
+    corpus: Documents
+    tokenizer: Any
+    settings: VerbatimSettings
+    separator: str | None
+    copies: dict[int, int]
+
+    def kept(
+        self, counts: Sequence[int], chosen: NDArray[np.int64]
+    ) -> tuple[list[Document], list[Window]]:
+        """Documents and windows.
+
+        Args:
+            counts: windows of each document.
+            chosen: numbers of those that were drawn, ascending.
+        """
+        before = np.concatenate([[0], np.cumsum(counts)])
+        owners = np.searchsorted(before, chosen, side="right") - 1
+        own = {int(owner): chosen[owners == owner] - before[owner] for owner in np.unique(owners)}
+        lead = lead_of(self.tokenizer)
+        documents: list[Document] = []
+        windows: list[Window] = []
+        texts = ((number, text) for number, text in enumerate(self.corpus()) if number in own)
+        for batch in _batches(texts):
+            placed = place_documents(
+                self.tokenizer, [text for _, text in batch], context=self.separator
+            )
+            for (number, text), tokens in zip(batch, placed, strict=True):
+                document = Document(
+                    number=number + 1,
+                    copies=self.copies.get(number + 1, 1),
+                    text=text,
+                    placed=tokens,
+                    lead=lead,
                 )
-            documents.append(document)
-    return documents, windows
+                windows += self._windows(document, len(documents), own[number])
+                documents.append(document)
+        return documents, windows
+
+    def _windows(
+        self, document: Document, number: int, chosen: NDArray[np.int64]
+    ) -> Iterator[Window]:
+        every = _places(document.placed, self.settings)
+        prefix, suffix = self.settings.prefix_tokens, self.settings.suffix_tokens
+        for place in (every[k] for k in chosen.tolist()):
+            start, stop = document.characters(place, place + suffix)
+            yield Window(
+                document=number,
+                place=place,
+                encoded=document.encoded(place, prefix, suffix),
+                start=start,
+                stop=stop,
+            )
 
 
 def lead_of(tokenizer: Any) -> tuple[int, ...]:

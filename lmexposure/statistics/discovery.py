@@ -206,7 +206,7 @@ def unseen_passages(counts: ArrayLike, draws: int, *, level: float = 0.95) -> Un
         raise InputError(f"counts must be whole numbers from 1 to draws={draws}")
     f1, f2 = int((found == 1).sum()), int((found == 2).sum())
     share = (draws - 1) / draws
-    unseen = share * f1 * (f1 - 1) / (2 * (f2 + 1))
+    unseen = max(0.0, share * f1 * (f1 - 1) / (2 * (f2 + 1)))
     low, high = _log_normal(unseen, _variance(f1, f2, share), level) if found.size else (None, None)
     return Unseen(
         found=int(found.size),
