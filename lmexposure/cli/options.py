@@ -238,10 +238,13 @@ _RUN_FILES = (
     "asked.json",
     "seeds.json",
     "defences.json",
+    # Of memorised text.
+    "verbatim.json",
+    "passages.json",
 )
 _DIRECTORIES = (
     *("model", "corpus", "source", "charts", ".measuring"),
-    *("tokenizer", "models", "failed", "work"),
+    *("tokenizer", "models", "failed", "work", "parts"),
 )
 
 

@@ -163,6 +163,15 @@ if TYPE_CHECKING:
         SweepSettings,
     )
     from lmexposure.records.training_settings import TrainingSettings
+    from lmexposure.records.verbatim_files import (
+        MeasuredText,
+        VerbatimFiles,
+        VerbatimProvenance,
+        holds_look,
+        is_look,
+        look_of,
+        open_look,
+    )
     from lmexposure.records.verbatim_record import (
         ExtractableShare,
         FoundPassage,
@@ -276,6 +285,7 @@ __all__ = [
     "MeasureSettings",
     "Measured",
     "MeasuredSweep",
+    "MeasuredText",
     "Membership",
     "Method",
     "Model",
@@ -321,8 +331,10 @@ __all__ = [
     "Validation",
     "Validity",
     "VerbatimDocument",
+    "VerbatimFiles",
     "VerbatimModel",
     "VerbatimPassages",
+    "VerbatimProvenance",
     "VerbatimRecord",
     "VerbatimRule",
     "VerbatimRun",
@@ -330,8 +342,12 @@ __all__ = [
     "VerbatimWindows",
     "WorstText",
     "defences_sweep_names",
+    "holds_look",
     "holds_sweep",
+    "is_look",
     "is_sweep",
+    "look_of",
+    "open_look",
     "open_run",
     "open_sweep",
     "read_score_file",

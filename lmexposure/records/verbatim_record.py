@@ -3,6 +3,7 @@
 No text is in it: places and lengths alone. What came out is in passages.json, for its owner.
 """
 
+from pathlib import Path
 from typing import ClassVar, Literal, Self
 
 from pydantic import model_validator
@@ -264,6 +265,7 @@ class VerbatimRecord(FileRecord):
         free: of sampling; None: none was asked for.
         group: the test of the corpus as a whole; None without held-out documents.
         control: whether there is any.
+        inputs_sha256: of all that decides these numbers.
         measured: when, in UTC.
         lmexposure: the version.
         warnings: what is not as it should be.
@@ -274,6 +276,21 @@ class VerbatimRecord(FileRecord):
     VERSION: ClassVar[int] = 1
     ERROR = ResultError
     AGAIN: ClassVar[str] = "look again: lmexposure verbatim, with the same flags"
+
+    @classmethod
+    def read(cls, path: str | Path) -> Self:
+        """Read a verbatim.json, or that of a look's directory.
+
+        Raises:
+            ResultError: no such file, or none that a look wrote; it says why.
+        """
+        path = Path(path)
+        path = path / cls.NAME if path.is_dir() else path
+        try:
+            content = path.read_bytes()
+        except OSError as failure:
+            raise ResultError(f"cannot read {path}: {failure.strerror}; {cls.AGAIN}") from failure
+        return cls.parse(content, path)
 
     model: VerbatimModel
     reference: VerbatimModel | None
@@ -291,6 +308,7 @@ class VerbatimRecord(FileRecord):
     near: Rows[NearWindow]
     free: FreeExtraction | None
     group: GroupTest | None
+    inputs_sha256: Sha256
     measured: str
     lmexposure: str
     warnings: Rows[str]

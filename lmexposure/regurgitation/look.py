@@ -14,7 +14,7 @@ from lmexposure._files import PRIVATE, canonical_json, only_writer, sha256_bytes
 from lmexposure._validate import of_type
 from lmexposure.audit import Progress, load_for_measuring, model_in_memory, silent
 from lmexposure.canaries import Files, corpus_files, layout_for, listed_files
-from lmexposure.errors import CorpusError, ModelError
+from lmexposure.errors import CorpusError, ModelError, ResultError
 from lmexposure.models import LoadedModel
 from lmexposure.records import (
     FreeExtraction,
@@ -70,6 +70,7 @@ def verbatim(  # noqa: PLR0913 (a public door: each is an option of a look)
         CorpusError: no document has a window, or files cannot be read.
         ModelError: a model that cannot be used, or a window longer than it reads at once.
         NumericalError: a model gave NaN.
+        ResultError: `out` is the directory of a run.
         SettingsError: settings out of range, or a library that is not installed.
         FileError: the disk refused.
     """
@@ -92,11 +93,22 @@ def verbatim(  # noqa: PLR0913 (a public door: each is an option of a look)
     )
     look.check_length()
     with only_writer(out):
-        record, passages = look.all(Path(out))
-        passages.write(Path(out) / VerbatimPassages.NAME, mode=PRIVATE)
-        record.write(Path(out) / VerbatimRecord.NAME)
-        shutil.rmtree(Path(out) / Parts.NAME, ignore_errors=True)
-    return record
+        _refuse_a_run(Path(out))
+        return look.all(Path(out))
+
+
+def _refuse_a_run(out: Path) -> None:
+    """Keep the report of a run, a sweep or a comparison.
+
+    Raises:
+        ResultError: `out` is the directory of one.
+    """
+    for name in ("result.json", "run.json", "plan.json", "sweep.json", "defences.json"):
+        if (out / name).exists():
+            raise ResultError(
+                f"{out} holds a run ({name}), whose report this would overwrite; give another "
+                f"directory, such as {out / 'verbatim'}"
+            )
 
 
 def _documents(corpus: Files, settings: VerbatimSettings) -> tuple[Documents, str | None]:
@@ -125,6 +137,17 @@ def _loaded(model: Any, tokenizer: Any, settings: VerbatimSettings) -> LoadedMod
     if isinstance(model, str | Path):
         return load_for_measuring(model, settings.run)
     return model_in_memory(model, tokenizer)
+
+
+def _finished(out: Path, key: str) -> VerbatimRecord | None:
+    """What the same look found, where its texts are beside it; None: it has to be done."""
+    try:
+        record = VerbatimRecord.read(out)
+        path = out / VerbatimPassages.NAME
+        VerbatimPassages.parse(path.read_bytes(), path)
+    except (ResultError, OSError):
+        return None
+    return record if record.inputs_sha256 == key else None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -156,11 +179,11 @@ class _Look:
                 "--suffix-tokens"
             )
 
-    def all(self, out: Path) -> tuple[VerbatimRecord, VerbatimPassages]:
-        """Everything.
+    def all(self, out: Path) -> VerbatimRecord:
+        """Everything, or what the directory has of the same look.
 
         Args:
-            out: where parts are kept.
+            out: of record, texts and parts.
         """
         windows = self._windows(self.documents, "the corpus", listed=True)
         others = None
@@ -168,7 +191,10 @@ class _Look:
             others = self._windows(self.held_out, "the held-out corpus", listed=False)
         model = described(self.model)
         reference = None if self.reference is None else described(self.reference)
-        parts = Parts(out, self._key(model, reference, windows, others))
+        key = self._key(model, reference, windows, others)
+        if (finished := _finished(out, key)) is not None:
+            return finished
+        parts = Parts(out, key)
         ask = self._asking(self.model, parts)
         own = ask.windows("scoring", windows, windows.encoded)
         control = None
@@ -222,13 +248,18 @@ class _Look:
             near=tuple(near),
             free=free,
             group=group,
+            inputs_sha256=key,
             measured=utc_now(),
             lmexposure=__version__,
             warnings=tuple(warnings_of(evidence, group, same_model=same, vocabulary=vocabulary)),
         )
         told = [number for number in shown[:_SHOWN] if runs[number] is not None]
         passages = ask.passages(windows, runs, told)
-        return record, VerbatimPassages(passages=tuple(passages), found=tuple(found))
+        texts_of = VerbatimPassages(passages=tuple(passages), found=tuple(found))
+        texts_of.write(out / VerbatimPassages.NAME, mode=PRIVATE)
+        record.write(out / VerbatimRecord.NAME)
+        shutil.rmtree(out / Parts.NAME, ignore_errors=True)
+        return record
 
     def _asking(self, loaded: LoadedModel, parts: Parts) -> Asking:
         return Asking(loaded=loaded, settings=self.settings, parts=parts, progress=self.progress)
@@ -260,6 +291,8 @@ class _Look:
             "windows": [chosen.windows, list(chosen.documents or ()), chosen.seed],
             "near": [chosen.near_windows, chosen.beam, chosen.draws, chosen.level],
             "samples": [chosen.samples, chosen.sample_tokens, list(self.prompts)],
+            "told": [chosen.least_match, chosen.random_split],
+            "precision": [chosen.run.dtype, chosen.run.load_in],
         }
         return sha256_bytes(canonical_json(values))
 

@@ -400,7 +400,9 @@ def _near(record: VerbatimRecord) -> Section:
 def _free(free: FreeExtraction) -> Section:
     return Section(
         title="Found by sampling, without a known beginning",
-        columns=("longest match", "document", "starts at", "samples", "copies"),
+        columns=("longest match", "document", "starts at", "samples", "copies")
+        if free.passages
+        else (),
         rows=tuple(
             (
                 whole(row.characters),
@@ -415,10 +417,20 @@ def _free(free: FreeExtraction) -> Section:
         notes=(
             f"{count(free.with_match, 'sample')} of {free.samples:,} hold a passage of at least "
             f"{free.least_match} characters of the corpus; near duplicates count as one",
-            f"at least {number(free.unseen, 1)} more passages would come out of further samples "
-            f"({interval(free.unseen_low, free.unseen_high, 1)}, by Chao's estimate); the next "
-            f"sample holds a new one with chance {probability(free.next_new)}: {free.assumes}",
+            *_left(free),
         ),
+    )
+
+
+def _left(free: FreeExtraction) -> Iterator[str]:
+    """What sampling has not found yet."""
+    if not free.passages:
+        yield "nothing was found, so that nothing can be said of what more samples would find"
+        return
+    yield (
+        f"at least {number(free.unseen, 1)} more passages would come out of further samples "
+        f"({interval(free.unseen_low, free.unseen_high, 1)}, by Chao's estimate); the next "
+        f"sample holds a new one with chance {probability(free.next_new)}: {free.assumes}"
     )
 
 
