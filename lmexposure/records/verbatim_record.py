@@ -223,7 +223,8 @@ class GroupTest(Record):
         refused: why there is no p.
         members, held_out: documents.
         bits_members, bits_held_out: bits a character, means over documents.
-        blind_auc, blind_low, blind_high: of telling the groups apart without the model.
+        blind_auc, blind_p: of telling the groups apart without the model, and how often shuffling
+            them does as well.
     """
 
     p: Share | None
@@ -234,8 +235,7 @@ class GroupTest(Record):
     bits_members: NotNegative
     bits_held_out: NotNegative
     blind_auc: Share | None
-    blind_low: Share | None
-    blind_high: Share | None
+    blind_p: Share | None
 
     @model_validator(mode="after")
     def _told(self) -> Self:

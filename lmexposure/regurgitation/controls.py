@@ -160,7 +160,6 @@ def group_test(
     *,
     base: tuple[Floats, Floats] | None,
     random_split: bool,
-    level: float,
     seed: int,
 ) -> GroupTest:
     """Whether the model knows the corpus better than documents that it never saw.
@@ -170,7 +169,6 @@ def group_test(
         held_out: the documents that it never saw.
         base: bits a character of both groups under a reference model, for the blind baseline.
         random_split: the documents were split at random, before the training.
-        level: of the blind baseline's interval.
         seed: of shuffles and folds.
     """
     own, others = members.bits, held_out.bits
@@ -181,7 +179,7 @@ def group_test(
     else:
         texts = [[d.text for d in group.windows.documents] for group in (members, held_out)]
         try:
-            blind = blind_baseline(*texts, more=base, level=level, seed=seed)
+            blind = blind_baseline(*texts, more=base, seed=seed)
         except InputError as failure:
             refused = str(failure)
         if blind is not None and blind.apart:
@@ -211,6 +209,5 @@ def group_test(
         bits_members=float(own.mean()),
         bits_held_out=float(others.mean()),
         blind_auc=None if blind is None else blind.auc,
-        blind_low=None if blind is None else blind.low,
-        blind_high=None if blind is None else blind.high,
+        blind_p=None if blind is None else blind.p,
     )

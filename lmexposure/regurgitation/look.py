@@ -225,7 +225,6 @@ class _Look:
                 control,
                 base=None if base is None or base_bits is None else (base.bits, base_bits),
                 random_split=self.settings.random_split,
-                level=self.settings.level,
                 seed=self.settings.seed,
             )
         same = reference is not None and reference.weights_sha256 == model.weights_sha256

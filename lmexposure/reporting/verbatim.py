@@ -36,6 +36,20 @@ from lmexposure.reporting.write import write_files
 _ROWS = 50  # documents in a table
 _HIDDEN = "▒"
 _ON_TERMINAL = 10
+_BESIDE = 5  # documents that are listed though the model does not give them back
+_REFERENCE, _P = "reference run", "p"
+_COLUMNS = (
+    "document",
+    "verdict",
+    "longest run",
+    "starts at",
+    "prompt",
+    "copies",
+    "greedy windows",
+    "tries",
+    _REFERENCE,
+    _P,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -298,15 +312,21 @@ def _group_words(group: GroupTest) -> str:
     if group.basis == "blind baseline failed":
         basis = (
             f"a classifier that never asks the model does not tell them apart (AUC "
-            f"{number(group.blind_auc, 2)}, {interval(group.blind_low, group.blind_high)})"
+            f"{number(group.blind_auc, 2)}, p {probability(group.blind_p)})"
         )
     return f"{means}: p {probability(group.p)} by shuffling documents; {basis}"
 
 
 def _documents(record: VerbatimRecord, most: int) -> Section:
-    """Worst first."""
-    rows = [row for row in record.rows if row.run is not None][:most]
-    left = record.corpus.documents - len(rows)
+    """Worst first: all that the model gives back, and some of the rest to compare them with."""
+    told = [row for row in record.rows if row.run is not None]
+    given = sum(row.verdict != "no" for row in told)
+    rows = told[: max(given + _BESIDE, 1)][:most]
+    columns: tuple[str, ...] = _COLUMNS
+    if record.reference is None:
+        columns = tuple(head for head in columns if head != _REFERENCE)
+    if record.held_out is None:
+        columns = tuple(head for head in columns if head != _P)
     notes = [
         "starts at: the first character of the run in its document, from 0; prompt: tokens of the "
         "document that the model was given in front",
@@ -314,23 +334,13 @@ def _documents(record: VerbatimRecord, most: int) -> Section:
     ]
     if record.held_out is not None:
         notes.append("p: share of held-out documents with a run as long, this one among them")
-    if left > 0:
-        notes.append(f"{count(left, 'further document')} with shorter runs are in the CSV or below")
+    if left := record.corpus.documents - len(rows):
+        notes.append(f"{count(left, 'further document')} with shorter runs: see report.csv")
+    cells = [dict(zip(_COLUMNS, _document_row(row), strict=True)) for row in rows]
     return Section(
         title="Documents, worst first",
-        columns=(
-            "document",
-            "verdict",
-            "longest run",
-            "starts at",
-            "prompt",
-            "copies",
-            "greedy windows",
-            "tries",
-            "reference run",
-            "p",
-        ),
-        rows=tuple(_document_row(row) for row in rows),
+        columns=columns,
+        rows=tuple(tuple(row[head] for head in columns) for row in cells),
         words=2,
         notes=tuple(notes),
     )
