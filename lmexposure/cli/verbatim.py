@@ -56,7 +56,7 @@ def verbatim(  # noqa: PLR0913 - a command: its parameters are its flags
     *,
     given: Given,
 ) -> None:
-    """Look which text of CORPUS comes out of MODEL, how easily, and where it stands.
+    """Look which text of CORPUS comes out of MODEL, how easily, and where it is.
 
     Likely text is not memorised text: name a --reference model or --held-out documents, and the
     report says which documents are memorised. Without them it says what is reproduced.

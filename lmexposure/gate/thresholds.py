@@ -180,7 +180,7 @@ class Thresholds:
     )
     max_extractable: float | None = setting(
         None,
-        "of memorised text: largest share of windows that may come out in so many tries",
+        "of memorised text: largest share of windows that may come out within the tries",
         panel=PANEL,
         rule=_check_rate,
         usual="any",

@@ -9,7 +9,7 @@ RUN = CheckKind(
     "model that reads more at once.",
 )
 EXTRACTABLE = CheckKind(
-    help="The share of windows of the corpus whose suffix comes out of so many samples.",
+    help="The share of windows of the corpus whose suffix comes out within the tries.",
     remedy="Look at more windows (--windows), so that the share is known more closely.",
 )
 MEMORISED = CheckKind(

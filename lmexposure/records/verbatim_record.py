@@ -23,7 +23,18 @@ from lmexposure.errors import ResultError
 
 
 class VerbatimRule(Record):
-    """How windows were asked for; as in `VerbatimSettings`."""
+    """How windows were asked for.
+
+    Attributes:
+        prefix_tokens: of a prompt.
+        suffix_tokens: that are to follow.
+        stride: tokens between two windows of a document.
+        temperature, top_k, top_p: of sampling; top_k None: all tokens.
+        tries: n of "extractable".
+        chance: p of it.
+        distance: edits of a near match, in tokens.
+        metric: how they are counted.
+    """
 
     prefix_tokens: Positive
     suffix_tokens: Positive
@@ -52,7 +63,7 @@ class VerbatimModel(Record):
 
 
 class ExtractableShare(Record):
-    """Which share of the windows comes out of so many tries.
+    """Which share of the windows comes out within some tries.
 
     Attributes:
         tries: n.

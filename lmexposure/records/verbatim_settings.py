@@ -131,7 +131,7 @@ class VerbatimSettings:
     temperature: float = setting(1.0, "temperature of sampling", panel=VERBATIM, rule=_temperature)
     top_k: int | None = setting(
         40,
-        "only so many of the likeliest tokens can be sampled, or all",
+        "how many of the likeliest tokens can be sampled, or all",
         panel=VERBATIM,
         rule=_tokens_kept,
         metavar="N|all",
@@ -145,7 +145,7 @@ class VerbatimSettings:
     )
     tries: int = setting(
         1_000,
-        "a suffix counts as extractable where so many tries give it with chance 0.5",
+        "a suffix counts as extractable where this many tries give it with chance 0.5",
         panel=VERBATIM,
         rule=whole(1, 10**15),
     )

@@ -269,8 +269,8 @@ def _seed(*parts: int) -> int:
 def _matching(output: str, original: str) -> int:
     """Characters that are the same from the first on."""
     same = 0
-    for said, stood in zip(output, original, strict=False):
-        if said != stood:
+    for said, wanted in zip(output, original, strict=False):
+        if said != wanted:
             break
         same += 1
     return same

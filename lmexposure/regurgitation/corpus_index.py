@@ -1,4 +1,4 @@
-"""Where in a corpus a text stands: a suffix array over the bytes of its documents.
+"""Where in a corpus a text is: a suffix array over the bytes of its documents.
 
 A shard holds as many whole documents as memory allows, and is dropped before the next one is made,
 so that the corpus may be larger than memory. Matches never cross from one document into another:
@@ -73,7 +73,7 @@ class CorpusIndex:
         self._array: NDArray[np.int32] = _sorted_suffixes(self._data)
 
     def matches(self, text: str, least: int) -> list[Match]:
-        """All parts of a text of at least so many characters that the documents hold, in order.
+        """All parts of a text, at least `least` characters long, that the documents hold, in order.
 
         Args:
             text: any.
@@ -239,7 +239,7 @@ def _merged(matches: Sequence[Match]) -> list[Match]:
 
 
 def _worth_a_look(index: CorpusIndex, data: bytes, least: int) -> Iterator[int]:
-    """Places where a match of so many bytes may begin.
+    """Places where a match of `least` bytes may begin.
 
     Such a match holds a whole block of half its length, at a multiple of that.
     """

@@ -1,4 +1,4 @@
-"""Windows of a corpus: a prompt of so many tokens, and the tokens that follow in the document.
+"""Windows of a corpus: a prompt of some tokens, and the tokens that follow in the document.
 
 A corpus may be larger than memory, so it is read twice: once to count the windows that there are,
 and once to keep those documents of which a window was drawn. A document that is there several times

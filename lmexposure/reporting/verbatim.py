@@ -378,7 +378,7 @@ def _curve(record: VerbatimRecord) -> Section:
             for k, row in enumerate(record.corpus.curve)
         ),
         words=0,
-        notes=("share of the windows whose suffix comes out within so many tries",),
+        notes=("share of the windows whose suffix comes out within this many tries",),
     )
 
 

@@ -19,7 +19,7 @@ class DecodingRule:
 
     Attributes:
         temperature: logits are divided by it, above 0; greedy decoding is measured by itself.
-        top_k: only so many of the likeliest tokens may come; None: all.
+        top_k: how many of the likeliest tokens may come; None: all.
         top_p: only the likeliest tokens that together have this probability, in (0, 1]; 1: all.
 
     Raises:

@@ -95,8 +95,8 @@ def blind_baseline(
 
     A ridge regression on hashed character trigrams, length, and shares of digits, capitals, spaces
     and other signs, fitted on four fifths of the documents and read on the last, five times. What
-    its AUC would be of one source is found by shuffling the documents between the groups: of
-    cross-fitted scores the intervals of independent ones hold too rarely. Of more than 1,000
+    its AUC would be of one source is found by shuffling the documents between the groups:
+    intervals for independent scores hold too rarely for cross-fitted scores. Of more than 1,000
     documents in a group the first 1,000 are read.
 
     Args:
@@ -182,7 +182,9 @@ def _cross_fitted(
 def _areas(scores: NDArray[np.float64], labels: NDArray[np.float64]) -> NDArray[np.float64]:
     """The AUC of each row, ties as half."""
     ranks = stats.rankdata(scores, axis=1)
-    ones = labels.sum(1)
-    others = labels.shape[1] - ones
-    areas: NDArray[np.float64] = ((ranks * labels).sum(1) - ones * (ones + 1) / 2) / (ones * others)
+    first = labels.sum(1)
+    second = labels.shape[1] - first
+    areas: NDArray[np.float64] = ((ranks * labels).sum(1) - first * (first + 1) / 2) / (
+        first * second
+    )
     return areas

@@ -59,7 +59,7 @@ def case(tmp_path_factory: pytest.TempPathFactory) -> Case:
     model = new_model(
         "lstm", lines + others, seed=1, separator="\n", lstm=LstmSizes(layers=1, units=64)
     )
-    settings = TrainingSettings(epochs=30, learning_rate=1e-2)
+    settings = TrainingSettings(epochs=22, learning_rate=1e-2)
     train(
         model,
         lines,

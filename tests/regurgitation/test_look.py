@@ -53,7 +53,8 @@ def test_the_repeated_documents_come_first_in_their_order(
     assert [first.copies, second.copies] == [REPEATED[0], REPEATED[1]]
     assert first.verdict == "memorised"
     assert first.run is not None
-    assert first.run.characters > 60
+    assert first.run.characters >= 48
+    assert first.greedy >= 3
     assert second.run is not None
     assert all(row.copies == 1 and row.run is not None for row in others)
     assert all(row.run.characters < second.run.characters for row in others if row.run)

@@ -33,7 +33,7 @@ def verbatim_chart(record: VerbatimRecord) -> Chart:
         subject="",
         title="How easily the corpus comes out",
         caption=(
-            "Share of the windows whose suffix at least one of so many tries gives, with the "
+            "Share of the windows whose suffix at least one of the tries gives, with the "
             "chance of the rule. The higher, and the farther left, the more easily; controls show "
             "what is likely text."
         ),
