@@ -7,6 +7,7 @@ as the k-th stays.
 from dataclasses import dataclass
 from math import inf
 
+import torch
 from torch import Tensor
 
 from lmexposure._validate import integer, positive
@@ -78,6 +79,21 @@ class DecodingRule:
         """
         kept = self._kept(logits)
         return kept.gather(-1, tokens[:, None]).squeeze(-1) - kept.logsumexp(-1)
+
+    def refuses(self, logits: Tensor, tokens: Tensor) -> Tensor:
+        """Which tokens are not among the k likeliest: cheap, and says nothing of top-p.
+
+        Args:
+            logits: shape (N, V).
+            tokens: shape (N,).
+
+        Returns:
+            shape (N,), true where the token cannot come.
+        """
+        if self.top_k is None:
+            return torch.zeros(tokens.shape, dtype=torch.bool, device=logits.device)
+        own = logits.gather(-1, tokens[:, None])
+        return (logits > own).sum(-1) >= self.top_k
 
     def _kept(self, logits: Tensor) -> Tensor:
         """Logits at the temperature; -inf where a token cannot come."""

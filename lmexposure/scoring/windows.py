@@ -6,7 +6,7 @@ model itself, and which of its tokens greedy decoding would have given behind th
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import log
+from math import inf, log
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,8 @@ from lmexposure.scoring.forward import PlainForward, PlainPass, refuse_nonfinite
 from lmexposure.scoring.runtime import Bools, Floats, evaluation_mode, in_batches, share_spans
 
 _LN2 = log(2)
-# Logits read at once: more would be fresh memory for each pass.
+# Tokens and logits of a pass: on a CPU more would be fresh memory each time.
+_TOKENS = {"cpu": 1 << 10, "cuda": 1 << 15}
 _LOGITS = {"cpu": 1 << 22, "cuda": 1 << 27}
 
 
@@ -79,7 +80,7 @@ def score_windows(
     greedy: list[Bools] = [np.empty(0, dtype=bool)] * n
     with evaluation_mode(model):
         plain, reading = PlainForward(model, windows), _WindowPass(model, rule or DecodingRule())
-        size = min(plain.size, reading.most(windows)) if batch_size is None else batch_size
+        size = reading.most(windows) if batch_size is None else batch_size
 
         def work(span: range) -> list[tuple[float, float, Bools]]:
             numbers = [plain.order[place] for place in span]
@@ -107,11 +108,14 @@ class _WindowPass(PlainPass):
         self._is_plain = rule == DecodingRule()
 
     def most(self, windows: Sequence[Encoded]) -> int:
-        """Windows whose logits are held at once."""
-        longest = max(len(window.ids) - window.scored_from for window in windows)
+        """Windows that are read at once."""
+        longest = max(len(window.ids) for window in windows)
+        suffix = max(len(window.ids) - window.scored_from for window in windows)
         vocabulary = int(self._model.config.get_text_config().vocab_size)
-        kind = self._model.device.type
-        return max(1, _LOGITS.get(kind, _LOGITS["cuda"]) // (vocabulary * longest))
+        tokens, logits = (
+            most.get(self._model.device.type, most["cuda"]) for most in (_TOKENS, _LOGITS)
+        )
+        return max(1, min(tokens // longest, logits // (vocabulary * suffix)))
 
     def rows(self, batch: Sequence[Encoded]) -> list[tuple[float, float, Bools]]:
         """For each window bits under the rule, bits, and greedy matches."""
@@ -129,9 +133,19 @@ class _WindowPass(PlainPass):
         flat, wanted = logits[own], target[own]  # (M, V), (M,)
         chosen = flat.gather(-1, wanted[:, None]).squeeze(-1)
         nats = flat.logsumexp(-1) - chosen
-        by_rule = nats if self._is_plain else -self._rule.token_log_shares(flat, wanted)
+        by_rule = nats if self._is_plain else self._nats(flat, wanted, own)
         columns = torch.stack([by_rule.double(), nats.double()]).cpu().numpy() / _LN2
         hits = (flat.argmax(-1) == wanted).cpu().numpy()
         ends = np.cumsum([len(window.ids) - window.scored_from for window in batch])[:-1]
         parts = (np.split(values, ends) for values in (columns[0], columns[1], hits))
         return [(float(a.sum()), float(b.sum()), c) for a, b, c in zip(*parts, strict=True)]
+
+    def _nats(self, flat: torch.Tensor, wanted: torch.Tensor, own: torch.Tensor) -> torch.Tensor:
+        """Under the rule; infinite for whole windows of which a token cannot come."""
+        nats = torch.full(wanted.shape, inf, dtype=flat.dtype, device=flat.device)
+        out = torch.zeros(own.shape, dtype=torch.bool, device=own.device)
+        out[own] = self._rule.refuses(flat, wanted)
+        # To sort a vocabulary costs as much as to compute its logits: only where it matters.
+        left = ~out.any(1)[:, None].expand_as(own)[own]  # (M,)
+        nats[left] = -self._rule.token_log_shares(flat[left], wanted[left])
+        return nats
