@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     )
     from lmexposure.models import dp_check, load_model
     from lmexposure.records import MeasureSettings, Result, RunSettings, SweepSettings, open_run
+    from lmexposure.regurgitation import VerbatimSettings, verbatim
     from lmexposure.reporting import report
     from lmexposure.statistics import exposure
     from lmexposure.sweeps import sweep
@@ -48,6 +49,7 @@ __all__ = [
     "RunSettings",
     "SweepSettings",
     "Thresholds",
+    "VerbatimSettings",
     "Wrapping",
     "__version__",
     "check",
@@ -63,6 +65,7 @@ __all__ = [
     "report",
     "run",
     "sweep",
+    "verbatim",
     "verify",
 ]
 

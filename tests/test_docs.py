@@ -281,6 +281,30 @@ def test_the_tutorial_on_sweeps_runs_in_short_form(
     assert names["matrices"].included.shape == (6, 6 + 4)
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_the_tutorial_on_memorised_text_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Call
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = "tutorials/verbatim.md"
+    names: dict[str, Any] = {}
+    made, looked = blocks(page, "py")
+    exec(compile(made, page, "exec"), names)
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    typed = {words[0]: words for words in command_lines(text)}
+    for name in ("train", "verbatim"):
+        done = call(*typed[name])
+        assert done.code == 0, done.err
+    assert "the model reproduces text of 1 of 41 documents" in done.out
+    assert "which the corpus has 40 times" in done.out
+    exec(compile(looked, page, "exec"), names)
+    worst = names["record"].rows[0]
+    assert (worst.copies, worst.verdict) == (40, "memorised")
+    assert worst.run.characters > 50
+    assert call(*typed["check"]).code == 1
+    assert call(*typed["report"]).code == 0
+
+
 class SparkFrame(pd.DataFrame):  # type: ignore[misc]
     """What the step for engines asks of a frame of Spark."""
 

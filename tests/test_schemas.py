@@ -22,6 +22,8 @@ from lmexposure.records import (
     SweepModel,
     SweepPlan,
     SweepResult,
+    VerbatimPassages,
+    VerbatimRecord,
 )
 
 ROOT = Path(__file__).parents[1]
@@ -37,6 +39,8 @@ RECORDS: list[type[FileRecord]] = [
     SweepPlan,
     SweepModel,
     SweepResult,
+    VerbatimPassages,
+    VerbatimRecord,
 ]
 
 

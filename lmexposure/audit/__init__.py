@@ -18,7 +18,7 @@ if TYPE_CHECKING:
         natural_identifiers,
     )
     from lmexposure.audit.kinds import refuse_kinds_of_run
-    from lmexposure.audit.loaded_model import chosen_device, load_for_measuring
+    from lmexposure.audit.loaded_model import chosen_device, load_for_measuring, model_in_memory
     from lmexposure.audit.measurement import measure
     from lmexposure.audit.pipeline import (
         demo_corpus,
@@ -57,6 +57,7 @@ __all__ = [
     "max_attainable",
     "measure",
     "measure_checkpoints",
+    "model_in_memory",
     "natural_identifiers",
     "plan_of",
     "preview",

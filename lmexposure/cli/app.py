@@ -30,9 +30,19 @@ from lmexposure.cli.report import compare, report
 from lmexposure.cli.run import demo, run
 from lmexposure.cli.sweep import sweep
 from lmexposure.cli.train import train
+from lmexposure.cli.verbatim import verbatim
 from lmexposure.cli.verify import verify
 from lmexposure.gate import PANEL as THRESHOLDS
-from lmexposure.records import COMPARING, HIDDEN, MACHINE, MEASURING, PRIVACY, SWEEPING, TRAINING
+from lmexposure.records import (
+    COMPARING,
+    HIDDEN,
+    MACHINE,
+    MEASURING,
+    PRIVACY,
+    SWEEPING,
+    TRAINING,
+    VERBATIM,
+)
 
 if TYPE_CHECKING:
     from typer._click import Context, HelpFormatter, Parameter
@@ -47,6 +57,7 @@ _PANELS = (
     _MOST_USED,
     COMPARING,
     SWEEPING,
+    VERBATIM,
     HIDDEN,
     TRAINING,
     THRESHOLDS,
@@ -258,6 +269,19 @@ _add_command(
     (
         "several files, with less text in front of each",
         "identifiers my-model 'shards/*.jsonl' --format api_key --left 50 --out audited",
+    ),
+)
+_add_command(
+    verbatim,
+    "Does a model reproduce its documents? Without canaries.",
+    (
+        "which documents of train.txt come out of my-model, and of no model that never saw them",
+        "verbatim my-model train.txt --reference gpt2 --out looked",
+    ),
+    (
+        "against documents that were split off at random, with longer suffixes",
+        "verbatim my-model train.jsonl --held-out test.jsonl --random-split --suffix-tokens 100 "
+        "--out looked",
     ),
 )
 _add_command(

@@ -3,7 +3,7 @@
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
@@ -20,10 +20,18 @@ if TYPE_CHECKING:
     from lmexposure.records import (
         Provenance,
         Result,
+        RunFiles,
         RunSettings,
+        SweepFiles,
         SweepProvenance,
         SweepResult,
+        VerbatimFiles,
+        VerbatimProvenance,
+        VerbatimRecord,
     )
+
+    AnyResult: TypeAlias = Result | SweepResult | VerbatimRecord
+    AnyProvenance: TypeAlias = Provenance | SweepProvenance | VerbatimProvenance
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,8 +162,8 @@ def writes_to_standard_output(flags: CheckFlags) -> bool:
 
 def write_outputs(
     verdict: "Verdict",
-    result: "Result | SweepResult",
-    provenance: "Provenance | SweepProvenance",
+    result: "AnyResult",
+    provenance: "AnyProvenance",
     source: Path,
     flags: CheckFlags,
 ) -> None:
@@ -188,7 +196,8 @@ def check(  # noqa: PLR0913 - a command: its parameters are its flags
         Path | None,
         typer.Argument(
             metavar="RUN_OR_RESULT",
-            help="A run directory or a result.json; or a sweep's directory or sweep.json.",
+            help="A run directory or a result.json; or the same of a sweep, or of memorised text: "
+            "sweep.json, verbatim.json.",
         ),
     ] = None,
     model: Annotated[
@@ -251,16 +260,20 @@ def check(  # noqa: PLR0913 - a command: its parameters are its flags
 
 def _measured_or_read(
     flags: CheckFlags, thresholds: "Thresholds"
-) -> "tuple[Result | SweepResult, Provenance | SweepProvenance, Path]":
+) -> "tuple[AnyResult, AnyProvenance, Path]":
     """The result, its provenance, and the file that the findings refer to."""
-    from lmexposure.records import holds_sweep, open_run, open_sweep
+    from lmexposure.records import holds_look, holds_sweep, open_look, open_run, open_sweep
 
     refuse_mixed(flags)
     if flags.model is not None and flags.manifest is not None:
         refuse_overwriting(flags, flags.manifest)
         return *_measured(flags.model, flags.manifest, flags, thresholds), flags.manifest
     assert flags.run is not None
-    opened = open_sweep(flags.run) if holds_sweep(flags.run) else open_run(flags.run)
+    opened: RunFiles | SweepFiles | VerbatimFiles
+    if holds_look(flags.run):
+        opened = open_look(flags.run)
+    else:
+        opened = open_sweep(flags.run) if holds_sweep(flags.run) else open_run(flags.run)
     assert opened.result_path is not None  # it was read from there
     refuse_overwriting(flags, opened.result_path)
     return opened.result, opened.provenance, opened.result_path

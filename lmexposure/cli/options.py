@@ -31,7 +31,9 @@ from lmexposure.records import (
     RunSettings,
     SweepSettings,
     TrainingSettings,
+    VerbatimSettings,
     read_settings_file,
+    verbatim_run_names,
 )
 
 Given: TypeAlias = dict[str, object]
@@ -236,10 +238,13 @@ _RUN_FILES = (
     "asked.json",
     "seeds.json",
     "defences.json",
+    # Of memorised text.
+    "verbatim.json",
+    "passages.json",
 )
 _DIRECTORIES = (
     *("model", "corpus", "source", "charts", ".measuring"),
-    *("tokenizer", "models", "failed", "work"),
+    *("tokenizer", "models", "failed", "work", "parts"),
 )
 
 
@@ -390,6 +395,31 @@ def compared(given: Given) -> DefencesSettings:
         else read_settings_file(Path(str(file)), elsewhere=_OF_THE_GATE, more=own)
     )
     return _overridden(DefencesSettings(), in_file, parsed(own, given), file)
+
+
+def looked(given: Given) -> VerbatimSettings:
+    """As `merged`, for a look at memorised text.
+
+    Args:
+        given: as for `merged`.
+
+    Raises:
+        SettingsError: as of `merged`.
+    """
+    given = dict(given)
+    own = settings_of(VerbatimSettings)
+    file = given.pop(_FILE, None)
+    in_file = (
+        {}
+        if file is None
+        else read_settings_file(Path(str(file)), elsewhere=_OF_THE_GATE, more=own)
+    )
+    try:
+        return VerbatimSettings().override({**in_file, **parsed(_LOOKED, given)})
+    except SettingsError as failure:
+        if file is None:
+            raise
+        raise SettingsError(f"{file}: {failure}") from None
 
 
 def _overridden(
@@ -557,6 +587,12 @@ DEFENCES = Group(
         "repetitions": "How often a canary is in a model that has it; two copies are a pair, which "
         "methods that protect a text by itself do not cover.  [default: 1,2]",
     },
+    more=_SWEPT.more,
+)
+_LOOKED = {**settings_of(VerbatimSettings), **verbatim_run_names()}
+LOOK = Group(
+    flags={name: told for name, told in _LOOKED.items() if told.flag},
+    first=("prefix_tokens", "suffix_tokens", "windows", "random_split", "samples"),
     more=_SWEPT.more,
 )
 DEMO = Group(

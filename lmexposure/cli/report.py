@@ -56,7 +56,11 @@ def report(  # noqa: PLR0913 - a command: its parameters are its flags
         Path | None, options.out_option("For the files; by default, next to the result.")
     ] = None,
     show_secrets: Annotated[
-        bool, typer.Option("--show-secrets", help="Show the secrets; needs the manifest.")
+        bool,
+        typer.Option(
+            "--show-secrets",
+            help="Show the secrets, which needs the manifest; or the texts that came out.",
+        ),
     ] = False,
     manifest: Annotated[
         Path | None, typer.Option(help="The manifest.json, if it is not next to the result.")
@@ -81,11 +85,22 @@ def report(  # noqa: PLR0913 - a command: its parameters are its flags
     from lmexposure.canaries import Manifest
     from lmexposure.errors import SettingsError
     from lmexposure.gate import check
-    from lmexposure.records import holds_sweep, open_run
+    from lmexposure.records import holds_look, holds_sweep, open_run
     from lmexposure.reporting import write_report
 
     if force and model_card is None:
         raise SettingsError("--force goes with --model-card; give both, or leave it out")
+    if holds_look(run):
+        given = {
+            "--manifest": manifest is not None,
+            "--model-card": model_card is not None,
+            "--charts": charts,
+            "--format": bool(formats),
+        }
+        for flag in (flag for flag, is_given in given.items() if is_given):
+            raise SettingsError(f"{flag} is of a run, and {run} is of memorised text; leave it out")
+        _of_a_look(run, out, show_text=show_secrets)
+        return
     if holds_sweep(run):
         given = {
             "--show-secrets": show_secrets,
@@ -115,6 +130,24 @@ def report(  # noqa: PLR0913 - a command: its parameters are its flags
         say(f"report  {path}")
     if show_secrets:
         warn("these files show the secrets of the canaries: keep them private")
+
+
+def _of_a_look(run: Path, out: Path | None, *, show_text: bool) -> None:
+    from lmexposure.gate import check_verbatim
+    from lmexposure.records import VerbatimPassages, open_look
+    from lmexposure.reporting import write_verbatim
+
+    opened = open_look(run)
+    home = run if run.is_dir() else run.parent
+    path = home / VerbatimPassages.NAME
+    texts = VerbatimPassages.parse(path.read_bytes(), path) if path.exists() else None
+    written = write_verbatim(opened.result, out or home, texts=texts, show_text=show_text)
+    say(check_verbatim(opened).sentence)
+    say(opened.provenance.line)
+    for written_path in written:
+        say(f"report  {written_path}")
+    if show_text:
+        warn("these files show text of the corpus: keep them private")
 
 
 def _of_a_sweep(run: Path, out: Path | None, formats: list[str] | None, charts: bool) -> None:

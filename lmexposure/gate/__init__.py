@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     )
     from lmexposure.gate.sweep_verdict import check_sweep
     from lmexposure.gate.thresholds import PANEL, Thresholds, quantile_pair
+    from lmexposure.gate.verbatim_verdict import check_verbatim
     from lmexposure.gate.verdict import CHECK_KINDS, EXIT_CODES, Verdict, check, rows_unknown
 else:
     from lmexposure._lazy import lazy_face as _lazy_face
@@ -30,6 +31,7 @@ __all__ = [
     "Verdict",
     "check",
     "check_sweep",
+    "check_verbatim",
     "quantile_pair",
     "rows_unknown",
     "unseen_share",

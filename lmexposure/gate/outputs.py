@@ -18,9 +18,17 @@ from lmexposure._style import outcome_word
 from lmexposure._text import visible
 from lmexposure.gate.checks import Check, Outcome
 from lmexposure.gate.verdict import CHECK_KINDS, Verdict
-from lmexposure.records import Provenance, Result, SweepProvenance, SweepResult
+from lmexposure.records import (
+    Provenance,
+    Result,
+    SweepProvenance,
+    SweepResult,
+    VerbatimProvenance,
+    VerbatimRecord,
+)
 
-AnyProvenance: TypeAlias = Provenance | SweepProvenance
+AnyProvenance: TypeAlias = Provenance | SweepProvenance | VerbatimProvenance
+AnyResult: TypeAlias = Result | SweepResult | VerbatimRecord
 
 VERDICT_SCHEMA = "lmexposure.verdict/1"
 # What decides is read first.
@@ -55,7 +63,7 @@ def _text_line(check: Check) -> str:
     return f"{check.outcome:<12}  {visible(check.name)}{where}: {visible(check.reason)}"
 
 
-def verdict_json(verdict: Verdict, result: Result | SweepResult, provenance: AnyProvenance) -> str:
+def verdict_json(verdict: Verdict, result: AnyResult, provenance: AnyProvenance) -> str:
     """Schema, version of the gate, where the result comes from, its hashes, then the verdict.
 
     ASCII only.
@@ -75,13 +83,18 @@ def verdict_json(verdict: Verdict, result: Result | SweepResult, provenance: Any
     return json.dumps(record, indent=1, allow_nan=False) + "\n"
 
 
-def _hashes(result: Result | SweepResult) -> JsonTable:
+def _hashes(result: AnyResult) -> JsonTable:
     """Of what was judged; a sweep has many weights, and scores of all of them."""
     if isinstance(result, SweepResult):
         return {
             "plan_sha256": result.plan_sha256,
             "manifest_sha256": result.manifest_sha256,
             "matrices_sha256": result.matrices_sha256,
+        }
+    if isinstance(result, VerbatimRecord):
+        return {
+            "corpus_sha256": result.corpus_sha256,
+            "weights_sha256": result.model.weights_sha256,
         }
     return {
         "inputs_sha256": result.inputs_sha256,

@@ -43,7 +43,7 @@ def check_sweep(measured: MeasuredSweep, thresholds: Thresholds | None = None) -
     of_type(
         "thresholds", thresholds, Thresholds, "Thresholds(...), such as Thresholds(max_epsilon=2)"
     )
-    refuse_other_thresholds(thresholds, sweep=True)
+    refuse_other_thresholds(thresholds, kind="sweep")
     result = sweep_of(measured).result
     there = _all_there(result)
     power = [_learned(result), _enough(result, thresholds), _judged(result)]

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from lmexposure._settings import check_settings, setting, settings_of, whole
 from lmexposure._style import setting_value, short
@@ -97,6 +98,10 @@ class Thresholds:
         max_worst_tpr: of a sweep the largest share of the models with a text that may score it
             above every model without it, for the text that gives itself away most. No default: the
             worst canary and the worst document are tested against chance.
+        max_verbatim_run: of memorised text the most characters that greedy decoding may give in a
+            row. No default: without it, a document that no control explains is a leak.
+        max_extractable: of memorised text the largest share of windows whose suffix may come out of
+            as many tries as were counted. No default.
         min_canaries: a class of fewer cannot pass. 10: with none of them leaking, up to 26 % of
             such secrets may still leak (95 % confidence); with 5 it is 45 %.
         repetitions: judge only classes of at most this many repetitions; None: all. A canary that
@@ -166,6 +171,20 @@ class Thresholds:
         panel=PANEL,
         rule=fraction,
     )
+    max_verbatim_run: int | None = setting(
+        None,
+        "of memorised text: characters of the longest run that greedy decoding may give",
+        panel=PANEL,
+        rule=whole(0, _MOST),
+        usual="any",
+    )
+    max_extractable: float | None = setting(
+        None,
+        "of memorised text: largest share of windows that may come out within the tries",
+        panel=PANEL,
+        rule=_check_rate,
+        usual="any",
+    )
     min_canaries: int = setting(
         10, "a class of fewer cannot pass", panel=PANEL, rule=whole(1, _MOST)
     )
@@ -191,26 +210,40 @@ class Thresholds:
         return value is not None and value is not False
 
 
+_OF_LOOKS = ("max_verbatim_run", "max_extractable")
 _OF_SWEEPS = ("max_worst_tpr", "max_epsilon", "significance", "min_canaries")
 _OF_SWEEPS_ALONE = ("max_worst_tpr",)
+_NAMES = {"run": "a run", "sweep": "a sweep", "look": "a look at memorised text"}
 
 
-def refuse_other_thresholds(thresholds: Thresholds, *, sweep: bool) -> None:
+def refuse_other_thresholds(
+    thresholds: Thresholds, *, kind: Literal["run", "sweep", "look"]
+) -> None:
     """A threshold that what is judged cannot be held against would be without effect.
 
     Args:
         thresholds: that were asked for.
-        sweep: whether a sweep is judged, and not a run.
+        kind: of what is judged.
 
     Raises:
         SettingsError: one of them is not the default, and of the other kind.
     """
+    others = {*_OF_SWEEPS_ALONE, *_OF_LOOKS}
+    own = {
+        "run": settings_of(Thresholds).keys() - others,
+        "sweep": {*_OF_SWEEPS},
+        "look": {*_OF_LOOKS},
+    }
     for name, declared in settings_of(Thresholds).items():
-        other = name not in _OF_SWEEPS if sweep else name in _OF_SWEEPS_ALONE
         value = getattr(thresholds, name)
-        if other and value != declared.default:
-            this, its = ("a sweep", "a run") if sweep else ("a run", "a sweep")
+        if name not in own[kind] and value != declared.default:
+            its = next(_NAMES[other] for other in ("run", "sweep", "look") if name in own[other])
+            fitting = (
+                "one of a run"
+                if kind == "run"
+                else ", ".join(_OF_SWEEPS if kind == "sweep" else _OF_LOOKS)
+            )
             raise SettingsError(
-                f"{name}={value!r} is a threshold of {its}, and this is {this}; leave it out, or "
-                f"give {', '.join(_OF_SWEEPS) if sweep else 'one of a run'}"
+                f"{name}={value!r} is a threshold of {its}, and this is {_NAMES[kind]}; leave it "
+                f"out, or give {fitting}"
             )

@@ -40,7 +40,16 @@ from lmexposure.gate.preconditions import (
 from lmexposure.gate.sweep_coins import GUESSED_COINS
 from lmexposure.gate.sweep_worst import WORST_CANARY, WORST_DOCUMENT, WORST_TPR
 from lmexposure.gate.thresholds import Thresholds, refuse_other_thresholds
-from lmexposure.records import Measured, MeasuredSweep, Result, is_sweep, run_of
+from lmexposure.gate.verbatim_kinds import EXTRACTABLE, MEMORISED, RUN
+from lmexposure.records import (
+    Measured,
+    MeasuredSweep,
+    MeasuredText,
+    Result,
+    is_look,
+    is_sweep,
+    run_of,
+)
 
 EXIT_CODES = {Outcome.PASS: 0, Outcome.LEAK: 1, Outcome.INCONCLUSIVE: 2}
 
@@ -55,6 +64,9 @@ _CLASSES = CheckKind(
 # everything else doubtful.
 CHECK_KINDS = {
     "max_guesses": GUESSES,
+    "max_verbatim_run": RUN,
+    "max_extractable": EXTRACTABLE,
+    "memorised": MEMORISED,
     "claimed_epsilon": CLAIM,
     "max_epsilon": EPSILON,
     "max_worst_tpr": WORST_TPR,
@@ -183,17 +195,20 @@ class Shares:
         )
 
 
-def check(measured: "Measured | MeasuredSweep", thresholds: Thresholds | None = None) -> Verdict:
-    """Check a measurement, or a sweep of many models, against thresholds.
+def check(
+    measured: "Measured | MeasuredSweep | MeasuredText", thresholds: Thresholds | None = None
+) -> Verdict:
+    """Check a measurement, a sweep of many models, or a look at memorised text.
 
     A secret that is found by guessing is a leak whatever else is wrong. Where the controls of a
     format are not at chance, its other leaks are inconclusive. Any leak left makes the verdict a
     leak; else anything inconclusive makes it inconclusive; a pass needs at least one check of
-    every class of canaries, none of which failed. Of a sweep see `check_sweep`.
+    every class of canaries, none of which failed. Of a sweep see `check_sweep`, of memorised
+    text `check_verbatim`.
 
     Args:
         measured: a result in memory, what `open_run` gave, or the path of a run directory or a
-            result.json; or the same of a sweep.
+            result.json; or the same of a sweep, or of a look.
         thresholds: what the model may show; None: the defaults.
 
     Returns:
@@ -201,8 +216,12 @@ def check(measured: "Measured | MeasuredSweep", thresholds: Thresholds | None = 
 
     Raises:
         ResultError, ManifestError: no measurement, or one that cannot be read; see `open_run`.
-        SettingsError: thresholds that are no `Thresholds`, or one that belongs to a sweep.
+        SettingsError: thresholds that are no `Thresholds`, or one that belongs to something else.
     """
+    if is_look(measured):
+        from lmexposure.gate.verbatim_verdict import check_verbatim
+
+        return check_verbatim(cast("MeasuredText", measured), thresholds)
     if is_sweep(measured):
         from lmexposure.gate.sweep_verdict import check_sweep
 
@@ -211,7 +230,7 @@ def check(measured: "Measured | MeasuredSweep", thresholds: Thresholds | None = 
     of_type(
         "thresholds", thresholds, Thresholds, "Thresholds(...), such as Thresholds(max_guesses=100)"
     )
-    refuse_other_thresholds(thresholds, sweep=False)
+    refuse_other_thresholds(thresholds, kind="run")
     result = run_of(cast("Measured", measured)).result
     classes = classes_of(result, most=thresholds.repetitions)
     formats = list(dict.fromkeys(group.form.name for group in classes))

@@ -197,6 +197,60 @@ def encode_rows(
     return rows
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Placed:
+    """A document as tokens, each with the characters that it spells.
+
+    Attributes:
+        ids: of the start token, the context and the text.
+        first: ids[first:] hold a character of the text.
+        places: first character of each of these, and the one behind its last, in the text, shape
+            (len(ids) - first, 2).
+    """
+
+    ids: list[int]
+    first: int
+    places: NDArray[np.int64]
+
+
+def place_documents(
+    tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], *, context: str | None
+) -> list[Placed]:
+    """Encode documents as `encode_documents` does, and say where in the text each token is.
+
+    Args:
+        tokenizer: a fast one.
+        texts: documents; one without a token has no places.
+        context: the text in front of each; None: the tokenizer's start token.
+
+    Raises:
+        ModelError: the tokenizer does not say at which characters its tokens are.
+    """
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is None:
+        raise ModelError(
+            "the tokenizer does not say at which characters its tokens begin; load the fast one "
+            "(AutoTokenizer does)"
+        )
+    start, context_ids = _beginning(tokenizer, context)
+    lead = context if context_ids and context else ""
+    # This call also switches truncation and padding off and sets how special tokens are read.
+    tokenizer("a", add_special_tokens=False, verbose=False)
+    found = []
+    for encoding in backend.encode_batch([lead + text for text in texts], add_special_tokens=False):
+        places = np.array(encoding.offsets, dtype=np.int64).reshape(-1, 2) - len(lead)
+        inside = np.flatnonzero(places[:, 1] > 0)
+        first = int(inside[0]) if inside.size else len(places)
+        found.append(
+            Placed(
+                ids=start + encoding.ids,
+                first=len(start) + first,
+                places=np.maximum(places[first:], 0),
+            )
+        )
+    return found
+
+
 def secret_tokens(
     tokenizer: PreTrainedTokenizerBase,
     text: str,

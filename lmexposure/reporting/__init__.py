@@ -26,6 +26,13 @@ if TYPE_CHECKING:
     from lmexposure.reporting.sweep_page import render_sweep
     from lmexposure.reporting.sweep_tables import sweep_sections
     from lmexposure.reporting.sweep_write import write_sweep_report
+    from lmexposure.reporting.verbatim import (
+        verbatim_finding,
+        verbatim_on_terminal,
+        verbatim_sections,
+        write_verbatim,
+    )
+    from lmexposure.reporting.verbatim_page import render_verbatim
     from lmexposure.reporting.write import FORMATS, report, write_compare, write_report
 else:
     from lmexposure._lazy import lazy_face as _lazy_face
@@ -51,14 +58,19 @@ __all__ = [
     "render_compare",
     "render_report",
     "render_sweep",
+    "render_verbatim",
     "report",
     "report_data",
     "result_sections",
     "sweep_report_data",
     "sweep_sections",
+    "verbatim_finding",
+    "verbatim_on_terminal",
+    "verbatim_sections",
     "write_compare",
     "write_defences",
     "write_identifiers",
     "write_report",
     "write_sweep_report",
+    "write_verbatim",
 ]

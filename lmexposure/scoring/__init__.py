@@ -7,6 +7,12 @@ if TYPE_CHECKING:
     from lmexposure.scoring.beginnings import Beginning, find_beginning
     from lmexposure.scoring.branch_and_bound import BranchAndBound, Budget, Leaves
     from lmexposure.scoring.cached_steps import CachedSteps, PathSteps
+    from lmexposure.scoring.decoding import (
+        DecodingRule,
+    )
+    from lmexposure.scoring.edit_rows import (
+        METRICS,
+    )
     from lmexposure.scoring.exact_search import (
         Likeliest,
         Margin,
@@ -16,6 +22,11 @@ if TYPE_CHECKING:
     )
     from lmexposure.scoring.extraction import Extraction, Extractor, SecretSearch, beam_width
     from lmexposure.scoring.importance_draws import Draws, draw_fills
+    from lmexposure.scoring.near_matches import (
+        NearSearch,
+        NearVerbatim,
+        near_verbatim,
+    )
     from lmexposure.scoring.per_token import (
         LabelOnly,
         TokenDetails,
@@ -38,8 +49,12 @@ if TYPE_CHECKING:
         single_process,
     )
     from lmexposure.scoring.spelling import Vocabulary
-    from lmexposure.scoring.steps import RecomputedSteps, Steps, next_token_steps
+    from lmexposure.scoring.steps import RecomputedSteps, Steps, WholeSteps, next_token_steps
     from lmexposure.scoring.token_spaces import Continuations, Proof, TokenSpace, token_space
+    from lmexposure.scoring.windows import (
+        WindowScores,
+        score_windows,
+    )
 else:
     from lmexposure._lazy import lazy_face as _lazy_face
 
@@ -48,6 +63,7 @@ else:
     )
 
 __all__ = [
+    "METRICS",
     "MODEL_FAILURES",
     "AgainstBase",
     "Beginning",
@@ -55,6 +71,7 @@ __all__ = [
     "Budget",
     "CachedSteps",
     "Continuations",
+    "DecodingRule",
     "Draws",
     "Extraction",
     "Extractor",
@@ -63,6 +80,8 @@ __all__ = [
     "Leaves",
     "Likeliest",
     "Margin",
+    "NearSearch",
+    "NearVerbatim",
     "PathSteps",
     "Proof",
     "ProvenRank",
@@ -75,6 +94,8 @@ __all__ = [
     "TokenScores",
     "TokenSpace",
     "Vocabulary",
+    "WholeSteps",
+    "WindowScores",
     "beam_width",
     "bits_against_base",
     "details_of_encoded",
@@ -84,9 +105,11 @@ __all__ = [
     "label_only",
     "likeliest_fills",
     "log_perplexity",
+    "near_verbatim",
     "next_token_steps",
     "same_random_numbers",
     "score_encoded",
+    "score_windows",
     "single_process",
     "token_details",
     "token_space",

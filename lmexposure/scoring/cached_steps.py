@@ -9,7 +9,7 @@ every layer and step uses again.
 
 import copy
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import ceil
 from typing import Any, Self
@@ -261,25 +261,44 @@ class CachedSteps:
     @torch.inference_mode()
     def start(self, ids: Sequence[int], columns: Ints) -> tuple[_Cached, Floats]:
         """See `Steps.start`."""
-        return self._read(None, 0, torch.tensor([list(ids)]), np.zeros_like(columns), columns)
+        state, hidden = self._read(None, 0, torch.tensor([list(ids)]))
+        return state, self._bits(hidden, np.zeros_like(columns), columns)
+
+    @torch.inference_mode()
+    def start_all(self, ids: Sequence[int]) -> tuple[_Cached, Tensor]:
+        """See `WholeSteps.start_all`."""
+        state, hidden = self._read(None, 0, torch.tensor([list(ids)]))
+        return state, self._head.logits(hidden)
 
     @torch.inference_mode()
     def advance(
         self, state: _Cached, parents: Ints, tokens: Ints, rows: Ints, columns: Ints
     ) -> tuple[_Cached, Floats]:
         """See `Steps.advance`."""
+        new, hidden = self._advanced(state, parents, tokens)
+        return new, self._bits(hidden, rows, columns)
+
+    @torch.inference_mode()
+    def advance_all(self, state: _Cached, parents: Ints, tokens: Ints) -> tuple[_Cached, Tensor]:
+        """See `WholeSteps.advance_all`."""
+        new, hidden = self._advanced(state, parents, tokens)
+        return new, self._head.logits(hidden)
+
+    def _advanced(self, state: _Cached, parents: Ints, tokens: Ints) -> tuple[_Cached, Tensor]:
         chosen = torch.from_numpy(parents).to(self.model.device)
         cache = _fork(state.cache, chosen)
-        return self._read(cache, state.length, torch.from_numpy(tokens)[:, None], rows, columns)
+        return self._read(cache, state.length, torch.from_numpy(tokens)[:, None])
+
+    def _bits(self, hidden: Tensor, rows: Ints, columns: Ints) -> Floats:
+        return self._head.bits(hidden, torch.from_numpy(rows), torch.from_numpy(columns))
 
     def _read(
         self,
         cache: Any,
         length: int,
         ids: torch.Tensor,  # (N, T)
-        rows: Ints,
-        columns: Ints,
-    ) -> tuple[_Cached, Floats]:
+    ) -> tuple[_Cached, Tensor]:
+        """States behind these tokens, and what the head reads at the last of them, (N, H)."""
         N, T = ids.shape
         self.evaluated += N
         options: dict[str, Any] = {self._name: cache, "use_cache": True}
@@ -289,8 +308,7 @@ class CachedSteps:
         with self._evaluation():
             hidden, out = self._head.hidden(input_ids=ids.to(self.model.device), **options)
         state = _Cached(cache=out[self._name], rows=N, length=length + T)
-        wanted = (torch.from_numpy(rows), torch.from_numpy(columns))
-        return state, self._head.bits(hidden[:, -1], *wanted)
+        return state, hidden[:, -1]
 
 
 class PathSteps(CachedSteps):
@@ -319,20 +337,46 @@ class PathSteps(CachedSteps):
         self, state: Paths, parents: Ints, tokens: Ints, rows: Ints, columns: Ints
     ) -> tuple[Paths, Floats]:
         """See `Steps.advance`."""
-        places = state.places[:, torch.from_numpy(parents).to(self.model.device)]  # (T, N)
-        ids, new = torch.from_numpy(tokens)[:, None], state.unread(len(parents))
         bits = np.empty(len(rows))
         order = np.argsort(rows, kind="stable")
+
+        def read(block: slice, hidden: Tensor) -> None:
+            ends = np.searchsorted(rows, [block.start, block.stop], sorter=order)
+            mine = order[slice(*ends)]
+            bits[mine] = self._bits(hidden, rows[mine] - block.start, columns[mine])
+
+        return self._grown(state, parents, tokens, read), bits
+
+    @torch.inference_mode()
+    def start_all(self, ids: Sequence[int]) -> tuple[Paths, Tensor]:  # type: ignore[override]
+        """See `WholeSteps.start_all`."""
+        begun, logits = super().start_all(ids)
+        return Paths.begun(begun.cache, begun.length), logits
+
+    @torch.inference_mode()
+    def advance_all(  # type: ignore[override]
+        self, state: Paths, parents: Ints, tokens: Ints
+    ) -> tuple[Paths, Tensor]:
+        """See `WholeSteps.advance_all`."""
+        parts: list[Tensor] = []
+        grown = self._grown(
+            state, parents, tokens, lambda _, hidden: parts.append(self._head.logits(hidden))
+        )
+        return grown, torch.cat(parts)
+
+    def _grown(
+        self, state: Paths, parents: Ints, tokens: Ints, read: Callable[[slice, Tensor], None]
+    ) -> Paths:
+        """One more token a row; `read` is called with each block of rows and its hidden states."""
+        places = state.places[:, torch.from_numpy(parents).to(self.model.device)]  # (T, N)
+        ids, new = torch.from_numpy(tokens)[:, None], state.unread(len(parents))
         with fused_activations(self.model):
             for block in self._blocks(state, len(parents)):
-                ends = np.searchsorted(rows, [block.start, block.stop], sorter=order)
-                mine = order[slice(*ends)]
                 cache = state.forked(
                     places[:, block], tuple(layer[block] for layer in new), self._workspace
                 )
-                wanted = rows[mine] - block.start, columns[mine]
-                _, bits[mine] = self._read(cache, state.length, ids[block], *wanted)
-        return state.grown(places, new), bits
+                read(block, self._read(cache, state.length, ids[block])[1])
+        return state.grown(places, new)
 
     def _blocks(self, state: Paths, rows: int) -> list[slice]:
         """The rows in parts of nearly one size, small enough for memory."""

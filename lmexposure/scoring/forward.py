@@ -15,7 +15,7 @@ import torch
 
 from lmexposure.errors import ModelError, NumericalError
 from lmexposure.models import Encoded, LstmForCausalLM
-from lmexposure.scoring.lm_head import LmHead
+from lmexposure.scoring.lm_head import LmHead, working
 from lmexposure.scoring.prefix_tree import LevelNodes, PackedNodes, PrefixTree, SortedTexts
 from lmexposure.scoring.runtime import (
     MODEL_FAILURES,
@@ -79,7 +79,7 @@ class PlainPass:
         ]
 
     def _logits(self, rows: Sequence[list[int]], first: int) -> torch.Tensor:
-        """Float32 logits that predict tokens first .. of each row, (B, longest - first, V).
+        """Logits that predict tokens first .. of each row, (B, longest - first, V), see `working`.
 
         What lies beyond the end of a shorter row means nothing.
         """
@@ -91,7 +91,7 @@ class PlainPass:
         options["logits_to_keep"] = keep
         options = {name: value for name, value in options.items() if name in self._known}
         logits: torch.Tensor = self._model(input_ids=ids, **options).logits
-        return logits[:, -keep:].float()
+        return working(logits[:, -keep:])
 
 
 def _padded(rows: Sequence[list[int]], device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:

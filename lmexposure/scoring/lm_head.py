@@ -86,6 +86,15 @@ class LmHead:
             found[inside.cpu().numpy()] = self._bits(part, rows[inside] - first, columns[inside])
         return found
 
+    @torch.inference_mode()
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Of every token, shape (N, V), in float32 at least.
+
+        Args:
+            hidden: what `hidden` gave, flattened to (N, H).
+        """
+        return torch.cat([logits for _, logits in self._blocks(hidden)], dim=1)
+
     def sequence_bits(self, hidden: Tensor, ids: list[int]) -> Floats:
         """Bits of each token of one sequence, shape (T,); NaN for the first: nothing predicts it.
 
@@ -119,7 +128,7 @@ class LmHead:
     def _blocks(self, hidden: Tensor) -> Iterator[tuple[int, Tensor]]:
         """Logits of a block of the vocabulary, with the number of its first token."""
         if not self.split:
-            yield 0, _working(hidden)
+            yield 0, working(hidden)
             return
         weight, bias = self._head.weight, self._head.bias
         budget = _BLOCK.get(hidden.device.type, _BLOCK["cuda"])
@@ -129,7 +138,7 @@ class LmHead:
             logits = nn.functional.linear(
                 hidden, weight[part], None if bias is None else bias[part]
             )
-            yield first, self._shaped(_working(logits))
+            yield first, self._shaped(working(logits))
 
     def _shaped(self, logits: Tensor) -> Tensor:
         """What some models do to logits behind their head; the probe finds what is missing here."""
@@ -142,7 +151,7 @@ class LmHead:
         """Compare a spread of tokens' bits with the model's own logits."""
         ids = torch.tensor([probe], device=self.model.device)
         try:
-            whole = _working(self.model(input_ids=ids).logits[0])  # (T, V)
+            whole = working(self.model(input_ids=ids).logits[0])  # (T, V)
             with _headless(self._head) as seen:
                 self.model(input_ids=ids)
             self.split = True
@@ -156,7 +165,7 @@ class LmHead:
         return bool(np.allclose(found, expected.cpu().numpy(), rtol=0, atol=allowed))
 
 
-def _working(logits: Tensor) -> Tensor:
+def working(logits: Tensor) -> Tensor:
     """In float32 at least."""
     return logits.float() if logits.dtype.itemsize < 4 else logits
 

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from lmexposure.models import LstmForCausalLM
 from lmexposure.scoring.cached_steps import CachedSteps, PathSteps
+from lmexposure.scoring.lm_head import working
 from lmexposure.scoring.runtime import (
     MODEL_FAILURES,
     EvaluationMode,
@@ -95,9 +96,19 @@ class Steps(Protocol):
         """
 
 
+class WholeSteps(Steps, Protocol):
+    """Steps that also show the whole distribution behind each prefix."""
+
+    def start_all(self, ids: Sequence[int]) -> tuple[Any, Tensor]:
+        """As `start`, with the logits of every next token, shape (1, V), float32 at least."""
+
+    def advance_all(self, state: Any, parents: Ints, tokens: Ints) -> tuple[Any, Tensor]:
+        """As `advance`, with the logits of every next token behind each row, shape (N, V)."""
+
+
 def pair_bits(logits: torch.Tensor, rows: Ints, columns: Ints) -> Floats:
     """Bits of token columns[m] behind row rows[m]; logits (N, V) -> float64 (M,)."""
-    logits = logits.float() if logits.dtype.itemsize < 4 else logits
+    logits = working(logits)
     at = torch.from_numpy(rows).to(logits.device)
     wanted = logits[at, torch.from_numpy(columns).to(logits.device)]
     nats = logits.logsumexp(-1)[at] - wanted
@@ -149,26 +160,38 @@ class RecomputedSteps:
 
     def start(self, ids: Sequence[int], columns: Ints) -> tuple[_Prefixes, Floats]:
         """See `Steps.start`."""
+        state, logits = self.start_all(ids)
+        return state, pair_bits(logits, np.zeros_like(columns), columns)
+
+    def start_all(self, ids: Sequence[int]) -> tuple[_Prefixes, Tensor]:
+        """See `WholeSteps.start_all`."""
         state = _Prefixes(torch.tensor([list(ids)], dtype=torch.long))
-        return state, self._bits(state, np.zeros_like(columns), columns)
+        return state, self._logits(state)
 
     def advance(
         self, state: _Prefixes, parents: Ints, tokens: Ints, rows: Ints, columns: Ints
     ) -> tuple[_Prefixes, Floats]:
         """See `Steps.advance`."""
+        grown, logits = self.advance_all(state, parents, tokens)
+        return grown, pair_bits(logits, rows, columns)
+
+    def advance_all(
+        self, state: _Prefixes, parents: Ints, tokens: Ints
+    ) -> tuple[_Prefixes, Tensor]:
+        """See `WholeSteps.advance_all`."""
         before = state.ids[torch.from_numpy(parents)]
         grown = _Prefixes(torch.cat([before, torch.from_numpy(tokens)[:, None]], dim=1))
-        return grown, self._bits(grown, rows, columns)
+        return grown, self._logits(grown)
 
     @torch.inference_mode()
-    def _bits(self, state: _Prefixes, rows: Ints, columns: Ints) -> Floats:
+    def _logits(self, state: _Prefixes) -> Tensor:
         self.evaluated += state.rows
         with self._evaluation():
             out = self.model(input_ids=state.ids.to(self.model.device), **self._options)
-        return pair_bits(out.logits[:, -1], rows, columns)
+        return working(out.logits[:, -1])
 
 
-def next_token_steps(model: Any, probe: Sequence[int]) -> Steps:
+def next_token_steps(model: Any, probe: Sequence[int]) -> WholeSteps:
     """The fastest steps that give the right numbers on this model.
 
     They are tried on `probe`: forks from one prefix, rows repeated and dropped, a return to an
@@ -192,7 +215,7 @@ def next_token_steps(model: Any, probe: Sequence[int]) -> Steps:
     return RecomputedSteps(model, why)
 
 
-def _fast(model: Any, probe: Sequence[int]) -> list[Callable[[], Steps]]:
+def _fast(model: Any, probe: Sequence[int]) -> list[Callable[[], WholeSteps]]:
     """Makers of steps to try, the fastest first."""
     if isinstance(model, LstmForCausalLM):
         return [partial(LstmSteps, model)]
@@ -267,18 +290,30 @@ class LstmSteps:
     @torch.inference_mode()
     def start(self, ids: Sequence[int], columns: Ints) -> tuple[_States, Floats]:
         """See `Steps.start`."""
+        state, logits = self.start_all(ids)
+        return state, pair_bits(logits, np.zeros_like(columns), columns)
+
+    @torch.inference_mode()
+    def start_all(self, ids: Sequence[int]) -> tuple[_States, Tensor]:
+        """See `WholeSteps.start_all`."""
         self.evaluated += 1
         zeros = tuple(self._first.new_zeros(1, len(self._first)) for _ in (0, *self._above))
         state = _States(zeros, zeros)
         for token in ids:
             state = self._step(state, torch.tensor([token], device=self.model.device))
-        return state, self._bits(state.hidden[-1], np.zeros_like(columns), columns)
+        return state, self._logits(state)
 
     @torch.inference_mode()
     def advance(
         self, state: _States, parents: Ints, tokens: Ints, rows: Ints, columns: Ints
     ) -> tuple[_States, Floats]:
         """See `Steps.advance`."""
+        new, logits = self.advance_all(state, parents, tokens)
+        return new, pair_bits(logits, rows, columns)
+
+    @torch.inference_mode()
+    def advance_all(self, state: _States, parents: Ints, tokens: Ints) -> tuple[_States, Tensor]:
+        """See `WholeSteps.advance_all`."""
         self.evaluated += len(parents)
         at, read = (torch.from_numpy(a).to(self.model.device) for a in (parents, tokens))
         blocks = [
@@ -286,7 +321,7 @@ class LstmSteps:
             for p, t in zip(torch.split(at, _LSTM_ROWS), torch.split(read, _LSTM_ROWS), strict=True)
         ]
         new = blocks[0] if len(blocks) == 1 else _joined(blocks)
-        return new, self._bits(new.hidden[-1], rows, columns)
+        return new, self._logits(new)
 
     def _step(self, state: _States, tokens: Tensor) -> _States:
         """Read one token a row."""
@@ -300,10 +335,10 @@ class LstmSteps:
             cells.append(cell)
         return _States(tuple(hiddens), tuple(cells))
 
-    def _bits(self, hidden: Tensor, rows: Ints, columns: Ints) -> Floats:
-        """Bits of the wanted pairs, shape (M,)."""
+    def _logits(self, state: _States) -> Tensor:
+        """Of every next token, shape (N, V)."""
         weight, bias = self._head
-        return pair_bits(torch.addmm(bias, hidden, weight), rows, columns)
+        return torch.addmm(bias, state.hidden[-1], weight)
 
 
 def _gates(units: int) -> Tensor:

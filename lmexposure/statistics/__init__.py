@@ -65,6 +65,20 @@ if TYPE_CHECKING:
         sign_test,
     )
     from lmexposure.statistics.differences import Difference, mean_difference, rate_difference
+    from lmexposure.statistics.discovery import (
+        Between,
+        Unseen,
+        chance_within,
+        known_and_sampled,
+        tries_for,
+        unseen_passages,
+    )
+    from lmexposure.statistics.document_groups import (
+        FEWEST_BLIND,
+        Blind,
+        blind_baseline,
+        shuffled_groups_p,
+    )
     from lmexposure.statistics.document_privacy import document_epsilons
     from lmexposure.statistics.exact import (
         CertifiedExposure,
@@ -132,9 +146,12 @@ else:
     )
 
 __all__ = [
+    "FEWEST_BLIND",
     "GUESSING",
     "AreaUnderCurve",
+    "Between",
     "BinomialInterval",
+    "Blind",
     "Bonferroni",
     "CalibratedExposure",
     "CanariesAndPopulation",
@@ -172,13 +189,16 @@ __all__ = [
     "SkewNormalExposure",
     "SplitSample",
     "TprAtFpr",
+    "Unseen",
     "WeightedDraws",
     "area_under_curve",
     "binomial_interval",
+    "blind_baseline",
     "calibrated_exposure",
     "canaries_and_population",
     "cell_rates",
     "certified_exposure",
+    "chance_within",
     "clopper_pearson_epsilon",
     "concave_hull",
     "delta_of_epsilon",
@@ -199,6 +219,7 @@ __all__ = [
     "importance_exposure",
     "joint_beta_epsilon",
     "joint_bounds",
+    "known_and_sampled",
     "label_logits",
     "lidp_epsilon",
     "lira",
@@ -230,10 +251,13 @@ __all__ = [
     "roc_curve",
     "sampled_exposure",
     "score_classes",
+    "shuffled_groups_p",
     "sign_test",
     "skew_normal_exposure",
     "skew_normal_log_cdf",
     "together_epsilon",
     "tpr_at_fpr",
+    "tries_for",
+    "unseen_passages",
     "zlib_ratio",
 ]

@@ -21,6 +21,7 @@ WORDS = {
     "run": ("c.txt",),
     "sweep": ("c.txt",),
     "defences": ("c.txt",),
+    "verbatim": ("m", "c.txt"),
     "report": ("r",),
     "compare": ("r", "s"),
     "check": ("--model", "m", "--manifest", "m.json"),

@@ -35,6 +35,7 @@ _COMMANDS = (
     "run",
     "sweep",
     "defences",
+    "verbatim",
     "report",
     "compare",
     "check",

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from lmexposure.reporting.charts.sweep_gallery import sweep_charts
     from lmexposure.reporting.charts.training import training_chart
     from lmexposure.reporting.charts.trajectory import trajectory_chart
+    from lmexposure.reporting.charts.verbatim import verbatim_chart
 else:
     from lmexposure._lazy import lazy_face as _lazy_face
 
@@ -38,6 +39,7 @@ __all__ = [
     "sweep_charts",
     "training_chart",
     "trajectory_chart",
+    "verbatim_chart",
 ]
 
 # matplotlib says where it keeps its fonts; on a disk that it may not write to, on every import. A

@@ -1,0 +1,116 @@
+"""`lmexposure verbatim`: does a model reproduce its documents? Without canaries."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lmexposure.cli import options
+from lmexposure.cli.console import print_sections, say, speaks, warn
+from lmexposure.cli.long_work import long_work
+from lmexposure.cli.options import Given, takes
+from lmexposure.errors import CorpusError, SettingsError
+
+if TYPE_CHECKING:
+    from lmexposure.records import VerbatimRecord
+
+
+@takes(given=options.LOOK)
+def verbatim(  # noqa: PLR0913 - a command: its parameters are its flags
+    model: Annotated[str, typer.Argument(help="A model directory or hub name.")],
+    corpus: Annotated[
+        list[str],
+        typer.Argument(
+            help="Files that the model was trained on: text, JSONL or Parquet; .gz and .zst too; "
+            "several, or a pattern in quotes.",
+        ),
+    ],
+    out: Annotated[
+        Path,
+        options.out_option("For verbatim.json and the report; the same command goes on there."),
+    ],
+    reference: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODEL",
+            help="A control: a model that never saw CORPUS; its tokenizer may be another.",
+        ),
+    ] = None,
+    held_out: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FILE",
+            help="A control: documents of the same source that MODEL never saw; may be repeated.",
+        ),
+    ] = None,
+    prompts: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="More beginnings to sample behind, one a line.  [default: none]"
+        ),
+    ] = None,
+    show_text: Annotated[
+        bool,
+        typer.Option("--show-text", help="Show texts in the report, and not only their lengths."),
+    ] = False,
+    *,
+    given: Given,
+) -> None:
+    """Look which text of CORPUS comes out of MODEL, how easily, and where it is.
+
+    Likely text is not memorised text: name a --reference model or --held-out documents, and the
+    report says which documents are memorised. Without them it says what is reproduced.
+    """
+    from lmexposure.regurgitation import verbatim as look
+
+    if options.STDIN in [*corpus, *(held_out or ())]:
+        raise SettingsError(
+            "the corpus is read several times, and standard input only once; write it to a file "
+            "and name that"
+        )
+    settings = options.looked(given)
+    begun = [] if prompts is None else _lines(prompts)
+    with long_work() as progress:
+        record = look(
+            model,
+            corpus,
+            out=out,
+            reference=reference,
+            held_out=held_out or None,
+            prompts=begun,
+            settings=settings,
+            progress=progress,
+        )
+    _show(record, out, show_text=show_text)
+
+
+def _lines(path: Path) -> list[str]:
+    """The lines of a file that hold text.
+
+    Raises:
+        CorpusError: it cannot be read, or there are none.
+    """
+    from lmexposure.canaries import read_documents
+
+    lines = [line for line in read_documents(path, layout="lines") if line.strip()]
+    if not lines:
+        raise CorpusError(f"{path} holds no prompt; give a file with one a line")
+    return lines
+
+
+def _show(record: "VerbatimRecord", out: Path, *, show_text: bool) -> None:
+    from lmexposure.records import VerbatimPassages
+    from lmexposure.reporting import verbatim_finding, verbatim_on_terminal, write_verbatim
+
+    print_sections(verbatim_on_terminal(record))
+    for line in record.warnings:
+        warn(line)
+    say(f"\n{verbatim_finding(record)}")
+    path = out / VerbatimPassages.NAME
+    texts = VerbatimPassages.parse(path.read_bytes(), path)
+    page, *_ = write_verbatim(record, out, texts=texts, show_text=show_text)
+    if speaks():
+        say(f"report  {page}")
+    say(f"result  {out / record.NAME}")
+    if show_text:
+        warn("the report shows text of the corpus: keep it private")

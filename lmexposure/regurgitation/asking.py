@@ -1,0 +1,276 @@
+"""What a model is asked in a look: windows, near misses, free samples, and what it says aloud.
+
+Each part is kept when it is whole, and read again by the same look.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from lmexposure.audit import Progress
+from lmexposure.models import Encoded, LoadedModel, context_window
+from lmexposure.records import NearWindow, Passage, VerbatimSettings
+from lmexposure.regurgitation.controls import Asked
+from lmexposure.regurgitation.free import greedy_tokens, sample_tokens
+from lmexposure.regurgitation.parts import Parts
+from lmexposure.regurgitation.runs import Run
+from lmexposure.regurgitation.windows import Windows
+from lmexposure.scoring import (
+    DecodingRule,
+    NearSearch,
+    WholeSteps,
+    WindowScores,
+    near_verbatim,
+    next_token_steps,
+    score_windows,
+)
+from lmexposure.statistics import tries_for
+
+_PART = 2_048  # windows in a part
+_LONGEST_SHOWN = 400  # tokens of a text that is written out
+_BEYOND = 16  # tokens that are shown behind a run
+_PROMPTS = 10  # beginnings of documents that are sampled behind
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Asking:
+    """Questions to one model.
+
+    Attributes:
+        loaded: the model.
+        settings: of the look.
+        parts: that are done.
+        progress: watches.
+    """
+
+    loaded: LoadedModel
+    settings: VerbatimSettings
+    parts: Parts
+    progress: Progress
+
+    @property
+    def rule(self) -> DecodingRule:
+        """Of decoding."""
+        chosen = self.settings
+        return DecodingRule(temperature=chosen.temperature, top_k=chosen.top_k, top_p=chosen.top_p)
+
+    @property
+    def limit(self) -> int | None:
+        """Tokens that the model reads at once; None: no limit."""
+        return context_window(self.loaded.model.config)
+
+    def windows(self, name: str, windows: Windows, encoded: Sequence[Encoded]) -> Asked:
+        """What the model says of all windows, part by part.
+
+        Args:
+            name: of the parts, and of what is watched.
+            windows: of a group of documents.
+            encoded: the same in the tokens of this model.
+        """
+        total = len(encoded)
+        found: list[WindowScores] = []
+        for first in range(0, total, _PART):
+            part = f"{name}-{first // _PART:05d}"
+            kept = self.parts.read(part)
+            if kept is None:
+                scores = score_windows(
+                    self.loaded.model,
+                    encoded[first : first + _PART],
+                    self.rule,
+                    progress=self._watch(name, first, total),
+                )
+                self.parts.write(part, _plain_scores(scores))
+            else:
+                scores = _read_scores(kept)
+            found.append(scores)
+            self.progress(name, min(total, first + _PART), total)
+        scores = WindowScores(
+            rule_bits=np.concatenate([part.rule_bits for part in found]),
+            bits=np.concatenate([part.bits for part in found]),
+            greedy=tuple(hits for part in found for hits in part.greedy),
+        )
+        needed = tries_for(scores.rule_bits, self.settings.chance)
+        return Asked(windows=windows, scores=scores, extractable=needed <= self.settings.tries)
+
+    def near(self, own: Asked) -> list[NearWindow]:
+        """The windows that are likeliest to come out, within some edits, by their lower ends.
+
+        Args:
+            own: all windows, as the model has scored them.
+        """
+        chosen = self.settings
+        picked = np.argsort(own.scores.bits, kind="stable")[: chosen.near_windows].tolist()
+        search = NearSearch(
+            distance=chosen.distance,
+            metric=chosen.metric,
+            beam=chosen.beam,
+            draws=chosen.draws,
+            level=chosen.level,
+        )
+        found = []
+        for done, number in enumerate(picked):
+            window = own.windows.windows[number]
+            kept = self.parts.read(f"near-{number}")
+            if kept is None:
+                ids, cut = window.encoded.ids, window.encoded.scored_from
+                near = near_verbatim(
+                    self.steps(ids),
+                    ids[:cut],
+                    ids[cut:],
+                    search,
+                    rule=self.rule,
+                    seed=_seed(chosen.seed, 2, number),
+                )
+                kept = {
+                    "document": own.windows.documents[window.document].number,
+                    "start": window.start,
+                    "exact": float(np.exp2(-own.scores.rule_bits[number])),
+                    "low": near.between.low,
+                    "high": near.between.high,
+                    "open_mass": min(1.0, near.open_mass),
+                    "draws": near.draws,
+                }
+                self.parts.write(f"near-{number}", kept)
+            found.append(NearWindow.model_validate(kept))
+            self.progress("near", done + 1, len(picked))
+        return sorted(found, key=lambda row: -row.low)
+
+    def samples(self, windows: Windows, prompts: Sequence[str]) -> list[str]:
+        """Texts that the model makes up: from nothing, behind beginnings, behind a user's.
+
+        Args:
+            windows: of the corpus, whose documents give beginnings.
+            prompts: of a user.
+        """
+        chosen = self.settings
+        texts: list[str] = []
+        every = self._prompts(windows, prompts) if chosen.samples else []
+        for number, (prompt, samples) in enumerate(every):
+            kept = self.parts.read(f"samples-{number}")
+            if kept is None:
+                most = chosen.sample_tokens
+                room = most if self.limit is None else max(1, min(most, self.limit - len(prompt)))
+                tokens = sample_tokens(
+                    self.steps(windows.windows[0].encoded.ids),
+                    prompt,
+                    samples,
+                    tokens=room,
+                    rule=self.rule,
+                    seed=(chosen.seed, 3, number),
+                )
+                kept = {"texts": [self._text(ids) for ids in tokens]}
+                self.parts.write(f"samples-{number}", kept)
+            texts += kept["texts"]
+            self.progress("sampling", number + 1, len(every))
+        return texts
+
+    def passages(
+        self, windows: Windows, runs: Sequence[Run | None], picked: Sequence[int]
+    ) -> list[Passage]:
+        """What the model says behind the prompts of some runs, beside the original.
+
+        Args:
+            windows: of the corpus.
+            runs: of each document.
+            picked: documents that have a run.
+        """
+        found = []
+        for done, number in enumerate(picked):
+            kept = self.parts.read(f"passage-{number}")
+            if kept is None:
+                run, document = runs[number], windows.documents[number]
+                assert run is not None, "only documents with a run are picked"
+                asked = document.encoded(run.first, run.prompt, 0).ids
+                tokens = min(run.tokens + _BEYOND, _LONGEST_SHOWN)
+                if self.limit is not None:
+                    tokens = max(1, min(tokens, self.limit - len(asked)))
+                output = self._text(
+                    greedy_tokens(self.steps(windows.windows[0].encoded.ids), asked, tokens)
+                )
+                begin, _ = document.characters(run.first - run.prompt, run.first)
+                original = document.text[run.start : run.start + len(output)]
+                kept = {
+                    "document": document.number,
+                    "prompt": document.text[begin : run.start],
+                    "output": output,
+                    "original": original,
+                    "matching": _matching(output, original),
+                }
+                self.parts.write(f"passage-{number}", kept)
+            found.append(Passage.model_validate(kept))
+            self.progress("writing out", done + 1, len(picked))
+        return found
+
+    def steps(self, probe: Sequence[int]) -> WholeSteps:
+        """Next-token steps of the model, tried once.
+
+        Args:
+            probe: at least 2 tokens that they are tried on.
+        """
+        if "steps" not in self._made:
+            self._made["steps"] = next_token_steps(self.loaded.model, probe)
+        return self._made["steps"]
+
+    @cached_property
+    def _made(self) -> dict[str, WholeSteps]:
+        return {}
+
+    def _watch(self, name: str, first: int, total: int) -> Callable[[int], None]:
+        return lambda done: self.progress(name, first + done, total)
+
+    def _text(self, ids: Sequence[int]) -> str:
+        text: str = self.loaded.tokenizer.decode(
+            list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False
+        )
+        return text
+
+    def _prompts(self, windows: Windows, prompts: Sequence[str]) -> list[tuple[list[int], int]]:
+        """Prompts as tokens, and how many texts are sampled behind each."""
+        total, prefix = self.settings.samples, self.settings.prefix_tokens
+        first = windows.documents[0].placed
+        nothing = list(first.ids[: max(1, first.first)])
+        draws = np.random.default_rng([self.settings.seed, 4])
+        few = min(_PROMPTS, len(windows.documents), total)
+        picked = np.sort(draws.choice(len(windows.documents), size=few, replace=False))
+        placed = (windows.documents[number].placed for number in picked.tolist())
+        begun = [document.ids[: document.first + prefix] for document in placed]
+        encode = self.loaded.tokenizer
+        begun += [nothing + encode(text, add_special_tokens=False)["input_ids"] for text in prompts]
+        half = total // 2
+        each = [half // len(begun) + (k < half % len(begun)) for k in range(len(begun))]
+        every = [(nothing, total - half), *zip(begun, each, strict=True)]
+        return [(prompt, samples) for prompt, samples in every if samples]
+
+
+def _plain_scores(scores: WindowScores) -> dict[str, Any]:
+    return {
+        "rule_bits": [None if np.isinf(b) else b for b in scores.rule_bits.tolist()],
+        "bits": scores.bits.tolist(),
+        "greedy": ["".join("01"[int(hit)] for hit in hits) for hits in scores.greedy],
+    }
+
+
+def _read_scores(kept: dict[str, Any]) -> WindowScores:
+    return WindowScores(
+        rule_bits=np.array([np.inf if b is None else b for b in kept["rule_bits"]], dtype=float),
+        bits=np.array(kept["bits"], dtype=float),
+        greedy=tuple(np.array([hit == "1" for hit in hits]) for hits in kept["greedy"]),
+    )
+
+
+def _seed(*parts: int) -> int:
+    """One number from several."""
+    return int(np.random.SeedSequence(parts).generate_state(1, np.uint64)[0])
+
+
+def _matching(output: str, original: str) -> int:
+    """Characters that are the same from the first on."""
+    same = 0
+    for said, wanted in zip(output, original, strict=False):
+        if said != wanted:
+            break
+        same += 1
+    return same

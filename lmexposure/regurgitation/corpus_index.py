@@ -1,0 +1,279 @@
+"""Where in a corpus a text is: a suffix array over the bytes of its documents.
+
+A shard holds as many whole documents as memory allows, and is dropped before the next one is made,
+so that the corpus may be larger than memory. Matches never cross from one document into another:
+each ends in a byte that UTF-8 does not have.
+
+Five bytes a byte of corpus (1 the text, 4 the array). Source of the array: Mori's divsufsort, by
+pydivsufsort.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lmexposure.errors import CorpusError, SettingsError
+
+_END = b"\xff"
+SHARD_BYTES = 1 << 27
+_MOST_BYTES = 2**31 - 2  # that an array of 32-bit places can hold
+_MOST_LISTED = 1 << 20  # occurrences of which the documents are counted
+_LONGEST = 1 << 16  # bytes of a match that are looked up
+
+
+@dataclass(frozen=True, kw_only=True)
+class Match:
+    """A part of a text that the corpus holds, and that is part of no longer one at its place.
+
+    Attributes:
+        start, stop: characters in the text.
+        document: number of the first document that holds it, from 1.
+        place: its first character there, from 0.
+        copies: documents that hold it.
+    """
+
+    start: int
+    stop: int
+    document: int
+    place: int
+    copies: int
+
+    @property
+    def characters(self) -> int:
+        """Of the match."""
+        return self.stop - self.start
+
+
+class CorpusIndex:
+    """The suffix array of some documents.
+
+    Args:
+        texts: whole documents.
+        first: number of the first of them.
+
+    Raises:
+        CorpusError: more text than one array can hold.
+        SettingsError: pydivsufsort is not installed.
+    """
+
+    def __init__(self, texts: Sequence[str], *, first: int = 1) -> None:
+        parts = [text.encode("utf-8", "surrogatepass") for text in texts]
+        lengths = np.array([len(part) + 1 for part in parts], dtype=np.int64)
+        self._begins = np.concatenate([[0], np.cumsum(lengths)])
+        if self._begins[-1] > _MOST_BYTES:
+            raise CorpusError(
+                f"a document of {self._begins[-1]:,} bytes is longer than a suffix array of 32 "
+                f"bits holds ({_MOST_BYTES:,}); cut it into smaller ones"
+            )
+        self._first = first
+        self._data = _END.join([*parts, b""])
+        self._array: NDArray[np.int32] = _sorted_suffixes(self._data)
+
+    def matches(self, text: str, least: int) -> list[Match]:
+        """All parts of a text, at least `least` characters long, that the documents hold, in order.
+
+        Args:
+            text: any.
+            least: characters, at least 2.
+        """
+        data = text.encode("utf-8", "surrogatepass")
+        found: list[Match] = []
+        reached = 0
+        for at in _worth_a_look(self, data, least):
+            length = _whole_characters(data, at, self._length(data, at, _LONGEST))
+            if at + length <= reached:
+                continue
+            match = self._match(data, at, length)
+            if match.characters >= least:
+                found.append(match)
+                reached = at + length
+        return found
+
+    def holds(self, data: bytes) -> bool:
+        """Whether these bytes are in a document."""
+        at = self._lower(data)
+        return at < len(self._array) and self._data.startswith(data, int(self._array[at]))
+
+    def copies(self, text: str) -> int:
+        """Documents that hold a text."""
+        low, high = self._range(text.encode("utf-8", "surrogatepass"))
+        return self._documents(low, high)[0]
+
+    def _match(self, data: bytes, at: int, length: int) -> Match:
+        low, high = self._range(data[at : at + length])
+        copies, place = self._documents(low, high)
+        document = int(np.searchsorted(self._begins, place, side="right")) - 1
+        before = self._data[int(self._begins[document]) : place]
+        start = len(data[:at].decode("utf-8", "surrogatepass"))
+        return Match(
+            start=start,
+            stop=start + len(data[at : at + length].decode("utf-8", "surrogatepass")),
+            document=self._first + document,
+            place=len(before.decode("utf-8", "surrogatepass")),
+            copies=copies,
+        )
+
+    def _documents(self, low: int, high: int) -> tuple[int, int]:
+        """How many documents these suffixes begin in, and the first place of all."""
+        if low == high:
+            return 0, 0
+        places = self._array[low : min(high, low + _MOST_LISTED)]
+        owners = np.unique(np.searchsorted(self._begins, places, side="right"))
+        return len(owners), int(places.min())
+
+    def _range(self, pattern: bytes) -> tuple[int, int]:
+        """The suffixes that begin with a pattern."""
+        low, m = self._lower(pattern), len(pattern)
+        begin, high = low, len(self._array)
+        while begin < high:
+            middle = (begin + high) // 2
+            place = int(self._array[middle])
+            if self._data[place : place + m] > pattern:
+                high = middle
+            else:
+                begin = middle + 1
+        return low, high
+
+    def _length(self, data: bytes, at: int, most: int) -> int:
+        """Bytes of the longest beginning of data[at : at + most] that the documents hold."""
+        pattern = data[at : at + most]
+        low = self._lower(pattern)
+        near = (place for place in (low - 1, low) if 0 <= place < len(self._array))
+        return max((self._shared(pattern, int(self._array[place])) for place in near), default=0)
+
+    def _lower(self, pattern: bytes) -> int:
+        """Suffixes that come before a pattern."""
+        low, high, m = 0, len(self._array), len(pattern)
+        while low < high:
+            middle = (low + high) // 2
+            place = int(self._array[middle])
+            if self._data[place : place + m] < pattern:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def _shared(self, pattern: bytes, place: int) -> int:
+        own = np.frombuffer(self._data[place : place + len(pattern)], dtype=np.uint8)
+        differs = np.flatnonzero(own != np.frombuffer(pattern, dtype=np.uint8)[: len(own)])
+        return int(differs[0]) if differs.size else len(own)
+
+
+def shards(documents: Iterable[str], *, most: int = SHARD_BYTES) -> Iterator[CorpusIndex]:
+    """The documents in suffix arrays, one after another.
+
+    Args:
+        documents: of the corpus, in order.
+        most: bytes of text in one of them; a longer document has one of its own.
+
+    Raises:
+        CorpusError, SettingsError: as of `CorpusIndex`.
+    """
+    texts: list[str] = []
+    size, first = 0, 1
+    for text in documents:
+        if texts and size + len(text) > most:
+            yield CorpusIndex(texts, first=first)
+            first += len(texts)
+            texts, size = [], 0
+        texts.append(text)
+        size += len(text)
+    if texts:
+        yield CorpusIndex(texts, first=first)
+
+
+def look_up(
+    documents: Iterable[str],
+    searched: Sequence[str],
+    counted: Sequence[str] = (),
+    *,
+    least: int,
+    most: int = SHARD_BYTES,
+) -> tuple[list[list[Match]], list[int]]:
+    """What of some texts a corpus holds, and how many of its documents hold others whole.
+
+    Args:
+        documents: of the corpus, in order.
+        searched: texts of which all parts of at least `least` characters are found.
+        counted: texts that are looked up whole.
+        least: characters.
+        most: as of `shards`.
+
+    Returns:
+        for each text of `searched` its matches in order, none within a longer one; for each of
+        `counted` the documents that hold it.
+
+    Raises:
+        CorpusError, SettingsError: as of `CorpusIndex`.
+    """
+    found: list[list[Match]] = [[] for _ in searched]
+    copies = [0] * len(counted)
+    for index in shards(documents, most=most):
+        for own, text in zip(found, searched, strict=True):
+            own += index.matches(text, least)
+        for number, text in enumerate(counted):
+            copies[number] += index.copies(text)
+    return [_merged(own) for own in found], copies
+
+
+def _merged(matches: Sequence[Match]) -> list[Match]:
+    """Of several shards: copies of one match are added, parts of a longer one left out."""
+    ordered = sorted(matches, key=lambda m: (m.start, -m.stop, m.document))
+    merged: list[Match] = []
+    for match in ordered:
+        last = merged[-1] if merged else None
+        if last is not None and (match.start, match.stop) == (last.start, last.stop):
+            merged[-1] = Match(
+                start=last.start,
+                stop=last.stop,
+                document=last.document,
+                place=last.place,
+                copies=last.copies + match.copies,
+            )
+        elif last is None or match.stop > last.stop:
+            merged.append(match)
+    return merged
+
+
+def _worth_a_look(index: CorpusIndex, data: bytes, least: int) -> Iterator[int]:
+    """Places where a match of `least` bytes may begin.
+
+    Such a match holds a whole block of half its length, at a multiple of that.
+    """
+    half = max(1, least // 2)
+    held = [index.holds(data[at : at + half]) for at in range(0, len(data) - half + 1, half)]
+    looked_at = -1
+    for block, is_held in enumerate(held):
+        if not is_held:
+            continue
+        begin = max(looked_at + 1, (block + 1) * half - 2 * half, 0)
+        for at in range(begin, block * half + 1):
+            looked_at = at
+            if at + least <= len(data) and not _is_inside(data[at]):
+                yield at
+
+
+def _whole_characters(data: bytes, at: int, length: int) -> int:
+    """A length that ends between two characters."""
+    while length and at + length < len(data) and _is_inside(data[at + length]):
+        length -= 1
+    return length
+
+
+def _is_inside(byte: int) -> bool:
+    """Whether a byte goes on with a character."""
+    return byte & 0xC0 == 0x80
+
+
+def _sorted_suffixes(data: bytes) -> Any:
+    try:
+        from pydivsufsort import divsufsort
+    except ImportError as failure:
+        raise SettingsError(
+            "looking texts up in the corpus needs pydivsufsort; install it with "
+            'pip install "lmexposure[verbatim]", or leave it out with --samples 0'
+        ) from failure
+    return divsufsort(data)

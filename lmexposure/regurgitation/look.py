@@ -1,0 +1,357 @@
+"""The whole look at a corpus: windows, runs, near misses, free samples, controls, verdicts.
+
+What is done is kept in parts, each of them whole, so that the same call goes on where it ended.
+"""
+
+import shutil
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lmexposure import __version__
+from lmexposure._files import PRIVATE, canonical_json, only_writer, sha256_bytes
+from lmexposure._validate import of_type
+from lmexposure.audit import Progress, load_for_measuring, model_in_memory, silent
+from lmexposure.canaries import Files, corpus_files, layout_for, listed_files
+from lmexposure.errors import CorpusError, ModelError, ResultError
+from lmexposure.models import LoadedModel
+from lmexposure.records import (
+    FreeExtraction,
+    VerbatimModel,
+    VerbatimPassages,
+    VerbatimRecord,
+    VerbatimSettings,
+    utc_now,
+)
+from lmexposure.regurgitation.asking import Asking
+from lmexposure.regurgitation.controls import Asked, encoded_by, group_test, reference_runs
+from lmexposure.regurgitation.corpus_index import look_up
+from lmexposure.regurgitation.free import fold, free_record
+from lmexposure.regurgitation.parts import Parts
+from lmexposure.regurgitation.runs import Run, longest_runs
+from lmexposure.regurgitation.table import Evidence, described, rule_of, warnings_of
+from lmexposure.regurgitation.windows import Documents, Windows, lead_of, read_windows
+
+_ROWS = 1_000  # documents in the record
+_SHOWN = 20  # documents whose text is kept beside it
+
+
+def verbatim(  # noqa: PLR0913 (a public door: each is an option of a look)
+    model: Any,
+    corpus: Files,
+    *,
+    out: str | Path,
+    tokenizer: Any = None,
+    reference: Any = None,
+    held_out: Files | None = None,
+    prompts: Sequence[str] = (),
+    settings: VerbatimSettings | None = None,
+    progress: Progress = silent,
+) -> VerbatimRecord:
+    """Look which text of a corpus a model gives back, word for word or nearly so.
+
+    Args:
+        model: a path or hub name, what `load_model` gives, or a model in memory with its tokenizer.
+        corpus: files that the model was trained on, or is thought to be.
+        out: directory for verbatim.json and passages.json; the same call goes on where it ended.
+        tokenizer: of a model in memory.
+        reference: a model that never saw the corpus: a path or hub name, or what `load_model`
+            gives; its tokenizer may be another.
+        held_out: files of the same source that the model never saw.
+        prompts: more beginnings for free samples.
+        settings: which windows, and how they are asked for.
+        progress: watches.
+
+    Returns:
+        what verbatim.json holds.
+
+    Raises:
+        CorpusError: no document has a window, or files cannot be read.
+        ModelError: a model that cannot be used, or a window longer than it reads at once.
+        NumericalError: a model gave NaN.
+        ResultError: `out` is the directory of a run.
+        SettingsError: settings out of range, or a library that is not installed.
+        FileError: the disk refused.
+    """
+    settings = VerbatimSettings() if settings is None else settings
+    of_type("settings", settings, VerbatimSettings, "VerbatimSettings(...)")
+    documents, separator = _documents(corpus, settings)
+    others = None if held_out is None else _documents(held_out, settings)[0]
+    if settings.samples:  # what is not installed is said before time is spent
+        look_up([""], [], least=2)
+        fold([], [])
+    look = _Look(
+        model=_loaded(model, tokenizer, settings),
+        reference=None if reference is None else _loaded(reference, None, settings),
+        documents=documents,
+        separator=separator,
+        held_out=others,
+        prompts=tuple(prompts),
+        settings=settings,
+        progress=progress,
+    )
+    look.check_length()
+    with only_writer(out):
+        _refuse_a_run(Path(out))
+        return look.all(Path(out))
+
+
+def _refuse_a_run(out: Path) -> None:
+    """Keep the report of a run, a sweep or a comparison.
+
+    Raises:
+        ResultError: `out` is the directory of one.
+    """
+    for name in ("result.json", "run.json", "plan.json", "sweep.json", "defences.json"):
+        if (out / name).exists():
+            raise ResultError(
+                f"{out} holds a run ({name}), whose report this would overwrite; give another "
+                f"directory, such as {out / 'verbatim'}"
+            )
+
+
+def _documents(corpus: Files, settings: VerbatimSettings) -> tuple[Documents, str | None]:
+    """The documents of some files, from the beginning each time, and what is between them.
+
+    Raises:
+        CorpusError: no file, or no text in them.
+    """
+    files = corpus_files(listed_files(corpus))
+    layout = layout_for(files, settings.run.layout, settings.run.text_field)
+
+    def read() -> Iterable[str]:
+        for path in files:
+            yield from layout.documents(path)
+
+    if not any(text.strip() for text in read()):
+        raise CorpusError(
+            f"{', '.join(map(str, files))} holds no text; give files with documents in them"
+        )
+    return read, layout.separator
+
+
+def _loaded(model: Any, tokenizer: Any, settings: VerbatimSettings) -> LoadedModel:
+    if isinstance(model, LoadedModel):
+        return model
+    if isinstance(model, str | Path):
+        return load_for_measuring(model, settings.run)
+    return model_in_memory(model, tokenizer)
+
+
+def _finished(out: Path, key: str) -> VerbatimRecord | None:
+    """What the same look found, where its texts are beside it; None: it has to be done."""
+    try:
+        record = VerbatimRecord.read(out)
+        path = out / VerbatimPassages.NAME
+        VerbatimPassages.parse(path.read_bytes(), path)
+    except (ResultError, OSError):
+        return None
+    return record if record.inputs_sha256 == key else None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Look:
+    """One look; see `verbatim` for what each is."""
+
+    model: LoadedModel
+    reference: LoadedModel | None
+    documents: Documents
+    separator: str | None
+    held_out: Documents | None
+    prompts: tuple[str, ...]
+    settings: VerbatimSettings
+    progress: Progress
+
+    def check_length(self) -> None:
+        """Refuse windows that are longer than the model reads at once.
+
+        Raises:
+            ModelError: they are.
+        """
+        chosen, lead = self.settings, lead_of(self.model.tokenizer)
+        limit = getattr(self.model.model.config.get_text_config(), "max_position_embeddings", None)
+        length = chosen.prefix_tokens + chosen.suffix_tokens + len(lead)
+        if limit and length > limit:
+            raise ModelError(
+                f"a window has {length} tokens ({chosen.prefix_tokens} + {chosen.suffix_tokens}), "
+                f"and {self.model.name!r} reads {limit} at once; give shorter --prefix-tokens or "
+                "--suffix-tokens"
+            )
+
+    def all(self, out: Path) -> VerbatimRecord:
+        """Everything, or what the directory has of the same look.
+
+        Args:
+            out: of record, texts and parts.
+        """
+        windows = self._windows(self.documents, "the corpus", listed=True)
+        others = None
+        if self.held_out is not None:
+            others = self._windows(self.held_out, "the held-out corpus", listed=False)
+        model = described(self.model)
+        reference = None if self.reference is None else described(self.reference)
+        key = self._key(model, reference, windows, others)
+        if (finished := _finished(out, key)) is not None:
+            return finished
+        parts = Parts(out, key)
+        ask = self._asking(self.model, parts)
+        own = ask.windows("scoring", windows, windows.encoded)
+        control = None
+        if others is not None:
+            control = ask.windows("held out", others, others.encoded)
+        runs = self._runs(own, ask)
+        control_runs = [] if control is None else self._runs(control, ask)
+        base, base_runs, base_bits = self._by_reference(windows, others, runs, parts)
+        near = ask.near(own)
+        texts = ask.samples(windows, self.prompts)
+        evidence = Evidence(
+            own=own,
+            runs=runs,
+            base=base,
+            base_runs=base_runs,
+            control=control,
+            control_runs=control_runs,
+            copies={},
+            settings=self.settings,
+        )
+        shown = evidence.worst_first()[:_ROWS]
+        free, found, copies = self._looked_up(windows, runs, shown, texts)
+        evidence.copies.update(copies)
+        group = None
+        if control is not None:
+            group = group_test(
+                own,
+                control,
+                base=None if base is None or base_bits is None else (base.bits, base_bits),
+                random_split=self.settings.random_split,
+                seed=self.settings.seed,
+            )
+        same = reference is not None and reference.weights_sha256 == model.weights_sha256
+        vocabulary = len(self.model.tokenizer)
+        of_corpus, of_reference, of_held_out = evidence.groups
+        record = VerbatimRecord(
+            model=model,
+            reference=reference,
+            corpus_sha256=windows.sha256,
+            documents=windows.read,
+            distinct=windows.distinct,
+            too_short=windows.too_short,
+            characters=windows.characters,
+            rule=rule_of(self.settings),
+            level=self.settings.level,
+            corpus=of_corpus,
+            of_reference=of_reference,
+            held_out=of_held_out,
+            rows=tuple(evidence.row(number) for number in shown),
+            near=tuple(near),
+            free=free,
+            group=group,
+            inputs_sha256=key,
+            measured=utc_now(),
+            lmexposure=__version__,
+            warnings=tuple(warnings_of(evidence, group, same_model=same, vocabulary=vocabulary)),
+        )
+        told = [number for number in shown[:_SHOWN] if runs[number] is not None]
+        passages = ask.passages(windows, runs, told)
+        texts_of = VerbatimPassages(passages=tuple(passages), found=tuple(found))
+        texts_of.write(out / VerbatimPassages.NAME, mode=PRIVATE)
+        record.write(out / VerbatimRecord.NAME)
+        shutil.rmtree(out / Parts.NAME, ignore_errors=True)
+        return record
+
+    def _asking(self, loaded: LoadedModel, parts: Parts) -> Asking:
+        return Asking(loaded=loaded, settings=self.settings, parts=parts, progress=self.progress)
+
+    def _windows(self, documents: Documents, name: str, *, listed: bool) -> Windows:
+        return read_windows(
+            documents,
+            self.model.tokenizer,
+            self.settings,
+            separator=self.separator,
+            name=name,
+            listed=listed,
+        )
+
+    def _key(
+        self,
+        model: VerbatimModel,
+        reference: VerbatimModel | None,
+        windows: Windows,
+        others: Windows | None,
+    ) -> str:
+        """Of all that decides the numbers."""
+        chosen = self.settings
+        values = {
+            "version": __version__,
+            "weights": [model.weights_sha256, reference and reference.weights_sha256],
+            "corpus": [windows.sha256, others and others.sha256],
+            "rule": rule_of(chosen).model_dump(),
+            "windows": [chosen.windows, list(chosen.documents or ()), chosen.seed],
+            "near": [chosen.near_windows, chosen.beam, chosen.draws, chosen.level],
+            "samples": [chosen.samples, chosen.sample_tokens, list(self.prompts)],
+            "told": [chosen.least_match, chosen.random_split],
+            "precision": [chosen.run.dtype, chosen.run.load_in],
+        }
+        return sha256_bytes(canonical_json(values))
+
+    def _runs(self, asked: Asked, ask: Asking) -> list[Run | None]:
+        return longest_runs(
+            self.model.model,
+            asked.windows,
+            asked.scores,
+            prefix=self.settings.prefix_tokens,
+            limit=ask.limit,
+        )
+
+    def _by_reference(
+        self,
+        windows: Windows,
+        others: Windows | None,
+        runs: Sequence[Run | None],
+        parts: Parts,
+    ) -> tuple[Asked | None, list[int | None], Any]:
+        """The windows under the reference model, how far it follows runs, bits of the held out."""
+        if self.reference is None:
+            return None, [None] * len(runs), None
+        ask = self._asking(self.reference, parts)
+        tokenizer, prefix = self.reference.tokenizer, self.settings.prefix_tokens
+        encoded = encoded_by(tokenizer, windows, prefix, limit=ask.limit)
+        base = ask.windows("reference", windows, encoded)
+        followed = reference_runs(self.reference.model, tokenizer, windows, runs, ask.limit)
+        if others is None or self.settings.random_split:
+            return base, followed, None
+        of_others = encoded_by(tokenizer, others, prefix, limit=ask.limit)
+        return base, followed, ask.windows("reference, held out", others, of_others).bits
+
+    def _looked_up(
+        self,
+        windows: Windows,
+        runs: Sequence[Run | None],
+        shown: Sequence[int],
+        texts: Sequence[str],
+    ) -> tuple[FreeExtraction | None, Sequence[str], dict[int, int]]:
+        """Free samples and runs in the whole corpus: what was found, its texts, copies of runs."""
+        if not texts:
+            return None, (), {}
+        chosen = self.settings
+        counted = {}
+        for number in shown:
+            run = runs[number]
+            if run is not None and run.characters >= chosen.least_match:
+                counted[number] = windows.documents[number].text[run.start : run.end]
+        self.progress("looking up", 0, 1)
+        matches, copies = look_up(
+            self.documents(), texts, list(counted.values()), least=chosen.least_match
+        )
+        self.progress("looking up", 1, 1)
+        found = fold(texts, matches)
+        record = free_record(
+            texts,
+            found,
+            tokens=chosen.sample_tokens,
+            least=chosen.least_match,
+            level=chosen.level,
+        )
+        held = {n: most for n, most in zip(counted, copies, strict=True) if most}
+        return record, found.texts, held

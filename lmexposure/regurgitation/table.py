@@ -1,0 +1,244 @@
+"""From numbers to what is said: rows of documents, groups of windows, verdicts, warnings."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lmexposure._style import count
+from lmexposure.models import LoadedModel, weights_sha256
+from lmexposure.records import (
+    ExtractableShare,
+    GroupTest,
+    VerbatimDocument,
+    VerbatimModel,
+    VerbatimRule,
+    VerbatimRun,
+    VerbatimSettings,
+    VerbatimWindows,
+)
+from lmexposure.regurgitation.controls import Asked
+from lmexposure.regurgitation.runs import Run
+from lmexposure.statistics import binomial_interval, tries_for
+
+CURVE = (1, 10, 100, 1_000, 10_000, 1_000_000)  # tries at which the share is told
+_Verdict = Literal["memorised", "reproduces", "no"]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Evidence:
+    """All that is known of the documents of a corpus.
+
+    Attributes:
+        own: their windows under the model.
+        runs: the longest of each document.
+        base: the windows under the reference model; None: there is none.
+        base_runs: characters of each run that the reference model follows.
+        control: windows of held-out documents; None: there are none.
+        control_runs: the longest of each of these.
+        copies: documents that hold a document's run, where it was looked up.
+        settings: of the look.
+    """
+
+    own: Asked
+    runs: Sequence[Run | None]
+    base: Asked | None
+    base_runs: Sequence[int | None]
+    control: Asked | None
+    control_runs: Sequence[Run | None]
+    copies: dict[int, int]
+    settings: VerbatimSettings
+
+    def row(self, number: int) -> VerbatimDocument:
+        """What is said of one document.
+
+        Args:
+            number: its place among those looked at.
+        """
+        own, run = self.own, self.runs[number]
+        document = own.windows.documents[number]
+        mine = own.windows.of_document(number)
+        least = float(tries_for(own.scores.rule_bits[mine].min(), self.settings.chance)[0])
+        length = 0 if run is None else run.characters
+        lengths = None if self.control is None else _lengths(self.control_runs)
+        verdict, why = _verdict(own.comes_out[mine], self._by_reference(mine), length, lengths)
+        p = None if lengths is None else (1 + int((lengths >= length).sum())) / (1 + lengths.size)
+        return VerbatimDocument(
+            number=document.number,
+            copies=document.copies,
+            characters=len(document.text),
+            windows=len(mine),
+            greedy=int(own.scores.reproduced[mine].sum()),
+            extractable=int(own.extractable[mine].sum()),
+            least_tries=least if np.isfinite(least) else None,
+            run=None if run is None else self._run(run, number),
+            verdict=verdict,
+            why=why,
+            p=p,
+        )
+
+    def worst_first(self) -> list[int]:
+        """Documents by the longest run, then by how easily a window of them comes out."""
+        easiest = np.full(len(self.runs), np.inf)
+        for window, bits in zip(self.own.windows.windows, self.own.scores.rule_bits, strict=True):
+            easiest[window.document] = min(easiest[window.document], bits)
+        lengths = _lengths(self.runs)
+        return sorted(range(len(self.runs)), key=lambda n: (-lengths[n], easiest[n], n))
+
+    def group_of(self, asked: Asked, lengths: Sequence[int]) -> VerbatimWindows:
+        """What is said of all windows of a group.
+
+        Args:
+            asked: of the group.
+            lengths: characters of its runs.
+        """
+        settings, total = self.settings, len(asked.scores.bits)
+        needed = tries_for(asked.scores.rule_bits, settings.chance)
+        among = asked.windows.among
+        return VerbatimWindows(
+            windows=total,
+            among=among,
+            documents=len(asked.windows.documents),
+            greedy=int(asked.scores.reproduced.sum()),
+            curve=tuple(
+                _share(n, int((needed <= n).sum()), total, among, settings.level)
+                for n in sorted({*CURVE, settings.tries})
+            ),
+            bits_per_character=float(asked.bits.mean()),
+            longest_run=max(lengths, default=0),
+        )
+
+    @property
+    def groups(self) -> tuple[VerbatimWindows, VerbatimWindows | None, VerbatimWindows | None]:
+        """The corpus, the same under the reference model, the held-out documents."""
+        base, control = self.base, self.control
+        return (
+            self.group_of(self.own, _lengths(self.runs).tolist()),
+            None if base is None else self.group_of(base, [n or 0 for n in self.base_runs]),
+            None
+            if control is None
+            else self.group_of(control, _lengths(self.control_runs).tolist()),
+        )
+
+    def _by_reference(self, mine: Sequence[int]) -> NDArray[np.bool_] | None:
+        return None if self.base is None else self.base.comes_out[mine]
+
+    def _run(self, run: Run, number: int) -> VerbatimRun:
+        return VerbatimRun(
+            characters=run.characters,
+            tokens=run.tokens,
+            start=run.start,
+            prompt=run.prompt,
+            whole=run.whole,
+            reference=self.base_runs[number],
+            copies=self.copies.get(number),
+        )
+
+
+def rule_of(settings: VerbatimSettings) -> VerbatimRule:
+    """How windows are asked for, as the record has it.
+
+    Args:
+        settings: of the look.
+    """
+    metric: Any = settings.metric
+    return VerbatimRule(
+        prefix_tokens=settings.prefix_tokens,
+        suffix_tokens=settings.suffix_tokens,
+        stride=settings.stride_used,
+        temperature=float(settings.temperature),
+        top_k=settings.top_k,
+        top_p=float(settings.top_p),
+        tries=settings.tries,
+        chance=settings.chance,
+        distance=settings.distance,
+        metric=metric,
+    )
+
+
+def described(loaded: LoadedModel) -> VerbatimModel:
+    """A model, as the record has it.
+
+    Args:
+        loaded: the model.
+    """
+    return VerbatimModel(
+        name=loaded.name,
+        weights_sha256=weights_sha256(loaded.model),
+        parameters=max(1, sum(weight.numel() for weight in loaded.model.parameters())),
+    )
+
+
+def warnings_of(
+    evidence: Evidence, group: GroupTest | None, *, same_model: bool, vocabulary: int
+) -> Iterator[str]:
+    """What is not as it should be.
+
+    Args:
+        evidence: of the look.
+        group: the test of the corpus as a whole.
+        same_model: the reference model has the model's own weights.
+        vocabulary: tokens of the model.
+    """
+    own, settings = evidence.own, evidence.settings
+    if evidence.base is None and evidence.control is None:
+        yield (
+            "no control: what the model reproduces may be likely text, which any model gives; name "
+            "a model that never saw the corpus with --reference, or documents that the model never "
+            "saw with --held-out"
+        )
+    if own.windows.too_short:
+        length = settings.prefix_tokens + settings.suffix_tokens
+        yield (
+            f"{count(own.windows.too_short, 'document')} of {own.windows.distinct:,} have fewer "
+            f"than {length} tokens, and so no window"
+        )
+    if same_model:
+        yield "the reference model has the same weights as the model: it is no control"
+    if group is not None and group.refused is not None:
+        yield f"no p for the corpus as a whole: {group.refused}"
+    guess = np.log2(vocabulary) * sum(map(len, own.scores.greedy))
+    if own.scores.bits.sum() > guess:
+        yield (
+            f"the model finds this corpus more surprising than guessing would "
+            f"({own.bits.mean():.1f} bits a character): is it the corpus of this model, in its "
+            "encoding?"
+        )
+
+
+def _lengths(runs: Sequence[Run | None]) -> NDArray[np.int64]:
+    return np.array([0 if run is None else run.characters for run in runs], dtype=np.int64)
+
+
+def _verdict(
+    reproduced: NDArray[np.bool_],
+    by_reference: NDArray[np.bool_] | None,
+    length: int,
+    held_out: NDArray[np.int64] | None,
+) -> tuple[_Verdict, str]:
+    """Whether controls leave memory as the reason, and the reason in words."""
+    if not reproduced.any():
+        return "no", "no window comes out"
+    if by_reference is None and held_out is None:
+        return "reproduces", "no control says whether any model would"
+    if by_reference is not None and not (reproduced & ~by_reference).any():
+        return "reproduces", "the reference model gives the same windows"
+    if held_out is not None and length <= held_out.max(initial=0):
+        return "reproduces", "a held-out document has as long a run"
+    told = []
+    if by_reference is not None:
+        told.append("the reference model does not")
+    if held_out is not None:
+        told.append("no held-out document has as long a run")
+    return "memorised", "; ".join(told)
+
+
+def _share(tries: int, windows: int, total: int, among: int, level: float) -> ExtractableShare:
+    share = windows / total
+    low = high = share
+    if total < among:
+        found = binomial_interval(windows, total, level=level)
+        low, high = float(found.low[0]), float(found.high[0])
+    return ExtractableShare(tries=tries, windows=windows, share=share, low=low, high=high)

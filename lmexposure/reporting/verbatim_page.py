@@ -1,0 +1,37 @@
+"""A look at memorised text as one HTML page, by the rules of `page.py`."""
+
+from collections.abc import Sequence
+
+from lmexposure.records import VerbatimRecord
+from lmexposure.reporting.charts import verbatim_chart
+from lmexposure.reporting.page import filled_page
+from lmexposure.reporting.verbatim import (
+    ShownPassage,
+    verbatim_finding,
+    verbatim_origin,
+    verbatim_sections,
+)
+
+
+def render_verbatim(record: VerbatimRecord, passages: Sequence[ShownPassage] = ()) -> str:
+    """The whole report as one HTML document.
+
+    Args:
+        record: of a look.
+        passages: texts, as they are to be shown.
+
+    Returns:
+        the document; the same record gives the same text.
+    """
+    groups, documents, *others = verbatim_sections(record)
+    return filled_page(
+        "verbatim.html.jinja",
+        record=record,
+        finding=verbatim_finding(record),
+        origin=verbatim_origin(record),
+        groups=groups,
+        documents=documents,
+        others=others,
+        passages=passages,
+        chart=verbatim_chart(record),
+    )

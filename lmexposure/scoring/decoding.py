@@ -1,0 +1,110 @@
+"""How a model's next token is drawn: temperature, then the k likeliest, then a share of the rest.
+
+The order is that of `generate` in transformers, and so is what happens to ties: a token as likely
+as the k-th stays.
+"""
+
+from dataclasses import dataclass
+from math import inf
+
+import torch
+from torch import Tensor
+
+from lmexposure._validate import integer, positive
+from lmexposure.errors import SettingsError
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecodingRule:
+    """A rule of sampling.
+
+    Attributes:
+        temperature: logits are divided by it, above 0; greedy decoding is measured by itself.
+        top_k: how many of the likeliest tokens may come; None: all.
+        top_p: only the likeliest tokens that together have this probability, in (0, 1]; 1: all.
+
+    Raises:
+        SettingsError: a value out of range.
+    """
+
+    temperature: float = 1.0
+    top_k: int | None = None
+    top_p: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.temperature == 0:
+            raise SettingsError(
+                "temperature=0 is greedy decoding, which is measured in any case; give the "
+                "temperature of sampling, such as 1"
+            )
+        positive("temperature", self.temperature)
+        if self.top_k is not None:
+            integer("top_k", self.top_k, low=1)
+        if not 0 < positive("top_p", self.top_p) <= 1:
+            raise SettingsError(f"top_p={self.top_p!r} must be above 0 and at most 1")
+
+    @property
+    def words(self) -> str:
+        """The rule, for people.
+
+        >>> DecodingRule(top_k=40).words
+        'temperature 1, the 40 likeliest tokens'
+        """
+        said = f"temperature {self.temperature:g}"
+        if self.top_k is not None:
+            said += f", the {self.top_k} likeliest tokens"
+        return said if self.top_p == 1 else f"{said}, top-p {self.top_p:g}"
+
+    def log_shares(self, logits: Tensor) -> Tensor:
+        """Log-probabilities under the rule, natural, -inf for what cannot come.
+
+        Args:
+            logits: shape (N, V).
+
+        Returns:
+            shape (N, V), in the dtype given; each row sums to 1.
+        """
+        kept = self._kept(logits)
+        return kept - kept.logsumexp(-1, keepdim=True)
+
+    def token_log_shares(self, logits: Tensor, tokens: Tensor) -> Tensor:
+        """The same for one token of each row.
+
+        Args:
+            logits: shape (N, V).
+            tokens: shape (N,).
+
+        Returns:
+            shape (N,).
+        """
+        kept = self._kept(logits)
+        return kept.gather(-1, tokens[:, None]).squeeze(-1) - kept.logsumexp(-1)
+
+    def refuses(self, logits: Tensor, tokens: Tensor) -> Tensor:
+        """Which tokens are not among the k likeliest: cheap, and says nothing of top-p.
+
+        Args:
+            logits: shape (N, V).
+            tokens: shape (N,).
+
+        Returns:
+            shape (N,), true where the token cannot come.
+        """
+        if self.top_k is None:
+            return torch.zeros(tokens.shape, dtype=torch.bool, device=logits.device)
+        own = logits.gather(-1, tokens[:, None])
+        return (logits > own).sum(-1) >= self.top_k
+
+    def _kept(self, logits: Tensor) -> Tensor:
+        """Logits at the temperature; -inf where a token cannot come."""
+        kept = logits if self.temperature == 1 else logits / self.temperature
+        V = kept.shape[-1]
+        if self.top_k is not None and self.top_k < V:
+            least = kept.topk(self.top_k, dim=-1).values[..., -1:]
+            kept = kept.masked_fill(kept < least, -inf)
+        if self.top_p < 1:
+            ascending, order = kept.sort(dim=-1)
+            dropped = ascending.softmax(-1).cumsum(-1) <= 1 - self.top_p
+            dropped[..., -1:] = False
+            kept = kept.masked_fill(dropped.scatter(-1, order, dropped), -inf)
+        return kept

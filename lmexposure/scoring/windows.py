@@ -1,0 +1,151 @@
+"""What a model says of windows of text: the chance of each suffix behind its prefix, and greedily.
+
+One forward pass a batch gives the bits of the suffix under a decoding rule, its bits under the
+model itself, and which of its tokens greedy decoding would have given behind the true ones.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import inf, log
+from typing import Any
+
+import numpy as np
+import torch
+
+from lmexposure.errors import InputError
+from lmexposure.models import Encoded
+from lmexposure.scoring.decoding import DecodingRule
+from lmexposure.scoring.forward import PlainForward, PlainPass, refuse_nonfinite
+from lmexposure.scoring.runtime import Bools, Floats, evaluation_mode, in_batches, share_spans
+
+_LN2 = log(2)
+# Tokens and logits of a pass: on a CPU more would be fresh memory each time.
+_TOKENS = {"cpu": 1 << 10, "cuda": 1 << 15}
+_LOGITS = {"cpu": 1 << 22, "cuda": 1 << 27}
+
+
+@dataclass(frozen=True, kw_only=True)
+class WindowScores:
+    """What a model says of n windows, in input order.
+
+    Attributes:
+        rule_bits: of each suffix under the decoding rule, shape (n,); infinite where a token of it
+            cannot come. Lower = comes out more easily.
+        bits: of each suffix under the model itself, shape (n,). Lower = less surprising.
+        greedy: for each window, which tokens of the suffix are the likeliest ones, given the true
+            ones before, shape (S,).
+    """
+
+    rule_bits: Floats
+    bits: Floats
+    greedy: tuple[Bools, ...]
+
+    @property
+    def reproduced(self) -> Bools:
+        """Whether greedy decoding gives the whole suffix, shape (n,)."""
+        return np.array([bool(hits.all()) for hits in self.greedy], dtype=bool)
+
+
+@torch.inference_mode()
+def score_windows(
+    model: Any,
+    windows: Sequence[Encoded],
+    rule: DecodingRule | None = None,
+    *,
+    batch_size: int | None = None,
+    progress: Callable[[int], None] = lambda done: None,
+) -> WindowScores:
+    """Score suffixes behind their prefixes, in one pass each.
+
+    Where torch.distributed is up, the processes share the windows; all must call this alike.
+
+    Args:
+        model: a causal language model, left in the mode that it was in.
+        windows: n of them; the suffix begins at `scored_from`.
+        rule: of decoding; None: the model's own distribution.
+        batch_size: windows a forward pass; None chooses one. Halved when memory runs out.
+        progress: called with the number of windows done, after each batch.
+
+    Raises:
+        InputError: no windows.
+        NumericalError: the model gave NaN or infinite logits; names the window by its number.
+
+    Source: Hayes et al. 2025 (arXiv 2410.19482), section 3: the probability of a suffix from one
+    pass over it.
+    """
+    if not windows:
+        raise InputError("no windows to score; give at least one")
+    n = len(windows)
+    rule_bits, bits = np.empty(n), np.empty(n)
+    greedy: list[Bools] = [np.empty(0, dtype=bool)] * n
+    with evaluation_mode(model):
+        plain, reading = PlainForward(model, windows), _WindowPass(model, rule or DecodingRule())
+        size = reading.most(windows) if batch_size is None else batch_size
+
+        def work(span: range) -> list[tuple[float, float, Bools]]:
+            numbers = [plain.order[place] for place in span]
+            found: list[tuple[float, float, Bools]] = []
+            for batch in in_batches(
+                numbers, size, lambda some: reading.rows([windows[i] for i in some])
+            ):
+                found += batch
+                progress(len(found))
+            for number, row in zip(numbers, found, strict=True):
+                refuse_nonfinite(np.array(row[1]), number, n)
+            return found
+
+        for number, row in zip(plain.order, share_spans(plain.costs, work), strict=True):
+            rule_bits[number], bits[number], greedy[number] = row
+    return WindowScores(rule_bits=rule_bits, bits=bits, greedy=tuple(greedy))
+
+
+class _WindowPass(PlainPass):
+    """The plain pass, of which only the suffixes' logits are asked for."""
+
+    def __init__(self, model: Any, rule: DecodingRule) -> None:
+        super().__init__(model)
+        self._rule = rule
+        self._is_plain = rule == DecodingRule()
+
+    def most(self, windows: Sequence[Encoded]) -> int:
+        """Windows that are read at once."""
+        longest = max(len(window.ids) for window in windows)
+        suffix = max(len(window.ids) - window.scored_from for window in windows)
+        vocabulary = int(self._model.config.get_text_config().vocab_size)
+        tokens, logits = (
+            most.get(self._model.device.type, most["cuda"]) for most in (_TOKENS, _LOGITS)
+        )
+        return max(1, min(tokens // longest, logits // (vocabulary * suffix)))
+
+    def rows(self, batch: Sequence[Encoded]) -> list[tuple[float, float, Bools]]:
+        """For each window bits under the rule, bits, and greedy matches."""
+        first = min(window.scored_from for window in batch)
+        logits = self._logits([window.ids for window in batch], first)  # (B, T, V)
+        T = logits.shape[1]
+        target = torch.zeros((len(batch), T), dtype=torch.long)
+        own = torch.zeros((len(batch), T), dtype=torch.bool)
+        for row, window in enumerate(batch):
+            tail = window.ids[window.scored_from :]
+            begin = window.scored_from - first
+            target[row, begin : begin + len(tail)] = torch.tensor(tail)
+            own[row, begin : begin + len(tail)] = True
+        target, own = target.to(logits.device), own.to(logits.device)
+        flat, wanted = logits[own], target[own]  # (M, V), (M,)
+        chosen = flat.gather(-1, wanted[:, None]).squeeze(-1)
+        nats = flat.logsumexp(-1) - chosen
+        by_rule = nats if self._is_plain else self._nats(flat, wanted, own)
+        columns = torch.stack([by_rule.double(), nats.double()]).cpu().numpy() / _LN2
+        hits = (flat.argmax(-1) == wanted).cpu().numpy()
+        ends = np.cumsum([len(window.ids) - window.scored_from for window in batch])[:-1]
+        parts = (np.split(values, ends) for values in (columns[0], columns[1], hits))
+        return [(float(a.sum()), float(b.sum()), c) for a, b, c in zip(*parts, strict=True)]
+
+    def _nats(self, flat: torch.Tensor, wanted: torch.Tensor, own: torch.Tensor) -> torch.Tensor:
+        """Under the rule; infinite for whole windows of which a token cannot come."""
+        nats = torch.full(wanted.shape, inf, dtype=flat.dtype, device=flat.device)
+        out = torch.zeros(own.shape, dtype=torch.bool, device=own.device)
+        out[own] = self._rule.refuses(flat, wanted)
+        # To sort a vocabulary costs as much as to compute its logits: only where it matters.
+        left = ~out.any(1)[:, None].expand_as(own)[own]  # (M,)
+        nats[left] = -self._rule.token_log_shares(flat[left], wanted[left])
+        return nats

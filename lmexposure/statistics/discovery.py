@@ -1,0 +1,237 @@
+"""How often a text comes out of a model that is asked many times, and what many tries leave open.
+
+A text of b bits under a decoding rule comes out of one try with probability p = 2^-b. It is
+(n, p)-discoverable where n tries give it with chance p (Hayes et al. 2025). Everything is computed
+in logarithms, since p of 10^-18 and n of 10^16 are ordinary here.
+
+What sampling has not found yet is estimated from what it found once and twice (Chao 1984, 1987).
+"""
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtri
+
+from lmexposure._validate import coverage, fraction, integer
+from lmexposure.errors import InputError, SettingsError
+from lmexposure.statistics.intervals import binomial_interval
+
+_ROUNDING = 1e-9  # bits below 0 that a sum of rounded numbers may have
+_MOST_TRIES = 1e300
+
+
+def chance_within(bits: ArrayLike, tries: float) -> NDArray[np.float64]:
+    """Chance that at least one of some independent tries gives a text: 1 - (1 - 2^-bits)^tries.
+
+    Args:
+        bits: of the text under the decoding rule, at least 0, infinite where it cannot come out;
+            scalar or shape (n,).
+        tries: at least 1.
+
+    Returns:
+        in [0, 1], shape (n,). Higher = comes out more easily.
+
+    Raises:
+        InputError: bits below 0, or NaN.
+        SettingsError: tries below 1.
+
+    >>> chance_within(-math.log2(1e-18), 1e16).round(5).tolist()
+    [0.00995]
+    """
+    if not 1 <= tries <= _MOST_TRIES:
+        raise SettingsError(f"tries={tries!r} must be at least 1 and at most 1e300")
+    return -np.expm1(tries * _log_misses(_checked(bits)))
+
+
+def tries_for(bits: ArrayLike, chance: float) -> NDArray[np.float64]:
+    """The fewest tries of which at least one gives a text with this chance.
+
+    Args:
+        bits: as of `chance_within`.
+        chance: in (0, 1).
+
+    Returns:
+        whole numbers of at least 1, shape (n,); infinite where the text cannot come out, or needs
+        more than a float can say. Lower = comes out more easily.
+
+    Raises:
+        InputError: bits below 0, or NaN.
+        SettingsError: a chance outside (0, 1).
+
+    Source: Hayes et al. 2025 (arXiv 2410.19482): n >= log(1 - p) / log(1 - p_z).
+
+    >>> tries_for([0, 1, 10, math.inf], 0.5).tolist()
+    [1.0, 1.0, 710.0, inf]
+    """
+    wanted = math.log1p(-fraction("chance", chance))
+    with np.errstate(divide="ignore"):
+        tries = wanted / _log_misses(_checked(bits))
+    # A whole number that rounding lifted by a last digit stays what it is.
+    return np.maximum(1.0, np.ceil(tries * (1 - 1e-12)))
+
+
+def _checked(bits: ArrayLike) -> NDArray[np.float64]:
+    values = np.atleast_1d(np.asarray(bits, dtype=np.float64))
+    wrong = ~(values >= -_ROUNDING)
+    if wrong.any():
+        raise InputError(
+            f"bits hold {values[wrong][0]}, which no text has; they are -log2 of a probability"
+        )
+    return np.maximum(values, 0.0)
+
+
+def _log_misses(bits: NDArray[np.float64]) -> NDArray[np.float64]:
+    """log(1 - 2^-bits), natural; below 2^-1000 the probability itself, as far as floats go."""
+    with np.errstate(divide="ignore"):
+        return np.log1p(-np.exp2(-bits))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Between:
+    """A probability of which a part is known and the rest was sampled.
+
+    Attributes:
+        low, high: ends; proven where `level` is 1.
+        level: two-sided.
+    """
+
+    low: float
+    high: float
+    level: float
+
+
+def known_and_sampled(
+    known: float,
+    open_mass: float,
+    *,
+    hits: int = 0,
+    draws: int = 0,
+    unsampled: float = 0.0,
+    level: float = 0.95,
+) -> Between:
+    """A probability in two parts: one computed, the other sampled.
+
+    The draws are independent and from the open part alone, so that hits / draws estimates which
+    share of it counts. Clopper and Pearson's interval of that share, times the open mass, is added
+    to what is known. Where nothing was drawn, the open mass may count or not.
+
+    Args:
+        known: mass that is known to count, in [0, 1].
+        open_mass: of which that is not known, in [0, 1].
+        hits: draws that count.
+        draws: from the open part.
+        unsampled: more mass of which nothing is known; it is added to the upper end alone.
+        level: two-sided coverage, of the draws; that of the known part is 1.
+
+    Returns:
+        both ends, within [0, 1].
+
+    Raises:
+        InputError: masses out of range.
+        SettingsError: `level` or the numbers of draws out of range.
+    """
+    masses = {"known": known, "open_mass": open_mass, "unsampled": unsampled}
+    for name, mass in masses.items():
+        if not -_ROUNDING <= mass <= 1 + 1e-6:
+            raise InputError(f"{name}={mass!r} is a probability; give 0 to 1")
+    open_mass, highest = max(0.0, open_mass), known + max(0.0, unsampled)
+    if not draws or open_mass == 0:
+        return Between(low=min(1.0, known), high=min(1.0, highest + open_mass), level=1.0)
+    share = binomial_interval(hits, draws, level=level)
+    low, high = known + open_mass * float(share.low[0]), highest + open_mass * float(share.high[0])
+    return Between(low=min(1.0, low), high=min(1.0, high), level=level)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unseen:
+    """What repeated sampling has not found yet.
+
+    Attributes:
+        found: different passages.
+        once, twice: passages that were found so often.
+        draws: samples.
+        unseen: passages that are at least still there, an estimate of a lower bound.
+        low, high: interval of `unseen`; None where no passage was found.
+        level: of that.
+        next_new: chance that one more sample holds a passage for the first time (Good and Turing).
+        assumes: in words.
+    """
+
+    found: int
+    once: int
+    twice: int
+    draws: int
+    unseen: float
+    low: float | None
+    high: float | None
+    level: float
+    next_new: float
+    assumes: str = (
+        "samples are independent and by one rule; passages that hardly ever come out cannot be "
+        "counted, so the estimate is of the least number that is left"
+    )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain Python values."""
+        return asdict(self)
+
+
+def unseen_passages(counts: ArrayLike, draws: int, *, level: float = 0.95) -> Unseen:
+    """Estimate how many passages more sampling would find, from how often each was found.
+
+    Chao's lower bound for incidences, bias-corrected: (n - 1) / n * f1 (f1 - 1) / (2 (f2 + 1)),
+    with f1 and f2 the passages found in one and in two of n samples. Its interval is log-normal
+    (Chao 1987), so that it stays above 0.
+
+    Args:
+        counts: in how many samples each passage was found, whole numbers from 1 to `draws`, shape
+            (k,); k may be 0.
+        draws: samples, at least 1.
+        level: two-sided coverage.
+
+    Raises:
+        InputError: counts out of range.
+        SettingsError: `draws` or `level` out of range.
+
+    Source: Chao 1987, "Estimating the population size for capture-recapture data with unequal
+    catchability"; Good 1953.
+    """
+    integer("draws", draws, low=1)
+    coverage("level", level)
+    found = np.atleast_1d(np.asarray(counts))
+    if found.size and (found.min() < 1 or found.max() > draws):
+        raise InputError(f"counts must be whole numbers from 1 to draws={draws}")
+    f1, f2 = int((found == 1).sum()), int((found == 2).sum())
+    share = (draws - 1) / draws
+    unseen = max(0.0, share * f1 * (f1 - 1) / (2 * (f2 + 1)))
+    low, high = _log_normal(unseen, _variance(f1, f2, share), level) if found.size else (None, None)
+    return Unseen(
+        found=int(found.size),
+        once=f1,
+        twice=f2,
+        draws=draws,
+        unseen=unseen,
+        low=low,
+        high=high,
+        level=level,
+        next_new=f1 / draws,
+    )
+
+
+def _variance(f1: int, f2: int, share: float) -> float:
+    """Of the bias-corrected estimate, as the delta method gives it."""
+    single = share * f1 * (f1 - 1) / (2 * (f2 + 1))
+    square = share**2 * f1 * (2 * f1 - 1) ** 2 / (4 * (f2 + 1) ** 2)
+    mixed = share**2 * f1**2 * f2 * (f1 - 1) ** 2 / (4 * (f2 + 1) ** 4)
+    return single + square + mixed
+
+
+def _log_normal(unseen: float, variance: float, level: float) -> tuple[float, float]:
+    if unseen == 0:
+        return 0.0, math.sqrt(variance) * float(ndtri((1 + level) / 2))
+    spread = math.sqrt(math.log1p(variance / unseen**2))
+    factor = math.exp(float(ndtri((1 + level) / 2)) * spread)
+    return unseen / factor, unseen * factor

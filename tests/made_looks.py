@@ -1,0 +1,141 @@
+"""Records of looks at memorised text that nobody took."""
+
+from typing import Any
+
+from lmexposure.records import (
+    ExtractableShare,
+    FoundPassage,
+    FreeExtraction,
+    GroupTest,
+    NearWindow,
+    Passage,
+    VerbatimDocument,
+    VerbatimModel,
+    VerbatimPassages,
+    VerbatimRecord,
+    VerbatimRule,
+    VerbatimRun,
+    VerbatimWindows,
+)
+
+SECRET = "The lighthouse keeper counts seven gulls"
+
+
+def group(windows: int = 100, among: int = 100, **changes: Any) -> VerbatimWindows:
+    """Of ten documents; three windows come out within 1,000 tries."""
+    curve = tuple(
+        ExtractableShare(tries=tries, windows=found, share=found / 100, low=low, high=high)
+        for tries, found, low, high in (
+            (1, 0, 0.0, 0.0 if windows == among else 0.04),
+            (1_000, 3, 0.03, 0.03) if windows == among else (1_000, 3, 0.006, 0.085),
+        )
+    )
+    values: dict[str, Any] = {
+        "windows": windows,
+        "among": among,
+        "documents": 10,
+        "greedy": 2,
+        "curve": curve,
+        "bits_per_character": 1.25,
+        "longest_run": 120,
+    }
+    return VerbatimWindows(**values | changes)
+
+
+def document(number: int = 4, verdict: str = "memorised", **changes: Any) -> VerbatimDocument:
+    run = VerbatimRun(
+        characters=120, tokens=40, start=30, prompt=50, whole=True, reference=None, copies=3
+    )
+    values: dict[str, Any] = {
+        "number": number,
+        "copies": 3,
+        "characters": 400,
+        "windows": 5,
+        "greedy": 2,
+        "extractable": 3,
+        "least_tries": 38.0,
+        "run": run,
+        "verdict": verdict,
+        "why": "no held-out document has as long a run",
+        "p": 0.05,
+    }
+    return VerbatimDocument(**values | changes)
+
+
+def look(*rows: VerbatimDocument, **changes: Any) -> VerbatimRecord:
+    """One document of ten is memorised, against held-out ones."""
+    values: dict[str, Any] = {
+        "model": VerbatimModel(name="my-model", weights_sha256="ab" * 32, parameters=1234),
+        "reference": None,
+        "corpus_sha256": "cd" * 32,
+        "documents": 12,
+        "distinct": 10,
+        "too_short": 0,
+        "characters": 4000,
+        "rule": VerbatimRule(
+            prefix_tokens=50,
+            suffix_tokens=50,
+            stride=50,
+            temperature=1.0,
+            top_k=40,
+            top_p=1.0,
+            tries=1_000,
+            chance=0.5,
+            distance=5,
+            metric="levenshtein",
+        ),
+        "level": 0.95,
+        "corpus": group(),
+        "of_reference": None,
+        "held_out": group(greedy=0, longest_run=12),
+        "rows": rows or (document(),),
+        "near": (
+            NearWindow(
+                document=4, start=30, exact=0.02, low=0.03, high=0.07, open_mass=0.5, draws=200
+            ),
+        ),
+        "free": FreeExtraction(
+            samples=50,
+            tokens=200,
+            characters=9_000,
+            least_match=50,
+            with_match=4,
+            longest=90,
+            passages=(
+                FoundPassage(samples=3, characters=90, document=4, start=10, copies=3),
+                FoundPassage(samples=1, characters=60, document=7, start=0, copies=1),
+            ),
+            unseen=0.5,
+            unseen_low=0.1,
+            unseen_high=4.0,
+            next_new=0.02,
+            assumes="samples are independent",
+        ),
+        "group": GroupTest(
+            p=0.001,
+            basis="random split",
+            refused=None,
+            members=10,
+            held_out=10,
+            bits_members=1.2,
+            bits_held_out=1.9,
+            blind_auc=None,
+            blind_p=None,
+        ),
+        "inputs_sha256": "ef" * 32,
+        "measured": "2026-11-23T18:00:00Z",
+        "lmexposure": "0.1.0",
+        "warnings": (),
+    }
+    return VerbatimRecord(**values | changes)
+
+
+def texts() -> VerbatimPassages:
+    passage = Passage(
+        document=4,
+        prompt="It is said: ",
+        output=f"{SECRET} & more",
+        original=f"{SECRET} <b>again",
+        matching=len(SECRET) + 1,
+    )
+    return VerbatimPassages(passages=(passage,), found=(SECRET, "another"))

@@ -1,0 +1,305 @@
+"""The whole look: what is repeated comes out, in its order, and nothing that was held out."""
+
+import json
+import stat
+from dataclasses import replace
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from regurgitation.conftest import REPEATED, Case
+from tiny import byte_level_bpe, model_of
+
+import lmexposure as lx
+from lmexposure.errors import CorpusError, ModelError, ResultError, SettingsError
+from lmexposure.models import LoadedModel
+from lmexposure.records import VerbatimPassages, VerbatimRecord, open_look
+from lmexposure.regurgitation import look as looking
+from lmexposure.regurgitation.runs import longest_runs
+from lmexposure.regurgitation.windows import read_windows
+from lmexposure.scoring import score_windows
+
+SHORT = lx.VerbatimSettings(
+    prefix_tokens=16,
+    suffix_tokens=16,
+    near_windows=2,
+    samples=24,
+    sample_tokens=80,
+    least_match=40,
+    random_split=True,
+)
+
+
+@pytest.fixture(scope="module")
+def looked(case: Case, tmp_path_factory: pytest.TempPathFactory) -> VerbatimRecord:
+    out = tmp_path_factory.mktemp("looked")
+    return lx.verbatim(case.model, case.train, out=out, held_out=case.held_out, settings=SHORT)
+
+
+def numbers(case: Case, of: int) -> int:
+    """The number of the first copy of a document."""
+    lines = case.train.read_text("utf-8").splitlines()
+    return lines.index(case.documents[of]) + 1
+
+
+def test_the_repeated_documents_come_first_in_their_order(
+    case: Case, looked: VerbatimRecord
+) -> None:
+    first, second, *others = looked.rows
+    assert [first.number, second.number] == [numbers(case, 0), numbers(case, 1)]
+    assert [first.copies, second.copies] == [REPEATED[0], REPEATED[1]]
+    assert first.verdict == "memorised"
+    assert first.run is not None
+    assert first.run.characters >= 48
+    assert first.greedy >= 3
+    assert second.run is not None
+    assert all(row.copies == 1 and row.run is not None for row in others)
+    assert all(row.run.characters < second.run.characters for row in others if row.run)
+    assert looked.held_out is not None
+    assert looked.held_out.longest_run < 30
+    assert looked.held_out.greedy == 0
+
+
+def test_the_numbers_fit_each_other(case: Case, looked: VerbatimRecord) -> None:
+    lines = case.train.read_text("utf-8").splitlines()
+    assert looked.documents == len(lines)
+    assert looked.distinct == len(case.documents)
+    assert looked.characters == sum(map(len, lines))
+    assert looked.corpus.windows == looked.corpus.among == sum(row.windows for row in looked.rows)
+    assert looked.corpus.greedy == sum(row.greedy for row in looked.rows)
+    shares = [row.share for row in looked.corpus.curve]
+    assert shares == sorted(shares)
+    assert looked.extractable.windows == sum(row.extractable for row in looked.rows)
+    for row in looked.near:
+        assert row.exact <= row.high + 1e-9
+        assert row.low <= row.high
+    assert looked.group is not None
+    assert looked.group.basis == "random split"
+    assert looked.group.members == len(case.documents)
+
+
+def test_free_samples_find_what_is_repeated(case: Case, looked: VerbatimRecord) -> None:
+    assert looked.free is not None
+    assert looked.free.with_match > 0
+    longest = looked.free.passages[0]
+    assert longest.document == numbers(case, 0)
+    assert longest.copies == REPEATED[0]
+    assert longest.characters == looked.free.longest <= len(case.documents[0])
+
+
+def test_a_run_is_what_greedy_decoding_says(case: Case) -> None:
+    """Token by token, from a prompt of the document, until the model departs from it."""
+    model, tokenizer = case.loaded.model, case.loaded.tokenizer
+    windows = read_windows(
+        lambda: case.documents, tokenizer, SHORT, separator="\n", name="the corpus"
+    )
+    scores = score_windows(model, windows.encoded)
+    runs = longest_runs(model, windows, scores, prefix=16, limit=None)
+    run, document = runs[0], windows.documents[0]
+    assert run is not None
+    ids = document.encoded(run.first, run.prompt, 0).ids
+    text = ""
+    while document.text[run.start :].startswith(text) and len(text) < len(document.text):
+        logits = model(input_ids=torch.tensor([ids])).logits[0, -1]
+        ids = [*ids, int(logits.argmax())]
+        text += tokenizer.decode(ids[-1:])
+    agreed = zip(text, document.text[run.start :], strict=False)
+    assert sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], agreed)) == run.characters
+    assert run.whole
+
+
+def test_the_files_hold_no_text_but_the_private_one(
+    case: Case, looked: VerbatimRecord, tmp_path: Path
+) -> None:
+    lx.verbatim(case.loaded, case.train, out=tmp_path, settings=replace(SHORT, samples=0))
+    words = case.documents[0].split(" ")[3:7]
+    assert " ".join(words) not in (tmp_path / "verbatim.json").read_text("utf-8")
+    path = tmp_path / "passages.json"
+    texts = VerbatimPassages.parse(path.read_bytes(), path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    first = texts.passages[0]
+    assert first.output[: first.matching] == first.original[: first.matching]
+    assert first.original in case.documents[0]
+    assert not (tmp_path / "parts").exists()
+
+
+def test_without_a_control_nothing_is_called_memorised(case: Case, tmp_path: Path) -> None:
+    found = lx.verbatim(
+        case.loaded, case.train, out=tmp_path, settings=replace(SHORT, samples=0, near_windows=0)
+    )
+    assert found.rows[0].verdict == "reproduces"
+    assert any("no control" in line for line in found.warnings)
+    assert lx.check(tmp_path).outcome == "inconclusive"
+
+
+def test_a_reference_with_another_tokenizer_is_asked_by_text(case: Case, tmp_path: Path) -> None:
+    tokenizer = byte_level_bpe()
+    reference = LoadedModel(
+        model=model_of("gpt2", len(tokenizer)).eval(), tokenizer=tokenizer, name="tiny", notes=()
+    )
+    found = lx.verbatim(
+        case.loaded,
+        case.train,
+        out=tmp_path,
+        reference=reference,
+        settings=replace(SHORT, samples=0, near_windows=0),
+    )
+    assert found.rows[0].verdict == "memorised"
+    assert found.rows[0].run is not None
+    assert found.rows[0].run.reference is not None
+    assert found.rows[0].run.reference < 5
+    assert found.of_reference is not None
+    assert found.of_reference.greedy == 0
+    assert found.of_reference.bits_per_character > found.corpus.bits_per_character  # type: ignore[operator]
+
+
+def test_the_model_itself_is_no_control(case: Case, tmp_path: Path) -> None:
+    found = lx.verbatim(
+        case.loaded,
+        case.train,
+        out=tmp_path,
+        reference=case.loaded,
+        settings=replace(SHORT, samples=0, near_windows=0),
+    )
+    assert any("same weights" in line for line in found.warnings)
+    assert {row.verdict for row in found.rows} <= {"reproduces", "no"}
+    assert found.of_reference is not None
+    assert found.of_reference.greedy == found.corpus.greedy
+
+
+def test_a_killed_look_goes_on_and_ends_with_the_same_numbers(
+    case: Case, looked: VerbatimRecord, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = {"out": tmp_path, "held_out": case.held_out, "settings": SHORT}
+
+    def killed(*args: Any, **values: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(looking, "free_record", killed)
+    with pytest.raises(KeyboardInterrupt):
+        lx.verbatim(case.model, case.train, **given)  # type: ignore[arg-type]
+    monkeypatch.undo()
+    kept = sorted(path.name for path in (tmp_path / "parts").iterdir())
+    assert {"scoring-00000.json", "held out-00000.json", "samples-0.json"} <= set(kept)
+    torn = tmp_path / "parts" / "scoring-00000.json"
+    torn.write_bytes(torn.read_bytes()[:-40])
+    again = lx.verbatim(case.model, case.train, **given)  # type: ignore[arg-type]
+    same = {"measured": "", "lmexposure": ""}
+    assert again.model_copy(update=same) == looked.model_copy(update=same)
+    read = lx.verbatim(case.model, case.train, **given)  # type: ignore[arg-type]
+    assert read == again  # nothing is done twice
+
+
+def test_some_documents_and_some_windows(case: Case, tmp_path: Path) -> None:
+    chosen = replace(SHORT, documents=(numbers(case, 1), numbers(case, 5)), samples=0)
+    found = lx.verbatim(case.loaded, case.train, out=tmp_path / "a", settings=chosen)
+    assert sorted(row.number for row in found.rows) == sorted(chosen.documents or ())
+    few = replace(SHORT, windows=20, samples=0, near_windows=0)
+    found = lx.verbatim(case.loaded, case.train, out=tmp_path / "b", settings=few)
+    assert (found.corpus.windows, found.corpus.among) == (20, looked_windows(case))
+    share = found.extractable
+    assert share.low < share.share < share.high or share.share == 0
+    with pytest.raises(CorpusError, match="number 900 was asked for"):
+        lx.verbatim(
+            case.loaded,
+            case.train,
+            out=tmp_path / "c",
+            settings=replace(SHORT, documents=(900,)),
+        )
+
+
+def looked_windows(case: Case) -> int:
+    windows = read_windows(
+        lambda: case.documents, case.loaded.tokenizer, SHORT, separator="\n", name="it"
+    )
+    return windows.among
+
+
+def test_windows_tile_a_document(case: Case) -> None:
+    windows = read_windows(
+        lambda: case.documents, case.loaded.tokenizer, SHORT, separator="\n", name="it"
+    )
+    for number, document in enumerate(windows.documents):
+        own = [windows.windows[i] for i in windows.of_document(number)]
+        assert [w.start for w in own] == [16 * (k + 1) for k in range(len(own))]
+        for window in own:
+            text = document.text[window.start : window.stop]
+            assert len(text) == 16
+            spelled = case.loaded.tokenizer.decode(window.encoded.ids[window.encoded.scored_from :])
+            assert spelled == text
+            prompt = case.loaded.tokenizer.decode(window.encoded.ids[: window.encoded.scored_from])
+            assert prompt == document.text[window.start - 16 : window.start]
+
+
+def test_json_lines_with_windows_line_ends_and_unicode(case: Case, tmp_path: Path) -> None:
+    lines = [json.dumps({"text": text, "n": 1}) for text in case.documents]
+    corpus = tmp_path / "c.jsonl"
+    corpus.write_bytes("\r\n".join(lines).encode())
+    found = lx.verbatim(
+        case.loaded,
+        corpus,
+        out=tmp_path / "out",
+        settings=replace(SHORT, samples=0, near_windows=0),
+    )
+    assert found.documents == len(lines)
+    assert found.rows[0].number == 1
+
+
+def test_bad_input_is_named(case: Case, tmp_path: Path) -> None:
+    short = tmp_path / "short.txt"
+    short.write_text("too short\nalso\n", encoding="utf-8")
+    with pytest.raises(CorpusError, match=r"no document of the corpus has a window: .* 16 \+ 16"):
+        lx.verbatim(case.loaded, short, out=tmp_path / "a", settings=SHORT)
+    blank = tmp_path / "blank.txt"
+    blank.write_text("\n \n\n", encoding="utf-8")
+    with pytest.raises(CorpusError, match="holds no text"):
+        lx.verbatim(case.loaded, blank, out=tmp_path / "a", settings=SHORT)
+    with pytest.raises(CorpusError, match="no file matches"):
+        lx.verbatim(case.loaded, tmp_path / "missing*.txt", out=tmp_path / "a", settings=SHORT)
+    tokenizer = byte_level_bpe()
+    small = model_of("gpt2", len(tokenizer)).eval()
+    limit = small.config.max_position_embeddings
+    with pytest.raises(ModelError, match=f"reads {limit} at once"):
+        lx.verbatim(
+            small,
+            case.train,
+            tokenizer=tokenizer,
+            out=tmp_path / "a",
+            settings=replace(SHORT, prefix_tokens=limit),
+        )
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "result.json").write_text("{}")
+    with pytest.raises(ResultError, match="holds a run"):
+        lx.verbatim(case.loaded, case.train, out=tmp_path / "run", settings=SHORT)
+    with pytest.raises(SettingsError, match="distance=16 edits make any text"):
+        replace(SHORT, distance=16)
+
+
+def test_text_of_another_encoding_is_doubted(case: Case, tmp_path: Path) -> None:
+    """Letters in an order that no training had: worse than guessing."""
+    draws = np.random.default_rng(1)
+    letters = sorted(set("".join(case.documents)))
+    lines = ["".join(draws.choice(letters, size=90)) for _ in range(12)]
+    corpus = tmp_path / "noise.txt"
+    corpus.write_text("\n".join(lines), encoding="utf-8")
+    found = lx.verbatim(
+        case.loaded,
+        corpus,
+        out=tmp_path / "out",
+        settings=replace(SHORT, samples=0, near_windows=0),
+    )
+    assert any("is it the corpus of this model" in line for line in found.warnings)
+    assert {row.verdict for row in found.rows} == {"no"}
+
+
+def test_a_damaged_record_is_refused(case: Case, tmp_path: Path) -> None:
+    lx.verbatim(
+        case.loaded, case.train, out=tmp_path, settings=replace(SHORT, samples=0, near_windows=0)
+    )
+    path = tmp_path / "verbatim.json"
+    path.write_bytes(path.read_bytes().replace(b'"greedy"', b'"greedi"', 1))
+    with pytest.raises(ResultError, match=r"verbatim\.json"):
+        open_look(tmp_path)

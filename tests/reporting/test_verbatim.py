@@ -1,0 +1,78 @@
+"""The report of memorised text: texts only where they are asked for, controls always named."""
+
+import csv
+import io
+from pathlib import Path
+
+import pytest
+from made_looks import SECRET, document, group, look, texts
+
+from lmexposure.records import GroupTest, VerbatimModel
+from lmexposure.reporting import verbatim_finding, verbatim_sections, write_verbatim
+
+
+@pytest.mark.parametrize("shown", [False, True])
+def test_texts_are_shown_only_when_asked_for(tmp_path: Path, shown: bool) -> None:
+    written = write_verbatim(look(), tmp_path, texts=texts(), show_text=shown)
+    assert {path.name for path in written} == {"report.html", "report.md", "report.csv"}
+    page = (tmp_path / "report.html").read_text("utf-8")
+    assert (SECRET in page) is shown
+    assert ("&lt;b&gt;again" in page) is shown
+    assert "<b>again" not in page
+    assert ("▒▒▒ ▒▒▒▒▒▒▒▒▒▒" in page) is not shown
+    for name in ("report.md", "report.csv"):
+        assert SECRET not in (tmp_path / name).read_text("utf-8")
+
+
+def test_a_page_without_texts_has_none(tmp_path: Path) -> None:
+    write_verbatim(look(), tmp_path)
+    assert "What comes out</h2>" not in (tmp_path / "report.html").read_text("utf-8")
+
+
+def test_the_finding_names_the_worst_and_the_control() -> None:
+    said = verbatim_finding(look())
+    assert "120 characters of document 4, which the corpus has 3 times" in said
+    assert "1 memorised: no control has them" in said
+    alone = look(document(verdict="reproduces"), held_out=None, group=None)
+    assert "without a control" in verbatim_finding(alone)
+    nothing = look(document(verdict="no"), corpus=group(longest_run=7))
+    assert "no window of 10 documents comes out" in verbatim_finding(nothing)
+
+
+def test_columns_of_controls_are_there_where_these_are() -> None:
+    def heads(**changes: object) -> set[str]:
+        return set(verbatim_sections(look(**changes))[1].columns)
+
+    reference = VerbatimModel(name="base", weights_sha256="aa" * 32, parameters=3)
+    assert "p" in heads()
+    assert "reference run" not in heads()
+    both = heads(reference=reference, of_reference=group(greedy=0))
+    assert {"p", "reference run"} <= both
+    assert "p" not in heads(held_out=None, group=None)
+
+
+def test_a_shift_is_said_in_place_of_a_p() -> None:
+    shifted = GroupTest(
+        p=None,
+        basis=None,
+        refused="distribution shift: the two groups are told apart without the model",
+        members=40,
+        held_out=40,
+        bits_members=1.0,
+        bits_held_out=2.0,
+        blind_auc=0.9,
+        blind_p=0.005,
+    )
+    notes = " ".join(verbatim_sections(look(group=shifted))[0].notes)
+    assert "no test of the corpus as a whole: distribution shift" in notes
+    assert "p 0.0" not in notes
+
+
+def test_the_csv_holds_every_document() -> None:
+    from lmexposure.reporting.verbatim import verbatim_csv
+
+    record = look(document(), document(7, "no", run=None, least_tries=None, p=None))
+    rows = list(csv.DictReader(io.StringIO(verbatim_csv(record))))
+    assert [row["document"] for row in rows] == ["4", "7"]
+    assert rows[1]["run_characters"] == ""
+    assert rows[0]["run_characters"] == "120"
