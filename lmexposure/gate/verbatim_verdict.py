@@ -52,7 +52,7 @@ def _run(record: VerbatimRecord, thresholds: Thresholds) -> Check | None:
     open_rows = [row for row in record.rows if row.run is not None and not row.run.whole]
     if longest > most:
         outcome, why = Outcome.LEAK, f"{told}, and {most:,} are allowed"
-        worst = record.rows[0]
+        worst = max(record.rows, key=lambda row: row.run.characters if row.run else 0)
         if worst.verdict == "reproduces" and record.controlled:
             outcome = Outcome.INCONCLUSIVE
             why = f"{why}; but {worst.why}: it may be likely text, and not memorised"

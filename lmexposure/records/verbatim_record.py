@@ -136,8 +136,9 @@ class VerbatimDocument(Record):
         extractable: of these, within `tries` of the rule.
         least_tries: of the easiest window; None where no window can come out.
         run: the longest; None where not even one token was.
-        verdict: "memorised": the model reproduces it, and no control does; "reproduces": there is
-            no control, or a control does as well; "no".
+        verdict: "memorised": the model reproduces it (a window comes out, or a greedy run is as
+            long as a suffix), and no control does; "reproduces": there is no control, or a control
+            does as well; "no".
         why: of the verdict, in words.
         p: share of held-out documents with as long a run, this one among them; None without them.
     """
@@ -271,7 +272,7 @@ class VerbatimRecord(FileRecord):
         corpus: of the model on the corpus.
         of_reference: of the reference model on the same windows.
         held_out: of the model on documents that it did not see.
-        rows: the documents, worst first, at most 1,000.
+        rows: the documents, at most 1,000: what comes out by how easily, then by longest runs.
         near: windows within some edits, by their lower ends.
         free: of sampling; None: none was asked for.
         group: the test of the corpus as a whole; None without held-out documents.

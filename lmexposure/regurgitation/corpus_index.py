@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from lmexposure.errors import CorpusError, SettingsError
 
 _END = b"\xff"
-SHARD_BYTES = 1 << 27
+SHARD_BYTES = 1 << 26
 _MOST_BYTES = 2**31 - 2  # that an array of 32-bit places can hold
 _MOST_LISTED = 1 << 20  # occurrences of which the documents are counted
 _LONGEST = 1 << 16  # bytes of a match that are looked up
@@ -176,9 +176,10 @@ def shards(documents: Iterable[str], *, most: int = SHARD_BYTES) -> Iterator[Cor
     size, first = 0, 1
     for text in documents:
         if texts and size + len(text) > most:
-            yield CorpusIndex(texts, first=first)
-            first += len(texts)
+            index, first = CorpusIndex(texts, first=first), first + len(texts)
             texts, size = [], 0
+            yield index
+            del index  # before the next one is made
         texts.append(text)
         size += len(text)
     if texts:
@@ -216,6 +217,7 @@ def look_up(
             own += index.matches(text, least)
         for number, text in enumerate(counted):
             copies[number] += index.copies(text)
+        del index  # before the next one is made
     return [_merged(own) for own in found], copies
 
 

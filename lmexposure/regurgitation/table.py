@@ -63,7 +63,7 @@ class Evidence:
         least = float(tries_for(own.scores.rule_bits[mine].min(), self.settings.chance)[0])
         length = 0 if run is None else run.characters
         lengths = None if self.control is None else _lengths(self.control_runs)
-        verdict, why = _verdict(own.comes_out[mine], self._by_reference(mine), length, lengths)
+        verdict, why = self._verdict(number, mine, lengths)
         p = None if lengths is None else (1 + int((lengths >= length).sum())) / (1 + lengths.size)
         return VerbatimDocument(
             number=document.number,
@@ -80,12 +80,18 @@ class Evidence:
         )
 
     def worst_first(self) -> list[int]:
-        """Documents by the longest run, then by how easily a window of them comes out."""
+        """What comes out first, by how easily; then the others, by their longest runs."""
         easiest = np.full(len(self.runs), np.inf)
         for window, bits in zip(self.own.windows.windows, self.own.scores.rule_bits, strict=True):
             easiest[window.document] = min(easiest[window.document], bits)
         lengths = _lengths(self.runs)
-        return sorted(range(len(self.runs)), key=lambda n: (-lengths[n], easiest[n], n))
+        owners = np.array([window.document for window in self.own.windows.windows])
+        out = np.bincount(owners[self.own.comes_out], minlength=len(self.runs)) > 0
+        keys = [
+            (not out[n], easiest[n] if out[n] else 0.0, -lengths[n], easiest[n], n)
+            for n in range(len(self.runs))
+        ]
+        return [key[-1] for key in sorted(keys)]
 
     def group_of(self, asked: Asked, lengths: Sequence[int]) -> VerbatimWindows:
         """What is said of all windows of a group.
@@ -122,8 +128,31 @@ class Evidence:
             else self.group_of(control, _lengths(self.control_runs).tolist()),
         )
 
-    def _by_reference(self, mine: Sequence[int]) -> NDArray[np.bool_] | None:
-        return None if self.base is None else self.base.comes_out[mine]
+    def _verdict(
+        self, number: int, mine: Sequence[int], held_out: NDArray[np.int64] | None
+    ) -> tuple[_Verdict, str]:
+        """Whether controls leave memory as the reason, and the reason in words."""
+        run, least = self.runs[number], self.settings.suffix_tokens
+        out, long = self.own.comes_out[mine], run is not None and run.tokens >= least
+        if not out.any() and not long:
+            return "no", "no window comes out, and no run is as long as a suffix"
+        if self.base is None and held_out is None:
+            return "reproduces", "no control says whether any model would"
+        if self.base is not None:
+            known = self.base.comes_out[mine]
+            followed = self.base_runs[number] or 0
+            enough = run is not None and followed * run.tokens >= run.characters * least
+            if not (out & ~known).any() and (enough or not long):
+                return "reproduces", "the reference model gives the same"
+        length = 0 if run is None else run.characters
+        if held_out is not None and length <= held_out.max(initial=0):
+            return "reproduces", "a held-out document has as long a run"
+        told = []
+        if self.base is not None:
+            told.append("the reference model does not give it")
+        if held_out is not None:
+            told.append("no held-out document has as long a run")
+        return "memorised", "; ".join(told)
 
     def _run(self, run: Run, number: int) -> VerbatimRun:
         return VerbatimRun(
@@ -210,29 +239,6 @@ def warnings_of(
 
 def _lengths(runs: Sequence[Run | None]) -> NDArray[np.int64]:
     return np.array([0 if run is None else run.characters for run in runs], dtype=np.int64)
-
-
-def _verdict(
-    reproduced: NDArray[np.bool_],
-    by_reference: NDArray[np.bool_] | None,
-    length: int,
-    held_out: NDArray[np.int64] | None,
-) -> tuple[_Verdict, str]:
-    """Whether controls leave memory as the reason, and the reason in words."""
-    if not reproduced.any():
-        return "no", "no window comes out"
-    if by_reference is None and held_out is None:
-        return "reproduces", "no control says whether any model would"
-    if by_reference is not None and not (reproduced & ~by_reference).any():
-        return "reproduces", "the reference model gives the same windows"
-    if held_out is not None and length <= held_out.max(initial=0):
-        return "reproduces", "a held-out document has as long a run"
-    told = []
-    if by_reference is not None:
-        told.append("the reference model does not")
-    if held_out is not None:
-        told.append("no held-out document has as long a run")
-    return "memorised", "; ".join(told)
 
 
 def _share(tries: int, windows: int, total: int, among: int, level: float) -> ExtractableShare:

@@ -102,7 +102,7 @@ def verbatim_finding(record: VerbatimRecord) -> str:
             f"no window of {looked} comes out; the longest run that greedy decoding gives is "
             f"{count(run, 'character')}"
         )
-    worst = given[0]
+    worst = max(given, key=_run_length)
     memorised = sum(row.verdict == "memorised" for row in given)
     told = (
         f"the model reproduces text of {len(given):,} of {looked}; the longest run is "
@@ -232,6 +232,10 @@ def _passage(row: VerbatimDocument, passage: Passage, show_text: bool) -> ShownP
 def _redacted(text: str) -> str:
     """Its length and its gaps, and nothing else."""
     return "".join(" " if character.isspace() else _HIDDEN for character in text)
+
+
+def _run_length(row: VerbatimDocument) -> int:
+    return 0 if row.run is None else row.run.characters
 
 
 def _run_words(row: VerbatimDocument) -> str:

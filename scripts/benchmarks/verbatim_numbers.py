@@ -131,7 +131,9 @@ def index(size: int, shard: int) -> None:
     seconds = time.process_time() - begun
     after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     right = [(m.document, m.place, m.characters) for m in found]
-    placed = right == [(documents // 2 + 1, 500, len(planted))]
+    # A character or two of what is around it may be the same by chance.
+    placed = len(found) == 1 and found[0].document == documents // 2 + 1
+    placed &= found[0].place <= 500 <= found[0].place + found[0].characters - len(planted)
     if size <= shard:
         say(
             placed and seconds < 5 and (after - before) / size < 12,
@@ -232,7 +234,7 @@ def main() -> None:
     if part in ("alarms", "all"):
         alarms(400)
     if part == "gigabyte":
-        index(1_000_000_000, 1 << 27)
+        index(1_000_000_000, 1 << 26)
 
 
 if __name__ == "__main__":
