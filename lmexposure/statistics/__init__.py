@@ -6,7 +6,8 @@ A new statistic is a file of its own, with its source and a record that has `to_
 here. Exposures: `exposures`, `exact`, `importance`, `skew_normal`, `calibrated`; bounds on epsilon:
 one file each in `bounds`; whether chance explains a difference: `chance`; telling members from
 others: `membership`, `roc`, `attack_scores`; over many models: `many_models`,
-`relative_likelihood`, `label_regression`, `token_lira`.
+`relative_likelihood`, `label_regression`, `token_lira`, `counterfactual`,
+`max_t`.
 """
 
 from typing import TYPE_CHECKING
@@ -64,6 +65,13 @@ if TYPE_CHECKING:
         rank_sum_test,
         sign_test,
     )
+    from lmexposure.statistics.counterfactual import (
+        CounterfactualMemorisation,
+        Influence,
+        counterfactual_memorisation,
+        influence,
+        memorisation_by_halves,
+    )
     from lmexposure.statistics.differences import Difference, mean_difference, rate_difference
     from lmexposure.statistics.document_privacy import document_epsilons
     from lmexposure.statistics.exact import (
@@ -99,6 +107,7 @@ if TYPE_CHECKING:
     from lmexposure.statistics.label_regression import label_logits
     from lmexposure.statistics.likelihood_ratios import LiraScores, lira, lira_matrix, lira_offline
     from lmexposure.statistics.many_models import CanariesAndPopulation, canaries_and_population
+    from lmexposure.statistics.max_t import MaxTTest, influence_test, memorisation_test
     from lmexposure.statistics.membership import (
         AreaUnderCurve,
         TprAtFpr,
@@ -143,6 +152,7 @@ __all__ = [
     "CertifiedExposure",
     "Claim",
     "ClaimCheck",
+    "CounterfactualMemorisation",
     "Difference",
     "EpsilonBound",
     "EpsilonPoint",
@@ -157,10 +167,12 @@ __all__ = [
     "GuessingBaseline",
     "GuessingTest",
     "ImportanceExposure",
+    "Influence",
     "JointBetaEpsilon",
     "JointBounds",
     "LargestBound",
     "LiraScores",
+    "MaxTTest",
     "OrderStatistics",
     "QuantileInterval",
     "RanksAmongDraws",
@@ -181,6 +193,7 @@ __all__ = [
     "certified_exposure",
     "clopper_pearson_epsilon",
     "concave_hull",
+    "counterfactual_memorisation",
     "delta_of_epsilon",
     "document_epsilons",
     "epsilon_from_exposure",
@@ -197,6 +210,8 @@ __all__ = [
     "holm",
     "identifiers_needed",
     "importance_exposure",
+    "influence",
+    "influence_test",
     "joint_beta_epsilon",
     "joint_bounds",
     "label_logits",
@@ -206,6 +221,8 @@ __all__ = [
     "lira_offline",
     "mean_difference",
     "membership_metrics",
+    "memorisation_by_halves",
+    "memorisation_test",
     "min_k",
     "min_k_plus_plus",
     "models_needed",
