@@ -119,6 +119,7 @@ def made_sweep(
         worst=_worst(scores[:, inside[0]], included[:, inside[0]], names, coins),
         worst_of_population=_worst(scores[:, inside[1]], included[:, inside[1]], ordinary, coins),
         epsilon=epsilon,
+        counterfactual=None,
         power=made_power() if power else None,
         measured="2026-11-22T06:30:00Z",
         lmexposure="0.1.0",

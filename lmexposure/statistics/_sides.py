@@ -52,7 +52,7 @@ class Sides:
         enough = (m >= _FEWEST) & (n >= _FEWEST)
         in_, out = np.where(enough, m, np.nan), np.where(enough, n, np.nan)
         squares = (z * z).sum(axis=0)
-        least = _LEAST * squares / len(z)
+        least = _LEAST * squares / max(len(z), 1)
         mean_in, mean_out = in_sum / in_, (z.sum(axis=0) - in_sum) / out
         return cls(
             models_in=m,
