@@ -69,7 +69,7 @@ def counterfactual_chart(result: SweepResult) -> Chart | None:
         name="sweep-counterfactual",
         kind="counterfactual",
         subject="",
-        title="What each text changes, against how hard it is without it",
+        title="Memorised, against how hard a text is without it",
         caption=(
             "Each mark is a text. The higher, the more the models that had it gained on it; to the "
             "right are texts that the others find hard. Filled marks are texts that chance does "
