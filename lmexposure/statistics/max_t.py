@@ -15,7 +15,7 @@ and the largest over all texts is no less than the largest over them: that any o
 as rare as the level says.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -24,12 +24,13 @@ from numpy.typing import ArrayLike
 
 from lmexposure._validate import integer
 from lmexposure.statistics._rows import column
-from lmexposure.statistics._sides import Flags, Floats, Sides, coins_of, of_own, of_pairs
+from lmexposure.statistics._sides import Flags, Floats, coins_of, of_own, of_pairs
 from lmexposure.statistics.many_models import coin_matrix, score_matrix
 
 Side = Literal["greater", "two-sided"]
 
 _ROUNDING = 1e-9  # of a statistic
+_CELLS = 2**15  # statistics of pairs held at once: what a cache holds
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -74,7 +75,7 @@ def memorisation_test(
     """
     x = score_matrix("scores", scores)
     coins = coin_matrix("included", included, x.shape)
-    return _tested(x, coins, of_own, "greater", permutations, seed)
+    return _tested(x, coins, _own_t, "greater", permutations, seed)
 
 
 def influence_test(
@@ -98,13 +99,25 @@ def influence_test(
     Source: as `memorisation_test`.
     """
     x = score_matrix("others", others)
-    return _tested(x, coins_of(included, len(x)), of_pairs, "two-sided", permutations, seed)
+    return _tested(x, coins_of(included, len(x)), _pair_t, "two-sided", permutations, seed)
+
+
+def _own_t(z: Floats, coins: Flags) -> Iterator[Floats]:
+    """Of each text, shape (N,)."""
+    yield of_own(z, coins).t
+
+
+def _pair_t(z: Floats, coins: Flags) -> Iterator[Floats]:
+    """Of each pair, some texts at a time, shape (n, V)."""
+    step = max(1, _CELLS // z.shape[1])
+    for start in range(0, coins.shape[1], step):
+        yield of_pairs(z, coins[:, start : start + step]).t
 
 
 def _tested(
     x: Floats,
     coins: Flags,
-    sides: Callable[[Floats, Flags], Sides],
+    statistic: Callable[[Floats, Flags], Iterator[Floats]],
     side: Side,
     permutations: int,
     seed: int,
@@ -113,10 +126,11 @@ def _tested(
     permutations = integer("permutations", permutations, low=1)
     z = x - x.mean(axis=0)
     rng = np.random.default_rng(seed)
-    t = sides(z, coins).t
-    largest = [
-        _largest(sides(z[rng.permutation(len(z))], coins).t, side) for _ in range(permutations)
-    ]
+    t = np.concatenate(list(statistic(z, coins)))
+    largest = []
+    for _ in range(permutations):
+        dealt = z[rng.permutation(len(z))]
+        largest.append(max(_largest(part, side) for part in statistic(dealt, coins)))
     own = np.abs(t) if side == "two-sided" else t
     # What is equal but for rounding counts as equal, against the text.
     reached = own - _ROUNDING * np.where(np.isfinite(own), np.abs(own), 0.0)
