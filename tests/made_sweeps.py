@@ -14,13 +14,19 @@ from numpy.typing import NDArray
 
 from lmexposure.records import (
     Bound,
+    CounterfactualGroup,
+    CounterfactualText,
     FailedModel,
+    InfluentialPair,
     KindComparison,
     KindPower,
+    MeansApart,
     ShareUtility,
     SweepBound,
+    SweepCounterfactual,
     SweepCurve,
     SweepEpsilon,
+    SweepInfluence,
     SweepPower,
     SweepRate,
     SweepResult,
@@ -31,8 +37,13 @@ from lmexposure.records import (
     WorstText,
 )
 from lmexposure.statistics import (
+    CounterfactualMemorisation,
     EpsilonBound,
     canaries_and_population,
+    counterfactual_memorisation,
+    influence_test,
+    memorisation_by_halves,
+    memorisation_test,
     one_run_audit,
     roc_curve,
 )
@@ -61,6 +72,7 @@ def made_sweep(
     formats: tuple[str, ...] = ("pin",),
     seed: int = 0,
     power: bool = False,
+    changes: bool = False,
     warnings: tuple[str, ...] = (),
 ) -> SweepResult:
     """A collected sweep; at no signal unless it is asked for.
@@ -78,6 +90,7 @@ def made_sweep(
         formats: of the canaries, in turn.
         seed: of scores and coins.
         power: whether three kinds are compared, with half of the canaries and none beside.
+        changes: whether it says what single texts change.
         warnings: of the result.
     """
     rng = np.random.default_rng(seed)
@@ -119,11 +132,89 @@ def made_sweep(
         worst=_worst(scores[:, inside[0]], included[:, inside[0]], names, coins),
         worst_of_population=_worst(scores[:, inside[1]], included[:, inside[1]], ordinary, coins),
         epsilon=epsilon,
+        counterfactual=_changes(scores, included, (names, ordinary)) if changes else None,
         power=made_power() if power else None,
         measured="2026-11-22T06:30:00Z",
         lmexposure="0.1.0",
         warnings=warnings,
     )
+
+
+def _changes(
+    scores: Floats, included: Coins, names: tuple[Sequence[str], Sequence[str]]
+) -> SweepCounterfactual:
+    """As if each text had four tokens; the first document changes one that none learned."""
+    canaries, rng = len(names[0]), np.random.default_rng(3)
+    others = rng.normal(size=(len(scores), 1)) + 3 * included[:, [canaries]]
+    pair = counterfactual_memorisation(others, included[:, [canaries]])
+    test = influence_test(others, included[:, [canaries]], permutations=99, seed=0)
+    return SweepCounterfactual(
+        models=len(scores),
+        level=0.95,
+        significance=SIGNIFICANCE,
+        permutations=99,
+        splits=5,
+        groups=(
+            _changed("canaries", scores[:, :canaries], included[:, :canaries], names[0]),
+            _changed("population", scores[:, canaries:], included[:, canaries:], names[1]),
+        ),
+        influence=SweepInfluence(
+            documents=len(names[1]),
+            held_out=12,
+            found=1,
+            pairs=(
+                InfluentialPair(
+                    id=names[1][0],
+                    held_out="document/9999",
+                    models_in=int(pair.models_in[0]),
+                    models_out=int(pair.models_out[0]),
+                    change=_apart(pair, 0),
+                    p=float(test.p[0, 0]),
+                ),
+            ),
+        ),
+        notes=("coins were few",),
+    )
+
+
+def _changed(group: Any, scores: Floats, included: Coins, names: Sequence[str]) -> Any:
+    found = counterfactual_memorisation(scores - 5, included, lengths=4)
+    test = memorisation_test(scores, included, permutations=99, seed=0)
+    halves = memorisation_by_halves(scores, included, splits=5, seed=0)
+    of_canaries = group == "canaries"
+    return CounterfactualGroup(
+        group=group,
+        texts=tuple(
+            CounterfactualText(
+                id=names[n],
+                kind=names[n].rpartition("/")[0] if of_canaries else "population",
+                models_in=int(found.models_in[n]),
+                models_out=int(found.models_out[n]),
+                memorised=_apart(found, n),
+                log_ratio=float(found.log_ratio[n]),
+                p=float(test.p[n]),
+                epsilon=0.25,
+                reproduced=_rates_apart() if of_canaries else None,
+            )
+            for n in np.argsort(-found.value).tolist()
+        ),
+        by_halves=tuple(halves.tolist()),
+        spread=float(np.median(found.spread)),
+    )
+
+
+def _apart(found: CounterfactualMemorisation, n: int) -> MeansApart:
+    return MeansApart(
+        mean_in=float(found.mean_in[n]),
+        mean_out=float(found.mean_out[n]),
+        difference=float(found.value[n]),
+        low=float(found.low[n]),
+        high=float(found.high[n]),
+    )
+
+
+def _rates_apart() -> MeansApart:
+    return MeansApart(mean_in=0.5, mean_out=0.125, difference=0.375, low=0.1, high=0.6)
 
 
 def made_power(**parts: Any) -> SweepPower:

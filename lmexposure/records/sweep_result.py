@@ -13,6 +13,7 @@ from lmexposure._record import (
     BigInteger,
     Count,
     FileRecord,
+    JsonTable,
     Nats,
     NotNegative,
     Number,
@@ -22,12 +23,14 @@ from lmexposure._record import (
     Rows,
     Sha256,
     Share,
+    Upgrades,
 )
 from lmexposure._style import count, listed, nats, probability
 from lmexposure._text import visible
 from lmexposure.errors import ResultError
 from lmexposure.records.result_privacy import Bound
 from lmexposure.records.run_record import TrainingRecord
+from lmexposure.records.sweep_counterfactual import SweepCounterfactual
 from lmexposure.records.sweep_plan import SweepOptions
 from lmexposure.records.sweep_power import SweepPower, SweepRate
 
@@ -241,6 +244,11 @@ class SweepEpsilon(Record):
     refused: Rows[str]
 
 
+def _from_version_1(values: JsonTable, _hashed: bool) -> JsonTable:
+    """Of before 2026-12: what single texts change was not asked."""
+    return {**values, "counterfactual": None}
+
+
 class SweepResult(FileRecord):
     """sweep.json: what many models say together.
 
@@ -261,6 +269,7 @@ class SweepResult(FileRecord):
         worst: of the canaries; None where no canary can be judged.
         worst_of_population: of the ordinary documents, likewise.
         epsilon: bounds, of canaries alone.
+        counterfactual: what each text changes; None of a file of an older version.
         power: of each kind of canaries; None of a sweep of one class and one share.
         measured: when, in UTC.
         lmexposure: the version that collected it.
@@ -269,7 +278,8 @@ class SweepResult(FileRecord):
 
     NAME: ClassVar[str] = "sweep.json"
     FAMILY: ClassVar[str] = "lmexposure.sweep_result"
-    VERSION: ClassVar[int] = 1
+    VERSION: ClassVar[int] = 2
+    UPGRADES: ClassVar[Upgrades] = {1: _from_version_1}
     ERROR = ResultError
     AGAIN: ClassVar[str] = "collect the sweep again: lmexposure sweep --collect DIR"
 
@@ -289,6 +299,7 @@ class SweepResult(FileRecord):
     worst: WorstText | None
     worst_of_population: WorstText | None
     epsilon: SweepEpsilon
+    counterfactual: SweepCounterfactual | None
     power: SweepPower | None
     measured: str
     lmexposure: str
@@ -310,6 +321,10 @@ class SweepResult(FileRecord):
                 raise ValueError(f"group {group!r} has not one primary score")
         if self.worst is not None and self.worst.id not in {text.id for text in self.texts}:
             raise ValueError(f"the worst canary {self.worst.id!r} is none of its texts")
+        of_groups = {"canaries": self.canaries, "population": self.population}
+        for own in () if self.counterfactual is None else self.counterfactual.groups:
+            if len(own.texts) != of_groups[own.group]:
+                raise ValueError(f"{own.group}: {len(own.texts)} texts of {of_groups[own.group]}")
         for row in self.epsilon.bounds:
             most = row.bound.max_attainable
             if most is not None and row.bound.value > most + ROUNDING:

@@ -9,7 +9,14 @@ from dataclasses import fields, is_dataclass, replace
 from lmexposure._record import JsonTable, JsonValue, Record, plain
 from lmexposure._text import printable
 from lmexposure.gate import Verdict
-from lmexposure.records import Evaluation, KindMembership, Provenance, SweepProvenance, SweepText
+from lmexposure.records import (
+    CounterfactualText,
+    Evaluation,
+    KindMembership,
+    Provenance,
+    SweepProvenance,
+    SweepText,
+)
 from lmexposure.reporting.compare import CompareData
 from lmexposure.reporting.data import CanaryRow, ReportData
 from lmexposure.reporting.sweep_data import SweepReportData
@@ -40,6 +47,17 @@ _CANARY_COLUMNS = {
 # Of chosen texts, which have none of the numbers of ranks.
 _KIND_COLUMNS = ("kind", "included", "secret_bits")
 _CLASS_COLUMNS = ("n", "mean", "median", "low", "high", "level", "capped", "p_value", "exact")
+# Of a text of a sweep: a document has no other of the columns of canaries.
+_OF_ANY_TEXT = ("id", "kind", "models_in", "models_out")
+_MEANS = ("mean_in", "mean_out", "difference", "low", "high")
+# What a text of a sweep changes: the column, and where `CounterfactualText` has it.
+_CHANGE_COLUMNS = {
+    **{f"memorised_{name}": ("memorised", name) for name in _MEANS},
+    "log_ratio": ("log_ratio",),
+    "p_any_text": ("p",),
+    "epsilon_any_text": ("epsilon",),
+    **{f"reproduced_{name}": ("reproduced", name) for name in _MEANS},
+}
 
 
 def report_csv(data: ReportData) -> str:
@@ -130,20 +148,41 @@ def _written(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 def sweep_csv(data: SweepReportData) -> str:
-    """One row per canary of a sweep (RFC 4180); numbers in full, missing ones empty.
+    """One row per canary of a sweep, then per ordinary document (RFC 4180).
+
+    Numbers are in full, missing ones empty. Of a document there are the counterfactual numbers
+    alone, and nothing where an older version collected the sweep.
 
     Args:
         data: what `sweep_report_data` gave.
     """
-    origin = _origin(data.provenance)
+    origin, result = _origin(data.provenance), data.result
+    groups = () if result.counterfactual is None else result.counterfactual.groups
+    changes = {text.id: text for group in groups for text in group.texts}
+    canaries = {text.id: text for text in result.texts}
     rows = (
-        [
-            *(_text(value) if isinstance(value, str) else value for _, value in text),
-            *origin.values(),
-        ]
-        for text in data.result.texts
+        [*_own_cells(changes.get(name), canaries.get(name)), *_change_cells(changes.get(name))]
+        for name in dict.fromkeys((*canaries, *changes))
     )
-    return _written([*SweepText.model_fields, *origin], rows)
+    header = [*SweepText.model_fields, *_CHANGE_COLUMNS, *origin]
+    return _written(header, ([*row, *origin.values()] for row in rows))
+
+
+def _own_cells(change: CounterfactualText | None, canary: SweepText | None) -> Iterator[object]:
+    """The columns of a canary; of a document those that it has as well."""
+    known: Record | None = change if canary is None else canary
+    for name in SweepText.model_fields:
+        value = "" if canary is None and name not in _OF_ANY_TEXT else getattr(known, name)
+        yield _text(value) if isinstance(value, str) else value
+
+
+def _change_cells(change: CounterfactualText | None) -> Iterator[object]:
+    """What a text changes, by `_CHANGE_COLUMNS`."""
+    for path in _CHANGE_COLUMNS.values():
+        value: object = change
+        for name in path:
+            value = None if value is None else getattr(value, name)
+        yield value
 
 
 def sweep_report_json(data: SweepReportData) -> str:

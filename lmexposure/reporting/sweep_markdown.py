@@ -14,6 +14,11 @@ from lmexposure.reporting.markdown import (
     warnings_shown,
 )
 from lmexposure.reporting.sweep_answers import sweep_answers
+from lmexposure.reporting.sweep_counterfactual import (
+    counterfactual_lines,
+    counterfactual_sections,
+    left_out,
+)
 from lmexposure.reporting.sweep_data import SweepReportData
 from lmexposure.reporting.sweep_power import power_sections
 from lmexposure.reporting.sweep_tables import (
@@ -41,6 +46,7 @@ def sweep_markdown(data: SweepReportData) -> str:
         "## The worst text",
         *_section(worst_section(result)),
         *_texts(data),
+        *_changes(data),
         "## On average",
         *_section(average_section(result)),
         *_power(data),
@@ -65,6 +71,25 @@ def _section(section: Section) -> Iterator[str]:
         yield section_table(section)
     if section.notes:
         yield bullets(section.notes)
+
+
+def _changes(data: SweepReportData) -> Iterator[str]:
+    """What single texts change; nothing of an older result."""
+    found = data.result.counterfactual
+    if found is None or not found.groups:
+        return
+    yield "## What single texts change"
+    yield bullets(counterfactual_lines(found))
+    more = left_out(found, _MOST_TEXTS)
+    for section in counterfactual_sections(found, _MOST_TEXTS):
+        yield f"<details><summary>{inline(section.title)}</summary>"
+        yield section_table(section)
+        yield bullets(section.notes)
+        yield "</details>"
+    if more:
+        yield f"{more:,} less memorised texts are in the CSV file."
+    if found.notes:
+        yield bullets(found.notes)
 
 
 def _power(data: SweepReportData) -> Iterator[str]:

@@ -6,6 +6,11 @@ from lmexposure.reporting.charts import Chart, sweep_charts
 from lmexposure.reporting.data import Section
 from lmexposure.reporting.page import filled_page
 from lmexposure.reporting.sweep_answers import sweep_answers
+from lmexposure.reporting.sweep_counterfactual import (
+    counterfactual_lines,
+    counterfactual_sections,
+    left_out,
+)
 from lmexposure.reporting.sweep_data import SweepReportData
 from lmexposure.reporting.sweep_power import power_sections
 from lmexposure.reporting.sweep_tables import (
@@ -20,7 +25,8 @@ from lmexposure.reporting.sweep_tables import (
 )
 
 _MOST_ROWS = 1000  # of canaries in the page's table
-_KINDS = ("beside", "power", "canaries", "worst", "sweep_roc", "sweep_bounds")
+_MOST_CHANGES = 200  # texts of a group
+_KINDS = ("beside", "power", "canaries", "worst", "counterfactual", "sweep_roc", "sweep_bounds")
 
 
 def render_sweep(data: SweepReportData) -> str:
@@ -32,7 +38,7 @@ def render_sweep(data: SweepReportData) -> str:
     Returns:
         the document; the same data gives the same text.
     """
-    result = data.result
+    result, found = data.result, data.result.counterfactual
     charts = sweep_charts(result)
     texts = most_leaking(result.texts)
     return filled_page(
@@ -43,6 +49,10 @@ def render_sweep(data: SweepReportData) -> str:
         worst=worst_section(result),
         texts=texts_section(texts[:_MOST_ROWS]),
         left_out=len(texts[_MOST_ROWS:]),
+        changes=[] if found is None else counterfactual_sections(found, _MOST_CHANGES),
+        said=[] if found is None else counterfactual_lines(found),
+        unsaid=() if found is None else found.notes,
+        less=0 if found is None else left_out(found, _MOST_CHANGES),
         average=average_section(result),
         others=_others(data),
         named=named_score(result),

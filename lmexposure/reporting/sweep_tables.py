@@ -18,8 +18,10 @@ from lmexposure._style import (
 from lmexposure._text import visible
 from lmexposure.records import SweepBound, SweepRate, SweepResult, SweepScore, SweepText, WorstText
 from lmexposure.reporting.data import Section
+from lmexposure.reporting.sweep_counterfactual import counterfactual_sections
 from lmexposure.reporting.sweep_power import power_sections
 
+_MOST_IN_TERMINAL = 3  # texts of a group
 _GROUPS = {"canaries": "all canaries", "population": "ordinary documents"}
 _SCORES = {
     "log_perplexity": "log-perplexity",
@@ -298,9 +300,11 @@ def epsilon_line(result: SweepResult) -> str:
 
 
 def sweep_sections(result: SweepResult) -> Iterator[Section]:
-    """All that a sweep says, for a terminal: average, kinds, worst texts, bounds."""
+    """What a sweep says, for a terminal: average, kinds, worst texts, what they change, bounds."""
     yield average_section(result)
     if result.power is not None:
         yield from power_sections(result.power)
     yield worst_section(result)
+    if result.counterfactual is not None:
+        yield from counterfactual_sections(result.counterfactual, _MOST_IN_TERMINAL)[:1]
     yield bounds_section(result)

@@ -6,7 +6,8 @@ A new statistic is a file of its own, with its source and a record that has `to_
 here. Exposures: `exposures`, `exact`, `importance`, `skew_normal`, `calibrated`; bounds on epsilon:
 one file each in `bounds`; whether chance explains a difference: `chance`; telling members from
 others: `membership`, `roc`, `attack_scores`; over many models: `many_models`,
-`relative_likelihood`, `label_regression`, `token_lira`.
+`relative_likelihood`, `label_regression`, `token_lira`, `counterfactual`,
+`max_t`.
 """
 
 from typing import TYPE_CHECKING
@@ -64,6 +65,13 @@ if TYPE_CHECKING:
         rank_sum_test,
         sign_test,
     )
+    from lmexposure.statistics.counterfactual import (
+        CounterfactualMemorisation,
+        Influence,
+        counterfactual_memorisation,
+        influence,
+        memorisation_by_halves,
+    )
     from lmexposure.statistics.differences import Difference, mean_difference, rate_difference
     from lmexposure.statistics.discovery import (
         Between,
@@ -113,6 +121,7 @@ if TYPE_CHECKING:
     from lmexposure.statistics.label_regression import label_logits
     from lmexposure.statistics.likelihood_ratios import LiraScores, lira, lira_matrix, lira_offline
     from lmexposure.statistics.many_models import CanariesAndPopulation, canaries_and_population
+    from lmexposure.statistics.max_t import MaxTTest, influence_test, memorisation_test
     from lmexposure.statistics.membership import (
         AreaUnderCurve,
         TprAtFpr,
@@ -160,6 +169,7 @@ __all__ = [
     "CertifiedExposure",
     "Claim",
     "ClaimCheck",
+    "CounterfactualMemorisation",
     "Difference",
     "EpsilonBound",
     "EpsilonPoint",
@@ -174,10 +184,12 @@ __all__ = [
     "GuessingBaseline",
     "GuessingTest",
     "ImportanceExposure",
+    "Influence",
     "JointBetaEpsilon",
     "JointBounds",
     "LargestBound",
     "LiraScores",
+    "MaxTTest",
     "OrderStatistics",
     "QuantileInterval",
     "RanksAmongDraws",
@@ -201,6 +213,7 @@ __all__ = [
     "chance_within",
     "clopper_pearson_epsilon",
     "concave_hull",
+    "counterfactual_memorisation",
     "delta_of_epsilon",
     "document_epsilons",
     "epsilon_from_exposure",
@@ -217,6 +230,8 @@ __all__ = [
     "holm",
     "identifiers_needed",
     "importance_exposure",
+    "influence",
+    "influence_test",
     "joint_beta_epsilon",
     "joint_bounds",
     "known_and_sampled",
@@ -227,6 +242,8 @@ __all__ = [
     "lira_offline",
     "mean_difference",
     "membership_metrics",
+    "memorisation_by_halves",
+    "memorisation_test",
     "min_k",
     "min_k_plus_plus",
     "models_needed",

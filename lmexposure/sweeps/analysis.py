@@ -19,6 +19,7 @@ from lmexposure.records import (
     utc_now,
 )
 from lmexposure.sweeps.attacks import Group, attack_cells
+from lmexposure.sweeps.counterfactual import counterfactual_of
 from lmexposure.sweeps.epsilon_of_sweep import NO_CANARY, Claims, bound_of_worst, claims
 from lmexposure.sweeps.matrices import Matrices
 from lmexposure.sweeps.per_text import PerText
@@ -38,8 +39,9 @@ def analyse(
     """Everything that a sweep says, as its settings fixed it beforehand.
 
     Rates are of leave-one-out scores of all cells; texts by themselves, and bounds on epsilon of
-    all cells and of each text, are of raw scores. The primary score and attack decide alone: the
-    others are shown beside them, and the best of them is never chosen.
+    all cells and of each text, are of raw scores; what a text changes is in bits a token, whatever
+    score decides. The primary score and attack decide alone: the others are shown beside them, and
+    the best of them is never chosen.
 
     Args:
         matrices: of all models that have scores.
@@ -69,6 +71,8 @@ def analyse(
     canaries, population = groups
     scores = tuple(row for group in groups if group.texts for row in score_rows(group, plan))
     claimed = _claims(plan, canaries)
+    of_canaries = None if claimed is None else claimed.of_texts
+    ordinary = _ordinary(plan, population)
     return SweepResult(
         plan_sha256=plan.sha256,
         manifest_sha256=plan.manifest_sha256,
@@ -83,9 +87,10 @@ def analyse(
         utility=_utility(models),
         scores=scores,
         texts=_texts(claimed),
-        worst=_worst(plan, None if claimed is None else claimed.of_texts),
-        worst_of_population=_worst(plan, _ordinary(plan, population)),
+        worst=_worst(plan, of_canaries),
+        worst_of_population=_worst(plan, ordinary),
         epsilon=_nothing(plan) if claimed is None else claimed.epsilon,
+        counterfactual=counterfactual_of(matrices, plan, (of_canaries, ordinary)),
         power=power_of(whole, plan, everyone),
         measured=utc_now(),
         lmexposure=__version__,

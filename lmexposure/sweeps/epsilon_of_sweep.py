@@ -121,6 +121,36 @@ def bound_of_worst(plan: SweepPlan, of_texts: PerText) -> Bound | None:
     return bound_record(found)
 
 
+def paid_epsilons(plan: SweepPlan, of_texts: PerText) -> Floats:
+    """A bound from each text alone, at a level that pays for all texts of its group.
+
+    Args:
+        plan: of the sweep.
+        of_texts: of a group.
+
+    Returns:
+        Nats, shape (N,): all hold at once at the significance; NaN where coins allow none.
+    """
+    texts = of_texts.group.texts
+    found = np.full(len(texts), np.nan)
+    if plan.settings.coins == "exactly_half":
+        return found
+    repetitions = np.array([text.repetitions for text in texts])
+    for copies in sorted(set(repetitions.tolist())):
+        own = np.flatnonzero(repetitions == copies)
+        try:
+            found[own] = per_text_epsilon(
+                of_texts.scores[:, own],
+                of_texts.group.included[:, own],
+                significance=plan.settings.significance / len(texts),
+                repetitions=copies,
+                seed=ties(plan, copies),
+            ).values
+        except InputError:  # coins that are hardly fair, or a text without a score
+            continue
+    return found
+
+
 def bound_record(found: EpsilonBound) -> Bound:
     """A bound as a file has it.
 

@@ -11,9 +11,9 @@ from lmexposure.reporting import render_sweep, sweep_report_data
 
 @pytest.fixture(scope="module")
 def page() -> str:
-    """A worst canary that the average hides."""
+    """A worst canary that the average hides, and what single texts change."""
     parts = {"leaking": 1, "canaries": 60, "population": 100, "formats": ("pin", "api_key")}
-    return render_sweep(sweep_report_data(made_sweep(**parts)))
+    return render_sweep(sweep_report_data(made_sweep(**parts, changes=True)))
 
 
 @pytest.mark.parametrize(("size", "scheme"), [("desktop", "light"), ("phone", "dark")])

@@ -53,7 +53,7 @@ class Chart:
             the beginning of every id in the picture.
         kind: "exposure", "references", "extraction", "calibrated", "controls", "epsilon", "roc",
             "training", "trajectory" or "compare"; of a sweep "beside", "canaries", "worst",
-            "sweep_roc" or "sweep_bounds"; "defences".
+            "counterfactual", "power", "sweep_roc" or "sweep_bounds"; "defences".
         subject: the format that it shows; "" for the whole run.
         title: one line.
         caption: what to see in it, in a sentence or two; its numbers are in a table.

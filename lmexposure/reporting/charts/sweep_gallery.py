@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from lmexposure.records import SweepResult
 from lmexposure.reporting.charts.chart import Chart
+from lmexposure.reporting.charts.sweep_counterfactual import counterfactual_chart
 from lmexposure.reporting.charts.sweep_power import power_chart
 from lmexposure.reporting.charts.sweep_rates import beside_chart, canaries_chart, sweep_roc_chart
 from lmexposure.reporting.charts.sweep_worst import sweep_bounds_chart, worst_charts
@@ -23,5 +24,6 @@ def _all(result: SweepResult) -> Iterator[Chart | None]:
     yield power_chart(result)
     yield canaries_chart(result)
     yield from worst_charts(result)
+    yield counterfactual_chart(result)
     yield sweep_roc_chart(result)
     yield sweep_bounds_chart(result)

@@ -1,0 +1,147 @@
+"""What each text of a sweep changes: in its own score, and in those of texts that no model learned.
+
+Scores are minus bits a token, so that texts of different lengths compare; higher = more likely.
+"""
+
+from typing import Literal, Self
+
+from pydantic import model_validator
+
+from lmexposure._record import Count, Nats, NotNegative, Number, Positive, Rate, Record, Rows, Share
+
+
+class MeansApart(Record):
+    """A mean over the models with a text beside that over the models without it.
+
+    Attributes:
+        mean_in, mean_out: of the score.
+        difference: mean_in - mean_out.
+        low, high: its interval, for this text by itself.
+    """
+
+    mean_in: Number
+    mean_out: Number
+    difference: Number
+    low: Number
+    high: Number
+
+
+class CounterfactualText(Record):
+    """One text over all models.
+
+    Attributes:
+        id, kind: as in the plan.
+        models_in, models_out: that had it, and that had not.
+        memorised: by minus the bits of its secret a token, of a document all its tokens, with
+            Welch's interval; None with fewer than two models on a side.
+        log_ratio: by how many bits the whole secret, or document, became likelier: the log2 of the
+            ratio of the geometric means of its probability; None likewise.
+        p: how often chance gives any text of the group so large a studentised difference; None
+            likewise.
+        epsilon: lower bound from this text alone, at a level that pays for all texts of the group;
+            None where coins allow none.
+        reproduced: the shares of models whose greedy tokens are the secret, with Newcombe's
+            interval; None of a document, and with fewer than two models on a side.
+    """
+
+    id: str
+    kind: str
+    models_in: Count
+    models_out: Count
+    memorised: MeansApart | None
+    log_ratio: Number | None
+    p: Share | None
+    epsilon: Nats | None
+    reproduced: MeansApart | None
+
+
+class CounterfactualGroup(Record):
+    """The texts of a group, the most memorised first.
+
+    Attributes:
+        group: "canaries" or "population".
+        texts: by `memorised`, descending; those without come last.
+        by_halves: for each place in this order, what its text shows in models that did not choose
+            it: the mean of `memorised` in one half of the models, of the text that has this place
+            in the other half; None with too few models.
+        spread: standard deviation of the score between models alike, bits a token, of the median
+            text; None where no text has one.
+    """
+
+    group: Literal["canaries", "population"]
+    texts: Rows[CounterfactualText]
+    by_halves: Rows[Number | None]
+    spread: NotNegative | None
+
+    @model_validator(mode="after")
+    def _as_long(self) -> Self:
+        if len(self.by_halves) != len(self.texts):
+            raise ValueError(f"{len(self.by_halves)} halves for {len(self.texts)} texts")
+        return self
+
+
+class InfluentialPair(Record):
+    """What one document changes in the score of another, which no model learned.
+
+    Attributes:
+        id: of the document with coins.
+        held_out: of the other.
+        models_in, models_out: that had the first, and that had not.
+        change: of minus the bits of the other, a token; higher = the other became likelier.
+        p: how often chance gives any pair so large a studentised difference, of either sign.
+    """
+
+    id: str
+    held_out: str
+    models_in: Count
+    models_out: Count
+    change: MeansApart
+    p: Share
+
+
+class SweepInfluence(Record):
+    """Influence of the population on the documents for validation.
+
+    Attributes:
+        documents: with coins.
+        held_out: that no model learned.
+        found: pairs whose p is at most the significance.
+        pairs: some, the least likely by chance first.
+    """
+
+    documents: Positive
+    held_out: Positive
+    found: Count
+    pairs: Rows[InfluentialPair]
+
+
+class SweepCounterfactual(Record):
+    """Counterfactual memorisation of all texts with coins, and influence.
+
+    Attributes:
+        models: whose scores these are.
+        level: of the intervals.
+        significance: of the p-values of a group together, and of the bounds of a group together.
+        permutations: behind each p.
+        splits: of the models into halves.
+        groups: canaries, then the population; those without texts are missing.
+        influence: None where no document has coins, none is held out, or the models are too few.
+        notes: what is not as it should be.
+    """
+
+    models: Positive
+    level: Rate
+    significance: Rate
+    permutations: Positive
+    splits: Positive
+    groups: Rows[CounterfactualGroup]
+    influence: SweepInfluence | None
+    notes: Rows[str]
+
+    def group(self, name: str) -> CounterfactualGroup | None:
+        """That of this name; None where there is none.
+
+        Args:
+            name: "canaries" or "population".
+        """
+        return next((group for group in self.groups if group.group == name), None)

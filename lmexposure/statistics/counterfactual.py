@@ -1,0 +1,259 @@
+"""What one text in the training changes: counterfactual memorisation, and influence on others.
+
+Many models were trained alike, each with texts of its own by coins. A text's counterfactual
+memorisation is its mean score in the models that had it less that in the models that had not; its
+influence on another text is the same difference of the other text's score.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import special
+
+from lmexposure._validate import coverage, integer
+from lmexposure.errors import InputError
+from lmexposure.statistics._rows import column
+from lmexposure.statistics._sides import Floats, Sides, coins_of, of_own, of_pairs
+from lmexposure.statistics.differences import rate_difference
+from lmexposure.statistics.many_models import coin_matrix, score_matrix
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CounterfactualMemorisation:
+    """What each of N texts changes in its own score; higher = more memorised.
+
+    A text with fewer than two models on a side has NaN for all but its counts.
+
+    Attributes:
+        models_in, models_out: that had the text, and that had not, shape (N,).
+        mean_in, mean_out: of the score in these models, in its unit, shape (N,).
+        value: mean_in - mean_out, shape (N,).
+        low, high: its interval, for each text by itself, shape (N,).
+        log_ratio: by how many bits the whole text became likelier, shape (N,): `value` times the
+            text's length, the log2 of the ratio of the geometric means of its probability. Of
+            binary scores the log2 of the ratio of the two rates; infinite where one rate is 0.
+        spread: standard deviation of the score between models alike, shape (N,): by fair coins the
+            standard error of `value` at S models is about spread * sqrt(4 / S).
+        level: coverage of the intervals.
+        method: "Welch" or "Newcombe".
+    """
+
+    models_in: NDArray[np.int64]
+    models_out: NDArray[np.int64]
+    mean_in: Floats
+    mean_out: Floats
+    value: Floats
+    low: Floats
+    high: Floats
+    log_ratio: Floats
+    spread: Floats
+    level: float
+    method: str
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Influence:
+    """What each of N texts changes in the score of each of V others; higher = made it likelier.
+
+    Attributes:
+        models_in, models_out: that had the text, and that had not, shape (N,).
+        value: mean score of the other text in the models with the text less that in the models
+            without, shape (N, V); NaN with fewer than two models on a side.
+        low, high: its interval, for each pair by itself, shape (N, V).
+        level: coverage of the intervals.
+    """
+
+    models_in: NDArray[np.int64]
+    models_out: NDArray[np.int64]
+    value: Floats
+    low: Floats
+    high: Floats
+    level: float
+
+
+def counterfactual_memorisation(
+    scores: ArrayLike,
+    included: ArrayLike,
+    *,
+    lengths: ArrayLike = 1.0,
+    binary: bool = False,
+    level: float = 0.95,
+) -> CounterfactualMemorisation:
+    """Mean score of the models that had a text less that of the models that had not.
+
+    Args:
+        scores: models x texts, shape (M, N), finite; higher = more likely. For texts that are to be
+            compared: minus the text's bits, a token or a character.
+        included: which text was in the training of which model, shape (M, N).
+        lengths: tokens or characters that each text's bits were divided by, scalar or shape (N,).
+        binary: scores are 0 and 1, such as "reproduced or not"; intervals are then Newcombe's.
+        level: two-sided coverage.
+
+    Raises:
+        InputError: shapes, numbers that are not finite, coins that are none, lengths that are not
+            above 0, binary scores that are neither 0 nor 1.
+        SettingsError: a level out of range.
+
+    Source: Zhang, Ippolito, Lee, Jagielski, Tramèr, Carlini 2023, Counterfactual memorization in
+    neural language models, equation 1; Feldman and Zhang 2020, What neural networks memorize and
+    why, equation 1; intervals of Welch 1947 and Newcombe 1998. Coverage at .95 with fair coins:
+    Beta(8, 2) against Beta(5, 5) at 10, 20, 40 and 100 models .943, .947, .948 and .949 (20,000
+    runs each); rates of .98 against .05 at 20, 40 and 100 models .911, .944 and .943 (5,000 runs
+    each), where Welch's has .500, .762 and .869.
+
+    >>> found = counterfactual_memorisation([[3.0], [5.0], [1.0], [2.0]], [[1], [1], [0], [0]])
+    >>> found.value.tolist(), found.models_in.tolist()
+    ([2.5], [2])
+    """
+    x = score_matrix("scores", scores)
+    coins = coin_matrix("included", included, x.shape)
+    level, sizes = coverage("level", level), _lengths(lengths, x.shape[1])
+    if binary and not np.isin(x, (0.0, 1.0)).all():
+        raise InputError("binary scores must be 0 or 1; give binary=False for other numbers")
+    centre = np.zeros(x.shape[1]) if binary else x.mean(axis=0)  # so that rates are not rounded
+    sides = of_own(x - centre, coins)
+    mean_in, mean_out = centre + sides.mean_in, centre + sides.mean_out
+    low, high = _newcombe(mean_in, mean_out, sides, level) if binary else sides.ends(level)
+    return CounterfactualMemorisation(
+        models_in=column(sides.models_in, np.int64),
+        models_out=column(sides.models_out, np.int64),
+        mean_in=column(mean_in, np.float64),
+        mean_out=column(mean_out, np.float64),
+        value=column(sides.difference, np.float64),
+        low=column(low, np.float64),
+        high=column(high, np.float64),
+        log_ratio=column(
+            _log_rates(mean_in, mean_out) if binary else sides.difference * sizes, np.float64
+        ),
+        spread=column(sides.spread, np.float64),
+        level=level,
+        method="Newcombe" if binary else "Welch",
+    )
+
+
+def influence(others: ArrayLike, included: ArrayLike, *, level: float = 0.95) -> Influence:
+    """What each text changes in the scores of other texts, such as those that no model learned.
+
+    Args:
+        others: scores of the other texts, models x texts, shape (M, V), finite; higher = more
+            likely. None of them was in a training by a coin, or their own coin moves them too.
+        included: which of N texts was in the training of which model, shape (M, N).
+        level: two-sided coverage.
+
+    Raises:
+        InputError: shapes, numbers that are not finite, coins that are none.
+        SettingsError: a level out of range.
+
+    Source: Zhang et al. 2023, Counterfactual memorization in neural language models, equation 2;
+    Feldman and Zhang 2020, equation 2; intervals of Welch 1947.
+
+    >>> influence([[3.0], [5.0], [1.0], [2.0]], [[1], [1], [0], [0]]).value.tolist()
+    [[2.5]]
+    """
+    x = score_matrix("others", others)
+    coins = coins_of(included, len(x))
+    level = coverage("level", level)
+    sides = of_pairs(x - x.mean(axis=0), coins)
+    low, high = sides.ends(level)
+    return Influence(
+        models_in=column(coins.sum(axis=0), np.int64),
+        models_out=column((~coins).sum(axis=0), np.int64),
+        value=column(sides.difference, np.float64),
+        low=column(low, np.float64),
+        high=column(high, np.float64),
+        level=level,
+    )
+
+
+def memorisation_by_halves(
+    scores: ArrayLike, included: ArrayLike, *, splits: int = 1, seed: int
+) -> Floats:
+    """What the most memorised texts show where they were not chosen by what they show.
+
+    The largest of N estimates is too large: it was chosen for it. Half of the models order the
+    texts, and the other half says what the text in each place shows; both ways, and the mean.
+
+    Args:
+        scores: as for `counterfactual_memorisation`.
+        included: likewise.
+        splits: of the models into halves, at random; the mean is over all.
+        seed: of the splits.
+
+    Returns:
+        For each place, the most memorised first, what its text shows in the models that did not
+        choose it, shape (N,); NaN where too few models are left on a side. It is of texts chosen
+        from half of the models, which choose less well than all.
+
+    Raises:
+        InputError: shapes, numbers that are not finite, coins that are none.
+        SettingsError: splits below 1.
+
+    Source: Cox 1975, A note on data-splitting for the evaluation of significance levels. The
+    largest of 1,000 texts without a trace, Beta(5, 5) scores, shows .22 by all of 20 models, and
+    -.001 (standard error .005) by halves, in the mean over 200 sweeps.
+    """
+    x = score_matrix("scores", scores)
+    coins = coin_matrix("included", included, x.shape)
+    splits = integer("splits", splits, low=1)
+    rng, models = np.random.default_rng(seed), len(x)
+    found = []
+    for _ in range(splits):
+        first = np.isin(np.arange(models), rng.permutation(models)[: models // 2])
+        halves = [of_own(x[half], coins[half]).difference for half in (first, ~first)]
+        for chooses, says in (halves, halves[::-1]):
+            found.append(says[np.argsort(-chooses, kind="stable")])
+    known = ~np.isnan(found)
+    total, count = np.where(known, found, 0.0).sum(axis=0), known.sum(axis=0)
+    return column(np.where(count > 0, total / np.maximum(count, 1), np.nan), np.float64)
+
+
+def _newcombe(
+    rates_in: Floats, rates_out: Floats, sides: Sides, level: float
+) -> tuple[Floats, Floats]:
+    """Newcombe 1998, method 10: from Wilson's interval of each rate."""
+    low, high = np.full(rates_in.shape, np.nan), np.full(rates_in.shape, np.nan)
+    inside = _wilson(rates_in, sides.models_in, level)
+    outside = _wilson(rates_out, sides.models_out, level)
+    for n in np.flatnonzero(~np.isnan(rates_in)):
+        found = rate_difference(_row(inside, int(n)), _row(outside, int(n)))
+        low[n], high[n] = found.low, found.high
+    return low, high
+
+
+def _wilson(
+    rates: Floats, models: NDArray[np.int64], level: float
+) -> tuple[Floats, Floats, Floats]:
+    """Rate, low end and high end, shape (N,) each; Wilson 1927."""
+    rates = np.clip(rates, 0.0, 1.0)
+    z2 = special.ndtri((1 + level) / 2) ** 2 / np.maximum(models, 1)
+    middle = (rates + z2 / 2) / (1 + z2)
+    half = np.sqrt(z2 * (rates * (1 - rates) + z2 / 4)) / (1 + z2)
+    return rates, np.clip(middle - half, 0.0, rates), np.clip(middle + half, rates, 1.0)
+
+
+def _row(columns: tuple[Floats, Floats, Floats], n: int) -> tuple[float, float, float]:
+    rate, low, high = (float(values[n]) for values in columns)
+    return rate, low, high
+
+
+def _log_rates(rates_in: Floats, rates_out: Floats) -> Floats:
+    """Log2 of the ratio; NaN where both are 0."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found: Floats = np.log2(rates_in) - np.log2(rates_out)
+    return found
+
+
+def _lengths(lengths: ArrayLike, texts: int) -> Floats:
+    """Lengths of shape (N,).
+
+    Raises:
+        InputError: another shape, or not above 0.
+    """
+    array = np.asarray(lengths, dtype=np.float64)
+    if array.shape not in ((), (texts,)) or not (np.isfinite(array) & (array > 0)).all():
+        raise InputError(
+            f"lengths has shape {array.shape}; give one number above 0, or one for each of "
+            f"{texts} texts"
+        )
+    return np.broadcast_to(array, (texts,))

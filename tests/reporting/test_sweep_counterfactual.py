@@ -1,0 +1,174 @@
+"""What single texts of a sweep change, in words: page, Markdown, terminal, CSV, chart."""
+
+import csv
+import io
+import re
+from typing import Any
+
+import pytest
+from made_sweeps import made_sweep, sweep_with
+
+from lmexposure.records import CounterfactualGroup, SweepCounterfactual, SweepResult
+from lmexposure.reporting import render_sweep, sweep_report_data, sweep_sections
+from lmexposure.reporting.charts import sweep_charts
+from lmexposure.reporting.exports import sweep_csv
+from lmexposure.reporting.sweep_counterfactual import counterfactual_sections
+from lmexposure.reporting.sweep_markdown import sweep_markdown
+
+
+def made(**parts: Any) -> SweepResult:
+    return made_sweep(changes=True, leaking=1, documents_leaking=1, **parts)
+
+
+def changes_of(result: SweepResult) -> SweepCounterfactual:
+    assert result.counterfactual is not None
+    return result.counterfactual
+
+
+def with_group(result: SweepResult, **parts: Any) -> SweepResult:
+    """The first group, canaries, with other parts."""
+    found = changes_of(result)
+    first = CounterfactualGroup(**{**dict(found.groups[0]), **parts})
+    values = {**dict(found), "groups": (first, *found.groups[1:])}
+    return sweep_with(result, counterfactual=SweepCounterfactual(**values))
+
+
+def test_the_worst_document_comes_first_with_all_that_is_known_of_it() -> None:
+    result = made()
+    documents, canaries, influence = counterfactual_sections(changes_of(result), 5)
+    assert documents.title == "Ordinary documents, the most memorised first"
+    group = changes_of(result).group("population")
+    assert group is not None
+    first, row = group.texts[0], dict(zip(documents.columns, documents.rows[0], strict=True))
+    assert first.memorised is not None
+    assert row == {
+        "text": "document/0000",
+        "models in": str(first.models_in),
+        "models out": str(first.models_out),
+        "score in": f"{first.memorised.mean_in:.3f}",
+        "score out": f"{first.memorised.mean_out:.3f}",
+        "memorised": f"{first.memorised.difference:+.3f}",
+        "interval": f"{first.memorised.low:.3f} .. {first.memorised.high:.3f}",
+        "log ratio": f"{4 * first.memorised.difference:+.2f}",
+        "p (any text)": "0.0100",
+        "by halves": f"{group.by_halves[0]:+.3f}",
+        "epsilon ≥": "0.250",
+    }
+    assert 19 < first.memorised.difference < 21
+    assert len(documents.rows) == len(canaries.rows) == 5
+    assert canaries.columns[-3:] == ("greedy in", "greedy out", "interval of the difference")
+    assert canaries.rows[0][-3:] == ("0.500", "0.125", "0.100 .. 0.600")
+    assert influence.rows[0][:2] == ("document/0000", "document/9999")
+    for section in (documents, canaries, influence):
+        assert all(len(row) == len(section.columns) for row in section.rows)
+
+
+def test_what_is_assumed_is_beside_it() -> None:
+    result = made()
+    group = changes_of(result).groups[1]
+    assert group.spread is not None
+    notes = "\n".join(counterfactual_sections(changes_of(result), 5)[0].notes)
+    error = f"sd · √(4/S) = {group.spread * (4 / 64) ** 0.5:.3f} bits a token, with sd = "
+    assert error in notes
+    assert "assumes that half of the models had a text, that both sides spread alike" in notes
+    assert "any of the 40 documents" in notes
+    assert "99 permutations of whole models" in notes
+    assert "in models that did not choose it" in notes
+    assert "likeliest next tokens" not in notes
+
+
+def test_page_markdown_and_terminal_say_the_same() -> None:
+    result = made()
+    data = sweep_report_data(result)
+    html, text = render_sweep(data), sweep_markdown(data)
+    said = "1 of 40 documents left a trace that chance does not explain"
+    assert said in html
+    assert said in text
+    assert "1 of 32 canaries left a trace" in html
+    assert '<section id="changes"' in html
+    assert 'id="changes-3"' in html
+    assert "coins were few" in html
+    assert "coins were few" in text
+    assert "20 less memorised texts" not in html
+    assert "32 less memorised texts are in the CSV file" in text
+    titles = [section.title for section in sweep_sections(result)]
+    assert titles[2] == "Ordinary documents, the most memorised first"
+    assert len(titles) == 4
+
+
+def test_an_older_result_says_nothing_of_it() -> None:
+    data = sweep_report_data(made_sweep())
+    assert "What single texts change" not in render_sweep(data)
+    assert "What single texts change" not in sweep_markdown(data)
+    assert len(list(sweep_sections(made_sweep()))) == 3
+
+
+def test_texts_that_do_not_fit_on_the_page_are_counted() -> None:
+    html = render_sweep(sweep_report_data(made(canaries=230, population=210)))
+    assert "40 less memorised texts are not in these tables" in html
+
+
+def test_the_csv_has_canaries_then_documents() -> None:
+    result = made()
+    rows = list(csv.DictReader(io.StringIO(sweep_csv(sweep_report_data(result)))))
+    assert [row["id"] for row in rows[:32]] == [text.id for text in result.texts]
+    assert len(rows) == 72
+    canary, document = rows[0], next(row for row in rows if row["id"] == "document/0000")
+    assert (canary["tpr"], canary["reproduced_difference"]) == ("1.0", "0.375")
+    assert float(canary["memorised_difference"]) > 19
+    assert (document["tpr"], document["reproduced_low"]) == ("", "")
+    assert document["kind"] == "population"
+    group = changes_of(result).groups[1]
+    assert group.texts[0].memorised is not None
+    assert float(document["memorised_low"]) == group.texts[0].memorised.low
+    assert float(document["p_any_text"]) == group.texts[0].p
+    assert document["models_in"] == str(group.texts[0].models_in)
+    older = list(csv.DictReader(io.StringIO(sweep_csv(sweep_report_data(made_sweep())))))
+    assert len(older) == 32
+    assert {row["log_ratio"] for row in older} == {""}
+
+
+def test_a_text_without_a_number_has_none_anywhere() -> None:
+    result = made()
+    group = changes_of(result).groups[0]
+    nothing = group.texts[-1].model_copy(
+        update={"memorised": None, "log_ratio": None, "p": None, "reproduced": None}
+    )
+    halves = (*group.by_halves[:-1], None)
+    bare = with_group(result, texts=(*group.texts[:-1], nothing), by_halves=halves, spread=None)
+    section = counterfactual_sections(changes_of(bare), 100)[1]
+    assert section.rows[-1][3:10] == ("n/a",) * 7
+    assert section.rows[-1][-3:] == ("n/a",) * 3
+    assert not any("standard error" in note for note in section.notes)
+    assert "of 31 with p at most" in chart(bare)
+    assert render_sweep(sweep_report_data(bare))
+
+
+def chart(result: SweepResult) -> str:
+    (found,) = [c for c in sweep_charts(result) if c.name == "sweep-counterfactual"]
+    assert len(found.svg()) < 100_000
+    assert not re.search(r"\d", found.caption)
+    return found.description
+
+
+def test_the_chart_says_what_it_shows() -> None:
+    said = chart(made())
+    assert re.search(r"ordinary documents: largest \+\d+\.\d{3} \(document/0000\), median", said)
+    assert "1 of 40 with p at most 0.05; canaries: largest" in said
+
+
+@pytest.mark.parametrize(("canaries", "population", "more"), [(1, 2, 0), (520, 700, 220)])
+def test_the_chart_is_drawn_of_little_and_of_much(
+    canaries: int, population: int, more: int
+) -> None:
+    said = chart(made(canaries=canaries, population=population, models=40))
+    assert (f"The {more} least memorised are not drawn." in said) == bool(more)
+
+
+def test_no_number_is_no_chart() -> None:
+    result = made(canaries=1, population=1)
+    group = changes_of(result).groups[1]
+    nothing = tuple(text.model_copy(update={"memorised": None}) for text in group.texts)
+    values = {**dict(changes_of(result)), "groups": (group.model_copy(update={"texts": nothing}),)}
+    bare = sweep_with(result, counterfactual=SweepCounterfactual(**values))
+    assert "sweep-counterfactual" not in [found.name for found in sweep_charts(bare)]
