@@ -21,16 +21,22 @@ Formats = Annotated[
 def compare(
     runs: Annotated[
         list[Path],
-        typer.Argument(help="Two or more runs; the others are compared with the first."),
+        typer.Argument(
+            help="Two or more runs; the others are compared with the first. Or looks at memorised "
+            "text, each of another model."
+        ),
     ],
     formats: Formats = None,
     out: Annotated[Path, options.out_option("For the files.")] = Path("compare"),
 ) -> None:
     """Compare RUNS: a base model with its fine-tune, an undefended training with a defended one."""
     from lmexposure._text import visible
-    from lmexposure.records import open_run
+    from lmexposure.records import holds_look, open_run
     from lmexposure.reporting import compare_data, write_compare
 
+    if any(map(holds_look, runs)):
+        _compare_looks(runs, formats, out)
+        return
     compared = compare_data([open_run(run) for run in runs])
     written = write_compare(compared, out=out, formats=formats or ("html", "md"))
     for finding in compared.findings:
@@ -41,6 +47,26 @@ def compare(
         say(f"{visible(run.name)}: {run.verdict.sentence}")
         say(f"  {run.provenance.line}")
     for path in written:
+        say(f"compare  {path}")
+
+
+def _compare_looks(runs: list[Path], formats: list[str] | None, out: Path) -> None:
+    from lmexposure.cli.console import print_sections
+    from lmexposure.errors import SettingsError
+    from lmexposure.records import open_look
+    from lmexposure.reporting import (
+        several_finding,
+        several_looks,
+        several_section,
+        write_several,
+    )
+
+    if formats:
+        raise SettingsError("--format is of runs, and these are of memorised text; leave it out")
+    records = several_looks([open_look(run) for run in runs])
+    print_sections([several_section(records)])
+    say(several_finding(records))
+    for path in write_several(records, out):
         say(f"compare  {path}")
 
 

@@ -33,6 +33,12 @@ if TYPE_CHECKING:
         write_verbatim,
     )
     from lmexposure.reporting.verbatim_page import render_verbatim
+    from lmexposure.reporting.verbatim_several import (
+        several_finding,
+        several_looks,
+        several_section,
+        write_several,
+    )
     from lmexposure.reporting.write import FORMATS, report, write_compare, write_report
 else:
     from lmexposure._lazy import lazy_face as _lazy_face
@@ -62,6 +68,9 @@ __all__ = [
     "report",
     "report_data",
     "result_sections",
+    "several_finding",
+    "several_looks",
+    "several_section",
     "sweep_report_data",
     "sweep_sections",
     "verbatim_finding",
@@ -71,6 +80,7 @@ __all__ = [
     "write_defences",
     "write_identifiers",
     "write_report",
+    "write_several",
     "write_sweep_report",
     "write_verbatim",
 ]

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from lmexposure.records import VerbatimRecord
-from lmexposure.reporting.charts import verbatim_chart
+from lmexposure.reporting.charts import runs_by_size_chart, verbatim_chart
 from lmexposure.reporting.page import filled_page
 from lmexposure.reporting.verbatim import (
     ShownPassage,
@@ -11,6 +11,7 @@ from lmexposure.reporting.verbatim import (
     verbatim_origin,
     verbatim_sections,
 )
+from lmexposure.reporting.verbatim_several import several_finding, several_section
 
 
 def render_verbatim(record: VerbatimRecord, passages: Sequence[ShownPassage] = ()) -> str:
@@ -34,4 +35,23 @@ def render_verbatim(record: VerbatimRecord, passages: Sequence[ShownPassage] = (
         others=others,
         passages=passages,
         chart=verbatim_chart(record),
+    )
+
+
+def render_several(records: Sequence[VerbatimRecord]) -> str:
+    """Several models over the same documents as one HTML document.
+
+    Args:
+        records: as `several_looks` gives them.
+
+    Returns:
+        the document; the same records give the same text.
+    """
+    return filled_page(
+        "verbatim_several.html.jinja",
+        finding=several_finding(records),
+        section=several_section(records),
+        chart=runs_by_size_chart(records),
+        models=len(records),
+        origin=verbatim_origin(records[-1]),
     )

@@ -1,5 +1,6 @@
 import functools
 import itertools
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -231,6 +232,24 @@ def test_the_memory_of_further_rows_is_foreseen(kind: Any) -> None:
     assert 7 * begun.row_bytes(3, every=False) == states[-1].nbytes - shared
     every = [states[-1].nbytes] if kind is PathSteps else [s.nbytes for s in states[1:]]
     assert 7 * begun.row_bytes(3, every=True) >= sum(every) - shared
+
+
+@pytest.mark.parametrize("name", ["gpt2", "gemma2", "mistral", "mamba", "rwkv", "lstm"])
+def test_whole_distributions_are_those_of_the_bits(name: str) -> None:
+    steps, begun = next_token_steps(family(name), PROBE), list(PROBE)
+    columns, parents = np.arange(VOCABULARY), np.zeros(3, dtype=np.int64)
+    state, bits = steps.start(begun, columns)
+    again, logits = steps.start_all(begun)
+    np.testing.assert_allclose(_bits(logits).ravel(), bits, atol=1e-4)
+    tokens, rows = np.array([3, 4, 60]), np.repeat(np.arange(3), VOCABULARY)
+    _, bits = steps.advance(state, parents, tokens, rows, np.tile(columns, 3))
+    _, logits = steps.advance_all(again, parents, tokens)
+    np.testing.assert_allclose(_bits(logits).ravel(), bits, atol=1e-4)
+
+
+def _bits(logits: torch.Tensor) -> np.ndarray[Any, Any]:
+    bits: np.ndarray[Any, Any] = -torch.log_softmax(logits.double(), -1).numpy()
+    return bits / math.log(2)
 
 
 @pytest.mark.parametrize("name", ["llama", "mistral", "mamba", "lstm"])

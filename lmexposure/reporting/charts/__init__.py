@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from lmexposure.reporting.charts.sweep_gallery import sweep_charts
     from lmexposure.reporting.charts.training import training_chart
     from lmexposure.reporting.charts.trajectory import trajectory_chart
-    from lmexposure.reporting.charts.verbatim import verbatim_chart
+    from lmexposure.reporting.charts.verbatim import runs_by_size_chart, verbatim_chart
 else:
     from lmexposure._lazy import lazy_face as _lazy_face
 
@@ -36,6 +36,7 @@ __all__ = [
     "extraction_chart",
     "reference_chart",
     "roc_chart",
+    "runs_by_size_chart",
     "sweep_charts",
     "training_chart",
     "trajectory_chart",

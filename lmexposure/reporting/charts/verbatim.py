@@ -1,11 +1,14 @@
 """Chart of memorised text: the share of windows that comes out, against the tries it takes."""
 
+from collections.abc import Sequence
+
 from matplotlib.figure import FigureBase
 
-from lmexposure._style import percent, short
+from lmexposure._style import count, percent, short, whole
+from lmexposure._text import visible
 from lmexposure.records import VerbatimRecord, VerbatimWindows
 from lmexposure.reporting.charts.chart import Chart
-from lmexposure.reporting.charts.style import SERIES, Style, key, log_ticks, plain_axes
+from lmexposure.reporting.charts.style import SERIES, Style, clipped, key, log_ticks, plain_axes
 
 _SHAPES: tuple[Style, ...] = (
     {"linestyle": "-", "marker": "o"},
@@ -74,3 +77,51 @@ def _draw(figure: FigureBase, groups: dict[str, VerbatimWindows], styles: dict[s
     axes.set_ylim(bottom=0)
     axes.set_xlabel("Tries")
     axes.set_ylabel("Share of windows")
+
+
+def runs_by_size_chart(records: Sequence[VerbatimRecord]) -> Chart:
+    """The longest run of each model against its parameters.
+
+    Args:
+        records: of several models over the same documents.
+    """
+    told = (
+        f"{visible(r.model.name)}, {whole(r.model.parameters)} parameters: "
+        f"{count(r.longest_run, 'character')}"
+        for r in records
+    )
+    return Chart(
+        name="verbatim-models",
+        kind="verbatim",
+        subject="",
+        title="The longest run against the size of the model",
+        caption=(
+            "Characters that greedy decoding gives in a row, of the same documents. Larger models "
+            "memorise more of what they read as often."
+        ),
+        description=f"{'; '.join(told)}.",
+        draw=lambda figure: _draw_sizes(figure, records),
+        legend=lambda: [key("a model", color=SERIES[0], marker="o", linestyle="none")],
+        height=3.0,
+    )
+
+
+def _draw_sizes(figure: FigureBase, records: Sequence[VerbatimRecord]) -> None:
+    axes = figure.subplots()
+    plain_axes(axes)
+    sizes = [record.model.parameters for record in records]
+    axes.plot(
+        sizes,
+        [record.longest_run for record in records],
+        color=SERIES[0],
+        marker="o",
+        linestyle="none",
+    )
+    for record in records:
+        place = (record.model.parameters, record.longest_run)
+        name = clipped(record.model.name.rsplit("/", 1)[-1], 20)
+        axes.annotate(name, place, xytext=(4, 4), textcoords="offset points", fontsize=10)
+    log_ticks(axes, "x", min(sizes) / 2, max(sizes) * 4)
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel("Parameters")
+    axes.set_ylabel("Characters")
