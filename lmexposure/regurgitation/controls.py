@@ -1,7 +1,7 @@
 """Controls: likely text is not memorised text.
 
 The same windows are asked of a model that never saw the corpus, which may have another tokenizer,
-so it is asked by text; and the model is asked for documents that it never saw.
+so it is then asked by text; and the model is asked for documents that it never saw.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from lmexposure.errors import InputError, ModelError
 from lmexposure.models import Encoded, place_documents
 from lmexposure.records import GroupTest
 from lmexposure.regurgitation.runs import Run
-from lmexposure.regurgitation.windows import Windows
+from lmexposure.regurgitation.windows import Document, Windows
 from lmexposure.scoring import WindowScores, score_windows
 from lmexposure.statistics import FEWEST_BLIND, blind_baseline, shuffled_groups_p
 
@@ -25,10 +25,10 @@ Floats = NDArray[np.float64]
 def encoded_by(
     tokenizer: Any, windows: Windows, prefix: int, *, limit: int | None
 ) -> list[Encoded]:
-    """The same prompts and suffixes, as texts, in the tokens of another model.
+    """The same prompts and suffixes in the tokens of another model.
 
     Args:
-        tokenizer: of that model.
+        tokenizer: of that model; None: it has the tokens of the windows, which stay as they are.
         windows: of the corpus.
         prefix: tokens of a prompt, by the tokenizer of the windows.
         limit: tokens that that model reads at once; the beginnings of prompts are left out.
@@ -36,39 +36,15 @@ def encoded_by(
     Raises:
         ModelError: a suffix alone is longer than that model reads at once, or it has no token.
     """
-    pairs = []
-    for window in windows.windows:
-        document = windows.documents[window.document]
-        begin, _ = document.characters(window.place - prefix, window.place)
-        pairs.append(
-            (document.text[begin : window.start], document.text[window.start : window.stop])
-        )
-    return _behind(tokenizer, pairs, limit)
-
-
-def _behind(tokenizer: Any, pairs: Sequence[tuple[str, str]], limit: int | None) -> list[Encoded]:
-    """Texts behind their prompts, in tokens."""
-    placed = place_documents(tokenizer, [a + b for a, b in pairs], context=None)
-    found = []
-    for number, ((prompt, _), tokens) in enumerate(zip(pairs, placed, strict=True)):
-        ends = tokens.places[:, 1]
-        first = tokens.first + int((ends <= len(prompt)).sum())
-        ids = tokens.ids
-        if limit is not None and len(ids) > limit:
-            cut = len(ids) - limit
-            if first - cut < 1:
-                raise ModelError(
-                    f"window {number} has more tokens than the reference model reads at once "
-                    f"({limit}); give shorter --suffix-tokens"
-                )
-            ids, first = ids[cut:], first - cut
-        if first >= len(ids) or first < 1:
-            raise ModelError(
-                f"window {number} has no token that the reference model could be asked for; give "
-                "longer --prefix-tokens and --suffix-tokens"
-            )
-        found.append(Encoded(ids=ids, scored_from=first))
-    return found
+    if tokenizer is None:
+        every = windows.encoded
+    else:
+        spans = [
+            _Span.of(windows.documents[w.document], w.place - prefix, w.place, w.start, w.stop)
+            for w in windows.windows
+        ]
+        every = [found.encoded for found in _behind(tokenizer, spans)]
+    return [_within(text, limit, number) for number, text in enumerate(every)]
 
 
 def reference_runs(
@@ -78,37 +54,85 @@ def reference_runs(
 
     Args:
         model: that never saw the corpus.
-        tokenizer: its own.
+        tokenizer: its own; None: it has the tokens of the windows.
         windows: of the corpus.
         runs: of each document; None: it has none.
         limit: tokens that the model reads at once; a longer run is asked for as far as it goes.
     """
-    found: list[int | None] = [None] * len(runs)
-    pairs, owners = [], []
-    for number, run in enumerate(runs):
-        if run is None:
-            continue
-        document = windows.documents[number]
-        begin, _ = document.characters(max(0, run.first - run.prompt), run.first)
-        pairs.append((document.text[begin : run.start], document.text[run.start : run.end]))
-        owners.append(number)
-    if not pairs:
-        return found
-    placed = place_documents(tokenizer, [a + b for a, b in pairs], context=None)
-    asked, kept, spans = [], [], []
-    for number, (prompt, _), tokens in zip(owners, pairs, placed, strict=True):
-        first = tokens.first + int((tokens.places[:, 1] <= len(prompt)).sum())
-        ids = tokens.ids[:limit] if limit is not None else tokens.ids
-        if 1 <= first < len(ids):
-            asked.append(Encoded(ids=ids, scored_from=first))
-            kept.append(number)
-            spans.append(tokens.places[first - tokens.first : len(ids) - tokens.first])
-        else:
-            found[number] = 0
+    found: list[int | None] = [None if run is None else 0 for run in runs]
+    there = [(n, run, windows.documents[n]) for n, run in enumerate(runs) if run is not None]
+    if tokenizer is None:
+        every = [
+            _Spelled(
+                document.encoded(run.first, run.prompt, run.tokens),
+                document.placed.places[run.first - document.placed.first :][: run.tokens],
+            )
+            for _, run, document in there
+        ]
+    else:
+        every = _behind(
+            tokenizer,
+            [_Span.of(d, r.first - r.prompt, r.first, r.start, r.end) for _, r, d in there],
+        )
+    asked, kept = [], []
+    for (number, _, _), said in zip(there, every, strict=True):
+        text = said.encoded
+        ids = text.ids[:limit] if limit is not None else text.ids
+        if 1 <= text.scored_from < len(ids):
+            asked.append(Encoded(ids=ids, scored_from=text.scored_from))
+            kept.append((number, said.places[: len(ids) - text.scored_from]))
     if asked:
-        for number, span, hits in zip(kept, spans, score_windows(model, asked).greedy, strict=True):
-            found[number] = _longest_row(hits, span)
+        for (number, places), hits in zip(kept, score_windows(model, asked).greedy, strict=True):
+            found[number] = _longest_row(hits, places)
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Span:
+    """A prompt, and the text behind it."""
+
+    prompt: str
+    text: str
+
+    @classmethod
+    def of(cls, document: Document, begin: int, place: int, start: int, stop: int) -> "_Span":
+        first, _ = document.characters(max(0, begin), place)
+        return cls(document.text[first:start], document.text[start:stop])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Spelled:
+    """A text behind its prompt in tokens, and the characters of each of its own tokens."""
+
+    encoded: Encoded
+    places: NDArray[np.int64]
+
+
+def _behind(tokenizer: Any, spans: Sequence[_Span]) -> list[_Spelled]:
+    """Texts behind their prompts, in tokens; one whose first token is in the prompt begins there.
+
+    A token that straddles the two belongs to the text.
+    """
+    placed = place_documents(tokenizer, [span.prompt + span.text for span in spans], context=None)
+    found = []
+    for span, tokens in zip(spans, placed, strict=True):
+        before = int((tokens.places[:, 1] <= len(span.prompt)).sum())
+        text = Encoded(ids=tokens.ids, scored_from=tokens.first + before)
+        found.append(_Spelled(text, tokens.places[before:]))
+    return found
+
+
+def _within(text: Encoded, limit: int | None, number: int) -> Encoded:
+    """What a model can read at once, without the beginning of a long prompt."""
+    cut = 0 if limit is None else max(0, len(text.ids) - limit)
+    ids, first = text.ids[cut:], text.scored_from - cut
+    if not 1 <= first < len(ids):
+        raise ModelError(
+            f"window {number} has no token that the reference model could be asked for within "
+            f"{'its text' if limit is None else f'the {limit} tokens that it reads at once'}; give "
+            "other --prefix-tokens and --suffix-tokens"
+        )
+    return Encoded(ids=ids, scored_from=first)
 
 
 def _longest_row(hits: NDArray[np.bool_], places: NDArray[np.int64]) -> int:

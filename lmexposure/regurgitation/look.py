@@ -15,7 +15,7 @@ from lmexposure._validate import of_type
 from lmexposure.audit import Progress, load_for_measuring, model_in_memory, silent
 from lmexposure.canaries import Files, corpus_files, layout_for, listed_files
 from lmexposure.errors import CorpusError, ModelError, ResultError
-from lmexposure.models import LoadedModel
+from lmexposure.models import LoadedModel, tokenizer_sha256
 from lmexposure.records import (
     FreeExtraction,
     VerbatimModel,
@@ -315,7 +315,10 @@ class _Look:
         if self.reference is None:
             return None, [None] * len(runs), None
         ask = self._asking(self.reference, parts)
-        tokenizer, prefix = self.reference.tokenizer, self.settings.prefix_tokens
+        own, prefix = self.reference.tokenizer, self.settings.prefix_tokens
+        # The same tokens are asked for in the same way; those of another tokenizer by text.
+        same = tokenizer_sha256(own) == tokenizer_sha256(self.model.tokenizer)
+        tokenizer = None if same else own
         encoded = encoded_by(tokenizer, windows, prefix, limit=ask.limit)
         base = ask.windows("reference", windows, encoded)
         followed = reference_runs(self.reference.model, tokenizer, windows, runs, ask.limit)

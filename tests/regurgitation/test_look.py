@@ -166,6 +166,7 @@ def test_the_model_itself_is_no_control(case: Case, tmp_path: Path) -> None:
     )
     assert any("same weights" in line for line in found.warnings)
     assert {row.verdict for row in found.rows} <= {"reproduces", "no"}
+    assert all(row.run.reference == row.run.characters for row in found.rows if row.run)
     assert found.of_reference is not None
     assert found.of_reference.greedy == found.corpus.greedy
 
