@@ -48,7 +48,8 @@ class VerbatimProvenance:
         """All of it on one line, the hashes in short.
 
         >>> said = {"lmexposure": "0.1.0", "measured": "2026-11-22T06:30:00Z", "model": "m"}
-        >>> VerbatimProvenance(**said, weights_sha256="ab" * 32, corpus_sha256="cd" * 32).line[48:]
+        >>> hashes = {"weights_sha256": "ab" * 32, "corpus_sha256": "cd" * 32}
+        >>> VerbatimProvenance(**said, **hashes).line.partition("; ")[2]
         'm, weights abababababab, corpus cdcdcdcdcdcd'
         """
         weights, corpus = short_hash(self.weights_sha256), short_hash(self.corpus_sha256)
