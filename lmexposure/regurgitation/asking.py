@@ -151,11 +151,10 @@ class Asking:
         for number, (prompt, samples) in enumerate(every):
             kept = self.parts.read(f"samples-{number}")
             if kept is None:
-                most = chosen.sample_tokens
-                room = most if self.limit is None else max(1, min(most, self.limit - len(prompt)))
+                begun, room = self._room(prompt)
                 tokens = sample_tokens(
                     self.steps(windows.windows[0].encoded.ids),
-                    prompt,
+                    begun,
                     samples,
                     tokens=room,
                     rule=self.rule,
@@ -217,6 +216,14 @@ class Asking:
     @cached_property
     def _made(self) -> dict[str, WholeSteps]:
         return {}
+
+    def _room(self, prompt: Sequence[int]) -> tuple[Sequence[int], int]:
+        """A prompt, and how many tokens fit behind it; of a long one the end, and one token."""
+        most = self.settings.sample_tokens
+        if self.limit is None:
+            return prompt, most
+        begun = prompt[-(self.limit - 1) :]
+        return begun, min(most, self.limit - len(begun))
 
     def _watch(self, name: str, first: int, total: int) -> Callable[[int], None]:
         return lambda done: self.progress(name, first + done, total)

@@ -14,7 +14,7 @@ from lmexposure._files import PRIVATE, canonical_json, only_writer, sha256_bytes
 from lmexposure._validate import of_type
 from lmexposure.audit import Progress, load_for_measuring, model_in_memory, silent
 from lmexposure.canaries import Files, corpus_files, layout_for, listed_files
-from lmexposure.errors import CorpusError, ModelError, ResultError
+from lmexposure.errors import CorpusError, ModelError, ResultError, SettingsError
 from lmexposure.models import LoadedModel, tokenizer_sha256
 from lmexposure.records import (
     FreeExtraction,
@@ -76,6 +76,11 @@ def verbatim(  # noqa: PLR0913 (a public door: each is an option of a look)
     """
     settings = VerbatimSettings() if settings is None else settings
     of_type("settings", settings, VerbatimSettings, "VerbatimSettings(...)")
+    if settings.random_split and held_out is None:
+        raise SettingsError(
+            "random_split is of held-out documents, and none are given; name them with --held-out, "
+            "or leave it out"
+        )
     documents, separator = _documents(corpus, settings)
     others = None if held_out is None else _documents(held_out, settings)[0]
     if settings.samples:  # what is not installed is said before time is spent

@@ -31,6 +31,7 @@ SHORT = lx.VerbatimSettings(
     least_match=40,
     random_split=True,
 )
+ALONE = replace(SHORT, random_split=False)
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +115,7 @@ def test_a_run_is_what_greedy_decoding_says(case: Case) -> None:
 def test_the_files_hold_no_text_but_the_private_one(
     case: Case, looked: VerbatimRecord, tmp_path: Path
 ) -> None:
-    lx.verbatim(case.loaded, case.train, out=tmp_path, settings=replace(SHORT, samples=0))
+    lx.verbatim(case.loaded, case.train, out=tmp_path, settings=replace(ALONE, samples=0))
     words = case.documents[0].split(" ")[3:7]
     assert " ".join(words) not in (tmp_path / "verbatim.json").read_text("utf-8")
     path = tmp_path / "passages.json"
@@ -128,7 +129,7 @@ def test_the_files_hold_no_text_but_the_private_one(
 
 def test_without_a_control_nothing_is_called_memorised(case: Case, tmp_path: Path) -> None:
     found = lx.verbatim(
-        case.loaded, case.train, out=tmp_path, settings=replace(SHORT, samples=0, near_windows=0)
+        case.loaded, case.train, out=tmp_path, settings=replace(ALONE, samples=0, near_windows=0)
     )
     assert found.rows[0].verdict == "reproduces"
     assert any("no control" in line for line in found.warnings)
@@ -145,7 +146,7 @@ def test_a_reference_with_another_tokenizer_is_asked_by_text(case: Case, tmp_pat
         case.train,
         out=tmp_path,
         reference=reference,
-        settings=replace(SHORT, samples=0, near_windows=0),
+        settings=replace(ALONE, samples=0, near_windows=0),
     )
     assert found.rows[0].verdict == "memorised"
     assert found.rows[0].run is not None
@@ -162,7 +163,7 @@ def test_the_model_itself_is_no_control(case: Case, tmp_path: Path) -> None:
         case.train,
         out=tmp_path,
         reference=case.loaded,
-        settings=replace(SHORT, samples=0, near_windows=0),
+        settings=replace(ALONE, samples=0, near_windows=0),
     )
     assert any("same weights" in line for line in found.warnings)
     assert {row.verdict for row in found.rows} <= {"reproduces", "no"}
@@ -195,10 +196,10 @@ def test_a_killed_look_goes_on_and_ends_with_the_same_numbers(
 
 
 def test_some_documents_and_some_windows(case: Case, tmp_path: Path) -> None:
-    chosen = replace(SHORT, documents=(numbers(case, 1), numbers(case, 5)), samples=0)
+    chosen = replace(ALONE, documents=(numbers(case, 1), numbers(case, 5)), samples=0)
     found = lx.verbatim(case.loaded, case.train, out=tmp_path / "a", settings=chosen)
     assert sorted(row.number for row in found.rows) == sorted(chosen.documents or ())
-    few = replace(SHORT, windows=20, samples=0, near_windows=0)
+    few = replace(ALONE, windows=20, samples=0, near_windows=0)
     found = lx.verbatim(case.loaded, case.train, out=tmp_path / "b", settings=few)
     assert (found.corpus.windows, found.corpus.among) == (20, looked_windows(case))
     share = found.extractable
@@ -208,7 +209,7 @@ def test_some_documents_and_some_windows(case: Case, tmp_path: Path) -> None:
             case.loaded,
             case.train,
             out=tmp_path / "c",
-            settings=replace(SHORT, documents=(900,)),
+            settings=replace(ALONE, documents=(900,)),
         )
 
 
@@ -243,7 +244,7 @@ def test_json_lines_with_windows_line_ends_and_unicode(case: Case, tmp_path: Pat
         case.loaded,
         corpus,
         out=tmp_path / "out",
-        settings=replace(SHORT, samples=0, near_windows=0),
+        settings=replace(ALONE, samples=0, near_windows=0),
     )
     assert found.documents == len(lines)
     assert found.rows[0].number == 1
@@ -253,13 +254,13 @@ def test_bad_input_is_named(case: Case, tmp_path: Path) -> None:
     short = tmp_path / "short.txt"
     short.write_text("too short\nalso\n", encoding="utf-8")
     with pytest.raises(CorpusError, match=r"no document of the corpus has a window: .* 16 \+ 16"):
-        lx.verbatim(case.loaded, short, out=tmp_path / "a", settings=SHORT)
+        lx.verbatim(case.loaded, short, out=tmp_path / "a", settings=ALONE)
     blank = tmp_path / "blank.txt"
     blank.write_text("\n \n\n", encoding="utf-8")
     with pytest.raises(CorpusError, match="holds no text"):
-        lx.verbatim(case.loaded, blank, out=tmp_path / "a", settings=SHORT)
+        lx.verbatim(case.loaded, blank, out=tmp_path / "a", settings=ALONE)
     with pytest.raises(CorpusError, match="no file matches"):
-        lx.verbatim(case.loaded, tmp_path / "missing*.txt", out=tmp_path / "a", settings=SHORT)
+        lx.verbatim(case.loaded, tmp_path / "missing*.txt", out=tmp_path / "a", settings=ALONE)
     tokenizer = byte_level_bpe()
     small = model_of("gpt2", len(tokenizer)).eval()
     limit = small.config.max_position_embeddings
@@ -269,14 +270,16 @@ def test_bad_input_is_named(case: Case, tmp_path: Path) -> None:
             case.train,
             tokenizer=tokenizer,
             out=tmp_path / "a",
-            settings=replace(SHORT, prefix_tokens=limit),
+            settings=replace(ALONE, prefix_tokens=limit),
         )
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "result.json").write_text("{}")
     with pytest.raises(ResultError, match="holds a run"):
-        lx.verbatim(case.loaded, case.train, out=tmp_path / "run", settings=SHORT)
+        lx.verbatim(case.loaded, case.train, out=tmp_path / "run", settings=ALONE)
+    with pytest.raises(SettingsError, match="random_split is of held-out documents"):
+        lx.verbatim(case.loaded, case.train, out=tmp_path / "a", settings=SHORT)
     with pytest.raises(SettingsError, match="distance=16 edits make any text"):
-        replace(SHORT, distance=16)
+        replace(ALONE, distance=16)
 
 
 def test_text_of_another_encoding_is_doubted(case: Case, tmp_path: Path) -> None:
@@ -290,7 +293,7 @@ def test_text_of_another_encoding_is_doubted(case: Case, tmp_path: Path) -> None
         case.loaded,
         corpus,
         out=tmp_path / "out",
-        settings=replace(SHORT, samples=0, near_windows=0),
+        settings=replace(ALONE, samples=0, near_windows=0),
     )
     assert any("is it the corpus of this model" in line for line in found.warnings)
     assert {row.verdict for row in found.rows} == {"no"}
@@ -298,9 +301,25 @@ def test_text_of_another_encoding_is_doubted(case: Case, tmp_path: Path) -> None
 
 def test_a_damaged_record_is_refused(case: Case, tmp_path: Path) -> None:
     lx.verbatim(
-        case.loaded, case.train, out=tmp_path, settings=replace(SHORT, samples=0, near_windows=0)
+        case.loaded, case.train, out=tmp_path, settings=replace(ALONE, samples=0, near_windows=0)
     )
     path = tmp_path / "verbatim.json"
     path.write_bytes(path.read_bytes().replace(b'"greedy"', b'"greedi"', 1))
     with pytest.raises(ResultError, match=r"verbatim\.json"):
         open_look(tmp_path)
+
+
+def test_a_prompt_longer_than_the_context_is_cut(case: Case, tmp_path: Path) -> None:
+    tokenizer = byte_level_bpe()
+    small = model_of("gpt2", len(tokenizer)).eval()
+    long = "The random number is 281265017. " * 200
+    found = lx.verbatim(
+        small,
+        case.train,
+        tokenizer=tokenizer,
+        out=tmp_path,
+        prompts=[long],
+        settings=replace(ALONE, samples=22, near_windows=0),
+    )
+    assert found.free is not None
+    assert found.free.samples == 22
