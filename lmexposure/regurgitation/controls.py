@@ -17,7 +17,7 @@ from lmexposure.records import GroupTest
 from lmexposure.regurgitation.runs import Run
 from lmexposure.regurgitation.windows import Document, Windows
 from lmexposure.scoring import WindowScores, score_windows
-from lmexposure.statistics import FEWEST_BLIND, blind_baseline, shuffled_groups_p
+from lmexposure.statistics import blind_baseline, shuffled_groups_p
 
 Floats = NDArray[np.float64]
 
@@ -214,7 +214,7 @@ def group_test(
             )
         elif blind is not None and not blind.enough:
             refused = (
-                f"fewer than {FEWEST_BLIND} documents in a group: whether they differ without the "
+                f"fewer than {blind.fewest} documents in a group: whether they differ without the "
                 "model cannot be seen; give more, or documents that were split off at random, with "
                 "--random-split"
             )
@@ -224,9 +224,7 @@ def group_test(
         p = shuffled_groups_p(own, others, seed=seed)
     return GroupTest(
         p=p,
-        basis="random split"
-        if random_split
-        else (None if basis is None else "blind baseline failed"),
+        basis=basis,
         refused=refused,
         members=len(own),
         held_out=len(others),

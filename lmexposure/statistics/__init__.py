@@ -82,7 +82,6 @@ if TYPE_CHECKING:
         unseen_passages,
     )
     from lmexposure.statistics.document_groups import (
-        FEWEST_BLIND,
         Blind,
         blind_baseline,
         shuffled_groups_p,
@@ -155,7 +154,6 @@ else:
     )
 
 __all__ = [
-    "FEWEST_BLIND",
     "GUESSING",
     "AreaUnderCurve",
     "Between",

@@ -38,6 +38,8 @@ def chance_within(bits: ArrayLike, tries: float) -> NDArray[np.float64]:
         InputError: bits below 0, or NaN.
         SettingsError: tries below 1.
 
+    Source: Hayes et al. 2025 (arXiv 2410.19482), (n, p)-discoverable extraction.
+
     >>> chance_within(-math.log2(1e-18), 1e16).round(5).tolist()
     [0.00995]
     """
@@ -132,6 +134,9 @@ def known_and_sampled(
     Raises:
         InputError: masses out of range.
         SettingsError: `level` or the numbers of draws out of range.
+
+    Source: Clopper and Pearson 1934 of the sampled share; a known part is added as in stratified
+        sampling with one stratum read whole (Cochran 1977, chapter 5).
     """
     masses = {"known": known, "open_mass": open_mass, "unsampled": unsampled}
     for name, mass in masses.items():

@@ -24,7 +24,7 @@ _MOST = 1_000  # documents of a group that a blind baseline reads
 _SHUFFLES = 199
 _RIDGE = 1.0
 _FOLDS = 5
-FEWEST_BLIND = 30  # documents on each side, below which failing to tell apart says nothing
+_FEWEST = 30  # documents on each side, below which failing to tell apart says nothing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +37,7 @@ class Blind:
         apart: p is at most `significance`.
         significance: how often groups of one source are called apart.
         enough: whether there are documents enough for `apart` to say something.
+        fewest: documents in each group from which on there are enough.
     """
 
     auc: float
@@ -44,6 +45,7 @@ class Blind:
     apart: bool
     significance: float
     enough: bool
+    fewest: int
 
     def to_dict(self) -> dict[str, Any]:
         """Plain Python values."""
@@ -110,6 +112,9 @@ def blind_baseline(
     Raises:
         InputError: fewer than 5 documents in a group, or numbers that do not fit them.
         SettingsError: `significance` out of range.
+
+    Source: Meeus et al. 2024 (arXiv 2406.17975) and Das et al. 2024 (arXiv 2406.16201), words of the
+        text in a classifier that never asks the model; Phipson and Smyth 2010 for the p.
     """
     fraction("significance", significance)
     if min(len(first), len(second)) < _FOLDS:
@@ -139,7 +144,8 @@ def blind_baseline(
         p=p,
         apart=p <= significance,
         significance=significance,
-        enough=min(len(first), len(second)) >= FEWEST_BLIND,
+        enough=min(len(first), len(second)) >= _FEWEST,
+        fewest=_FEWEST,
     )
 
 
