@@ -113,8 +113,8 @@ def blind_baseline(
         InputError: fewer than 5 documents in a group, or numbers that do not fit them.
         SettingsError: `significance` out of range.
 
-    Source: Meeus et al. 2024 (arXiv 2406.17975) and Das et al. 2024 (arXiv 2406.16201), words of the
-        text in a classifier that never asks the model; Phipson and Smyth 2010 for the p.
+    Source: Meeus et al. 2024 (arXiv 2406.17975) and Das et al. 2024 (arXiv 2406.16201), classifiers
+        on the words of a text that never ask the model; Phipson and Smyth 2010 for the p.
     """
     fraction("significance", significance)
     if min(len(first), len(second)) < _FOLDS:
