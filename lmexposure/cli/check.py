@@ -17,21 +17,9 @@ from lmexposure.records import MEASURING, NAMES_BY_TABLE, SETTING_NAMES
 
 if TYPE_CHECKING:
     from lmexposure.gate import Thresholds, Verdict
-    from lmexposure.records import (
-        Provenance,
-        Result,
-        RunFiles,
-        RunSettings,
-        SweepFiles,
-        SweepProvenance,
-        SweepResult,
-        VerbatimFiles,
-        VerbatimProvenance,
-        VerbatimRecord,
-    )
+    from lmexposure.records import RunFiles, RunSettings, SweepFiles, VerbatimFiles
 
-    AnyResult: TypeAlias = Result | SweepResult | VerbatimRecord
-    AnyProvenance: TypeAlias = Provenance | SweepProvenance | VerbatimProvenance
+    AnyFiles: TypeAlias = RunFiles | SweepFiles | VerbatimFiles
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,8 +150,7 @@ def writes_to_standard_output(flags: CheckFlags) -> bool:
 
 def write_outputs(
     verdict: "Verdict",
-    result: "AnyResult",
-    provenance: "AnyProvenance",
+    measured: "AnyFiles",
     source: Path,
     flags: CheckFlags,
 ) -> None:
@@ -175,8 +162,9 @@ def write_outputs(
     from lmexposure._files import append, atomic_write
     from lmexposure.gate import verdict_json, verdict_junit, verdict_sarif, verdict_summary
 
+    provenance = measured.provenance
     writers = {
-        "json": lambda: verdict_json(verdict, result, provenance),
+        "json": lambda: verdict_json(verdict, measured.result, provenance),
         "junit": lambda: verdict_junit(verdict, provenance),
         "sarif": lambda: verdict_sarif(verdict, source, provenance),
         "summary": lambda: verdict_summary(verdict, provenance),
@@ -249,39 +237,37 @@ def check(  # noqa: PLR0913 - a command: its parameters are its flags
     from lmexposure.gate import verdict_text
 
     limits = gate_thresholds(flags)
-    result, provenance, source = _measured_or_read(flags, limits)
-    verdict = judge(result, limits)
+    measured, source = _measured_or_read(flags, limits)
+    verdict, provenance = judge(measured, limits), measured.provenance
     aside = writes_to_standard_output(flags)
     for line in verdict_text(verdict, provenance).split("\n"):
         say(line, aside=aside)
-    write_outputs(verdict, result, provenance, source, flags)
+    write_outputs(verdict, measured, source, flags)
     raise typer.Exit(verdict.exit_code)
 
 
-def _measured_or_read(
-    flags: CheckFlags, thresholds: "Thresholds"
-) -> "tuple[AnyResult, AnyProvenance, Path]":
-    """The result, its provenance, and the file that the findings refer to."""
+def _measured_or_read(flags: CheckFlags, thresholds: "Thresholds") -> "tuple[AnyFiles, Path]":
+    """What is judged, and the file that the findings refer to."""
     from lmexposure.records import holds_look, holds_sweep, open_look, open_run, open_sweep
 
     refuse_mixed(flags)
     if flags.model is not None and flags.manifest is not None:
         refuse_overwriting(flags, flags.manifest)
-        return *_measured(flags.model, flags.manifest, flags, thresholds), flags.manifest
+        return _measured(flags.model, flags.manifest, flags, thresholds), flags.manifest
     assert flags.run is not None
-    opened: RunFiles | SweepFiles | VerbatimFiles
+    opened: AnyFiles
     if holds_look(flags.run):
         opened = open_look(flags.run)
     else:
         opened = open_sweep(flags.run) if holds_sweep(flags.run) else open_run(flags.run)
     assert opened.result_path is not None  # it was read from there
     refuse_overwriting(flags, opened.result_path)
-    return opened.result, opened.provenance, opened.result_path
+    return opened, opened.result_path
 
 
 def _measured(
     model: str, manifest: Path, flags: CheckFlags, thresholds: "Thresholds"
-) -> "tuple[Result, Provenance]":
+) -> "RunFiles":
     """Measure as `lmexposure measure` does; without --out nothing is left on the disk."""
     import tempfile
 
@@ -303,8 +289,7 @@ def _measured(
             rows=rows,
             progress=progress,
         )
-        measured = open_run(out)
-    return measured.result, measured.provenance
+        return open_run(out)
 
 
 def _settings(flags: CheckFlags, thresholds: "Thresholds") -> "RunSettings":

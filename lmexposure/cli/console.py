@@ -236,7 +236,7 @@ def _of_a_run(run_directory: Path) -> Sequence[Path]:
 
     run = open_run(run_directory)
     written = write_report(run)
-    say(f"\n{check(run.result).sentence}")
+    say(f"\n{check(run).sentence}")
     say(run.provenance.line)
     return written
 

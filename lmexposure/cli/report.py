@@ -150,7 +150,7 @@ def report(  # noqa: PLR0913 - a command: its parameters are its flags
         model_card=model_card,
         card_weights=known,
     )
-    say(check(opened.result).sentence)
+    say(check(opened).sentence)
     say(opened.provenance.line)
     for path in written:
         say(f"report  {path}")

@@ -210,7 +210,7 @@ class Thresholds:
         return value is not None and value is not False
 
 
-_OF_LOOKS = ("max_verbatim_run", "max_extractable")
+OF_LOOKS = ("max_verbatim_run", "max_extractable")
 _OF_SWEEPS = ("max_worst_tpr", "max_epsilon", "significance", "min_canaries")
 _OF_SWEEPS_ALONE = ("max_worst_tpr",)
 _NAMES = {"run": "a run", "sweep": "a sweep", "look": "a look at memorised text"}
@@ -228,11 +228,11 @@ def refuse_other_thresholds(
     Raises:
         SettingsError: one of them is not the default, and of the other kind.
     """
-    others = {*_OF_SWEEPS_ALONE, *_OF_LOOKS}
+    others = {*_OF_SWEEPS_ALONE, *OF_LOOKS}
     own = {
         "run": settings_of(Thresholds).keys() - others,
         "sweep": {*_OF_SWEEPS},
-        "look": {*_OF_LOOKS},
+        "look": {*OF_LOOKS},
     }
     for name, declared in settings_of(Thresholds).items():
         value = getattr(thresholds, name)
@@ -241,9 +241,14 @@ def refuse_other_thresholds(
             fitting = (
                 "one of a run"
                 if kind == "run"
-                else ", ".join(_OF_SWEEPS if kind == "sweep" else _OF_LOOKS)
+                else ", ".join(_OF_SWEEPS if kind == "sweep" else OF_LOOKS)
             )
+            remedy = f"leave it out, or give {fitting}"
+            if kind == "run" and name in OF_LOOKS:
+                remedy = (
+                    "leave it out, or look for memorised text first: lmexposure verbatim MODEL "
+                    "CORPUS --out RUN/verbatim"
+                )
             raise SettingsError(
-                f"{name}={value!r} is a threshold of {its}, and this is {_NAMES[kind]}; leave it "
-                f"out, or give {fitting}"
+                f"{name}={value!r} is a threshold of {its}, and this is {_NAMES[kind]}; {remedy}"
             )

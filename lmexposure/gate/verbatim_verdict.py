@@ -129,7 +129,7 @@ def _memorised(record: VerbatimRecord) -> Check:
     else:
         outcome = Outcome.PASS
         others = f"; of {len(given):,} a control gives the same" if given else ""
-        why = f"no document of {looked} is memorised{others}"
+        why = f"none of {looked} is memorised{others}"
         if record.corpus.windows < record.corpus.among:
             why += f" ({record.corpus.windows:,} of {record.corpus.among:,} windows were looked at)"
     return Check(

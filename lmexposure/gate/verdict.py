@@ -204,7 +204,7 @@ def check(
     format are not at chance, its other leaks are inconclusive. Any leak left makes the verdict a
     leak; else anything inconclusive makes it inconclusive; a pass needs at least one check of
     every class of canaries, none of which failed. Of a sweep see `check_sweep`, of memorised
-    text `check_verbatim`.
+    text `check_verbatim`, whose checks are made too where a run has a look (`RunFiles.look`).
 
     Args:
         measured: a result in memory, what `open_run` gave, or the path of a run directory or a
@@ -230,8 +230,10 @@ def check(
     of_type(
         "thresholds", thresholds, Thresholds, "Thresholds(...), such as Thresholds(max_guesses=100)"
     )
+    run = run_of(cast("Measured", measured))
+    of_look, thresholds = (None, thresholds) if run.look is None else _parted(thresholds)
     refuse_other_thresholds(thresholds, kind="run")
-    result = run_of(cast("Measured", measured)).result
+    result = run.result
     classes = classes_of(result, most=thresholds.repetitions)
     formats = list(dict.fromkeys(group.form.name for group in classes))
     controls = check_controls(result, formats)
@@ -249,10 +251,24 @@ def check(
         *_doubted(_present([check_epsilon(result, thresholds), check_claim(result)]), bool(broken)),
         *(made for row in kinds for made in check_kind(row, thresholds, shares.test)),
     ]
-    untested = _untested(result, thresholds, [name for name in formats if name not in controls])
-    verdict = verdict_of(checks if classes else [_no_class(thresholds), *checks], list(untested))
+    checks = checks if classes else [_no_class(thresholds), *checks]
+    untested = [*_untested(result, thresholds, [f for f in formats if f not in controls])]
+    if run.look is not None:
+        from lmexposure.gate.verbatim_verdict import check_verbatim
+
+        text = check_verbatim(run.look, of_look)
+        checks, untested = [*checks, *text.checks], [*untested, *text.untested]
+    verdict = verdict_of(checks, untested)
     verdict = _with_doubt(verdict, classes) if result.settings.quick else verdict
     return _of_unknown_rows(verdict) if rows_unknown(result) else verdict
+
+
+def _parted(thresholds: Thresholds) -> tuple[Thresholds, Thresholds]:
+    """Those of memorised text, and those of canaries."""
+    of_looks = Thresholds(
+        max_verbatim_run=thresholds.max_verbatim_run, max_extractable=thresholds.max_extractable
+    )
+    return of_looks, replace(thresholds, max_verbatim_run=None, max_extractable=None)
 
 
 def rows_unknown(result: Result) -> bool:

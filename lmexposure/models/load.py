@@ -303,10 +303,11 @@ def _check_directory(path: Path) -> None:
         check_adapter(path)
         return
     if not (path / "config.json").is_file():
-        raise ModelError(
-            f"model {str(path)!r} has no config.json; give a directory that save_pretrained wrote"
-            ", of a model or of a peft adapter"
-        )
+        inside = path / "model"
+        remedy = "give a directory that save_pretrained wrote, of a model or of a peft adapter"
+        if (inside / "config.json").is_file():
+            remedy = f"the model is in {str(inside)!r}; give that"
+        raise ModelError(f"model {str(path)!r} has no config.json; {remedy}")
     if next(path.glob("*.safetensors"), None) is None:
         others = sorted(p.name for suffix in ("bin", "pt", "pth") for p in path.glob(f"*.{suffix}"))
         found = f"found {', '.join(others)}, which may run code when loaded" if others else "none"

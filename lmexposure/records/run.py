@@ -21,6 +21,7 @@ from lmexposure.records.sweep_files import holds_sweep
 
 if TYPE_CHECKING:
     from lmexposure.records.scores import Scores
+    from lmexposure.records.verbatim_record import VerbatimRecord
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +81,7 @@ class Provenance:
         return asdict(self)
 
 
+_LOOK = "verbatim"  # directory of a run: which text of its corpus comes out of its model
 _LARGEST = 1e15  # nothing in a curve comes near, and axes overflow long after
 
 
@@ -121,6 +123,8 @@ class RunFiles:
         result_path: the file that `result` was read from; None for one in memory.
         scores_path: where the scores would be; None for a result without a directory.
         notes: what could not be read of it, and decides no number.
+        look: at memorised text of the same weights, from the run's directory `verbatim`; None
+            where there is none.
     """
 
     path: Path | None
@@ -132,6 +136,7 @@ class RunFiles:
     result_path: Path | None
     scores_path: Path | None = None
     notes: tuple[str, ...] = ()
+    look: "VerbatimRecord | None" = None
 
     @property
     def whole(self) -> bool:
@@ -190,14 +195,15 @@ def run_of(measured: "Measured") -> RunFiles:
 def open_run(path: str | Path) -> RunFiles:
     """Read a run directory, what `lmexposure measure` wrote, or a result.json.
 
-    A file of any other name is read alone: what lies next to it may belong to another result.
+    A file of any other name is read alone: what lies next to it may belong to another result. What
+    `lmexposure verbatim` wrote into the directory `verbatim` of a run is read with it.
 
     Args:
         path: a directory with a result.json in it, or a result.
 
     Raises:
         ResultError: no result, a file that is torn, was edited or is of a newer schema, a whole
-            run (it has a run.json) without its manifest.
+            run (it has a run.json) without its manifest; or such a look at memorised text.
         ManifestError: a manifest that cannot be read, or that the result was not made from.
     """
     of_type("path", path, (str, Path), "that of a run directory or of a result", error=ResultError)
@@ -214,6 +220,7 @@ def open_run(path: str | Path) -> RunFiles:
     if not curve:
         curve, more = read_curve(home / "exposure.jsonl")
         notes += more
+    look, more = _look_of(home / _LOOK, result)
     return RunFiles(
         path=path,
         name=home.resolve().name,
@@ -221,10 +228,29 @@ def open_run(path: str | Path) -> RunFiles:
         manifest=_read_manifest(home / "manifest.json", result, whole=whole),
         record=record,
         curve=curve,
-        notes=notes,
+        notes=(*notes, *more),
         result_path=result_path,
         scores_path=home / "scores.parquet",
+        look=look,
     )
+
+
+def _look_of(home: Path, result: Result) -> "tuple[VerbatimRecord | None, tuple[str, ...]]":
+    """The look at memorised text of a run, or a note where it was at other weights."""
+    if not (home / "verbatim.json").exists():
+        return None, ()
+    from lmexposure.records.verbatim_record import VerbatimRecord
+
+    look = VerbatimRecord.read(home)
+    if look.model.weights_sha256 == result.model.weights_sha256:
+        return look, ()
+    note = (
+        f"{visible(str(home))} is left out: memorised text was looked for in weights "
+        f"{short_hash(look.model.weights_sha256)}, and the canaries were measured in "
+        f"{short_hash(result.model.weights_sha256)}; look again: lmexposure verbatim, on this "
+        "model and in its precision"
+    )
+    return None, (note,)
 
 
 def _refuse_missing(path: Path, result_path: Path) -> None:

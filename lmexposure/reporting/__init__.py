@@ -26,18 +26,18 @@ if TYPE_CHECKING:
     from lmexposure.reporting.sweep_page import render_sweep
     from lmexposure.reporting.sweep_tables import sweep_sections
     from lmexposure.reporting.sweep_write import write_sweep_report
-    from lmexposure.reporting.verbatim import (
-        verbatim_finding,
-        verbatim_on_terminal,
-        verbatim_sections,
-        write_verbatim,
-    )
+    from lmexposure.reporting.verbatim import write_verbatim
     from lmexposure.reporting.verbatim_page import render_verbatim
     from lmexposure.reporting.verbatim_several import (
         several_finding,
         several_looks,
         several_section,
         write_several,
+    )
+    from lmexposure.reporting.verbatim_tables import (
+        verbatim_finding,
+        verbatim_on_terminal,
+        verbatim_sections,
     )
     from lmexposure.reporting.write import FORMATS, report, write_compare, write_report
 else:

@@ -17,6 +17,7 @@ _PLAIN = {
     "max_exposure": "largest exposure of a secret",
 }
 _EPSILON = ("max_epsilon", "claimed_epsilon")
+_TEXT = ("memorised", "max_verbatim_run", "max_extractable")
 _WORST = (Outcome.LEAK, Outcome.INCONCLUSIVE, Outcome.PASS, Outcome.NOT_TESTED)
 _WORDS = {
     ("max_epsilon", Outcome.LEAK): "above the limit",
@@ -206,7 +207,9 @@ def what_was_left_out(untested: Sequence[str], checks: Sequence[Check]) -> Itera
 
 def _sure(checks: Sequence[Check], significance: float) -> Iterator[str]:
     """How often a clean model is called leaking, and what a low number does not exclude."""
-    apart = "; bounds on epsilon have their own" if {c.key for c in checks} & {*_EPSILON} else ""
+    keys = {check.key for check in checks}
+    apart = "; bounds on epsilon have their own" if keys & {*_EPSILON} else ""
+    apart += "; memorised text is held against its controls" if keys & {*_TEXT} else ""
     yield (
         f"False alarms: at most {percent(significance)} of models that memorised nothing are "
         f"called leaking{apart}."
@@ -250,10 +253,15 @@ def class_of(check: Check) -> tuple[str, int] | None:
 
 def _after_a_leak(checks: Sequence[Check]) -> Iterator[str]:
     leaks = [check for check in checks if check.outcome is Outcome.LEAK]
+    if any(check.key in _TEXT for check in leaks):
+        yield (
+            "Do not release this model: it gives back documents of its training text; take them "
+            "out, or remove their repeats (deduplicate)."
+        )
     if _classes(leaks):
         yield f"Do not release this model: {_gives_away(leaks, checks)}."
         yield _remedy(_classes(leaks), checks)
-    else:
+    elif any(check.key not in _TEXT for check in leaks):
         yield from (warning for key, warning in _PRIVACY.items() if key in {c.key for c in leaks})
         yield "Train with more noise, for fewer epochs or with fewer repeats of a text."
     yield "Then train and measure again, and put both runs side by side (lmexposure compare)."

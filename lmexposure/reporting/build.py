@@ -1,7 +1,7 @@
 """The data step: a run on the disk becomes all that a report shows, as plain data."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -69,7 +69,7 @@ def report_data(
     result, scores, in_memory = run.result, run.scores(), run.result_path is None
     return ReportData(
         title=run.name,
-        verdict=check(result, limits),
+        verdict=check(run, limits),
         provenance=run.provenance,
         model=model_facts(run),
         formats=tuple(_format(run, form, scores, show_secrets) for form in result.formats),
@@ -79,7 +79,7 @@ def report_data(
         settings=setting_facts(run, show_seeds=show_secrets),
         command=None if in_memory else command_of(run, show_seeds=show_secrets),
         where="" if in_memory else where_of(run),
-        warnings=(*result.warnings, *run.notes),
+        warnings=(*result.warnings, *run.notes, *_of_look(run)),
         significance=limits.significance,
         quick=result.settings.quick,
         redacted=not show_secrets,
@@ -88,7 +88,13 @@ def report_data(
         rows_unknown=rows_unknown(result),
         kinds=tuple(result.kinds),
         promise=None if (learned := result.model.validation) is None else learned.claim,
+        memorised=run.look,
     )
+
+
+def _of_look(run: RunFiles) -> Iterator[str]:
+    for warning in () if run.look is None else run.look.warnings:
+        yield f"memorised text: {warning}"
 
 
 def _manifest(run: RunFiles, given: Manifest | None, show_secrets: bool) -> Manifest | None:

@@ -16,6 +16,7 @@ from lmexposure.records import (
     Provenance,
     Role,
     SkewNormalFit,
+    VerbatimRecord,
 )
 
 Floats = NDArray[np.float64]
@@ -261,6 +262,7 @@ class ReportData:
         rows_unknown: whether that is not known of the training.
         kinds: classes of chosen texts; empty where there are none.
         promise: of the training; None: there was none.
+        memorised: a look at memorised text of the same weights; None: there was none.
     """
 
     title: str
@@ -283,3 +285,4 @@ class ReportData:
     rows_unknown: bool = False
     kinds: tuple[KindMembership, ...] = ()
     promise: DpClaim | None = None
+    memorised: VerbatimRecord | None = None

@@ -39,6 +39,7 @@ from lmexposure.reporting.sections import (
     overview_section,
     trajectory_section,
 )
+from lmexposure.reporting.verbatim_tables import memorised_section
 
 if TYPE_CHECKING:
     from lmexposure.reporting.compare import CompareData, ComparedFormat
@@ -102,6 +103,7 @@ def render_report(data: ReportData) -> str:
         roc_table=_roc(data.roc),
         kinds=kinds_section(data.kinds),
         promise=promise_section(data.promise),
+        memorised=memorised_section(data.memorised),
     )
 
 

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from lmexposure.records import VerbatimRecord
 from lmexposure.reporting.charts import runs_by_size_chart, verbatim_chart
 from lmexposure.reporting.page import filled_page
-from lmexposure.reporting.verbatim import (
-    ShownPassage,
+from lmexposure.reporting.verbatim import ShownPassage
+from lmexposure.reporting.verbatim_several import several_finding, several_section
+from lmexposure.reporting.verbatim_tables import (
     verbatim_finding,
     verbatim_origin,
     verbatim_sections,
 )
-from lmexposure.reporting.verbatim_several import several_finding, several_section
 
 
 def render_verbatim(record: VerbatimRecord, passages: Sequence[ShownPassage] = ()) -> str:

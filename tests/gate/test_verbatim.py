@@ -4,11 +4,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_looks import document, group, look
+from made_looks import SECRET, document, group, look
+from made_results import clean, small_result, small_run
 
 import lmexposure as lx
-from lmexposure.errors import SettingsError
-from lmexposure.records import VerbatimRecord, VerbatimRun
+from lmexposure.errors import ResultError, SettingsError
+from lmexposure.records import RunFiles, VerbatimRecord, VerbatimRun
+from lmexposure.reporting import write_report
 
 
 def outcome(record: VerbatimRecord, **thresholds: Any) -> str:
@@ -95,3 +97,63 @@ def test_the_outputs_name_model_and_corpus(tmp_path: Path) -> None:
     ]
     assert all("my-model" in text for text in (*made[:3], made[3].replace("\\", "")))
     assert "cd" * 32 in made[0]
+
+
+def with_look(path: Path, record: VerbatimRecord, **weights: str) -> Path:
+    """A run with a look at its model beside it."""
+    run = small_run(path)
+    weights = {"weights_sha256": small_result().model.weights_sha256, **weights}
+    model = record.model.model_copy(update=weights)
+    (run / "verbatim").mkdir()
+    record.model_copy(update={"model": model}).write(run / "verbatim" / VerbatimRecord.NAME)
+    return run
+
+
+def test_a_run_is_judged_with_the_look_beside_it(tmp_path: Path) -> None:
+    run = with_look(tmp_path / "run", look())
+    alone = {check.key for check in lx.check(small_result()).checks}
+    verdict = lx.check(run)
+    assert {check.key for check in verdict.checks} == {*alone, "memorised"}
+    held_against = lx.check(run, lx.Thresholds(max_verbatim_run=50, max_exposure=20.0))
+    assert {"max_verbatim_run", "max_exposure"} <= {check.key for check in held_against.checks}
+    assert "memorised" not in {check.key for check in held_against.checks}
+
+
+@pytest.mark.parametrize(("verdict", "expected"), [("memorised", "leak"), ("no", "pass")])
+def test_a_clean_run_that_gives_its_documents_back_leaks(verdict: str, expected: str) -> None:
+    run = RunFiles(
+        path=None, name="m", result=clean(), result_path=None, look=look(document(verdict=verdict))
+    )
+    assert lx.check(clean()).outcome == "pass"
+    found = lx.check(run)
+    assert found.outcome == expected
+    assert found.deciding is not None
+    assert (found.deciding.key == "memorised") == (expected == "leak")
+
+
+def test_a_look_at_other_weights_is_left_out_and_said(tmp_path: Path) -> None:
+    run = with_look(tmp_path / "run", look(), weights_sha256="12" * 32)
+    assert "memorised" not in {check.key for check in lx.check(run).checks}
+    (note,) = lx.open_run(run).notes
+    assert "121212121212" in note
+    with pytest.raises(SettingsError, match="lmexposure verbatim MODEL CORPUS --out RUN/verbatim"):
+        lx.check(run, lx.Thresholds(max_verbatim_run=50))
+
+
+def test_a_torn_look_is_no_silence(tmp_path: Path) -> None:
+    run = with_look(tmp_path / "run", look())
+    (run / "verbatim" / "verbatim.json").write_text("{")
+    with pytest.raises(ResultError, match=r"verbatim\.json"):
+        lx.open_run(run)
+
+
+def test_the_report_of_a_run_shows_both(tmp_path: Path) -> None:
+    run = with_look(tmp_path / "run", look(warnings=("only some windows",)))
+    written = write_report(lx.open_run(run), formats=("html", "md", "json"))
+    page, markdown, values = (path.read_text() for path in written)
+    for text in (page, markdown):
+        assert "Memorised text" in text
+        assert "memorised text: only some windows" in text
+        assert "it gives back documents of its training text" in text
+        assert SECRET not in text
+    assert '"memorised": {' in values
