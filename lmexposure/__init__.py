@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         remove,
         verify,
     )
-    from lmexposure.models import dp_check, load_model
+    from lmexposure.models import GradientCanaries, dp_check, load_model
     from lmexposure.records import MeasureSettings, Result, RunSettings, SweepSettings, open_run
     from lmexposure.regurgitation import VerbatimSettings, verbatim
     from lmexposure.reporting import report
@@ -41,6 +41,7 @@ else:
 __all__ = [
     "ExposureCallback",
     "Format",
+    "GradientCanaries",
     "InsertionStep",
     "Manifest",
     "MeasureSettings",

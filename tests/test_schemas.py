@@ -24,6 +24,7 @@ from lmexposure.records import (
     SweepResult,
     VerbatimPassages,
     VerbatimRecord,
+    WhiteBoxAudit,
 )
 
 ROOT = Path(__file__).parents[1]
@@ -41,6 +42,7 @@ RECORDS: list[type[FileRecord]] = [
     SweepResult,
     VerbatimPassages,
     VerbatimRecord,
+    WhiteBoxAudit,
 ]
 
 

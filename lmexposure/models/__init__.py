@@ -57,6 +57,7 @@ if TYPE_CHECKING:
         secret_tokens,
     )
     from lmexposure.models.goldfish import left_out
+    from lmexposure.models.gradient_canaries import GradientCanaries
     from lmexposure.models.hamp import masked
     from lmexposure.models.load import (
         LoadedModel,
@@ -93,6 +94,7 @@ if TYPE_CHECKING:
     from lmexposure.models.training import check_private, train
     from lmexposure.models.training_result import TrainingResult
     from lmexposure.models.vocabulary import tokenizer_sha256
+    from lmexposure.models.two_batches import TwoBatches, two_batches
     from lmexposure.models.weights import check_embeddings_are_here, weights_away, weights_sha256
     from lmexposure.records import TrainingSettings
 else:
@@ -109,6 +111,7 @@ __all__ = [
     "DpCheck",
     "DpFinding",
     "Encoded",
+    "GradientCanaries",
     "LoadedModel",
     "LstmConfig",
     "LstmForCausalLM",

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from types import ModuleType
+from typing import Literal
 
 import numpy as np
 from scipy import optimize
@@ -89,6 +90,30 @@ def _spent(stretches: tuple[tuple[float, float, int], ...], delta: float) -> Spe
     if prv is None:
         return Spent(prv=None, rdp=rdp, note=f"the PRV accountant gives no number: {why}")
     return Spent(prv=prv, rdp=rdp)
+
+
+def epsilon_at_least(history: History, *, delta: float) -> float | None:
+    """What a training with this noise spends at least: the lower end of what the accountant knows.
+
+    An audit that has shown a step's noise to be at most some number reads its epsilon here: an
+    accountant that overstates would make its lower bound too high.
+
+    Args:
+        history: as `epsilon_spent` takes it.
+        delta: in (0, 1).
+
+    Returns:
+        epsilon in nats, at least 0; None where PRV gives no usable number.
+
+    Raises:
+        SettingsError: a number out of range, or Opacus is not installed.
+
+    Source: Gopi, Lee and Wutschitz 2021, Theorem 5: the truth lies between both ends.
+    """
+    stretches, delta = _checked(history), fraction("delta", delta)
+    if not stretches or all(rate == 1 for _, rate, _ in stretches):
+        return epsilon_spent(stretches, delta=delta).epsilon
+    return _prv(stretches, delta, _rdp(stretches, delta), end="lower")[0]
 
 
 def noise_for(epsilon: float, *, delta: float, sample_rate: float, steps: int) -> float:
@@ -222,8 +247,10 @@ def _rdp(stretches: History, delta: float) -> float:
         return max(0.0, float(accountant.get_epsilon(delta=delta, alphas=orders)))
 
 
-def _prv(stretches: History, delta: float, rdp: float) -> tuple[float | None, str]:
-    """The epsilon by PRV, or None and why."""
+def _prv(
+    stretches: History, delta: float, rdp: float, *, end: Literal["lower", "upper"] = "upper"
+) -> tuple[float | None, str]:
+    """An end of the epsilon by PRV, or None and why."""
     delta_error = delta / 1000
     total = sum(steps for _, _, steps in stretches)
     largest = _rdp(stretches, delta_error / 4) + 3
@@ -240,9 +267,11 @@ def _prv(stretches: History, delta: float, rdp: float) -> tuple[float | None, st
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
-            found = float(accountant.get_epsilon(delta, eps_error=error, delta_error=delta_error))
+            # It gives its estimate at delta less `delta_error`, and `error` more.
+            at, less = (delta, 0.0) if end == "upper" else (delta + 2 * delta_error, 2 * error)
+            found = float(accountant.get_epsilon(at, eps_error=error, delta_error=delta_error))
     except (RuntimeError, ValueError, ArithmeticError) as failure:
         return None, str(failure) or type(failure).__name__
     if not 0 < found < math.inf:
         return None, f"it gave {found}"
-    return found, ""
+    return max(0.0, found - less), ""

@@ -10,7 +10,7 @@ import math
 import secrets
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from itertools import chain, count
 from typing import Any
@@ -28,11 +28,18 @@ from lmexposure.models.dp_checker import DpCheck, dp_check
 from lmexposure.models.dp_sampling import DpBatches
 from lmexposure.models.dp_snapshot import forget_gradients
 from lmexposure.models.dp_training import check_opacus
+from lmexposure.models.gradient_canaries import GradientCanaries
 from lmexposure.models.lstm import LstmForCausalLM
 from lmexposure.models.methods import Learned, Setup
 from lmexposure.models.plain import new_optimizer, update
 from lmexposure.models.private_lstm import PrivateLstm
-from lmexposure.records import NOT_COVERED, DocumentPrivacy, DpClaim, TrainingSettings
+from lmexposure.records import (
+    NOT_COVERED,
+    DocumentPrivacy,
+    DpClaim,
+    TrainingSettings,
+    WhiteBoxAudit,
+)
 from lmexposure.statistics import document_epsilons
 
 _DOCUMENT = "document"
@@ -86,6 +93,7 @@ class DpSgd:
         )
         told = self._accountant.get_optimizer_hook_fn(sample_rate=self.sample_rate)
         self._optimizer.attach_step_hook(told)
+        self._canaries = self._inside()
         self._average: list[torch.Tensor] = []  # of the weights; before the first step, none
 
     @property
@@ -126,7 +134,8 @@ class DpSgd:
         """See `TrainingMethod`: no unit is noise alone, and a step like every other."""
         if self._settings.document_norms and len(self._norms) * self.steps_per_epoch == step:
             self._norms.append(self._unit_norms())
-        learned = self._learn(numbers, step=step, rate=rate)
+        with nullcontext() if self._canaries is None else self._canaries.attached():
+            learned = self._learn(numbers, step=step, rate=rate)
         if self._settings.weight_average is not None:
             self._follow(step)
         return learned
@@ -158,6 +167,7 @@ class DpSgd:
             "history": [tuple(entry) for entry in self._accountant.history],
             "norms": self._norms,
             "average": self._average,
+            "canaries": None if self._canaries is None else self._canaries.state(),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -169,6 +179,8 @@ class DpSgd:
             [kept.to(self._plain.device) for kept in state.get(name, ())]
             for name in ("norms", "average")
         )
+        if self._canaries is not None:
+            self._canaries.restore(state["canaries"])
 
     def check(self) -> DpCheck:
         """See `TrainingMethod`: is this the training that its epsilon is for?
@@ -247,9 +259,29 @@ class DpSgd:
             epsilons=tuple(np.minimum(epsilons, claim.epsilon).tolist()),
         )
 
+    def white_box(self, claim: DpClaim) -> WhiteBoxAudit | None:
+        """See `TrainingMethod`: at the claim's delta."""
+        return None if self._canaries is None else self._canaries.audit(delta=claim.delta)
+
     def close(self) -> None:
         """See `TrainingMethod`: the next training of this model would meet the hooks."""
         _remove_hooks(self._model)
+
+    def _inside(self) -> GradientCanaries | None:
+        """Canaries that take part in the steps of the training alone, and not in those of a check.
+
+        Their coins are drawn apart from the noise: who knows them all knows nothing of it.
+        """
+        if self._settings.gradient_canaries is None:
+            return None
+        made = GradientCanaries(
+            self._optimizer,
+            sample_rate=self.sample_rate,
+            count=self._settings.gradient_canaries,
+            seed=derive_seed(self._key, "gradient canaries"),
+        )
+        made.detach()
+        return made
 
     def _losses(self, model: Any, units: NDArray[np.int64]) -> torch.Tensor:
         """The summed loss of each unit's first document, as `_gradients` has it."""

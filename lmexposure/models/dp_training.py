@@ -272,6 +272,19 @@ def _instead(owner: Any, name: str, function: Callable[..., None]) -> Iterator[N
             setattr(owner, name, before)
 
 
+def dp_optimizer(optimizer: Any) -> Any:
+    """Opacus' DPOptimizer, however deep it lies in what was given.
+
+    Args:
+        optimizer: a DPOptimizer, or what accelerate and others put around it.
+
+    Raises:
+        ModelError: it is none, and has none inside.
+    """
+    check_opacus()
+    return _private_of(_layers(optimizer))
+
+
 def _layers(optimizer: Any) -> list[Any]:
     """An optimizer and those inside it, the innermost last."""
     found = [optimizer]
@@ -284,7 +297,7 @@ def _layers(optimizer: Any) -> list[Any]:
     return found
 
 
-def _private(optimizers: list[Any]) -> Any:
+def _private_of(optimizers: list[Any]) -> Any:
     from opacus.optimizers import DPOptimizer
 
     found = next((o for o in optimizers if isinstance(o, DPOptimizer)), None)
@@ -294,6 +307,11 @@ def _private(optimizers: list[Any]) -> Any:
             "it is Opacus' DPOptimizer: nothing is clipped and no noise added; take the one that "
             "make_private returns"
         )
+    return found
+
+
+def _private(optimizers: list[Any]) -> Any:
+    found = _private_of(optimizers)
     if "FastGradientClipping" in type(found).__name__:
         raise SettingsError(
             f"the optimizer is a {type(found).__name__}: ghost clipping keeps no gradient of each "

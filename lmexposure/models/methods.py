@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from lmexposure.models.batches import Batches, Blocks
 from lmexposure.models.dp_checker import DpCheck
-from lmexposure.records import DocumentPrivacy, DpClaim, TrainingSettings
+from lmexposure.records import DocumentPrivacy, DpClaim, TrainingSettings, WhiteBoxAudit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,6 +122,14 @@ class TrainingMethod(Protocol):
         """
         ...
 
+    def white_box(self, claim: DpClaim) -> WhiteBoxAudit | None:
+        """What canaries in the gradients have shown; None: there were none.
+
+        Args:
+            claim: of the steps that were taken.
+        """
+        ...
+
     def close(self) -> None:
-        """Take off what was put on the model; only `claim` and `document_privacy` come after."""
+        """Take off what was put on the model; only what is asked of the claim comes after."""
         ...

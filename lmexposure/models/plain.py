@@ -123,6 +123,9 @@ class PlainTraining:
     def document_privacy(self, claim: DpClaim) -> None:
         """See `TrainingMethod`: there is no noise that would hide anything."""
 
+    def white_box(self, claim: DpClaim) -> None:
+        """See `TrainingMethod`: there is no noise to look behind."""
+
     def close(self) -> None:
         """See `TrainingMethod`: nothing was put on it."""
 

@@ -93,8 +93,8 @@ def train(  # noqa: PLR0913  a public door: one argument an input
 
     The model object itself is changed and left in its last state: load the kept one from
     `model_path`. In `out` are `model/` (the checkpoint with the lowest validation loss),
-    `metrics.jsonl` (a line per evaluation), `training.json`, and `snapshots/epoch-N/` and
-    `dp_report.json` where asked.
+    `metrics.jsonl` (a line per evaluation), `training.json`, and `snapshots/epoch-N/`,
+    `dp_report.json` and `white_box.json` where asked.
     While training is under way there are `checkpoint.pt` and `best-STEP/` to resume from. After a
     kill at any moment, one CPU process ends with the very bytes of an undisturbed training, also on
     a machine with more or fewer cores. torch's number of threads is put back.
@@ -186,10 +186,15 @@ def _train(
     let_out = None if claim is None else method.document_privacy(claim)
     if claim is not None and let_out is not None:
         claim = claim.model_copy(update={"ex_post": let_out.ex_post})
+    inside = None if claim is None else method.white_box(claim)
+    if claim is not None and inside is not None:
+        claim = claim.model_copy(update={"white_box": inside.bounds})
     result = _result(counters, out, method.steps_per_epoch, accelerator.num_processes, claim)
     if accelerator.is_main_process:
         if let_out is not None:
             let_out.save(out)
+        if inside is not None:
+            inside.save(out)
         _set_aside(out, checkpoints.best(counters.best_step))
         record = {
             "schema": _SCHEMA,

@@ -200,6 +200,7 @@ if TYPE_CHECKING:
         VerbatimSettings,
         verbatim_run_names,
     )
+    from lmexposure.records.white_box import WhiteBoxAudit, WhiteBoxBounds
 else:
     from lmexposure._lazy import lazy_face as _lazy_face
 
@@ -354,6 +355,8 @@ __all__ = [
     "VerbatimRun",
     "VerbatimSettings",
     "VerbatimWindows",
+    "WhiteBoxAudit",
+    "WhiteBoxBounds",
     "WorstText",
     "defences_sweep_names",
     "holds_look",

@@ -19,6 +19,7 @@ OF_METHOD: dict[str, tuple[str, ...]] = {
     DP_SGD: (
         *("epsilon", "delta", "noise_multiplier", "clip"),
         *("expected_batch", "unit_field", "noise_seed", "document_norms", "weight_average"),
+        "gradient_canaries",
     ),
     GOLDFISH: ("goldfish_k", "goldfish_width"),
     RELAXLOSS: ("relax_level", "relax_upper"),
@@ -30,7 +31,7 @@ METHODS = tuple(OF_METHOD)
 # Those that train other models first, of which the last one learns.
 TAUGHT = (SELENA, DISTILLATION)
 # To methods that there were before; where they are as usual, nothing is decided by them.
-_ADDED = ("deduplicate", "dropout", "weight_average", "max_steps")
+_ADDED = ("deduplicate", "dropout", "weight_average", "max_steps", "gradient_canaries")
 
 
 def _share(name: str, value: float) -> None:

@@ -7,6 +7,7 @@ from pydantic import model_validator
 from lmexposure._record import Count, Delta, Nats, NotNegative, Positive, Record, Rows, Share
 from lmexposure._style import nats, short
 from lmexposure.records.document_privacy import ExPost
+from lmexposure.records.white_box import WhiteBoxBounds
 
 # What no accountant counts; each run of the method says so.
 NOT_COVERED = (
@@ -43,6 +44,7 @@ class DpClaim(Record):
         not_covered: what the promise does not speak of.
         ex_post: what the training let out about single units, which is no promise; None: their
             gradients were not measured, or the training has not ended.
+        white_box: lower bounds by canaries in the gradients; None: there were none.
     """
 
     method: Literal["dp-sgd"]
@@ -62,6 +64,7 @@ class DpClaim(Record):
     noise_is_given: bool
     not_covered: Rows[str]
     ex_post: ExPost | None = None
+    white_box: WhiteBoxBounds | None = None
 
     def __str__(self) -> str:
         whose = "document" if self.unit == "document" else f"value of {self.unit}"

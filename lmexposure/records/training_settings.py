@@ -139,6 +139,8 @@ class TrainingSettings(DefenceSettings):
             someone knows, the promise does not hold against them: for tests and benchmarks.
         document_norms: measure each document's gradient once an epoch, which is another pass, for
             each document's own epsilon: see `records.DocumentPrivacy`.
+        gradient_canaries: of dp-sgd, canaries in the gradients, by which the training is audited
+            from inside, see `models.gradient_canaries`; None: no such audit.
         weight_average: of dp-sgd, evaluate and keep an average of the weights, in which each step
             moves this share of it less; None: the weights themselves.
 
@@ -331,6 +333,13 @@ class TrainingSettings(DefenceSettings):
         False,
         "of dp-sgd, measure each document's gradient once an epoch, for dp-report",
         panel=TRAINING,
+    )
+    gradient_canaries: int | None = setting(
+        None,
+        "of dp-sgd, canaries in the gradients, for an audit from inside, step by step too",
+        panel=TRAINING,
+        rule=whole(1, 1_000_000),
+        usual="no such audit",
     )
     weight_average: float | None = setting(
         None,

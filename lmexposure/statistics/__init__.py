@@ -55,6 +55,12 @@ if TYPE_CHECKING:
     )
     from lmexposure.statistics.bounds.one_run import one_run_audit
     from lmexposure.statistics.bounds.one_run_guesses import one_run_epsilon, one_run_p_value
+    from lmexposure.statistics.bounds.single_steps import (
+        guesses_needed,
+        step_guesses_epsilon,
+        step_noise_epsilon,
+        step_rates_epsilon,
+    )
     from lmexposure.statistics.calibrated import CalibratedExposure, calibrated_exposure
     from lmexposure.statistics.chance import (
         GUESSING,
@@ -224,6 +230,7 @@ __all__ = [
     "exposure_summary",
     "fit_skew_normal",
     "gaussian_dp_epsilon",
+    "guesses_needed",
     "guessing_test",
     "holm",
     "identifiers_needed",
@@ -270,6 +277,9 @@ __all__ = [
     "sign_test",
     "skew_normal_exposure",
     "skew_normal_log_cdf",
+    "step_guesses_epsilon",
+    "step_noise_epsilon",
+    "step_rates_epsilon",
     "together_epsilon",
     "tpr_at_fpr",
     "tries_for",

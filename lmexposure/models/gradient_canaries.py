@@ -1,0 +1,346 @@
+"""Canaries in the gradients of a DP-SGD training: what its noise leaves of them, from inside.
+
+Two experiments run along with the training, in the same steps. For the whole training m canaries at
+right angles, each in by a fair coin, join a step with the rate of the documents, as a document
+would whose gradient is as long as the clip. And in each step a further canary, in a direction of
+its own, is in by a coin of that step. All are added to the clipped sum, before the noise.
+
+What is read off the noisy sum along a canary is its score. All that is known of the rest, which is
+the records' clipped sum, is taken off: who attacks a promise may know every other document. Weights
+are changed no more than by as many documents.
+
+Source: gradient canaries, Andrew et al. 2023 (arXiv 2302.03098), Nasr et al. 2023 (arXiv
+2302.07956), Steinke et al. 2023 (arXiv 2305.08846); the bounds in `statistics`.
+"""
+
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Literal, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from lmexposure._validate import delta_of_dp, fraction, integer, one_of
+from lmexposure.canaries import derive_seed
+from lmexposure.errors import SettingsError
+from lmexposure.models.dp_accounting import epsilon_at_least
+from lmexposure.models.dp_training import dp_optimizer, world_size
+from lmexposure.models.gradient_directions import HADAMARD, KINDS, Directions
+from lmexposure.records import Bound, WhiteBoxAudit, WhiteBoxBounds
+from lmexposure.statistics import (
+    EpsilonBound,
+    GaussianEpsilon,
+    one_run_audit,
+    one_run_gaussian_audit,
+    step_guesses_epsilon,
+)
+
+Kind = Literal["hadamard", "dirac"]
+_FEWEST = 8  # coins, below which no bound is above 0 at its part of the significance
+_MOST = 1_000_000
+_GRANTED = (
+    "weights follow from the noisy gradients of this optimizer alone",
+    "what is known of the records is taken off: the attack knows every other document",
+)
+_SAMPLER = "composed: units are sampled at the rate that was given, each by a coin of its own"
+_APART = "step: the noise is independent along directions at right angles"
+
+
+class GradientCanaries:
+    """Canaries in the gradients of a training by Opacus, with what becomes of them.
+
+    Three lines in a training of your own: make this from the optimizer before the first step, train
+    as before, and ask for `audit`.
+
+    Args:
+        optimizer: Opacus' DPOptimizer, or what is around it.
+        sample_rate: probability of a document to be in a step, which the canaries have too.
+        count: canaries of the whole training; 0: none.
+        per_step: canaries of each single step; 0: none. More than 1 take the noise to be
+            independent along directions at right angles.
+        kind: of the directions: "hadamard", spread over all weights, or "dirac", single weights.
+        same_direction: whether the canaries of single steps have the same directions in all steps.
+        seed: of coins and directions; None: fresh from the operating system.
+
+    Raises:
+        ModelError: not a training by Opacus.
+        SettingsError: more canaries than weights, adaptive clipping, no noise, several processes,
+            no rate, or a number out of range.
+    """
+
+    def __init__(
+        self,
+        optimizer: Any,
+        *,
+        sample_rate: float | None = None,
+        count: int = 1000,
+        per_step: int = 1,
+        kind: str = HADAMARD,
+        same_direction: bool = False,
+        seed: int | None = None,
+    ) -> None:
+        self._optimizer = dp_optimizer(optimizer)
+        _refuse_unfit(self._optimizer)
+        if sample_rate is None or not 0 < sample_rate <= 1:
+            raise SettingsError(
+                f"sample_rate={sample_rate!r} is the probability of a document to be in a step, "
+                "without which canaries are no documents; give the loader's sample_rate, above 0 "
+                "and at most 1"
+            )
+        self.sample_rate = float(sample_rate)
+        self.count = integer("count", count, low=0, high=_MOST)
+        self.per_step = integer("per_step", per_step, low=0, high=_MOST)
+        self.kind = one_of("kind", kind, tuple(KINDS))
+        self._same = same_direction
+        self._seed = secrets.randbits(63) if seed is None else integer("seed", seed, low=0)
+        self._weights = list(self._optimizer.params)
+        self.dimension = sum(weight.numel() for weight in self._weights)
+        self._directions = self._drawn(self.count, "canaries") if self.count else None
+        if self.per_step:
+            self._of_step(0)  # whether there is room for them
+        self.coins = _tossed(self.count, 0.5, self._seed, "coins")
+        self.steps = 0
+        self._scores = torch.zeros(self.count, dtype=torch.float64)
+        self._step_scores: list[float] = []
+        self._step_coins: list[int] = []
+        self._noises: list[float] = []
+        self._original: Any = None
+        self.attach()
+
+    def attach(self) -> None:
+        """Take part in the optimizer's steps from now on."""
+        if self._original is None:
+            self._original = self._optimizer.add_noise
+            self._optimizer.add_noise = self._add_noise
+
+    def detach(self) -> None:
+        """Leave the optimizer as it was."""
+        if self._original is not None:
+            self._optimizer.add_noise = self._original
+            if "add_noise" in vars(self._optimizer) and hasattr(self._original, "__self__"):
+                del self._optimizer.add_noise
+            self._original = None
+
+    @contextmanager
+    def attached(self) -> Iterator[None]:
+        """Take part in the optimizer's steps within, and in no others."""
+        self.attach()
+        try:
+            yield
+        finally:
+            self.detach()
+
+    def state(self) -> dict[str, Any]:
+        """What `restore` needs, of types that torch loads without code; as secret as the coins."""
+        return {
+            "seed": self._seed,
+            "steps": self.steps,
+            "scores": self._scores,
+            "step_scores": torch.tensor(self._step_scores, dtype=torch.float64),
+            "noises": self._noises,
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from what `state` gave; the other settings must be the same.
+
+        Args:
+            state: of an interrupted training.
+        """
+        self._seed, self.steps = int(state["seed"]), int(state["steps"])
+        self.coins = _tossed(self.count, 0.5, self._seed, "coins")
+        self._directions = self._drawn(self.count, "canaries") if self.count else None
+        self._scores = state["scores"].double().cpu().clone()
+        self._step_scores = state["step_scores"].tolist()
+        self._step_coins = [
+            int(coin) for step in range(self.steps) for coin in self._coins_of_step(step)
+        ]
+        self._noises = [float(noise) for noise in state["noises"]]
+
+    @property
+    def scores(self) -> NDArray[np.float64]:
+        """Of each canary of the whole training, shape (count,); higher = more likely in.
+
+        In units of the clip: 0 on average where it was not, steps times rate where it was; the
+        noise has a standard deviation of noise multiplier times the root of the steps.
+        """
+        return self._scores.numpy().copy()
+
+    @property
+    def step_scores(self) -> NDArray[np.float64]:
+        """Of each canary of a single step, shape (steps x per_step,): about 1 where it was in."""
+        return np.array(self._step_scores)
+
+    @property
+    def step_coins(self) -> NDArray[np.bool_]:
+        """Whether each of these was in."""
+        return np.array(self._step_coins, dtype=bool)
+
+    def audit(self, *, delta: float, significance: float = 0.05) -> WhiteBoxAudit:
+        """Bound epsilon from below by what the steps so far have shown.
+
+        The bound of single steps has half of the significance, each of the two others a quarter.
+
+        Args:
+            delta: of the claim, in (0, 1).
+            significance: how often, at most, any of the bounds lies above the truth.
+
+        Returns:
+            the bounds, with scores and coins; `bounds.largest` is to be held against a claim.
+
+        Raises:
+            SettingsError: no step was taken, or a number out of range.
+            NumericalError: scores that are not finite.
+        """
+        delta, level = delta_of_dp("delta", delta), fraction("significance", significance)
+        if not self.steps:
+            raise SettingsError("no step was taken; audit after the training")
+        tosses = len(self._step_scores)
+        of_step = level / 2 if self.count else level
+        whole = (level - of_step if tosses else level) / 2
+        one_run: EpsilonBound | None = None
+        gaussian: EpsilonBound | None = None
+        step: GaussianEpsilon | None = None
+        if self.count >= _FEWEST:
+            one_run, gaussian = (
+                audit(
+                    self._scores.numpy(),
+                    self.coins,
+                    delta=delta,
+                    significance=whole,
+                    seed=derive_seed(self._seed, "ties"),
+                )
+                for audit in (one_run_audit, one_run_gaussian_audit)
+            )
+        if tosses >= _FEWEST:
+            step = step_guesses_epsilon(
+                self._step_scores, self._step_coins, significance=of_step, delta=delta
+            )
+        bounds = WhiteBoxBounds(
+            kind=cast("Kind", self.kind),
+            weights=self.dimension,
+            canaries=self.count,
+            included=int(self.coins.sum()),
+            sample_rate=self.sample_rate,
+            steps=self.steps,
+            tosses=tosses,
+            noise_multiplier=self._noises[-1],
+            delta=delta,
+            one_run=_record(one_run),
+            one_run_gaussian=_record(gaussian),
+            step=_record(step),
+            noise_at_most=None if step is None or step.mu == 0 else 1 / step.mu,
+            composed=self._composed(step, delta),
+            significance=level,
+            assumptions=(*_GRANTED, *self._more_granted()),
+        )
+        return WhiteBoxAudit(
+            bounds=bounds,
+            scores=tuple(self._scores.tolist()),
+            coins=tuple(self.coins.tolist()),
+            step_scores=tuple(self._step_scores),
+            step_coins=tuple(map(bool, self._step_coins)),
+        )
+
+    def _more_granted(self) -> Iterator[str]:
+        if self.per_step:
+            yield _SAMPLER
+        if self.per_step > 1:
+            yield _APART
+        if len(set(self._noises)) > 1:
+            yield (
+                f"the noise multiplier went from {self._noises[0]:g} to {self._noises[-1]:g}: the "
+                "bound of a step is of the step with the least noise, and nothing is composed"
+            )
+
+    def _composed(self, step: GaussianEpsilon | None, delta: float) -> float | None:
+        if step is None or len(set(self._noises)) > 1:
+            return None
+        if step.mu == 0:
+            return 0.0
+        return epsilon_at_least([(1 / step.mu, self.sample_rate, self.steps)], delta=delta)
+
+    def _add_noise(self) -> None:
+        """In the optimizer's place: add what is in, let it add its noise, and read the scores."""
+        clip, noise = _clip(self._optimizer), float(self._optimizer.noise_multiplier)
+        joining = torch.zeros(0, dtype=torch.float64)
+        if self._directions is not None:
+            drawn = _tossed(self.count, self.sample_rate, self._seed, "joins", str(self.steps))
+            joining = torch.from_numpy(drawn & self.coins).double()
+            self._add(self._directions.combined(joining), clip)
+        own, coins = self._of_step(self.steps), self._coins_of_step(self.steps)
+        if own is not None:
+            self._add(own.combined(torch.from_numpy(coins).double()), clip)
+        self._original()
+        left = torch.cat([(w.grad - w.summed_grad.view_as(w)).flatten() for w in self._weights])
+        if self._directions is not None:
+            self._scores += self._directions.along(left).cpu() / clip + joining
+        if own is not None:
+            found = own.along(left).cpu().numpy() / clip + coins
+            self._step_scores += found.tolist()
+            self._step_coins += coins.astype(int).tolist()
+        self._noises.append(noise) if noise not in self._noises else None
+        self.steps += 1
+
+    def _add(self, vector: torch.Tensor, clip: float) -> None:
+        """A vector of all weights times the clip, onto the clipped sums."""
+        first = 0
+        for weight in self._weights:
+            part = vector[first : first + weight.numel()]
+            weight.summed_grad.add_(part.view_as(weight.summed_grad).to(weight.summed_grad) * clip)
+            first += weight.numel()
+
+    def _drawn(self, count: int, *purpose: str) -> Directions:
+        device = self._weights[0].device
+        seed = derive_seed(self._seed, "directions", *purpose)
+        return KINDS[self.kind](self.dimension, count, seed=seed, device=device)
+
+    def _of_step(self, step: int) -> Directions | None:
+        """The directions of a single step's canaries."""
+        if not self.per_step:
+            return None
+        return self._drawn(self.per_step, "steps", *([] if self._same else [str(step)]))
+
+    def _coins_of_step(self, step: int) -> NDArray[np.bool_]:
+        return _tossed(self.per_step, 0.5, self._seed, "step", str(step))
+
+
+def _tossed(count: int, rate: float, seed: int, *purpose: str) -> NDArray[np.bool_]:
+    drawn: NDArray[np.bool_] = (
+        np.random.default_rng(derive_seed(seed, *purpose)).random(count) < rate
+    )
+    return drawn
+
+
+def _record(bound: EpsilonBound | None) -> Bound | None:
+    return None if bound is None else Bound.model_validate(bound.to_dict())
+
+
+def _clip(optimizer: Any) -> float:
+    return float(optimizer.max_grad_norm)
+
+
+def _refuse_unfit(optimizer: Any) -> None:
+    """A training in which a canary as long as the clip is no document, or nothing hides it."""
+    name = type(optimizer).__name__
+    if "AdaClip" in name:
+        raise SettingsError(
+            f"the optimizer is a {name}, whose clip follows the documents: a canary that joins "
+            "behind the clipping would not be counted in it; audit a training with a fixed clip"
+        )
+    if world_size() > 1:
+        raise SettingsError(
+            f"gradient canaries take one process, and there are {world_size()}: each would add its "
+            "own; start one"
+        )
+    if not optimizer.noise_multiplier > 0:
+        raise SettingsError(
+            f"noise_multiplier={optimizer.noise_multiplier!r}: without noise every canary is seen, "
+            "and there is no claim to hold an audit against; give the optimizer noise"
+        )
+    if not 0 < _clip(optimizer) < float("inf"):
+        raise SettingsError(
+            f"max_grad_norm={optimizer.max_grad_norm!r} is no norm that a canary could have; give "
+            "one above 0"
+        )

@@ -1,0 +1,129 @@
+"""white_box.json: what the noise of a private training leaves of canaries in its gradients."""
+
+from pathlib import Path
+from typing import ClassVar, Literal, Self
+
+from pydantic import model_validator
+
+from lmexposure._files import PRIVATE
+from lmexposure._record import (
+    Count,
+    Delta,
+    FileRecord,
+    Nats,
+    NotNegative,
+    Positive,
+    Rate,
+    Record,
+    Rows,
+    Share,
+)
+from lmexposure.errors import ResultError
+from lmexposure.records.result_privacy import Bound
+
+
+class WhiteBoxBounds(Record):
+    """Lower bounds on epsilon by someone who sees the noisy gradients; all hold together.
+
+    Attributes:
+        kind: of the directions.
+        weights: dimensions that the directions lie in.
+        canaries: that coins were tossed for, once, for the whole training.
+        included: of them.
+        sample_rate: of an included canary, in each step.
+        steps: that were taken.
+        tosses: coins of single steps, each for a canary in that step alone.
+        noise_multiplier: that the optimizer had.
+        delta: of all epsilons.
+        one_run: by canaries of the whole training, for every private training; None: too few.
+        one_run_gaussian: by the same, for a Gaussian trade-off; None: too few.
+        step: of a single step that the canary is in; its `mu` counts. None: no such coins.
+        noise_at_most: the noise multiplier that `step` leaves room for; None: any.
+        composed: epsilon of all steps with that noise, granted that units are sampled at
+            `sample_rate`; None: the accountant gave no number, or there is no `step`.
+        significance: of all bounds together.
+        assumptions: what is taken for granted.
+    """
+
+    kind: Literal["hadamard", "dirac"]
+    weights: Positive
+    canaries: Count
+    included: Count
+    sample_rate: Share
+    steps: Count
+    tosses: Count
+    noise_multiplier: NotNegative
+    delta: Delta
+    one_run: Bound | None
+    one_run_gaussian: Bound | None
+    step: Bound | None
+    noise_at_most: NotNegative | None
+    composed: Nats | None
+    significance: Rate
+    assumptions: Rows[str]
+
+    @property
+    def largest(self) -> float:
+        """The largest bound on the epsilon of the whole training, in nats."""
+        bounds = [bound.value for bound in (self.one_run, self.one_run_gaussian) if bound]
+        return max([0.0, *bounds, *([] if self.composed is None else [self.composed])])
+
+
+class WhiteBoxAudit(FileRecord):
+    """white_box.json: the bounds, and the scores and coins that they are made of.
+
+    Attributes:
+        bounds: on epsilon.
+        scores: of each canary: noisy sums along it, over all steps, what is known of the records
+            taken off; in units of the clip, higher = more likely in.
+        coins: whether the canary was in.
+        step_scores: the same of each canary of a single step.
+        step_coins: whether it was in.
+    """
+
+    NAME: ClassVar[str] = "white_box.json"
+    FAMILY: ClassVar[str] = "lmexposure.white_box"
+    VERSION: ClassVar[int] = 1
+    ERROR = ResultError
+    AGAIN: ClassVar[str] = "train again with --method dp-sgd --gradient-canaries"
+    SECRET: ClassVar[bool] = True
+
+    bounds: WhiteBoxBounds
+    scores: Rows[float]
+    coins: Rows[bool]
+    step_scores: Rows[float]
+    step_coins: Rows[bool]
+
+    @model_validator(mode="after")
+    def _one_each(self) -> Self:
+        for name in ("scores", "step_scores"):
+            scores, coins = getattr(self, name), getattr(self, name.replace("scores", "coins"))
+            if len(scores) != len(coins):
+                raise ValueError(f"{len(scores)} {name} and {len(coins)} coins; each has one")
+        return self
+
+    @classmethod
+    def read(cls, training: str | Path) -> Self:
+        """Read the file of a training, or of a run.
+
+        Args:
+            training: its directory, or the file.
+
+        Raises:
+            ResultError: no such file, or a damaged one; it says how to get another.
+        """
+        path = Path(training)
+        path = path if path.name == cls.NAME else path / cls.NAME
+        try:
+            content = path.read_bytes()
+        except OSError as failure:
+            raise ResultError(f"cannot read {path}: {failure.strerror}; {cls.AGAIN}") from failure
+        return cls.parse(content, path)
+
+    def save(self, training: Path) -> None:
+        """Write the file into the directory of a training, readable by its owner alone.
+
+        Raises:
+            FileError: the disk refused.
+        """
+        self.write(training / self.NAME, mode=PRIVATE)
