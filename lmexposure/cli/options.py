@@ -228,6 +228,7 @@ _RUN_FILES = (
     "metrics.jsonl",
     "training.json",
     "dp_report.json",
+    "white_box.json",
     "scores.parquet",
     # Of a sweep.
     "plan.json",

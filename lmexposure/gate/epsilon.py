@@ -17,6 +17,7 @@ _CLAIMS = {
     "consistent": Outcome.PASS,
     "cannot tell": Outcome.INCONCLUSIVE,
 }
+_INSIDE = {"claimed_epsilon": "claimed epsilon", "max_epsilon": "lower bound on epsilon"}
 _UNSAID = (
     "an epsilon was claimed, and the result says nothing about it; measure again with this version"
 )
@@ -92,6 +93,48 @@ def check_claim(result: Result) -> Check | None:
         outcome=outcome,
         value=None if claim is None else claim.bound,
         threshold=wanted,
+        unit="nats",
+        reason=sentence(reason),
+        asked=True,
+    )
+
+
+def check_inside(result: Result, thresholds: Thresholds) -> list[Check]:
+    """What canaries in the gradients of a private training say of its claim, and of a threshold.
+
+    Args:
+        result: with the claim of its training.
+        thresholds: the epsilon.
+
+    Returns:
+        The checks; none where there were no such canaries.
+    """
+    learned = result.model.validation
+    claim = None if learned is None else learned.claim
+    if claim is None or claim.white_box is None:
+        return []
+    found = claim.white_box
+    bound = (
+        f"epsilon is at least {nats(found.largest)} nats (delta {short(found.delta)}, significance "
+        f"{short(found.significance)})"
+    )
+    made = [_inside("claimed_epsilon", found.largest, claim.epsilon, f"seen from inside, {bound}")]
+    if thresholds.max_epsilon is not None:
+        made.append(_inside("max_epsilon", found.largest, thresholds.max_epsilon, bound))
+    return made
+
+
+def _inside(key: str, value: float, most: float, bound: str) -> Check:
+    """No pass by itself: what canaries could have shown depends on the number of steps."""
+    what = "the promise of" if key == "claimed_epsilon" else "the allowed"
+    beyond = value > most
+    reason = f"{bound}, {'above' if beyond else 'not above'} {what} {nats(most)}"
+    return Check(
+        name=f"{_INSIDE[key]}, from inside",
+        key=key,
+        outcome=Outcome.LEAK if beyond else Outcome.PASS,
+        value=value,
+        threshold=most,
         unit="nats",
         reason=sentence(reason),
         asked=True,

@@ -14,7 +14,7 @@ from lmexposure._style import bits, outcome_word, sentence, times
 from lmexposure._text import visible
 from lmexposure._validate import of_type
 from lmexposure.gate.checks import CanaryClass, Check, CheckKind, Outcome, classes_of
-from lmexposure.gate.epsilon import CLAIM, EPSILON, check_claim, check_epsilon
+from lmexposure.gate.epsilon import CLAIM, EPSILON, check_claim, check_epsilon, check_inside
 from lmexposure.gate.exposure import (
     LARGEST,
     MEDIAN,
@@ -249,6 +249,7 @@ def check(
             for made in _checks_of(group, thresholds, shares, group.form.name in broken)
         ),
         *_doubted(_present([check_epsilon(result, thresholds), check_claim(result)]), bool(broken)),
+        *check_inside(result, thresholds),
         *(made for row in kinds for made in check_kind(row, thresholds, shares.test)),
     ]
     checks = checks if classes else [_no_class(thresholds), *checks]

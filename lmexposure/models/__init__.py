@@ -89,12 +89,12 @@ if TYPE_CHECKING:
         new_token_texts,
         zero_rows,
     )
+    from lmexposure.models.one_document import TwoBatches, two_batches
     from lmexposure.models.packing import IGNORED, Packed, held_out, pack
     from lmexposure.models.quantised import is_quantised, precision_notes
     from lmexposure.models.training import check_private, train
     from lmexposure.models.training_result import TrainingResult
     from lmexposure.models.vocabulary import tokenizer_sha256
-    from lmexposure.models.two_batches import TwoBatches, two_batches
     from lmexposure.models.weights import check_embeddings_are_here, weights_away, weights_sha256
     from lmexposure.records import TrainingSettings
 else:
@@ -126,6 +126,7 @@ __all__ = [
     "TrainingResult",
     "TrainingRow",
     "TrainingSettings",
+    "TwoBatches",
     "active_adapters",
     "adapters_off",
     "add_tokens",
@@ -184,6 +185,7 @@ __all__ = [
     "train",
     "training_row",
     "training_rows",
+    "two_batches",
     "unmerged_adapters",
     "warn_imitated",
     "weights_away",

@@ -22,6 +22,7 @@ from lmexposure.records.sweep_files import holds_sweep
 if TYPE_CHECKING:
     from lmexposure.records.scores import Scores
     from lmexposure.records.verbatim_record import VerbatimRecord
+    from lmexposure.records.white_box import WhiteBoxAudit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,6 +167,29 @@ class RunFiles:
         from lmexposure.records.scores import read_scores  # brings numpy
 
         return read_scores(self.scores_path, self.result)
+
+    def white_box(self) -> "WhiteBoxAudit | None":
+        """Scores of canaries in the gradients; None where there are none next to the result.
+
+        Raises:
+            ResultError: a file that cannot be read, or is of another training.
+        """
+        learned = self.result.model.validation
+        claim = None if learned is None else learned.claim
+        if claim is None or claim.white_box is None or self.scores_path is None:
+            return None
+        from lmexposure.records.white_box import WhiteBoxAudit
+
+        path = self.scores_path.with_name(WhiteBoxAudit.NAME)
+        if not path.exists():
+            return None
+        audit = WhiteBoxAudit.read(path)
+        if audit.bounds != claim.white_box:
+            raise ResultError(
+                f"{path} is of another training than {self.place}; put back the one that belongs "
+                "to it, or take it away"
+            )
+        return audit
 
 
 def run_of(measured: "Measured") -> RunFiles:

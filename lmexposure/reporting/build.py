@@ -88,6 +88,7 @@ def report_data(
         rows_unknown=rows_unknown(result),
         kinds=tuple(result.kinds),
         promise=None if (learned := result.model.validation) is None else learned.claim,
+        white_box=run.white_box(),
         memorised=run.look,
     )
 

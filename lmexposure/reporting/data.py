@@ -17,6 +17,7 @@ from lmexposure.records import (
     Role,
     SkewNormalFit,
     VerbatimRecord,
+    WhiteBoxAudit,
 )
 
 Floats = NDArray[np.float64]
@@ -262,6 +263,7 @@ class ReportData:
         rows_unknown: whether that is not known of the training.
         kinds: classes of chosen texts; empty where there are none.
         promise: of the training; None: there was none.
+        white_box: scores of canaries in the gradients; None: there were none.
         memorised: a look at memorised text of the same weights; None: there was none.
     """
 
@@ -285,4 +287,5 @@ class ReportData:
     rows_unknown: bool = False
     kinds: tuple[KindMembership, ...] = ()
     promise: DpClaim | None = None
+    white_box: WhiteBoxAudit | None = None
     memorised: VerbatimRecord | None = None

@@ -27,6 +27,7 @@ from lmexposure.reporting.sections import (
     trajectory_section,
 )
 from lmexposure.reporting.verbatim_tables import memorised_section
+from lmexposure.reporting.white_box import white_box_section
 
 # What CommonMark and GitHub's tables, autolinks, formulas and mentions give a meaning to.
 _SPECIAL = re.compile(r"([\\`*\[\]<>|~&$@#]|(?<![^\W_])_|_(?![^\W_]))")
@@ -48,6 +49,7 @@ def report_markdown(data: ReportData) -> str:
         *_exposure(data),
         *_privacy(primary_section(data.privacy)),
         *_table_of(promise_section(data.promise)),
+        *_table_of(white_box_section(data.promise, data.privacy)),
         *_table_of(kinds_section(data.kinds)),
         *_table_of(memorised_section(data.memorised)),
         *warnings_shown(data.warnings),

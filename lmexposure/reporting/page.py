@@ -40,6 +40,7 @@ from lmexposure.reporting.sections import (
     trajectory_section,
 )
 from lmexposure.reporting.verbatim_tables import memorised_section
+from lmexposure.reporting.white_box import white_box_section
 
 if TYPE_CHECKING:
     from lmexposure.reporting.compare import CompareData, ComparedFormat
@@ -65,7 +66,7 @@ _WORDS = (
     _style.whole,
 )
 _SECTIONS = (bounds_legend, class_section, bounds_overview, where)
-_OF_THE_RUN = ("epsilon", "roc", "training", "trajectory")
+_OF_THE_RUN = ("epsilon", "white_box", "roc", "training", "trajectory")
 _OF_CONTROLS = ("median", "interval", "mean", "p_value")
 _RATES = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
 
@@ -103,6 +104,7 @@ def render_report(data: ReportData) -> str:
         roc_table=_roc(data.roc),
         kinds=kinds_section(data.kinds),
         promise=promise_section(data.promise),
+        inside=white_box_section(data.promise, data.privacy),
         memorised=memorised_section(data.memorised),
     )
 

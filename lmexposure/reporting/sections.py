@@ -29,6 +29,7 @@ from lmexposure.reporting.facts import scored_in
 from lmexposure.reporting.kinds import kinds_section
 from lmexposure.reporting.privacy import privacy_sections
 from lmexposure.reporting.promise import promise_section
+from lmexposure.reporting.white_box import white_box_section
 
 DOUBT = "(!)"
 _CELLS: dict[str, Callable[[ClassRow], str]] = {
@@ -130,6 +131,8 @@ def result_sections(result: Result) -> Iterator[Section]:
     if (validation := result.model.validation) is not None:
         if (promise := promise_section(validation.claim)) is not None:
             yield promise
+        if (inside := white_box_section(validation.claim, result.privacy)) is not None:
+            yield inside
         loss = number(validation.validation_bits, 3)
         yield Section(title=f"{LABELS['validation_bits']}: {loss} bits per token")
 

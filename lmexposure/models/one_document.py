@@ -6,7 +6,6 @@ difference. What is tested is how much a real document, clipped as the training 
 sum, and how much noise hides that; not the sampling, nor the composition of steps.
 """
 
-import math
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,0 +1,77 @@
+"""Chart of canaries in gradients: scores of those that were in against those that were not."""
+
+import numpy as np
+from matplotlib.figure import FigureBase
+from numpy.typing import NDArray
+
+from lmexposure._style import count, number
+from lmexposure.records import WhiteBoxAudit
+from lmexposure.reporting.charts.chart import Chart
+from lmexposure.reporting.charts.style import CONTROL, INK, SERIES, Style, key, plain_axes
+from lmexposure.reporting.data import Floats
+
+Coins = NDArray[np.bool_]
+_BINS = 30
+_LOOKS: dict[str, Style] = {
+    "in": {"color": SERIES[0], "linewidth": 1.8},
+    "not in": {"color": CONTROL, "linewidth": 1.4, "linestyle": "--"},
+}
+
+
+def white_box_chart(audit: WhiteBoxAudit | None) -> Chart | None:
+    """What the noise leaves of the canaries, of the whole training and of single steps.
+
+    Args:
+        audit: of a training.
+
+    Returns:
+        The chart; None where there is no score of both kinds.
+    """
+    if audit is None:
+        return None
+    panels = {
+        "Whole training": (np.array(audit.scores), np.array(audit.coins, dtype=bool)),
+        "Single steps": (np.array(audit.step_scores), np.array(audit.step_coins, dtype=bool)),
+    }
+    shown = {name: pair for name, pair in panels.items() if 0 < pair[1].sum() < pair[1].size}
+    if not shown:
+        return None
+    return Chart(
+        name="white-box",
+        kind="white_box",
+        subject="",
+        title="What the noise leaves of canaries in the gradients",
+        caption=(
+            "The noisy gradients along each canary, of those that were in and of those that were "
+            "not, the same height together. The less the two lines cover each other, the less the "
+            "noise hides."
+        ),
+        description=" ".join(_in_words(name, *pair) for name, pair in shown.items()),
+        draw=lambda figure: _draw(figure, shown),
+        legend=lambda: [key(name, **style) for name, style in _LOOKS.items()],
+        height=3.0,
+    )
+
+
+def _draw(figure: FigureBase, panels: dict[str, tuple[Floats, Coins]]) -> None:
+    every = np.atleast_1d(figure.subplots(1, len(panels)))
+    for axes, (name, (scores, coins)) in zip(every, panels.items(), strict=True):
+        plain_axes(axes)
+        edges = np.linspace(scores.min(), scores.max(), _BINS + 1)
+        for label, chosen in (("in", coins), ("not in", ~coins)):
+            heights, _ = np.histogram(scores[chosen], edges)
+            axes.stairs(heights / chosen.sum(), edges, **_LOOKS[label])
+        axes.axhline(0, color=INK, linewidth=0.8)
+        axes.set_xlabel(f"{name}: score (clips)")
+        axes.set_ylim(bottom=0)
+    every[0].set_ylabel("Share")
+
+
+def _in_words(name: str, scores: Floats, coins: Coins) -> str:
+    inside, outside = scores[coins], scores[~coins]
+    return (
+        f"{name}: {count(inside.size, 'canary', 'canaries')} in, mean score "
+        f"{number(float(inside.mean()), 2)}; {outside.size:,} not in, mean "
+        f"{number(float(outside.mean()), 2)}, standard deviation "
+        f"{number(float(outside.std()), 2)}."
+    )

@@ -1,0 +1,64 @@
+"""What a private training gives away to someone who sees its noisy gradients, beside its claim."""
+
+from collections.abc import Iterator
+
+from lmexposure._style import LABELS, MISSING, nats, percent, short, whole
+from lmexposure.records import DpClaim, Privacy, WhiteBoxBounds
+from lmexposure.reporting.data import Section
+
+_NOTES = (
+    "lower bounds on epsilon, in nats: a claim below one of them is refuted. From outside, the "
+    "finished model alone is asked; from inside, every noisy gradient is seen, and all other "
+    "documents are known",
+    "by canaries of the whole training: each would be a document whose gradient is as long as the "
+    "clip, and is in or not for all steps",
+    "step by step: a canary is in a single step or not, so that each step is an experiment; then "
+    "its noise is composed over all steps, granted that documents are sampled as claimed",
+)
+
+
+def white_box_section(claim: DpClaim | None, privacy: Privacy | None = None) -> Section | None:
+    """Bounds from inside, from the loosest to the claim; None where there were no canaries.
+
+    Args:
+        claim: of a training.
+        privacy: of the same model, measured from outside.
+    """
+    if claim is None or claim.white_box is None:
+        return None
+    found = claim.white_box
+    return Section(
+        title="Seen from inside",
+        columns=("what", "epsilon", "holds for", "of"),
+        words=1,
+        rows=tuple(_rows(claim, found, privacy)),
+        notes=(
+            *_NOTES,
+            f"{LABELS['delta']} {short(found.delta)}; the bounds from inside hold together at "
+            f"{percent(1 - found.significance)}",
+            *found.assumptions,
+        ),
+    )
+
+
+def _rows(
+    claim: DpClaim, found: WhiteBoxBounds, privacy: Privacy | None
+) -> Iterator[tuple[str, str, str, str]]:
+    outside = None if privacy is None else privacy.primary
+    if outside is not None and outside.delta == found.delta:
+        yield ("from outside", nats(outside.value), outside.validity, ", ".join(outside.formats))
+    canaries = f"{whole(found.included)} of {whole(found.canaries)} canaries in"
+    for name, bound in (
+        ("whole training", found.one_run),
+        ("whole training, Gaussian", found.one_run_gaussian),
+    ):
+        if bound is not None:
+            yield (name, nats(bound.value), bound.validity, canaries)
+    if (step := found.step) is not None:
+        right = f"{whole(step.counts['correct'])} of {whole(found.tosses)} coins guessed"
+        composed = MISSING if found.composed is None else nats(found.composed)
+        yield ("step by step, composed", composed, step.validity, right)
+        least = "any" if found.noise_at_most is None else short(found.noise_at_most)
+        claimed = f"noise multiplier at most {least}, {short(found.noise_multiplier)} claimed"
+        yield ("a single step", nats(step.value), step.validity, claimed)
+    yield ("promised", nats(claim.epsilon), "", f"{whole(claim.steps)} steps")
