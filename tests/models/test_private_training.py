@@ -27,7 +27,7 @@ from lmexposure.models import (
     train,
 )
 from lmexposure.models.dp_accounting import epsilon_spent
-from lmexposure.records import DocumentPrivacy
+from lmexposure.records import DocumentPrivacy, WhiteBoxAudit
 from lmexposure.scoring import log_perplexity
 
 pytest.importorskip("peft")
@@ -141,6 +141,32 @@ def test_each_document_is_measured_without_a_change_of_the_training(tmp_path: Pa
     assert not (tmp_path / "plain" / "dp_report.json").exists()
     with pytest.raises(ResultError, match="train again with --method dp-sgd --document-norms"):
         DocumentPrivacy.read(tmp_path / "plain")
+
+
+def test_canaries_in_the_gradients_are_resumed_and_read_beside_the_promise(tmp_path: Path) -> None:
+    settings = replace(PRIVATE, gradient_canaries=64)
+    whole = trained(tmp_path / "whole", settings=settings)
+    for last in (3, whole.steps // 2):
+
+        def stop(now: Progress, last: int = last) -> None:
+            if now.step == last:
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            trained(tmp_path / "stopped", progress=stop, settings=settings)
+    resumed = trained(tmp_path / "stopped", settings=settings)
+    assert sha256_tree(resumed.model_path) == sha256_tree(whole.model_path)
+    assert resumed.claim == whole.claim
+    assert whole.claim is not None
+    found = WhiteBoxAudit.read(tmp_path / "whole")
+    assert found == WhiteBoxAudit.read(tmp_path / "stopped" / "white_box.json")
+    assert found.bounds == whole.claim.white_box
+    assert (found.bounds.steps, found.bounds.canaries) == (whole.steps, 64)
+    assert found.bounds.sample_rate == whole.claim.sample_rate
+    assert found.bounds.largest < whole.claim.epsilon
+    noise = np.array(found.step_scores) - found.step_coins
+    assert abs(noise.std() / 0.8 - 1) < 5 / np.sqrt(2 * noise.size)
+    assert stat.S_IMODE((tmp_path / "whole" / "white_box.json").stat().st_mode) == 0o600
 
 
 def test_users_are_measured_by_their_names(tmp_path: Path) -> None:

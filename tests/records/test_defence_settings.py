@@ -31,6 +31,7 @@ OTHERS: dict[str, Any] = {
     "unit_field": "user",
     "noise_seed": 12345,
     "document_norms": True,
+    "gradient_canaries": 100,
     "weight_average": 0.99,
 }
 OWNERS = {name: method for method, names in OF_METHOD.items() for name in names}
@@ -130,7 +131,7 @@ def test_a_method_decides_by_its_own_settings_alone(method: str) -> None:
     assert not plain.keys() & new
     own = TrainingSettings(**LEAST[method]).decisive()
     expected = {"method", *OF_METHOD[method]} if method != "plain" else set[str]()
-    assert own.keys() - plain.keys() == expected - {"weight_average"}
+    assert own.keys() - plain.keys() == expected - {"weight_average", "gradient_canaries"}
     assert {name: own[name] for name in plain} == plain
 
 

@@ -1,0 +1,224 @@
+"""Canaries in gradients: what is added, what is read, what noise leaves of them, what is no fit."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from models import bare_optimizer
+from models.bare_optimizer import DIMENSION, optimizer, step
+from opacus.optimizers import AdaClipDPOptimizer
+from scipy import stats
+from torch import nn
+
+import lmexposure as lx
+from lmexposure.errors import ModelError, SettingsError
+from lmexposure.models import gradient_canaries
+from lmexposure.models.dp_accounting import epsilon_spent
+from lmexposure.models.gradient_directions import KINDS
+
+DELTA = 1e-5
+
+
+def directions(canaries: lx.GradientCanaries) -> torch.Tensor:
+    """Of the whole training, shape (count, weights)."""
+    found = canaries._directions
+    assert found is not None
+    return torch.stack([found.combined(row) for row in torch.eye(canaries.count)]).double()
+
+
+def trained(
+    steps: int, noise: float = 1.0, claimed: float | None = None, **given: Any
+) -> lx.GradientCanaries:
+    """Canaries after so many steps; the optimizer may add less noise than it says."""
+    made = optimizer(noise_multiplier=claimed or noise)
+    settings = {"sample_rate": 0.2, "count": 32, "seed": 3} | given
+    canaries = lx.GradientCanaries(made, **settings)
+    if claimed is not None:
+        original = canaries._original
+
+        def less() -> None:
+            made.noise_multiplier = noise
+            original()
+            made.noise_multiplier = claimed
+
+        canaries._original = less
+    for _ in range(steps):
+        step(made)
+    return canaries
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_in_is_added_to_the_clipped_sum(kind: str) -> None:
+    """Without noise to speak of a step is the records' clipped sum and the canaries that joined."""
+    made = optimizer(noise_multiplier=1e-12)
+    canaries = lx.GradientCanaries(made, sample_rate=1.0, count=32, kind=kind, per_step=0, seed=1)
+    gradients = torch.randn(5, DIMENSION, generator=torch.Generator().manual_seed(0))
+    clipped = gradients * (0.5 / gradients.norm(dim=1, keepdim=True)).clamp(max=1)
+    added = step(made, gradients) - clipped.sum(0)
+    expected = (directions(canaries)[torch.from_numpy(canaries.coins)] * 0.5).sum(0)
+    assert torch.allclose(added.double(), expected, atol=1e-5)
+    # Also what is read: the records do not show.
+    assert canaries.scores == pytest.approx(canaries.coins * 1.0, abs=1e-6)
+
+
+def test_scores_are_those_of_a_plain_sum() -> None:
+    made = optimizer()
+    canaries = lx.GradientCanaries(made, sample_rate=0.5, count=8, per_step=2, seed=5)
+    gradients = torch.randn(3, DIMENSION, generator=torch.Generator().manual_seed(0)) * 0.01
+    total = sum((step(made, gradients) - gradients.sum(0)).double() for _ in range(20))
+    own = torch.zeros(DIMENSION, dtype=torch.float64)
+    for number in range(20):  # a further canary of a step is no longer there behind it
+        coins = torch.from_numpy(canaries._coins_of_step(number)).double()
+        of_step = canaries._of_step(number)
+        assert of_step is not None
+        own += of_step.combined(coins).double() * 0.5
+    expected = directions(canaries) @ (total - own) / 0.5
+    assert canaries.scores == pytest.approx(expected.numpy(), abs=1e-4)
+    assert canaries.step_scores.shape == canaries.step_coins.shape == (40,)
+
+
+def test_scores_have_the_distribution_that_is_said() -> None:
+    canaries = trained(400, noise=2.0)
+    joined = canaries.scores[canaries.coins]
+    assert abs(joined.mean() - 400 * 0.2) < 5 * 2.0 * 20 / np.sqrt(joined.size)
+    noise = canaries.step_scores - canaries.step_coins
+    assert stats.kstest(noise / 2.0, "norm").pvalue > 1e-4
+    outside = canaries.scores[~canaries.coins]
+    assert stats.kstest(outside / (2.0 * 20), "norm").pvalue > 1e-4
+
+
+@pytest.mark.parametrize("same_direction", [True, False])
+def test_right_noise_is_not_refuted_and_half_of_it_is(same_direction: bool) -> None:
+    given = {"same_direction": same_direction, "sample_rate": 0.02}
+    right = trained(1_500, **given).audit(delta=DELTA).bounds
+    claimed = epsilon_spent([(1.0, 0.02, 1_500)], delta=DELTA).epsilon
+    assert 0 < right.largest < claimed
+    assert right.noise_at_most is not None
+    assert 1 < right.noise_at_most < 1.6  # 1.15 in the mean, and five standard errors
+    found = trained(1_500, noise=0.5, claimed=1.0, **given).audit(delta=DELTA).bounds
+    assert found.noise_multiplier == 1.0
+    assert found.noise_at_most is not None
+    assert found.noise_at_most < 0.6
+    assert found.largest > claimed
+
+
+def test_bounds_are_ordered_and_share_the_significance() -> None:
+    found = trained(300, count=64).audit(delta=DELTA, significance=0.08).bounds
+    assert found.one_run is not None
+    assert found.one_run_gaussian is not None
+    assert found.step is not None
+    shares = (found.one_run, found.one_run_gaussian, found.step)
+    assert sum(bound.significance for bound in shares) == pytest.approx(0.08)
+    assert found.composed is not None
+    assert found.one_run.value <= found.one_run_gaussian.value <= found.composed
+    assert found.largest == found.composed
+    assert found.included == trained(0, count=64).coins.sum()
+
+
+def test_one_experiment_alone_has_all_of_the_significance() -> None:
+    of_steps = trained(50, count=0).audit(delta=DELTA).bounds
+    assert of_steps.step is not None
+    assert of_steps.step.significance == 0.05
+    assert of_steps.one_run is None
+    whole = trained(50, per_step=0).audit(delta=DELTA).bounds
+    assert whole.step is None
+    assert whole.composed is None
+    assert whole.one_run is not None
+    assert whole.one_run.significance == 0.025
+
+
+def test_a_training_that_is_resumed_ends_alike() -> None:
+    whole, made = trained(0), optimizer()
+    whole.detach()
+    first = lx.GradientCanaries(made, sample_rate=0.2, count=32, seed=3)
+    for _ in range(30):
+        step(made)
+    state = first.state()
+    first.detach()
+    second = lx.GradientCanaries(made, sample_rate=0.2, count=32)
+    second.restore(state)
+    for _ in range(30):
+        step(made)
+    undisturbed = trained(60)
+    assert np.array_equal(second.scores, undisturbed.scores)
+    assert np.array_equal(second.step_scores, undisturbed.step_scores)
+    assert np.array_equal(second.step_coins, undisturbed.step_coins)
+
+
+def test_an_optimizer_is_left_as_it_was() -> None:
+    made = optimizer()
+    before = made.add_noise
+    canaries = lx.GradientCanaries(made, sample_rate=0.2, count=4)
+    assert made.add_noise != before
+    canaries.detach()
+    assert made.add_noise == before
+    assert "add_noise" not in vars(made)
+    with canaries.attached():
+        step(made)
+    step(made)
+    assert canaries.steps == 1
+
+
+def test_a_changed_noise_is_said_and_nothing_composed() -> None:
+    made = optimizer()
+    canaries = lx.GradientCanaries(made, sample_rate=0.2, count=16, seed=1)
+    step(made)
+    made.noise_multiplier = 0.7
+    for _ in range(20):
+        step(made)
+    found = canaries.audit(delta=DELTA).bounds
+    assert found.composed is None
+    assert any("from 1 to 0.7" in line for line in found.assumptions)
+
+
+def adaptive() -> Any:
+    weight = nn.Parameter(torch.zeros(8))
+    return AdaClipDPOptimizer(
+        torch.optim.SGD([weight], lr=0.1),
+        noise_multiplier=1.0,
+        target_unclipped_quantile=0.5,
+        clipbound_learning_rate=0.2,
+        max_clipbound=1e8,
+        min_clipbound=1.0,
+        unclipped_num_std=2.0,
+        max_grad_norm=1.0,
+        expected_batch_size=1,
+    )
+
+
+@pytest.mark.parametrize(
+    ("made", "given", "error", "said"),
+    [
+        (optimizer, {"sample_rate": None}, SettingsError, "sample_rate"),
+        (optimizer, {"sample_rate": 1.5}, SettingsError, "sample_rate"),
+        (optimizer, {"count": 65}, SettingsError, "65 directions"),
+        (optimizer, {"count": 65, "kind": "dirac"}, SettingsError, "65 directions"),
+        (optimizer, {"per_step": 100}, SettingsError, "100 directions"),
+        (optimizer, {"count": -1}, SettingsError, "count"),
+        (optimizer, {"kind": "random"}, SettingsError, "hadamard, dirac"),
+        (lambda: optimizer(noise_multiplier=0.0), {}, SettingsError, "without noise"),
+        (adaptive, {}, SettingsError, "follows the documents"),
+        (lambda: torch.optim.SGD([nn.Parameter(torch.zeros(2))]), {}, ModelError, "DPOptimizer"),
+    ],
+)
+def test_what_is_no_such_training_is_refused(
+    made: Callable[[], Any], given: dict[str, Any], error: type[Exception], said: str
+) -> None:
+    with pytest.raises(error, match=said):
+        lx.GradientCanaries(made(), **({"sample_rate": 0.1, "count": 4} | given))
+
+
+def test_several_processes_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gradient_canaries, "world_size", lambda: 2)
+    with pytest.raises(SettingsError, match="there are 2"):
+        lx.GradientCanaries(optimizer(), sample_rate=0.1, count=4)
+
+
+def test_nothing_is_said_before_the_first_step() -> None:
+    with pytest.raises(SettingsError, match="no step was taken"):
+        trained(0).audit(delta=DELTA)
+    few = trained(3, count=4).audit(delta=DELTA).bounds
+    assert few.largest == 0.0
+    assert few.weights == bare_optimizer.DIMENSION

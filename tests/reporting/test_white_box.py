@@ -1,0 +1,129 @@
+"""A private training seen from inside, in every rendering and in the gate."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from made_results import clean, small_run
+from page_data import page_data
+from reporting.test_promise import CLAIM
+
+import lmexposure as lx
+from lmexposure.errors import ResultError
+from lmexposure.records import Bound, DpClaim, Result, WhiteBoxAudit, WhiteBoxBounds
+from lmexposure.reporting import render_report
+from lmexposure.reporting.charts.white_box import white_box_chart
+from lmexposure.reporting.markdown import report_markdown
+from lmexposure.reporting.white_box import white_box_section
+from lmexposure.statistics import one_run_audit, step_guesses_epsilon
+
+COINS = tuple(number % 3 == 0 or number % 7 == 0 for number in range(60))
+
+
+def audit(composed: float | None = 1.5, shift: float = 6.0) -> WhiteBoxAudit:
+    """By hand: half of the scores of single steps are right by far."""
+    scores = tuple(shift * coin + number % 5 for number, coin in enumerate(COINS))
+    one_run = one_run_audit(scores, COINS, delta=1e-5, significance=0.0125, seed=1)
+    step = step_guesses_epsilon(scores, COINS, threshold=5.5, delta=1e-5, significance=0.025)
+    bounds = WhiteBoxBounds(
+        kind="hadamard",
+        weights=1_000,
+        canaries=60,
+        included=sum(COINS),
+        sample_rate=CLAIM.sample_rate,
+        steps=60,
+        tosses=60,
+        noise_multiplier=CLAIM.noise_multiplier,
+        delta=1e-5,
+        one_run=Bound.model_validate(one_run.to_dict()),
+        one_run_gaussian=None,
+        step=Bound.model_validate(step.to_dict()),
+        noise_at_most=1 / step.mu,
+        composed=composed,
+        significance=0.05,
+        assumptions=("sampled as claimed",),
+    )
+    return WhiteBoxAudit(
+        bounds=bounds, scores=scores, coins=COINS, step_scores=scores, step_coins=COINS
+    )
+
+
+def claim(composed: float | None = 1.5) -> DpClaim:
+    return CLAIM.model_copy(update={"white_box": audit(composed).bounds})
+
+
+def claimed(result: Result, composed: float | None = 1.5) -> Result:
+    learned = result.model.validation
+    assert learned is not None
+    model = result.model.model_copy(
+        update={"validation": learned.model_copy(update={"claim": claim(composed)})}
+    )
+    return result.model_copy(update={"model": model})
+
+
+def test_bounds_are_listed_up_to_the_claim() -> None:
+    section = white_box_section(claim())
+    assert section is not None
+    names = [row[0] for row in section.rows]
+    assert names == ["whole training", "step by step, composed", "a single step", "promised"]
+    assert section.rows[1][1] == "1.500"
+    assert section.rows[-1][1] == "3.998"
+    assert "sampled as claimed" in section.notes
+    assert white_box_section(CLAIM) is None
+    assert white_box_section(None) is None
+    without = white_box_section(claim(None))
+    assert without is not None
+    assert without.rows[1][1] == "n/a"
+
+
+def test_page_markdown_and_chart_have_them() -> None:
+    data = replace(page_data(), promise=claim(), white_box=audit())
+    html, markdown = render_report(data), report_markdown(data)
+    for text in (html, markdown):
+        assert "Seen from inside" in text
+        assert "step by step, composed" in text
+    assert "What the noise leaves of canaries in the gradients" in html
+    assert 'href="#inside"' in html
+    bare = render_report(replace(page_data(), promise=CLAIM))
+    assert "Seen from inside" not in bare
+
+
+def test_a_chart_says_its_means_and_needs_both_sides() -> None:
+    chart = white_box_chart(audit())
+    assert chart is not None
+    assert "26 canaries in, mean score 8.08" in chart.description
+    assert chart.svg()
+    alone = audit().model_copy(update={"coins": (True,) * 60, "step_coins": (True,) * 60})
+    assert white_box_chart(alone) is None
+    assert white_box_chart(None) is None
+
+
+def test_the_gate_holds_the_claim_against_them() -> None:
+    passed = lx.check(claimed(clean()))
+    inside = [check for check in passed.checks if check.name.endswith("from inside")]
+    assert [str(check.outcome) for check in inside] == ["pass"]
+    refuted = lx.check(claimed(clean(), composed=4.1))
+    assert refuted.outcome == "leak"
+    assert "4.100" in refuted.sentence
+    limited = lx.check(claimed(clean()), lx.Thresholds(max_epsilon=1.4))
+    outcomes = {check.name: str(check.outcome) for check in limited.checks}
+    assert outcomes["lower bound on epsilon, from inside"] == "leak"
+    assert outcomes["claimed epsilon, from inside"] == "pass"
+
+
+def test_scores_of_another_training_are_refused(tmp_path: Path) -> None:
+    run = small_run(tmp_path / "run", whole=False)
+    claimed(Result.read(run / "result.json")).write(run / "result.json")
+    assert lx.open_run(run).white_box() is None  # they are not there
+    audit().save(run)
+    assert lx.open_run(run).white_box() == audit()
+    audit(composed=1.6).save(run)
+    with pytest.raises(ResultError, match="another training"):
+        lx.open_run(run).white_box()
+
+
+def test_as_many_coins_as_scores(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="59 coins"):
+        WhiteBoxAudit(**{**dict(audit()), "coins": COINS[:-1]})
+    with pytest.raises(ResultError, match="--gradient-canaries"):
+        WhiteBoxAudit.read(tmp_path)

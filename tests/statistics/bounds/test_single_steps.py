@@ -1,0 +1,139 @@
+"""Bounds on the mu of a single step: figures, a naive version, no signal, drift, bad input."""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import stats
+
+from lmexposure.errors import InputError, SettingsError
+from lmexposure.statistics import (
+    GaussianEpsilon,
+    epsilon_of_mu,
+    gaussian_dp_epsilon,
+    guesses_needed,
+    step_guesses_epsilon,
+    step_noise_epsilon,
+    step_rates_epsilon,
+)
+
+DELTA = 1e-5
+BOUNDS = (step_guesses_epsilon, step_rates_epsilon, step_noise_epsilon)
+Bound = Callable[..., GaussianEpsilon]
+Floats = NDArray[np.float64]
+
+
+def steps(mu: float, n: int, seed: int, drift: float = 0.0) -> tuple[Floats, NDArray[np.bool_]]:
+    """Scores whose noise has a standard deviation of 1 / mu; what is left of records drifts."""
+    draws = np.random.default_rng(seed)
+    coins = draws.random(n) < 0.5
+    return coins + draws.normal(size=n) / mu + drift * np.linspace(-1, 1, n), coins
+
+
+def median(bound: Bound, mu: float, n: int) -> float:
+    return float(np.median([bound(*steps(mu, n, s), delta=DELTA).mu for s in range(20)]))
+
+
+# Simulated with 20 repetitions for the same experiment, threshold 1/2 (Nasr et al. 2023).
+@pytest.mark.parametrize(
+    ("mu", "n", "expected"), [(1.0, 1_000, 0.74), (1.0, 10_000, 0.926), (0.5, 10_000, 0.432)]
+)
+def test_both_rates_at_a_fixed_threshold_give_the_known_figures(
+    mu: float, n: int, expected: float
+) -> None:
+    assert median(step_rates_epsilon, mu, n) == pytest.approx(expected, rel=0.05)
+
+
+def test_guesses_show_as_much_as_ranks_and_more_than_rates() -> None:
+    for n, ranks in ((1_000, 0.874), (10_000, 0.955)):
+        by_rank = [
+            gaussian_dp_epsilon(x[c], x[~c], delta=DELTA).mu
+            for x, c in (steps(1.0, n, seed) for seed in range(20))
+        ]
+        assert np.median(by_rank) == pytest.approx(ranks, rel=0.02)
+        found = median(step_guesses_epsilon, 1.0, n)
+        assert found == pytest.approx(ranks, rel=0.03)
+        assert found > median(step_rates_epsilon, 1.0, n)
+        assert median(step_noise_epsilon, 1.0, n) > found
+
+
+def test_guesses_are_bounded_as_clopper_and_pearson_do() -> None:
+    scores, coins = steps(1.3, 300, 5)
+    right = int(((scores > 0.5) == coins).sum())
+    least = stats.binomtest(right, 300, alternative="greater").proportion_ci(0.95).low
+    bound = step_guesses_epsilon(scores, coins, delta=DELTA)
+    assert bound.mu == pytest.approx(2 * stats.norm.ppf(least), abs=1e-9)
+    assert bound.value == pytest.approx(epsilon_of_mu(mu=bound.mu, delta=DELTA))
+    assert bound.counts == {"steps": 300, "correct": right}
+    # The best guess of a fair coin is right as often as the total variation says.
+    assert 2 * stats.norm.cdf(0.5) - 1 == pytest.approx(stats.norm.cdf(0.5) - stats.norm.cdf(-0.5))
+
+
+def test_rates_are_bounded_as_clopper_and_pearson_do() -> None:
+    scores, coins = steps(1.3, 300, 6)
+    ends = [
+        stats.binomtest(int(wrong.sum()), wrong.size, alternative="less").proportion_ci(0.975).high
+        for wrong in (scores[coins] <= 0.5, scores[~coins] > 0.5)
+    ]
+    expected = -stats.norm.ppf(ends[1]) - stats.norm.ppf(ends[0])
+    found = step_rates_epsilon(scores, coins, delta=DELTA)
+    assert found.mu == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize("bound", BOUNDS)
+def test_bounds_lie_above_the_truth_as_rarely_as_they_say(bound: Bound) -> None:
+    above = sum(bound(*steps(0.7, 400, seed), delta=DELTA).mu > 0.7 for seed in range(1_000))
+    assert above <= stats.binom.ppf(1 - 1e-4, 1_000, 0.05)
+
+
+def test_guesses_hold_where_steps_drift_and_learn_from_each_other() -> None:
+    above = 0
+    for seed in range(400):
+        draws = np.random.default_rng(seed)
+        coins = draws.random(300) < 0.5
+        scores, shift = np.empty(300), 0.0
+        for step in range(300):  # what is left of the records follows what the steps have shown
+            scores[step] = coins[step] + shift + draws.normal() / 0.7
+            shift = 0.9 * shift + 0.3 * (scores[step] - 0.5)
+        above += step_guesses_epsilon(scores, coins, delta=DELTA).mu > 0.7
+    assert above <= stats.binom.ppf(1 - 1e-4, 400, 0.05)
+
+
+@pytest.mark.parametrize("bound", BOUNDS[:2])
+def test_without_a_signal_there_is_no_bound(bound: Bound) -> None:
+    draws = np.random.default_rng(0)
+    coins = draws.random(2_000) < 0.5
+    assert bound(draws.normal(size=2_000), coins, delta=DELTA).mu < 0.1
+    constant = bound(np.ones(2_000), coins, delta=DELTA)
+    assert (constant.mu, constant.value) == (0.0, 0.0)
+
+
+def test_a_perfect_score_shows_what_is_attainable() -> None:
+    coins = np.arange(64) % 2 == 0
+    for bound in BOUNDS[:2]:
+        found = bound(coins * 1.0, coins, delta=DELTA)
+        assert found.value == found.max_attainable
+    assert step_noise_epsilon(coins * 1.0, coins, delta=DELTA).mu == math.inf
+
+
+def test_how_many_steps_it_takes() -> None:
+    needed = guesses_needed(1.0, shown=0.9)
+    assert median(step_guesses_epsilon, 1.0, needed) == pytest.approx(0.9, abs=0.02)
+    with pytest.raises(SettingsError, match="shown"):
+        guesses_needed(1.0, shown=1.0)
+
+
+@pytest.mark.parametrize("bound", BOUNDS)
+def test_what_is_no_experiment_is_refused(bound: Bound) -> None:
+    with pytest.raises(InputError, match="3 scores"):
+        bound([1.0, 2.0, 3.0], [1, 0], delta=DELTA)
+    with pytest.raises(InputError, match="included"):
+        bound([1.0, 2.0, 3.0], [1, 0, 2], delta=DELTA)
+    with pytest.raises(InputError, match="went in"):
+        bound(np.zeros(100), np.ones(100), delta=DELTA)
+    with pytest.raises(InputError):
+        bound([1.0, math.nan], [1, 0], delta=DELTA)
+    with pytest.raises(SettingsError, match="delta"):
+        bound([1.0, 2.0], [1, 0], delta=1.0)
