@@ -291,7 +291,7 @@ def test_the_tutorial_on_memorised_text_runs(
     made, looked = blocks(page, "py")
     exec(compile(made, page, "exec"), names)
     text = (ROOT / "docs" / page).read_text(encoding="utf-8")
-    typed = {words[0]: words for words in command_lines(text)}
+    typed = {words[0]: words for words in reversed([*command_lines(text)])}  # the first of each
     for name in ("train", "verbatim"):
         done = call(*typed[name])
         assert done.code == 0, done.err
@@ -500,3 +500,10 @@ def test_a_page_that_loads_from_elsewhere_or_leads_nowhere_is_named(
         "a.html: loads https://example.com/x.js",
         "s.css: loads url(//example.com/i.png",
     ]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_tutorial_on_training_from_inside_refutes_its_bug() -> None:
+    names: dict[str, Any] = {}
+    exec(compile(block_with("tutorials/from-inside.md", "PrivacyEngine"), "page", "exec"), names)
+    assert names["wrong"].largest > names["right"].largest
