@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from lmexposure.audit import epsilon, measure, run
     from lmexposure.canaries import Format, InsertionStep, Manifest, Plan, insert_files
+    from lmexposure.federated import audit_update
     from lmexposure.gate import Thresholds, check
     from lmexposure.integrations import (
         ExposureCallback,
@@ -53,6 +54,7 @@ __all__ = [
     "VerbatimSettings",
     "Wrapping",
     "__version__",
+    "audit_update",
     "check",
     "dp_check",
     "epsilon",

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from lmexposure.models.cpu import computing_threads, threads_for, warn_imitated
     from lmexposure.models.dp_accounting import (
         Spent,
+        epsilon_at_least,
         epsilon_spent,
         group_epsilon,
         noise_for,
@@ -154,6 +155,7 @@ __all__ = [
     "encode_documents",
     "encode_in_context",
     "encode_rows",
+    "epsilon_at_least",
     "epsilon_spent",
     "group_epsilon",
     "grow",

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         zlib_ratio,
     )
     from lmexposure.statistics.bounds.bound import Claim, ClaimCheck, EpsilonBound
+    from lmexposure.statistics.bounds.canife import canife_point
     from lmexposure.statistics.bounds.clopper_pearson import (
         Bonferroni,
         FixedThreshold,
@@ -212,6 +213,7 @@ __all__ = [
     "blind_baseline",
     "calibrated_exposure",
     "canaries_and_population",
+    "canife_point",
     "cell_rates",
     "certified_exposure",
     "chance_within",

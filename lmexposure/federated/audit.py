@@ -1,0 +1,397 @@
+"""CANIFE over a federated training: attacked rounds, what they show, and the claim beside it.
+
+In an attacked round the model is frozen, a canary is crafted against clients of a design pool, and
+mock rounds of other clients, with the canary or not, give scores. From them follow a bound on the
+mu of the round, and the noise multiplier that it leaves room for. That is held until the next
+attacked round and composed with the rate of the clients: the epsilon that the training has shown so
+far. Beside it is the epsilon that it claims.
+
+Four quantities a round, as in the source: epsilon of the round and of the training so far, each as
+claimed (theory) and as seen (empirical). Mock clients and design clients take no part in training.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from lmexposure._validate import fraction, integer
+from lmexposure.canaries import derive_seed
+from lmexposure.errors import CorpusError, SettingsError
+from lmexposure.federated.design import CraftedCanary, design_canary, random_canary
+from lmexposure.federated.mock import RoundScores, audit_update, mock_rounds
+from lmexposure.federated.rounds import (
+    FederatedSettings,
+    apply_round,
+    clipped,
+    generator_of,
+    local_update,
+    mean_loss,
+    noisy_sum,
+    taking_part,
+)
+from lmexposure.models import epsilon_at_least, epsilon_spent
+from lmexposure.statistics import canife_point, epsilon_of_mu, gaussian_dp_epsilon
+
+Clients = Mapping[str, NDArray[np.int64]]
+_FEWEST = 2  # clients of a pool
+
+
+@dataclass(frozen=True, kw_only=True)
+class CanifeSettings:
+    """How rounds are attacked.
+
+    Attributes:
+        every: of how many rounds one is attacked, the first among them.
+        mock_rounds: with a coin each, in an attacked round.
+        design_clients: of the design pool; the same number plays in mock rounds.
+        length: tokens of the canary.
+        iterations: of its design.
+        learning_rate: of its design.
+        frozen: whether mock rounds are of the attacked round's model. If not, the canary takes
+            part in the training's own rounds by a coin each, from when it was made until the next.
+        compared: whether a random text of the same length is scored too.
+        significance: how often, at most, any bound of the training lies above the truth.
+        seed: of pools, canaries and coins.
+
+    Raises:
+        SettingsError: a number out of range.
+    """
+
+    every: int = 1
+    mock_rounds: int = 100
+    design_clients: int = 20
+    length: int = 25
+    iterations: int = 2_500
+    learning_rate: float = 0.1
+    frozen: bool = True
+    compared: bool = True
+    significance: float = 0.05
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, low in (
+            ("every", 1),
+            ("mock_rounds", 1),
+            ("design_clients", _FEWEST),
+            ("length", 2),
+            ("iterations", 1),
+            ("seed", 0),
+        ):
+            integer(name, getattr(self, name), low=low)
+        fraction("significance", self.significance)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoundAudit:
+    """An attacked round; epsilons in nats, higher = less private.
+
+    Attributes:
+        round: its number, from 1; without frozen rounds the first in which the canary was.
+        loss: of the model on the mock clients, in nats a token.
+        health: of the canary, see `CraftedCanary`.
+        norm: of its client's update before the clip.
+        scores, coins: of the canary.
+        noise: standard deviation of the scores but for the canary.
+        point: epsilon of the round as the source has it; no bound.
+        mu: lower bound on that of the round.
+        epsilon_round: of it, at delta.
+        noise_at_most: noise multiplier that the bound leaves room for; infinite: any.
+        epsilon_so_far: composed to here; None where the accountant gave no number.
+        claimed_round, claimed_so_far: as the noise promises; infinite without noise.
+        random_noise: standard deviation of the scores of a random text as long as the clip.
+        random_epsilon_round: lower bound by those; None where none was scored.
+    """
+
+    round: int
+    loss: float
+    health: float
+    norm: float
+    scores: tuple[float, ...]
+    coins: tuple[bool, ...]
+    noise: float
+    point: float
+    mu: float
+    epsilon_round: float
+    noise_at_most: float
+    epsilon_so_far: float | None
+    claimed_round: float
+    claimed_so_far: float
+    random_noise: float | None
+    random_epsilon_round: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class FederatedAudit:
+    """A federated training and what canaries saw of it.
+
+    Attributes:
+        settings: of the training.
+        canife: of the attacks.
+        clients: that took part by their coins.
+        rounds: those attacked, in order.
+        losses: of the model on mock clients before each round and after the last, nats a token.
+    """
+
+    settings: FederatedSettings
+    canife: CanifeSettings
+    clients: int
+    rounds: tuple[RoundAudit, ...]
+    losses: tuple[float, ...]
+
+    @property
+    def refuted(self) -> bool:
+        """Whether any bound is above its claim."""
+        return any(
+            row.epsilon_round > row.claimed_round
+            or (row.epsilon_so_far is not None and row.epsilon_so_far > row.claimed_so_far)
+            for row in self.rounds
+        )
+
+
+def federated_training(
+    model: Any,
+    clients: Clients,
+    settings: FederatedSettings,
+    canife: CanifeSettings | None = None,
+    *,
+    progress: Callable[[int, float], None] | None = None,
+) -> FederatedAudit:
+    """Train a model on clients' rows, with user-level privacy, and attack it on the way.
+
+    Args:
+        model: changed in place.
+        clients: each client's rows of tokens, shape (rows, length); see `clients_of`. Some are put
+            aside, twice `design_clients`, and take no part.
+        settings: of the training; without noise it is monitored, and claims nothing.
+        canife: of the attacks; None: the usual ones.
+        progress: called after each round with its number and the loss.
+
+    Raises:
+        CorpusError: too few clients.
+        SettingsError: rows shorter than the canary allows, or Opacus is not installed.
+        NumericalError: an update that is not finite.
+    """
+    canife = CanifeSettings() if canife is None else canife
+    check_length(clients, canife)
+    design, mock, training = _parted(clients, canife)
+    names = sorted(training)
+    attack = _Attack(model, settings, canife, design, mock, _attacked(settings, canife))
+    losses = [_loss(model, mock)]
+    audits: list[RoundAudit] = []
+    for number in range(settings.rounds):
+        if number % canife.every == 0:
+            audits += attack.finished(number, losses)
+            attack.begin(number)
+        updates = [
+            clipped(local_update(model, training[name], settings), settings.clip)
+            for name in taking_part(names, settings, str(number))
+        ]
+        total = noisy_sum(
+            [torch.zeros(attack.dimension), *updates, *attack.joining(number)],
+            settings,
+            generator_of(settings, "round", str(number)),
+        )
+        attack.see(total)
+        apply_round(model, total, len(names), settings)
+        losses.append(_loss(model, mock))
+        if progress is not None:
+            progress(number + 1, losses[-1])
+    audits += attack.finished(settings.rounds, losses)
+    return FederatedAudit(
+        settings=settings,
+        canife=canife,
+        clients=len(names),
+        rounds=tuple(audits),
+        losses=tuple(losses),
+    )
+
+
+def _parted(
+    clients: Clients, canife: CanifeSettings
+) -> tuple[list[Any], list[Any], dict[str, Any]]:
+    """Rows of the design pool, of mock clients, and of those that train."""
+    aside = 2 * canife.design_clients
+    if len(clients) < aside + _FEWEST:
+        raise CorpusError(
+            f"there are {len(clients)} clients, of which {aside} would be put aside to design "
+            f"canaries and to play rounds, and {_FEWEST} are to train; give more clients, or a "
+            "smaller design_clients"
+        )
+    names = sorted(clients)
+    order = np.random.default_rng(derive_seed(canife.seed, "pools")).permutation(len(names))
+    drawn = [names[place] for place in order]
+    half = canife.design_clients
+    design, mock = ([clients[name] for name in some] for some in (drawn[:half], drawn[half:aside]))
+    return design, mock, {name: clients[name] for name in drawn[aside:]}
+
+
+def _attacked(settings: FederatedSettings, canife: CanifeSettings) -> int:
+    return -(-settings.rounds // canife.every)
+
+
+class _Attack:
+    """The canary of now, and what was seen of it."""
+
+    def __init__(
+        self,
+        model: Any,
+        settings: FederatedSettings,
+        canife: CanifeSettings,
+        design: Sequence[Any],
+        mock: Sequence[Any],
+        attacks: int,
+    ) -> None:
+        self._model, self._settings, self._canife = model, settings, canife
+        self._design, self._mock = design, mock
+        self._level = canife.significance / attacks  # Bonferroni over attacked rounds
+        self._history: list[tuple[float, float, int]] = []
+        self._begun = 0
+        self._canary: CraftedCanary | None = None
+        self._seen: list[tuple[float, bool]] = []
+        self._others: RoundScores | None = None
+        self._coin = False
+        self.dimension = sum(w.numel() for w in model.parameters() if w.requires_grad)
+
+    def begin(self, number: int) -> None:
+        """Craft a canary for the weights of now; frozen, play all its rounds."""
+        settings, canife = self._settings, self._canife
+        seed = derive_seed(canife.seed, "round", str(number))
+        updates = self._updates(self._design)
+        self._canary = design_canary(
+            self._model,
+            updates,
+            settings,
+            length=canife.length,
+            iterations=canife.iterations,
+            learning_rate=canife.learning_rate,
+            seed=seed,
+        )
+        self._begun, self._seen, self._others = number, [], None
+        if canife.frozen:
+            pool = self._updates(self._mock)
+            found = self._rounds(pool, self._canary.update, seed)
+            self._seen = list(zip(found.scores.tolist(), found.coins.tolist(), strict=True))
+            if canife.compared:
+                other = random_canary(
+                    self._model, updates, settings, length=canife.length, seed=seed
+                )
+                self._others = self._rounds(pool, other.update, seed)
+
+    def joining(self, number: int) -> list[Tensor]:
+        """The canary's update, where it takes part in a round of the training."""
+        if self._canife.frozen or self._canary is None:
+            return []
+        coins = np.random.default_rng(derive_seed(self._canife.seed, "coin", str(number)))
+        self._coin = bool(coins.random() < 0.5)
+        return [self._canary.update] if self._coin else []
+
+    def see(self, total: Tensor) -> None:
+        """Read a round of the training, where the canary may be in it."""
+        if not self._canife.frozen and self._canary is not None:
+            self._seen.append((audit_update(total, self._canary.update), self._coin))
+
+    def finished(self, number: int, losses: Sequence[float]) -> Iterator[RoundAudit]:
+        """What was seen since the canary was made, if there was one."""
+        if self._canary is None:
+            return
+        settings, steps = self._settings, number - self._begun
+        scores = np.array([score for score, _ in self._seen])
+        coins = np.array([coin for _, coin in self._seen], dtype=bool)
+        mu = self._mu(scores, coins)
+        least = 1 / mu if mu > 0 else math.inf
+        self._history.append((least, settings.client_rate, steps))
+        others = self._others
+        random_mu = None if others is None else self._mu(others.scores, others.coins)
+        yield RoundAudit(
+            round=self._begun + 1,
+            loss=losses[self._begun],
+            health=self._canary.health,
+            norm=self._canary.norm,
+            scores=tuple(scores.tolist()),
+            coins=tuple(coins.tolist()),
+            noise=RoundScores(scores=scores, coins=coins).noise,
+            point=_point(scores, coins, settings.delta),
+            mu=mu,
+            epsilon_round=epsilon_of_mu(mu=mu, delta=settings.delta),
+            noise_at_most=least,
+            epsilon_so_far=self._shown(),
+            claimed_round=self._claimed_round(),
+            claimed_so_far=self._claimed(number),
+            random_noise=None if others is None else others.noise,
+            random_epsilon_round=None
+            if random_mu is None
+            else epsilon_of_mu(mu=random_mu, delta=settings.delta),
+        )
+        self._canary = None
+
+    def _updates(self, pool: Sequence[Any]) -> Tensor:
+        clip = self._settings.clip
+        return torch.stack(
+            [clipped(local_update(self._model, rows, self._settings), clip) for rows in pool]
+        )
+
+    def _rounds(self, pool: Tensor, canary: Tensor, seed: int) -> RoundScores:
+        rounds = self._canife.mock_rounds
+        return mock_rounds(pool, canary, self._settings, rounds=rounds, seed=seed)
+
+    def _mu(self, scores: NDArray[np.float64], coins: NDArray[np.bool_]) -> float:
+        """The bound on the mu of a round at its share of the significance; 0 of one kind alone."""
+        if not 0 < coins.sum() < coins.size:
+            return 0.0
+        bound = gaussian_dp_epsilon(
+            scores[coins], scores[~coins], significance=self._level, delta=self._settings.delta
+        )
+        return bound.mu
+
+    def _shown(self) -> float | None:
+        """Epsilon of all rounds so far, each with the noise that its attack left room for."""
+        known = [stretch for stretch in self._history if stretch[0] < math.inf and stretch[2]]
+        return epsilon_at_least(known, delta=self._settings.delta) if known else 0.0
+
+    def _claimed_round(self) -> float:
+        noise = self._settings.noise_multiplier
+        return epsilon_of_mu(mu=1 / noise, delta=self._settings.delta) if noise else math.inf
+
+    def _claimed(self, rounds: int) -> float:
+        settings = self._settings
+        if not settings.noise_multiplier:
+            return math.inf
+        history = [(settings.noise_multiplier, settings.client_rate, rounds)]
+        return epsilon_spent(history, delta=settings.delta).epsilon
+
+
+def _point(scores: NDArray[np.float64], coins: NDArray[np.bool_], delta: float) -> float:
+    if not 0 < coins.sum() < coins.size:
+        return 0.0
+    return canife_point(scores[coins], scores[~coins], delta=delta)
+
+
+def _loss(model: Any, clients: Sequence[Any]) -> float:
+    """Mean over clients, nats a token."""
+    with torch.no_grad():
+        each = [float(mean_loss(model, torch.as_tensor(rows))) for rows in clients]
+    return float(np.mean(each))
+
+
+def check_length(clients: Clients, canife: CanifeSettings) -> None:
+    """Refuse a canary that is longer than any client's row, so that its length gives it away.
+
+    Args:
+        clients: of the training.
+        canife: of the attacks.
+
+    Raises:
+        SettingsError: such a canary.
+    """
+    longest = max(rows.shape[1] for rows in clients.values())
+    if canife.length > longest:
+        raise SettingsError(
+            f"length={canife.length} tokens of the canary are more than the {longest} of a row; "
+            f"give at most {longest}"
+        )

@@ -1,0 +1,238 @@
+"""Federated training with user-level privacy, in one process: clients, updates, noisy sums.
+
+A client's update is what its own steps took off the weights. Each is clipped as a whole, so that
+the unit of privacy is the client with all that it holds; a coin decides for each client and round;
+noise is added to the sum. One full step is DP-FedSGD, several epochs of small batches DP-FedAvg.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from lmexposure._validate import delta_of_dp, integer, positive
+from lmexposure.canaries import derive_seed
+from lmexposure.errors import CorpusError, NumericalError, SettingsError
+
+
+@dataclass(frozen=True, kw_only=True)
+class FederatedSettings:
+    """How a federated training goes.
+
+    Attributes:
+        rounds: of the training.
+        client_rate: probability of a client to be in a round, by a coin of its own.
+        local_epochs: passes of a client over its rows.
+        local_batch: rows in a step of a client; None: all of them, DP-FedSGD with one epoch.
+        client_learning_rate: of a client's steps, plain gradient descent.
+        server_learning_rate: what a round takes off the weights, times the mean update.
+        clip: largest norm of a client's update.
+        noise_multiplier: standard deviation of the noise over the clip; 0: no privacy.
+        delta: of the claim, in (0, 1).
+        seed: of clients, coins, and noise.
+
+    Raises:
+        SettingsError: a number out of range.
+    """
+
+    rounds: int = 10
+    client_rate: float = 0.1
+    local_epochs: int = 1
+    local_batch: int | None = None
+    client_learning_rate: float = 1.0
+    server_learning_rate: float = 1.0
+    clip: float = 1.0
+    noise_multiplier: float = 1.0
+    delta: float = 1e-5
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("rounds", "local_epochs"):
+            integer(name, getattr(self, name), low=1)
+        if self.local_batch is not None:
+            integer("local_batch", self.local_batch, low=1)
+        for name in ("client_learning_rate", "server_learning_rate"):
+            positive(name, getattr(self, name))
+        if not isinstance(self.clip, int | float) or not 0 < self.clip < math.inf:
+            raise SettingsError(
+                f"clip={self.clip!r} must be a number above 0: a clip that follows the updates is "
+                "itself a release about them, which no claim here counts; fix one"
+            )
+        if not 0 < self.client_rate <= 1:
+            raise SettingsError(
+                f"client_rate={self.client_rate!r} must be above 0 and at most 1, the probability "
+                "of a client to be in a round"
+            )
+        if not 0 <= self.noise_multiplier < math.inf:
+            raise SettingsError(
+                f"noise_multiplier={self.noise_multiplier!r} must be at least 0, where 0 is a "
+                "training without privacy"
+            )
+        delta_of_dp("delta", self.delta)
+        integer("seed", self.seed, low=0)
+
+
+def clients_of(tokens: Mapping[str, Sequence[int]], *, length: int) -> dict[str, NDArray[np.int64]]:
+    """Each client's rows of tokens.
+
+    Args:
+        tokens: of all that a client wrote, by its name.
+        length: tokens of a row, at least 2; what is left over at the end of a client is left out.
+
+    Returns:
+        for each client with a row, shape (rows, length).
+
+    Raises:
+        CorpusError: fewer than two clients have a row.
+        SettingsError: a length below 2.
+    """
+    length = integer("length", length, low=2)
+    found = {}
+    for name, own in tokens.items():
+        rows = len(own) // length
+        if rows:
+            whole = np.asarray(own[: rows * length], dtype=np.int64)
+            found[name] = whole.reshape(rows, length)
+    if len(found) < 2:
+        raise CorpusError(
+            f"{len(found)} of {len(tokens)} clients have a row of {length} tokens, and 2 are "
+            "needed; give more text, or a smaller length"
+        )
+    return found
+
+
+def local_update(model: Any, rows: NDArray[np.int64], settings: FederatedSettings) -> Tensor:
+    """What a client's steps would take off the weights, not clipped, shape (d,).
+
+    The model is as before when it returns.
+
+    Args:
+        model: a causal language model.
+        rows: of the client, shape (rows, length).
+        settings: of the training.
+
+    Raises:
+        NumericalError: the update is not finite.
+    """
+    weights = trained_weights(model)
+    before = [weight.detach().clone() for weight in weights]
+    ids = torch.as_tensor(rows, device=weights[0].device)
+    try:
+        for batch in _batches(ids, settings):
+            loss = mean_loss(model, batch)
+            gradients = torch.autograd.grad(loss, weights)
+            with torch.no_grad():
+                for weight, gradient in zip(weights, gradients, strict=True):
+                    weight -= settings.client_learning_rate * gradient
+        with torch.no_grad():
+            parts = [(old - weight).flatten() for old, weight in zip(before, weights, strict=True)]
+    finally:
+        with torch.no_grad():
+            for weight, old in zip(weights, before, strict=True):
+                weight.copy_(old)
+    update = torch.cat(parts)
+    if not torch.isfinite(update).all():
+        raise NumericalError(
+            f"a client's update is not finite at client_learning_rate="
+            f"{settings.client_learning_rate:g}; give a lower one"
+        )
+    return update
+
+
+def clipped(update: Tensor, clip: float) -> Tensor:
+    """The update, at most as long as the clip.
+
+    Args:
+        update: shape (d,).
+        clip: above 0.
+    """
+    return update * min(1.0, clip / max(float(update.norm()), 1e-30))
+
+
+def noisy_sum(
+    updates: Sequence[Tensor], settings: FederatedSettings, noise: torch.Generator
+) -> Tensor:
+    """What a server releases of clipped updates: their sum with noise, shape (d,).
+
+    Args:
+        updates: clipped, each of shape (d,); at least one, of length 0 where nobody took part.
+        settings: clip and noise.
+        noise: where it is drawn from.
+    """
+    total = torch.stack(list(updates)).sum(0)
+    if settings.noise_multiplier:
+        drawn = torch.randn(total.shape, generator=noise, device=total.device)
+        total = total + settings.noise_multiplier * settings.clip * drawn
+    return total
+
+
+def apply_round(model: Any, total: Tensor, clients: int, settings: FederatedSettings) -> None:
+    """Take a round's noisy sum off the weights, over the number of clients that it expects.
+
+    Args:
+        model: changed in place.
+        total: by `noisy_sum`.
+        clients: of the training.
+        settings: of the training.
+    """
+    scale = settings.server_learning_rate / (settings.client_rate * clients)
+    first = 0
+    with torch.no_grad():
+        for weight in trained_weights(model):
+            weight -= scale * total[first : first + weight.numel()].view_as(weight)
+            first += weight.numel()
+
+
+def taking_part(names: Sequence[str], settings: FederatedSettings, *purpose: str) -> list[str]:
+    """The clients of a round, each by a coin of its own.
+
+    Args:
+        names: of all clients.
+        settings: rate and seed.
+        purpose: that tells rounds apart.
+    """
+    coins = np.random.default_rng(derive_seed(settings.seed, "clients", *purpose))
+    drawn = coins.random(len(names)) < settings.client_rate
+    return [name for name, is_in in zip(names, drawn, strict=True) if is_in]
+
+
+def generator_of(settings: FederatedSettings, *purpose: str) -> torch.Generator:
+    """A source of noise for one purpose.
+
+    Args:
+        settings: seed.
+        purpose: what for.
+    """
+    return torch.Generator().manual_seed(derive_seed(settings.seed, "noise", *purpose))
+
+
+def trained_weights(model: Any) -> list[Any]:
+    """The weights that updates are made of, in their order.
+
+    Args:
+        model: a causal language model.
+    """
+    return [weight for weight in model.parameters() if weight.requires_grad]
+
+
+def mean_loss(model: Any, ids: Tensor) -> Tensor:
+    """Mean -ln p of a batch's tokens, each after those before it.
+
+    Args:
+        model: a causal language model.
+        ids: shape (B, T).
+    """
+    found: Tensor = model(input_ids=ids, labels=ids, use_cache=False).loss
+    return found
+
+
+def _batches(ids: Tensor, settings: FederatedSettings) -> Iterator[Tensor]:
+    size = settings.local_batch or len(ids)
+    for _ in range(settings.local_epochs):
+        for first in range(0, len(ids), size):
+            yield ids[first : first + size]

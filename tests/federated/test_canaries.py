@@ -1,0 +1,178 @@
+"""Crafted canaries, mock rounds, and what they show over a federated training."""
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from federated.small_clients import CLIENTS, LENGTH, model
+
+import lmexposure as lx
+from lmexposure.errors import CorpusError, InputError, ModelError, SettingsError
+from lmexposure.federated import (
+    CanifeSettings,
+    CraftedCanary,
+    FederatedSettings,
+    clipped,
+    design_canary,
+    federated_training,
+    local_update,
+    mock_rounds,
+    random_canary,
+)
+from lmexposure.models.dp_accounting import epsilon_spent
+from lmexposure.statistics import epsilon_of_mu
+
+SETTINGS = FederatedSettings(client_learning_rate=2.0, clip=0.5, client_rate=0.5, rounds=3)
+QUICK = CanifeSettings(design_clients=4, length=8, iterations=60, mock_rounds=60, every=2)
+
+
+@pytest.fixture(scope="module")
+def pool() -> torch.Tensor:
+    own = model()
+    return torch.stack([clipped(local_update(own, r, SETTINGS), 0.5) for r in CLIENTS.values()])
+
+
+@pytest.fixture(scope="module")
+def crafted(pool: torch.Tensor) -> CraftedCanary:
+    return design_canary(model(), pool[:6], SETTINGS, length=8, iterations=150, seed=3)
+
+
+def shared(canary: torch.Tensor, pool: torch.Tensor) -> float:
+    unit = canary / canary.norm()
+    return float(((pool @ unit) ** 2).mean())
+
+
+def test_a_crafted_update_has_less_in_common_with_clients(
+    crafted: CraftedCanary, pool: torch.Tensor
+) -> None:
+    usual = [
+        shared(random_canary(model(), pool[:6], SETTINGS, length=8, seed=seed).update, pool[:6])
+        for seed in range(20)
+    ]
+    assert shared(crafted.update, pool[:6]) < 0.2 * np.mean(usual)
+    assert shared(crafted.update, pool[6:]) < np.mean(usual)  # of clients it was not made of
+    assert crafted.health > 0.8
+    assert crafted.course[-1] < 0.5 * crafted.course[0]
+
+
+def test_its_update_is_that_of_a_client_who_holds_it(crafted: CraftedCanary) -> None:
+    update = local_update(model(), crafted.tokens[None], SETTINGS)
+    assert torch.equal(crafted.update, clipped(update, SETTINGS.clip))
+    assert crafted.norm == pytest.approx(float(update.norm()))
+    assert crafted.tokens.shape == (8,)
+
+
+def test_a_seed_decides_it(pool: torch.Tensor) -> None:
+    made = [
+        design_canary(model(), pool[:4], SETTINGS, length=5, iterations=5, seed=seed)
+        for seed in (1, 1, 2)
+    ]
+    assert np.array_equal(made[0].tokens, made[1].tokens)
+    assert not np.array_equal(made[0].tokens, made[2].tokens)
+
+
+def test_scores_are_one_with_it_and_nothing_without(
+    crafted: CraftedCanary, pool: torch.Tensor
+) -> None:
+    still = replace(SETTINGS, noise_multiplier=0.0)
+    found = mock_rounds(pool[6:], crafted.update, still, rounds=60)
+    assert found.noise < 0.25  # what clients leave of it; six of them, of rows alike
+    assert abs((found.scores - found.coins).mean()) < 0.3
+    noisy = mock_rounds(pool[6:], crafted.update, replace(still, noise_multiplier=0.8), rounds=400)
+    length = float(crafted.update.norm()) / SETTINGS.clip
+    assert noisy.noise == pytest.approx(math.hypot(0.8 / length, found.noise), rel=0.15)
+
+
+def test_an_update_of_any_form_is_read() -> None:
+    canary = [torch.tensor([[1.0, 0.0]]), torch.tensor([2.0])]
+    assert lx.audit_update([np.array([[3.0, 9.0]]), np.array([1.0])], canary) == 1.0
+    assert lx.audit_update(torch.tensor([3.0, 9.0, 1.0]), [1.0, 0.0, 2.0]) == 1.0
+    with pytest.raises(InputError, match="2 numbers and the canary 3"):
+        lx.audit_update([1.0, 2.0], canary)
+    with pytest.raises(InputError, match="is 0 in all weights"):
+        lx.audit_update([1.0, 2.0], [0.0, 0.0])
+
+
+def test_a_training_is_audited_round_by_round() -> None:
+    seen: list[int] = []
+    settings = replace(SETTINGS, noise_multiplier=0.7)
+    audit = federated_training(
+        model(), CLIENTS, settings, QUICK, progress=lambda number, loss: seen.append(number)
+    )
+    assert seen == [1, 2, 3]
+    assert audit.clients == len(CLIENTS) - 8
+    assert len(audit.losses) == 4
+    first, second = audit.rounds
+    assert (first.round, second.round) == (1, 3)
+    for row, rounds in ((first, 2), (second, 3)):
+        history = [(0.7, 0.5, rounds)]
+        assert row.claimed_so_far == epsilon_spent(history, delta=1e-5).epsilon
+        assert row.claimed_round == epsilon_of_mu(mu=1 / 0.7, delta=1e-5)
+        assert row.epsilon_round == epsilon_of_mu(mu=row.mu, delta=1e-5)
+        assert 0 < row.mu < 1 / 0.7
+        assert row.noise_at_most == 1 / row.mu
+        assert row.epsilon_so_far is not None
+        assert row.epsilon_so_far < row.claimed_so_far
+        assert row.random_noise is not None
+        assert len(row.scores) == len(row.coins) == QUICK.mock_rounds
+        assert row.point > 0
+    assert (second.epsilon_so_far or 0) > (first.epsilon_so_far or 0)
+    assert not audit.refuted
+
+
+def test_half_of_the_noise_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
+    from lmexposure.federated import mock
+    from lmexposure.federated.rounds import noisy_sum
+
+    def less(
+        updates: list[torch.Tensor], settings: FederatedSettings, noise: torch.Generator
+    ) -> torch.Tensor:
+        half = replace(settings, noise_multiplier=settings.noise_multiplier / 2)
+        return noisy_sum(updates, half, noise)
+
+    monkeypatch.setattr(mock, "noisy_sum", less)
+    settings = replace(SETTINGS, rounds=1, noise_multiplier=1.0, client_rate=0.2)
+    canife = replace(QUICK, mock_rounds=600, compared=False, iterations=120)
+    audit = federated_training(model(), CLIENTS, settings, canife)
+    assert audit.rounds[0].noise < 0.75
+    assert audit.refuted
+
+
+def test_without_frozen_rounds_the_training_itself_is_read() -> None:
+    settings = replace(SETTINGS, rounds=12, noise_multiplier=0.3)
+    audit = federated_training(
+        model(), CLIENTS, settings, replace(QUICK, frozen=False, every=6, iterations=40)
+    )
+    assert [row.round for row in audit.rounds] == [1, 7]
+    assert [len(row.scores) for row in audit.rounds] == [6, 6]
+    for row in audit.rounds:
+        assert row.random_noise is None
+        rest = np.array(row.scores) - row.coins
+        assert np.abs(rest).max() < 3  # noise of .3, and the clients
+
+
+def test_a_training_without_privacy_is_watched() -> None:
+    audit = federated_training(model(), CLIENTS, replace(SETTINGS, noise_multiplier=0.0), QUICK)
+    row = audit.rounds[0]
+    assert row.claimed_round == row.claimed_so_far == math.inf
+    assert row.noise < 0.5
+    assert row.mu > 1
+    assert not audit.refuted
+
+
+def test_what_is_no_fit_is_refused(pool: torch.Tensor) -> None:
+    with pytest.raises(CorpusError, match="12 clients, of which 40"):
+        federated_training(model(), CLIENTS, SETTINGS, replace(QUICK, design_clients=20))
+    with pytest.raises(SettingsError, match=f"length=30.*the {LENGTH} of a row"):
+        federated_training(model(), CLIENTS, SETTINGS, replace(QUICK, length=30))
+    with pytest.raises(ModelError, match="crafted on the LSTM"):
+        design_canary(torch.nn.Linear(2, 2), pool, SETTINGS)
+    with pytest.raises(InputError, match=r"\(12, 3\)"):
+        design_canary(model(), pool[:, :3], SETTINGS)
+    wrong: dict[str, Any] = {"design_clients": 1, "every": 0, "length": 1, "significance": 0}
+    for name, value in wrong.items():
+        with pytest.raises(SettingsError, match=name):
+            replace(QUICK, **{name: value})
