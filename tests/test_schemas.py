@@ -13,6 +13,7 @@ from made_sweeps import written_sweep
 from lmexposure._record import FileRecord
 from lmexposure.canaries.manifest import ManifestFile
 from lmexposure.records import (
+    CanifeRecord,
     DefencesRecord,
     DocumentPrivacy,
     IdentifiersRecord,
@@ -30,6 +31,7 @@ from lmexposure.records import (
 ROOT = Path(__file__).parents[1]
 SCHEMAS = ROOT / "docs" / "schemas"
 RECORDS: list[type[FileRecord]] = [
+    CanifeRecord,
     DefencesRecord,
     DocumentPrivacy,
     Result,

@@ -15,6 +15,7 @@ import typer
 from typer.core import TyperCommand
 
 from lmexposure import __version__
+from lmexposure.cli.canife import canife
 from lmexposure.cli.check import check
 from lmexposure.cli.defences import defences
 from lmexposure.cli.dp_check import dp_check
@@ -34,7 +35,9 @@ from lmexposure.cli.verbatim import verbatim
 from lmexposure.cli.verify import verify
 from lmexposure.gate import PANEL as THRESHOLDS
 from lmexposure.records import (
+    CANIFE,
     COMPARING,
+    FEDERATED,
     HIDDEN,
     MACHINE,
     MEASURING,
@@ -58,6 +61,8 @@ _PANELS = (
     COMPARING,
     SWEEPING,
     VERBATIM,
+    FEDERATED,
+    CANIFE,
     HIDDEN,
     TRAINING,
     THRESHOLDS,
@@ -282,6 +287,20 @@ _add_command(
         "against documents that were split off at random, with longer suffixes",
         "verbatim my-model train.jsonl --held-out test.jsonl --random-split --suffix-tokens 100 "
         "--out looked",
+    ),
+)
+_add_command(
+    canife,
+    "Audit a federated training round by round, with crafted canaries.",
+    (
+        "users of records, with noise that promises something",
+        "canife posts.jsonl --user-field user --noise-multiplier 0.8 --rounds 20 --every 5 "
+        "--out federated",
+    ),
+    (
+        "a text cut into clients, several epochs of small batches each",
+        "canife novel.txt --clients 200 --local-epochs 2 --local-batch 8 --iterations 300 "
+        "--out federated",
     ),
 )
 _add_command(

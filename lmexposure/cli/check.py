@@ -17,9 +17,9 @@ from lmexposure.records import MEASURING, NAMES_BY_TABLE, SETTING_NAMES
 
 if TYPE_CHECKING:
     from lmexposure.gate import Thresholds, Verdict
-    from lmexposure.records import RunFiles, RunSettings, SweepFiles, VerbatimFiles
+    from lmexposure.records import CanifeFiles, RunFiles, RunSettings, SweepFiles, VerbatimFiles
 
-    AnyFiles: TypeAlias = RunFiles | SweepFiles | VerbatimFiles
+    AnyFiles: TypeAlias = RunFiles | SweepFiles | VerbatimFiles | CanifeFiles
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,8 +184,8 @@ def check(  # noqa: PLR0913 - a command: its parameters are its flags
         Path | None,
         typer.Argument(
             metavar="RUN_OR_RESULT",
-            help="A run directory or a result.json; or the same of a sweep, or of memorised text: "
-            "sweep.json, verbatim.json.",
+            help="A run directory or a result.json; or the same of a sweep, of memorised text, or "
+            "of a federated training: sweep.json, verbatim.json, canife.json.",
         ),
     ] = None,
     model: Annotated[
@@ -248,7 +248,15 @@ def check(  # noqa: PLR0913 - a command: its parameters are its flags
 
 def _measured_or_read(flags: CheckFlags, thresholds: "Thresholds") -> "tuple[AnyFiles, Path]":
     """What is judged, and the file that the findings refer to."""
-    from lmexposure.records import holds_look, holds_sweep, open_look, open_run, open_sweep
+    from lmexposure.records import (
+        holds_look,
+        holds_rounds,
+        holds_sweep,
+        open_look,
+        open_rounds,
+        open_run,
+        open_sweep,
+    )
 
     refuse_mixed(flags)
     if flags.model is not None and flags.manifest is not None:
@@ -256,7 +264,9 @@ def _measured_or_read(flags: CheckFlags, thresholds: "Thresholds") -> "tuple[Any
         return _measured(flags.model, flags.manifest, flags, thresholds), flags.manifest
     assert flags.run is not None
     opened: AnyFiles
-    if holds_look(flags.run):
+    if holds_rounds(flags.run):
+        opened = open_rounds(flags.run)
+    elif holds_look(flags.run):
         opened = open_look(flags.run)
     else:
         opened = open_sweep(flags.run) if holds_sweep(flags.run) else open_run(flags.run)

@@ -26,7 +26,9 @@ from lmexposure.records import (
     PANELS,
     PRIVACY,
     TRAINING,
+    CanifeSettings,
     DefencesSettings,
+    FederatedSettings,
     MeasureSettings,
     RunSettings,
     SweepSettings,
@@ -242,6 +244,8 @@ _RUN_FILES = (
     # Of memorised text.
     "verbatim.json",
     "passages.json",
+    # Of a federated training.
+    "canife.json",
 )
 _DIRECTORIES = (
     *("model", "corpus", "source", "charts", ".measuring"),
@@ -423,6 +427,25 @@ def looked(given: Given) -> VerbatimSettings:
         raise SettingsError(f"{file}: {failure}") from None
 
 
+def federated(given: Given) -> tuple[FederatedSettings, CanifeSettings]:
+    """Defaults and the flags that were given, of a federated training and of its attacks.
+
+    Args:
+        given: by their names.
+
+    Raises:
+        SettingsError: a value out of range.
+    """
+
+    def of(kind: type) -> dict[str, object]:
+        return {name: value for name, value in given.items() if name in settings_of(kind)}
+
+    return (
+        build(FederatedSettings, of(FederatedSettings)),
+        build(CanifeSettings, of(CanifeSettings)),
+    )
+
+
 def _overridden(
     base: Overridable, in_file: Mapping[str, object], given: Given, file: object
 ) -> Overridable:
@@ -591,6 +614,10 @@ DEFENCES = Group(
     more=_SWEPT.more,
 )
 _LOOKED = {**settings_of(VerbatimSettings), **verbatim_run_names()}
+ROUNDS = Group(
+    flags={**settings_of(FederatedSettings), **settings_of(CanifeSettings)},
+    first=("rounds", "client_rate", "noise_multiplier", "clip", "every"),
+)
 LOOK = Group(
     flags={name: told for name, told in _LOOKED.items() if told.flag},
     first=("prefix_tokens", "suffix_tokens", "windows", "random_split", "samples"),

@@ -111,11 +111,25 @@ def report(  # noqa: PLR0913 - a command: its parameters are its flags
     from lmexposure.canaries import Manifest
     from lmexposure.errors import SettingsError
     from lmexposure.gate import check
-    from lmexposure.records import holds_look, holds_sweep, open_run
+    from lmexposure.records import holds_look, holds_rounds, holds_sweep, open_run
     from lmexposure.reporting import write_report
 
     if force and model_card is None:
         raise SettingsError("--force goes with --model-card; give both, or leave it out")
+    if holds_rounds(run):
+        given = {
+            "--show-secrets": show_secrets,
+            "--manifest": manifest is not None,
+            "--model-card": model_card is not None,
+            "--charts": charts,
+            "--format": bool(formats),
+        }
+        for flag in (flag for flag, is_given in given.items() if is_given):
+            raise SettingsError(
+                f"{flag} is of a run, and {run} is a federated training; leave it out"
+            )
+        _of_rounds(run, out)
+        return
     if holds_look(run):
         given = {
             "--manifest": manifest is not None,
@@ -174,6 +188,19 @@ def _of_a_look(run: Path, out: Path | None, *, show_text: bool) -> None:
         say(f"report  {written_path}")
     if show_text:
         warn("these files show text of the corpus: keep them private")
+
+
+def _of_rounds(run: Path, out: Path | None) -> None:
+    from lmexposure.gate import check_canife
+    from lmexposure.records import open_rounds
+    from lmexposure.reporting import write_canife
+
+    opened = open_rounds(run)
+    written = write_canife(opened.result, out or (run if run.is_dir() else run.parent))
+    say(check_canife(opened).sentence)
+    say(opened.provenance.line)
+    for path in written:
+        say(f"report  {path}")
 
 
 def _of_a_sweep(run: Path, out: Path | None, formats: list[str] | None, charts: bool) -> None:

@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from lmexposure.federated.audit import (
-        CanifeSettings,
         FederatedAudit,
         RoundAudit,
         federated_training,
     )
+    from lmexposure.federated.corpus_audit import canife
     from lmexposure.federated.design import CraftedCanary, design_canary, random_canary
     from lmexposure.federated.mock import RoundScores, audit_update, mock_rounds
     from lmexposure.federated.rounds import (
-        FederatedSettings,
         clients_of,
         clipped,
         local_update,
         noisy_sum,
     )
+    from lmexposure.records import CanifeSettings, FederatedSettings
 else:
     from lmexposure._lazy import lazy_face as _lazy_face
 
@@ -36,6 +36,7 @@ __all__ = [
     "RoundAudit",
     "RoundScores",
     "audit_update",
+    "canife",
     "clients_of",
     "clipped",
     "design_canary",

@@ -20,13 +20,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lmexposure._validate import fraction, integer
 from lmexposure.canaries import derive_seed
 from lmexposure.errors import CorpusError, SettingsError
 from lmexposure.federated.design import CraftedCanary, design_canary, random_canary
 from lmexposure.federated.mock import RoundScores, audit_update, mock_rounds
 from lmexposure.federated.rounds import (
-    FederatedSettings,
     apply_round,
     clipped,
     generator_of,
@@ -36,55 +34,11 @@ from lmexposure.federated.rounds import (
     taking_part,
 )
 from lmexposure.models import epsilon_at_least, epsilon_spent
+from lmexposure.records import CanifeSettings, FederatedSettings
 from lmexposure.statistics import canife_point, epsilon_of_mu, gaussian_dp_epsilon
 
 Clients = Mapping[str, NDArray[np.int64]]
 _FEWEST = 2  # clients of a pool
-
-
-@dataclass(frozen=True, kw_only=True)
-class CanifeSettings:
-    """How rounds are attacked.
-
-    Attributes:
-        every: of how many rounds one is attacked, the first among them.
-        mock_rounds: with a coin each, in an attacked round.
-        design_clients: of the design pool; the same number plays in mock rounds.
-        length: tokens of the canary.
-        iterations: of its design.
-        learning_rate: of its design.
-        frozen: whether mock rounds are of the attacked round's model. If not, the canary takes
-            part in the training's own rounds by a coin each, from when it was made until the next.
-        compared: whether a random text of the same length is scored too.
-        significance: how often, at most, any bound of the training lies above the truth.
-        seed: of pools, canaries and coins.
-
-    Raises:
-        SettingsError: a number out of range.
-    """
-
-    every: int = 1
-    mock_rounds: int = 100
-    design_clients: int = 20
-    length: int = 25
-    iterations: int = 2_500
-    learning_rate: float = 0.1
-    frozen: bool = True
-    compared: bool = True
-    significance: float = 0.05
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        for name, low in (
-            ("every", 1),
-            ("mock_rounds", 1),
-            ("design_clients", _FEWEST),
-            ("length", 2),
-            ("iterations", 1),
-            ("seed", 0),
-        ):
-            integer(name, getattr(self, name), low=low)
-        fraction("significance", self.significance)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -224,7 +178,7 @@ def _parted(
             "smaller design_clients"
         )
     names = sorted(clients)
-    order = np.random.default_rng(derive_seed(canife.seed, "pools")).permutation(len(names))
+    order = np.random.default_rng(derive_seed(canife.canary_seed, "pools")).permutation(len(names))
     drawn = [names[place] for place in order]
     half = canife.design_clients
     design, mock = ([clients[name] for name in some] for some in (drawn[:half], drawn[half:aside]))
@@ -261,7 +215,7 @@ class _Attack:
     def begin(self, number: int) -> None:
         """Craft a canary for the weights of now; frozen, play all its rounds."""
         settings, canife = self._settings, self._canife
-        seed = derive_seed(canife.seed, "round", str(number))
+        seed = derive_seed(canife.canary_seed, "round", str(number))
         updates = self._updates(self._design)
         self._canary = design_canary(
             self._model,
@@ -269,7 +223,7 @@ class _Attack:
             settings,
             length=canife.length,
             iterations=canife.iterations,
-            learning_rate=canife.learning_rate,
+            learning_rate=canife.design_rate,
             seed=seed,
         )
         self._begun, self._seen, self._others = number, [], None
@@ -287,7 +241,7 @@ class _Attack:
         """The canary's update, where it takes part in a round of the training."""
         if self._canife.frozen or self._canary is None:
             return []
-        coins = np.random.default_rng(derive_seed(self._canife.seed, "coin", str(number)))
+        coins = np.random.default_rng(derive_seed(self._canife.canary_seed, "coin", str(number)))
         self._coin = bool(coins.random() < 0.5)
         return [self._canary.update] if self._coin else []
 

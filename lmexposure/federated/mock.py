@@ -16,7 +16,8 @@ from torch import Tensor
 from lmexposure._validate import integer
 from lmexposure.canaries import derive_seed
 from lmexposure.errors import InputError
-from lmexposure.federated.rounds import FederatedSettings, generator_of, noisy_sum
+from lmexposure.federated.rounds import generator_of, noisy_sum
+from lmexposure.records import FederatedSettings
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

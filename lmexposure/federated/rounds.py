@@ -5,9 +5,7 @@ the unit of privacy is the client with all that it holds; a coin decides for eac
 noise is added to the sum. One full step is DP-FedSGD, several epochs of small batches DP-FedAvg.
 """
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,66 +13,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lmexposure._validate import delta_of_dp, integer, positive
+from lmexposure._validate import integer
 from lmexposure.canaries import derive_seed
-from lmexposure.errors import CorpusError, NumericalError, SettingsError
-
-
-@dataclass(frozen=True, kw_only=True)
-class FederatedSettings:
-    """How a federated training goes.
-
-    Attributes:
-        rounds: of the training.
-        client_rate: probability of a client to be in a round, by a coin of its own.
-        local_epochs: passes of a client over its rows.
-        local_batch: rows in a step of a client; None: all of them, DP-FedSGD with one epoch.
-        client_learning_rate: of a client's steps, plain gradient descent.
-        server_learning_rate: what a round takes off the weights, times the mean update.
-        clip: largest norm of a client's update.
-        noise_multiplier: standard deviation of the noise over the clip; 0: no privacy.
-        delta: of the claim, in (0, 1).
-        seed: of clients, coins, and noise.
-
-    Raises:
-        SettingsError: a number out of range.
-    """
-
-    rounds: int = 10
-    client_rate: float = 0.1
-    local_epochs: int = 1
-    local_batch: int | None = None
-    client_learning_rate: float = 1.0
-    server_learning_rate: float = 1.0
-    clip: float = 1.0
-    noise_multiplier: float = 1.0
-    delta: float = 1e-5
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        for name in ("rounds", "local_epochs"):
-            integer(name, getattr(self, name), low=1)
-        if self.local_batch is not None:
-            integer("local_batch", self.local_batch, low=1)
-        for name in ("client_learning_rate", "server_learning_rate"):
-            positive(name, getattr(self, name))
-        if not isinstance(self.clip, int | float) or not 0 < self.clip < math.inf:
-            raise SettingsError(
-                f"clip={self.clip!r} must be a number above 0: a clip that follows the updates is "
-                "itself a release about them, which no claim here counts; fix one"
-            )
-        if not 0 < self.client_rate <= 1:
-            raise SettingsError(
-                f"client_rate={self.client_rate!r} must be above 0 and at most 1, the probability "
-                "of a client to be in a round"
-            )
-        if not 0 <= self.noise_multiplier < math.inf:
-            raise SettingsError(
-                f"noise_multiplier={self.noise_multiplier!r} must be at least 0, where 0 is a "
-                "training without privacy"
-            )
-        delta_of_dp("delta", self.delta)
-        integer("seed", self.seed, low=0)
+from lmexposure.errors import CorpusError, NumericalError
+from lmexposure.records import FederatedSettings
 
 
 def clients_of(tokens: Mapping[str, Sequence[int]], *, length: int) -> dict[str, NDArray[np.int64]]:
@@ -202,7 +144,7 @@ def taking_part(names: Sequence[str], settings: FederatedSettings, *purpose: str
 
 
 def generator_of(settings: FederatedSettings, *purpose: str) -> torch.Generator:
-    """A source of noise for one purpose.
+    """A source of noise, apart from all others.
 
     Args:
         settings: seed.

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from lmexposure.gate.canife_verdict import check_canife
     from lmexposure.gate.checks import Check, CheckKind, Outcome, unseen_share
     from lmexposure.gate.outputs import (
         verdict_json,
@@ -30,6 +31,7 @@ __all__ = [
     "Thresholds",
     "Verdict",
     "check",
+    "check_canife",
     "check_sweep",
     "check_verbatim",
     "quantile_pair",

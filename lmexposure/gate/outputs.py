@@ -19,6 +19,8 @@ from lmexposure._text import visible
 from lmexposure.gate.checks import Check, Outcome
 from lmexposure.gate.verdict import CHECK_KINDS, Verdict
 from lmexposure.records import (
+    CanifeProvenance,
+    CanifeRecord,
     Provenance,
     Result,
     SweepProvenance,
@@ -27,8 +29,8 @@ from lmexposure.records import (
     VerbatimRecord,
 )
 
-AnyProvenance: TypeAlias = Provenance | SweepProvenance | VerbatimProvenance
-AnyResult: TypeAlias = Result | SweepResult | VerbatimRecord
+AnyProvenance: TypeAlias = Provenance | SweepProvenance | VerbatimProvenance | CanifeProvenance
+AnyResult: TypeAlias = Result | SweepResult | VerbatimRecord | CanifeRecord
 
 VERDICT_SCHEMA = "lmexposure.verdict/1"
 # What decides is read first.
@@ -96,6 +98,8 @@ def _hashes(result: AnyResult) -> JsonTable:
             "corpus_sha256": result.corpus_sha256,
             "weights_sha256": result.model.weights_sha256,
         }
+    if isinstance(result, CanifeRecord):
+        return {"inputs_sha256": result.inputs_sha256}
     return {
         "inputs_sha256": result.inputs_sha256,
         "manifest_sha256": result.manifest_sha256,

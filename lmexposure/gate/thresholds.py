@@ -212,12 +212,18 @@ class Thresholds:
 
 OF_LOOKS = ("max_verbatim_run", "max_extractable")
 _OF_SWEEPS = ("max_worst_tpr", "max_epsilon", "significance", "min_canaries")
+_OF_ROUNDS = ("max_epsilon",)
 _OF_SWEEPS_ALONE = ("max_worst_tpr",)
-_NAMES = {"run": "a run", "sweep": "a sweep", "look": "a look at memorised text"}
+_NAMES = {
+    "run": "a run",
+    "sweep": "a sweep",
+    "look": "a look at memorised text",
+    "rounds": "a federated training",
+}
 
 
 def refuse_other_thresholds(
-    thresholds: Thresholds, *, kind: Literal["run", "sweep", "look"]
+    thresholds: Thresholds, *, kind: Literal["run", "sweep", "look", "rounds"]
 ) -> None:
     """A threshold that what is judged cannot be held against would be without effect.
 
@@ -233,16 +239,18 @@ def refuse_other_thresholds(
         "run": settings_of(Thresholds).keys() - others,
         "sweep": {*_OF_SWEEPS},
         "look": {*OF_LOOKS},
+        "rounds": {*_OF_ROUNDS},
     }
     for name, declared in settings_of(Thresholds).items():
         value = getattr(thresholds, name)
         if name not in own[kind] and value != declared.default:
             its = next(_NAMES[other] for other in ("run", "sweep", "look") if name in own[other])
-            fitting = (
-                "one of a run"
-                if kind == "run"
-                else ", ".join(_OF_SWEEPS if kind == "sweep" else OF_LOOKS)
-            )
+            fitting = {
+                "run": "one of a run",
+                "sweep": ", ".join(_OF_SWEEPS),
+                "look": ", ".join(OF_LOOKS),
+                "rounds": ", ".join(_OF_ROUNDS),
+            }[kind]
             remedy = f"leave it out, or give {fitting}"
             if kind == "run" and name in OF_LOOKS:
                 remedy = (

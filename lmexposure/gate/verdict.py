@@ -13,6 +13,7 @@ from typing import cast
 from lmexposure._style import bits, outcome_word, sentence, times
 from lmexposure._text import visible
 from lmexposure._validate import of_type
+from lmexposure.gate.canife_kinds import HEALTH
 from lmexposure.gate.checks import CanaryClass, Check, CheckKind, Outcome, classes_of
 from lmexposure.gate.epsilon import CLAIM, EPSILON, check_claim, check_epsilon, check_inside
 from lmexposure.gate.exposure import (
@@ -43,9 +44,11 @@ from lmexposure.gate.thresholds import Thresholds, refuse_other_thresholds
 from lmexposure.gate.verbatim_kinds import EXTRACTABLE, MEMORISED, RUN
 from lmexposure.records import (
     Measured,
+    MeasuredRounds,
     MeasuredSweep,
     MeasuredText,
     Result,
+    are_rounds,
     is_look,
     is_sweep,
     run_of,
@@ -81,6 +84,7 @@ CHECK_KINDS = {
     "controls": CONTROLS,
     "validation": LEARNED,
     "scores": SCORES,
+    "health": HEALTH,
     "min_canaries": ENOUGH,
     "classes": _CLASSES,
 }
@@ -196,19 +200,21 @@ class Shares:
 
 
 def check(
-    measured: "Measured | MeasuredSweep | MeasuredText", thresholds: Thresholds | None = None
+    measured: "Measured | MeasuredSweep | MeasuredText | MeasuredRounds",
+    thresholds: Thresholds | None = None,
 ) -> Verdict:
     """Check a measurement, a sweep of many models, or a look at memorised text.
 
     A secret that is found by guessing is a leak whatever else is wrong. Where the controls of a
     format are not at chance, its other leaks are inconclusive. Any leak left makes the verdict a
     leak; else anything inconclusive makes it inconclusive; a pass needs at least one check of
-    every class of canaries, none of which failed. Of a sweep see `check_sweep`, of memorised
-    text `check_verbatim`, whose checks are made too where a run has a look (`RunFiles.look`).
+    every class of canaries, none of which failed. Of a sweep see `check_sweep`, of a federated
+    training `check_canife`, of memorised text `check_verbatim`, whose checks are made too where a
+    run has a look (`RunFiles.look`).
 
     Args:
         measured: a result in memory, what `open_run` gave, or the path of a run directory or a
-            result.json; or the same of a sweep, or of a look.
+            result.json; or the same of a sweep, of a look, or of a federated training.
         thresholds: what the model may show; None: the defaults.
 
     Returns:
@@ -218,6 +224,10 @@ def check(
         ResultError, ManifestError: no measurement, or one that cannot be read; see `open_run`.
         SettingsError: thresholds that are no `Thresholds`, or one that belongs to something else.
     """
+    if are_rounds(measured):
+        from lmexposure.gate.canife_verdict import check_canife
+
+        return check_canife(cast("MeasuredRounds", measured), thresholds)
     if is_look(measured):
         from lmexposure.gate.verbatim_verdict import check_verbatim
 

@@ -8,6 +8,16 @@ sweep; `scores.py` reads the scores of every text, and `run.py` a directory of t
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from lmexposure.records.canife_files import (
+        CanifeFiles,
+        CanifeProvenance,
+        MeasuredRounds,
+        are_rounds,
+        holds_rounds,
+        open_rounds,
+        rounds_of,
+    )
+    from lmexposure.records.canife_record import CanifeRecord, CanifeRound
     from lmexposure.records.defence_settings import (
         DISTILLATION,
         DP_SGD,
@@ -37,6 +47,12 @@ if TYPE_CHECKING:
     )
     from lmexposure.records.document_privacy import DocumentPrivacy, ExPost
     from lmexposure.records.dp_claim import NOT_COVERED, DpClaim
+    from lmexposure.records.federated_settings import (
+        CANIFE,
+        FEDERATED,
+        CanifeSettings,
+        FederatedSettings,
+    )
     from lmexposure.records.identifiers import (
         IdentifierClaim,
         IdentifierClass,
@@ -208,9 +224,11 @@ else:
 
 __all__ = [
     "ATTACKS",
+    "CANIFE",
     "COMPARING",
     "DISTILLATION",
     "DP_SGD",
+    "FEDERATED",
     "FIXED_FOR_DEFENCES",
     "GOLDFISH",
     "HAMP",
@@ -246,6 +264,11 @@ __all__ = [
     "BaseModelRecord",
     "Bound",
     "CanaryResult",
+    "CanifeFiles",
+    "CanifeProvenance",
+    "CanifeRecord",
+    "CanifeRound",
+    "CanifeSettings",
     "CheckpointClass",
     "ClaimCheck",
     "ClassBounds",
@@ -271,6 +294,7 @@ __all__ = [
     "Extraction",
     "ExtractionCount",
     "FailedModel",
+    "FederatedSettings",
     "FormatResult",
     "FoundPassage",
     "FoundShare",
@@ -297,6 +321,7 @@ __all__ = [
     "MeasureOptions",
     "MeasureSettings",
     "Measured",
+    "MeasuredRounds",
     "MeasuredSweep",
     "MeasuredText",
     "Membership",
@@ -358,17 +383,21 @@ __all__ = [
     "WhiteBoxAudit",
     "WhiteBoxBounds",
     "WorstText",
+    "are_rounds",
     "defences_sweep_names",
     "holds_look",
+    "holds_rounds",
     "holds_sweep",
     "is_look",
     "is_sweep",
     "look_of",
     "open_look",
+    "open_rounds",
     "open_run",
     "open_sweep",
     "read_score_file",
     "read_settings_file",
+    "rounds_of",
     "run_of",
     "sweep_of",
     "utc_now",

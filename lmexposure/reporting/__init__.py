@@ -4,6 +4,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from lmexposure.reporting.build import report_data
+    from lmexposure.reporting.canife import (
+        canife_finding,
+        canife_sections,
+        write_canife,
+    )
     from lmexposure.reporting.charts import Chart, charts_of
     from lmexposure.reporting.compare import CompareData, compare_data
     from lmexposure.reporting.data import ReportData, Section
@@ -52,6 +57,8 @@ __all__ = [
     "ReportData",
     "Section",
     "SweepReportData",
+    "canife_finding",
+    "canife_sections",
     "charts_of",
     "compare_data",
     "defences_finding",
@@ -76,6 +83,7 @@ __all__ = [
     "verbatim_finding",
     "verbatim_on_terminal",
     "verbatim_sections",
+    "write_canife",
     "write_compare",
     "write_defences",
     "write_identifiers",

@@ -22,6 +22,7 @@ WORDS = {
     "sweep": ("c.txt",),
     "defences": ("c.txt",),
     "verbatim": ("m", "c.txt"),
+    "canife": ("c.txt",),
     "report": ("r",),
     "compare": ("r", "s"),
     "check": ("--model", "m", "--manifest", "m.json"),

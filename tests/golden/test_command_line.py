@@ -36,6 +36,7 @@ _COMMANDS = (
     "sweep",
     "defences",
     "verbatim",
+    "canife",
     "report",
     "compare",
     "check",

@@ -12,7 +12,7 @@ from lmexposure.reporting.data import Floats
 
 Coins = NDArray[np.bool_]
 _BINS = 30
-_LOOKS: dict[str, Style] = {
+SCORES: dict[str, Style] = {
     "in": {"color": SERIES[0], "linewidth": 1.8},
     "not in": {"color": CONTROL, "linewidth": 1.4, "linestyle": "--"},
 }
@@ -29,10 +29,11 @@ def white_box_chart(audit: WhiteBoxAudit | None) -> Chart | None:
     """
     if audit is None:
         return None
-    panels = {
-        "Whole training": (np.array(audit.scores), np.array(audit.coins, dtype=bool)),
-        "Single steps": (np.array(audit.step_scores), np.array(audit.step_coins, dtype=bool)),
+    panels: dict[str, tuple[Floats, Coins]] = {
+        "Score, whole training": (np.array(audit.scores), np.array(audit.coins)),
+        "Score, single steps": (np.array(audit.step_scores), np.array(audit.step_coins)),
     }
+    panels = {name: (scores, coins.astype(bool)) for name, (scores, coins) in panels.items()}
     shown = {name: pair for name, pair in panels.items() if 0 < pair[1].sum() < pair[1].size}
     if not shown:
         return None
@@ -47,22 +48,29 @@ def white_box_chart(audit: WhiteBoxAudit | None) -> Chart | None:
             "noise hides."
         ),
         description=" ".join(_in_words(name, *pair) for name, pair in shown.items()),
-        draw=lambda figure: _draw(figure, shown),
-        legend=lambda: [key(name, **style) for name, style in _LOOKS.items()],
+        draw=lambda figure: draw_scores(figure, shown, "clips"),
+        legend=lambda: [key(name, **style) for name, style in SCORES.items()],
         height=3.0,
     )
 
 
-def _draw(figure: FigureBase, panels: dict[str, tuple[Floats, Coins]]) -> None:
+def draw_scores(figure: FigureBase, panels: dict[str, tuple[Floats, Coins]], unit: str) -> None:
+    """Histograms of scores with and without a canary, a panel each.
+
+    Args:
+        figure: to draw on.
+        panels: title -> scores and coins, both kinds of coins among them.
+        unit: of scores.
+    """
     every = np.atleast_1d(figure.subplots(1, len(panels)))
     for axes, (name, (scores, coins)) in zip(every, panels.items(), strict=True):
         plain_axes(axes)
         edges = np.linspace(scores.min(), scores.max(), _BINS + 1)
         for label, chosen in (("in", coins), ("not in", ~coins)):
             heights, _ = np.histogram(scores[chosen], edges)
-            axes.stairs(heights / chosen.sum(), edges, **_LOOKS[label])
+            axes.stairs(heights / chosen.sum(), edges, **SCORES[label])
         axes.axhline(0, color=INK, linewidth=0.8)
-        axes.set_xlabel(f"{name}: score (clips)")
+        axes.set_xlabel(f"{name} ({unit})")
         axes.set_ylim(bottom=0)
     every[0].set_ylabel("Share")
 

@@ -1,0 +1,148 @@
+"""What a person may choose of a federated training, and of the canaries that attack its rounds."""
+
+import math
+from dataclasses import dataclass
+
+from lmexposure._settings import check_settings, setting, whole
+from lmexposure._validate import LARGEST_SEED, fraction, positive
+from lmexposure.errors import SettingsError
+
+FEDERATED, CANIFE = "Federated training", "Canaries in its rounds"  # panels of a command's help
+_MOST = 1_000_000
+_COUNT = whole(1, _MOST)
+
+
+def _clip(name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+        raise SettingsError(
+            f"{name}={value!r} must be a number above 0: a clip that follows the updates is itself "
+            "a release about them, which no claim here counts; give a fixed number"
+        )
+
+
+def _rate(name: str, value: float) -> None:
+    if not 0 < positive(name, value) <= 1:
+        raise SettingsError(
+            f"{name}={value!r} must be above 0 and at most 1, the probability of a client to be in "
+            "a round"
+        )
+
+
+def _noise(name: str, value: float) -> None:
+    if isinstance(value, bool) or not 0 <= value < math.inf:
+        raise SettingsError(
+            f"{name}={value!r} must be at least 0, where 0 is a training without privacy"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class FederatedSettings:
+    """How a federated training goes.
+
+    Args:
+        rounds: of the training.
+        client_rate: probability of a client to be in a round, by a coin of its own.
+        local_epochs: passes of a client over its rows.
+        local_batch: rows in a step of a client; None: all of them, DP-FedSGD with one epoch.
+        client_learning_rate: of a client's steps, plain gradient descent.
+        server_learning_rate: what a round takes off the weights, times the mean update.
+        clip: largest norm of a client's update.
+        noise_multiplier: standard deviation of the noise over the clip; 0: no privacy.
+        delta: of the claim, in (0, 1).
+        seed: of weights, clients, coins and noise.
+
+    Raises:
+        SettingsError: a number out of range.
+    """
+
+    rounds: int = setting(10, "rounds of the training", panel=FEDERATED, rule=_COUNT)
+    client_rate: float = setting(
+        0.1, "probability of a client to be in a round", panel=FEDERATED, rule=_rate
+    )
+    local_epochs: int = setting(1, "passes of a client over its rows", panel=FEDERATED, rule=_COUNT)
+    local_batch: int | None = setting(
+        None, "rows in a step of a client", panel=FEDERATED, rule=_COUNT, usual="all of them"
+    )
+    client_learning_rate: float = setting(
+        1.0, "learning rate of a client's steps", panel=FEDERATED, rule=positive
+    )
+    server_learning_rate: float = setting(
+        1.0, "what a round takes off, times the mean update", panel=FEDERATED, rule=positive
+    )
+    clip: float = setting(1.0, "largest norm of a client's update", panel=FEDERATED, rule=_clip)
+    noise_multiplier: float = setting(
+        1.0, "noise over the clip; 0: no privacy", panel=FEDERATED, rule=_noise
+    )
+    delta: float = setting(1e-5, "delta of the claim", panel=FEDERATED, rule=fraction)
+    seed: int = setting(
+        0,
+        "seed of weights, clients, coins and noise",
+        panel=FEDERATED,
+        rule=whole(0, LARGEST_SEED),
+    )
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CanifeSettings:
+    """How rounds are attacked.
+
+    Args:
+        every: of how many rounds one is attacked, the first among them.
+        mock_rounds: with a coin each, in an attacked round.
+        design_clients: of the design pool; the same number plays in mock rounds.
+        length: tokens of a row and of the canary.
+        iterations: of its design.
+        design_rate: learning rate of its design, by Adam.
+        frozen: whether mock rounds are of the attacked round's model. If not, the canary takes
+            part in the training's own rounds by a coin each, from when it was made until the next.
+        compared: whether a random text of the same length is scored too.
+        significance: how often, at most, any bound of the training lies above the truth.
+        canary_seed: of pools, canaries and their coins.
+
+    Raises:
+        SettingsError: a number out of range.
+    """
+
+    every: int = setting(
+        1, "of so many rounds one is attacked", panel=CANIFE, rule=_COUNT, flag_name="--every"
+    )
+    mock_rounds: int = setting(
+        100, "mock rounds of an attack, with a coin each", panel=CANIFE, rule=_COUNT
+    )
+    design_clients: int = setting(
+        20,
+        "clients put aside to design canaries, and as many to play mock rounds",
+        panel=CANIFE,
+        rule=whole(2, _MOST),
+    )
+    length: int = setting(
+        25, "tokens of a row and of the canary", panel=CANIFE, rule=whole(2, _MOST)
+    )
+    iterations: int = setting(2_500, "iterations of a canary's design", panel=CANIFE, rule=_COUNT)
+    design_rate: float = setting(
+        0.1, "learning rate of a canary's design", panel=CANIFE, rule=positive
+    )
+    frozen: bool = setting(
+        True,
+        "mock rounds of the attacked round's model, or coins in the training's own rounds",
+        panel=CANIFE,
+        flag_name="--frozen/--no-frozen",
+    )
+    compared: bool = setting(
+        True,
+        "score a random text beside each canary",
+        panel=CANIFE,
+        flag_name="--compared/--no-compared",
+    )
+    significance: float = setting(
+        0.05, "how often, at most, a bound lies above the truth", panel=CANIFE, rule=fraction
+    )
+    canary_seed: int = setting(
+        0, "seed of canaries and their coins", panel=CANIFE, rule=whole(0, LARGEST_SEED)
+    )
+
+    def __post_init__(self) -> None:
+        check_settings(self)
