@@ -175,7 +175,7 @@ def _parted(
         raise CorpusError(
             f"there are {len(clients)} clients, of which {aside} would be put aside to design "
             f"canaries and to play rounds, and {_FEWEST} are to train; give more clients, or a "
-            "smaller design_clients"
+            "smaller design_clients (--design-clients)"
         )
     names = sorted(clients)
     order = np.random.default_rng(derive_seed(canife.canary_seed, "pools")).permutation(len(names))

@@ -70,7 +70,7 @@ def canife(  # noqa: PLR0913  a public door: its parameters are its options
         tokens = _cut(tokens[""], parts)
     clients = clients_of(tokens, length=attacks.length)
     inputs = sha256_bytes(
-        canonical_json([asdict(settings), asdict(attacks), asdict(lstm), tokens, "canife 1"])
+        canonical_json([asdict(settings), asdict(attacks), asdict(lstm), parts, texts])
     )
     out = Path(out)
     with only_writer(out), computing_threads(1):

@@ -30,44 +30,11 @@ from lmexposure.federated import (
 from lmexposure.models import LstmSizes, new_model
 
 _NOISE = 0.423
-_WORDS = [
-    "the",
-    "keeper",
-    "of",
-    "the",
-    "old",
-    "tower",
-    "counts",
-    "gulls",
-    "and",
-    "ships",
-    "at",
-    "dawn",
-    "while",
-    "rain",
-    "falls",
-    "on",
-    "the",
-    "quay",
-    "and",
-    "a",
-    "boy",
-    "sells",
-    "bread",
-    "to",
-    "sailors",
-    "who",
-    "sing",
-    "of",
-    "rivers",
-    "far",
-    "from",
-    "here",
-    "and",
-    "never",
-    "write",
-    "home",
-]
+_TEXT = (
+    "the keeper of the old tower counts gulls and ships at dawn while rain falls on the quay and "
+    "a boy sells bread to sailors who sing of rivers far from here and never write home"
+)
+_WORDS = _TEXT.split()
 
 
 def say(ok: bool, line: str) -> None:

@@ -1,0 +1,175 @@
+"""From files to canife.json, its page and its verdict; and what is refused."""
+
+import csv
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli.conftest import Call, call
+from corpora import sentences
+
+import lmexposure as lx
+from lmexposure.errors import CorpusError, ResultError, SettingsError
+from lmexposure.federated import CanifeSettings, FederatedSettings, canife
+from lmexposure.models import LstmSizes, load_model
+from lmexposure.records import CanifeRecord, CanifeRound, open_rounds
+from lmexposure.reporting import canife_finding, canife_sections, write_canife
+
+__all__ = ["call"]  # a fixture of the tests of commands
+
+SETTINGS = FederatedSettings(rounds=2, client_rate=0.5, noise_multiplier=0.5)
+ATTACKS = CanifeSettings(design_clients=4, length=10, iterations=5, mock_rounds=40)
+TINY = LstmSizes(units=8, embedding=8, layers=1)
+
+
+@pytest.fixture(scope="module")
+def posts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("posts") / "posts.jsonl"
+    rows: list[dict[str, Any]] = [
+        {"user": f"u{n % 12}", "text": text} for n, text in enumerate(sentences(60))
+    ]
+    rows += [{"user": None, "text": "of no user"}, {"user": "u1", "text": 7}]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def audited(posts: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("audited") / "out"
+    canife(posts, out=out, user_field="user", settings=SETTINGS, attacks=ATTACKS, lstm=TINY)
+    return out
+
+
+def test_users_are_clients(audited: Path) -> None:
+    record = CanifeRecord.read(audited)
+    assert (record.clients, record.aside) == (12 - 8, 8)
+    assert [row.round for row in record.attacked] == [1, 2]
+    assert len(record.attacked[0].scores) == 40
+    assert record.claimed is not None
+    assert record.largest <= record.claimed
+    loaded = load_model(audited / "model")
+    assert sum(weight.numel() for weight in loaded.model.parameters()) == record.weights
+
+
+def test_the_same_again_gives_the_same_and_another_is_refused(
+    posts: Path, audited: Path, tmp_path: Path
+) -> None:
+    given: dict[str, Any] = {"user_field": "user", "attacks": ATTACKS, "lstm": TINY}
+    again = canife(posts, out=tmp_path / "again", settings=SETTINGS, **given)
+    first = CanifeRecord.read(audited)
+    assert again.attacked == first.attacked
+    assert again.inputs_sha256 == first.inputs_sha256
+    with pytest.raises(ResultError, match="holds another training"):
+        canife(posts, out=audited, settings=replace(SETTINGS, clip=2.0), **given)
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "result.json").write_text("{}")
+    with pytest.raises(ResultError, match="holds another training"):
+        canife(posts, out=tmp_path / "run", settings=SETTINGS, **given)
+
+
+def test_a_text_is_cut_into_clients(tmp_path: Path) -> None:
+    text = tmp_path / "novel.txt"
+    text.write_text("\n".join(sentences(80)), encoding="utf-8")
+    few = replace(ATTACKS, design_clients=2, mock_rounds=10)
+    record = canife(text, out=tmp_path / "o", parts=9, settings=SETTINGS, attacks=few, lstm=TINY)
+    assert record.clients == 5
+    with pytest.raises(SettingsError, match="parts"):
+        canife(text, out=tmp_path / "p", parts=1)
+    text.write_text("short", encoding="utf-8")
+    with pytest.raises(CorpusError, match="5 characters"):
+        canife(text, out=tmp_path / "p")
+
+
+def test_records_without_users_or_texts_are_refused(posts: Path, tmp_path: Path) -> None:
+    fields: dict[str, Any]
+    for fields in ({"user_field": "author"}, {"user_field": "user", "text_field": "body"}):
+        with pytest.raises(CorpusError, match="name other fields"):
+            canife(posts, out=tmp_path / "o", **fields)
+    nested = tmp_path / "nested.jsonl"
+    nested.write_text('{"user": {"id": 1}, "text": "a"}\n')
+    with pytest.raises(CorpusError, match="no text and no number"):
+        canife(nested, out=tmp_path / "o", user_field="user")
+
+
+def record_of(audited: Path, **changes: Any) -> CanifeRecord:
+    """As measured, but for some numbers of the first round."""
+    record = CanifeRecord.read(audited)
+    first = record.attacked[0].model_copy(update=changes)
+    return record.model_copy(update={"attacked": (first, *record.attacked[1:])})
+
+
+HEALTHY = {"health": 0.95}
+
+
+def test_the_gate_holds_bounds_against_claim_and_threshold(audited: Path) -> None:
+    healthy = record_of(audited, **HEALTHY)
+    rows = tuple(row.model_copy(update=HEALTHY) for row in healthy.attacked)
+    healthy = healthy.model_copy(update={"attacked": rows})
+    assert lx.check(healthy).outcome == "pass"
+    refuted = healthy.attacked[0].model_copy(update={"epsilon_round": 99.0})
+    wrong = healthy.model_copy(update={"attacked": (refuted, *rows[1:])})
+    assert wrong.refuted
+    verdict = lx.check(wrong)
+    assert verdict.outcome == "leak"
+    assert "round 1 shows an epsilon of at least 99.000" in verdict.sentence
+    seen = rows[0].model_copy(update={"epsilon_so_far": 2.0, "claimed_so_far": 9.0})
+    limited = healthy.model_copy(update={"attacked": (seen, *rows[1:])})
+    assert lx.check(limited, lx.Thresholds(max_epsilon=limited.largest)).outcome == "pass"
+    assert lx.check(limited, lx.Thresholds(max_epsilon=1.5)).outcome == "leak"
+    with pytest.raises(SettingsError, match="a threshold of a run, and this is a federated"):
+        lx.check(limited, lx.Thresholds(max_guesses=3))
+
+
+def test_a_sick_canary_is_no_audit_and_no_noise_no_claim(audited: Path) -> None:
+    assert lx.check(record_of(audited, health=0.2)).outcome == "inconclusive"
+    rows = tuple(
+        row.model_copy(update={"claimed_round": None, "claimed_so_far": None, **HEALTHY})
+        for row in CanifeRecord.read(audited).attacked
+    )
+    bare = CanifeRecord.read(audited).model_copy(update={"attacked": rows})
+    assert bare.claimed is None
+    assert "a claim: the training had no noise" in lx.check(bare).untested
+    assert "claims nothing" in canife_finding(bare)
+
+
+def test_the_report_has_a_row_a_round_and_what_it_means(audited: Path, tmp_path: Path) -> None:
+    record = CanifeRecord.read(audited)
+    page, markdown, table = (path.read_text() for path in write_canife(record, tmp_path))
+    for text in (page, markdown):
+        assert "Epsilon, round by round" in text
+        assert "is not refuted" in text
+    assert "Scores of round" in page
+    rows = list(csv.DictReader(io.StringIO(table)))
+    assert [row["round"] for row in rows] == ["1", "2"]
+    assert float(rows[0]["mu"]) == record.attacked[0].mu
+    assert len(canife_sections(record)[0].rows) == 2
+
+
+def test_the_command_trains_judges_and_reports(posts: Path, tmp_path: Path, call: Call) -> None:
+    words = ("--user-field", "user", "--rounds", "1", "--design-clients", "3", "--length", "8")
+    quick = ("--iterations", "3", "--mock-rounds", "20", "--units", "8", "--layers", "1")
+    done = call("canife", posts, "--out", tmp_path / "o", *words, *quick)
+    assert done.code == 0, done.err
+    assert "Epsilon, round by round" in done.out
+    assert (tmp_path / "o" / "report.html").exists()
+    assert call("check", tmp_path / "o", "--json", tmp_path / "v.json").code in (0, 2)
+    assert "inputs_sha256" in json.loads((tmp_path / "v.json").read_text())
+    assert call("report", tmp_path / "o", "--out", tmp_path / "shown").code == 0
+    refused = call("report", tmp_path / "o", "--charts")
+    assert (refused.code, "is a federated training" in refused.err) == (3, True)
+    assert call("canife", "-", "--out", tmp_path / "p").code == 3
+
+
+def test_what_is_read_is_what_was_written(audited: Path) -> None:
+    opened = open_rounds(audited)
+    assert opened.result == CanifeRecord.read(audited / "canife.json")
+    assert opened.provenance.inputs_sha256 == opened.result.inputs_sha256
+    with pytest.raises(ValueError, match="39 coins"):
+        row = opened.result.attacked[0]
+        CanifeRound(**{**dict(row), "coins": row.coins[1:]})
+    (audited / "torn.json").write_text('{"schema": "lmexposure.canife/1"')
+    with pytest.raises(ResultError):
+        lx.check(audited / "torn.json")
