@@ -107,7 +107,11 @@ class CanifeSettings:
     """
 
     every: int = setting(
-        1, "of so many rounds one is attacked", panel=CANIFE, rule=_COUNT, flag_name="--every"
+        1,
+        "attack the first round, and each one after as many rounds",
+        panel=CANIFE,
+        rule=_COUNT,
+        flag_name="--every",
     )
     mock_rounds: int = setting(
         100, "mock rounds of an attack, with a coin each", panel=CANIFE, rule=_COUNT

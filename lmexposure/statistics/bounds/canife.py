@@ -39,7 +39,7 @@ def canife_point(in_scores: ArrayLike, out_scores: ArrayLike, *, delta: float) -
     for threshold in np.unique(np.concatenate([inside, outside])):
         missed = max(1, int((inside < threshold).sum())) / inside.size
         alarms = max(1, int((outside >= threshold).sum())) / outside.size
-        for one, other in ((alarms, missed), (missed, alarms)):
-            if 1 - delta - one > other:
-                best = max(best, math.log((1 - delta - one) / other))
+        for rate, other in ((alarms, missed), (missed, alarms)):
+            if 1 - delta - rate > other:
+                best = max(best, math.log((1 - delta - rate) / other))
     return best

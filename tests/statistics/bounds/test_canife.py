@@ -14,9 +14,9 @@ def naive(inside: list[float], outside: list[float], delta: float) -> float:
     for threshold in [*inside, *outside]:
         missed = max(1, sum(score < threshold for score in inside)) / len(inside)
         alarms = max(1, sum(score >= threshold for score in outside)) / len(outside)
-        for one, other in ((missed, alarms), (alarms, missed)):
-            if (1 - delta - one) / other > 1:
-                best = max(best, math.log((1 - delta - one) / other))
+        for rate, other in ((missed, alarms), (alarms, missed)):
+            if (1 - delta - rate) / other > 1:
+                best = max(best, math.log((1 - delta - rate) / other))
     return best
 
 
