@@ -102,7 +102,7 @@ def noisy_sum(
     """What a server releases of clipped updates: their sum with noise, shape (d,).
 
     Args:
-        updates: clipped, each of shape (d,); at least one, of length 0 where nobody took part.
+        updates: clipped, each of shape (d,); at least one, of length 0 where no client took part.
         settings: clip and noise.
         noise: where it is drawn from.
     """

@@ -108,10 +108,9 @@ class CanifeSettings:
 
     every: int = setting(
         1,
-        "attack the first round, and each one after as many rounds",
+        "rounds from an attacked round to the next",
         panel=CANIFE,
         rule=_COUNT,
-        flag_name="--every",
     )
     mock_rounds: int = setting(
         100, "mock rounds of an attack, with a coin each", panel=CANIFE, rule=_COUNT

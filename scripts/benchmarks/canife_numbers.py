@@ -112,9 +112,9 @@ def toy() -> None:
             f"{when}: noise {noise:.3f} of {_NOISE} (asked within 15 %)",
         )
         say(
-            other_noise > 1.15 * noise,
-            f"{when}: a random text of the same length: spread {other_spread:.3f}, noise "
-            f"{other_noise:.3f}; {seconds:.1f} CPU s a design with its rounds",
+            other_spread > 1.5 * spread,
+            f"{when}: a random text as long as the clip has a spread of {other_spread:.3f} without "
+            f"noise, and {other_noise:.3f} with it; {seconds:.1f} CPU s a design with its rounds",
         )
 
 

@@ -28,9 +28,8 @@ TINY = LstmSizes(units=8, embedding=8, layers=1)
 @pytest.fixture(scope="module")
 def posts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("posts") / "posts.jsonl"
-    rows: list[dict[str, Any]] = [
-        {"user": f"u{n % 12}", "text": text} for n, text in enumerate(sentences(60))
-    ]
+    texts = enumerate(sentences(60))
+    rows: list[dict[str, Any]] = [{"user": f"u{n % 12}", "text": text} for n, text in texts]
     rows += [{"user": None, "text": "of no user"}, {"user": "u1", "text": 7}]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return path
@@ -84,10 +83,9 @@ def test_a_text_is_cut_into_clients(tmp_path: Path) -> None:
 
 
 def test_records_without_users_or_texts_are_refused(posts: Path, tmp_path: Path) -> None:
-    fields: dict[str, Any]
-    for fields in ({"user_field": "author"}, {"user_field": "user", "text_field": "body"}):
+    for user_field, text_field in (("author", "text"), ("user", "body")):
         with pytest.raises(CorpusError, match="name other fields"):
-            canife(posts, out=tmp_path / "o", **fields)
+            canife(posts, out=tmp_path / "o", user_field=user_field, text_field=text_field)
     nested = tmp_path / "nested.jsonl"
     nested.write_text('{"user": {"id": 1}, "text": "a"}\n')
     with pytest.raises(CorpusError, match="no text and no number"):
