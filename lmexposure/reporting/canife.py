@@ -168,8 +168,8 @@ def _notes(record: CanifeRecord) -> Iterator[str]:
         "(an assumption), and clients in a round by coins at the rate of the training"
     )
     yield (
-        "point: as the source of the method has it, chosen on the data; no bound, and 3.89 at most "
-        "of 100 mock rounds"
+        "point: as the source of the method has it, chosen on the data; no bound, and about 3.9 at "
+        "most of 100 mock rounds"
     )
     yield (
         f"noise at most: the multiplier that the bound leaves room for, "

@@ -29,8 +29,8 @@ def white_box_section(claim: DpClaim | None, privacy: Privacy | None = None) -> 
     found = claim.white_box
     return Section(
         title="Seen from inside",
-        columns=("what", "epsilon", "holds for", "of"),
-        words=1,
+        columns=("what", "holds for", "of", "epsilon"),
+        words=3,
         rows=tuple(_rows(claim, found, privacy)),
         notes=(
             *_NOTES,
@@ -46,19 +46,19 @@ def _rows(
 ) -> Iterator[tuple[str, str, str, str]]:
     outside = None if privacy is None else privacy.primary
     if outside is not None and outside.delta == found.delta:
-        yield ("from outside", nats(outside.value), outside.validity, ", ".join(outside.formats))
+        yield ("from outside", outside.validity, ", ".join(outside.formats), nats(outside.value))
     canaries = f"{whole(found.included)} of {whole(found.canaries)} canaries in"
     for name, bound in (
         ("whole training", found.one_run),
         ("whole training, Gaussian", found.one_run_gaussian),
     ):
         if bound is not None:
-            yield (name, nats(bound.value), bound.validity, canaries)
+            yield (name, bound.validity, canaries, nats(bound.value))
     if (step := found.step) is not None:
         right = f"{whole(step.counts['correct'])} of {whole(found.tosses)} coins guessed"
         composed = MISSING if found.composed is None else nats(found.composed)
-        yield ("step by step, composed", composed, step.validity, right)
+        yield ("step by step, composed", step.validity, right, composed)
         least = "any" if found.noise_at_most is None else short(found.noise_at_most)
         claimed = f"noise multiplier at most {least}, {short(found.noise_multiplier)} claimed"
-        yield ("a single step", nats(step.value), step.validity, claimed)
-    yield ("promised", nats(claim.epsilon), "", f"{whole(claim.steps)} steps")
+        yield ("a single step", step.validity, claimed, nats(step.value))
+    yield ("promised", "", f"{whole(claim.steps)} steps", nats(claim.epsilon))

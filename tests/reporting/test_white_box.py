@@ -66,14 +66,14 @@ def test_bounds_are_listed_up_to_the_claim() -> None:
     assert section is not None
     names = [row[0] for row in section.rows]
     assert names == ["whole training", "step by step, composed", "a single step", "promised"]
-    assert section.rows[1][1] == "1.500"
-    assert section.rows[-1][1] == "3.998"
+    assert section.rows[1][-1] == "1.500"
+    assert section.rows[-1][-1] == "3.998"
     assert "sampled as claimed" in section.notes
     assert white_box_section(CLAIM) is None
     assert white_box_section(None) is None
     without = white_box_section(claim(None))
     assert without is not None
-    assert without.rows[1][1] == "n/a"
+    assert without.rows[1][-1] == "n/a"
 
 
 def test_page_markdown_and_chart_have_them() -> None:
