@@ -35,7 +35,12 @@ from lmexposure.federated.rounds import (
 )
 from lmexposure.models import epsilon_at_least, epsilon_spent
 from lmexposure.records import CanifeSettings, FederatedSettings
-from lmexposure.statistics import canife_point, epsilon_of_mu, gaussian_dp_epsilon
+from lmexposure.statistics import (
+    canife_point,
+    epsilon_of_mu,
+    gaussian_dp_epsilon,
+    step_guesses_epsilon,
+)
 
 Clients = Mapping[str, NDArray[np.int64]]
 _FEWEST = 2  # clients of a pool
@@ -295,13 +300,18 @@ class _Attack:
         return mock_rounds(pool, canary, self._settings, rounds=rounds, seed=seed)
 
     def _mu(self, scores: NDArray[np.float64], coins: NDArray[np.bool_]) -> float:
-        """The bound on the mu of a round at its share of the significance; 0 of one kind alone."""
+        """The bound on the mu of a round at its share of the significance; 0 of one kind alone.
+
+        By ranks where the rounds are alike. Those of a training under way drift: there each coin
+        is guessed, which needs no such thing.
+        """
         if not 0 < coins.sum() < coins.size:
             return 0.0
-        bound = gaussian_dp_epsilon(
-            scores[coins], scores[~coins], significance=self._level, delta=self._settings.delta
-        )
-        return bound.mu
+        level, delta = self._level, self._settings.delta
+        if not self._canife.frozen:
+            return step_guesses_epsilon(scores, coins, significance=level, delta=delta).mu
+        inside, outside = scores[coins], scores[~coins]
+        return gaussian_dp_epsilon(inside, outside, significance=level, delta=delta).mu
 
     def _shown(self) -> float | None:
         """Epsilon of all rounds so far, each with the noise that its attack left room for."""

@@ -13,6 +13,7 @@ Source: gradient canaries, Andrew et al. 2023 (arXiv 2302.03098), Nasr et al. 20
 2302.07956), Steinke et al. 2023 (arXiv 2305.08846); the bounds in `statistics`.
 """
 
+import math
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -32,6 +33,7 @@ from lmexposure.records import Bound, WhiteBoxAudit, WhiteBoxBounds
 from lmexposure.statistics import (
     EpsilonBound,
     GaussianEpsilon,
+    epsilon_of_mu,
     one_run_audit,
     one_run_gaussian_audit,
     step_guesses_epsilon,
@@ -45,6 +47,12 @@ _GRANTED = (
     "what is known of the records is taken off: the attack knows every other document",
 )
 _SAMPLER = "composed: units are sampled at the rate that was given, each by a coin of its own"
+_NEW = "step: each step has a direction of its own"
+_SAME = (
+    "step: the direction is the same in all steps; what is known of the records is taken off, so "
+    "that their drift does not show"
+)
+_LARGEST_MU = 4.0  # of a step, for the central limit: above it no sum of steps is near a Gaussian
 _APART = "step: the noise is independent along directions at right angles"
 
 
@@ -52,7 +60,8 @@ class GradientCanaries:
     """Canaries in the gradients of a training by Opacus, with what becomes of them.
 
     Three lines in a training of your own: make this from the optimizer before the first step, train
-    as before, and ask for `audit`.
+    as before, and ask for `audit`. Where the training is checked by `dp_check`, do that before: it
+    would take canaries for a fault.
 
     Args:
         optimizer: Opacus' DPOptimizer, or what is around it.
@@ -232,6 +241,7 @@ class GradientCanaries:
             step=_record(step),
             noise_at_most=None if step is None or step.mu == 0 else 1 / step.mu,
             composed=self._composed(step, delta),
+            composed_gdp=self._composed_gdp(step, delta),
             significance=level,
             assumptions=(*_GRANTED, *self._more_granted()),
         )
@@ -246,6 +256,7 @@ class GradientCanaries:
     def _more_granted(self) -> Iterator[str]:
         if self.per_step:
             yield _SAMPLER
+            yield _SAME if self._same else _NEW
         if self.per_step > 1:
             yield _APART
         if len(set(self._noises)) > 1:
@@ -260,6 +271,13 @@ class GradientCanaries:
         if step.mu == 0:
             return 0.0
         return epsilon_at_least([(1 / step.mu, self.sample_rate, self.steps)], delta=delta)
+
+    def _composed_gdp(self, step: GaussianEpsilon | None, delta: float) -> float | None:
+        """By the limit that Bu et al. 2020 (arXiv 1911.11607) give for Poisson sampling."""
+        if step is None or len(set(self._noises)) > 1 or step.mu > _LARGEST_MU:
+            return None
+        grown = math.expm1(step.mu**2)
+        return epsilon_of_mu(mu=self.sample_rate * math.sqrt(self.steps * grown), delta=delta)
 
     def _add_noise(self) -> None:
         """In the optimizer's place: add what is in, let it add its noise, and read the scores."""

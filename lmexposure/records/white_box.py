@@ -41,6 +41,8 @@ class WhiteBoxBounds(Record):
         noise_at_most: the noise multiplier that `step` leaves room for; None: any.
         composed: epsilon of all steps with that noise, granted that units are sampled at
             `sample_rate`; None: the accountant gave no number, or there is no `step`.
+        composed_gdp: the same by the central limit of Gaussian differential privacy, which is near
+            it where steps are many and rates small; None: there is no `step`, or its mu is large.
         significance: of all bounds together.
         assumptions: what is taken for granted.
     """
@@ -59,6 +61,7 @@ class WhiteBoxBounds(Record):
     step: Bound | None
     noise_at_most: NotNegative | None
     composed: Nats | None
+    composed_gdp: Nats | None
     significance: Rate
     assumptions: Rows[str]
 

@@ -180,7 +180,10 @@ def _notes(record: CanifeRecord) -> Iterator[str]:
         "random text; random text: what a text of random tokens shows in its place"
     )
     if not record.frozen:
-        yield "rounds were not frozen: the model went on between the coins of a canary"
+        yield (
+            "rounds were not frozen: the model went on between the coins of a canary, and each "
+            "coin was guessed"
+        )
 
 
 def _training(record: CanifeRecord) -> Section:

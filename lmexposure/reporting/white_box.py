@@ -58,6 +58,8 @@ def _rows(
         right = f"{whole(step.counts['correct'])} of {whole(found.tosses)} coins guessed"
         composed = MISSING if found.composed is None else nats(found.composed)
         yield ("step by step, composed", step.validity, right, composed)
+        limit = MISSING if found.composed_gdp is None else nats(found.composed_gdp)
+        yield ("the same by a central limit", "asymptotic", right, limit)
         least = "any" if found.noise_at_most is None else short(found.noise_at_most)
         claimed = f"noise multiplier at most {least}, {short(found.noise_multiplier)} claimed"
         yield ("a single step", step.validity, claimed, nats(step.value))

@@ -96,6 +96,9 @@ def test_right_noise_is_not_refuted_and_half_of_it_is(same_direction: bool) -> N
     claimed = epsilon_spent([(1.0, 0.02, 1_500)], delta=DELTA).epsilon
     assert 0 < right.largest < claimed
     assert right.noise_at_most is not None
+    assert right.composed_gdp is not None
+    assert right.composed_gdp == pytest.approx(right.composed, rel=0.15)
+    assert any("the direction is the same" in line for line in right.assumptions) == same_direction
     assert 1 < right.noise_at_most < 1.6  # 1.15 in the mean, and five standard errors
     found = trained(1_500, noise=0.5, claimed=1.0, **given).audit(delta=DELTA).bounds
     assert found.noise_multiplier == 1.0
@@ -114,6 +117,7 @@ def test_bounds_are_ordered_and_share_the_significance() -> None:
     assert found.composed is not None
     assert found.one_run.value <= found.one_run_gaussian.value <= found.composed
     assert found.largest == found.composed
+    assert found.composed_gdp == pytest.approx(found.composed, rel=0.5)
     assert found.included == trained(0, count=64).coins.sum()
 
 

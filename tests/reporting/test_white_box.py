@@ -40,6 +40,7 @@ def audit(composed: float | None = 1.5, shift: float = 6.0) -> WhiteBoxAudit:
         step=Bound.model_validate(step.to_dict()),
         noise_at_most=1 / step.mu,
         composed=composed,
+        composed_gdp=1.4,
         significance=0.05,
         assumptions=("sampled as claimed",),
     )
@@ -65,7 +66,9 @@ def test_bounds_are_listed_up_to_the_claim() -> None:
     section = white_box_section(claim())
     assert section is not None
     names = [row[0] for row in section.rows]
-    assert names == ["whole training", "step by step, composed", "a single step", "promised"]
+    limit = "the same by a central limit"
+    composed = "step by step, composed"
+    assert names == ["whole training", composed, limit, "a single step", "promised"]
     assert section.rows[1][-1] == "1.500"
     assert section.rows[-1][-1] == "3.998"
     assert "sampled as claimed" in section.notes
