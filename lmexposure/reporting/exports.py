@@ -16,6 +16,7 @@ from lmexposure.records import (
     Provenance,
     SweepProvenance,
     SweepText,
+    WhiteBoxAudit,
 )
 from lmexposure.reporting.compare import CompareData
 from lmexposure.reporting.data import CanaryRow, ReportData
@@ -230,6 +231,8 @@ def _value(value: object) -> JsonValue:
     """Dataclasses and records as tables, arrays as lists."""
     if isinstance(value, Verdict):
         return plain(value.to_dict())
+    if isinstance(value, WhiteBoxAudit):
+        value = value.bounds  # scores and coins are private, in a file of their own
     if isinstance(value, Record):
         return plain(value.model_dump(mode="json"))
     if is_dataclass(value):

@@ -13,6 +13,7 @@ from lmexposure.errors import ResultError
 from lmexposure.records import Bound, DpClaim, Result, WhiteBoxAudit, WhiteBoxBounds
 from lmexposure.reporting import render_report
 from lmexposure.reporting.charts.white_box import white_box_chart
+from lmexposure.reporting.exports import report_json
 from lmexposure.reporting.markdown import report_markdown
 from lmexposure.reporting.white_box import white_box_section
 from lmexposure.statistics import one_run_audit, step_guesses_epsilon
@@ -87,6 +88,9 @@ def test_page_markdown_and_chart_have_them() -> None:
         assert "step by step, composed" in text
     assert "What the noise leaves of canaries in the gradients" in html
     assert 'href="#inside"' in html
+    exported = report_json(data)
+    assert '"noise_at_most"' in exported
+    assert '"step_coins"' not in exported
     bare = render_report(replace(page_data(), promise=CLAIM))
     assert "Seen from inside" not in bare
 
