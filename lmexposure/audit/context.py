@@ -130,10 +130,10 @@ def _is_own(model: Path) -> bool:
 
 def _texts(manifest: Manifest) -> dict[str, list[str]]:
     """Of each format all fills that were drawn, and some references."""
-    found: dict[str, list[str]] = {name: [] for name in manifest.formats}
+    found: dict[str, list[str]] = {name: [] for name in manifest.hidden_formats}
     for entry in manifest.entries:
         found[entry.format].append(entry.text)
-    for name, form in manifest.formats.items():
+    for name, form in manifest.hidden_formats.items():
         found[name] += [form.text(index) for index in manifest.references(name, _CHECKED)]
     return found
 

@@ -72,6 +72,7 @@ def plan_of(
         seed=_seed(settings) if seed is None else seed,
         inclusion_probability=settings.inclusion_probability,
         inclusion_seed=fresh_seed() if _fresh_coins(settings) else settings.inclusion_seed,
+        witness=settings.witness,
     )
     plan.check_space(references=settings.measure.references or 1)
     return plan

@@ -367,7 +367,7 @@ def _check_template_known(
 
 
 def _inserted(manifest: Manifest) -> dict[str, int]:
-    return {canary.text: canary.inserted for canary in manifest.canaries}
+    return {entry.text: entry.inserted for entry in manifest.entries if entry.inserted}
 
 
 def _refuse_uninserted(manifest: Manifest, documents: Sequence[Any]) -> None:
@@ -419,7 +419,9 @@ def _model(
     """A new model for these documents, or a pretrained one."""
     device = chosen_device(settings)
     formats = (
-        manifest.plan.formats if manifest else [load_format(name) for name in settings.formats]
+        manifest.plan.hidden_formats
+        if manifest
+        else [load_format(name) for name in settings.formats]
     )
     new_tokens = new_token_texts(formats)
     if settings.model not in NEW_MODELS:

@@ -187,8 +187,8 @@ def _insert(
     corpus: FileCorpus, out: Path, plan: Plan, reading: Reading, before: Manifest | None
 ) -> Manifest:
     if corpus.layout.schema is not None:
-        corpus.layout.schema.check_around(plan.formats)
-    scan = scan_corpus(corpus, plan.formats if reading.verify else ())
+        corpus.layout.schema.check_around(plan.hidden_formats)
+    scan = scan_corpus(corpus, plan.hidden_formats if reading.verify else ())
     if reading.total not in (None, scan.documents):
         raise CorpusError(
             f"documents={reading.total}, but the corpus has {scan.documents} in "
@@ -333,7 +333,8 @@ def check_same(
         "text field": corpus.text_field == layout.text_field,
         "wrapping": corpus.wrapping == (layout.schema.record if layout.schema else None),
         "choice of constant fields": set(corpus.constant_fields) == set(reading.fields or ()),
-        "choice about existing fills": not manifest.set_aside or reading.existing == "set_aside",
+        "choice about existing fills": not manifest.set_aside.keys() & manifest.formats.keys()
+        or reading.existing == "set_aside",
         "number of documents": reading.total in (None, corpus.documents),
         "corpus": not originals or FileCorpus(originals, layout).sha256() == corpus.sha256,
     }

@@ -123,8 +123,8 @@ def _insert(corpus: InMemory, plan: Plan, existing: Existing) -> tuple[Any, Mani
     """(Documents of the kind that was given, each canary a row of its own; the manifest)."""
     for name in sorted(corpus.schema.fields.keys() & corpus.schema.wrapped("")):
         raise CorpusError(f"fields must leave out the text column {name!r}: the canary goes there")
-    corpus.schema.check_around(plan.formats)
-    scan = scan_corpus(corpus, plan.formats)
+    corpus.schema.check_around(plan.hidden_formats)
+    scan = scan_corpus(corpus, plan.hidden_formats)
     entries, set_aside = draw(plan, scan, existing, place=corpus.place)
     placement = Placement(entries)
     inserted: Any = Merge(placement).part(corpus)
@@ -135,7 +135,7 @@ def _insert(corpus: InMemory, plan: Plan, existing: Existing) -> tuple[Any, Mani
     # A wrapping may hold fills of its own.
     numbers = [number for number, _ in placement.inserted()]
     texts = zip((number + 1 for number in numbers), inserted.picked(numbers).texts, strict=True)
-    check_inserted(entries, count_fills(plan.formats, texts, whole_lines=False), set_aside)
+    check_inserted(entries, count_fills(plan.hidden_formats, texts, whole_lines=False), set_aside)
     hashes = (scan.sha256, verification.hashes.total)
     record = corpus.about().record(scan.documents, hashes)
     return inserted.given, Manifest(plan=plan, corpus=record, entries=entries, set_aside=set_aside)

@@ -24,6 +24,7 @@ from lmexposure.canaries.format import Format
 from lmexposure.canaries.manifest import CorpusRecord, Layout, Manifest, WrappingRecord
 from lmexposure.canaries.plan import Canary, Plan
 from lmexposure.canaries.plan import draw as draw_plan
+from lmexposure.canaries.witness import WITNESS
 from lmexposure.errors import CorpusError
 
 Existing = Literal["refuse", "set_aside"]
@@ -242,10 +243,12 @@ def draw(
     """Draw the plan for a corpus: (candidates and controls, secrets set aside per format)."""
     one_of("existing", existing, ("refuse", "set_aside"), error=CorpusError)
     found = {name: fills for name, fills in scan.fills.items() if fills.counts}
-    if found and existing == "refuse":
+    # Witnesses of an earlier insertion are in nobody's way.
+    refused = {name: fills for name, fills in found.items() if name != WITNESS.name}
+    if refused and existing == "refuse":
         where = f"{place}, counted over all files," if scan.several else place
         raise CorpusError(
-            f"the corpus already holds fills: {listed_fills(found, where)}; choose another format, "
+            f"the corpus already holds fills: {listed_fills(refused, where)}; choose another format, "
             "or set these fills aside (existing='set_aside', on the command line --existing "
             "set_aside)"
         )

@@ -25,6 +25,7 @@ from lmexposure._record import (
     Rows,
     Sha256,
     Upgrades,
+    table_of,
 )
 from lmexposure._style import count, listed
 from lmexposure._text import visible
@@ -47,6 +48,7 @@ from lmexposure.canaries.plan import (
     checked_inclusion,
     secrets,
 )
+from lmexposure.canaries.witness import WITNESS
 from lmexposure.canaries.wrapping import Wrapping
 from lmexposure.errors import InputError, ManifestError, PlanError
 
@@ -97,6 +99,7 @@ class PlanRecord(Record):
         left_out: ids of canaries that were not inserted after all.
         inclusion_probability: with which each candidate went in; None where a fixed number did.
         inclusion_seed: of the coins, a decimal string; None where none were tossed.
+        witness: whether witnesses went in as well, where the corpus has room for them.
     """
 
     model_config = _HIDDEN
@@ -109,6 +112,7 @@ class PlanRecord(Record):
     left_out: Rows[str]
     inclusion_probability: Annotated[float, Field(gt=0, lt=1)] | None
     inclusion_seed: Seed | None = Field(repr=False)
+    witness: bool = False
 
 
 class WrappingRecord(Record):
@@ -197,7 +201,7 @@ class CorpusRecord(Record):
 
 
 class Entry(Record):
-    """A canary, a held-out candidate or a control, as `Canary` describes it.
+    """A canary, a held-out candidate, a control or a witness, as `Canary` describes it.
 
     Attributes:
         id: "pin/x4/0003", of a control "pin/control/0000".
@@ -205,7 +209,7 @@ class Entry(Record):
         index: the secret's number among all fills of the format, from 0; a decimal string.
         text: the whole fill, as it is in the corpus.
         role: "canary" was inserted, "held_out" was kept out by its coin, "control" is never
-            inserted.
+            inserted, "witness" was inserted and is never judged.
         repetitions: how often it is inserted, or would be if its coin had let it in; 0 for a
             control.
         positions: numbers, from 0 and ascending, of the corpus' documents that a copy comes before,
@@ -229,7 +233,8 @@ class ManifestFile(FileRecord):
     Attributes:
         plan: what was asked for.
         corpus: what it went into.
-        entries: canaries, held-out candidates and controls, format by format, in drawing order.
+        entries: canaries, held-out candidates and controls, format by format, in drawing order;
+            then the witnesses.
         set_aside: per format, the secrets that were in the corpus already, ascending.
     """
 
@@ -263,7 +268,7 @@ class ManifestFile(FileRecord):
             raise ManifestError(f"the manifest is not sound: {failure}; insert again") from None
         entries = tuple(Canary(**vars(entry)) for entry in self.entries)
         made = Manifest(plan=plan, corpus=self.corpus, entries=entries, set_aside=self.set_aside)
-        check_texts(made.formats, entries)
+        check_texts(made.hidden_formats, entries)
         return made
 
 
@@ -275,7 +280,8 @@ class Manifest:
         plan: what was asked for.
         corpus: what it went into.
         entries: canaries, held-out candidates and controls (see their `role`), format by format, in
-            drawing order; `canaries`, `held_out` and `controls` are those of one role.
+            drawing order, then the witnesses; `canaries`, `held_out`, `controls` and `witnesses`
+            are those of one role.
         set_aside: per format, the secrets that were in the corpus already, ascending.
 
     Raises:
@@ -316,10 +322,20 @@ class Manifest:
         """Drawn like canaries, and never inserted."""
         return self._in_role("control")
 
+    @cached_property
+    def witnesses(self) -> tuple[Canary, ...]:
+        """Inserted to see later that a model read the corpus; never judged."""
+        return self._in_role("witness")
+
     @property
     def formats(self) -> dict[str, Format]:
-        """The formats by name."""
+        """The formats that are judged, by name."""
         return {form.name: form for form in self.plan.formats}
+
+    @property
+    def hidden_formats(self) -> dict[str, Format]:
+        """All formats of which fills went into the corpus, by name: the witness' too."""
+        return {form.name: form for form in self.plan.hidden_formats}
 
     @cached_property
     def ranked(self) -> "Manifest":
@@ -342,7 +358,7 @@ class Manifest:
         left_out = tuple(name for name in self.plan.left_out if name.split("/")[0] in names)
         part = replace(
             self,
-            plan=replace(self.plan, formats=kept, left_out=left_out),
+            plan=replace(self.plan, formats=kept, left_out=left_out, witness=False),
             entries=tuple(entry for entry in self.entries if entry.format in names),
             set_aside={name: aside for name, aside in self.set_aside.items() if name in names},
         )
@@ -385,6 +401,11 @@ class Manifest:
         if self._older is not None:
             return older_name(self._older)
         values = self.to_dict()
+        if self.plan.witness:
+            return content_hash(values)
+        plan = dict(table_of(values["plan"], "plan"))
+        del plan["witness"]
+        values = {**values, "plan": plan}
         # Where an older version could have said it all, it is what that one said, so that what
         # refers to it still fits.
         if all(form.is_uniform for form in self.plan.formats):
@@ -394,7 +415,7 @@ class Manifest:
     def references_left(self, format_name: str) -> int:
         """How many secrets of a format are neither candidate, control nor set aside."""
         form = self._format(format_name)
-        return form.size - len(self.set_aside.get(form.name, ())) - self.plan.secrets_per_format
+        return form.size - len(self.set_aside.get(form.name, ())) - self._used(form)
 
     def references(
         self, format_name: str, n: int | None = None, *, strict: bool = False
@@ -417,7 +438,7 @@ class Manifest:
                 f"{wanted} references asked for, but format {form.name!r} has {left} secrets left "
                 f"after canaries and controls; ask for at most {left}"
             )
-        used = self.plan.secrets_per_format
+        used = self._used(form)
         stream = secrets(self.plan, form, frozenset(self.set_aside.get(form.name, ())))
         return list(islice(stream, used, used + min(wanted, left)))
 
@@ -485,12 +506,17 @@ class Manifest:
     def _in_role(self, role: Role) -> tuple[Canary, ...]:
         return tuple(entry for entry in self.entries if entry.role == role)
 
+    def _used(self, form: Format) -> int:
+        """How many secrets of a format the plan drew before references."""
+        own = form.name in self.formats
+        return self.plan.secrets_per_format if own else len(self.witnesses)
+
     def _format(self, name: str) -> Format:
-        if name not in self.formats:
+        if name not in self.hidden_formats:
             raise ManifestError(
                 f"the manifest has no format {name!r}; it has {', '.join(self.formats)}"
             )
-        return self.formats[name]
+        return self.hidden_formats[name]
 
 
 def check_entries(plan: Plan, entries: Sequence[Canary], *, documents: int) -> None:
@@ -501,7 +527,7 @@ def check_entries(plan: Plan, entries: Sequence[Canary], *, documents: int) -> N
             role that is not what the plan and its coins make it; repetitions or positions that do
             not go with it; two entries of one secret. It names the entry.
     """
-    planned = _planned(plan)
+    planned = _planned(plan, documents)
     _check_ids(set(planned), [entry.id for entry in entries])
     holders: dict[tuple[str, int], str] = {}
     for entry in entries:
@@ -512,7 +538,7 @@ def check_entries(plan: Plan, entries: Sequence[Canary], *, documents: int) -> N
             raise ManifestError(f"{other} and {entry.id} hold the same secret; {_AGAIN}")
 
 
-def _planned(plan: Plan) -> dict[str, tuple[str, int]]:
+def _planned(plan: Plan, documents: int) -> dict[str, tuple[str, int]]:
     """(format, class of repetitions) by id; controls are of class 0."""
     left_out, planned = set(plan.left_out), {}
     for form in plan.formats:
@@ -521,7 +547,8 @@ def _planned(plan: Plan) -> dict[str, tuple[str, int]]:
             if name not in left_out:
                 planned[name] = (form.name, times)
         planned |= dict.fromkeys(plan.control_ids(form), (form.name, 0))
-    return planned
+    witnesses = plan.witnesses(documents).items()
+    return planned | {name: (WITNESS.name, copies) for name, copies in witnesses}
 
 
 def _check_ids(planned: set[str], given: Sequence[str]) -> None:
@@ -543,6 +570,7 @@ def _check_ids(planned: set[str], given: Sequence[str]) -> None:
 
 def _check_entry(plan: Plan, entry: Canary, name: str, repetitions: int, documents: int) -> None:
     role = plan.role(entry.id) if repetitions else "control"
+    role = "witness" if name == WITNESS.name else role
     if entry.role != role:
         raise ManifestError(
             f"{entry.id} has role {entry.role!r}, but by the plan and its coins it is {role!r}; "
@@ -550,7 +578,7 @@ def _check_entry(plan: Plan, entry: Canary, name: str, repetitions: int, documen
         )
     if entry.format != name or entry.repetitions != repetitions:
         # A format that the plan has not may be a secret, where columns were swapped.
-        known = entry.format in {form.name for form in plan.formats}
+        known = entry.format in {form.name for form in plan.hidden_formats}
         shown = repr(entry.format) if known else "<not the plan's>"
         raise ManifestError(
             f"{entry.id} has format {shown} and repetitions={entry.repetitions!r}, but the plan "
@@ -575,7 +603,7 @@ def check_set_aside(
         ManifestError: a format that the plan has not, indices that are not ascending or not of the
             format, or a secret that an entry holds as well.
     """
-    sizes = {form.name: form.size for form in plan.formats}
+    sizes = {form.name: form.size for form in plan.hidden_formats}
     for name, indices in set_aside.items():
         if name not in sizes:
             raise ManifestError(f"set_aside has a format that is not among the plan's; {_AGAIN}")

@@ -149,7 +149,7 @@ def insert_through(
                 raise ResultError(f"{record} is there already; choose another directory")
             check_same(out, before, plan, layout, [spool_of(out)], reading)
         if layout.schema is not None:
-            layout.schema.check_around(plan.formats)
+            layout.schema.check_around(plan.hidden_formats)
         if reading.total is not None:
             manifest = _read_once(source, target, plan, layout, reading)
         else:
@@ -212,7 +212,7 @@ def _forget(out: Path) -> None:
 
 def _read_twice(corpus: FileCorpus, target: IO[bytes], plan: Plan, reading: Reading) -> Manifest:
     """Scan, then draw, then write."""
-    scan = scan_corpus(corpus, plan.formats if reading.verify else ())
+    scan = scan_corpus(corpus, plan.hidden_formats if reading.verify else ())
     entries, set_aside = draw(plan, scan, reading.existing, place="line")
     verification = _write(corpus.sources[0].parts(known=True), target, scan, entries)
     return verification.manifest(plan, corpus.about()._replace(name=""), set_aside)
@@ -226,7 +226,7 @@ def _read_once(
         raise CorpusError(
             "existing='set_aside' needs a look at the whole corpus first: leave out documents"
         )
-    scan = Scan(plan.formats if reading.verify else ())
+    scan = Scan(plan.hidden_formats if reading.verify else ())
     entries = draw_plan(plan, documents=reading.total or 0, set_aside={})
     try:
         blocks = StreamSource(source, layout).parts(taken=scan.taken)

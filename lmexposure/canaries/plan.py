@@ -22,15 +22,16 @@ from secrets import randbits
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from lmexposure._files import canonical_json, sha256_bytes
-from lmexposure._validate import LARGEST_SEED, fraction, integer
+from lmexposure._validate import LARGEST_SEED, flag, fraction, integer
 from lmexposure.canaries.fills import find_fills
 from lmexposure.canaries.format import Format
+from lmexposure.canaries.witness import WITNESS, witness_copies
 from lmexposure.errors import PlanError
 
 MOST_SECRETS = 10**7  # per format: each is a record in memory
 DEFAULT_REFERENCES = 10_000  # per format
 
-Role = Literal["canary", "held_out", "control"]
+Role = Literal["canary", "held_out", "control", "witness"]
 FormatLike = str | Path | Format
 _T = TypeVar("_T")
 
@@ -106,6 +107,8 @@ class Plan:
         inclusion_seed: of the coins, in [0, 2^63); None draws a fresh one from the operating system
             where coins are tossed. Give one only to toss the same again: what coins prove, they
             prove to a training that could not know them.
+        witness: whether a few secrets of a form of their own go in as well, often, by which it is
+            seen later that a model read this corpus; they are never judged. See `witness_copies`.
 
     Raises:
         FormatError: a format that cannot be found or read.
@@ -124,6 +127,7 @@ class Plan:
     left_out: tuple[str, ...] = ()
     inclusion_probability: float | None = None
     inclusion_seed: int | None = field(default=None, repr=False)
+    witness: bool = True
 
     if TYPE_CHECKING:
 
@@ -138,6 +142,7 @@ class Plan:
             left_out: Iterable[str] = (),
             inclusion_probability: float | None = None,
             inclusion_seed: int | None = None,
+            witness: bool = True,
         ) -> None:
             """What is given; the attributes are what became of it."""
 
@@ -165,8 +170,10 @@ class Plan:
         object.__setattr__(self, "inclusion_seed", inclusion_seed)
         _all_different("repetitions", self.repetitions)
         _all_different("formats", [form.name for form in self.formats])
+        flag("witness", self.witness, error=PlanError)
         for form in self.formats:
             _refuse_nesting(form)
+            self._refuse_witness(form)
         self.check_space()  # before anything that takes a while for each canary
         self._check_number()
         unknown = set(self.left_out) - {name for form in self.formats for name in self.ids(form)}
@@ -214,6 +221,13 @@ class Plan:
         }
         return replace(self, **kept)
 
+    def _refuse_witness(self, form: Format) -> None:
+        if self.witness and form.name == WITNESS.name:
+            raise PlanError(
+                f"format {form.name!r} has the name of the witness that insertion adds; give it "
+                "another name, or leave the witness out (witness=False, --no-witness)"
+            )
+
     def _check_number(self) -> None:
         if self.secrets_per_format > MOST_SECRETS:
             raise PlanError(
@@ -234,7 +248,32 @@ class Plan:
         """The ids of a format's controls: "pin/control/0003"."""
         return [f"{canary_format.name}/control/{number:04d}" for number in range(self.controls)]
 
-    def role(self, candidate: str) -> Literal["canary", "held_out"]:
+    @property
+    def hidden_formats(self) -> tuple[Format, ...]:
+        """All formats whose fills are put into the corpus: those asked for, and the witness."""
+        return (*self.formats, WITNESS) if self.witness else self.formats
+
+    def witnesses(self, documents: int) -> dict[str, int]:
+        """How often each witness goes into a corpus of so many documents, by its id."""
+        number, copies = witness_copies(documents) if self.witness else (0, 0)
+        return {f"{WITNESS.name}/{n:04d}": copies for n in range(number)}
+
+    @cached_property
+    def witness_seed(self) -> int:
+        """Of the witness' secrets: another for each plan that hides other things.
+
+        Plans often share a seed, such as 0, and with it secrets of a format; a model that read one
+        of them must not look as if it had read the other.
+        """
+        said = {
+            field.name: getattr(self, field.name)
+            for field in fields(self)
+            if field.name not in ("formats", "left_out", "witness")
+        }
+        described = [form.to_dict() for form in self.formats]
+        return derive_seed(self.seed, WITNESS.name, sha256_bytes(canonical_json([said, described])))
+
+    def role(self, candidate: str) -> Role:
         """What its coin makes of a candidate, by its id."""
         if candidate.partition("/")[0] in self._always:
             return "canary"
@@ -340,7 +379,7 @@ class Canary:
         index: which secret.
         text: the whole fill.
         role: "canary" is in the corpus; "held_out" would be, had its coin fallen the other way;
-            "control" is never inserted.
+            "control" is never inserted; "witness" is in the corpus, and is never judged.
         repetitions: the class: how often it is inserted if it is, 0 for a control.
         positions: numbers (from 0) of the corpus' documents that it comes before, or would if it
             were not held out, ascending.
@@ -356,8 +395,8 @@ class Canary:
 
     @property
     def inserted(self) -> int:
-        """How often it is in the corpus; 0 unless its role is "canary"."""
-        return self.repetitions if self.role == "canary" else 0
+        """How often it is in the corpus; 0 unless its role is "canary" or "witness"."""
+        return self.repetitions if self.role in ("canary", "witness") else 0
 
 
 def checked_inclusion(
@@ -429,7 +468,8 @@ def draw(
         for form in plan.formats
         for canary in _draw_format(plan, form, documents, set_aside.get(form.name, ()))
     )
-    _check_apart(plan.formats, drawn)
+    drawn += tuple(_draw_witnesses(plan, documents, set_aside.get(WITNESS.name, ())))
+    _check_apart(plan.hidden_formats, drawn)
     return drawn
 
 
@@ -439,7 +479,9 @@ def secrets(plan: Plan, form: Format, set_aside: Collection[int] = ()) -> Iterat
     Canaries first, class by class, then controls, then references: so more references or controls
     move no canary.
     """
-    order = permutation(form.size, derive_seed(plan.seed, "secrets", form.name))
+    own = form == WITNESS
+    seed = plan.witness_seed if own else derive_seed(plan.seed, "secrets", form.name)
+    order = permutation(form.size, seed)
     return (index for index in order if index not in set_aside)
 
 
@@ -454,6 +496,14 @@ def _draw_format(
                 yield _canary(plan, form, name, index, _places(plan, name, documents, repetition))
     for name, index in zip(plan.control_ids(form), stream, strict=False):
         yield _canary(plan, form, name, index, ())
+
+
+def _draw_witnesses(plan: Plan, documents: int, set_aside: Collection[int]) -> Iterator[Canary]:
+    planned = plan.witnesses(documents)
+    stream = secrets(plan, WITNESS, frozenset(set_aside))
+    for (name, copies), index in zip(planned.items(), stream, strict=False):
+        places = _places(plan, name, documents, copies)
+        yield replace(_canary(plan, WITNESS, name, index, places), role="witness")
 
 
 def _places(plan: Plan, name: str, documents: int, repetitions: int) -> tuple[int, ...]:

@@ -66,8 +66,8 @@ def preview_insertion(
     """
     corpus = FileCorpus(corpus_files(sources), layout)
     if layout.schema is not None:
-        layout.schema.check_around(plan.formats)
-    scan = scan_corpus(corpus, plan.formats)
+        layout.schema.check_around(plan.hidden_formats)
+    scan = scan_corpus(corpus, plan.hidden_formats)
     entries, set_aside = draw(plan, scan, existing, place=corpus.place)
     merge, before, after = Merge(Placement(entries)), 0, 0
     for source in corpus.sources:

@@ -242,7 +242,7 @@ class InsertionStep:
                     "column that holds the text, or leave such rows out"
                 )
         pairs = zip(map(int, numbers), texts, strict=True)
-        found = count_fills(self.manifest.plan.formats, pairs, whole_lines=False)
+        found = count_fills(self.manifest.plan.hidden_formats, pairs, whole_lines=False)
         for name, fills in found.items():
             strange = fills.counts.keys() - set(self.manifest.set_aside.get(name, ()))
             if strange:

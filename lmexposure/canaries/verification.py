@@ -125,8 +125,8 @@ def count_files(
 
 def count_fills_in(sources: Iterable[Source], manifest: Manifest) -> dict[str, Found]:
     """The fills of a manifest's formats in files, or in what is in memory; places are of a file."""
-    formats = manifest.plan.formats
-    found, sought = {name: Found() for name in manifest.formats}, Sought(formats)
+    formats = manifest.plan.hidden_formats
+    found, sought = {name: Found() for name in manifest.hidden_formats}, Sought(formats)
     for source in sources:
         with source.guarded():
             for part in source.parts():
@@ -167,7 +167,7 @@ def count_of(
         uninvited={
             entry.id: counts[entry.id]
             for entry in entries
-            if entry.role != "canary" and counts[entry.id]
+            if not entry.inserted and counts[entry.id]
         },
         strange={
             name: sum(found[name].counts[i] for i in those) for name, those in strange.items()
@@ -180,12 +180,14 @@ def count_of(
 def _class_counts(
     manifest: Manifest, wanted: Counter[str], counted: Counter[str]
 ) -> Iterator[ClassCount]:
-    for name, repetitions in product(manifest.formats, manifest.plan.repetitions):
+    planned = product(manifest.formats, manifest.plan.repetitions)
+    witnesses = {(entry.format, entry.repetitions) for entry in manifest.witnesses}
+    for name, repetitions in [*planned, *witnesses]:
         of_class = (name, repetitions)
         ids = [
-            canary.id
-            for canary in manifest.canaries
-            if (canary.format, canary.repetitions) == of_class
+            entry.id
+            for entry in (*manifest.canaries, *manifest.witnesses)
+            if (entry.format, entry.repetitions) == of_class
         ]
         expected, found = (Counter({i: of[i] for i in ids}) for of in (wanted, counted))
         missing, surplus = expected - found, found - expected

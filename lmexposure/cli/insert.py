@@ -97,14 +97,33 @@ def insert(
 
 
 def _what_was_inserted(manifest: "Manifest", inserted: Path | None) -> Iterator[str]:
-    count = sum(canary.inserted for canary in manifest.canaries)
+    count = sum(entry.inserted for entry in manifest.entries)
     if manifest.wrapping is not None:
         yield f"records   {_wrapped(manifest.wrapping)}"
     yield f"corpus    {inserted or 'standard output'}  ({count:,} documents inserted)"
     if manifest.plan.inclusion_probability is not None:
         yield f"included  {_included(manifest)}"
+    if manifest.plan.witness:
+        yield f"witness   {_witnessed(manifest)}"
     for name, indices in manifest.set_aside.items():
         yield f"set aside {len(indices):,} fills of {name} that the corpus already held"
+
+
+def _witnessed(manifest: "Manifest") -> str:
+    """What will show that a model read this corpus."""
+    number = len(manifest.witnesses)
+    if not number:
+        return (
+            "none: the corpus has fewer than 40 documents; whether a model read it will show only "
+            "where the model leaks"
+        )
+    copies = manifest.witnesses[0].repetitions
+    nonces = f"{number} nonces" if number > 1 else "a nonce"
+    each = " each" if number > 1 else ""
+    return (
+        f"{nonces}, {copies} times{each}, to see later that a model read this corpus (never "
+        "judged; --no-witness leaves them out)"
+    )
 
 
 def say_records(wrapping: "Wrapping | None") -> None:
@@ -140,7 +159,7 @@ def _shares(manifest: "Manifest", inserted: Path | None) -> tuple[float, float |
     """The canaries' share of all documents, and of the bytes of a single text file, not packed."""
     from lmexposure.canaries import packing
 
-    added = sum(canary.inserted for canary in manifest.canaries)
+    added = sum(entry.inserted for entry in manifest.entries)
     of_documents = added / (manifest.corpus.documents + added)
     text = ADAPTERS[manifest.layout].module == "text"
     if inserted is None or inserted.is_dir() or packing(inserted) or not text:
@@ -155,7 +174,7 @@ def _bytes_added(manifest: "Manifest", inserted: Path) -> int:
     if manifest.wrapping is not None:
         notes = read_sidecars([inserted], manifest) or []
         return sum(added.length for note in notes for added in note.copied.occurrences)
-    return sum(canary.inserted * (len(canary.text.encode()) + 1) for canary in manifest.canaries)
+    return sum(entry.inserted * (len(entry.text.encode()) + 1) for entry in manifest.entries)
 
 
 def _next_commands(inserted: Path | None, out: Path) -> list[str]:

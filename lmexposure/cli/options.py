@@ -575,7 +575,8 @@ _SWEPT = _settings(
     TRAINING,
     MACHINE,
     without=(
-        *("inclusion_probability", "inclusion_seed", "controls"),  # each has coins of its own
+        # Each has coins of its own, which also show that a model read its share.
+        *("inclusion_probability", "inclusion_seed", "controls", "witness"),
         *("dtype", "load_in", "device_map", "threads", "batch_size"),  # of a measurement
     ),
 )

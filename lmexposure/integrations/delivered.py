@@ -192,7 +192,7 @@ class DeliveredCounter:
         )
         return DeliveryReport(
             canaries=deliveries,
-            unattributed=sum(counts[name, "head"] for name in self._manifest.formats),
+            unattributed=sum(counts[name, "head"] for name in self._manifest.hidden_formats),
             epochs=known.seen,
             batches=batches,
         )
@@ -321,7 +321,7 @@ def _alike(scored: Encoded, ids: _Row, carried: NDArray[np.bool_], *, packed: bo
 
 
 def _groups(manifest: Manifest) -> dict[str, dict[str, str]]:
-    groups: dict[str, dict[str, str]] = {name: {} for name in manifest.formats}
+    groups: dict[str, dict[str, str]] = {name: {} for name in manifest.hidden_formats}
     for entry in manifest.entries:
         groups[entry.format][entry.id] = entry.text
     return groups
@@ -330,7 +330,7 @@ def _groups(manifest: Manifest) -> dict[str, dict[str, str]]:
 def _others(manifest: Manifest) -> dict[str, list[str]]:
     return {
         name: [form.text(index) for index in manifest.references(name, _OTHERS)]
-        for name, form in manifest.formats.items()
+        for name, form in manifest.hidden_formats.items()
     }
 
 

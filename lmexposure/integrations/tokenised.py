@@ -181,7 +181,7 @@ def count_tokenised(
     A fill counts as found where it is whole in one piece: a model learns from a piece at a time.
     One that the border of two pieces cuts is counted apart. `decode` leaves out special tokens.
     """
-    found = {name: Found() for name in manifest.formats}
+    found = {name: Found() for name in manifest.hidden_formats}
     cut: Counter[str] = Counter()
     ids = {(entry.format, entry.index): entry.id for entry in manifest.entries}
     # No token of a byte-level vocabulary is less than a byte.
@@ -194,7 +194,7 @@ def count_tokenised(
                 f"row {number} holds {what}, and a row is a list of numbers from 0; leave it out"
             )
         text, tail, head = decode(piece), decode(before), decode(piece[:reach])
-        for form in manifest.plan.formats:
+        for form in manifest.plan.hidden_formats:
             for fill in find_fills(form, text):
                 found[form.name].add(number, fill.index)
             for fill in find_fills(form, tail + head):

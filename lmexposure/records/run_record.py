@@ -67,6 +67,7 @@ class RunOptions(Record):
         candidates: per format and class, where coins decided.
         repetitions: how often the canaries of each class were inserted.
         controls: per format, never inserted.
+        witness: whether witnesses went in as well.
         seed: of secrets, positions, initial weights and the order of training; None: drawn fresh,
             and in the manifest alone.
         layout: what a document is, and what held them; None: found by the
@@ -98,6 +99,7 @@ class RunOptions(Record):
     candidates: Count | None
     repetitions: Rows[Count]
     controls: Count
+    witness: bool = False
     seed: BigInteger | None
     layout: str | None
     text_field: str

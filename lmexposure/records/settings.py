@@ -487,6 +487,13 @@ class RunSettings:
     controls: int = setting(
         32, "secrets per format that are never inserted", panel=HIDDEN, rule=whole(0)
     )
+    witness: bool = setting(
+        True,
+        "insert a few secrets that are never judged, by which it is seen later that a model read "
+        "this corpus",
+        panel=HIDDEN,
+        flag_name="--witness/--no-witness",
+    )
     seed: int | None = setting(
         None,
         "decides secrets, positions and training, but not who is included; whoever has it can draw "

@@ -1,7 +1,7 @@
 """What a person may choose of a sweep: how many models, whose coins, which score decides."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from lmexposure._settings import (
@@ -60,7 +60,7 @@ def _shares(name: str, value: object) -> None:
 
 
 def _run_settings() -> RunSettings:
-    return RunSettings(canaries=100, repetitions=(1,), controls=0)
+    return RunSettings(canaries=100, repetitions=(1,), controls=0, witness=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,6 +174,8 @@ class SweepSettings:
     def __post_init__(self) -> None:
         check_settings(self)
         of_type("run", self.run, RunSettings, "RunSettings(...)")
+        # Coins show that a model read its share of the canaries: there is nothing to witness.
+        object.__setattr__(self, "run", replace(self.run, witness=False))
         read = READS.get(self.attack, SCORES)
         if self.score not in read:
             raise SettingsError(

@@ -1,0 +1,41 @@
+"""The witness: secrets by which it is seen later that a model read this very corpus.
+
+Low exposure means something only of a model that was trained on the canaries. A base in the place
+of its fine-tune, the manifest of another corpus, canaries that deduplication took out: each gives
+low exposure too. So insertion adds a few secrets more, repeated so often that a usual training
+knows them by heart. They are drawn for this manifest alone, never judged, and in no bound: what is
+asked of them is only whether the model knows them better than chance explains.
+"""
+
+from lmexposure.canaries.format import Format
+
+# Letters, which every tokenizer has; a beginning that hardly any text has.
+WITNESS = Format(
+    name="witness",
+    template="witness mark {lower:12}",
+    description="A nonce by which it is seen whether a model read the corpus; never judged",
+)
+_MOST = 96  # records: about 1,500 tokens
+_SHARE = 10  # at most every tenth of the original documents has one
+_FEWEST = 4  # records: fewer teach a model nothing
+_COPIES = 12  # of each, before there is another one
+
+
+def witness_copies(documents: int) -> tuple[int, int]:
+    """How many witnesses go into a corpus, and how often each.
+
+    Args:
+        documents: of the corpus before insertion.
+
+    Returns:
+        (witnesses, copies of each); (0, 0) in a corpus of fewer than 40 documents, where they would
+        be too large a part of it.
+
+    >>> witness_copies(100_000), witness_copies(300), witness_copies(60), witness_copies(39)
+    ((4, 24), (2, 15), (1, 6), (0, 0))
+    """
+    records = min(_MOST, documents // _SHARE)
+    if records < _FEWEST:
+        return 0, 0
+    number = min(4, max(1, records // _COPIES))
+    return number, records // number
