@@ -26,6 +26,7 @@ from lmexposure.audit.left_open import open_warnings, tokenizer_warnings
 from lmexposure.audit.loaded_model import model_in_memory
 from lmexposure.audit.privacy import privacy_section
 from lmexposure.audit.search import Extractions, extract_format, search_format
+from lmexposure.audit.witness import measure_witness
 from lmexposure.audit.workload import (
     Progress,
     Watcher,
@@ -33,7 +34,7 @@ from lmexposure.audit.workload import (
     measurement_title,
     silent,
 )
-from lmexposure.canaries import Manifest
+from lmexposure.canaries import WITNESS, Manifest
 from lmexposure.errors import ManifestError, ModelError, SettingsError
 from lmexposure.models import (
     Encoded,
@@ -50,6 +51,7 @@ from lmexposure.records import (
     Result,
     RowsRecord,
     Validation,
+    WitnessResult,
 )
 from lmexposure.scoring import Extractor, Vocabulary, evaluation_mode, same_random_numbers
 
@@ -241,6 +243,7 @@ def _measure_loaded(  # noqa: PLR0913 (what `measure` takes, checked)
     with computing_threads(threads):
         scores, estimates = measurement.run()
         kinds = measurement.kinds()
+        witness = measurement.witness()
     table = scores_of(scores)
     warnings = [
         *open_warnings(manifest, settings, validation),
@@ -272,6 +275,7 @@ def _measure_loaded(  # noqa: PLR0913 (what `measure` takes, checked)
         context=context.record,
         base=None if beside is None else beside.record([part.base for part in estimates], out),
         kinds=kinds,
+        witness=witness,
     )
     if directory is not None:
         result = directory.finish(result, lambda path: write_scores(path, scores))
@@ -418,6 +422,20 @@ class _Measurement:
             self.settings,
             origin=self.origin,
             progress=self.progress,
+        )
+
+    def witness(self) -> WitnessResult | None:
+        """What the witnesses say."""
+        if not self.manifest.witnesses:
+            return None
+        return measure_witness(
+            self.loaded,
+            self.manifest,
+            self.context.by_format[WITNESS.name],
+            self.settings,
+            vocabulary=self.vocabulary,
+            base=self.base,
+            origin=self.origin,
         )
 
     def _kept(self, name: str) -> Path | None:

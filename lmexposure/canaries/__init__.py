@@ -93,6 +93,7 @@ if TYPE_CHECKING:
         count_of,
         file_names,
     )
+    from lmexposure.canaries.witness import WITNESS, witness_copies
     from lmexposure.canaries.wrapping import FORMS, Wrapping
 else:
     from lmexposure._lazy import lazy_face as _lazy_face
@@ -135,6 +136,7 @@ __all__ = [
     "SIDECAR_SUFFIX",
     "SPOOL",
     "UNIFORM",
+    "WITNESS",
     "Canary",
     "ClassCount",
     "CorpusCount",
@@ -203,4 +205,5 @@ __all__ = [
     "spooled_input",
     "stream_layout",
     "texts_apart",
+    "witness_copies",
 ]

@@ -9,15 +9,16 @@ asked of them is only whether the model knows them better than chance explains.
 
 from lmexposure.canaries.format import Format
 
-# Letters, which every tokenizer has; a beginning that hardly any text has.
+# Digits, which cost nearly the same in every model that has not read these; a beginning that hardly
+# any text has.
 WITNESS = Format(
     name="witness",
-    template="witness mark {lower:12}",
+    template="witness mark {digits:12}",
     description="A nonce by which it is seen whether a model read the corpus; never judged",
 )
 _MOST = 96  # records: about 1,500 tokens
-_SHARE = 10  # at most every tenth of the original documents has one
-_FEWEST = 4  # records: fewer teach a model nothing
+_SHARE = 8  # at most every eighth of the original documents has one
+_FEWEST = 5  # records: fewer teach a model nothing
 _COPIES = 12  # of each, before there is another one
 
 
@@ -32,7 +33,7 @@ def witness_copies(documents: int) -> tuple[int, int]:
         be too large a part of it.
 
     >>> witness_copies(100_000), witness_copies(300), witness_copies(60), witness_copies(39)
-    ((4, 24), (2, 15), (1, 6), (0, 0))
+    ((4, 24), (3, 12), (1, 7), (0, 0))
     """
     records = min(_MOST, documents // _SHARE)
     if records < _FEWEST:

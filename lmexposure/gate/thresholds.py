@@ -106,6 +106,8 @@ class Thresholds:
             such secrets may still leak (95 % confidence); with 5 it is 45 %.
         repetitions: judge only classes of at most this many repetitions; None: all. A canary that
             was inserted 64 times tests nothing where the corpus is deduplicated.
+        accept_unseen_training: whether a model may pass of which nothing shows that it was trained
+            on the canaries; see `check_seen`. Otherwise it is inconclusive.
 
     Raises:
         SettingsError: a number out of range.
@@ -194,6 +196,9 @@ class Thresholds:
         panel=PANEL,
         rule=whole(1, _MOST),
         usual="all",
+    )
+    accept_unseen_training: bool = setting(
+        False, "let a model pass of which nothing shows that it saw the canaries", panel=PANEL
     )
 
     def __post_init__(self) -> None:

@@ -38,6 +38,7 @@ from lmexposure.gate.preconditions import (
     check_controls,
     check_learned,
 )
+from lmexposure.gate.seen import SEEN, check_seen
 from lmexposure.gate.sweep_coins import GUESSED_COINS
 from lmexposure.gate.sweep_worst import WORST_CANARY, WORST_DOCUMENT, WORST_TPR
 from lmexposure.gate.thresholds import Thresholds, refuse_other_thresholds
@@ -83,6 +84,7 @@ CHECK_KINDS = {
     "failed_models": FAILED_MODELS,
     "controls": CONTROLS,
     "validation": LEARNED,
+    "accept_unseen_training": SEEN,
     "scores": SCORES,
     "health": HEALTH,
     "min_canaries": ENOUGH,
@@ -252,7 +254,7 @@ def check(
     shares = Shares.of(thresholds, len(classes) + len(kinds))
     checks = [
         *controls.values(),
-        *_present([check_learned(result)]),
+        *_present([check_learned(result), check_seen(result, thresholds)]),
         *(
             made
             for group in classes

@@ -13,6 +13,8 @@ from torch import Tensor, nn
 from lmexposure.canaries import derive_seed, permutation
 from lmexposure.models.packing import IGNORED
 
+_ROWS_AT_ONCE = 256
+
 
 def steps_per_epoch(blocks: int, batch_size: int) -> int:
     """Optimizer steps in an epoch; the last one may have fewer blocks."""
@@ -74,6 +76,29 @@ class Batches(Protocol):
     def batch(self, numbers: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         """Tokens of some rows, and the labels of each, shape (B, T); IGNORED at no label."""
         ...
+
+
+def unigram_bits(training: Batches, held: Batches) -> float:
+    """Loss on held-out rows by how often each token is in the training rows, bits per token.
+
+    Each token counts one more than it is there, so that none is impossible.
+    """
+    learned, asked = _counts(training), _counts(held)
+    size = max(learned.size, asked.size)
+    learned, asked = (np.pad(n, (0, size - n.size)) for n in (learned, asked))
+    bits = -np.log2((learned + 1) / (learned.sum() + size))
+    return float((asked * bits).sum() / max(1, asked.sum()))
+
+
+def _counts(rows: Batches) -> NDArray[np.int64]:
+    """How often each token is predicted, shape (largest token + 1,)."""
+    counts = np.zeros(1, dtype=np.int64)
+    for numbers in np.array_split(np.arange(len(rows)), -(-len(rows) // _ROWS_AT_ONCE)):
+        labels = rows.batch(numbers)[1]
+        found = np.bincount(labels[labels != IGNORED])
+        size = max(found.size, counts.size)
+        counts = np.pad(counts, (0, size - counts.size)) + np.pad(found, (0, size - found.size))
+    return counts
 
 
 class SomeRows:

@@ -3,6 +3,7 @@
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from lmexposure._files import PRIVATE, canonical_json, sha256_bytes
 from lmexposure._integrity import file_hashes, say_rebuilt, write_hashed
 from lmexposure.canaries import Wrapping
 from lmexposure.errors import ModelError, ResultError, SettingsError
-from lmexposure.models.batches import Batches, Blocks, steps_per_epoch
+from lmexposure.models.batches import Batches, Blocks, steps_per_epoch, unigram_bits
 from lmexposure.models.checkpoints import (
     BEGINS_ANEW,
     CheckpointDirectory,
@@ -134,24 +135,26 @@ def train(  # noqa: PLR0913  a public door: one argument an input
     """
     _check_model(loaded, settings)
     corpus = documents, validation
-    rows = _rows(loaded, corpus, settings, separator, canaries, wrapping, units)
+    rows, read = _rows(loaded, corpus, settings, separator, canaries, wrapping, units)
     return _train(
         loaded,
         rows,
         settings,
         Path(out),
+        delivered=None if settings.method == DISTILLATION else read,
         progress=progress,
         promise=promise,
         mode=mode,
     )
 
 
-def _train(
+def _train(  # noqa: PLR0913  what `train` takes, as rows
     loaded: LoadedModel,
     rows: tuple[Batches, Batches],
     settings: TrainingSettings,
     out: Path,
     *,
+    delivered: int | None = None,
     progress: ProgressCallback | None = None,
     promise: Callable[[DpClaim], None] | None = None,
     mode: int,
@@ -190,6 +193,7 @@ def _train(
     if claim is not None and inside is not None:
         claim = claim.model_copy(update={"white_box": inside.bounds})
     result = _result(counters, out, method.steps_per_epoch, accelerator.num_processes, claim)
+    result = replace(result, unigram_bits=unigram_bits(training, held), delivered=delivered)
     if accelerator.is_main_process:
         if let_out is not None:
             let_out.save(out)
@@ -239,7 +243,9 @@ def check_private(
         LmexposureError: as `train`; a SettingsError where the training is not private.
     """
     _check_model(loaded, settings)
-    training, _ = _rows(loaded, (documents, None), settings, separator, canaries, wrapping, units)
+    (training, _), _ = _rows(
+        loaded, (documents, None), settings, separator, canaries, wrapping, units
+    )
     accelerator = _accelerator(loaded)
     method = _method(loaded, training, settings, accelerator)
     try:
@@ -356,8 +362,8 @@ def _rows(
     canaries: Mapping[str, int],
     wrapping: Wrapping | None,
     units: Sequence[str | None] | None,
-) -> tuple[Batches, Batches]:
-    """Rows to train on, checked for every canary, and rows to validate on."""
+) -> tuple[tuple[Batches, Batches], int]:
+    """Rows to train on and to validate on, and how many copies of canaries are in the first."""
     documents, validation = corpus
     check_units(units, documents, settings)
     if settings.deduplicate != "none":
@@ -365,6 +371,7 @@ def _rows(
             documents, canaries, wrapping=wrapping, near=settings.deduplicate == "near"
         )
         corpus = documents, validation
+    copies = sum(canaries.values())
     if settings.is_private and wrapping is None:
         return rows_of_documents(
             loaded.tokenizer,
@@ -374,9 +381,9 @@ def _rows(
             settings=settings,
             validation=validation,
             units=units,
-        )
+        ), copies
     if wrapping is None:
-        return _blocks(loaded, corpus, settings, separator, canaries)
+        return _blocks(loaded, corpus, settings, separator, canaries), copies
     return rows_of_records(
         loaded.tokenizer,
         documents,
@@ -385,7 +392,7 @@ def _rows(
         canaries=canaries,
         settings=settings,
         units=units,
-    )
+    ), copies
 
 
 def _blocks(

@@ -27,6 +27,10 @@ class TrainingResult:
         threads: of the CPU, of each process; None in the records of versions that kept none.
         reused: the training had been finished before, and nothing was trained now.
         claim: what was promised of each document; None: nothing.
+        unigram_bits: of the validation text, by how often each token is in the training text: the
+            loss of a model that learned nothing of their order, bits per token.
+        delivered: copies of canaries that the model read, each whole, in an epoch; None where it
+            learned from what other models say.
     """
 
     model_path: Path
@@ -43,6 +47,8 @@ class TrainingResult:
     threads: int | None = None
     reused: bool = False
     claim: DpClaim | None = None
+    unigram_bits: float | None = None
+    delivered: int | None = None
 
     @property
     def improved(self) -> bool:

@@ -71,6 +71,7 @@ if TYPE_CHECKING:
         Model,
         Result,
         Validation,
+        WitnessResult,
     )
     from lmexposure.records.result_base import BaseCanary, BaseClass, BaseModelRecord
     from lmexposure.records.result_classes import (
@@ -382,6 +383,7 @@ __all__ = [
     "VerbatimWindows",
     "WhiteBoxAudit",
     "WhiteBoxBounds",
+    "WitnessResult",
     "WorstText",
     "are_rounds",
     "defences_sweep_names",

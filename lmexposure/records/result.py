@@ -30,6 +30,7 @@ from lmexposure._record import (
     Nats,
     NotNegative,
     Number,
+    Positive,
     Rate,
     Record,
     Rows,
@@ -66,6 +67,10 @@ class Validation(Record):
         epochs: of the whole training.
         stopped: what ended the training, such as "epochs" or "patience".
         improved: whether training lowered the loss; a model that did not learn cannot leak.
+        unigram_bits: of the same text, by how often each token is in the training text: what a
+            model reaches that learned nothing of their order. None where no version said.
+        delivered: copies of canaries that the training read, each whole, in an epoch; None where
+            it is not known.
         claim: what the training promised of each document; None: nothing.
     """
 
@@ -75,6 +80,8 @@ class Validation(Record):
     epochs: NotNegative
     stopped: str
     improved: bool
+    unigram_bits: NotNegative | None = None
+    delivered: Count | None = None
     claim: DpClaim | None = None
 
     @model_validator(mode="after")
@@ -109,6 +116,40 @@ class Model(Record):
     context_window: Count | None
     weights_sha256: Sha256
     validation: Validation | None
+
+
+class WitnessResult(Record):
+    """Whether the model knows the witnesses of the manifest, which are in no other number.
+
+    Attributes:
+        witnesses: how many were inserted.
+        copies: how often each was.
+        references: fresh draws of the same form that they were compared with; 0: none was needed.
+        certificate_bits: evidence in their probabilities alone, a log2 of an e-value; higher =
+            better known. A model that never read them reaches t bits with probability 2^-t at most.
+            None where tokens allow no certificate, or they were not scored.
+        p_value: of the comparison with fresh draws; None where there was none.
+        beside_base: what is compared is how much likelier a text became than under the base.
+        note: why they were not scored; "" where they were.
+    """
+
+    witnesses: Positive
+    copies: Positive
+    references: Count
+    certificate_bits: Number | None
+    p_value: Annotated[float, Field(gt=0, le=1)] | None
+    beside_base: bool
+    note: str = ""
+
+    @property
+    def chance(self) -> float | None:
+        """How often, at most, a model that never read them looks as this one; None: not known.
+
+        The smaller of two p-values, twice: a certificate of t bits is one of 2^-t.
+        """
+        bits, p = self.certificate_bits, self.p_value
+        found = [*([] if bits is None else [2.0**-bits]), *([] if p is None else [p])]
+        return min(1.0, 2 * min(found)) if found else None
 
 
 MOST_SHOWN = 200  # characters in front of a text
@@ -243,6 +284,7 @@ class Result(FileRecord):
             this one; empty where one model was measured.
         kinds: canaries whose texts were chosen, judged by their coins alone: they are in no other
             section; empty where there are none.
+        witness: whether the model knows what was inserted to see that; None where nothing was.
     """
 
     NAME: ClassVar[str] = "result.json"
@@ -266,6 +308,7 @@ class Result(FileRecord):
     base: BaseModelRecord | None = None
     trajectory: Rows[CheckpointClass] = ()
     kinds: Rows[KindMembership] = ()
+    witness: WitnessResult | None = None
 
     @classmethod
     def read(cls, path: str | Path) -> Self:

@@ -135,6 +135,10 @@ class TrainingRecord(Record):
         threads: of each process; None where no version said.
         reused: it had been finished before.
         claim: what was promised of each document; None: nothing.
+        unigram_bits: of the validation text, by how often each token is in the training text, bits
+            per token; None where no version said.
+        delivered: copies of canaries that were read, each whole, in an epoch; None where it is not
+            known.
     """
 
     model_path: str
@@ -151,6 +155,8 @@ class TrainingRecord(Record):
     threads: Count | None
     reused: bool
     claim: DpClaim | None = None
+    unigram_bits: NotNegative | None = None
+    delivered: Count | None = None
 
 
 def _from_unversioned(values: JsonTable, hashed: bool) -> JsonTable:

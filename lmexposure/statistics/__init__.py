@@ -151,6 +151,11 @@ if TYPE_CHECKING:
     )
     from lmexposure.statistics.summary import ExposureSummary, exposure_summary
     from lmexposure.statistics.token_lira import multivariate_lira
+    from lmexposure.statistics.witness import (
+        draws_needed,
+        witness_certificate,
+        witness_p_value,
+    )
 else:
     from lmexposure._lazy import lazy_face as _lazy_face
 
@@ -222,6 +227,7 @@ __all__ = [
     "counterfactual_memorisation",
     "delta_of_epsilon",
     "document_epsilons",
+    "draws_needed",
     "epsilon_from_exposure",
     "epsilon_from_median_exposure",
     "epsilon_from_scores",
@@ -286,5 +292,7 @@ __all__ = [
     "tpr_at_fpr",
     "tries_for",
     "unseen_passages",
+    "witness_certificate",
+    "witness_p_value",
     "zlib_ratio",
 ]

@@ -1,0 +1,122 @@
+"""Whether the model that was measured read the canaries at all: without that, nothing passes."""
+
+from lmexposure._style import large, number, probability, sentence, times
+from lmexposure.gate.checks import Check, CheckKind, Outcome
+from lmexposure.gate.thresholds import Thresholds
+from lmexposure.records import Result, Validation
+
+# How often, at most, a model that never read the canaries counts as one that did.
+SEEN_LEVEL = 0.001
+# Witnesses and classes of canaries share it.
+_SHARE = SEEN_LEVEL / 2
+_LEAST_GAIN = 0.01  # bits per token
+
+SEEN = CheckKind(
+    help="Low exposure means something only of a model that was trained on the canaries. A base in "
+    "place of its fine-tune, another corpus' manifest, canaries lost before the training: each "
+    "looks like a model that keeps secrets.",
+    remedy="Check that this is the model that was trained on this manifest's corpus, and look at "
+    "the trainer's rows (lmexposure verify --rows); measure with --base, which shows smaller "
+    "traces; or take it on your own word (--accept-unseen-training).",
+    precondition=True,
+)
+
+
+def check_seen(result: Result, thresholds: Thresholds) -> Check:
+    """Whether it is shown that the model read the canaries.
+
+    A loss that fell shows it of no model: any text of the kind lowers it. Shown it is by what a
+    model that is independent of the manifest reaches at most once in 1,000: witnesses, or canaries
+    of any class, that it knows; or by the record of a training that delivered every canary and
+    learned (`_recorded`), which is what a private training has, whose witnesses must not show.
+
+    Args:
+        result: what was measured.
+        thresholds: whether the user answers for it.
+    """
+    shown = _witnessed(result) or _class_known(result) or _recorded(result)
+    outcome, reason = Outcome.PASS, shown
+    if shown is None and thresholds.accept_unseen_training:
+        outcome = Outcome.NOT_TESTED
+        reason = "whether the model saw the canaries was taken on the user's word"
+    elif shown is None:
+        outcome = Outcome.INCONCLUSIVE
+        reason = f"nothing shows that this model saw the canaries: {_not_shown(result)}"
+    witness = result.witness
+    return Check(
+        name="model saw the canaries",
+        key="accept_unseen_training",
+        outcome=outcome,
+        value=None if witness is None else witness.chance,
+        threshold=None if witness is None else _SHARE,
+        reason=sentence(reason or ""),
+        asked=thresholds.accept_unseen_training,
+    )
+
+
+def _witnessed(result: Result) -> str | None:
+    chance = None if result.witness is None else result.witness.chance
+    if chance is None or chance > _SHARE:
+        return None
+    return (
+        "the model saw the canaries: it knows their witnesses as a model that never read them does "
+        f"once in {large(int(1 / chance))} times"
+    )
+
+
+def _class_known(result: Result) -> str | None:
+    """A class that the model knows, judged or not."""
+    rows = [row for row in result.summary if row.role == "canary" and row.guessing_test]
+    tests = [(row.guessing_test.p_value, row) for row in rows if row.guessing_test is not None]
+    p, row = min(tests, key=lambda test: test[0], default=(1.0, None))
+    if row is None or p * len(tests) > _SHARE:
+        return None
+    return (
+        f"the model saw the canaries: it knows those that were inserted {times(row.repetitions)} "
+        f"(p = {probability(p)})"
+    )
+
+
+def _recorded(result: Result) -> str | None:
+    """The record of a training of this package, where it read every canary and learned.
+
+    It must have come below its own beginning, by which a pretrained model is measured, and below
+    the frequencies of tokens alone, which any beginning reaches.
+    """
+    validation = result.model.validation
+    if validation is None or validation.delivered is None or not _learned(validation):
+        return None
+    planned = sum(c.repetitions for c in result.canaries if c.role == "canary")
+    if validation.delivered < planned:
+        return None
+    return (
+        f"the model saw the canaries: its training read all {validation.delivered:,} copies, and "
+        f"brought the validation loss to {number(validation.validation_bits, 3)} bits per token"
+    )
+
+
+def _learned(validation: Validation) -> bool:
+    known = validation.validation_bits, validation.initial_validation_bits, validation.unigram_bits
+    after, before, unigram = known
+    if after is None or before is None or unigram is None:
+        return False
+    return after < min(before, unigram) - _LEAST_GAIN
+
+
+def _not_shown(result: Result) -> str:
+    """What the witnesses say, what that may mean, and the way out."""
+    witness = result.witness
+    if witness is None:
+        said = "its manifest has no witnesses, and it knows no class of canaries"
+    elif witness.chance is None:
+        said = f"its witnesses could not be scored ({witness.note or 'no tokens of their own'})"
+    else:
+        said = (
+            f"it knows the witnesses no better than texts that it never saw (p = "
+            f"{probability(witness.chance)}, {probability(_SHARE)} or less would show it)"
+        )
+    return (
+        f"{said}. It may be another model, the canaries may have been lost before the training, or "
+        "its privacy works. Check the model's path, let lmexposure verify --rows look at the "
+        "training's rows, measure with --base, or give --accept-unseen-training"
+    )
