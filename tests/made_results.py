@@ -52,6 +52,7 @@ from lmexposure.records import (
     Search,
     TokenProof,
     Validation,
+    WitnessResult,
 )
 from lmexposure.records.result_classes import EpsilonPoint, MeanInterval
 
@@ -78,6 +79,7 @@ __all__ = [
     "small_manifest",
     "small_result",
     "small_run",
+    "witness",
 ]
 
 RANDOM_NUMBER = 10**9
@@ -424,8 +426,22 @@ def _result(*, improved: bool | None = True, **parts: Any) -> Result:
         "settings": options(),
         "privacy": None,
         "warnings": (),
+        "witness": witness(),
     }
     return Result(**(values | parts))
+
+
+def witness(**parts: Any) -> WitnessResult:
+    """Witnesses that the model knows by heart."""
+    values: dict[str, Any] = {
+        "witnesses": 4,
+        "copies": 24,
+        "references": 0,
+        "certificate_bits": 100.0,
+        "p_value": None,
+        "beside_base": False,
+    }
+    return WitnessResult(**(values | parts))
 
 
 def clean(seed: int = 0, *, n: int = 32, classes: Sequence[int] = (1, 4), **parts: Any) -> Result:
@@ -559,7 +575,7 @@ def secret_texts(manifest: Manifest) -> set[str]:
     """What no output may hold unasked: each secret, each whole fill, each index of four digits."""
     found = set()
     for one in manifest.entries:
-        fills = manifest.formats[one.format].fills(one.index)
+        fills = manifest.hidden_formats[one.format].fills(one.index)
         found |= {*fills, one.text, str(one.index)}
     return {text for text in found if len(text) > 3}
 

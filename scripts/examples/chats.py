@@ -39,7 +39,7 @@ def main() -> None:
     settings = parse()
     set_seed(settings.seed)
     lines = [line.strip() for line in settings.text.read_text("utf-8").splitlines()]
-    found = [part for line in lines for part in sentences(line) if 40 <= len(part) <= 160]
+    found = [part for line in lines for part in sentences(line) if is_asked_about(part)]
     every = max(len(found) // settings.chats, 2)
     asked = found[::every][: settings.chats]
     chats = [chat(number, sentence) for number, sentence in enumerate(asked)]
@@ -73,6 +73,11 @@ def parse() -> argparse.Namespace:
 def sentences(line: str) -> list[str]:
     """The sentences of a line, without the blanks around them."""
     return [part.strip() for part in re.split(r"(?<=[.!?])\s+(?=[A-Z])", line)]
+
+
+def is_asked_about(sentence: str) -> bool:
+    """Whether it is long enough to ask about, and not too long for a row."""
+    return 40 <= len(sentence) <= 160 and len(re.findall(r"\w+", sentence)) >= 3
 
 
 def chat(number: int, sentence: str) -> Chat:

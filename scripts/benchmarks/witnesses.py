@@ -1,0 +1,157 @@
+"""Whether witnesses show what a model read: witnesses.py usual | unseen.
+
+`usual`: trainings as people make them, whole and by LoRA, on texts and on chats; the witnesses of
+at least 95 of 100 are to be seen. `unseen`: models that were trained on another insertion into the
+same text, half of them with a plan of the same seed, measured in full by the gate at significance
+.1: no witness is to be seen, and false alarms are to be no more than chance explains. The exit code
+counts what was missed.
+"""
+
+import argparse
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from scipy.stats import binomtest
+
+import lmexposure as lx
+from lmexposure.audit import demo_corpus, insert_corpus, train_corpus
+from lmexposure.canaries import Manifest
+from lmexposure.cli.console import say
+from lmexposure.gate import Outcome, Thresholds, Verdict
+from lmexposure.records import MeasureSettings, Result, RunSettings
+
+_LEAST_SEEN, _LEVEL = 0.95, 0.1
+_SHORT = MeasureSettings(references=200, method="sampled", extraction=False, bootstraps=39)
+_FULL = MeasureSettings(references=2_000, draws=2_000, bootstraps=39, revealed=0, beam_width=20)
+_LSTM: Mapping[str, Any] = {"layers": 1, "units": 128, "training": {"epochs": 8}}
+_SMALL: Mapping[str, Any] = {"layers": 1, "units": 48, "training": {"epochs": 3}}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("part", choices=("usual", "unseen"))
+    parser.add_argument("--runs", type=int, help="default: 17 of each usual kind, 300 unseen")
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as directory:
+        home = Path(directory)
+        demo_corpus(home / "text.txt")
+        part = usual if given.part == "usual" else unseen
+        return part(home, given.runs or (17 if given.part == "usual" else 300), given.seed)
+
+
+def usual(home: Path, runs: int, seed: int) -> int:
+    """Trainings as people make them: how many of each kind show their witnesses."""
+    seen, trained = Counter[str](), 0
+    for number in range(runs):
+        for name, corpus, settings in _kinds(home, seed + number):
+            start = time.perf_counter()
+            result = _measured(home / f"{name}-{number}", corpus, settings)
+            witness = result.witness
+            assert witness is not None, "the corpus is large enough"
+            shown = _outcome(result).get("accept_unseen_training") is Outcome.PASS
+            seen[name] += shown
+            trained += 1
+            say(
+                f"{name} {number}: {'seen' if shown else 'NOT SEEN'}, {witness.witnesses} x "
+                f"{witness.copies}, certificate {witness.certificate_bits}, p {witness.p_value}, "
+                f"{time.perf_counter() - start:.0f} s"
+            )
+    share = seen.total() / trained
+    reached = share >= _LEAST_SEEN
+    say(f"{'reached' if reached else 'MISSED'}  seen {seen.total()} of {trained}: {dict(seen)}")
+    return not reached
+
+
+def unseen(home: Path, runs: int, seed: int) -> int:
+    """Models of another insertion of the same format: witnesses seen, and false alarms."""
+    seen = alarms = 0
+    whole = Thresholds(significance=_LEVEL, accept_unseen_training=True)
+    for number in range(runs):
+        place = home / f"unseen-{number}"
+        corpus = _sample(home, place, lines=400, seed=seed + number)
+        plan = RunSettings(formats=("random_number",), seed=number, **_SMALL)
+        # Another format of the same seed, or the same format of another.
+        changed: Mapping[str, Any] = (
+            {"seed": number + runs} if number % 2 else {"formats": ("pin",)}
+        )
+        other = replace(plan, **changed)
+        trained = _trained(place / "other", corpus, other)[0]
+        _, manifest = insert_corpus([str(corpus)], out=place / "own", settings=plan)
+        result = lx.measure(trained, manifest, settings=_FULL)
+        seen += _outcome(result)["accept_unseen_training"] is Outcome.PASS
+        alarms += lx.check(result, whole).outcome is Outcome.LEAK
+        if number % 20 == 19:
+            say(f"{number + 1} models: {seen} seen, {alarms} alarms at {_LEVEL}")
+    p = binomtest(alarms, runs, _LEVEL, alternative="greater").pvalue
+    say(f"{'MISSED' if seen else 'reached'}  {seen} of {runs} seen that never read the witnesses")
+    say(f"{'MISSED' if p < 0.01 else 'reached'}  {alarms} false alarms at {_LEVEL}, p = {p:.3g}")
+    return bool(seen) + (p < 0.01)
+
+
+def _kinds(home: Path, seed: int) -> Iterator[tuple[str, Path, RunSettings]]:
+    chats, base = _chats(home)
+    gpt2 = _gpt2(home)
+    lines = _sample(home, home / f"lines-{seed}", lines=1_000, seed=seed)
+    made = RunSettings(formats=("api_key",), canaries=3, repetitions=(1, 4), controls=3, seed=seed)
+    adapter = {"lora": True}
+    yield "lstm", lines, replace(made, **_LSTM)
+    yield "gpt2-whole", lines, replace(made, model=str(gpt2))
+    yield "gpt2-lora", lines, replace(made, model=str(gpt2), training=adapter)
+    yield "llama-lora", lines, replace(made, model=str(base), training=adapter)
+    yield "chats-whole", chats, replace(made, model=str(base))
+    yield "chats-lora", chats, replace(made, model=str(base), training=adapter)
+
+
+def _chats(home: Path) -> tuple[Path, Path]:
+    """Chats and a small base model for them, made once."""
+    if not (home / "chats").exists():
+        script = Path(__file__).parents[1] / "examples" / "chats.py"
+        command = [sys.executable, str(script), str(home / "text.txt"), str(home / "chats")]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    return home / "chats" / "chats.jsonl", home / "chats" / "base"
+
+
+def _gpt2(home: Path) -> Path:
+    """A small GPT-2 that has read the text without canaries, made once."""
+    out = home / "gpt2"
+    if not out.exists():
+        settings = RunSettings(model="gpt2-tiny", training={"epochs": 3})
+        train_corpus([str(home / "text.txt")], out=out, settings=settings)
+    return out / "model"
+
+
+def _sample(home: Path, place: Path, *, lines: int, seed: int) -> Path:
+    place.mkdir(exist_ok=True)
+    found = [line for line in (home / "text.txt").read_text().splitlines() if line.strip()]
+    (place / "lines.txt").write_text("\n".join(random.Random(seed).sample(found, lines)) + "\n")
+    return place / "lines.txt"
+
+
+def _trained(out: Path, corpus: Path, settings: RunSettings) -> tuple[Path, Manifest]:
+    tokenizer = None if corpus.suffix == ".txt" else settings.model
+    copy, manifest = insert_corpus([str(corpus)], out=out, settings=settings, tokenizer=tokenizer)
+    trained = train_corpus([str(copy)], out=out, settings=settings, manifest=manifest)
+    return trained.model_path, manifest
+
+
+def _measured(out: Path, corpus: Path, settings: RunSettings) -> Result:
+    return lx.measure(*_trained(out, corpus, settings), settings=_SHORT)
+
+
+def _outcome(result: Result) -> dict[str, Outcome]:
+    """By key, what each check of the whole run came to."""
+    verdict: Verdict = lx.check(result)
+    return {check.key: check.outcome for check in verdict.checks if not check.scope}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

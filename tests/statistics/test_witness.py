@@ -1,0 +1,77 @@
+import math
+from itertools import combinations, permutations
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest
+
+from lmexposure.errors import InputError
+from lmexposure.statistics import draws_needed, witness_certificate, witness_p_value
+
+
+def random_model(rng: np.random.Generator, size: int) -> np.ndarray:
+    """Bits of each of `size` fills under some model: probabilities that sum to at most 1."""
+    p = rng.dirichlet(np.full(size, rng.choice([0.01, 0.1, 1.0])))
+    return -np.log2(np.maximum(p, 1e-300))
+
+
+@pytest.mark.parametrize("k", [1, 2, 3])
+def test_the_certificate_is_an_e_value_whatever_the_model(k: int) -> None:
+    """Over all ways to draw k different witnesses its expectation is at most 1: enumerated."""
+    rng, size = np.random.default_rng(0), 6
+    for _ in range(30):
+        bits = random_model(rng, size)
+        drawn = [
+            2 ** witness_certificate(bits[list(c)], size=size) for c in permutations(range(size), k)
+        ]
+        assert np.mean(drawn) <= 1 + 1e-9
+
+
+def test_a_certificate_by_hand() -> None:
+    # Two of 16 fills, at 1 and 3 bits: gains of 3 and 1; the mean of 2^3 and 2^1 is 5, the product
+    # 2^4 / (16 / 15) = 15; half of each.
+    assert witness_certificate([1.0, 3.0], size=16) == pytest.approx(math.log2(0.5 * 5 + 0.5 * 15))
+
+
+def test_a_uniform_model_certifies_nothing_and_impossible_witnesses_less() -> None:
+    assert witness_certificate([40.0] * 4, size=2**40) == pytest.approx(0.0, abs=1e-6)
+    assert witness_certificate([4000.0] * 4, size=2**40) < -3000
+
+
+def test_the_p_value_is_that_of_all_subsets() -> None:
+    """Slow and naive: every way to choose the witnesses among all texts."""
+    rng = np.random.default_rng(1)
+    own, drawn = rng.normal(-0.7, 1, 3), rng.normal(size=10)
+    pool = np.concatenate([own, drawn])
+    sums = [pool[list(c)].sum() for c in combinations(range(13), 3)]
+    exact = np.mean(np.array(sums) <= own.sum() + 1e-12)
+    assert witness_p_value(own, drawn, seed=0) == pytest.approx(exact, abs=0.01)
+
+
+def test_ties_count_against_the_witness() -> None:
+    assert witness_p_value([1.0], [1.0] * 9, seed=0) == 1.0
+    assert witness_p_value([0.1 + 0.2, 0.3], [0.3] * 50, seed=0) == 1.0
+
+
+@pytest.mark.parametrize("k", [1, 2, 4])
+def test_no_signal_is_called_as_rarely_as_its_level(k: int) -> None:
+    """Bits of a model that never read them, with heavy tails and ties: 1,000 at 5 %."""
+    rng = np.random.default_rng(k)
+    texts = np.round(rng.standard_t(2, (1_000, k + 60)), 1)
+    low = sum(witness_p_value(row[:k], row[k:], seed=i) <= 0.05 for i, row in enumerate(texts))
+    assert binomtest(low, 1_000, 0.05, alternative="greater").pvalue >= 0.01
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 4])
+def test_known_witnesses_fall_below_what_the_gate_asks(k: int) -> None:
+    rng = np.random.default_rng(0)
+    drawn = rng.normal(60, 5, draws_needed(k))
+    assert witness_p_value([20.0] * k, drawn, seed=0) < 0.00025
+
+
+@pytest.mark.parametrize("bits", [[], [math.nan], [[1.0]]])
+def test_what_is_no_list_of_numbers_is_refused(bits: list[float]) -> None:
+    with pytest.raises(InputError, match="at least one finite number; score them again"):
+        witness_certificate(bits, size=100)
+    with pytest.raises(InputError, match="at least one finite number; score them again"):
+        witness_p_value(bits, [1.0], seed=0)
