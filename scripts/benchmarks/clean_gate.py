@@ -10,13 +10,14 @@ import argparse
 import sys
 import time
 
-from gate.clean_runs import Design, false_alarms
+from gate.clean_runs import Design, false_alarms, leaks_passed
+from scipy.stats import binomtest
 
 from lmexposure.cli.console import say
 from lmexposure.gate import Thresholds
 from lmexposure.statistics import binomial_interval
 
-_PROMISE = 0.01
+_PROMISE, _UNSEEN = 0.01, 0.05
 _MEDIAN = Thresholds(median_exposure=1.0)
 _DESIGNS = {
     "3 classes of 10, 10,000 references": Design(),
@@ -39,6 +40,14 @@ def main() -> int:
     for name, design in _DESIGNS.items():
         if arguments.only in name:
             missed += not _held(name, design, arguments.runs, arguments.seed)
+    for design in (Design(), Design(canaries=30, exact=True), Design(canaries=100, exact=True)):
+        passed = leaks_passed(design, runs=200, seed=arguments.seed)
+        kept = binomtest(passed, 200, _UNSEEN, alternative="greater").pvalue >= 0.01
+        missed += not kept
+        say(
+            f"{'reached' if kept else 'MISSED':8} {design.canaries} canaries, leaks at the printed "
+            f"limit: {passed} of 200 pass, {_UNSEEN:.0%} printed"
+        )
     return missed
 
 

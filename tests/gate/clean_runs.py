@@ -13,7 +13,7 @@ from made_results import RANDOM_NUMBER, canary, changed, exact, made, with_test
 from numpy.typing import NDArray
 
 from lmexposure import gate
-from lmexposure.gate import Outcome, Thresholds
+from lmexposure.gate import Outcome, Thresholds, unseen_share
 from lmexposure.gate.exposure import exposure_by_chance
 from lmexposure.gate.verdict import Shares
 from lmexposure.records import CanaryResult, ClassSummary, Estimate, Result
@@ -60,6 +60,23 @@ def false_alarms(design: Design, *, runs: int, seed: int) -> Counter[str]:
             assert verdict.deciding is not None
             found[verdict.deciding.key] += 1
     return found
+
+
+def leaks_passed(design: Design, *, runs: int, seed: int) -> int:
+    """How many runs pass in which each canary of one class leaks by a coin of its own.
+
+    The coin is the share that the gate prints as what it could have missed; a run in which no coin
+    fell passes rightly, and counts.
+    """
+    rng, passed = np.random.default_rng(seed), 0
+    null = _null(design, np.random.default_rng(seed + 1))
+    for number in range(runs):
+        drawn = [_drawn(design, rng) for _ in range(design.formats)]
+        leaking = rng.random(design.canaries) < unseen_share(design.canaries)
+        drawn[0][0][0, leaking] = 0.0
+        verdict = gate.check(_result(design, null, drawn, number), design.thresholds)
+        passed += verdict.outcome is Outcome.PASS
+    return passed
 
 
 def _drawn(design: Design, rng: np.random.Generator) -> tuple[Floats, Floats]:

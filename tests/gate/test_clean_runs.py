@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from gate.clean_runs import Design, false_alarms
+from gate.clean_runs import Design, false_alarms, leaks_passed
+from scipy.stats import binomtest
 
 from lmexposure.gate import Thresholds
 
@@ -28,3 +29,9 @@ def test_a_clean_model_is_called_leaking_no_oftener_than_promised(design: Design
     runs = 60
     alarms = false_alarms(design, runs=runs, seed=7).total()
     assert alarms <= 0.2 * runs + 3 * np.sqrt(0.2 * 0.8 * runs)
+
+
+@pytest.mark.parametrize("design", [Design(), Design(canaries=30, exact=True)], ids=["10", "30"])
+def test_leaks_at_the_printed_limit_pass_as_rarely_as_printed(design: Design) -> None:
+    passed = leaks_passed(design, runs=200, seed=3)
+    assert binomtest(passed, 200, 0.05, alternative="greater").pvalue >= 0.01
