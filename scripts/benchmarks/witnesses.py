@@ -100,14 +100,16 @@ def unseen(home: Path, runs: int, seed: int) -> int:
 def _kinds(home: Path, seed: int) -> Iterator[tuple[str, Path, RunSettings]]:
     chats, base = _chats(home)
     gpt2 = _gpt2(home)
-    lines = _sample(home, home / f"lines-{seed}", lines=1_000, seed=seed)
+    lines = _sample(home, home / f"lines-{seed}", lines=400, seed=seed)
     made = RunSettings(formats=("api_key",), canaries=3, repetitions=(1, 4), controls=3, seed=seed)
-    adapter = {"lora": True}
+    # Of the tutorials, for models of this size.
+    whole = {"epochs": 3, "learning_rate": 1e-3}
+    adapter = {"lora": True, "epochs": 5, "learning_rate": 3e-3}
     yield "lstm", lines, replace(made, **_LSTM)
-    yield "gpt2-whole", lines, replace(made, model=str(gpt2))
+    yield "gpt2-whole", lines, replace(made, model=str(gpt2), training=whole)
     yield "gpt2-lora", lines, replace(made, model=str(gpt2), training=adapter)
     yield "llama-lora", lines, replace(made, model=str(base), training=adapter)
-    yield "chats-whole", chats, replace(made, model=str(base))
+    yield "chats-whole", chats, replace(made, model=str(base), training=whole)
     yield "chats-lora", chats, replace(made, model=str(base), training=adapter)
 
 
@@ -116,6 +118,7 @@ def _chats(home: Path) -> tuple[Path, Path]:
     if not (home / "chats").exists():
         script = Path(__file__).parents[1] / "examples" / "chats.py"
         command = [sys.executable, str(script), str(home / "text.txt"), str(home / "chats")]
+        command += ["--chats", "300"]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     return home / "chats" / "chats.jsonl", home / "chats" / "base"
 
