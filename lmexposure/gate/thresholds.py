@@ -106,6 +106,8 @@ class Thresholds:
             such secrets may still leak (95 % confidence); with 5 it is 45 %.
         repetitions: judge only classes of at most this many repetitions; None: all. A canary that
             was inserted 64 times tests nothing where the corpus is deduplicated.
+        accept_quick: whether a measurement with --quick may pass. Otherwise one that finds no leak
+            is inconclusive; what leaks is a leak in both cases.
 
     Raises:
         SettingsError: a number out of range.
@@ -195,6 +197,7 @@ class Thresholds:
         rule=whole(1, _MOST),
         usual="all",
     )
+    accept_quick: bool = setting(False, "let a quick look pass", panel=PANEL)
 
     def __post_init__(self) -> None:
         check_settings(self)

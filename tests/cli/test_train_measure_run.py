@@ -138,6 +138,13 @@ def test_demo_runs_on_the_text_of_this_python(
     assert looks == [False, True]
 
 
+def test_the_first_command_of_the_readme_ends_in_its_leak(call: Call, tmp_path: Path) -> None:
+    """In full, as a newcomer runs it: half a minute."""
+    seen = call("demo", "--quick", "--out", tmp_path / "demo")
+    assert (seen.code, "\nLeaks: a secret inserted 16 times is found" in seen.out) == (0, True)
+    assert call("check", tmp_path / "demo").code == 1
+
+
 def test_run_takes_coins(call: Call, corpus: Path, tmp_path: Path) -> None:
     coins = (
         "--format",
