@@ -163,6 +163,12 @@ class Verdict:
             if check.outcome is outcome
         )
 
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """Of what was not tested, that which no check is of."""
+        of_checks = set(_not_tested(self.checks))
+        return tuple(phrase for phrase in self.untested if phrase not in of_checks)
+
     def to_dict(self) -> dict[str, object]:
         """Plain Python values."""
         return {
@@ -444,7 +450,7 @@ def verdict_of(checks: Sequence[Check], untested: Sequence[str]) -> Verdict:
         deciding=deciding,
         checks=tuple(checks),
         tested=tuple(_tested(checks)),
-        untested=(*_not_tested(checks), *untested),
+        untested=tuple(dict.fromkeys([*_not_tested(checks), *untested])),
     )
 
 

@@ -17,6 +17,7 @@ from lmexposure._record import (
     Record,
     Rows,
     Sha256,
+    Utc,
 )
 from lmexposure.errors import ResultError
 
@@ -123,7 +124,7 @@ class CanifeRecord(FileRecord):
     significance: Rate
     attacked: Rows[CanifeRound]
     losses: Rows[NotNegative]
-    measured: str
+    measured: Utc
     lmexposure: str
 
     @model_validator(mode="after")

@@ -24,6 +24,7 @@ from lmexposure._record import (
     Sha256,
     Share,
     Upgrades,
+    Utc,
 )
 from lmexposure._style import count, listed, nats, probability
 from lmexposure._text import visible
@@ -301,7 +302,7 @@ class SweepResult(FileRecord):
     epsilon: SweepEpsilon
     counterfactual: SweepCounterfactual | None
     power: SweepPower | None
-    measured: str
+    measured: Utc
     lmexposure: str
     warnings: Rows[str]
 

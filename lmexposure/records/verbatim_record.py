@@ -18,6 +18,7 @@ from lmexposure._record import (
     Rows,
     Sha256,
     Share,
+    Utc,
 )
 from lmexposure.errors import ResultError
 
@@ -321,7 +322,7 @@ class VerbatimRecord(FileRecord):
     free: FreeExtraction | None
     group: GroupTest | None
     inputs_sha256: Sha256
-    measured: str
+    measured: Utc
     lmexposure: str
     warnings: Rows[str]
 
