@@ -29,7 +29,7 @@ def test_what_an_insertion_shows_of_itself_holds_no_secret(kind: Any) -> None:
     made = insert(kind([{"text": f"text {n}"} for n in range(30)]), PLAN)
     shown = repr(made)
     assert shown.startswith("<Inserted: 38 documents in a ")
-    assert shown.endswith(", <Manifest of 30 documents: 2 canaries and 1 control of pin>>")
+    assert shown.endswith(", <Manifest of 30 documents: 4 canaries and 1 control of pin>>")
     assert not any(canary.secret in shown for canary in made.manifest.entries)
     documents, manifest = made
     assert (documents, manifest) == (made.documents, made.manifest)
