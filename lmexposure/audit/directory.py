@@ -67,7 +67,8 @@ class RunLog:
     def open(cls, out: Path, settings: RunSettings) -> "RunLog":
         """Begin a run directory, or go on with one of the same settings.
 
-        A run that never took a step of a training takes other settings too. The directory is claimed (run.json is written) when the first step is done.
+        A run that never took a step of a training takes other settings too. The directory is
+        claimed (run.json is written) when the first step is done.
 
         Raises:
             ResultError: the directory holds another run, or something that is no run.
@@ -346,6 +347,8 @@ class MeasurementDirectory:
     def _scores_fit(self, result: Result) -> bool:
         if not self.scores.exists():
             return False
+        if not self.scores.is_file():
+            raise ResultError(f"{self.scores} is no file; move it away, and give the command again")
         if result.scores_sha256 in (None, sha256_file(self.scores)):
             return True
         say_rebuilt(self.scores, "the model is measured again")

@@ -5,6 +5,7 @@ from typing import ClassVar, Self
 
 from pydantic import model_validator
 
+from lmexposure._files import read_bytes
 from lmexposure._record import (
     Count,
     Delta,
@@ -160,7 +161,7 @@ class CanifeRecord(FileRecord):
         path = Path(path)
         path = path / cls.NAME if path.is_dir() else path
         try:
-            content = path.read_bytes()
+            content = read_bytes(path)
         except OSError as failure:
             raise ResultError(f"cannot read {path}: {failure.strerror}; {cls.AGAIN}") from failure
         return cls.parse(content, path)

@@ -6,6 +6,7 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import model_validator
 
+from lmexposure._files import read_bytes
 from lmexposure._record import (
     BigInteger,
     Count,
@@ -241,7 +242,7 @@ class RunRecord(FileRecord):
         """
         path = Path(path)
         try:
-            content = path.read_bytes()
+            content = read_bytes(path)
         except OSError as failure:
             raise ResultError(
                 f"{path} is not readable ({failure.strerror or failure}); {cls.AGAIN}"

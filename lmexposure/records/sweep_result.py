@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 from pydantic import model_validator
 
+from lmexposure._files import read_bytes
 from lmexposure._record import (
     ROUNDING,
     BigInteger,
@@ -370,7 +371,7 @@ class SweepResult(FileRecord):
         path = Path(path)
         path = path / cls.NAME if path.is_dir() else path
         try:
-            content = path.read_bytes()
+            content = read_bytes(path)
         except OSError as failure:
             raise ResultError(
                 f"cannot read {path}: {failure.strerror}; collect the sweep first: lmexposure "

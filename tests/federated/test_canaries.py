@@ -217,3 +217,9 @@ def test_what_is_no_fit_is_refused(pool: torch.Tensor) -> None:
     for name, value in wrong.items():
         with pytest.raises(SettingsError, match=name):
             replace(QUICK, **{name: value})
+
+
+@pytest.mark.parametrize("name", ["clip", "noise_multiplier"])
+def test_a_denormal_scale_is_refused(name: str) -> None:
+    with pytest.raises(SettingsError, match=f"{name}=1e-320 is too small to calculate with; give"):
+        replace(SETTINGS, **{name: 1e-320})
