@@ -394,7 +394,7 @@ def sha256_file(path: Path) -> str:
 
 
 def read_bytes(path: str | Path) -> bytes:
-    """The content of a file; a pipe that nobody writes to is empty, and is not waited for."""
+    """The content of a file; a pipe without a writer is empty, and is not waited for."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     os.set_blocking(descriptor, True)
     with open(descriptor, "rb") as stream:

@@ -222,4 +222,4 @@ def test_what_is_no_fit_is_refused(pool: torch.Tensor) -> None:
 @pytest.mark.parametrize("name", ["clip", "noise_multiplier"])
 def test_a_denormal_scale_is_refused(name: str) -> None:
     with pytest.raises(SettingsError, match=f"{name}=1e-320 is too small to calculate with; give"):
-        replace(SETTINGS, **{name: 1e-320})
+        replace(SETTINGS, **{name: 1e-320})  # type: ignore[arg-type]
