@@ -393,6 +393,14 @@ def sha256_file(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
+def read_bytes(path: str | Path) -> bytes:
+    """The content of a file; a pipe without a writer is empty, and is not waited for."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    os.set_blocking(descriptor, True)
+    with open(descriptor, "rb") as stream:
+        return stream.read()
+
+
 def read_toml(
     path: Path, *, what: str = "settings file", error: type[InputError] = SettingsError
 ) -> dict[str, Any]:

@@ -6,12 +6,15 @@ the hash of everything else. Who reads it gets a `FileRecord` or an error that s
 
 import json
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, ClassVar, Self, TypeAlias, TypeVar
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -37,6 +40,7 @@ Upgrades: TypeAlias = Mapping[int, Callable[[JsonTable, bool], JsonTable]]
 _MOST_DIGITS = 4000  # Python reads no more than 4,300
 _LONGEST_VERSION = 9  # digits
 _SHOWN = 60  # characters of a value in a message
+_DATE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 _FROM_FILE = {"from": "a file"}  # how validation is told that it reads what was written
 _T = TypeVar("_T")
 
@@ -54,6 +58,23 @@ def _from_decimal(value: object, info: "ValidationInfo[object]") -> object:
     return int(value)
 
 
+def is_date(value: str) -> bool:
+    """Whether a text is a moment in UTC, to the second, that there was or will be."""
+    if not _DATE.fullmatch(value):
+        return False
+    try:
+        datetime.fromisoformat(value)
+    except ValueError:  # the 31st of February
+        return False
+    return True
+
+
+def _dated(value: str) -> str:
+    if not is_date(value):
+        raise ValueError(f"{value[:40]!r} is no date in UTC such as 2026-11-22T06:30:00Z")
+    return value
+
+
 # An integer that may pass 2^53: a decimal string in files.
 BigInteger = Annotated[
     int,
@@ -65,6 +86,7 @@ BigInteger = Annotated[
 Count = Annotated[int, Field(ge=0, le=10**15)]  # every whole number up to it is a float as well
 Share = Annotated[float, Field(ge=0, le=1)]
 Level = Annotated[float, Field(ge=LEAST_LEVEL, le=1)]  # coverage of an interval; 1: it is proven
+Utc = Annotated[str, AfterValidator(_dated)]
 Sha256 = Annotated[str, StringConstraints(pattern="^[0-9a-f]{64}$")]
 NotNegative = Annotated[float, Field(ge=0)]
 Positive = Annotated[Count, Field(ge=1)]

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 LARGEST_NUMBER = 1e100  # of bits or nats in a result: nothing measured or claimed comes near
 LARGEST_SEED = 2**63 - 1
+_LEAST = 1e-30  # of a scale: its square is a number in float64, and it is one in float32
 LEAST_LEVEL = 1e-9  # of an interval, and how far from 1 that of a sample is at least
 MOST_THREADS = 1024  # more than a machine has; of far more, torch takes none or ends the process
 
@@ -84,6 +85,10 @@ def positive(name: str, value: float) -> float:
     """Return `value` if it is finite and above 0."""
     if not _is_number(value) or not _is_finite(value) or value <= 0:
         raise SettingsError(f"{name}={value!r} must be a finite number above 0")
+    if value < _LEAST:
+        raise SettingsError(
+            f"{name}={value!r} is too small to calculate with; give {_LEAST:g} or more"
+        )
     return float(value)
 
 

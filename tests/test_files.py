@@ -23,6 +23,7 @@ from lmexposure._files import (
     atomic_write,
     canonical_json,
     only_writer,
+    read_bytes,
     sha256_bytes,
     sha256_file,
     write_json,
@@ -487,3 +488,16 @@ def test_of_several_processes_of_one_training_only_the_first_locks(
     monkeypatch.setenv("RANK", "1")
     with only_writer(tmp_path):
         assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.timeout(20)
+def test_a_pipe_is_read_to_its_end_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    assert read_bytes(tmp_path / "pipe") == b""
+    reader, writer = os.pipe()
+    os.write(writer, b"passed on")
+    os.close(writer)
+    assert read_bytes(f"/dev/fd/{reader}") == b"passed on"
+    os.close(reader)
+    with pytest.raises(IsADirectoryError):
+        read_bytes(tmp_path)

@@ -72,3 +72,12 @@ def test_text_and_flag_refuse_what_only_looks_like_them() -> None:
         _validate.flag("offline", 1)  # type: ignore[arg-type]
     with pytest.raises(SettingsError, match="rate=True must be a finite number"):
         _validate.positive("rate", True)
+
+
+@pytest.mark.parametrize("value", [5e-324, 1e-320, 1e-38])
+def test_a_scale_that_cannot_be_calculated_with_is_refused(value: float) -> None:
+    with pytest.raises(
+        SettingsError, match=f"clip={value!r} is too small to calculate with; give 1"
+    ):
+        _validate.positive("clip", value)
+    assert _validate.positive("clip", 1e-30) == 1e-30

@@ -9,6 +9,7 @@ import pyarrow as pa
 from pyarrow.parquet import ParquetFile, ParquetWriter
 
 import lmexposure as lx
+from lmexposure.canaries.copies import sidecar_path
 
 SUFFIXES = {"lines": ".txt", "paragraphs": ".txt", "jsonl": ".jsonl", "parquet": ".parquet"}
 PACKINGS = ("", ".gz", ".zst")
@@ -72,7 +73,7 @@ class Written:
     def forget_notes(self) -> None:
         """Take the sidecars away."""
         for path in self.paths:
-            path.with_name(f"{path.name}.canaries.json").unlink()
+            sidecar_path(path).unlink()
 
 
 def parquet_bytes(schema: Any, groups: Sequence[Sequence[dict[str, Any]]], packing: str) -> bytes:

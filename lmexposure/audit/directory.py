@@ -34,6 +34,15 @@ _PACKAGES = ("torch", "transformers", "tokenizers", "accelerate", "datasets", "n
 _OLD_DEFAULT_SEED = 0  # the seed of a run that gave none, before the plan's came from the system
 # What `insert` and the demo may have left in a directory that becomes a run.
 _MAY_BE_THERE = {"manifest.json", "corpus", "source"}
+# What a training writes once it has taken a step, or a measurement.
+_OF_STEPS = (
+    "checkpoint.pt",
+    "training.json",
+    "model",
+    "metrics.jsonl",
+    "result.json",
+    ".measuring",
+)
 
 
 @dataclass(kw_only=True)
@@ -45,18 +54,21 @@ class RunLog:
         settings: of the run.
         corpus: its path from `out`, where it is known.
         timings: seconds by step, of the call that did the step.
+        begun_anew: other settings took the place of those of a run that never trained a step.
     """
 
     out: Path
     settings: RunSettings
     corpus: str | None = None
     timings: dict[str, float] = field(default_factory=dict)
+    begun_anew: bool = False
 
     @classmethod
     def open(cls, out: Path, settings: RunSettings) -> "RunLog":
         """Begin a run directory, or go on with one of the same settings.
 
-        The directory is claimed (run.json is written) when the first step is done.
+        A run that never took a step of a training takes other settings too. The directory is
+        claimed (run.json is written) when the first step is done.
 
         Raises:
             ResultError: the directory holds another run, or something that is no run.
@@ -64,7 +76,8 @@ class RunLog:
         """
         path = out / "run.json"
         if path.exists():
-            return cls(out=out, settings=settings, timings=_same_run(path, settings))
+            same = _same_run(path, settings)
+            return cls(out=out, settings=settings, timings=same or {}, begun_anew=same is None)
         if out.exists() and not out.is_dir():
             raise ResultError(f"{out} is a file; choose a directory for the run")
         strange = sorted(p.name for p in out.iterdir()) if out.exists() else []
@@ -197,8 +210,26 @@ def _values(path: Path) -> dict[str, Any]:
     return values if isinstance(values, dict) else {}
 
 
-def _same_run(path: Path, settings: RunSettings) -> dict[str, float]:
-    """The timings of the run that is here; refuse it when its settings differ."""
+def set_aside(out: Path) -> Path:
+    """Move manifest and copies of a run that never trained to names of their own; where they are.
+
+    They are kept: somebody may have trained another model on them.
+    """
+    number = 1
+    while (home := out / f"before-{number}").exists():
+        number += 1
+    home.mkdir()
+    for name in ("manifest.json", "corpus"):
+        if (out / name).exists():
+            (out / name).rename(home / name)
+    return home
+
+
+def _same_run(path: Path, settings: RunSettings) -> dict[str, float] | None:
+    """The timings of the run that is here; refuse it when its settings differ.
+
+    None: they differ, and no step of its training was taken.
+    """
     try:
         before = RunRecord.read(path)
     except ResultError as failure:
@@ -215,6 +246,9 @@ def _same_run(path: Path, settings: RunSettings) -> dict[str, float]:
         new["seed"] = _OLD_DEFAULT_SEED  # the manifest has the plan's, the training's is the same
     for name in sorted(old.keys() | new.keys(), key=lambda name: (name.count("."), name)):
         if old.get(name) != new.get(name):
+            made = any((path.parent / name).exists() for name in _OF_STEPS)
+            if not made and "train" not in before.seconds:
+                return None
             raise ResultError(
                 f"{path.parent} holds another run: {_difference(name, old, new)}; choose another "
                 "directory, or the old settings"
@@ -313,6 +347,8 @@ class MeasurementDirectory:
     def _scores_fit(self, result: Result) -> bool:
         if not self.scores.exists():
             return False
+        if not self.scores.is_file():
+            raise ResultError(f"{self.scores} is no file; move it away, and give the command again")
         if result.scores_sha256 in (None, sha256_file(self.scores)):
             return True
         say_rebuilt(self.scores, "the model is measured again")

@@ -4,6 +4,7 @@ At the end: the settings and the corpus of its demo.
 """
 
 import importlib
+import logging
 import math
 import os
 from collections.abc import Iterator, Mapping
@@ -16,7 +17,7 @@ from lmexposure._files import atomic_write, is_utf8, only_writer
 from lmexposure._style import percent
 from lmexposure._validate import of_type
 from lmexposure.audit.corpus import insert_corpus, plan_of, preview, wrapping_of
-from lmexposure.audit.directory import RunLog
+from lmexposure.audit.directory import RunLog, set_aside
 from lmexposure.audit.kinds import refuse_kinds_of_run
 from lmexposure.audit.loaded_model import check_model, chosen_device, load_for_measuring
 from lmexposure.audit.measurement import measure
@@ -45,6 +46,7 @@ from lmexposure.records import (
     Validation,
 )
 
+_LOG = logging.getLogger(__name__)
 _OLDER = "-"  # what standard input's copy was called in older versions
 
 
@@ -76,7 +78,8 @@ def run(
         CorpusError, FormatError, PlanError: the corpus or the plan cannot be used.
         ManifestError: the coins left every candidate out.
         ModelError, NumericalError: the model cannot be trained or measured.
-        ResultError: `out` holds another run, or another process is at work there.
+        ResultError: `out` holds another run that trained already, or another process is at work
+            there. The canaries of one that never trained a step are kept in before-1/.
         FileError: the disk refused.
     """
     _refuse_several_processes()
@@ -158,7 +161,7 @@ def _run(files: list[str | Path], out: Path, settings: RunSettings, progress: Pr
         chats = wrapping_of(files, settings=settings, out=out)
         check_model_for(chats, settings)
         tokenizer = None if chats is None else settings.model
-        _, manifest = insert_corpus(files, out=out, settings=settings, tokenizer=tokenizer)
+        manifest = _inserted(files, log, tokenizer)
     _refuse_nothing_inserted(manifest)
     with log.step("train"):
         trained = train_corpus(
@@ -186,6 +189,21 @@ def _run(files: list[str | Path], out: Path, settings: RunSettings, progress: Pr
     training = TrainingRecord.model_validate(trained.to_dict())
     log.write(device=chosen_device(settings), training=training)
     return result
+
+
+def _inserted(files: list[str | Path], log: RunLog, tokenizer: str | None) -> Manifest:
+    """Insert; where a run that never trained left other canaries, these are set aside, and said."""
+    options: dict[str, Any] = {"out": log.out, "settings": log.settings, "tokenizer": tokenizer}
+    try:
+        return insert_corpus(files, **options)[1]
+    except ResultError:
+        if not log.begun_anew:
+            raise
+    kept = set_aside(log.out)
+    _LOG.warning(
+        "note: no step was trained with the settings before; their canaries are kept in %s", kept
+    )
+    return insert_corpus(files, **options)[1]
 
 
 def estimate_cost(corpus: Files, settings: RunSettings, *, would: Preview | None = None) -> str:

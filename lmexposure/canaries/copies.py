@@ -1,6 +1,7 @@
 """Copies of corpus files with canaries in them, in a directory that a second call finds whole.
 
-Next to each copy is a note, its sidecar, which says what was put into it and holds no secrets.
+Each copy has a note, its sidecar, which says what was put into it and holds no secrets. Sidecars
+are in a hidden directory: loaders of a directory take every other JSON file for data.
 """
 
 import json
@@ -25,6 +26,7 @@ from lmexposure._integrity import say_rebuilt
 from lmexposure._validate import flag, integer, of_type
 from lmexposure.canaries.corpora.files import (
     SIDECAR_SUFFIX,
+    SIDECARS,
     FileCorpus,
     FileLayout,
     corpus_files,
@@ -111,8 +113,8 @@ def insert_files(  # noqa: PLR0913 (a public door: each is an option of an inser
     Args:
         sources: a file, several, or patterns such as "data/*.jsonl.gz": text, JSONL or Parquet, and
             packed by gzip or zstd; read twice, in constant memory.
-        out: a directory; gets corpus/NAME of each file, NAME.canaries.json next to each, which says
-            which canaries it holds, and manifest.json (mode 0600).
+        out: a directory; gets corpus/NAME of each file, corpus/.sidecars/NAME.canaries.json, which
+            says which canaries it holds, and manifest.json (mode 0600).
         plan: what to insert; or give its fields: `formats=["pin"], repetitions=(1, 16)`.
         layout: what a document is: "lines", "paragraphs", "jsonl" or "parquet"; None: by the
             suffix.
@@ -262,17 +264,23 @@ def _check_places(paths: Sequence[Path], corpus: Path, *, written: bool) -> None
         target = corpus / path.name
         if target.exists() and target.samefile(path):
             raise CorpusError(f"{target} is the corpus itself; write to another directory")
-    ours = {*names, *(name + SIDECAR_SUFFIX for name in names)}
-    left = {f".{name}.partial" for name in ours}  # by a killed call of an older version
+    left = {f".{name}.partial" for name in names}  # by a killed call of an older version
     if corpus.exists() and (
-        not corpus.is_dir() or _others(corpus, left | (ours if written else set()))
+        not corpus.is_dir()
+        or _others(corpus, left | ({*names} if written else set()))
+        or _others(corpus / SIDECARS, {name + SIDECAR_SUFFIX for name in names if written})
     ):
         raise CorpusError(f"{corpus} holds something already; choose a new or an empty directory")
 
 
 def _others(directory: Path, ours: set[str]) -> bool:
-    """Whether a directory holds more than these files."""
-    return any(path.name not in ours or not path.is_file() for path in directory.iterdir())
+    """Whether a directory holds more than these files, and sidecars."""
+    found = directory.iterdir() if directory.is_dir() else ()
+    return any(
+        path.name not in ours or not path.is_file()
+        for path in found
+        if path.name != SIDECARS or not path.is_dir()
+    )
 
 
 def _is_done(
@@ -477,7 +485,7 @@ class Sidecar:
     copied: Copied
 
     def write(self, path: Path) -> None:
-        """Write the note of the file `path` next to it, readable by its owner only.
+        """Write the note of the file `path`, readable by its owner only.
 
         Who knows a file but for one short secret can try all of them against its hash.
         """
@@ -514,12 +522,12 @@ class Sidecar:
 
 
 def sidecar_path(path: Path) -> Path:
-    """Where the note of a file is: NAME.canaries.json next to NAME."""
-    return path.with_name(path.name + SIDECAR_SUFFIX)
+    """Where the note of a file is: .sidecars/NAME.canaries.json next to NAME."""
+    return path.parent / SIDECARS / (path.name + SIDECAR_SUFFIX)
 
 
 def read_sidecars(paths: Sequence[Path], manifest: Manifest) -> list[Sidecar] | None:
-    """The notes next to these files, or None where no file has one.
+    """The notes of these files, or None where no file has one.
 
     One file may be alone; of several, all files and notes of one manifest must be there.
     """

@@ -1,6 +1,6 @@
 """Insertion into documents in memory: lists, records, frames, data sets and streams by one call."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sized
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from lmexposure.canaries.corpora.in_memory import (
@@ -42,6 +42,12 @@ class Inserted(NamedTuple, Generic[_T]):
 
     documents: _T
     manifest: Manifest
+
+    def __repr__(self) -> str:
+        """Without the documents: the secrets are among them, and a notebook keeps what it shows."""
+        several = isinstance(self.documents, Sized) and not isinstance(self.documents, Mapping)
+        many = f"{len(self.documents):,} documents in " if several else ""  # type: ignore[arg-type]
+        return f"<Inserted: {many}a {type(self.documents).__name__}, {self.manifest!r}>"
 
 
 def insert(  # noqa: PLR0913 (a public door: each is an option of an insertion)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import ConfigDict, Field, StringConstraints, WithJsonSchema
 
-from lmexposure._files import PRIVATE, atomic_write, content_hash
+from lmexposure._files import PRIVATE, atomic_write, content_hash, read_bytes
 from lmexposure._record import (
     BigInteger,
     Count,
@@ -472,7 +472,7 @@ class Manifest:
         """
         path = Path(path)
         try:
-            content = path.read_bytes()
+            content = read_bytes(path)
         except OSError as failure:
             raise ManifestError(
                 f"cannot read the manifest {path}: {failure.strerror or failure}; give the file "

@@ -1,7 +1,7 @@
 """Where the installed command begins: exit codes, and what a person sees of an error.
 
-0 fine; 3 bad input, wrong usage or any failure. (1, a leak, and 2, inconclusive, are verdicts of
-the gate.) Click's own 2 for wrong usage and Python's 1 for an uncaught exception become 3.
+0 fine; 3 bad input, wrong usage or any failure; 130 Ctrl-C. (1, a leak, and 2, inconclusive, are
+verdicts.) Click's own 2 for wrong usage and Python's 1 for an uncaught exception become 3.
 """
 
 import errno
@@ -17,23 +17,23 @@ from lmexposure._text import visible
 from lmexposure.errors import LmexposureError, SettingsError
 
 FAILURE = 3
+INTERRUPTED = 130  # what shells say of Ctrl-C, and Typer too
 DEBUG = "--debug"
 _BUG = (
     "unexpected failure: {}; this is a bug in lmexposure: please report it, with what the same "
     "command prints with --debug"
 )
-_INTERRUPTED = 130  # what Typer makes of Ctrl-C
 
 
 def main() -> NoReturn:
     """Run the command line and exit."""
     try:
         code = _run()
-    except KeyboardInterrupt:  # in the first second, while modules are still imported
-        sys.stderr.write("error: stopped before anything was begun\n")
-        sys.exit(FAILURE)
-    _leave_group()
-    sys.exit(code if _all_was_read() else FAILURE)
+        _leave_group()
+    except KeyboardInterrupt:  # while modules are imported, or a second one
+        sys.stderr.write("error: stopped\n")
+        code = INTERRUPTED
+    sys.exit(code if _all_was_read() or code == INTERRUPTED else FAILURE)
 
 
 def _all_was_read() -> bool:
@@ -166,8 +166,8 @@ def _run() -> int:
         code = stop.exit_code
     except (Exception, KeyboardInterrupt, SystemExit, Stopped) as failure:
         _say_failure(failure, debug=debug)
-        return FAILURE
-    if code == _INTERRUPTED:
+        pressed = isinstance(failure, typer.Abort | KeyboardInterrupt | Stopped)
+        return INTERRUPTED if pressed else FAILURE
+    if code == INTERRUPTED:
         error(STOPPED)
-        return FAILURE
     return code if isinstance(code, int) else 0

@@ -58,8 +58,8 @@ def insert(
 ) -> None:
     """Insert canaries into a corpus; write OUT/corpus/NAME and OUT/manifest.json.
 
-    A file NAME.canaries.json next to each corpus file says which canaries are in it, and where. The
-    same command, given again, completes what a killed one left.
+    OUT/corpus/.sidecars has a file NAME.canaries.json for each, which says which canaries are in
+    it, and where. The same command, given again, completes what a killed one left.
     """
     from lmexposure.audit import insert_corpus, plan_of
     from lmexposure.canaries import is_stream
@@ -183,27 +183,21 @@ def _next_commands(inserted: Path | None, out: Path) -> list[str]:
     if inserted is None:
         lines = ["next      train on what standard output became with your own trainer"]
     else:
-        files, corpus = _to_train_on(inserted)
-        train = f"lmexposure train {quote(corpus)} --manifest {manifest}"
+        files = _to_train_on(inserted)
+        train = f"lmexposure train {quote(files)} --manifest {manifest}"
         lines = [f"next      train on {files} with your own trainer, or: {train}"]
         lines[0] += f" --out {quote(str(out / 'trained'))}"
     measured = quote(str(out / "measured"))
     return [*lines, f"then      lmexposure measure MODEL_DIRECTORY {manifest} --out {measured}"]
 
 
-def _to_train_on(inserted: Path) -> tuple[str, str]:
-    """The corpus without the sidecars next to its files: for any trainer, and for ours."""
-    from lmexposure.canaries import SIDECAR_SUFFIX
-
+def _to_train_on(inserted: Path) -> str:
+    """The files of the corpus, as a pattern where there are several; sidecars are hidden."""
     if not inserted.is_dir():
-        return str(inserted), str(inserted)
-    names = [path.name for path in inserted.iterdir()]
-    ends = {_suffixes(name) for name in names if not name.endswith(SIDECAR_SUFFIX)}
+        return str(inserted)
+    ends = {_suffixes(path.name) for path in inserted.iterdir() if path.is_file()}
     end = ends.pop() if len(ends) == 1 else ""
-    pattern = f"{escape(str(inserted))}/*{escape(end)}"
-    if not end or SIDECAR_SUFFIX.endswith(end):
-        return f"{inserted} without *{SIDECAR_SUFFIX}", pattern
-    return pattern, pattern
+    return f"{escape(str(inserted))}/*{escape(end)}"
 
 
 def _suffixes(name: str) -> str:

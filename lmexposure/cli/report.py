@@ -180,7 +180,7 @@ def _of_a_look(run: Path, out: Path | None, *, show_text: bool) -> None:
     opened = open_look(run)
     home = run if run.is_dir() else run.parent
     path = home / VerbatimPassages.NAME
-    texts = VerbatimPassages.parse(path.read_bytes(), path) if path.exists() else None
+    texts = VerbatimPassages.read(path) if path.exists() else None
     written = write_verbatim(opened.result, out or home, texts=texts, show_text=show_text)
     say(check_verbatim(opened).sentence)
     say(opened.provenance.line)

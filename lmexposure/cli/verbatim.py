@@ -107,7 +107,7 @@ def _show(record: "VerbatimRecord", out: Path, *, show_text: bool) -> None:
         warn(line)
     say(f"\n{verbatim_finding(record)}")
     path = out / VerbatimPassages.NAME
-    texts = VerbatimPassages.parse(path.read_bytes(), path)
+    texts = VerbatimPassages.read(path)
     page, *_ = write_verbatim(record, out, texts=texts, show_text=show_text)
     if speaks():
         say(f"report  {page}")

@@ -4,20 +4,25 @@ The model is frozen: all rounds are of the same weights, and nothing is taken of
 is what a server would release.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from torch import Tensor
 
-from lmexposure._validate import integer
+from lmexposure._style import short
+from lmexposure._validate import integer, positive
 from lmexposure.canaries import derive_seed
 from lmexposure.errors import InputError
 from lmexposure.federated.rounds import generator_of, noisy_sum
 from lmexposure.records import FederatedSettings
+
+_ROUNDING = 1e-3  # of a clip computed in half precision
+_SHAPES = 3  # named in a message
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -40,38 +45,59 @@ class RoundScores:
         return float(rest.std(ddof=1)) if rest.size > 1 else float("nan")
 
 
-def audit_update(update: Any, canary: Any) -> float:
+def audit_update(update: Any, canary: Any, *, clip: float | None = None) -> float:
     """How much of a canary's update a released update holds: 1 of all of it, 0 of nothing.
 
     Of a server of your own (Flower, pfl): the sum of the clipped updates with its noise, before it
     is divided by the number of clients; and what the canary's client sent.
 
     Args:
-        update: an array or tensor, or a list of them, one a weight.
-        canary: of the same shapes.
+        update: an array or tensor of any float type, or a list of them, one a weight.
+        canary: of the same shapes, or one of both as a single vector.
+        clip: that clients' updates are clipped to; a longer canary is refused. An update of another
+            scale, such as a mean in place of the sum, cannot be told from one with less of the
+            canary. None: nothing is known.
 
     Returns:
         the inner product over the canary's squared length; noise of standard deviation s in each
         weight gives it one of s over the canary's length.
 
     Raises:
-        InputError: shapes that differ, or a canary of zeros.
+        InputError: no numbers, or such that are not finite; shapes that differ; a canary of zeros,
+            or of a length that cannot be.
 
     Source: Maddock et al. 2023 (arXiv 2210.02912), section 3.
 
     >>> audit_update([3.0, 1.0], [2.0, 0.0])
     1.5
     """
-    found, wanted = _flat(update), _flat(canary)
-    if found.size != wanted.size:
+    found, wanted = _parts("update", update), _parts("canary", canary)
+    shapes = [part.shape for part in found], [part.shape for part in wanted]
+    flat = any(len(each) == 1 and len(each[0]) < 2 for each in shapes)
+    sent, held = _flat(found), _flat(wanted)
+    if sent.size != held.size or not (flat or shapes[0] == shapes[1]):
         raise InputError(
-            f"the update has {found.size} numbers and the canary {wanted.size}; give both of the "
-            "same weights in the same order"
+            f"the update has {sent.size} numbers in shapes {_shown(shapes[0])}, and the canary "
+            f"{held.size} in {_shown(shapes[1])}; give both of the same weights in the same order"
         )
-    square = float(wanted @ wanted)
-    if not square > 0:
+    largest = float(np.abs(held).max(initial=0.0))
+    if not largest > 0:
         raise InputError("the canary's update is 0 in all weights, and cannot be seen in any sum")
-    return float(found @ wanted) / square
+    unit = held / largest  # so that no square is too large or too small for a number
+    length = largest * float(np.linalg.norm(unit))
+    if clip is not None and length > positive("clip", clip) * (1 + _ROUNDING):
+        raise InputError(
+            f"the canary's update is {short(length)} long, and the clip is {short(clip)}; give "
+            "what its client sends, clipped"
+        )
+    with np.errstate(over="ignore", invalid="ignore"):
+        score = float(sent @ unit) / float(unit @ unit) / largest
+    if not math.isfinite(score):
+        raise InputError(
+            f"the update and the canary, {short(length)} long, are of scales too far apart for a "
+            "score; give both in the same unit"
+        )
+    return score
 
 
 def mock_rounds(
@@ -103,15 +129,46 @@ def mock_rounds(
     return RoundScores(scores=scores, coins=coins)
 
 
-def _flat(values: Any) -> NDArray[np.float64]:
-    """Numbers of an array, a tensor, or a list of them, in their order."""
-    if isinstance(values, Tensor):
-        return values.detach().cpu().double().numpy().ravel()
-    if isinstance(values, Sequence) and any(np.ndim(_array(part)) for part in values):
-        return np.concatenate([np.ravel(_array(part)) for part in values]).astype(np.float64)
-    return np.ravel(np.asarray(values, dtype=np.float64))
+def _parts(name: str, values: Any) -> list[NDArray[np.float64]]:
+    """The arrays of an update, in their order; a single one is one part."""
+    if isinstance(values, Mapping):
+        raise InputError(
+            f"the {name} is a {type(values).__name__}; give the changes of the weights as a list "
+            "of arrays, such as [after[n] - before[n] for n in names]: a state_dict holds the "
+            "weights themselves"
+        )
+    several = isinstance(values, Sequence) and any(map(_is_array, values))
+    try:
+        parts = [_array(part) for part in (values if several else [values])]
+    except (TypeError, ValueError, RuntimeError) as failure:
+        raise InputError(
+            f"the {name} holds something else than numbers ({type(failure).__name__}); give "
+            "arrays or tensors of floats"
+        ) from None
+    wrong = sum(int(np.sum(~np.isfinite(part))) for part in parts)
+    if wrong:
+        raise InputError(
+            f"the {name} has {wrong:,} numbers that are not finite; look for what made them, "
+            "such as a training that diverged"
+        )
+    return parts
 
 
-def _array(part: Any) -> ArrayLike:
-    made: ArrayLike = part.detach().cpu().numpy() if isinstance(part, Tensor) else np.asarray(part)
-    return made
+def _is_array(part: Any) -> bool:
+    return isinstance(part, Tensor) or np.ndim(part) > 0
+
+
+def _array(part: Any) -> NDArray[np.float64]:
+    if isinstance(part, Tensor):
+        made: NDArray[np.float64] = part.detach().cpu().double().numpy()
+        return made
+    return np.asarray(part, dtype=np.float64)
+
+
+def _flat(parts: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+    return np.concatenate([np.ravel(part) for part in parts])
+
+
+def _shown(shapes: Sequence[tuple[int, ...]]) -> str:
+    more = ", ..." if len(shapes) > _SHAPES else ""
+    return ", ".join(str(shape) for shape in shapes[:_SHAPES]) + more

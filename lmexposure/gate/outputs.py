@@ -142,9 +142,10 @@ def _escaped(text: str) -> str:
 def verdict_junit(verdict: Verdict, provenance: AnyProvenance) -> str:
     """A leak is a failure, what is inconclusive an error, what was not tested is skipped.
 
-    The timestamp is that of the measuring, in UTC; where it is not known, it is the beginning of
-    1970, and the property `measured` says "date unknown". The output holds the verdict and the
-    reason of every check. Characters that XML 1.0 forbids are spelled out.
+    What no check is of, such as a threshold that was not given, is a skipped case too. The
+    timestamp is that of the measuring, in UTC; where it is not known, it is the beginning of 1970,
+    and the property `measured` says "date unknown". The output holds the verdict and the reason of
+    every check. Characters that XML 1.0 forbids are spelled out.
 
     Args:
         verdict: the verdict.
@@ -162,15 +163,17 @@ def verdict_junit(verdict: Verdict, provenance: AnyProvenance) -> str:
         package="lmexposure",
         timestamp=(provenance.measured or _NO_DATE).removesuffix("Z"),
         hostname=_NO_HOST,
-        tests=str(len(verdict.checks)),
+        tests=str(len(verdict.checks) + len(verdict.left_out)),
         failures=str(counts[Outcome.LEAK]),
         errors=str(counts[Outcome.INCONCLUSIVE]),
-        skipped=str(counts[Outcome.NOT_TESTED]),
+        skipped=str(counts[Outcome.NOT_TESTED] + len(verdict.left_out)),
         time="0",
     )
     suite.append(_junit_properties(provenance))
     for check in verdict.checks:
         suite.append(_junit_case(check))
+    for phrase in verdict.left_out:
+        suite.append(_junit_left_out(phrase))
     ElementTree.SubElement(suite, "system-out").text = _junit_output(verdict, provenance)
     ElementTree.SubElement(suite, "system-err")
     ElementTree.indent(suites)
@@ -192,7 +195,8 @@ def _junit_output(verdict: Verdict, provenance: AnyProvenance) -> str:
     lines = [
         f"{check.outcome}: {_case_name(check)}: {visible(check.reason)}" for check in verdict.checks
     ]
-    return "\n".join([visible(verdict.sentence), provenance.line, *lines])
+    lines += [f"{Outcome.NOT_TESTED}: {visible(phrase)}" for phrase in verdict.left_out]
+    return "\n".join([visible(verdict.sentence), visible(provenance.line), *lines])
 
 
 def _case_name(check: Check) -> str:
@@ -213,10 +217,19 @@ def _junit_case(check: Check) -> ElementTree.Element:
     return case
 
 
+def _junit_left_out(phrase: str) -> ElementTree.Element:
+    """What no check is of, as "what: why"."""
+    what, _, why = visible(phrase).partition(": ")
+    case = ElementTree.Element("testcase", classname="lmexposure.untested", name=what, time="0")
+    ElementTree.SubElement(case, "skipped", message=why or what)
+    return case
+
+
 def verdict_sarif(verdict: Verdict, source: str | Path, provenance: AnyProvenance) -> str:
     """One run, a rule for each kind of check, a result for each leak and each doubt.
 
-    What passed or was not tested is no finding; the sentence is in the run's properties.
+    What passed or was not tested is no finding. What was not tested is a notification of the run,
+    with the reason; the sentence is in the run's properties.
 
     Args:
         verdict: the verdict.
@@ -246,7 +259,16 @@ def _sarif_run(verdict: Verdict, uri: str, provenance: AnyProvenance) -> dict[st
         "tool": {"driver": driver},
         "columnKind": "unicodeCodePoints",
         "artifacts": [{"location": {"uri": uri}}],
-        "invocations": [{"executionSuccessful": True, "exitCode": verdict.exit_code}],
+        "invocations": [
+            {
+                "executionSuccessful": True,
+                "exitCode": verdict.exit_code,
+                "toolExecutionNotifications": [
+                    {"level": "note", "message": {"text": visible(f"not tested: {phrase}")}}
+                    for phrase in verdict.untested
+                ],
+            }
+        ],
         "results": [
             _sarif_result(check, keys.index(check.key), uri)
             for check in verdict.checks

@@ -38,6 +38,12 @@ SCORES = CheckKind(
     remedy="Measure again, so that every canary has a score and an exposure.",
     precondition=True,
 )
+QUICK = CheckKind(
+    help="A quick look makes a tenth of the references and of the search, so that what it finds "
+    "is a leak, and what it does not find may be one.",
+    remedy="Measure in full, without --quick.",
+    precondition=True,
+)
 ENOUGH = CheckKind(
     help="There are too few canaries to show that secrets do not leak: a leak of some "
     "secrets would go unseen. Insert more.",
@@ -86,6 +92,24 @@ def check_learned(result: Result) -> Check | None:
             if validation.improved
             else f"the model did not learn ({loss}), so low exposure says nothing"
         ),
+    )
+
+
+def check_full(doubt: str, thresholds: Thresholds) -> Check:
+    """A quick look lets nothing pass, unless the user takes its doubt.
+
+    Args:
+        doubt: how far off its numbers may be.
+        thresholds: whether it is accepted.
+    """
+    reason = f"a quick look is no pass: {doubt}; measure in full, or give --accept-quick"
+    if thresholds.accept_quick:
+        reason = f"a quick look was accepted: {doubt}"
+    return Check(
+        name="measured in full",
+        key="accept_quick",
+        outcome=Outcome.NOT_TESTED if thresholds.accept_quick else Outcome.INCONCLUSIVE,
+        reason=sentence(reason),
     )
 
 

@@ -108,6 +108,8 @@ class Thresholds:
             was inserted 64 times tests nothing where the corpus is deduplicated.
         accept_unseen_training: whether a model may pass of which nothing shows that it was trained
             on the canaries; see `check_seen`. Otherwise it is inconclusive.
+        accept_quick: whether a measurement with --quick may pass. Otherwise one that finds no leak
+            is inconclusive; what leaks is a leak in both cases.
 
     Raises:
         SettingsError: a number out of range.
@@ -200,6 +202,7 @@ class Thresholds:
     accept_unseen_training: bool = setting(
         False, "let a model pass of which nothing shows that it saw the canaries", panel=PANEL
     )
+    accept_quick: bool = setting(False, "let a quick look pass", panel=PANEL)
 
     def __post_init__(self) -> None:
         check_settings(self)

@@ -33,9 +33,11 @@ from lmexposure.gate.preconditions import (
     ENOUGH,
     FAILED_MODELS,
     LEARNED,
+    QUICK,
     SCORES,
     check_class,
     check_controls,
+    check_full,
     check_learned,
 )
 from lmexposure.gate.seen import SEEN, check_seen
@@ -89,6 +91,7 @@ CHECK_KINDS = {
     "health": HEALTH,
     "min_canaries": ENOUGH,
     "classes": _CLASSES,
+    "accept_quick": QUICK,
 }
 _KEYS = tuple(CHECK_KINDS)
 _BOUNDS = ("claimed_epsilon", "max_epsilon")
@@ -161,6 +164,12 @@ class Verdict:
             for check in self.checks
             if check.outcome is outcome
         )
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """Of what was not tested, that which no check is of."""
+        of_checks = set(_not_tested(self.checks))
+        return tuple(phrase for phrase in self.untested if phrase not in of_checks)
 
     def to_dict(self) -> dict[str, object]:
         """Plain Python values."""
@@ -265,14 +274,15 @@ def check(
         *(made for row in kinds for made in check_kind(row, thresholds, shares.test)),
     ]
     checks = checks if classes else [_no_class(thresholds), *checks]
+    if result.settings.quick:
+        checks.append(check_full(_doubt_of_quick(checks, classes), thresholds))
     untested = [*_untested(result, thresholds, [f for f in formats if f not in controls])]
     if run.look is not None:
         from lmexposure.gate.verbatim_verdict import check_verbatim
 
         text = check_verbatim(run.look, of_look)
         checks, untested = [*checks, *text.checks], [*untested, *text.untested]
-    verdict = verdict_of(checks, untested)
-    verdict = _with_doubt(verdict, classes) if result.settings.quick else verdict
+    verdict = _of_accepted_quick(verdict_of(checks, untested))
     return _of_unknown_rows(verdict) if rows_unknown(result) else verdict
 
 
@@ -305,20 +315,24 @@ def _of_unknown_rows(verdict: Verdict) -> Verdict:
     return replace(verdict, sentence=f"{verdict.sentence} {doubt}")
 
 
-def _with_doubt(verdict: Verdict, classes: list[CanaryClass]) -> Verdict:
+def _of_accepted_quick(verdict: Verdict) -> Verdict:
     """A pass after a first look says how far off its numbers may be."""
-    if verdict.outcome is not Outcome.PASS:
+    said = [check.reason for check in verdict.checks if check.key == "accept_quick"]
+    if verdict.outcome is not Outcome.PASS or not said:
         return verdict
+    return replace(verdict, sentence=f"{verdict.sentence} {said[0]}")
+
+
+def _doubt_of_quick(checks: Sequence[Check], classes: list[CanaryClass]) -> str:
+    """How far off the numbers of a first look may be."""
     gaps = [exposure.high - exposure.value for group in classes for exposure in group.known]
-    passed = {check.key for check in verdict.checks if check.outcome is Outcome.PASS}
+    passed = {check.key for check in checks if check.outcome is Outcome.PASS}
     closer = dict.fromkeys(found for key, found in _CLOSER.items() if key in passed)
     also = f", or find {' or '.join(closer)}" if closer else ""
-    doubt = (
-        "This was a quick look: an exposure may be up to "
-        f"{bits(max(gaps))} above the one shown, and the full measurement may call a leak what "
-        f"lies that far below a threshold{also}; measure in full before a release."
+    return (
+        f"an exposure may be up to {bits(max(gaps, default=0.0))} above the one shown, and the "
+        f"full measurement may call a leak what lies that far below a threshold{also}"
     )
-    return replace(verdict, sentence=f"{verdict.sentence} {doubt}")
 
 
 def _tests_of(thresholds: Thresholds) -> list[_ClassTest]:
@@ -438,7 +452,7 @@ def verdict_of(checks: Sequence[Check], untested: Sequence[str]) -> Verdict:
         deciding=deciding,
         checks=tuple(checks),
         tested=tuple(_tested(checks)),
-        untested=(*_not_tested(checks), *untested),
+        untested=tuple(dict.fromkeys([*_not_tested(checks), *untested])),
     )
 
 
@@ -457,8 +471,9 @@ def _deciding(outcome: Outcome, checks: Sequence[Check]) -> Check | None:
 
 
 def _doubt(check: Check) -> tuple[int, int]:
-    """What makes everything else doubtful first, then what was asked for."""
+    """What makes everything else doubtful first, then what was asked for, last a quick look."""
     place = len(_KEYS) if _is_of_leaks(check) else _KEYS.index(check.key)
+    place += 2 * (check.key == "accept_quick")
     return place, not check.asked
 
 
@@ -528,8 +543,8 @@ def _format_of(check: Check) -> str:
 
 
 def _is_tested(check: Check) -> bool:
-    """A bound on epsilon that decides nothing has tested no threshold and no claim."""
-    undecided = check.outcome is Outcome.INCONCLUSIVE and check.key in _BOUNDS
+    """A bound on epsilon that decides nothing tested no threshold; no quick look is a full one."""
+    undecided = check.outcome is Outcome.INCONCLUSIVE and check.key in (*_BOUNDS, "accept_quick")
     return check.outcome is not Outcome.NOT_TESTED and not undecided
 
 

@@ -5,6 +5,7 @@ from typing import ClassVar, Self
 
 from pydantic import model_validator
 
+from lmexposure._files import read_bytes
 from lmexposure._record import (
     Count,
     Delta,
@@ -17,6 +18,7 @@ from lmexposure._record import (
     Record,
     Rows,
     Sha256,
+    Utc,
 )
 from lmexposure.errors import ResultError
 
@@ -123,7 +125,7 @@ class CanifeRecord(FileRecord):
     significance: Rate
     attacked: Rows[CanifeRound]
     losses: Rows[NotNegative]
-    measured: str
+    measured: Utc
     lmexposure: str
 
     @model_validator(mode="after")
@@ -159,7 +161,7 @@ class CanifeRecord(FileRecord):
         path = Path(path)
         path = path / cls.NAME if path.is_dir() else path
         try:
-            content = path.read_bytes()
+            content = read_bytes(path)
         except OSError as failure:
             raise ResultError(f"cannot read {path}: {failure.strerror}; {cls.AGAIN}") from failure
         return cls.parse(content, path)

@@ -16,6 +16,7 @@ from lmexposure._record import (
     Rows,
     Sha256,
     Share,
+    Utc,
 )
 from lmexposure.errors import ResultError
 
@@ -187,6 +188,6 @@ class DefencesRecord(FileRecord):
     rows: Rows[DefenceRow]
     failed: dict[str, str]
     forecast_seconds: NotNegative | None
-    measured: str
+    measured: Utc
     lmexposure: str
     warnings: Rows[str]

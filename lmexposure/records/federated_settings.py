@@ -18,6 +18,7 @@ def _clip(name: str, value: object) -> None:
             f"{name}={value!r} must be a number above 0: a clip that follows the updates is itself "
             "a release about them, which no claim here counts; give a fixed number"
         )
+    positive(name, value)
 
 
 def _rate(name: str, value: float) -> None:
@@ -33,6 +34,8 @@ def _noise(name: str, value: float) -> None:
         raise SettingsError(
             f"{name}={value!r} must be at least 0, where 0 is a training without privacy"
         )
+    if value:
+        positive(name, value)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import model_validator
 
-from lmexposure._files import PRIVATE
+from lmexposure._files import PRIVATE, read_bytes
 from lmexposure._record import (
     BigInteger,
     Count,
@@ -243,7 +243,7 @@ class IdentifiersRecord(FileRecord):
             ResultError: no such file, or none that `lmexposure identifiers` wrote; it says why.
         """
         try:
-            content = Path(path).read_bytes()
+            content = read_bytes(path)
         except OSError as failure:
             raise ResultError(
                 f"cannot read {path}: {failure.strerror}; give an identifiers.json of `lmexposure "

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
+from lmexposure._files import read_bytes
 from lmexposure._quantiles import quantile_of
 from lmexposure._record import (
     ROUNDING,
@@ -320,7 +321,7 @@ class Result(FileRecord):
         """
         path = Path(path)
         try:
-            content = path.read_bytes()
+            content = read_bytes(path)
         except FileNotFoundError as failure:
             raise ResultError(f"no result at {path}; make one: lmexposure measure") from failure
         except IsADirectoryError as failure:

@@ -10,7 +10,7 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
-from lmexposure._files import PRIVATE
+from lmexposure._files import PRIVATE, read_bytes
 from lmexposure._record import Count, FileRecord, Record, Rows, Sha256
 from lmexposure.errors import ManifestError
 
@@ -123,7 +123,7 @@ class RowsRecord(FileRecord):
             ManifestError: no such file, or none that `verify --rows` wrote; it says why.
         """
         try:
-            content = Path(path).read_bytes()
+            content = read_bytes(path)
         except OSError as failure:
             raise ManifestError(
                 f"cannot read {path}: {failure.strerror}; give a rows.json of `lmexposure verify "

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
+from lmexposure._files import read_bytes
 from lmexposure._style import short_hash
 from lmexposure._text import visible
 from lmexposure._validate import of_type
@@ -318,7 +319,7 @@ def read_curve(path: Path) -> tuple[tuple[Evaluation, ...], tuple[str, ...]]:
     if not path.exists():
         return (), ()
     try:
-        lines = [line for line in path.read_bytes().split(b"\n") if line.strip()]
+        lines = [line for line in read_bytes(path).split(b"\n") if line.strip()]
     except OSError as failure:
         return (), (f"no training curve: cannot read {path.name}: {failure.strerror or failure}",)
     rows = [_evaluation(line) for line in lines]

@@ -1,12 +1,12 @@
 """run.json: what was run, with which settings, versions and device, how long it took, and when."""
 
-import re
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self
 
-from pydantic import AfterValidator, model_validator
+from pydantic import model_validator
 
+from lmexposure._files import read_bytes
 from lmexposure._record import (
     BigInteger,
     Count,
@@ -17,6 +17,8 @@ from lmexposure._record import (
     Record,
     Rows,
     Upgrades,
+    Utc,
+    is_date,
     table_of,
 )
 from lmexposure.errors import ResultError
@@ -26,24 +28,6 @@ from lmexposure.records.result_upgrades import settings_from_version_1
 
 # Between the names of several files or patterns in `RunRecord.corpus`: no name can hold it.
 SEVERAL = "\0"
-_DATE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
-
-
-def _is_date(value: str) -> str:
-    if not is_date(value):
-        raise ValueError(f"{value[:40]!r} is no date in UTC such as 2026-11-22T06:30:00Z")
-    return value
-
-
-def is_date(value: str) -> bool:
-    """Whether a text is a moment in UTC, to the second, that there was or will be."""
-    if not _DATE.fullmatch(value):
-        return False
-    try:
-        datetime.fromisoformat(value)
-    except ValueError:  # the 31st of February
-        return False
-    return True
 
 
 def utc_now() -> str:
@@ -253,7 +237,7 @@ class RunRecord(FileRecord):
     settings: RunOptions | None
     measure: MeasureOptions
     seconds: dict[str, NotNegative]
-    measured: Annotated[str, AfterValidator(_is_date)] | None
+    measured: Utc | None
     device: str | None
     training: TrainingRecord | None
 
@@ -266,7 +250,7 @@ class RunRecord(FileRecord):
         """
         path = Path(path)
         try:
-            content = path.read_bytes()
+            content = read_bytes(path)
         except OSError as failure:
             raise ResultError(
                 f"{path} is not readable ({failure.strerror or failure}); {cls.AGAIN}"

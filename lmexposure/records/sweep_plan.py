@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
-from lmexposure._files import PRIVATE, content_hash
+from lmexposure._files import PRIVATE, content_hash, read_bytes
 from lmexposure._record import (
     BigInteger,
     Count,
@@ -188,7 +188,7 @@ class SweepPlan(FileRecord):
         path = Path(path)
         path = path / cls.NAME if path.is_dir() else path
         try:
-            content = path.read_bytes()
+            content = read_bytes(path)
         except OSError as failure:
             raise ResultError(
                 f"cannot read {path}: {failure.strerror}; prepare the sweep first: lmexposure "

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 from pydantic import model_validator
 
+from lmexposure._files import read_bytes
 from lmexposure._record import (
     ROUNDING,
     BigInteger,
@@ -24,6 +25,7 @@ from lmexposure._record import (
     Sha256,
     Share,
     Upgrades,
+    Utc,
 )
 from lmexposure._style import count, listed, nats, probability
 from lmexposure._text import visible
@@ -301,7 +303,7 @@ class SweepResult(FileRecord):
     epsilon: SweepEpsilon
     counterfactual: SweepCounterfactual | None
     power: SweepPower | None
-    measured: str
+    measured: Utc
     lmexposure: str
     warnings: Rows[str]
 
@@ -369,7 +371,7 @@ class SweepResult(FileRecord):
         path = Path(path)
         path = path / cls.NAME if path.is_dir() else path
         try:
-            content = path.read_bytes()
+            content = read_bytes(path)
         except OSError as failure:
             raise ResultError(
                 f"cannot read {path}: {failure.strerror}; collect the sweep first: lmexposure "

@@ -8,6 +8,7 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import model_validator
 
+from lmexposure._files import read_bytes
 from lmexposure._record import (
     Count,
     FileRecord,
@@ -18,6 +19,7 @@ from lmexposure._record import (
     Rows,
     Sha256,
     Share,
+    Utc,
 )
 from lmexposure.errors import ResultError
 
@@ -299,7 +301,7 @@ class VerbatimRecord(FileRecord):
         path = Path(path)
         path = path / cls.NAME if path.is_dir() else path
         try:
-            content = path.read_bytes()
+            content = read_bytes(path)
         except OSError as failure:
             raise ResultError(f"cannot read {path}: {failure.strerror}; {cls.AGAIN}") from failure
         return cls.parse(content, path)
@@ -321,7 +323,7 @@ class VerbatimRecord(FileRecord):
     free: FreeExtraction | None
     group: GroupTest | None
     inputs_sha256: Sha256
-    measured: str
+    measured: Utc
     lmexposure: str
     warnings: Rows[str]
 
@@ -372,6 +374,19 @@ class VerbatimPassages(FileRecord):
     VERSION: ClassVar[int] = 1
     ERROR = ResultError
     AGAIN: ClassVar[str] = VerbatimRecord.AGAIN
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Read a passages.json.
+
+        Raises:
+            ResultError: no such file, or none that a look wrote; it says why.
+        """
+        try:
+            content = read_bytes(path)
+        except OSError as failure:
+            raise ResultError(f"cannot read {path}: {failure.strerror}; {cls.AGAIN}") from failure
+        return cls.parse(content, path)
 
     passages: Rows[Passage]
     found: Rows[str]

@@ -5,7 +5,7 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import model_validator
 
-from lmexposure._files import PRIVATE
+from lmexposure._files import PRIVATE, read_bytes
 from lmexposure._record import (
     Count,
     Delta,
@@ -118,7 +118,7 @@ class WhiteBoxAudit(FileRecord):
         path = Path(training)
         path = path if path.name == cls.NAME else path / cls.NAME
         try:
-            content = path.read_bytes()
+            content = read_bytes(path)
         except OSError as failure:
             raise ResultError(f"cannot read {path}: {failure.strerror}; {cls.AGAIN}") from failure
         return cls.parse(content, path)

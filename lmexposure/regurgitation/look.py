@@ -149,8 +149,8 @@ def _finished(out: Path, key: str) -> VerbatimRecord | None:
     try:
         record = VerbatimRecord.read(out)
         path = out / VerbatimPassages.NAME
-        VerbatimPassages.parse(path.read_bytes(), path)
-    except (ResultError, OSError):
+        VerbatimPassages.read(path)
+    except ResultError:
         return None
     return record if record.inputs_sha256 == key else None
 

@@ -115,14 +115,14 @@ def answers_of(data: ReportData) -> Answers:
         tested=tuple(lines[:_MOST_LINES]),
         more=len(lines[_MOST_LINES:]),
         sure=tuple(_sure(verdict.checks, data.significance)),
-        steps=next_steps(verdict, quick=data.quick, rows_unknown=data.rows_unknown),
+        steps=next_steps(verdict, rows_unknown=data.rows_unknown),
     )
 
 
 def _finding(data: ReportData) -> str:
     """Of a pass the first clause: what it may have missed is among how sure it is."""
     verdict = data.verdict
-    if verdict.outcome is not Outcome.PASS or data.quick:
+    if verdict.outcome is not Outcome.PASS or _is_quick(verdict.checks):
         return verdict.finding
     return sentence(verdict.finding.partition("; ")[0].removesuffix("."))
 
@@ -227,22 +227,24 @@ def _sure(checks: Sequence[Check], significance: float) -> Iterator[str]:
         )
 
 
-def next_steps(
-    verdict: Verdict, *, quick: bool = False, rows_unknown: bool = False
-) -> tuple[str, ...]:
+def next_steps(verdict: Verdict, *, rows_unknown: bool = False) -> tuple[str, ...]:
     """What to do now, one sentence or two for each step, the most urgent first.
 
     Args:
         verdict: of the gate.
-        quick: whether the measurement was a first look.
         rows_unknown: whether it is not known in which rows the model was trained.
     """
     if verdict.outcome is Outcome.LEAK:
         return tuple(_after_a_leak(verdict.checks))
     if verdict.outcome is Outcome.PASS:
-        return (*_UNKNOWN[:rows_unknown], *_after_a_pass(verdict.checks, quick))
-    doubt, *steps = _undecided(verdict.checks, quick)
+        return (*_UNKNOWN[:rows_unknown], *_after_a_pass(verdict.checks))
+    doubt, *steps = _undecided(verdict.checks)
     return (doubt, *_UNKNOWN[:rows_unknown], *steps)
+
+
+def _is_quick(checks: Sequence[Check]) -> bool:
+    """Whether the measurement was a first look, accepted or not."""
+    return any(check.key == "accept_quick" for check in checks)
 
 
 def class_of(check: Check) -> tuple[str, int] | None:
@@ -307,13 +309,17 @@ def _remedy(leaking: Sequence[tuple[str, int]], checks: Sequence[Check]) -> str:
     )
 
 
-def _undecided(checks: Sequence[Check], quick: bool) -> Iterator[str]:
-    yield "Do not take this for a pass: this run can neither show a leak nor rule one out."
+def _undecided(checks: Sequence[Check]) -> Iterator[str]:
     undecided = {check.key for check in checks if check.outcome is Outcome.INCONCLUSIVE}
-    worthwhile = sorted(undecided, key=_worth)
+    if undecided == {"accept_quick"}:
+        yield "Do not take this for a pass: a quick look may miss a leak."
+        yield "Measure again without --quick, and check the result against the same thresholds."
+        return
+    yield "Do not take this for a pass: this run can neither show a leak nor rule one out."
+    worthwhile = sorted(undecided - {"accept_quick"}, key=_worth)
     remedies = dict.fromkeys(CHECK_KINDS[key].remedy for key in worthwhile)
     yield from list(remedies)[:_MOST_REASONS]
-    how = " without --quick" if quick else ""
+    how = " without --quick" if _is_quick(checks) else ""
     yield f"Then measure again{how}, and check the result against the same thresholds."
 
 
@@ -324,8 +330,8 @@ def _worth(key: str) -> tuple[bool, int, int]:
     return not CHECK_KINDS[key].precondition, bound, kinds.index(key)
 
 
-def _after_a_pass(checks: Sequence[Check], quick: bool) -> Iterator[str]:
-    if quick:
+def _after_a_pass(checks: Sequence[Check]) -> Iterator[str]:
+    if _is_quick(checks):
         yield "Measure again without --quick before a release: this was a first look."
     yield (
         "No leak found is no proof that there is none: it holds for secrets of the forms and "

@@ -81,7 +81,6 @@ def report_data(
         where="" if in_memory else where_of(run),
         warnings=(*result.warnings, *run.notes, *_of_look(run)),
         significance=limits.significance,
-        quick=result.settings.quick,
         redacted=not show_secrets,
         trajectory=tuple(result.trajectory),
         scored="" if result.context is None else scored_in(result.context),

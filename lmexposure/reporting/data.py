@@ -255,7 +255,6 @@ class ReportData:
         where: the directory that it is given in, and what must be there.
         warnings: of the result.
         significance: how often, at most, the gate calls a model leaking that memorised nothing.
-        quick: whether the measurement was a first look.
         redacted: whether secrets are left out.
         trajectory: the classes under each checkpoint, in order; empty where one was measured.
         scored: in which rows canaries and references were scored, a sentence; "" where the result
@@ -280,7 +279,6 @@ class ReportData:
     warnings: tuple[str, ...]
     where: str = ""
     significance: float = 0.01
-    quick: bool = False
     redacted: bool = True
     trajectory: tuple[CheckpointClass, ...] = ()
     scored: str = ""

@@ -1,19 +1,26 @@
 """Arrays in files: scores.npz of a model as text by text has it, and matrices.npz."""
 
 import io
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any
 from zipfile import BadZipFile, ZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lmexposure._files import PRIVATE, atomic_write
+from lmexposure._files import PRIVATE, atomic_write, read_bytes
 from lmexposure.errors import ResultError
 from lmexposure.records import SweepPlan
 
+# A hostile header is read as words of Python, and decides how much memory is asked for.
+_DAMAGED = (
+    *(BadZipFile, zlib.error, ValueError, LookupError, EOFError),
+    *(TokenError, SyntaxError, MemoryError, RuntimeError),
+)
 TRAIN_AGAIN = "remove its directory, and the sweep trains it again"
 
 
@@ -141,12 +148,12 @@ def read_npz(path: Path, again: str) -> dict[str, NDArray[Any]]:
         ResultError: no such file, or a damaged one.
     """
     try:
-        with open(path, "rb") as stream, ZipFile(stream):
+        with io.BytesIO(read_bytes(path)) as stream, ZipFile(stream):
             stream.seek(0)
             with np.load(stream, allow_pickle=False) as content:
                 return dict(content)
     except OSError as failure:
         reason = failure.strerror or failure
         raise ResultError(f"cannot read {path}: {reason}; {again}") from failure
-    except (BadZipFile, ValueError, KeyError, EOFError) as failure:
+    except _DAMAGED as failure:
         raise ResultError(f"{path} is damaged ({failure}); {again}") from failure

@@ -161,6 +161,18 @@ def test_a_damaged_result_is_refused_and_nothing_is_lost(
         open_run(home)
 
 
+def test_a_directory_in_the_place_of_the_scores_is_said(
+    runs: dict[str, Path], corpus: Path, tmp_path: Path
+) -> None:
+    home = shutil.copytree(runs["whole"], tmp_path / "run")
+    (home / "scores.parquet").unlink()
+    (home / "scores.parquet").mkdir()
+    with pytest.raises(
+        ResultError, match=r"scores\.parquet is no file; move it away, and give the"
+    ):
+        run(corpus, out=home, settings=SETTINGS)
+
+
 def test_a_result_of_before_there_were_hashes_is_still_one(
     runs: dict[str, Path], corpus: Path, tmp_path: Path
 ) -> None:

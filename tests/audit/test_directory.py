@@ -12,7 +12,14 @@ from older_runs import older_run, stopped_settings
 
 from lmexposure._integrity import write_sealed
 from lmexposure.audit import RunSettings, refuse_foreign
-from lmexposure.audit.directory import RunLog, keep_part, mend_record, read_part, record_measured
+from lmexposure.audit.directory import (
+    RunLog,
+    keep_part,
+    mend_record,
+    read_part,
+    record_measured,
+    set_aside,
+)
 from lmexposure.errors import ResultError
 from lmexposure.records import Extraction, RunRecord
 
@@ -23,7 +30,33 @@ def begun(out: Path, settings: RunSettings = SETTINGS) -> Path:
     log = RunLog.open(out, settings)
     with log.step("insert"):
         pass
+    (out / "checkpoint.pt").touch()  # a step was trained
     return out
+
+
+def test_a_run_without_a_step_takes_other_settings(tmp_path: Path) -> None:
+    out = begun(tmp_path / "r")
+    (out / "checkpoint.pt").unlink()
+    other = replace(SETTINGS, seed=8, training={"epochs": 3})
+    log = RunLog.open(out, other)
+    assert (log.begun_anew, log.timings) == (True, {})
+    assert not RunLog.open(out, SETTINGS).begun_anew
+    with RunLog.open(out, SETTINGS).step("train"):  # it ended, and its files were moved away
+        pass
+    with pytest.raises(ResultError, match="holds another run: its seed is another"):
+        RunLog.open(out, other)
+
+
+def test_what_is_set_aside_is_kept_each_time(tmp_path: Path) -> None:
+    for number in (1, 2):
+        (tmp_path / "corpus").mkdir()
+        (tmp_path / "corpus" / "c.txt").write_text(f"{number}")
+        (tmp_path / "manifest.json").write_text(f"{number}")
+        home = set_aside(tmp_path)
+        assert home == tmp_path / f"before-{number}"
+        assert (home / "corpus" / "c.txt").read_text() == f"{number}"
+    assert (tmp_path / "before-1" / "manifest.json").read_text() == "1"
+    assert not (tmp_path / "manifest.json").exists()
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from browser.checks import CUT, OUTSIDE
 from browser.conftest import Open
-from made_results import canary, clean, exact, made
+from made_results import canary, changed, clean, exact, made, options
 from page_data import page_data
 
 from lmexposure import gate
@@ -41,8 +41,10 @@ def page_of(result: Result) -> str:
     """A report of this verdict, without what takes time to draw."""
     data = page_data(canaries=2, controls=2, references=30, bounded=False)
     formats = tuple(replace(one, classes=(), reference_bits=np.empty(0)) for one in data.formats)
-    undrawn = replace(data, formats=formats, roc=(), training=(), quick=True)
-    return render_report(replace(undrawn, verdict=gate.check(result)))
+    undrawn = replace(data, formats=formats, roc=(), training=())
+    quick = changed(result, settings=options(quick=True))
+    verdict = gate.check(quick, gate.Thresholds(accept_quick=True))
+    return render_report(replace(undrawn, verdict=verdict))
 
 
 @pytest.mark.parametrize(

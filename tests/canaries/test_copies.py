@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from datasets import load_dataset
 from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet as pq
@@ -365,6 +366,7 @@ def test_refusals(tmp_path: Path) -> None:
 
 def test_a_damaged_sidecar(tmp_path: Path) -> None:
     for text in ("{", "{}", '{"schema": "lmexposure.shard/2"}'):
+        sidecar_path(tmp_path / "a").parent.mkdir(exist_ok=True)
         sidecar_path(tmp_path / "a").write_text(text)
         with pytest.raises(CorpusError, match="is not what insertion wrote"):
             Sidecar.read(tmp_path / "a")
@@ -383,7 +385,8 @@ def test_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
 
 
 def modes(directory: Path) -> dict[str, int]:
-    return {path.name: stat.S_IMODE(path.stat().st_mode) for path in directory.iterdir()}
+    files = (path for path in directory.iterdir() if path.is_file())
+    return {path.name: stat.S_IMODE(path.stat().st_mode) for path in files}
 
 
 @pytest.mark.parametrize(("bits", "copied"), [(0o644, 0o644), (0o640, 0o640), (0o600, 0o600)])
@@ -404,7 +407,8 @@ def test_copies_are_as_private_as_the_most_private_source(
     sources[1].chmod(bits)
     manifest = insert_files(sources, tmp_path / "out", PLAN)
     notes = {f"{n}.txt.canaries.json": 0o600 for n in range(3)}
-    assert modes(tmp_path / "out" / "corpus") == {f"{n}.txt": copied for n in range(3)} | notes
+    assert modes(tmp_path / "out" / "corpus") == {f"{n}.txt": copied for n in range(3)}
+    assert modes(tmp_path / "out" / "corpus" / ".sidecars") == notes
     assert seen == [copied] * 6  # before the first byte
     made = [tmp_path / "out" / "corpus" / path.name for path in sources]
     remove_from_files(made, manifest, tmp_path / "without")
@@ -581,16 +585,37 @@ def test_what_was_damaged_is_made_good(
     assert (f"{copy} is damaged, or was changed since" in caplog.text) is (damage != "gone")
 
 
+@pytest.mark.parametrize("suffix", [".jsonl", ".txt", ".parquet"])
+def test_the_directory_of_the_copies_is_a_data_set_as_it_is(tmp_path: Path, suffix: str) -> None:
+    """The sidecars are JSON, and would be taken for data with other columns."""
+    (tmp_path / "in").mkdir()
+    sources = [written(tmp_path / "in" / f"{n}{suffix}") for n in range(2)]
+    plan = replace(PLAN, repetitions=(1,))
+    manifest = insert_files(sources, tmp_path / "out", plan, existing="set_aside")
+    rows = load_dataset(str(tmp_path / "out" / "corpus"), cache_dir=str(tmp_path / "cache"))
+    added = sum(canary.inserted for canary in manifest.canaries)
+    assert rows["train"].num_rows == manifest.corpus.documents + added
+    assert rows["train"].column_names[0] in ("text", "n")
+
+
+def test_a_hidden_directory_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
+    sources, out = parts(tmp_path / "in", 2), tmp_path / "out"
+    kept = out / "corpus" / ".sidecars" / "mine.json"
+    kept.parent.mkdir(parents=True)
+    kept.write_text("mine")
+    with pytest.raises(CorpusError, match="holds something already; choose a new or an empty"):
+        insert_files(sources, out, PLAN)
+    assert kept.read_text() == "mine"
+
+
 def test_several_copies_go_on_where_they_are(tmp_path: Path) -> None:
     sources, out = parts(tmp_path / "in", 3), tmp_path / "out"
     manifest = insert_files(sources, out, PLAN)
-    left = [".1.txt.partial", ".1.txt.canaries.json.partial"]
-    for name in left:
-        (out / "corpus" / name).touch()  # what a killed call of an older version left
+    (out / "corpus" / ".1.txt.partial").touch()  # what a killed call of an older version left
     made = {path.name: path.read_bytes() for path in (out / "corpus").glob("[0-9]*")}
     assert insert_files(sources[::-1], out, PLAN) == manifest
     assert insert_files([tmp_path / "in" / "*"], out, PLAN) == manifest
-    for name in ("1.txt", "1.txt.canaries.json"):
+    for name in ("1.txt", ".sidecars/1.txt.canaries.json"):
         (out / "corpus" / name).unlink()
         assert insert_files(sources, out, PLAN) == manifest
         assert {path.name: path.read_bytes() for path in (out / "corpus").glob("[0-9]*")} == made
@@ -606,7 +631,7 @@ def test_several_copies_go_on_where_they_are(tmp_path: Path) -> None:
         with pytest.raises(CorpusError, match="holds something already; choose a new or an empty"):
             insert_files(sources, out, PLAN)
         (out / "corpus" / name).unlink()  # it is still there
-    (out / "corpus" / left[0]).mkdir()
+    (out / "corpus" / ".1.txt.partial").mkdir()
     with pytest.raises(CorpusError, match="holds something already; choose a new or an empty dir"):
         insert_files(sources, out, PLAN)
 
@@ -723,9 +748,10 @@ def test_another_column_of_a_copy_was_changed(tmp_path: Path, name: str, of_cana
 def test_copies_that_were_exchanged_with_their_sidecars(tmp_path: Path, gone: bool) -> None:
     sources, out = parts(tmp_path / "in", 3), tmp_path / "out"
     manifest = insert_files(sources, out, PLAN)
-    made = {path.name: path.read_bytes() for path in (out / "corpus").iterdir()}
-    for suffix in ("", ".canaries.json"):
-        one, other = (out / "corpus" / f"{n}.txt{suffix}" for n in (0, 1))
+    files = [path for path in (out / "corpus").rglob("*") if path.is_file()]
+    made = {path.name: path.read_bytes() for path in files}
+    copies = [out / "corpus" / f"{n}.txt" for n in (0, 1)]
+    for one, other in (copies, map(sidecar_path, copies)):
         one.write_bytes(made[other.name])
         other.write_bytes(made[one.name])
     if gone:
@@ -734,7 +760,7 @@ def test_copies_that_were_exchanged_with_their_sidecars(tmp_path: Path, gone: bo
             insert_files(sources, out, PLAN)
         return
     assert insert_files(sources, out, PLAN) == manifest
-    assert {path.name: path.read_bytes() for path in (out / "corpus").iterdir()} == made
+    assert {path.name: path.read_bytes() for path in files} == made
 
 
 @pytest.mark.parametrize("gone", [False, True])
@@ -784,9 +810,8 @@ def test_a_false_sidecar_is_not_believed_when_counting(
 def test_a_number_of_two_files(tmp_path: Path) -> None:
     manifest = insert_files(parts(tmp_path / "in", 3), tmp_path / "out", PLAN)
     copied = [tmp_path / "out" / "corpus" / f"{n}.txt" for n in range(3)]
-    for suffix in ("", ".canaries.json"):
-        twice = f"{copied[1]}{suffix}"
-        shutil.copy(f"{copied[0]}{suffix}", twice)
+    shutil.copy(copied[0], copied[1])
+    shutil.copy(sidecar_path(copied[0]), sidecar_path(copied[1]))
     with pytest.raises(CorpusError, match=r"0.txt and .*1.txt are both number 1 of this corpus"):
         read_sidecars(copied, manifest)
     assert read_sidecars(copied[:1], manifest)
@@ -830,6 +855,7 @@ def test_directories_and_sidecars_are_no_corpus(corpus: Path, done: bool) -> Non
     with pytest.raises(CorpusError, match=r"shards is a directory; .*, such as '.*shards/\*.json"):
         insert_files(directory, out, PLAN)
     note = sidecar_path(corpus)
+    note.parent.mkdir()
     note.touch()
     with pytest.raises(CorpusError, match="json is a sidecar; give the file that it belongs to"):
         insert_files([corpus, note], out, PLAN)

@@ -23,6 +23,24 @@ def chats(n: int = 10) -> list[dict[str, Any]]:
     return [{**talk.record(f"question {i}"), "source": i} for i in range(n)]
 
 
+@pytest.mark.parametrize("kind", [list, Dataset.from_list, tuple])
+def test_what_an_insertion_shows_of_itself_holds_no_secret(kind: Any) -> None:
+    """A notebook keeps what a cell gives."""
+    made = insert(kind([{"text": f"text {n}"} for n in range(30)]), PLAN)
+    shown = repr(made)
+    assert shown.startswith("<Inserted: 38 documents in a ")
+    assert shown.endswith(", <Manifest of 30 documents: 4 canaries and 1 control of pin>>")
+    assert not any(canary.text[-7:-1] in shown for canary in made.manifest.entries)
+    documents, manifest = made
+    assert (documents, manifest) == (made.documents, made.manifest)
+
+
+def test_a_set_of_splits_is_not_counted() -> None:
+    rows = Dataset.from_list([{"text": f"text {n}"} for n in range(30)])
+    shown = repr(insert(DatasetDict(train=rows), PLAN))
+    assert shown.startswith("<Inserted: a DatasetDict, <Manifest of 30")
+
+
 def test_canaries_stand_before_their_documents() -> None:
     given = chats()
     records, manifest = insert(given, PLAN, wrapping=ANSWER)

@@ -34,6 +34,7 @@ from written_corpora import PACKINGS, Written, parquet_bytes, row_groups, unpack
 
 import lmexposure as lx
 from lmexposure.canaries import read_documents
+from lmexposure.canaries.copies import sidecar_path
 
 # How often each container is drawn: 500 corpora in all.
 FILES = {"lines": 90, "paragraphs": 75, "jsonl": 75, "parquet": 50}
@@ -61,7 +62,7 @@ def noted(*what: object) -> Iterator[None]:
 def note_of(written: Written, number: int) -> dict[str, Any]:
     """What the sidecar of a file says."""
     path = written.paths[number]
-    said: dict[str, Any] = json.loads(path.with_name(f"{path.name}.canaries.json").read_text())
+    said: dict[str, Any] = json.loads(sidecar_path(path).read_text())
     return said
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from lmexposure.canaries import CorpusCount, Format, Manifest, Plan, insert_files, layout_named
+from lmexposure.canaries.copies import sidecar_path
 from lmexposure.canaries.verification import count_files
 from lmexposure.errors import CorpusError
 
@@ -95,5 +96,5 @@ def test_a_file_alone_is_held_against_its_sidecar(tmp_path: Path) -> None:
         assert set(counted.changed) == {one.id for one in held}
         assert [one.lost for one in counted.classes] == [len(held) - lost, lost]
     assert expected == sum(one.inserted for one in manifest.entries)
-    path.with_name("2.txt.canaries.json").unlink()
+    sidecar_path(path.with_name("2.txt")).unlink()
     assert count_files([path], manifest, layout=LINES).shard is None

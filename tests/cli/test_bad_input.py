@@ -106,7 +106,7 @@ def test_a_sidecar_of_other_types(call: Call, tmp_path: Path) -> None:
     out, manifest = tmp_path / "o", tmp_path / "o" / "manifest.json"
     # With a fresh seed all of them may go into the other file.
     assert call("insert", tmp_path / "*.txt", "--out", out, *PLAN, "--seed", "1").code == 0
-    note = out / "corpus" / "0.txt.canaries.json"
+    note = out / "corpus" / ".sidecars" / "0.txt.canaries.json"
     values = json.loads(note.read_bytes())
     one = values["occurrences"][0]
     changes: list[dict[str, Any]] = [

@@ -11,7 +11,16 @@ from xml.etree import ElementTree
 import pytest
 from cli.conftest import Call
 from corpora import write_corpus
-from made_results import canary, clean, exact, hostile_run, made, small_run
+from made_results import (
+    canary,
+    changed,
+    clean,
+    exact,
+    hostile_run,
+    made,
+    options,
+    small_run,
+)
 
 from lmexposure.records import Result
 
@@ -69,6 +78,18 @@ def test_three_canaries_are_2(call: Call, written: Written) -> None:
     seen = call("check", written(clean(n=3)))
     assert seen.code == 2
     assert seen.out.startswith("Inconclusive: 3 secrets inserted once are too few")
+
+
+def test_a_quick_look_is_2_unless_it_is_accepted(call: Call, written: Written) -> None:
+    result = written(changed(clean(), settings=options(quick=True)))
+    seen = call("check", result)
+    assert (seen.code, seen.out.startswith("Inconclusive: a quick look is no pass: ")) == (2, True)
+    assert call("check", result, "--accept-quick").code == 0
+    file = result.with_name("gate.toml")
+    file.write_text("[check]\naccept_quick = true\n")
+    assert call("check", result, "--settings", file).code == 0
+    leak = written(changed(leaking(), settings=options(quick=True)))
+    assert call("check", leak).code == call("check", leak, "--accept-quick").code == 1
 
 
 def test_a_run_directory(call: Call, tmp_path: Path) -> None:
@@ -179,7 +200,7 @@ def test_thresholds_come_from_flags_and_from_a_file(
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("[check]\nmax_bits = 3", "unknown threshold 'max_bits'; there are max_epsilon, "),
+        ("[check]\nmax_bits = 3", "unknown threshold 'max_bits'; there are accept_quick, "),
         ("check = 3", "must be a table of thresholds"),
         ("[check", "is not TOML"),
         ('[check]\nmax_exposure = "much"', "max_exposure='much' must be"),

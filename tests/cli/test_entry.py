@@ -5,10 +5,14 @@ import sys
 from pathlib import Path
 
 import pytest
+import typer
 from cli.conftest import Call
+from typer.main import get_command
 
 import lmexposure
 from lmexposure.cli import entry
+from lmexposure.cli.app import PanelCommand, app
+from lmexposure.cli.long_work import Stopped
 
 
 def test_the_installed_command_and_the_module_are_one() -> None:
@@ -92,7 +96,7 @@ def test_wrong_usage_is_3(call: Call, arguments: list[str], message: str) -> Non
         (OSError(28, "No space left on device"), "the disk is full"),
     ],
 )
-def test_every_failure_is_3(
+def test_every_failure_is_3_and_ctrl_c_130(
     call: Call,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
@@ -103,14 +107,15 @@ def test_every_failure_is_3(
         raise failure
 
     monkeypatch.setattr("lmexposure.audit.preview", fail)
+    code = 130 if isinstance(failure, KeyboardInterrupt) else 3
     outcome = call("run", tmp_path / "c.txt", "--out", tmp_path / "o")
-    assert outcome.code == 3
+    assert outcome.code == code
     assert message in outcome.err
     assert "Traceback" not in outcome.err
     foreseen = isinstance(failure, KeyboardInterrupt | OSError)
     assert ("--debug" in outcome.err) != foreseen
     again = call("run", tmp_path / "c.txt", "--out", tmp_path / "o", "--debug")
-    assert again.code == 3
+    assert again.code == code
     assert ("Traceback" in again.err) != foreseen
 
 
@@ -136,17 +141,58 @@ def test_output_that_nobody_reads_is_3_not_a_leak(tmp_path: Path, pipe: bool) ->
     assert (tmp_path / "o" / "manifest.json").exists() != pipe
 
 
-def test_ctrl_c_while_modules_are_imported_is_one_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def pressed() -> int:
-        raise KeyboardInterrupt
+_PRESSED_AT = """
+import os, signal, sys
+from importlib.abc import MetaPathFinder
 
-    monkeypatch.setattr(entry, "_run", pressed)
+class Press(MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name == {name!r}:
+            sys.meta_path.remove(self)
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Press())
+from lmexposure.cli.entry import main
+sys.argv = ["lmexposure", "verify", "corpus.txt", "manifest.json"]
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    "name", ["typer", "lmexposure.cli.app", "lmexposure.cli.check", "lmexposure.canaries"]
+)
+def test_ctrl_c_while_modules_are_imported_is_one_line(tmp_path: Path, name: str) -> None:
+    script = _PRESSED_AT.format(name=name)
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 130, done.stderr
+    assert done.stderr.startswith("error: stopped")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("failure", [typer.Abort(), Stopped("stopped"), KeyboardInterrupt()])
+def test_ctrl_c_in_any_command_is_130(
+    call: Call, monkeypatch: pytest.MonkeyPatch, failure: BaseException
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise failure
+
+    monkeypatch.setattr(PanelCommand, "make_context", fail)
+    commands: dict[str, object] = get_command(app).commands  # type: ignore[attr-defined]
+    for name in (name for name, command in commands.items() if isinstance(command, PanelCommand)):
+        seen = call(name)
+        assert (seen.code, "stopped" in seen.err) == (130, True), name
+
+
+def test_ctrl_c_is_130_also_where_what_was_printed_is_not_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(entry, "_run", lambda: entry.INTERRUPTED)
+    monkeypatch.setattr(entry, "_all_was_read", lambda: False)
     with pytest.raises(SystemExit) as stopped:
         entry.main()
-    assert stopped.value.code == 3
-    assert capsys.readouterr().err == "error: stopped before anything was begun\n"
+    assert stopped.value.code == 130
 
 
 def test_the_help_of_a_bare_command_is_lines(call: Call) -> None:

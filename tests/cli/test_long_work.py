@@ -226,7 +226,7 @@ def test_ctrl_c_stops_a_training_and_ends_a_search_with_a_result(tmp_path: Path)
     corpus = write_corpus(tmp_path / "corpus.txt", 300)
     out = tmp_path / "run"
     code, err = pressed(corpus, out, (out / "checkpoint.pt").exists)
-    assert code == 3
+    assert code == 130
     assert "error: stopped; the same command goes on from the last checkpoint" in err
     code, err = pressed(corpus, out, lambda: any((out / ".measuring").glob("*/random_number.npz")))
     assert (code, "ending: the search stops here" in err) == (0, True), err

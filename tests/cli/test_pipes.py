@@ -207,7 +207,7 @@ def test_a_run_of_an_older_version_goes_on_unread(
     Path("-").write_bytes(text)
     assert call("insert", "./-", "--out", "r", *PLAN).code == 0
     Path("-").unlink()
-    Path("r/corpus/-.canaries.json").unlink()
+    Path("r/corpus/.sidecars/-.canaries.json").unlink()
     copy = Path("r/corpus/-").read_bytes()
     Path("r/corpus/-").write_bytes(copy[:-9])
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(Unread()))

@@ -10,6 +10,7 @@ from cli.conftest import Call
 from corpora import write_corpus
 
 from lmexposure.audit import MeasureSettings, RunSettings, demo_settings
+from lmexposure.errors import ModelError
 from lmexposure.records import open_run
 from lmexposure.reporting.facts import command_of
 
@@ -90,6 +91,35 @@ def test_run_refuses_another_runs_directory(call: Call, corpus: Path, tmp_path: 
     assert "holds another run: its seed was drawn fresh, now one is given" in again.err
 
 
+def test_a_run_that_failed_before_its_first_step_does_not_block_its_directory(
+    call: Call,
+    corpus: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Other settings go on there, and the canaries of before are kept."""
+    out = tmp_path / "r"
+    arguments = ("run", corpus, "--out", out, *PLAN, *SMALL, *QUICK)
+
+    def fail(*_: object, **__: object) -> None:
+        raise ModelError("no token carries loss; give another loss")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("lmexposure.audit.pipeline.train_corpus", fail)
+        assert call(*arguments).code == 3
+        before = (out / "manifest.json").read_bytes()
+        assert call(*arguments, "--learning-rate", "0.1").code == 3
+        assert (out / "manifest.json").read_bytes() == before  # the same canaries fit
+    seen = call(*arguments, "--controls", "5")
+    assert seen.code == 0, seen.err
+    assert f"their canaries are kept in {out / 'before-1'}" in caplog.text
+    assert (out / "before-1" / "manifest.json").read_bytes() == before
+    assert (out / "before-1" / "corpus" / corpus.name).exists()
+    again = call(*arguments, "--controls", "6")
+    assert (again.code, "holds another run: its controls is 5" in again.err) == (3, True)
+
+
 def test_measure_refuses_what_it_cannot_use(call: Call, corpus: Path, tmp_path: Path) -> None:
     assert call("insert", corpus, "--out", tmp_path / "i", *PLAN).code == 0
     manifest = tmp_path / "i" / "manifest.json"
@@ -136,6 +166,13 @@ def test_demo_runs_on_the_text_of_this_python(
     assert (tmp_path / "demo" / "result.json").exists()
     assert call("demo", "--quick", "--out", tmp_path / "demo", "--epochs", "1").code == 0
     assert looks == [False, True]
+
+
+def test_the_first_command_of_the_readme_ends_in_its_leak(call: Call, tmp_path: Path) -> None:
+    """In full, as a newcomer runs it: half a minute."""
+    seen = call("demo", "--quick", "--out", tmp_path / "demo")
+    assert (seen.code, "\nLeaks: a secret inserted 16 times is found" in seen.out) == (0, True)
+    assert call("check", tmp_path / "demo").code == 1
 
 
 def test_run_takes_coins(call: Call, corpus: Path, tmp_path: Path) -> None:

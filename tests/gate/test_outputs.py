@@ -9,9 +9,10 @@ from xml.etree import ElementTree
 
 import pytest
 import xmlschema
-from made_results import HOSTILE, canary, clean, exact, made, renamed
+from made_results import HOSTILE, canary, clean, exact, made, renamed, small_run
 
 from lmexposure import gate
+from lmexposure._text import visible
 from lmexposure.gate import (
     CHECK_KINDS,
     Outcome,
@@ -69,7 +70,9 @@ def test_every_form_says_the_same(result: Result, verdict: Verdict) -> None:
 def test_junit_has_a_case_for_each_check(result: Result, verdict: Verdict) -> None:
     root = ElementTree.fromstring(verdict_junit(verdict, KNOWN))
     cases = root.findall("./testsuite/testcase")
-    assert [root.tag, len(cases)] == ["testsuites", len(verdict.checks)]
+    made, left_out = len(verdict.checks), len(verdict.left_out)
+    assert [root.tag, len(cases)] == ["testsuites", made + left_out]
+    assert root[0].get("tests") == str(len(cases))
     tags = {
         Outcome.LEAK: ("failure", "failures"),
         Outcome.INCONCLUSIVE: ("error", "errors"),
@@ -77,6 +80,7 @@ def test_junit_has_a_case_for_each_check(result: Result, verdict: Verdict) -> No
     }
     for outcome, (tag, total) in tags.items():
         count = sum(check.outcome is outcome for check in verdict.checks)
+        count += left_out * (outcome is Outcome.NOT_TESTED)
         assert len(root.findall(f".//{tag}")) == count
         assert root[0].get(total) == str(count)
     assert all(case.get("name") and case.get("classname") and case.get("time") for case in cases)
@@ -104,6 +108,35 @@ def test_sarif_has_what_its_schema_requires(result: Result, verdict: Verdict) ->
     prints = [json.dumps(found["partialFingerprints"]) for found in run["results"]]
     assert len(set(prints)) == len(prints)
     assert run["invocations"][0]["executionSuccessful"] is True
+
+
+@pytest.mark.parametrize(("result", "verdict"), verdicts())
+def test_every_file_lists_what_was_not_tested_and_why(result: Result, verdict: Verdict) -> None:
+    """Each phrase once, as "what: why"."""
+    assert verdict.untested
+    assert len(set(verdict.untested)) == len(verdict.untested)
+    skipped = {
+        f"{case.get('name')}: {reason.get('message')}"
+        for case in ElementTree.fromstring(verdict_junit(verdict, KNOWN)).iter("testcase")
+        if (reason := case.find("skipped")) is not None
+    }
+    assert skipped >= {visible(phrase) for phrase in verdict.left_out}
+    assert len(skipped) == len(verdict.left_out) + sum(
+        check.outcome is Outcome.NOT_TESTED for check in verdict.checks
+    )
+    (run,) = json.loads(verdict_sarif(verdict, "r", KNOWN))["runs"]
+    notes = run["invocations"][0]["toolExecutionNotifications"]
+    assert [note["message"]["text"] for note in notes] == [
+        f"not tested: {visible(phrase)}" for phrase in verdict.untested
+    ]
+    assert {note["level"] for note in notes} == {"note"}
+    assert json.loads(verdict_json(verdict, result, KNOWN))["untested"] == [*verdict.untested]
+
+
+def test_what_a_look_beside_a_run_did_not_test_is_listed_once(tmp_path: Path) -> None:
+    verdict = gate.check(small_run(tmp_path / "run"))
+    assert len(set(verdict.untested)) == len(verdict.untested)
+    assert "epsilon: no threshold was given, and the result holds no claim" in verdict.left_out
 
 
 @pytest.mark.parametrize("provenance", [KNOWN, UNDATED])

@@ -237,26 +237,47 @@ def test_a_question_ends_with_its_own_mark() -> None:
     assert controls.reason.endswith("drawn in another way?")
 
 
-def test_a_pass_after_a_quick_look_says_how_far_off_it_may_be() -> None:
+def test_a_quick_look_is_no_pass_unless_it_is_accepted_and_a_leak_all_the_same() -> None:
     values = by_chance(np.random.default_rng(0), 31)
     drawn = [canary(i, exact(value)) for i, value in enumerate(values)]
     result = made([*drawn, canary(31, sampled(1.0, 0.4, 2.5))])
     quick = changed(result, settings=options(quick=True))
     whole, looked = gate.check(result), gate.check(quick)
-    assert looked.outcome is Outcome.PASS
-    assert looked.sentence == (
-        f"{whole.sentence} This was a quick look: an exposure may be up to 1.50 bits "
-        "above the one shown, and the full measurement may call a leak what lies that far below a "
-        "threshold, or find a smaller p-value; measure in full before a release."
+    assert (whole.exit_code, looked.exit_code) == (0, 2)
+    doubt = (
+        "an exposure may be up to 1.50 bits above the one shown, and the full measurement may "
+        "call a leak what lies that far below a threshold"
     )
+    assert looked.sentence == (
+        f"Inconclusive: a quick look is no pass: {doubt}, or find a smaller p-value; measure in "
+        "full, or give --accept-quick."
+    )
+    assert not any("measured in full" in phrase for phrase in looked.tested)
+    accepted = gate.check(quick, Thresholds(accept_quick=True))
+    assert accepted.exit_code == 0
+    assert accepted.sentence == (
+        f"{whole.sentence} A quick look was accepted: {doubt}, or find a smaller p-value."
+    )
+    assert any(phrase.startswith("measured in full: a quick") for phrase in accepted.untested)
     alone = gate.check(quick, Thresholds(p_value=False)).sentence
-    assert alone.endswith("that far below a threshold; measure in full before a release.")
+    assert f"{doubt}; measure" in alone
     bounded = changed(quick, privacy=privacy(1.5, 5.0))
     both = gate.check(bounded, Thresholds(max_epsilon=3)).sentence
     assert "that far below a threshold, or find a smaller p-value or a larger epsilon; " in both
     leaking = planted(np.random.default_rng(1), 30, 30, 28)
-    leak = changed(leaking, settings=options(quick=True))
-    assert gate.check(leak).sentence == gate.check(leaking).sentence
+    leak = gate.check(changed(leaking, settings=options(quick=True)))
+    assert (leak.exit_code, leak.sentence) == (1, gate.check(leaking).sentence)
+
+
+def test_what_a_quick_look_cannot_decide_in_full_either_is_said_first() -> None:
+    quick = changed(clean(), settings=options(quick=True), privacy=privacy(1.5, 2.0))
+    for thresholds in (Thresholds(max_epsilon=3), Thresholds(max_epsilon=3, accept_quick=True)):
+        verdict = gate.check(quick, thresholds)
+        assert (verdict.exit_code, verdict.deciding and verdict.deciding.key) == (2, "max_epsilon")
+    few = changed(clean(n=3), settings=options(quick=True))
+    assert "are too few" in gate.check(few).sentence
+    nothing = changed(made([]), settings=options(quick=True))
+    assert "nothing to judge" in gate.check(nothing).sentence
 
 
 @pytest.mark.parametrize("classes", [1, 3, 30])

@@ -39,9 +39,13 @@ def leaking(*classes: tuple[int, float, int | None]) -> Result:
     )
 
 
-def steps(result: Result, thresholds: Thresholds | None = None, *, quick: bool = False) -> str:
+def quick(result: Result) -> Result:
+    return changed(result, settings=options(quick=True))
+
+
+def steps(result: Result, thresholds: Thresholds | None = None) -> str:
     verdict = gate.check(result, thresholds or Thresholds())
-    found = next_steps(verdict, quick=quick)
+    found = next_steps(verdict)
     assert 2 <= len(found) <= 4
     return " ".join(found)
 
@@ -128,7 +132,9 @@ def test_a_pass_is_said_in_one_clause_and_what_it_may_have_missed_below() -> Non
     assert found.finding.startswith("No single secret is exposed beyond chance: the largest")
     assert found.finding.endswith("that chance rarely exceeds.")
     assert any(line.startswith("Missed leaks: ") for line in found.sure)
-    assert "could have gone unseen" in answered(clean(), quick=True).finding
+    accepted = answered(quick(clean()), Thresholds(accept_quick=True)).finding
+    assert "could have gone unseen" in accepted
+    assert accepted.endswith("or find a smaller p-value.")
 
 
 def test_a_long_list_ends_on_the_first_screen() -> None:
@@ -139,7 +145,7 @@ def test_a_long_list_ends_on_the_first_screen() -> None:
 
 
 def test_after_a_leak_what_can_be_guessed_and_what_lies_below_it() -> None:
-    said = steps(leaking((1, 1.2, None), (4, 29.0, 1), (16, 29.0, 11)), quick=True)
+    said = steps(quick(leaking((1, 1.2, None), (4, 29.0, 1), (16, 29.0, 11))))
     assert said == (
         "Do not release this model: whoever can query it can guess secrets inserted 4 times and "
         "16 times. Remove repeats from the training text (deduplicate): secrets inserted once "
@@ -215,7 +221,7 @@ def test_after_a_doubt_what_would_settle_it(
     assert said.startswith("Do not take this for a pass: ")
     assert step in said
     assert said.endswith("Then measure again, and check the result against the same thresholds.")
-    assert "Then measure again without --quick, and" in steps(result, thresholds, quick=True)
+    assert "Then measure again without --quick, and" in steps(quick(result), thresholds)
 
 
 def test_after_a_pass_what_it_does_not_cover() -> None:
@@ -227,7 +233,15 @@ def test_after_a_pass_what_it_does_not_cover() -> None:
     )
     bounded = changed(clean(), privacy=privacy(1.0, 6.0))
     assert "--claimed-epsilon" not in steps(bounded, Thresholds(max_epsilon=2.0))
-    assert steps(clean(), quick=True).startswith("Measure again without --quick before a release")
+    accepted = steps(quick(clean()), Thresholds(accept_quick=True))
+    assert accepted.startswith("Measure again without --quick before a release")
+
+
+def test_after_a_quick_look_that_found_nothing_there_is_one_thing_to_do() -> None:
+    assert next_steps(gate.check(quick(clean()))) == (
+        "Do not take this for a pass: a quick look may miss a leak.",
+        "Measure again without --quick, and check the result against the same thresholds.",
+    )
 
 
 def test_every_kind_of_doubt_has_a_step() -> None:

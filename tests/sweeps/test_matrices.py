@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from lmexposure.errors import ResultError
 from lmexposure.records import SweepPlan
 from lmexposure.sweeps import Matrices, read_matrices
-from lmexposure.sweeps.arrays import ModelScores
+from lmexposure.sweeps.arrays import ModelScores, read_npz
 from lmexposure.sweeps.matrices import join_scores
 
 TEXTS = ("one canary", "another canary", "an ordinary document")
@@ -159,3 +159,26 @@ def test_some_of_the_models() -> None:
     np.testing.assert_array_equal(some.scores["zlib"], matrices.scores["zlib"][kept])
     assert some.validation_bits.shape == (3, VALIDATION)
     assert {bits.shape[0] for bits in (*some.token_bits, *some.matches)} == {3}
+
+
+def hostile(path: Path, header: str) -> Path:
+    """An archive with one array, whose header says this."""
+    text = header.encode() + b"\n"
+    member = b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text
+    with zipfile.ZipFile(path, "w") as packed:
+        packed.writestr("bits.npy", member)
+    return path
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "{'descr': '<f8', 'fortran_order': False, 'shape': (10000000000000,), }",
+        "{'descr': '<f8', 'fortran_order': False, 'shape': (3,",
+        "{'descr': '<f8', 'fortran_order': False, 'shape': " + "(" * 3000 + ")" * 3000 + "}",
+        "{'descr': '|O', 'fortran_order': False, 'shape': (3,), }",
+    ],
+)
+def test_a_hostile_header_is_damage(tmp_path: Path, header: str) -> None:
+    with pytest.raises(ResultError, match=r"scores.npz is damaged \(.*\); train it again"):
+        read_npz(hostile(tmp_path / "scores.npz", header), "train it again")

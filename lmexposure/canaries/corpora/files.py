@@ -25,6 +25,8 @@ from lmexposure.canaries.row_schema import RowSchema
 from lmexposure.errors import CorpusError
 
 SIDECAR_SUFFIX = ".canaries.json"
+# Hidden, so that whoever loads a directory of corpus files leaves it out.
+SIDECARS = ".sidecars"
 PACKINGS = (".gz", ".zst")
 LAYOUTS = tuple(ADAPTERS)
 OF_RECORDS = ("jsonl", "parquet", "arrow")
