@@ -206,4 +206,4 @@ def test_impossible_questions_are_refused() -> None:
 def test_without_opacus_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "opacus", None)
     with pytest.raises(SettingsError, match=r"pip install 'lmexposure\[dp\]'"):
-        epsilon_spent([(1.0, 0.1, 1)], delta=1e-5)
+        epsilon_spent([(1.0, 0.1234, 1)], delta=1e-5)
