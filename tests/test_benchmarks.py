@@ -39,6 +39,19 @@ def test_the_peak_rests_on_a_few_products_of_each_kind_whatever_they_take(
     assert rates.best == rates.sustained == 2 * 2 * 3 * 4 / 0.25
 
 
+def test_right_federated_trainings_are_hardly_refuted_and_missing_noise_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """At 5 %, all bounds of a training together; 2,000 of them in scripts/benchmark_canife."""
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+    import canife_numbers  # type: ignore[import-not-found]
+
+    alarms = sum(canife_numbers.one_weight(True, 1.0, seed) for seed in range(60))
+    assert alarms <= 7  # more are found in one of a hundred tests whose level is 5 %
+    for share in (0.5, 1e-6):
+        assert all(canife_numbers.one_weight(True, share, seed) for seed in range(5))
+
+
 def test_the_toy_of_kinds_has_a_text_and_promises_for_each(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -60,8 +60,10 @@ class RoundAudit:
         point: epsilon of the round as the source has it; no bound.
         mu: lower bound on that of the round.
         epsilon_round: of it, at delta.
+        attainable_round: the most that `epsilon_round` could have been: had the canary been seen
+            in each mock round.
         noise_at_most: noise multiplier that the bound leaves room for; infinite: any.
-        epsilon_so_far: composed to here; None where the accountant gave no number.
+        epsilon_so_far: composed to here.
         claimed_round, claimed_so_far: as the noise promises; infinite without noise.
         random_noise: standard deviation of the scores of a random text as long as the clip.
         random_epsilon_round: lower bound by those; None where none was scored.
@@ -77,8 +79,9 @@ class RoundAudit:
     point: float
     mu: float
     epsilon_round: float
+    attainable_round: float
     noise_at_most: float
-    epsilon_so_far: float | None
+    epsilon_so_far: float
     claimed_round: float
     claimed_so_far: float
     random_noise: float | None
@@ -94,6 +97,7 @@ class FederatedAudit:
         canife: of the attacks.
         clients: that took part by their coins.
         rounds: those attacked, in order.
+        attainable: the most that the last `epsilon_so_far` could have been.
         losses: of the model on mock clients before each round and after the last, nats a token.
     """
 
@@ -101,16 +105,13 @@ class FederatedAudit:
     canife: CanifeSettings
     clients: int
     rounds: tuple[RoundAudit, ...]
+    attainable: float
     losses: tuple[float, ...]
 
     @property
     def refuted(self) -> bool:
-        """Whether any bound is above its claim."""
-        return any(
-            row.epsilon_round > row.claimed_round
-            or (row.epsilon_so_far is not None and row.epsilon_so_far > row.claimed_so_far)
-            for row in self.rounds
-        )
+        """Whether a round has less noise than is claimed."""
+        return any(row.noise_at_most < self.settings.noise_multiplier for row in self.rounds)
 
 
 def federated_training(
@@ -167,6 +168,7 @@ def federated_training(
         canife=canife,
         clients=len(names),
         rounds=tuple(audits),
+        attainable=max(attack.attainable(), *(row.epsilon_so_far for row in audits)),
         losses=tuple(losses),
     )
 
@@ -210,6 +212,7 @@ class _Attack:
         self._design, self._mock = design, mock
         self._level = canife.significance / attacks  # Bonferroni over attacked rounds
         self._history: list[tuple[float, float, int]] = []
+        self._perfect: list[tuple[float, float, int]] = []
         self._begun = 0
         self._canary: CraftedCanary | None = None
         self._seen: list[tuple[float, bool]] = []
@@ -262,9 +265,10 @@ class _Attack:
         settings, steps = self._settings, number - self._begun
         scores = np.array([score for score, _ in self._seen])
         coins = np.array([coin for _, coin in self._seen], dtype=bool)
-        mu = self._mu(scores, coins)
+        mu, perfect = self._mu(scores, coins), self._mu(coins.astype(float), coins)
         least = 1 / mu if mu > 0 else math.inf
-        self._history.append((least, settings.client_rate, steps))
+        self._history += _stretch(mu, settings.client_rate, steps)
+        self._perfect += _stretch(perfect, settings.client_rate, steps)
         others = self._others
         random_mu = None if others is None else self._mu(others.scores, others.coins)
         yield RoundAudit(
@@ -278,8 +282,9 @@ class _Attack:
             point=_point(scores, coins, settings.delta),
             mu=mu,
             epsilon_round=epsilon_of_mu(mu=mu, delta=settings.delta),
+            attainable_round=epsilon_of_mu(mu=perfect, delta=settings.delta),
             noise_at_most=least,
-            epsilon_so_far=self._shown(),
+            epsilon_so_far=epsilon_at_least(self._history, delta=settings.delta),
             claimed_round=self._claimed_round(),
             claimed_so_far=self._claimed(number),
             random_noise=None if others is None else others.noise,
@@ -288,6 +293,10 @@ class _Attack:
             else epsilon_of_mu(mu=random_mu, delta=settings.delta),
         )
         self._canary = None
+
+    def attainable(self) -> float:
+        """Epsilon of all rounds, had every canary been told from none in each of its rounds."""
+        return epsilon_at_least(self._perfect, delta=self._settings.delta)
 
     def _updates(self, pool: Sequence[Any]) -> Tensor:
         clip = self._settings.clip
@@ -313,11 +322,6 @@ class _Attack:
         inside, outside = scores[coins], scores[~coins]
         return gaussian_dp_epsilon(inside, outside, significance=level, delta=delta).mu
 
-    def _shown(self) -> float | None:
-        """Epsilon of all rounds so far, each with the noise that its attack left room for."""
-        known = [stretch for stretch in self._history if stretch[0] < math.inf and stretch[2]]
-        return epsilon_at_least(known, delta=self._settings.delta) if known else 0.0
-
     def _claimed_round(self) -> float:
         noise = self._settings.noise_multiplier
         return epsilon_of_mu(mu=1 / noise, delta=self._settings.delta) if noise else math.inf
@@ -328,6 +332,11 @@ class _Attack:
             return math.inf
         history = [(settings.noise_multiplier, settings.client_rate, rounds)]
         return epsilon_spent(history, delta=settings.delta).epsilon
+
+
+def _stretch(mu: float, rate: float, steps: int) -> list[tuple[float, float, int]]:
+    """Rounds with the noise that an attack left room for; none where that is any."""
+    return [(1 / mu, rate, steps)] if mu > 0 else []
 
 
 def _point(scores: NDArray[np.float64], coins: NDArray[np.bool_], delta: float) -> float:

@@ -162,6 +162,7 @@ def _record(audit: FederatedAudit, inputs: str, clients: int, weights: int) -> C
         frozen=audit.canife.frozen,
         significance=audit.canife.significance,
         attacked=tuple(map(_round, audit.rounds)),
+        attainable=audit.attainable,
         losses=audit.losses,
         measured=utc_now(),
         lmexposure=__version__,

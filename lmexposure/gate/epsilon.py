@@ -5,11 +5,20 @@ One rule for both: the bound keeps the significance that it was measured with (`
 shared out among the other checks alone. The reason of each check says the level.
 """
 
-from lmexposure._style import claim_word, nats, percent, sentence, setting_value, short, validity
+from lmexposure._style import (
+    claim_word,
+    count,
+    nats,
+    percent,
+    sentence,
+    setting_value,
+    short,
+    validity,
+)
 from lmexposure._text import visible
 from lmexposure.gate.checks import Check, CheckKind, Outcome
 from lmexposure.gate.thresholds import Thresholds
-from lmexposure.records import ClaimCheck, Privacy, Result
+from lmexposure.records import ClaimCheck, DpClaim, Privacy, Result, WhiteBoxBounds
 
 # How the check of each verdict on a claim comes out.
 _CLAIMS = {
@@ -18,6 +27,11 @@ _CLAIMS = {
     "cannot tell": Outcome.INCONCLUSIVE,
 }
 _INSIDE = {"claimed_epsilon": "claimed epsilon", "max_epsilon": "lower bound on epsilon"}
+_PROMISE = {
+    Outcome.LEAK: "seen from inside, the training does not keep its promise",
+    Outcome.PASS: "seen from inside, nothing contradicts the promise",
+    Outcome.INCONCLUSIVE: "seen from inside, nothing could have contradicted the promise",
+}
 _UNSAID = (
     "an epsilon was claimed, and the result says nothing about it; measure again with this version"
 )
@@ -114,31 +128,71 @@ def check_inside(result: Result, thresholds: Thresholds) -> list[Check]:
     if claim is None or claim.white_box is None:
         return []
     found = claim.white_box
-    bound = (
-        f"epsilon is at least {nats(found.largest)} nats (delta {short(found.delta)}, significance "
-        f"{short(found.significance)})"
-    )
-    made = [_inside("claimed_epsilon", found.largest, claim.epsilon, f"seen from inside, {bound}")]
+    made = [_promise_inside(found, claim)]
     if thresholds.max_epsilon is not None:
-        made.append(_inside("max_epsilon", found.largest, thresholds.max_epsilon, bound))
+        made.append(_epsilon_inside(found, float(thresholds.max_epsilon)))
     return made
 
 
-def _inside(key: str, value: float, most: float, bound: str) -> Check:
-    """No pass by itself: what canaries could have shown depends on the number of steps."""
-    what = "the promise of" if key == "claimed_epsilon" else "the allowed"
-    beyond = value > most
-    reason = f"{bound}, {'above' if beyond else 'not above'} {what} {nats(most)}"
+def _promise_inside(found: WhiteBoxBounds, claim: DpClaim) -> Check:
+    """The promise is of an epsilon, and of the noise that it is made of."""
+    noise, promised = found.noise_at_most, claim.noise_multiplier
+    said = {"epsilon": claim.epsilon, "noise_multiplier": promised}
+    outcome = attainable_outcome(found.refutes(**said), found.could_refute(**said))
+    room = "any noise" if noise is None else f"a noise multiplier of at most {short(noise)}"
+    reason = (
+        f"{_PROMISE[outcome]}: its steps leave room for {room}, {short(promised)} promised; "
+        f"{_seen_inside(found)}, {_beyond(found.largest, claim.epsilon)} the {nats(claim.epsilon)} "
+        "promised"
+    )
+    return _inside("claimed_epsilon", outcome, found, claim.epsilon, reason)
+
+
+def _epsilon_inside(found: WhiteBoxBounds, most: float) -> Check:
+    outcome = attainable_outcome(found.largest > most, found.attainable > most)
+    reason = f"{_seen_inside(found)}, {_beyond(found.largest, most)} the allowed {nats(most)}"
+    return _inside("max_epsilon", outcome, found, most, reason)
+
+
+def _inside(key: str, outcome: Outcome, found: WhiteBoxBounds, most: float, reason: str) -> Check:
+    if outcome is Outcome.INCONCLUSIVE:
+        reason += (
+            f"; max attainable in {count(found.steps, 'step')} is {nats(found.attainable)}: train "
+            "longer, or with more gradient canaries (--gradient-canaries)"
+        )
     return Check(
         name=f"{_INSIDE[key]}, from inside",
         key=key,
-        outcome=Outcome.LEAK if beyond else Outcome.PASS,
-        value=value,
+        outcome=outcome,
+        value=found.largest,
         threshold=most,
         unit="nats",
         reason=sentence(reason),
         asked=True,
     )
+
+
+def _seen_inside(found: WhiteBoxBounds) -> str:
+    return (
+        f"epsilon is at least {nats(found.largest)} nats (delta {short(found.delta)}, significance "
+        f"{short(found.significance)})"
+    )
+
+
+def _beyond(value: float, most: float) -> str:
+    return "above" if value > most else "not above"
+
+
+def attainable_outcome(beyond: bool, could_be: bool) -> Outcome:
+    """Of a lower bound against a limit: no pass where a perfect attack could not have failed it.
+
+    Args:
+        beyond: the bound is above the limit.
+        could_be: the most that it could have been is.
+    """
+    if beyond:
+        return Outcome.LEAK
+    return Outcome.PASS if could_be else Outcome.INCONCLUSIVE
 
 
 def _level(claim: ClaimCheck) -> str:

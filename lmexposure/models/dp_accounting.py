@@ -18,7 +18,7 @@ from scipy import optimize
 
 from lmexposure._validate import fraction, integer, positive
 from lmexposure.errors import SettingsError
-from lmexposure.statistics import epsilon_of_mu
+from lmexposure.statistics import epsilon_of_mu, sampled_epsilon
 
 History = Sequence[tuple[float, float, int]]
 
@@ -29,6 +29,7 @@ _LARGEST_ORDERS = (80, 100, 128, 192, 256, 384, 512)  # of 1030, a binomial is n
 _ERROR, _RELATIVE_ERROR = 0.01, 0.00125  # of epsilon; the first is Opacus' own
 _MOST_POINTS = 2_000_000  # of a discretised loss: a second, and tens of megabytes
 _LARGEST_LOSS = 600.0  # exp(709) is no float, and Opacus' PRV takes exp of a loss
+_MORE_NOISE, _LEAST_NOISE, _ENOUGH_NOISE = 1.1, 0.03, 10.0  # that PRV is tried at where it fails
 
 
 @dataclass(frozen=True)
@@ -92,28 +93,50 @@ def _spent(stretches: tuple[tuple[float, float, int], ...], delta: float) -> Spe
     return Spent(prv=prv, rdp=rdp)
 
 
-def epsilon_at_least(history: History, *, delta: float) -> float | None:
+def epsilon_at_least(history: History, *, delta: float) -> float:
     """What a training with this noise spends at least: the lower end of what the accountant knows.
 
     An audit that has shown a step's noise to be at most some number reads its epsilon here: an
-    accountant that overstates would make its lower bound too high.
+    accountant that overstates would make its lower bound too high. There is always a number. Where
+    the noise is too little for PRV, it is asked for more: a step with more noise is a step with
+    less and further noise on it, so that the training spends no less than that. And no training
+    spends less than a single one of its steps, sampled.
 
     Args:
         history: as `epsilon_spent` takes it.
         delta: in (0, 1).
 
     Returns:
-        epsilon in nats, at least 0; None where PRV gives no usable number.
+        epsilon in nats, at least 0.
 
     Raises:
         SettingsError: a number out of range, or Opacus is not installed.
 
-    Source: Gopi, Lee and Wutschitz 2021, Theorem 5: the truth lies between both ends.
+    Source: Gopi, Lee and Wutschitz 2021, Theorem 5: the truth lies between both ends;
+        `sampled_epsilon` for a single step.
     """
     stretches, delta = _checked(history), fraction("delta", delta)
     if not stretches or all(rate == 1 for _, rate, _ in stretches):
         return epsilon_spent(stretches, delta=delta).epsilon
-    return _prv(stretches, delta, _rdp(stretches, delta), end="lower")[0]
+    return _at_least(tuple(stretches), delta)
+
+
+@lru_cache(maxsize=256)  # counts of guesses are few, and so are the noises that they leave room for
+def _at_least(stretches: tuple[tuple[float, float, int], ...], delta: float) -> float:
+    least = min(noise for noise, _, _ in stretches)
+    step = max(sampled_epsilon(mu=1 / s, rate=q, delta=delta) for s, q, _ in stretches)
+    while True:
+        steps: dict[tuple[float, float], int] = {}
+        for noise, rate, count in stretches:
+            of = (max(noise, least), rate)
+            steps[of] = steps.get(of, 0) + count
+        raised = [(*of, count) for of, count in steps.items()]
+        found, _ = _prv(raised, delta, _rdp(raised, delta), end="lower")
+        if found is not None:
+            return max(step, found)
+        if least > _ENOUGH_NOISE:
+            return step
+        least = max(_LEAST_NOISE, least * _MORE_NOISE)
 
 
 def noise_for(epsilon: float, *, delta: float, sample_rate: float, steps: int) -> float:

@@ -13,7 +13,6 @@ Source: gradient canaries, Andrew et al. 2023 (arXiv 2302.03098), Nasr et al. 20
 2302.07956), Steinke et al. 2023 (arXiv 2305.08846); the bounds in `statistics`.
 """
 
-import math
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -33,9 +32,9 @@ from lmexposure.records import Bound, WhiteBoxAudit, WhiteBoxBounds
 from lmexposure.statistics import (
     EpsilonBound,
     GaussianEpsilon,
-    epsilon_of_mu,
     one_run_audit,
     one_run_gaussian_audit,
+    sampled_epsilon,
     step_guesses_epsilon,
 )
 
@@ -46,13 +45,15 @@ _GRANTED = (
     "weights follow from the noisy gradients of this optimizer alone",
     "what is known of the records is taken off: the attack knows every other document",
 )
-_SAMPLER = "composed: units are sampled at the rate that was given, each by a coin of its own"
+_SAMPLER = (
+    "composed: units are sampled at the rate that was given, each by a coin of its own, and the "
+    "noise is alike in all steps"
+)
 _NEW = "step: each step has a direction of its own"
 _SAME = (
     "step: the direction is the same in all steps; what is known of the records is taken off, so "
     "that their drift does not show"
 )
-_LARGEST_MU = 4.0  # of a step, for the central limit: above it no sum of steps is near a Gaussian
 _APART = "step: the noise is independent along directions at right angles"
 
 
@@ -211,6 +212,7 @@ class GradientCanaries:
         one_run: EpsilonBound | None = None
         gaussian: EpsilonBound | None = None
         step: GaussianEpsilon | None = None
+        perfect: GaussianEpsilon | None = None
         if self.count >= _FEWEST:
             one_run, gaussian = (
                 audit(
@@ -223,9 +225,11 @@ class GradientCanaries:
                 for audit in (one_run_audit, one_run_gaussian_audit)
             )
         if tosses >= _FEWEST:
-            step = step_guesses_epsilon(
-                self._step_scores, self._step_coins, significance=of_step, delta=delta
+            step, perfect = (
+                step_guesses_epsilon(scores, self._step_coins, significance=of_step, delta=delta)
+                for scores in (self._step_scores, self._step_coins)
             )
+        most = [bound.max_attainable for bound in (one_run, gaussian) if bound is not None]
         bounds = WhiteBoxBounds(
             kind=cast("Kind", self.kind),
             weights=self.dimension,
@@ -234,14 +238,15 @@ class GradientCanaries:
             sample_rate=self.sample_rate,
             steps=self.steps,
             tosses=tosses,
-            noise_multiplier=self._noises[-1],
+            noise_multiplier=min(self._noises),
             delta=delta,
             one_run=_record(one_run),
             one_run_gaussian=_record(gaussian),
             step=_record(step),
-            noise_at_most=None if step is None or step.mu == 0 else 1 / step.mu,
+            noise_at_most=_noise_at_most(step),
             composed=self._composed(step, delta),
-            composed_gdp=self._composed_gdp(step, delta),
+            attainable=_largest(*most, self._composed(perfect, delta)),
+            noise_attainable=_noise_at_most(perfect),
             significance=level,
             assumptions=(*_GRANTED, *self._more_granted()),
         )
@@ -259,25 +264,19 @@ class GradientCanaries:
             yield _SAME if self._same else _NEW
         if self.per_step > 1:
             yield _APART
-        if len(set(self._noises)) > 1:
+        if len(self._noises) > 1:
             yield (
                 f"the noise multiplier went from {self._noises[0]:g} to {self._noises[-1]:g}: the "
-                "bound of a step is of the step with the least noise, and nothing is composed"
+                "bound of a step is of the step with the least, and what is composed is that alone"
             )
 
     def _composed(self, step: GaussianEpsilon | None, delta: float) -> float | None:
-        if step is None or len(set(self._noises)) > 1:
+        """Of all steps; where their noise changed, of the one with the least."""
+        if step is None:
             return None
-        if step.mu == 0:
-            return 0.0
+        if step.mu == 0 or len(self._noises) > 1:
+            return sampled_epsilon(mu=step.mu, rate=self.sample_rate, delta=delta)
         return epsilon_at_least([(1 / step.mu, self.sample_rate, self.steps)], delta=delta)
-
-    def _composed_gdp(self, step: GaussianEpsilon | None, delta: float) -> float | None:
-        """By the limit that Bu et al. 2020 (arXiv 1911.11607) give for Poisson sampling."""
-        if step is None or len(set(self._noises)) > 1 or step.mu > _LARGEST_MU:
-            return None
-        grown = math.expm1(step.mu**2)
-        return epsilon_of_mu(mu=self.sample_rate * math.sqrt(self.steps * grown), delta=delta)
 
     def _add_noise(self) -> None:
         """In the optimizer's place: add what is in, let it add its noise, and read the scores."""
@@ -329,6 +328,15 @@ def _tossed(count: int, rate: float, seed: int, *purpose: str) -> NDArray[np.boo
         np.random.default_rng(derive_seed(seed, *purpose)).random(count) < rate
     )
     return drawn
+
+
+def _noise_at_most(step: GaussianEpsilon | None) -> float | None:
+    return None if step is None or step.mu == 0 else 1 / step.mu
+
+
+def _largest(*values: float | None) -> float:
+    """Of those that there are; without any of them nothing can be shown, which is 0."""
+    return max((value for value in values if value is not None), default=0.0)
 
 
 def _record(bound: EpsilonBound | None) -> Bound | None:

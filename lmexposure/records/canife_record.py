@@ -38,9 +38,10 @@ class CanifeRound(Record):
         point: epsilon of the round as the source of the method has it; no bound.
         mu: lower bound on the round's; 0 without signal.
         epsilon_round: of that.
+        attainable_round: the most that `epsilon_round` could have been, of a perfect canary.
         noise_at_most: noise multiplier that the bound leaves room for; None: any.
-        epsilon_so_far: of the training to here, where noise is as in the last attacked round; None:
-            the accountant gave no number.
+        epsilon_so_far: of the training to here, where noise is as in the last attacked round; no
+            less than a round shows by itself, at the clients' rate.
         claimed_round, claimed_so_far: as the noise promises; None: without noise, nothing.
         random_noise: as `noise`, of a random text as long as the clip; None: none was scored.
         random_epsilon_round: as `epsilon_round`, of that.
@@ -56,8 +57,9 @@ class CanifeRound(Record):
     point: Nats
     mu: NotNegative
     epsilon_round: Nats
+    attainable_round: Nats
     noise_at_most: NotNegative | None
-    epsilon_so_far: Nats | None
+    epsilon_so_far: Nats
     claimed_round: Nats | None
     claimed_so_far: Nats | None
     random_noise: NotNegative | None
@@ -68,17 +70,6 @@ class CanifeRound(Record):
         if len(self.scores) != len(self.coins):
             raise ValueError(f"{len(self.scores)} scores and {len(self.coins)} coins")
         return self
-
-    @property
-    def refuted(self) -> bool:
-        """Whether a bound is above its claim."""
-        pairs = (
-            (self.epsilon_round, self.claimed_round),
-            (self.epsilon_so_far, self.claimed_so_far),
-        )
-        return any(
-            seen is not None and claimed is not None and seen > claimed for seen, claimed in pairs
-        )
 
 
 class CanifeRecord(FileRecord):
@@ -99,6 +90,7 @@ class CanifeRecord(FileRecord):
         frozen: whether rounds were frozen to be attacked.
         significance: of all bounds together.
         attacked: rounds, in order.
+        attainable: the most that `largest` could have been, with perfect canaries.
         losses: on mock clients, before each round and after the last.
         measured: when, in UTC.
         lmexposure: the version.
@@ -124,6 +116,7 @@ class CanifeRecord(FileRecord):
     frozen: bool
     significance: Rate
     attacked: Rows[CanifeRound]
+    attainable: Nats
     losses: Rows[NotNegative]
     measured: Utc
     lmexposure: str
@@ -137,9 +130,7 @@ class CanifeRecord(FileRecord):
     @property
     def largest(self) -> float:
         """The largest bound on the epsilon of the whole training, in nats."""
-        rows = self.attacked
-        whole = [row.epsilon_so_far for row in rows if row.epsilon_so_far is not None]
-        return max([0.0, *whole])
+        return max(row.epsilon_so_far for row in self.attacked)
 
     @property
     def claimed(self) -> float | None:
@@ -147,9 +138,29 @@ class CanifeRecord(FileRecord):
         return self.attacked[-1].claimed_so_far
 
     @property
+    def refuting(self) -> CanifeRound | None:
+        """The first attacked round that has less noise than is claimed."""
+        seen = ((row.noise_at_most, row) for row in self.attacked)
+        less = (row for at, row in seen if at is not None and at < self.noise_multiplier)
+        return next(less, None)
+
+    @property
     def refuted(self) -> bool:
-        """Whether any bound is above its claim."""
-        return any(row.refuted for row in self.attacked)
+        """Whether a round has less noise than is claimed, or the training more epsilon."""
+        most = self.claimed
+        return self.refuting is not None or (most is not None and self.largest > most)
+
+    @property
+    def could_refute(self) -> bool:
+        """Whether `refuted` could have been so, with perfect canaries."""
+        pairs = [(row.attainable_round, row.claimed_round) for row in self.attacked]
+        pairs.append((self.attainable, self.claimed))
+        return any(claim is not None and most > claim for most, claim in pairs)
+
+    @property
+    def learned(self) -> bool:
+        """Whether the loss on mock clients fell."""
+        return self.losses[-1] < self.losses[0]
 
     @classmethod
     def read(cls, path: str | Path) -> Self:

@@ -33,16 +33,16 @@ class WhiteBoxBounds(Record):
         sample_rate: of an included canary, in each step.
         steps: that were taken.
         tosses: coins of single steps, each for a canary in that step alone.
-        noise_multiplier: that the optimizer had.
+        noise_multiplier: the least that the optimizer had.
         delta: of all epsilons.
         one_run: by canaries of the whole training, for every private training; None: too few.
         one_run_gaussian: by the same, for a Gaussian trade-off; None: too few.
         step: of a single step that the canary is in; its `mu` counts. None: no such coins.
         noise_at_most: the noise multiplier that `step` leaves room for; None: any.
         composed: epsilon of all steps with that noise, granted that units are sampled at
-            `sample_rate`; None: the accountant gave no number, or there is no `step`.
-        composed_gdp: the same by the central limit of Gaussian differential privacy, which is near
-            it where steps are many and rates small; None: there is no `step`, or its mu is large.
+            `sample_rate`; of one step, where their noise changed; None: there is no `step`.
+        attainable: the most that `largest` could have been: had every canary been guessed.
+        noise_attainable: the least that `noise_at_most` could have been; None: any.
         significance: of all bounds together.
         assumptions: what is taken for granted.
     """
@@ -61,7 +61,8 @@ class WhiteBoxBounds(Record):
     step: Bound | None
     noise_at_most: NotNegative | None
     composed: Nats | None
-    composed_gdp: Nats | None
+    attainable: Nats
+    noise_attainable: NotNegative | None
     significance: Rate
     assumptions: Rows[str]
 
@@ -70,6 +71,28 @@ class WhiteBoxBounds(Record):
         """The largest bound on the epsilon of the whole training, in nats."""
         bounds = [bound.value for bound in (self.one_run, self.one_run_gaussian) if bound]
         return max([0.0, *bounds, *([] if self.composed is None else [self.composed])])
+
+    def refutes(self, *, epsilon: float, noise_multiplier: float) -> bool:
+        """Whether a claim of epsilon, or of the noise that it is made of, cannot be true.
+
+        Args:
+            epsilon: claimed of the training, in nats.
+            noise_multiplier: claimed of its steps.
+        """
+        return _below(self.noise_at_most, noise_multiplier) or self.largest > epsilon
+
+    def could_refute(self, *, epsilon: float, noise_multiplier: float) -> bool:
+        """Whether `refutes` could have said so, had every canary been guessed.
+
+        Args:
+            epsilon: see `refutes`.
+            noise_multiplier: see `refutes`.
+        """
+        return _below(self.noise_attainable, noise_multiplier) or self.attainable > epsilon
+
+
+def _below(noise: float | None, claimed: float) -> bool:
+    return noise is not None and noise < claimed
 
 
 class WhiteBoxAudit(FileRecord):

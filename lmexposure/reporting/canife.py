@@ -26,6 +26,7 @@ from lmexposure.reporting.write import write_files
 _COLUMNS = (
     "round",
     "seen",
+    "attainable",
     "claimed",
     "point",
     "seen so far",
@@ -44,15 +45,21 @@ def canife_finding(record: CanifeRecord) -> str:
     """
     seen = f"canaries show an epsilon of at least {nats(record.largest)}"
     if record.claimed is None:
-        return f"{seen}; the training had no noise, and claims nothing"
-    if record.refuted:
-        worst = next(row for row in record.attacked if row.refuted)
+        return f"the training had no noise, so that no epsilon holds for it; {seen}"
+    seen += f" of {nats(record.claimed)} claimed"
+    if (worst := record.refuting) is not None:
         return (
-            f"the claim is refuted: round {worst.round} shows an epsilon of at least "
-            f"{nats(worst.epsilon_round)}, {_nats(worst.claimed_round)} claimed; {seen} of "
-            f"{nats(record.claimed)} claimed"
+            f"the claim is refuted: round {worst.round} leaves room for a noise multiplier of at "
+            f"most {_short(worst.noise_at_most)}, {short(record.noise_multiplier)} claimed; {seen}"
         )
-    return f"{seen} of {nats(record.claimed)} claimed: the claim is not refuted"
+    if record.refuted:
+        return f"the claim is refuted: {seen}"
+    if not record.could_refute:
+        return (
+            f"the claim is not tested: max attainable with these mock rounds is "
+            f"{nats(record.attainable)}; {seen}"
+        )
+    return f"{seen}: the claim is not refuted"
 
 
 def canife_sections(record: CanifeRecord) -> list[Section]:
@@ -132,6 +139,10 @@ def _nats(value: float | None) -> str:
     return MISSING if value is None else nats(value)
 
 
+def _short(value: float | None) -> str:
+    return MISSING if value is None else short(value)
+
+
 def _rounds(record: CanifeRecord) -> Section:
     return Section(
         title="Epsilon, round by round",
@@ -146,11 +157,12 @@ def _row(row: CanifeRound) -> tuple[str, ...]:
     return (
         str(row.round),
         nats(row.epsilon_round),
+        nats(row.attainable_round),
         _nats(row.claimed_round),
         nats(row.point),
-        _nats(row.epsilon_so_far),
+        nats(row.epsilon_so_far),
         _nats(row.claimed_so_far),
-        MISSING if row.noise_at_most is None else short(row.noise_at_most),
+        _short(row.noise_at_most),
         number(row.health, 2),
         _nats(row.random_epsilon_round),
     )
@@ -164,8 +176,13 @@ def _notes(record: CanifeRecord) -> Iterator[str]:
     )
     yield "round: of a round that the canary's client is in; so far: of the training up to there"
     yield (
+        "attainable: the most that a canary could have shown which is told in every mock round; of "
+        f"the training {nats(record.attainable)}"
+    )
+    yield (
         "so far: with the noise that the last attacked round left room for, held until the next "
-        "(an assumption), and clients in a round by coins at the rate of the training"
+        "(an assumption), and clients in a round by coins at the rate of the training; it is at "
+        "least what a round alone shows at that rate"
     )
     yield (
         "point: as the source of the method has it, chosen on the data; no bound, and about 3.9 at "
@@ -202,7 +219,8 @@ def _training(record: CanifeRecord) -> Section:
             ("noise multiplier", short(record.noise_multiplier)),
             (
                 "loss on mock clients, nats a token",
-                f"{number(record.losses[0], 3)} before, {number(record.losses[-1], 3)} after",
+                f"{number(record.losses[0], 3)} before, {number(record.losses[-1], 3)} after"
+                f"{'' if record.learned else ': the model did not learn'}",
             ),
         ),
         notes=("the unit of privacy is a client with all that it holds; add or remove one client",),

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator
 
-from lmexposure._style import LABELS, MISSING, nats, percent, short, whole
+from lmexposure._style import LABELS, MISSING, count, nats, percent, short, whole
 from lmexposure.records import DpClaim, Privacy, WhiteBoxBounds
 from lmexposure.reporting.data import Section
 
 _NOTES = (
-    "lower bounds on epsilon, in nats: a claim below one of them is refuted. From outside, the "
+    "lower bounds on epsilon, in nats: a claim below one of them is refuted, and so is a noise "
+    "multiplier that is above what a step leaves room for. From outside, the "
     "finished model alone is asked; from inside, every noisy gradient is seen, and all other "
     "documents are known",
     "by canaries of the whole training: each would be a document whose gradient is as long as the "
@@ -27,6 +28,11 @@ def white_box_section(claim: DpClaim | None, privacy: Privacy | None = None) -> 
     if claim is None or claim.white_box is None:
         return None
     found = claim.white_box
+    attainable = (
+        f"max attainable in {count(found.steps, 'step')}: {nats(found.attainable)}, and room for a "
+        f"noise multiplier of at most {_noise(found.noise_attainable)}; a promise that these could "
+        "not have contradicted is not tested"
+    )
     return Section(
         title="Seen from inside",
         columns=("what", "holds for", "of", "epsilon"),
@@ -36,6 +42,7 @@ def white_box_section(claim: DpClaim | None, privacy: Privacy | None = None) -> 
             *_NOTES,
             f"{LABELS['delta']} {short(found.delta)}; the bounds from inside hold together at "
             f"{percent(1 - found.significance)}",
+            attainable,
             *found.assumptions,
         ),
     )
@@ -58,9 +65,11 @@ def _rows(
         right = f"{whole(step.counts['correct'])} of {whole(found.tosses)} coins guessed"
         composed = MISSING if found.composed is None else nats(found.composed)
         yield ("step by step, composed", step.validity, right, composed)
-        limit = MISSING if found.composed_gdp is None else nats(found.composed_gdp)
-        yield ("the same by a central limit", "asymptotic", right, limit)
-        least = "any" if found.noise_at_most is None else short(found.noise_at_most)
-        claimed = f"noise multiplier at most {least}, {short(found.noise_multiplier)} claimed"
+        least, promised = _noise(found.noise_at_most), short(claim.noise_multiplier)
+        claimed = f"noise multiplier at most {least}, {promised} claimed"
         yield ("a single step", step.validity, claimed, nats(step.value))
     yield ("promised", "", f"{whole(claim.steps)} steps", nats(claim.epsilon))
+
+
+def _noise(value: float | None) -> str:
+    return "any" if value is None else short(value)

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
         gaussian_dp_epsilon,
         one_run_fdp_epsilon,
         one_run_gaussian_audit,
+        sampled_epsilon,
     )
     from lmexposure.statistics.bounds.joint import JointBounds, joint_bounds
     from lmexposure.statistics.bounds.joint_beta import JointBetaEpsilon, joint_beta_epsilon
@@ -279,6 +280,7 @@ __all__ = [
     "rmia",
     "rmia_matrix",
     "roc_curve",
+    "sampled_epsilon",
     "sampled_exposure",
     "score_classes",
     "shuffled_groups_p",

@@ -3,7 +3,9 @@
 An LSTM of two layers of 32 units, and clients of some hundreds of characters of sentences. Parts:
 `toy`: 20 canaries of 300 iterations against 20 mock clients: health, spread of scores without
 noise, and the noise that is measured; `rounds`: ten rounds, each attacked; `sweeps`: over the
-design pool, the clients of a round, and the iterations.
+design pool, the clients of a round, and the iterations; `claims`: of 2,000 trainings of one weight,
+whose canary is the clip itself, how many claims are refuted: right ones, and where the noise is
+half of what is claimed, or missing.
 """
 
 import argparse
@@ -11,13 +13,18 @@ import random
 import time
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import torch
+from scipy import stats
 
 from lmexposure.federated import (
     CanifeSettings,
+    CraftedCanary,
     FederatedSettings,
     clients_of,
     clipped,
@@ -127,11 +134,10 @@ def rounds() -> None:
     )
     seconds = time.monotonic() - begun
     for row in audit.rounds:
-        so_far = 0.0 if row.epsilon_so_far is None else row.epsilon_so_far
         print(
             f"         round {row.round}: health {row.health:.3f}, noise {row.noise:.3f}, epsilon "
             f"{row.epsilon_round:.2f} of {row.claimed_round:.2f}, point {row.point:.2f}, so far "
-            f"{so_far:.2f} of {row.claimed_so_far:.2f}, random text "
+            f"{row.epsilon_so_far:.2f} of {row.claimed_so_far:.2f}, random text "
             f"{row.random_epsilon_round or 0:.2f}"
         )
     say(not audit.refuted and seconds < 600, f"ten rounds in {seconds:.0f} s (asked 600)")
@@ -172,7 +178,74 @@ def _swept(name: str, value: float) -> Iterator[tuple[float, float, float]]:
         )
 
 
-PARTS = {"toy": toy, "rounds": rounds, "sweeps": sweeps}
+class OneWeight(torch.nn.Module):
+    """A model that learns nothing: all that is seen of a round is its noise, and the canary."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(1))
+
+    def forward(self, **_: Any) -> Any:
+        """Its loss has no gradient but 0."""
+        return SimpleNamespace(loss=(self.weight * 0).sum())
+
+
+def one_weight(frozen: bool, share: float, seed: int) -> bool:
+    """Whether a training is refuted that adds this share of the noise it claims.
+
+    Frozen, ten rounds are attacked of a training whose clients are in every round; else the canary
+    is in its own hundred rounds by coins, and clients are at a rate of .2.
+    """
+    from lmexposure.federated import rounds as real
+
+    def less(updates: Any, how: FederatedSettings, noise: Any) -> Any:
+        added = replace(how, noise_multiplier=share * how.noise_multiplier)
+        return real.noisy_sum(updates, added, noise)
+
+    whole = torch.ones(1)
+    canary = CraftedCanary(tokens=np.zeros(2, int), update=whole, norm=1.0, health=1.0, course=())
+    how = FederatedSettings(
+        rounds=10 if frozen else 100,
+        client_rate=1.0 if frozen else 0.2,
+        noise_multiplier=0.7,
+        seed=seed,
+    )
+    attacks = CanifeSettings(
+        every=1 if frozen else 100,
+        design_clients=2,
+        length=2,
+        frozen=frozen,
+        compared=False,
+        canary_seed=seed,
+    )
+    clients = {f"client {number}": np.zeros((1, 2), dtype=np.int64) for number in range(6)}
+    there = "lmexposure.federated"
+    with (
+        mock.patch(f"{there}.audit.design_canary", return_value=canary),
+        mock.patch(f"{there}.audit.noisy_sum", less),
+        mock.patch(f"{there}.mock.noisy_sum", less),
+    ):
+        found = federated_training(OneWeight(), clients, how, attacks)
+    return found.refuted or any(
+        row.epsilon_round > row.claimed_round or row.epsilon_so_far > row.claimed_so_far
+        for row in found.rounds
+    )
+
+
+def claims(trainings: int = 2_000) -> None:
+    """At 5 %, all bounds of a training together."""
+    for frozen in (True, False):
+        what = "ten attacked rounds" if frozen else "coins in a hundred of its own rounds"
+        alarms = sum(one_weight(frozen, 1.0, seed) for seed in range(trainings))
+        p = stats.binomtest(alarms, trainings, 0.05, alternative="greater").pvalue
+        say(p >= 0.01, f"{what}: right trainings refuted {alarms} of {trainings:,} (p {p:.2g})")
+        for share, planted in ((0.5, "half of the noise"), (1e-6, "no noise")):
+            few = trainings // 10
+            seen = sum(one_weight(frozen, share, seed) for seed in range(few))
+            say(seen >= 0.95 * few, f"{what}: {planted}: refuted {seen} of {few:,}")
+
+
+PARTS = {"toy": toy, "rounds": rounds, "sweeps": sweeps, "claims": claims}
 
 if __name__ == "__main__":
     warnings.filterwarnings("ignore")

@@ -3,7 +3,8 @@
 Parts: `figures`: medians of 20 repetitions of the bounds of a whole training and of single steps;
 `coverage`: how often a bound lies above the truth, in five settings, 400 seeds each; `half`: real
 steps of Opacus' optimizer that add half of the noise they claim; `cost`: a step with 1,000 canaries
-beside one without, of 10^6 weights.
+beside one without, of 10^6 weights; `claims`: of 2,000 trainings by simulated scores, how many
+promises are refuted: right ones, and where the noise is half of what is promised, or missing.
 """
 
 import argparse
@@ -17,6 +18,7 @@ import numpy as np
 import torch
 from opacus import GradSampleModule
 from opacus.optimizers import DPOptimizer
+from scipy import stats
 from torch import nn
 from transformers import GPT2Config, GPT2LMHeadModel
 
@@ -117,7 +119,7 @@ def figures() -> None:
             f"ranks, {n:,} in and as many not: {np.median(ranks):.3f} (simulated before: {known})",
         )
     for sigma, known in ((1.0, 1.828), (1.047, 1.666), (1.144, 1.411)):
-        low = epsilon_at_least([(sigma, 0.01, 1_000)], delta=DELTA) or 0.0
+        low = epsilon_at_least([(sigma, 0.01, 1_000)], delta=DELTA)
         high = epsilon_spent([(sigma, 0.01, 1_000)], delta=DELTA).epsilon
         say(low <= known <= high, f"noise {sigma:g} composed: {low:.3f} .. {high:.3f}, {known}")
 
@@ -244,7 +246,37 @@ def cost() -> None:
     )
 
 
-PARTS = {"figures": figures, "coverage": coverage, "half": half, "cost": cost}
+def refuted(canaries: Any, sigma: float, added: float, rate: float, seed: int) -> bool:
+    """Whether the promise is refuted of a training that adds other noise than it says."""
+    steps, draws = 160, np.random.default_rng(seed)
+    state = {"seed": seed, "steps": steps, "noises": [sigma]}
+    nothing = {"scores": torch.zeros(canaries.count), "step_scores": torch.zeros(steps)}
+    canaries.restore(state | nothing)  # its coins are of the seed
+    joined = canaries.coins * draws.binomial(steps, rate, canaries.count)
+    noise = added * math.sqrt(steps) * draws.normal(size=canaries.count)
+    step_scores = canaries.step_coins + added * draws.normal(size=steps)
+    found = {"scores": joined + noise, "step_scores": step_scores}
+    canaries.restore(state | {name: torch.from_numpy(values) for name, values in found.items()})
+    claim = epsilon_spent([(sigma, rate, steps)], delta=DELTA).epsilon
+    bounds = canaries.audit(delta=DELTA).bounds
+    return bool(bounds.refutes(epsilon=claim, noise_multiplier=sigma))
+
+
+def claims(trainings: int = 2_000) -> None:
+    """At 5 %, all bounds of a training together."""
+    for sigma, rate in ((0.5, 0.1), (1.0, 0.0626)):
+        canaries = lx.GradientCanaries(bare(sigma, sigma, 0), sample_rate=rate, count=64, seed=0)
+        alarms = sum(refuted(canaries, sigma, sigma, rate, seed) for seed in range(trainings))
+        p = stats.binomtest(alarms, trainings, 0.05, alternative="greater").pvalue
+        what = f"noise {sigma:g}, rate {rate:g}, 160 steps"
+        say(p >= 0.01, f"{what}: right trainings refuted {alarms} of {trainings:,} (p {p:.2g})")
+        few = trainings // 10
+        for share, planted in ((0.5, "half of the noise"), (1e-6, "no noise")):
+            seen = sum(refuted(canaries, sigma, share * sigma, rate, seed) for seed in range(few))
+            say(seen >= 0.95 * few, f"{what}: {planted}: refuted {seen} of {few:,}")
+
+
+PARTS = {"figures": figures, "coverage": coverage, "half": half, "cost": cost, "claims": claims}
 
 if __name__ == "__main__":
     warnings.filterwarnings("ignore")

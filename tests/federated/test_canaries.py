@@ -23,7 +23,7 @@ from lmexposure.federated import (
     random_canary,
 )
 from lmexposure.models.dp_accounting import epsilon_spent
-from lmexposure.statistics import epsilon_of_mu
+from lmexposure.statistics import epsilon_of_mu, sampled_epsilon
 
 SETTINGS = FederatedSettings(client_learning_rate=2.0, clip=0.5, client_rate=0.5, rounds=3)
 QUICK = CanifeSettings(design_clients=4, length=8, iterations=60, mock_rounds=60, every=2)
@@ -155,12 +155,13 @@ def test_a_training_is_audited_round_by_round() -> None:
         assert row.epsilon_round == epsilon_of_mu(mu=row.mu, delta=1e-5)
         assert 0 < row.mu < 1 / 0.7
         assert row.noise_at_most == 1 / row.mu
-        assert row.epsilon_so_far is not None
         assert row.epsilon_so_far < row.claimed_so_far
+        assert row.epsilon_so_far >= sampled_epsilon(mu=row.mu, rate=0.5, delta=1e-5)
+        assert row.epsilon_round < row.attainable_round
         assert row.random_noise is not None
         assert len(row.scores) == len(row.coins) == QUICK.mock_rounds
         assert row.point > 0
-    assert (second.epsilon_so_far or 0) > (first.epsilon_so_far or 0)
+    assert audit.attainable > second.epsilon_so_far > first.epsilon_so_far
     assert not audit.refuted
 
 
@@ -201,7 +202,17 @@ def test_a_training_without_privacy_is_watched() -> None:
     assert row.claimed_round == row.claimed_so_far == math.inf
     assert row.noise < 0.5
     assert row.mu > 1
+    assert row.epsilon_so_far >= sampled_epsilon(mu=row.mu, rate=0.5, delta=1e-5) > 0
     assert not audit.refuted
+
+
+def test_a_perfect_canary_of_few_mock_rounds_shows_nothing() -> None:
+    """Of ten rounds that share the significance, each with a mock round too few."""
+    settings = replace(SETTINGS, rounds=2)
+    few = replace(QUICK, every=1, mock_rounds=6, significance=0.01, iterations=5, compared=False)
+    audit = federated_training(model(), CLIENTS, settings, few)
+    assert audit.attainable == 0.0
+    assert [row.attainable_round for row in audit.rounds] == [0.0, 0.0]
 
 
 def test_what_is_no_fit_is_refused(pool: torch.Tensor) -> None:

@@ -17,6 +17,7 @@ from lmexposure.federated import CanifeSettings, FederatedSettings, canife
 from lmexposure.models import LstmSizes, load_model
 from lmexposure.records import CanifeRecord, CanifeRound, open_rounds
 from lmexposure.reporting import canife_finding, canife_sections, write_canife
+from lmexposure.statistics import sampled_epsilon
 
 __all__ = ["call"]  # a fixture of the tests of commands
 
@@ -103,34 +104,105 @@ HEALTHY = {"health": 0.95}
 
 
 def test_the_gate_holds_bounds_against_claim_and_threshold(audited: Path) -> None:
-    healthy = record_of(audited, **HEALTHY)
-    rows = tuple(row.model_copy(update=HEALTHY) for row in healthy.attacked)
-    healthy = healthy.model_copy(update={"attacked": rows})
+    healthy = sound(audited)
+    rows = healthy.attacked
     assert lx.check(healthy).outcome == "pass"
-    refuted = healthy.attacked[0].model_copy(update={"epsilon_round": 99.0})
+    refuted = healthy.attacked[0].model_copy(update={"noise_at_most": 0.25})
     wrong = healthy.model_copy(update={"attacked": (refuted, *rows[1:])})
     assert wrong.refuted
     verdict = lx.check(wrong)
     assert verdict.outcome == "leak"
-    assert "round 1 shows an epsilon of at least 99.000" in verdict.sentence
-    seen = rows[0].model_copy(update={"epsilon_so_far": 2.0, "claimed_so_far": 9.0})
-    limited = healthy.model_copy(update={"attacked": (seen, *rows[1:])})
+    assert "round 1 leaves room for a noise multiplier of at most 0.25, 0.5" in verdict.sentence
+    assert "the claim is refuted: round 1" in canife_finding(wrong)
+    more = healthy.model_copy(
+        update={"attacked": (rows[0].model_copy(update={"epsilon_so_far": 99.0}), *rows[1:])}
+    )
+    assert more.refuted
+    assert canife_finding(more).startswith("the claim is refuted: canaries show")
+    limited = healthy.model_copy(update={"attainable": 50.0})
     assert lx.check(limited, lx.Thresholds(max_epsilon=limited.largest)).outcome == "pass"
-    assert lx.check(limited, lx.Thresholds(max_epsilon=1.5)).outcome == "leak"
+    assert lx.check(limited, lx.Thresholds(max_epsilon=limited.largest / 2)).outcome == "leak"
     with pytest.raises(SettingsError, match="a threshold of a run, and this is a federated"):
         lx.check(limited, lx.Thresholds(max_guesses=3))
 
 
-def test_a_sick_canary_is_no_audit_and_no_noise_no_claim(audited: Path) -> None:
+def sound(audited: Path, **changes: Any) -> CanifeRecord:
+    """All canaries healthy, and a training that learned."""
+    record = CanifeRecord.read(audited)
+    rows = tuple(row.model_copy(update=HEALTHY) for row in record.attacked)
+    fallen = {"attacked": rows, "losses": (3.0, 2.9, 2.8)}
+    return record.model_copy(update=fallen | changes)
+
+
+def test_a_sick_canary_is_no_audit(audited: Path) -> None:
     assert lx.check(record_of(audited, health=0.2)).outcome == "inconclusive"
-    rows = tuple(
-        row.model_copy(update={"claimed_round": None, "claimed_so_far": None, **HEALTHY})
-        for row in CanifeRecord.read(audited).attacked
+
+
+@pytest.mark.parametrize("losses", [(4.644, 5.0, 6.172), (3.0, 2.0, 3.0)])
+def test_a_training_that_got_worse_is_no_pass(audited: Path, losses: tuple[float, ...]) -> None:
+    assert lx.check(sound(audited)).outcome == "pass"
+    verdict = lx.check(sound(audited, losses=losses))
+    assert verdict.outcome == "inconclusive"
+    assert f"{losses[0]:.3f} to {losses[-1]:.3f} nats a token" in verdict.sentence
+    text = str(canife_sections(sound(audited, losses=losses))[1].rows)
+    assert "the model did not learn" in text
+
+
+def test_what_a_perfect_canary_could_not_have_shown_is_no_pass(audited: Path) -> None:
+    """As the gate of a run has it, of the threshold and of the claim."""
+    record = sound(audited, attainable=8.0)
+    for most, outcome in ((7.9, "pass"), (8.0, "inconclusive"), (40.0, "inconclusive")):
+        verdict = lx.check(record, lx.Thresholds(max_epsilon=most))
+        assert verdict.outcome == outcome
+    assert "max attainable with these mock rounds is 8.000" in verdict.sentence
+    assert "(--mock-rounds)" in verdict.sentence
+    rows = tuple(row.model_copy(update={"attainable_round": 3.6}) for row in record.attacked)
+    few = record.model_copy(update={"attacked": rows})
+    assert not few.could_refute
+    assert lx.check(few).outcome == "inconclusive"
+    assert canife_finding(few).startswith("the claim is not tested: max attainable")
+
+
+def no_noise(audited: Path, **seen: Any) -> CanifeRecord:
+    bare = {"claimed_round": None, "claimed_so_far": None, **seen}
+    record = sound(audited, noise_multiplier=0.0)
+    return record.model_copy(
+        update={"attacked": tuple(row.model_copy(update=bare) for row in record.attacked)}
     )
-    bare = CanifeRecord.read(audited).model_copy(update={"attacked": rows})
+
+
+def test_without_noise_there_is_no_pass(audited: Path) -> None:
+    """Whatever canaries show of it, and whether or not an epsilon is allowed."""
+    bare = no_noise(audited)
     assert bare.claimed is None
-    assert "a claim: the training had no noise" in lx.check(bare).untested
-    assert "claims nothing" in canife_finding(bare)
+    verdict = lx.check(bare)
+    assert verdict.outcome == "inconclusive"
+    assert "(--max-epsilon)" in verdict.sentence
+    assert "a claim: the training had no noise" in verdict.untested
+    assert "no epsilon holds for it" in canife_finding(bare)
+    for most in (8.0, 1e6):
+        verdict = lx.check(bare, lx.Thresholds(max_epsilon=most))
+        assert verdict.outcome == "leak"
+        assert "the training added no noise" in verdict.sentence
+
+
+def test_a_training_without_noise_leaks_by_what_is_seen_of_it(posts: Path, tmp_path: Path) -> None:
+    """A reader's case: the accountant had no number, and the gate said "at least 0.000"."""
+    settings = replace(SETTINGS, noise_multiplier=0.0, rounds=400, client_rate=0.5)
+    attacks = replace(ATTACKS, every=400, mock_rounds=100, iterations=60, compared=False)
+    given: dict[str, Any] = {"user_field": "user", "attacks": attacks, "lstm": TINY}
+    record = canife(posts, out=tmp_path / "none", settings=settings, **given)
+    (row,) = record.attacked
+    assert record.largest >= sampled_epsilon(mu=row.mu, rate=0.5, delta=1e-5) > 0
+    assert record.largest <= record.attainable
+    assert lx.check(record, lx.Thresholds(max_epsilon=8)).outcome == "leak"
+    assert lx.check(record).outcome in ("inconclusive", "leak")
+
+
+def test_a_bound_that_is_missing_is_refused(audited: Path) -> None:
+    row = CanifeRecord.read(audited).attacked[0]
+    with pytest.raises(ValueError, match="epsilon_so_far"):
+        CanifeRound(**{**dict(row), "epsilon_so_far": None})
 
 
 def test_the_report_has_a_row_a_round_and_what_it_means(audited: Path, tmp_path: Path) -> None:

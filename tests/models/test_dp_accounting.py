@@ -6,8 +6,15 @@ import sys
 import pytest
 
 from lmexposure.errors import SettingsError
-from lmexposure.models import Spent, epsilon_spent, group_epsilon, noise_for
-from lmexposure.statistics import epsilon_of_mu
+from lmexposure.models import (
+    Spent,
+    dp_accounting,
+    epsilon_at_least,
+    epsilon_spent,
+    group_epsilon,
+    noise_for,
+)
+from lmexposure.statistics import epsilon_of_mu, sampled_epsilon
 
 # The epsilon at delta 1e-5 of (noise multiplier, rate, steps), of dp-accounting 0.6.0:
 # >>> accountant = dp_accounting.pld.PLDAccountant()
@@ -93,6 +100,44 @@ def test_where_prv_fails_rdp_answers_and_it_is_said(monkeypatch: pytest.MonkeyPa
     assert "Cannot compute epsilon" in epsilon_spent([(1.0, 0.1, 11)], delta=1e-5).note
 
 
+@pytest.mark.parametrize(
+    ("noise", "rate", "steps"),
+    [(1e-6, 0.25, 1200), (1 / 8, 0.2, 100), (1 / 3.08, 0.5, 400), (0.02, 0.01, 1)],
+)
+def test_where_prv_overflows_the_training_spends_at_least_what_more_noise_does(
+    noise: float, rate: float, steps: int
+) -> None:
+    history = [(noise, rate, steps)]
+    assert epsilon_spent(history, delta=1e-5).prv is None
+    found = epsilon_at_least(history, delta=1e-5)
+    assert found > 400
+    assert found >= sampled_epsilon(mu=1 / noise, rate=rate, delta=1e-5)
+    assert found < epsilon_spent(history, delta=1e-5).rdp
+
+
+def test_what_is_spent_at_least_is_never_above_what_is_spent() -> None:
+    for noise, rate, steps in ((1.0, 0.05, 300), (0.5, 0.25, 160), (50.0, 0.01, 1), (1e4, 0.1, 2)):
+        history = [(noise, rate, steps)]
+        least, most = epsilon_at_least(history, delta=1e-5), epsilon_spent(history, delta=1e-5)
+        assert 0 <= least <= most.epsilon + 1e-9
+        assert least >= sampled_epsilon(mu=1 / noise, rate=rate, delta=1e-5)
+    one = epsilon_at_least([(0.5, 0.25, 1)], delta=1e-5)
+    assert one == pytest.approx(sampled_epsilon(mu=2.0, rate=0.25, delta=1e-5), abs=0.03)
+
+
+def test_without_prv_a_single_step_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    from opacus.accountants import PRVAccountant
+
+    def fails(*_: object, **__: object) -> float:
+        raise RuntimeError("Cannot compute epsilon")
+
+    monkeypatch.setattr(PRVAccountant, "get_epsilon", fails)
+    monkeypatch.setattr(dp_accounting, "_MORE_NOISE", 10.0)  # in few tries
+    found = epsilon_at_least([(0.7, 0.3, 13), (0.4, 0.1, 7)], delta=1e-5)
+    steps = [sampled_epsilon(mu=1 / s, rate=q, delta=1e-5) for s, q in ((0.7, 0.3), (0.4, 0.1))]
+    assert found == max(steps) > 0
+
+
 def test_noise_is_the_smallest_that_keeps_epsilon() -> None:
     noise = noise_for(4.0, delta=1e-5, sample_rate=0.05, steps=200)
     assert epsilon_spent([(noise, 0.05, 200)], delta=1e-5).epsilon <= 4
@@ -161,4 +206,4 @@ def test_impossible_questions_are_refused() -> None:
 def test_without_opacus_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "opacus", None)
     with pytest.raises(SettingsError, match=r"pip install 'lmexposure\[dp\]'"):
-        epsilon_spent([(1.0, 0.1, 1)], delta=1e-5)
+        epsilon_spent([(1.0, 0.1234, 1)], delta=1e-5)

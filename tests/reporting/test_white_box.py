@@ -2,14 +2,17 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from made_results import clean, small_run
+from models.bare_optimizer import optimizer, step
 from page_data import page_data
 from reporting.test_promise import CLAIM
 
 import lmexposure as lx
 from lmexposure.errors import ResultError
+from lmexposure.models import epsilon_spent
 from lmexposure.records import Bound, DpClaim, Result, WhiteBoxAudit, WhiteBoxBounds
 from lmexposure.reporting import render_report
 from lmexposure.reporting.charts.white_box import white_box_chart
@@ -39,9 +42,10 @@ def audit(composed: float | None = 1.5, shift: float = 6.0) -> WhiteBoxAudit:
         one_run=Bound.model_validate(one_run.to_dict()),
         one_run_gaussian=None,
         step=Bound.model_validate(step.to_dict()),
-        noise_at_most=1 / step.mu,
+        noise_at_most=CLAIM.noise_multiplier,
         composed=composed,
-        composed_gdp=1.4,
+        attainable=9.0,
+        noise_attainable=0.4,
         significance=0.05,
         assumptions=("sampled as claimed",),
     )
@@ -54,25 +58,38 @@ def claim(composed: float | None = 1.5) -> DpClaim:
     return CLAIM.model_copy(update={"white_box": audit(composed).bounds})
 
 
-def claimed(result: Result, composed: float | None = 1.5) -> Result:
+def promising(result: Result, promise: DpClaim) -> Result:
     learned = result.model.validation
     assert learned is not None
     model = result.model.model_copy(
-        update={"validation": learned.model_copy(update={"claim": claim(composed)})}
+        update={"validation": learned.model_copy(update={"claim": promise})}
     )
     return result.model_copy(update={"model": model})
+
+
+def claimed(result: Result, composed: float | None = 1.5, **seen: Any) -> Result:
+    promise = claim(composed)
+    assert promise.white_box is not None
+    bounds = promise.white_box.model_copy(update=seen)
+    return promising(result, promise.model_copy(update={"white_box": bounds}))
+
+
+def from_inside(result: Result, most: float | None = None) -> dict[str, str]:
+    """The outcome of each check from inside, by its key."""
+    checks = lx.check(result, lx.Thresholds(max_epsilon=most)).checks
+    return {c.key: str(c.outcome) for c in checks if c.name.endswith("from inside")}
 
 
 def test_bounds_are_listed_up_to_the_claim() -> None:
     section = white_box_section(claim())
     assert section is not None
     names = [row[0] for row in section.rows]
-    limit = "the same by a central limit"
-    composed = "step by step, composed"
-    assert names == ["whole training", composed, limit, "a single step", "promised"]
+    assert names == ["whole training", "step by step, composed", "a single step", "promised"]
     assert section.rows[1][-1] == "1.500"
     assert section.rows[-1][-1] == "3.998"
     assert "sampled as claimed" in section.notes
+    attainable = "max attainable in 60 steps: 9.000, and room for a noise multiplier of at most 0.4"
+    assert any(note.startswith(attainable) for note in section.notes)
     assert white_box_section(CLAIM) is None
     assert white_box_section(None) is None
     without = white_box_section(claim(None))
@@ -116,6 +133,60 @@ def test_the_gate_holds_the_claim_against_them() -> None:
     outcomes = {check.name: str(check.outcome) for check in limited.checks}
     assert outcomes["lower bound on epsilon, from inside"] == "leak"
     assert outcomes["claimed epsilon, from inside"] == "pass"
+
+
+def test_a_promise_of_noise_is_refuted_by_itself() -> None:
+    """A step shows that the noise is eleven times too small, whatever epsilon could be composed."""
+    less = claimed(clean(), noise_at_most=CLAIM.noise_multiplier / 11)
+    verdict = lx.check(less)
+    assert verdict.outcome == "leak"
+    assert "does not keep its promise" in verdict.sentence
+    assert "leave room for a noise multiplier of at most" in verdict.sentence
+    assert from_inside(claimed(clean(), noise_at_most=None)) == {"claimed_epsilon": "pass"}
+
+
+def test_what_no_canary_could_have_shown_is_no_pass() -> None:
+    """The rule of runs and sweeps: max attainable, of the promise and of the threshold."""
+    few = claimed(clean(), attainable=CLAIM.epsilon, noise_attainable=CLAIM.noise_multiplier)
+    assert from_inside(few) == {"claimed_epsilon": "inconclusive"}
+    verdict = lx.check(few)
+    assert verdict.outcome == "inconclusive"
+    assert "nothing could have contradicted the promise" in verdict.sentence
+    assert "max attainable in 60 steps is" in verdict.sentence
+    assert "(--gradient-canaries)" in verdict.sentence
+    # Either could have: a claim is of the noise, and of epsilon.
+    for seen in ({"noise_attainable": None}, {"attainable": 0.0}):
+        assert from_inside(claimed(clean(), **seen)) == {"claimed_epsilon": "pass"}
+    for most, outcome in ((8.9, "pass"), (9.0, "inconclusive"), (20.0, "inconclusive")):
+        assert from_inside(claimed(clean()), most)["max_epsilon"] == outcome
+
+
+def test_the_gate_refutes_a_training_without_noise() -> None:
+    """Readers' cases: Opacus says its noise is 2, or 1, and adds none; 1e-6 lets it run."""
+    for sigma, rate, steps, count in ((2.0, 0.25, 1_200, 64), (1.0, 0.5, 600, 0)):
+        made = optimizer(noise_multiplier=sigma)
+        add = made.add_noise
+
+        def none(made: Any = made, add: Any = add, sigma: float = sigma) -> None:
+            made.noise_multiplier = 1e-6
+            add()
+            made.noise_multiplier = sigma
+
+        made.add_noise = none
+        canaries = lx.GradientCanaries(made, sample_rate=rate, count=count, seed=1)
+        for _ in range(steps):
+            step(made)
+        spent = epsilon_spent([(sigma, rate, steps)], delta=1e-5).epsilon
+        promise = CLAIM.model_copy(
+            update={
+                "epsilon": spent,
+                "noise_multiplier": sigma,
+                "white_box": canaries.audit(delta=1e-5).bounds,
+            }
+        )
+        for most in (8.0, spent):
+            found = from_inside(promising(clean(), promise), most)
+            assert found == {"claimed_epsilon": "leak", "max_epsilon": "leak"}
 
 
 def test_scores_of_another_training_are_refused(tmp_path: Path) -> None:

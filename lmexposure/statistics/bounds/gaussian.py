@@ -23,6 +23,7 @@ from scipy import special
 from scipy.optimize import brentq
 
 from lmexposure._validate import bits_array, delta_of_dp, fraction, integer, positive
+from lmexposure.errors import SettingsError
 from lmexposure.statistics.bounds.bound import (
     EpsilonBound,
     at_least_zero,
@@ -101,6 +102,45 @@ def epsilon_of_mu(*, mu: float, delta: float) -> float:
     # delta(epsilon) < P(N(0, 1) < mu / 2 - epsilon / mu), which is delta at this epsilon.
     most = mu * (mu / 2 - float(special.ndtri(delta)))
     return float(brentq(lambda epsilon: _delta(mu, epsilon) - delta, 0.0, most, xtol=1e-13))
+
+
+def sampled_epsilon(*, mu: float, rate: float, delta: float) -> float:
+    """Lower bound on the epsilon of a training that takes a unit into a step by a coin.
+
+    Let P be the law of what the step shows with the unit in it, Q without. With the unit in the
+    corpus the step shows (1 - q) Q + q P, and for every event S and e' = log(1 + q (exp(e) - 1))
+    (1 - q) Q(S) + q P(S) - exp(e') Q(S) = q (P(S) - exp(e) Q(S)). So where no smaller epsilon than
+    e holds for the step at d, none smaller than e' holds for the sampled step at q d; nor for the
+    training, whose output includes that step's. Here e is at d = delta / q.
+
+    Args:
+        mu: lower bound on that of the step with the unit in it, of a Gaussian trade-off.
+        rate: q, probability of the unit to be in the step, in (0, 1]; a lower bound on it will do.
+            Where nothing is known of it, a step says nothing of the training.
+        delta: of the training, in [0, 1).
+
+    Returns:
+        epsilon in nats, at least 0; 0 also where delta is at least the rate.
+
+    Raises:
+        SettingsError: a number out of range.
+
+    Source: Balle, Barthe and Gaboardi 2018 (arXiv 1807.01647), Theorem 2, of which the above is the
+        case of one Q; the unit may show in this step alone, as the promise of composed steps, whose
+        gradients are anyone's choice, allows.
+
+    >>> round(sampled_epsilon(mu=3.08, rate=0.5, delta=1e-5), 2)
+    16.2
+    """
+    if not 0 < positive("rate", rate) <= 1:
+        raise SettingsError(f"rate={rate!r} must be above 0 and at most 1")
+    at = delta_of_dp("delta", delta) / rate
+    if at >= 1:
+        return 0.0
+    epsilon = epsilon_of_mu(mu=mu, delta=at)
+    if epsilon == math.inf:
+        return epsilon
+    return max(0.0, epsilon + math.log(rate + (1 - rate) * math.exp(-epsilon)))
 
 
 def delta_of_epsilon(*, sigma: float, epsilon: float) -> float:

@@ -16,6 +16,7 @@ from lmexposure.statistics import (
     one_run_audit,
     one_run_fdp_epsilon,
     one_run_gaussian_audit,
+    sampled_epsilon,
 )
 from lmexposure.statistics.bounds.gaussian import _fixed_looks, _tail
 
@@ -93,6 +94,45 @@ def test_ends() -> None:
     assert delta_of_epsilon(sigma=1e-4, epsilon=0) == 1.0
     assert epsilon_of_mu(mu=1e5, delta=1e-5) == pytest.approx(5e9 + 1e5 * 4.26489, rel=1e-9)
     assert epsilon_of_mu(mu=float(np.float32(1)), delta=1e-300) == pytest.approx(37.449, abs=1e-3)
+
+
+def _naive_sampled_delta(mu: float, rate: float, epsilon: float) -> float:
+    """The integral of max(0, (1 - q) phi(x) + q phi(x - mu) - e^epsilon phi(x))."""
+
+    def excess(x: float) -> float:
+        out, into = stats.norm.pdf(x), stats.norm.pdf(x - mu)
+        return float(max(0.0, (1 - rate) * out + rate * into - math.exp(epsilon) * out))
+
+    turn = (math.log(math.expm1(epsilon) / rate + 1) + mu * mu / 2) / mu
+    return float(integrate.quad(excess, turn, turn + 12, epsabs=1e-15, epsrel=1e-10)[0])
+
+
+@pytest.mark.parametrize(
+    ("mu", "rate", "delta"),
+    [(1.0, 0.1, 1e-3), (2.0, 0.5, 1e-5), (3.08, 0.5, 1e-5), (0.5, 0.9, 0.01), (1.0, 0.01, 1e-4)],
+)
+def test_a_sampled_step_against_plain_integration(mu: float, rate: float, delta: float) -> None:
+    """Its mixture has exactly this epsilon, so that no training with the step has less."""
+    epsilon = sampled_epsilon(mu=mu, rate=rate, delta=delta)
+    assert _naive_sampled_delta(mu, rate, epsilon) == pytest.approx(delta, rel=1e-6)
+    assert _naive_sampled_delta(mu, rate, epsilon * 0.99) > delta
+
+
+def test_a_sampled_step_that_is_always_taken_is_the_step() -> None:
+    for mu in (0.3, 1.0, 50.0):
+        whole = epsilon_of_mu(mu=mu, delta=1e-5)
+        assert sampled_epsilon(mu=mu, rate=1, delta=1e-5) == pytest.approx(whole)
+        assert sampled_epsilon(mu=mu, rate=0.2, delta=1e-5) < whole
+    assert sampled_epsilon(mu=0.0, rate=0.5, delta=1e-5) == 0.0
+    assert sampled_epsilon(mu=9.0, rate=1e-6, delta=1e-5) == 0.0  # the unit is in so rarely
+    assert sampled_epsilon(mu=1.0, rate=0.5, delta=0.0) == math.inf
+    assert sampled_epsilon(mu=1e3, rate=0.5, delta=1e-5) > 4e5
+
+
+@pytest.mark.parametrize("rate", [0.0, 1.1, math.nan])
+def test_a_rate_that_is_none_is_refused(rate: float) -> None:
+    with pytest.raises(SettingsError, match="rate="):
+        sampled_epsilon(mu=1.0, rate=rate, delta=1e-5)
 
 
 def test_refusals() -> None:
