@@ -167,8 +167,8 @@ def _check_models(settings: DefencesSettings) -> None:
         raise SettingsError(
             f"models={sweep.models} with {count(texts, 'canary', 'canaries')} of a class do not "
             f"resolve a FPR of {settings.fpr:g} when the choice among all attacks and "
-            f"{count(methods, 'method')} is paid for; it takes {needed:,} models, more canaries, or "
-            "fewer methods"
+            f"{count(methods, 'method')} is paid for; it takes {needed:,} models, more canaries, "
+            "or fewer methods"
         )
 
 

@@ -108,9 +108,11 @@ if TYPE_CHECKING:
     )
     from lmexposure.statistics.identifiers import (
         RanksAmongDraws,
+        RanksBesideHeldOut,
         identifiers_needed,
         rank_among_draws,
         ranks_among_draws,
+        ranks_beside_held_out,
     )
     from lmexposure.statistics.importance import (
         ImportanceExposure,
@@ -198,6 +200,7 @@ __all__ = [
     "OrderStatistics",
     "QuantileInterval",
     "RanksAmongDraws",
+    "RanksBesideHeldOut",
     "RocCurve",
     "RocHull",
     "SampledExposure",
@@ -268,6 +271,7 @@ __all__ = [
     "rank_among_draws",
     "rank_sum_test",
     "ranks_among_draws",
+    "ranks_beside_held_out",
     "rate_difference",
     "reference_difference",
     "rmia",
