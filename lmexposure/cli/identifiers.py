@@ -46,6 +46,7 @@ def identifiers(  # noqa: PLR0913 - a command: its parameters are its flags
     held_out: Annotated[
         list[str] | None,
         typer.Option(
+            metavar="PATH",
             help="Documents of the same source that a random split held out of the training; "
             "'membership' is said beside such alone, or of UUIDs of version 4. May be repeated.",
         ),
