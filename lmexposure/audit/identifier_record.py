@@ -21,9 +21,9 @@ from lmexposure.records import (
 )
 from lmexposure.statistics import (
     RanksAmongDraws,
+    beside_held_out,
     identifiers_needed,
     ranks_among_draws,
-    ranks_beside_held_out,
     rate_difference,
     sign_test,
 )
@@ -59,7 +59,7 @@ def identifiers_record(
     ]
     every = _class(None, found, ranks, names == names, chosen, settings.draws)
     uniform = found.are_uniform_by_standard
-    split = None if held_out is None else _split(held_out, ranks[chosen, 0], settings)
+    split = None if held_out is None else _split(held_out, chosen, settings)
     claim, reason = _claim(every, split, uniform=uniform)
     return IdentifiersRecord(
         model=sides[0],
@@ -88,21 +88,26 @@ class HeldOut:
     Attributes:
         found: those; the kept ones are not in the corpus.
         ranks: of these under the model, shape (n,).
+        bits: by which each lies above the median of its draws under the model, shape (n,).
+        read: the same of those that were kept of the corpus.
         both: identifiers that were left out of corpus and held-out documents, being in both.
     """
 
     found: Identifiers
     ranks: NDArray[np.int64]
+    bits: NDArray[np.float64]
+    read: NDArray[np.float64]
     both: int
 
 
 def _split(
-    held_out: HeldOut, read: NDArray[np.int64], settings: IdentifierSettings
+    held_out: HeldOut, chosen: NDArray[np.bool_], settings: IdentifierSettings
 ) -> IdentifierSplit:
     found = held_out.found
     tested = set(map(id, found.one_per_document()))
-    ranks = held_out.ranks[[id(each) in tested for each in found.kept]]
-    beside = ranks_beside_held_out(read, ranks, seed=settings.seed)
+    own = [id(each) in tested for each in found.kept]
+    ranks = held_out.ranks[own]
+    beside = beside_held_out(held_out.read[chosen], held_out.bits[own], seed=settings.seed)
     return IdentifierSplit(
         files=found.names,
         documents=found.documents,
@@ -215,15 +220,15 @@ def _claim_of_split(model: IdentifierRates, split: IdentifierSplit) -> tuple[Ide
     pairs = f"{percent(split.area)} of pairs, p = {probability(split.p_value)}"
     if split.p_value <= _SIGNIFICANCE:
         return "membership", (
-            f"the identifiers rank lower than those of held-out documents ({pairs}, tested at "
-            "5 %). This takes it that the documents were held out at random"
+            "the identifiers lie lower beside their draws than those of held-out documents "
+            f"({pairs}, tested at 5 %). This takes it that the documents were held out at random"
         )
     also = ""
     if model.p_value <= _SIGNIFICANCE:
         also = f"; they rank lower than fresh draws {_seen(model)}, as such identifiers may"
     return (
         "nothing found",
-        f"the identifiers rank as those of held-out documents do ({pairs}){also}",
+        f"the identifiers are as likely as those of held-out documents ({pairs}){also}",
     )
 
 

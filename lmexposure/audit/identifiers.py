@@ -110,11 +110,13 @@ def natural_identifiers(  # noqa: PLR0913 - two models, what they are compared o
         if out is not None:
             _refuse_another(Path(out), (found, apart), sides, settings)
         _plan(progress, (found, apart), sides, settings)
-        ranks = _ranks(found, sides, settings, progress)
+        ranks, bits = _ranks(found, sides, settings, progress)
         beside = None
         if apart is not None:
-            own = _ranks(apart, sides[:1], settings, progress, what=_COMPARING_HELD_OUT)
-            beside = HeldOut(found=apart, ranks=own[:, 0], both=both)
+            own, theirs = _ranks(apart, sides[:1], settings, progress, what=_COMPARING_HELD_OUT)
+            beside = HeldOut(
+                found=apart, ranks=own[:, 0], bits=theirs[:, 0], read=bits[:, 0], both=both
+            )
         models = [side.record for side in sides]
         record = identifiers_record(found, models, ranks, settings, beside)
         if out is not None:
@@ -224,12 +226,19 @@ class _Side:
         sha256 = weights_sha256(found.model)
         return cls(loaded=found, record=IdentifierModel(path=found.name, weights_sha256=sha256))
 
-    def ranks(self, places: Sequence[_Place]) -> list[int]:
-        """The rank of the first text of each place among the others there."""
+    def ranks(self, places: Sequence[_Place]) -> list[tuple[int, float]]:
+        """The rank of the first text of each place among the others, and its bits above them.
+
+        Those are its log-perplexity less the others' median: where all identifiers of a source rank
+        first, they tell still how much likelier each is.
+        """
         encoded = [self._encoded(place) for place in places]
         bits = score_encoded(self.loaded.model, [text for row in encoded for text in row]).totals
         each = np.split(bits, np.cumsum([len(row) for row in encoded])[:-1])
-        return [rank_among_draws(float(row[0]), row[1:]) for row in each]
+        return [
+            (rank_among_draws(float(row[0]), row[1:]), float(row[0] - np.median(row[1:])))
+            for row in each
+        ]
 
     def _encoded(self, place: _Place) -> list[Encoded]:
         name = self.loaded.name
@@ -329,17 +338,18 @@ def _ranks(
     progress: Progress,
     *,
     what: str = _COMPARING,
-) -> NDArray[np.int64]:
-    """The rank of each identifier that was kept under each model, shape (n, models)."""
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Rank and bits above the draws of each kept identifier, each of shape (n, models)."""
+    bits = np.empty((len(found.kept), len(sides)))
     ranks = np.empty((len(found.kept), len(sides)), dtype=np.int64)
     together = max(1, _TEXTS // (settings.draws + 1))
     for first in range(0, len(found.kept), together):
         numbers = range(first, min(first + together, len(found.kept)))
         places = [_Place.of(number, found, settings, what) for number in numbers]
         for column, side in enumerate(sides):
-            ranks[numbers, column] = side.ranks(places)
+            ranks[numbers, column], bits[numbers, column] = zip(*side.ranks(places), strict=True)
         progress(what, numbers.stop, len(found.kept))
-    return ranks
+    return ranks, bits
 
 
 def _tokens(side: _Side, identifier: Identifier, found: Identifiers) -> int:

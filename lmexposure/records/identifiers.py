@@ -181,7 +181,8 @@ class IdentifierSplit(Record):
         tested: those with an identifier, one of each.
         both: identifiers that corpus and held-out documents share, which were left out of both.
         model: rates of the held-out ones under the model, among fresh draws.
-        area: share of pairs in which that of the corpus has the lower rank; chance has .5.
+        area: share of pairs in which that of the corpus lies lower, in bits beside the median of
+            its own draws; chance has .5.
         p_value: how often a random split has so many such pairs, one-sided.
     """
 
@@ -213,7 +214,7 @@ class IdentifiersRecord(FileRecord):
         split: beside held-out documents; None where none were given.
         uniform_source: whether all that were compared are UUIDs of version 4, which are random by
             their standard.
-        claim: "membership": they rank lower than those that a random split held out, or, without
+        claim: "membership": they lie lower than those that a random split held out, or, without
             such, lower than chance and are random by their standard; "distribution or membership":
             lower than chance, which may be what such identifiers look like; "nothing found".
         reason: why, in words.

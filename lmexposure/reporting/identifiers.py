@@ -173,7 +173,7 @@ def _split(split: IdentifierSplit) -> Section:
             "in both",
             _TPR,
             LABELS["interval"],
-            "pairs that rank lower in the corpus",
+            "pairs with the corpus lower",
             LABELS["p_value"],
         ),
         rows=(
@@ -187,7 +187,8 @@ def _split(split: IdentifierSplit) -> Section:
         ),
         words=0,
         notes=(
-            "the rates are of the held-out identifiers under the model; of pairs, chance has 50 %; "
+            "the rates are of the held-out identifiers under the model; of pairs, by bits beside "
+            "their own draws, chance has 50 %; "
             "p: rank sum, one-sided, for documents that were held out at random; those in both "
             "were left out of both",
         ),

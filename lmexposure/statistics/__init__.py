@@ -107,12 +107,12 @@ if TYPE_CHECKING:
         sampled_exposure,
     )
     from lmexposure.statistics.identifiers import (
+        BesideHeldOut,
         RanksAmongDraws,
-        RanksBesideHeldOut,
+        beside_held_out,
         identifiers_needed,
         rank_among_draws,
         ranks_among_draws,
-        ranks_beside_held_out,
     )
     from lmexposure.statistics.importance import (
         ImportanceExposure,
@@ -165,6 +165,7 @@ else:
 __all__ = [
     "GUESSING",
     "AreaUnderCurve",
+    "BesideHeldOut",
     "Between",
     "BinomialInterval",
     "Blind",
@@ -200,7 +201,6 @@ __all__ = [
     "OrderStatistics",
     "QuantileInterval",
     "RanksAmongDraws",
-    "RanksBesideHeldOut",
     "RocCurve",
     "RocHull",
     "SampledExposure",
@@ -212,6 +212,7 @@ __all__ = [
     "Unseen",
     "WeightedDraws",
     "area_under_curve",
+    "beside_held_out",
     "binomial_interval",
     "blind_baseline",
     "calibrated_exposure",
@@ -271,7 +272,6 @@ __all__ = [
     "rank_among_draws",
     "rank_sum_test",
     "ranks_among_draws",
-    "ranks_beside_held_out",
     "rate_difference",
     "reference_difference",
     "rmia",

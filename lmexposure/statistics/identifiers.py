@@ -143,13 +143,13 @@ def _fisher(p_values: NDArray[np.float64]) -> float:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RanksBesideHeldOut:
+class BesideHeldOut:
     """Identifiers that were in the training beside those that a random split held out.
 
     Attributes:
         read: how many were in the training, in different documents.
         held_out: how many were not.
-        area: share of pairs in which that which was read has the lower rank, ties as half; chance
+        area: share of pairs in which that which was read has the lower value, ties as half; chance
             has .5, higher = more leaks.
         p_value: how often a random split has so many such pairs, one-sided.
     """
@@ -165,40 +165,40 @@ class RanksBesideHeldOut:
         return self.p_value <= _SIGNIFICANCE
 
 
-def ranks_beside_held_out(
-    ranks: ArrayLike, held_out: ArrayLike, *, seed: int = 0
-) -> RanksBesideHeldOut:
-    """Whether identifiers that were read rank lower than those of documents held out at random.
+def beside_held_out(read: ArrayLike, held_out: ArrayLike, *, seed: int = 0) -> BesideHeldOut:
+    """Whether identifiers that were read are likelier than those of documents held out at random.
 
     Where documents were split at random and the model knows nothing of the split, every division of
-    all ranks into two groups of these sizes is as likely as the one that is seen, whatever the
-    ranks of the source look like. So the rank sum has its permutation distribution, which
+    all values into two groups of these sizes is as likely as the one that is seen, whatever the
+    values of the source look like. So the rank sum has its permutation distribution, which
     `rank_sum_test` counts or shuffles; its one-sided p-value is at most alpha at most as often as
     alpha. Ties count for neither side, which makes it larger.
 
     Args:
-        ranks: of identifiers in different documents of the training, shape (n,).
+        read: of identifiers in different documents of the training, lower = likelier, such as bits
+            beside their own fresh draws, shape (n,).
         held_out: of identifiers in different held-out documents, shape (m,).
         seed: of the shuffles, where groups are large.
 
     Raises:
-        InputError: no ranks on a side, or one that is not finite.
+        InputError: no values on a side, or one that is not finite.
 
     Source: Mann and Whitney 1947; Phipson and Smyth 2010 for shuffles.
 
-    >>> found = ranks_beside_held_out([1, 2, 3, 4], [5, 6, 7, 8])
+    >>> found = beside_held_out([1, 2, 3, 4], [5, 6, 7, 8])
     >>> found.area, round(found.p_value, 4)
     (1.0, 0.0143)
     """
-    read, apart = bits_array("ranks", ranks), bits_array("held_out", held_out)
+    inside, apart = bits_array("read", read), bits_array("held_out", held_out)
     ordered = np.sort(apart)
-    below = int(np.searchsorted(ordered, read, "left").sum())  # held out ranks lower
-    above = int((apart.size - np.searchsorted(ordered, read, "right")).sum())
-    p_value = rank_sum_test(above, below, read.size, apart.size, seed=seed) / 2
-    return RanksBesideHeldOut(
-        read=read.size,
+    below = int(np.searchsorted(ordered, inside, "left").sum())  # held out is likelier
+    above = int((apart.size - np.searchsorted(ordered, inside, "right")).sum())
+    pairs = inside.size * apart.size
+    p_value = rank_sum_test(above, below, inside.size, apart.size, seed=seed) / 2
+    return BesideHeldOut(
+        read=inside.size,
         held_out=apart.size,
-        area=(above + (read.size * apart.size - above - below) / 2) / (read.size * apart.size),
+        area=(above + (pairs - above - below) / 2) / pairs,
         p_value=p_value if above > below else 1.0,
     )
 
