@@ -18,7 +18,7 @@ from lmexposure.records import (
     SweepSettings,
 )
 
-MODELS, CANARIES = 6, 170
+MODELS, CANARIES = 6, 200
 
 
 def tiny_comparison(*methods: str, **changes: Any) -> DefencesSettings:

@@ -1,6 +1,7 @@
 """What a comparison of natural identifiers says: rates of each format, a claim and its reason."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,10 +16,12 @@ from lmexposure.records import (
     IdentifierRank,
     IdentifierRates,
     IdentifierSettings,
+    IdentifierSplit,
     IdentifiersRecord,
 )
 from lmexposure.statistics import (
     RanksAmongDraws,
+    beside_held_out,
     identifiers_needed,
     ranks_among_draws,
     rate_difference,
@@ -27,6 +30,9 @@ from lmexposure.statistics import (
 
 _LEVEL = 0.95
 _SIGNIFICANCE = 0.05
+_GIVE_SPLIT = (
+    "Only documents that were held out of the training at random can tell: give them (--held-out)"
+)
 
 
 def identifiers_record(
@@ -34,6 +40,7 @@ def identifiers_record(
     sides: Sequence[IdentifierModel],
     ranks: NDArray[np.int64],
     settings: IdentifierSettings,
+    held_out: "HeldOut | None" = None,
 ) -> IdentifiersRecord:
     """The record of a comparison.
 
@@ -42,6 +49,7 @@ def identifiers_record(
         sides: the model, then the base, where there is one.
         ranks: of each identifier that was kept under each model, shape (n, models).
         settings: of the comparison.
+        held_out: what a random split held out; None where that is not known.
     """
     tested = set(map(id, found.one_per_document()))
     chosen = np.array([id(identifier) in tested for identifier in found.kept])
@@ -50,7 +58,9 @@ def identifiers_record(
         _class(name, found, ranks, names == name, chosen, settings.draws) for name in found.formats
     ]
     every = _class(None, found, ranks, names == names, chosen, settings.draws)
-    claim, reason = _claim(every)
+    uniform = found.are_uniform_by_standard
+    split = None if held_out is None else _split(held_out, chosen, settings)
+    claim, reason = _claim(every, split, uniform=uniform)
     return IdentifiersRecord(
         model=sides[0],
         base=sides[1] if len(sides) > 1 else None,
@@ -61,11 +71,51 @@ def identifiers_record(
         seed=settings.seed,
         level=_LEVEL,
         needed=identifiers_needed(),
+        split=split,
+        uniform_source=uniform,
         claim=claim,
         reason=reason,
         classes=(*classes, every),
         identifiers=_rows(found, ranks, chosen),
         warnings=_warnings(found, sides, classes),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldOut:
+    """Identifiers of held-out documents.
+
+    Attributes:
+        found: those; the kept ones are not in the corpus.
+        ranks: of these under the model, shape (n,).
+        bits: by which each lies above the median of its draws under the model, shape (n,).
+        read: the same of those that were kept of the corpus.
+        both: identifiers that were left out of corpus and held-out documents, being in both.
+    """
+
+    found: Identifiers
+    ranks: NDArray[np.int64]
+    bits: NDArray[np.float64]
+    read: NDArray[np.float64]
+    both: int
+
+
+def _split(
+    held_out: HeldOut, chosen: NDArray[np.bool_], settings: IdentifierSettings
+) -> IdentifierSplit:
+    found = held_out.found
+    tested = set(map(id, found.one_per_document()))
+    own = [id(each) in tested for each in found.kept]
+    ranks = held_out.ranks[own]
+    beside = beside_held_out(held_out.read[chosen], held_out.bits[own], seed=settings.seed)
+    return IdentifierSplit(
+        files=found.names,
+        documents=found.documents,
+        tested=len(ranks),
+        both=held_out.both,
+        model=_rates(ranks_among_draws(ranks, settings.draws, level=_LEVEL)),
+        area=beside.area,
+        p_value=beside.p_value,
     )
 
 
@@ -136,34 +186,49 @@ def _difference(sides: Sequence[RanksAmongDraws], ranks: NDArray[np.int64]) -> I
     )
 
 
-def _claim(every: IdentifierClass) -> tuple[IdentifierClaim, str]:
+def _claim(
+    every: IdentifierClass, split: IdentifierSplit | None, *, uniform: bool
+) -> tuple[IdentifierClaim, str]:
     """What may be said, and why."""
     model, base = every.model, every.base
     assert model is not None, "enough identifiers were found"
+    if split is not None:
+        return _claim_of_split(model, split)
     if model.p_value > _SIGNIFICANCE:
         return "nothing found", (
             f"under the model the identifiers rank as chance has it {_seen(model)}"
         )
-    if base is None:
-        return "distribution", (
-            f"the identifiers rank lower than chance {_seen(model)}, and that may be what such "
-            "identifiers look like: no base was given; give a model that never saw the corpus "
-            "(--base)"
+    low = f"the identifiers rank lower than chance {_seen(model)}"
+    if base is not None and base.p_value <= _SIGNIFICANCE:
+        return "distribution or membership", (
+            f"{low}, and under the base, which never saw them, too {_seen(base)}: they are not "
+            f"like fresh draws. {_GIVE_SPLIT}"
         )
-    if not base.null:
-        why = (
-            "rank lower than chance"
-            if base.p_value <= _SIGNIFICANCE
-            else "may rank lower than chance"
+    if uniform:
+        return "membership", (
+            f"{low}. All are UUIDs of version 4, whose 122 other bits are random by RFC 9562: this "
+            "takes it that they were made so, and that fresh ones would be as likely"
         )
-        return "distribution", (
-            f"under the base, which never saw them, the identifiers {why} too {_seen(base)}: they "
-            "are not like fresh draws; leave out formats whose identifiers are no random draws"
+    beside = "" if base is None else f", and not under the base {_seen(base)}"
+    return "distribution or membership", (
+        f"{low}{beside}; the model may have learned what identifiers of this source have in "
+        f"common, such as a prefix. {_GIVE_SPLIT}"
+    )
+
+
+def _claim_of_split(model: IdentifierRates, split: IdentifierSplit) -> tuple[IdentifierClaim, str]:
+    pairs = f"{percent(split.area)} of pairs, p = {probability(split.p_value)}"
+    if split.p_value <= _SIGNIFICANCE:
+        return "membership", (
+            "the identifiers lie lower beside their draws than those of held-out documents "
+            f"({pairs}, tested at 5 %). This takes it that the documents were held out at random"
         )
-    return "membership", (
-        f"the identifiers rank lower than chance under the model {_seen(model)}, and not under the "
-        f"base, which never saw them {_seen(base)}. This takes it that the base knows the form of "
-        "such identifiers as well as the model does"
+    also = ""
+    if model.p_value <= _SIGNIFICANCE:
+        also = f"; they rank lower than fresh draws {_seen(model)}, as such identifiers may"
+    return (
+        "nothing found",
+        f"the identifiers are as likely as those of held-out documents ({pairs}){also}",
     )
 
 

@@ -7,7 +7,7 @@ with the text around it, which is the same for all of them.
 import random
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from lmexposure.canaries.corpora.files import FileCorpus, FileLayout, corpus_fil
 from lmexposure.canaries.fills import Fill, find_fills
 from lmexposure.canaries.format import Format
 from lmexposure.canaries.insertion import named_errors
+from lmexposure.canaries.library import load_format
 from lmexposure.canaries.plan import derive_seed, permutation
 from lmexposure.errors import FormatError
 
@@ -82,6 +83,24 @@ class Identifiers:
         for identifier in self.kept:
             first.setdefault((identifier.file, identifier.document), identifier)
         return tuple(first.values())
+
+    def apart_from(self, other: "Identifiers") -> "Identifiers":
+        """Without the kept ones that the other corpus holds too; draws are in neither."""
+        kept = tuple(each for each in self.kept if each.index not in other.taken[each.format])
+        taken = {name: own | other.taken[name] for name, own in self.taken.items()}
+        return replace(self, kept=kept, taken=taken)
+
+    @property
+    def are_uniform_by_standard(self) -> bool:
+        """Whether all kept ones are UUIDs of version 4.
+
+        Source: RFC 9562, section 5.4: version and variant are fixed, the other 122 bits random.
+        """
+        standard = alone(load_format("uuid"))
+        return all(
+            (form.template, form.lists) == (standard.template, standard.lists)
+            for form in (self.formats[each.format] for each in self.kept)
+        )
 
     def draws(self, name: str, n: int, *, seed: int) -> list[int]:
         """Fills of a format, uniform without replacement among those that are not in the corpus.

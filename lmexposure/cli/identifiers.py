@@ -39,8 +39,16 @@ def identifiers(  # noqa: PLR0913 - a command: its parameters are its flags
         str | None,
         typer.Option(
             metavar="MODEL",
-            help="A model that never saw the corpus, on the same comparisons: without it, or where "
-            "it too ranks them low, nothing is said of membership.",
+            help="A model that never saw the corpus, on the same comparisons: where it too ranks "
+            "them low, they are not like fresh draws.",
+        ),
+    ] = None,
+    held_out: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PATH",
+            help="Documents of the same source that a random split held out of the training; "
+            "'membership' is said beside such alone, or of UUIDs of version 4. May be repeated.",
         ),
     ] = None,
     draws: Annotated[
@@ -77,6 +85,7 @@ def identifiers(  # noqa: PLR0913 - a command: its parameters are its flags
             corpus,
             formats=formats,
             base=base,
+            held_out=held_out or None,
             out=out,
             settings=settings,
             machine=machine,

@@ -21,7 +21,7 @@ KEPT = "kept_tokens"
 
 
 def adapted_attacks(
-    directory: SweepDirectory, matrices: Matrices, *, fpr: float, level: float
+    directory: SweepDirectory, matrices: Matrices, *, fpr: float, level: float, methods: int = 1
 ) -> list[DefenceAttack]:
     """Every kind of canary under every attack that fits how these models were trained.
 
@@ -30,6 +30,7 @@ def adapted_attacks(
         matrices: of its models.
         fpr: false-positive rate of the rates.
         level: of all intervals together.
+        methods: that are compared with each other.
 
     Returns:
         The strongest first.
@@ -44,7 +45,8 @@ def adapted_attacks(
         kept = Group.of("canaries", plan.scored, of_kept_tokens(directory, matrices))
         groups[KEPT, "lira"] = kept
     among = len(groups) * len(parts)
-    paid = paid_level(level, len(parts), goldfish=len(groups) > len(_PAIRS))
+    goldfish = len(groups) > len(_PAIRS)
+    paid = paid_level(level, len(parts), goldfish=goldfish, methods=methods)
     found = []
     for (score, attack), of_models in groups.items():
         read = "secret_tokens" if score == KEPT else score
@@ -55,15 +57,20 @@ def adapted_attacks(
     return sorted(found, key=lambda row: -1.0 if row.tpr is None else row.tpr, reverse=True)
 
 
-def paid_level(level: float, classes: int, *, goldfish: bool) -> float:
-    """The level of each interval, so that all of a method hold together (Bonferroni).
+def paid_level(level: float, classes: int, *, goldfish: bool, methods: int) -> float:
+    """The level of each interval, so that those of all methods hold together (Bonferroni).
+
+    This pays for every pair of methods at once, however the methods depend on each other through
+    the coins and seeds that they share: where all intervals hold, two methods whose intervals do
+    not overlap differ, whichever two they are.
 
     Args:
         level: of all together.
         classes: of canaries.
         goldfish: whether the tokens that carried loss are read as well.
+        methods: that are compared with each other.
     """
-    return 1 - (1 - level) / (classes * (len(_PAIRS) + goldfish))
+    return 1 - (1 - level) / (methods * classes * (len(_PAIRS) + goldfish))
 
 
 def of_kept_tokens(directory: SweepDirectory, matrices: Matrices) -> Matrices:
@@ -95,12 +102,20 @@ def of_kept_tokens(directory: SweepDirectory, matrices: Matrices) -> Matrices:
 
 
 def strongest(attacks: Sequence[DefenceAttack]) -> DefenceAttack | None:
-    """That which finds most; None where none has a number.
+    """That which finds most, with an interval for the largest rate of all; None without numbers.
+
+    Which attack is truly the strongest is not known. Where the intervals of all of them hold, the
+    largest true rate is at least each low end, so at least the largest of them; and it is the rate
+    of some attack, so at most the largest high end.
 
     Args:
         attacks: the strongest first.
     """
-    return next((row for row in attacks if row.tpr is not None), None)
+    known = [row for row in attacks if row.tpr is not None]
+    if not known:
+        return None
+    low, high = max(row.low or 0.0 for row in known), max(row.high or 0.0 for row in known)
+    return known[0].model_copy(update={"low": low, "high": high})
 
 
 def _row(row: SweepScore, score: str, attack: str, among: int, fpr: float) -> DefenceAttack:

@@ -159,13 +159,16 @@ def _check_models(settings: DefencesSettings) -> None:
     texts = run.per_class
     others = sum(kind != UNIFORM for kind in run.kinds)
     classes = (len(run.uniform_formats) + others) * len(run.repetitions)
-    level = paid_level(sweep.level, classes, goldfish=GOLDFISH in settings.methods)
+    methods = len(chosen(settings.methods))
+    goldfish = GOLDFISH in settings.methods
+    level = paid_level(sweep.level, classes, goldfish=goldfish, methods=methods)
     needed = models_needed(settings.fpr, texts, level=level)
     if sweep.models < needed:
         raise SettingsError(
             f"models={sweep.models} with {count(texts, 'canary', 'canaries')} of a class do not "
-            f"resolve a FPR of {settings.fpr:g} when the choice of the strongest attack is paid "
-            f"for; it takes {needed:,} models, or more canaries"
+            f"resolve a FPR of {settings.fpr:g} when the choice among all attacks and "
+            f"{count(methods, 'method')} is paid for; it takes {needed:,} models, more canaries, "
+            "or fewer methods"
         )
 
 

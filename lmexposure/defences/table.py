@@ -92,7 +92,13 @@ def _row(comparison: Comparison, method: Measured, undefended: float) -> Defence
     settings, (swept, repeated) = comparison.settings, method.results
     directory = SweepDirectory.open(comparison.sweep_of(method.defence))
     matrices = read_matrices(directory.out, directory.plan)
-    attacks = adapted_attacks(directory, matrices, fpr=settings.fpr, level=settings.sweep.level)
+    attacks = adapted_attacks(
+        directory,
+        matrices,
+        fpr=settings.fpr,
+        level=settings.sweep.level,
+        methods=len(comparison.defences),
+    )
     ordinary = _population(swept, settings.fpr)
     target = 1.0 if method.defence.at_undefended or method.defence.knob is None else settings.target
     ratio = swept.utility.mean / undefended

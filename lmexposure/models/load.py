@@ -32,6 +32,7 @@ from lmexposure.models.cpu import warn_imitated
 from lmexposure.models.encoding import context_window
 from lmexposure.models.quantised import (
     cannot_compute,
+    check_quantised,
     is_quantised,
     precision_notes,
     quantisation,
@@ -109,8 +110,8 @@ def load_model(  # noqa: PLR0913 (as transformers' own from_pretrained, whose na
             hub name such as "org/name".
         device: "cpu", "cuda", "cuda:1", "mps".
         dtype: "float32", "bfloat16" or "float16"; of quantised weights, what they are computed in.
-        load_in: "8bit" or "4bit" quantises the weights: on a CPU by torchao, on a GPU by
-            bitsandbytes; None leaves them as they were saved.
+        load_in: "8bit" or "4bit" quantises the weights: on a CPU by torchao (of linear layers
+            alone), on a GPU by bitsandbytes; None leaves them as they were saved.
         device_map: "auto" spreads the model over all GPUs, the memory of the CPU and the disk, as
             accelerate does; a mapping says where each part goes. None: all of it is on `device`.
         revision: branch, tag or commit of a hub model; a base model's is named in its adapter.
@@ -121,7 +122,8 @@ def load_model(  # noqa: PLR0913 (as transformers' own from_pretrained, whose na
         ModelError: there is no such model, it has no safetensors weights or no tokenizer, its files
             hold fewer or more weights than the model of its config.json, it is not a causal LM, or
             its tokenizer has more tokens than it; it is an adapter, and peft is not installed; it
-            is quantised, and does not compute here; `load_in` needs a library that is missing.
+            is quantised, and does not compute here; `load_in` needs a library that is missing, or
+            quantises none of its weights.
         SettingsError: an unknown dtype, load_in or device_map, or a device that this machine does
             not have.
     """
@@ -153,6 +155,8 @@ def load_model(  # noqa: PLR0913 (as transformers' own from_pretrained, whose na
     else:
         model = _load_weights(place, _DTYPES[dtype], options, placing)
         tokenizer = _load_tokenizer(place, options)
+    if load_in is not None:
+        check_quantised(name, model, load_in)
     check_fit(name, model, tokenizer)
     if not is_spread(model) and "device_map" not in placing:
         model.to(device)

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel
 
+from lmexposure._style import percent
 from lmexposure.errors import ModelError
 
 _WIDTHS = ("8bit", "4bit")
@@ -21,10 +22,70 @@ _NOISY = ("torchao", "bitsandbytes", "torch.utils._pytree", "accelerate.big_mode
 
 
 def is_quantised(model: Any) -> bool:
-    """Whether transformers, torchao or bitsandbytes keeps weights of the model in fewer bits."""
-    return bool(getattr(model, "is_quantized", False)) or any(
-        hasattr(weight, "__tensor_flatten__") for weight in model.parameters()
+    """Whether weights of the model are kept in fewer bits; its config's word is none of torchao's.
+
+    torchao leaves alone what it does not know, and transformers calls the model quantised still.
+    """
+    believed = _says_quantised(model) and _method(model)[0] != "torchao"
+    return believed or quantised_share(model) > 0
+
+
+def quantised_share(model: Any) -> float:
+    """The share of a model's weights that torchao or bitsandbytes keeps in fewer bits, in [0, 1].
+
+    It counts the tensors as they are, not what a config says. Other libraries pack weights into
+    tensors of their own, which are not counted.
+    """
+    counts = [(_numbers(weight), _in_fewer_bits(weight)) for weight in model.parameters()]
+    return sum(n for n, fewer in counts if fewer) / max(1, sum(n for n, _ in counts))
+
+
+def _in_fewer_bits(weight: Any) -> bool:
+    kind = type(weight).__name__
+    if kind == "Params4bit":  # bitsandbytes, which rounds when a weight reaches its device
+        return weight.quant_state is not None
+    return hasattr(weight, "__tensor_flatten__") or (
+        kind == "Int8Params" and weight.dtype == torch.int8
     )
+
+
+def _numbers(weight: Any) -> int:
+    """How many weights a tensor stands for; those of 4 bits are packed in bitsandbytes."""
+    state = getattr(weight, "quant_state", None)
+    return int(weight.numel()) if state is None else math.prod(state.shape)
+
+
+def check_quantised(name: str, model: Any, load_in: str) -> None:
+    """Refuse a model in which `load_in` quantised nothing.
+
+    Args:
+        name: of the model, for the message.
+        model: as it was loaded.
+        load_in: what was asked for.
+
+    Raises:
+        ModelError: none of its weights is in fewer bits.
+    """
+    if quantised_share(model) > 0:
+        return
+    library = _method(model)[0]
+    ends = (model.get_input_embeddings(), model.get_output_embeddings())
+    kinds = {
+        type(layer).__name__
+        for layer in model.modules()
+        if layer not in ends and any(own.dim() > 1 for own in layer.parameters(recurse=False))
+    }
+    layers = ", ".join(sorted(kinds - {"Embedding"}))
+    elsewhere = ", or on a GPU, where bitsandbytes knows Conv1D" if "Conv1D" in kinds else ""
+    raise ModelError(
+        f"load_in={load_in!r} quantises none of the weights of model {name!r} "
+        f"({model.config.model_type}): {library} leaves layers of type {layers} as they are; load "
+        f"it without load_in{elsewhere}"
+    )
+
+
+def _says_quantised(model: Any) -> bool:
+    return bool(getattr(model, "is_quantized", False))
 
 
 def quantisation(load_in: str, device: str) -> Any:
@@ -100,13 +161,21 @@ def precision_notes(name: str, model: PreTrainedModel) -> tuple[str, ...]:
         ModelError: it gives NaN or infinite logits, or cannot compute at all.
     """
     if not is_quantised(model):
-        return ()
+        if not _says_quantised(model):
+            return ()
+        return (
+            "the model's config says that its weights are quantised (torchao), and none of them "
+            "is: all numbers are of the model in full precision",
+        )
     differs = _batches_differ_by(name, model)
     allowed = _ROUNDING_BITS if model.dtype.itemsize >= 4 else _ROUNDING_BITS_HALF
+    share = quantised_share(model)
+    how_many = f"{percent(share)} of " if share else ""
     notes = [
-        f"the model's weights are quantised ({_method(model)}), and all numbers are of the model "
-        "as it is: rounded weights can blur what training left in them, so the same model in full "
-        "precision may give away more; measure that one, too, where it is released"
+        f"{how_many}the model's weights are quantised ({', '.join(_method(model))}), and all "
+        "numbers are of the model as it is: rounded weights can blur what training left in them, "
+        "so the same model in full precision may give away more; measure that one, too, where it "
+        "is released"
     ]
     if differs > allowed:
         notes.append(
@@ -117,8 +186,8 @@ def precision_notes(name: str, model: PreTrainedModel) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _method(model: Any) -> str:
-    """By what, and into how many bits or in which way, where the config says so."""
+def _method(model: Any) -> list[str]:
+    """By what (first), and into how many bits or in which way, where the config says so."""
     config: Any = getattr(model.config, "quantization_config", None)
     values = config if isinstance(config, dict) else {} if config is None else config.to_dict()
     method = values.get("quant_method")
@@ -129,7 +198,7 @@ def _method(model: Any) -> str:
         config, "quant_type"
     ):  # torchao names what is done by a class
         how.append(type(config.quant_type).__name__)
-    return ", ".join([str(getattr(method, "value", method) or "unknown method"), *how])
+    return [str(getattr(method, "value", method) or "unknown method"), *how]
 
 
 @torch.inference_mode()

@@ -61,6 +61,7 @@ if TYPE_CHECKING:
         IdentifierRank,
         IdentifierRates,
         IdentifierSettings,
+        IdentifierSplit,
         IdentifiersRecord,
     )
     from lmexposure.records.result import (
@@ -311,6 +312,7 @@ __all__ = [
     "IdentifierRank",
     "IdentifierRates",
     "IdentifierSettings",
+    "IdentifierSplit",
     "IdentifiersRecord",
     "InfluentialPair",
     "KindCandidate",

@@ -64,7 +64,8 @@ class DefenceAttack(Record):
             loss.
         among: how many pairs of kind and attack it was chosen from.
         tpr: true-positive rate at the FPR of the comparison; None where it is not resolved.
-        low, high: its interval, at a level that pays for the choice; None where there is none.
+        low, high: its interval; None where there is none. All intervals of all attacks and methods
+            hold together. Of the strongest attack of a method it is that of the largest true rate.
     """
 
     kind: str

@@ -24,6 +24,7 @@ from lmexposure._validate import integer
 from lmexposure.errors import ResultError
 
 _DRAWS, _MOST, _LEFT = 999, 1000, 200
+_SIGNIFICANCE = 0.05
 _FEWEST_DRAWS = 99  # of fewer, not even the lowest rank is among the lowest 1 %
 
 
@@ -171,7 +172,30 @@ class IdentifierModel(Record):
     weights_sha256: Sha256
 
 
-IdentifierClaim = Literal["membership", "distribution", "nothing found"]
+class IdentifierSplit(Record):
+    """Identifiers of the documents that a random split held out of the training.
+
+    Attributes:
+        files: names of the files with these documents.
+        documents: how many there are.
+        tested: those with an identifier, one of each.
+        both: identifiers that corpus and held-out documents share, which were left out of both.
+        model: rates of the held-out ones under the model, among fresh draws.
+        area: share of pairs in which that of the corpus lies lower, in bits beside the median of
+            its own draws; chance has .5.
+        p_value: how often a random split has so many such pairs, one-sided.
+    """
+
+    files: Rows[str]
+    documents: Count
+    tested: Positive
+    both: Count
+    model: IdentifierRates
+    area: Share
+    p_value: Share
+
+
+IdentifierClaim = Literal["membership", "distribution or membership", "nothing found"]
 
 
 class IdentifiersRecord(FileRecord):
@@ -187,9 +211,12 @@ class IdentifiersRecord(FileRecord):
         seed: of choice and draws.
         level: of the intervals.
         needed: identifiers in different documents that the claim takes.
-        claim: "membership": the model ranks them lower than chance, and the base, which never saw
-            them, does not; "distribution": they rank lower, and that may be what such identifiers
-            look like; "nothing found": they do not rank lower.
+        split: beside held-out documents; None where none were given.
+        uniform_source: whether all that were compared are UUIDs of version 4, which are random by
+            their standard.
+        claim: "membership": they lie lower than those that a random split held out, or, without
+            such, lower than chance and are random by their standard; "distribution or membership":
+            lower than chance, which may be what such identifiers look like; "nothing found".
         reason: why, in words.
         classes: format by format; the last is of all formats.
         identifiers: each that was compared.
@@ -210,6 +237,8 @@ class IdentifiersRecord(FileRecord):
     seed: Count
     level: Level
     needed: Positive
+    split: IdentifierSplit | None
+    uniform_source: bool
     claim: IdentifierClaim
     reason: str
     classes: Rows[IdentifierClass]
@@ -220,7 +249,8 @@ class IdentifiersRecord(FileRecord):
     def _agree(self) -> Self:
         if self.claim == "membership" and not self._allows_membership:
             raise ValueError(
-                "claim='membership' needs a base that is null, and a model that is not"
+                "claim='membership' needs a split that shows it, or identifiers that are random by "
+                "their standard and rank low"
             )
         if any(max(row.rank, row.base_rank or 1) > self.draws + 1 for row in self.identifiers):
             raise ValueError(f"a rank is above draws + 1 = {self.draws + 1}")
@@ -230,10 +260,10 @@ class IdentifiersRecord(FileRecord):
 
     @property
     def _allows_membership(self) -> bool:
-        both = self.classes[-1] if self.classes else None
-        if both is None or both.model is None or both.base is None:
-            return False
-        return both.base.null and not both.model.null
+        if self.split is not None:
+            return self.split.p_value <= _SIGNIFICANCE
+        every = self.classes[-1].model if self.classes else None
+        return self.uniform_source and every is not None and every.p_value <= _SIGNIFICANCE
 
     @classmethod
     def read(cls, path: str | Path) -> Self:

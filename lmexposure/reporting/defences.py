@@ -76,7 +76,11 @@ def ranked(record: DefencesRecord) -> list[DefenceRow]:
 
 
 def defences_finding(record: DefencesRecord) -> str:
-    """What the comparison says, in a line.
+    """What the comparison says, in a line: a winner only where it is told from all others.
+
+    The intervals of all methods hold together at the level of the comparison, so that at most a
+    share of 1 - level of comparisons names a method which does not show least, however many
+    methods there are.
 
     Args:
         record: of a comparison.
@@ -85,15 +89,37 @@ def defences_finding(record: DefencesRecord) -> str:
     if not others:
         return "no defence is at the target: nothing is ranked"
     best, head = others[0], f"TPR at FPR {percent(record.fpr)}"
-    shown = number(_tpr(best.strongest), 3)
     if best.strongest is None or undefended.strongest is None:
         return "no attack has a number at this FPR: nothing is ranked"
-    apart = _apart(best.strongest, undefended.strongest)
-    beside = number(_tpr(undefended.strongest), 3)
+    beside = f"without a defence {number(_tpr(undefended.strongest), 3)}"
+    if len(alike := alike_to(best, [*others, undefended])) == 1:
+        return (
+            f"of the canaries {visible(best.name)} shows least: {head} "
+            f"{number(_tpr(best.strongest), 3)}, {beside}; its interval lies below that of every "
+            "other method and of none"
+        )
+    *names, last = [visible(row.name) for row in alike]
+    shown = " and ".join(number(_tpr(row.strongest), 3) for row in (alike[0], alike[-1]))
+    if undefended in alike:
+        return (
+            f"{', '.join(names)} and {last} cannot be told apart: no defence is shown to show "
+            f"least ({head} {number(_tpr(best.strongest), 3)}, {beside})"
+        )
     return (
-        f"of the canaries {visible(best.name)} shows least: {head} {shown}, without a defence "
-        f"{beside}; their intervals {'are apart' if apart else 'overlap, so that is not certain'}"
+        f"{', '.join(names)} and {last} cannot be told apart, and none of them is shown to show "
+        f"least ({head} between {shown}, {beside})"
     )
+
+
+def alike_to(best: DefenceRow, rows: Sequence[DefenceRow]) -> list[DefenceRow]:
+    """The method with the lowest rate, and those whose intervals do not lie above its own.
+
+    Args:
+        best: that method.
+        rows: all that are ranked, in order.
+    """
+    end = 1.0 if best.strongest is None or best.strongest.high is None else best.strongest.high
+    return [row for row in rows if row is best or _low(row.strongest) <= end]
 
 
 def defences_markdown(record: DefencesRecord) -> str:
@@ -166,8 +192,8 @@ def _tpr(attack: DefenceAttack | None) -> float:
     return 1.0 if attack is None or attack.tpr is None else attack.tpr
 
 
-def _apart(some: DefenceAttack, other: DefenceAttack) -> bool:
-    return some.high is not None and other.low is not None and some.high < other.low
+def _low(attack: DefenceAttack | None) -> float:
+    return 0.0 if attack is None or attack.low is None else attack.low
 
 
 def _table(
@@ -258,7 +284,8 @@ def _notes(record: DefencesRecord) -> Iterator[str]:
     )
     yield (
         f"canaries: the strongest of {count(among, 'attack')} on all their kinds, each by LiRA; "
-        f"the interval pays for the choice and holds at {level}, with models as units"
+        f"the intervals of all methods hold together at {level}, with models as units: methods "
+        "whose intervals overlap are not told apart, and their order is no finding"
     )
     yield (
         f"documents: ordinary ones, by LiRA on log-perplexity, at {level}: the average that hides "

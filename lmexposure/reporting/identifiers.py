@@ -20,6 +20,7 @@ from lmexposure.records import (
     IdentifierClass,
     IdentifierDifference,
     IdentifierRates,
+    IdentifierSplit,
     IdentifiersRecord,
 )
 from lmexposure.reporting.data import Section
@@ -31,13 +32,13 @@ _TPR = f"TPR at FPR {percent(_FPR)}"
 _ALL = "all"
 _CLAIMS = {
     "membership": "membership: the model read these identifiers",
-    "distribution": "distribution, not membership",
+    "distribution or membership": "distribution or membership",
     "nothing found": "nothing found",
 }
 _EXCEPTION = (
     "exceptions to the rules of canaries: identifiers were neither drawn by this package nor put "
-    "in by coins, and may be in the corpus more than once; only fresh draws of the same form, and "
-    "a base that is at chance, make a comparison"
+    "in by coins, and may be in the corpus more than once; only documents that a random split held "
+    "out, or a standard by which identifiers are random, tell membership from what they look like"
 )
 
 
@@ -62,7 +63,8 @@ def identifier_sections(record: IdentifiersRecord) -> list[Section]:
         sections.append(_rates("Under the base", [c.base for c in classes]))
         sections.append(_differences([c.difference for c in classes]))
     names = [row.format or _ALL for row in classes]
-    return [sections[0], *(_named(section, names) for section in sections[1:])]
+    named = [sections[0], *(_named(section, names) for section in sections[1:])]
+    return named if record.split is None else [*named, _split(record.split)]
 
 
 def identifiers_markdown(record: IdentifiersRecord) -> str:
@@ -160,6 +162,36 @@ def _rate_cells(row: IdentifierRates | None) -> tuple[str, ...]:
         interval(row.low, row.high, 3),
         number(row.median_exposure),
         probability(row.p_value),
+    )
+
+
+def _split(split: IdentifierSplit) -> Section:
+    return Section(
+        title=f"Beside {whole(split.documents)} held-out documents",
+        columns=(
+            "one per document",
+            "in both",
+            _TPR,
+            LABELS["interval"],
+            "pairs with the corpus lower",
+            LABELS["p_value"],
+        ),
+        rows=(
+            (
+                *map(whole, (split.tested, split.both)),
+                number(split.model.tpr, 3),
+                interval(split.model.low, split.model.high, 3),
+                percent(split.area),
+                probability(split.p_value),
+            ),
+        ),
+        words=0,
+        notes=(
+            "the rates are of the held-out identifiers under the model; of pairs, by bits beside "
+            "their own draws, chance has 50 %; "
+            "p: rank sum, one-sided, for documents that were held out at random; those in both "
+            "were left out of both",
+        ),
     )
 
 

@@ -108,7 +108,9 @@ if TYPE_CHECKING:
         sampled_exposure,
     )
     from lmexposure.statistics.identifiers import (
+        BesideHeldOut,
         RanksAmongDraws,
+        beside_held_out,
         identifiers_needed,
         rank_among_draws,
         ranks_among_draws,
@@ -169,6 +171,7 @@ else:
 __all__ = [
     "GUESSING",
     "AreaUnderCurve",
+    "BesideHeldOut",
     "Between",
     "BinomialInterval",
     "Blind",
@@ -215,6 +218,7 @@ __all__ = [
     "Unseen",
     "WeightedDraws",
     "area_under_curve",
+    "beside_held_out",
     "binomial_interval",
     "blind_baseline",
     "calibrated_exposure",

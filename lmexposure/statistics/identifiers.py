@@ -2,7 +2,8 @@
 
 Where identifiers are as likely as fresh draws, such as a random key that a model never saw, the
 rank of each is uniform. Ranks that are too low say that the model knows them, or that they are not
-like fresh draws at all; only a model that never saw them can tell the two apart.
+like fresh draws at all. Identifiers of a random split that were held out of the training tell the
+two apart: they look alike, whatever the source, and only those that were read can be known.
 """
 
 from dataclasses import asdict, dataclass
@@ -15,6 +16,7 @@ from scipy import stats
 
 from lmexposure._validate import bits_array, fraction, integer
 from lmexposure.errors import InputError
+from lmexposure.statistics.chance import rank_sum_test
 from lmexposure.statistics.intervals import binomial_interval
 
 _FPR = 0.01  # share of identifiers that chance puts among the lowest ranks
@@ -138,6 +140,67 @@ def ranks_among_draws(ranks: ArrayLike, draws: int, *, level: float = _LEVEL) ->
 def _fisher(p_values: NDArray[np.float64]) -> float:
     # A chi-squared variable of 2 n degrees of freedom, halved, is a gamma variable of shape n.
     return float(stats.gamma.sf(-np.log(p_values).sum(), p_values.size))
+
+
+@dataclass(frozen=True, kw_only=True)
+class BesideHeldOut:
+    """Identifiers that were in the training beside those that a random split held out.
+
+    Attributes:
+        read: how many were in the training, in different documents.
+        held_out: how many were not.
+        area: share of pairs in which that which was read has the lower value, ties as half; chance
+            has .5, higher = more leaks.
+        p_value: how often a random split has so many such pairs, one-sided.
+    """
+
+    read: int
+    held_out: int
+    area: float
+    p_value: float
+
+    @property
+    def shows(self) -> bool:
+        """Whether those that were read rank lower: the test rejects at 5 %."""
+        return self.p_value <= _SIGNIFICANCE
+
+
+def beside_held_out(read: ArrayLike, held_out: ArrayLike, *, seed: int = 0) -> BesideHeldOut:
+    """Whether identifiers that were read are likelier than those of documents held out at random.
+
+    Where documents were split at random and the model knows nothing of the split, every division of
+    all values into two groups of these sizes is as likely as the one that is seen, whatever the
+    values of the source look like. So the rank sum has its permutation distribution, which
+    `rank_sum_test` counts or shuffles; its one-sided p-value is at most alpha at most as often as
+    alpha. Ties count for neither side, which makes it larger.
+
+    Args:
+        read: of identifiers in different documents of the training, lower = likelier, such as bits
+            beside their own fresh draws, shape (n,).
+        held_out: of identifiers in different held-out documents, shape (m,).
+        seed: of the shuffles, where groups are large.
+
+    Raises:
+        InputError: no values on a side, or one that is not finite.
+
+    Source: Mann and Whitney 1947; Phipson and Smyth 2010 for shuffles.
+
+    >>> found = beside_held_out([1, 2, 3, 4], [5, 6, 7, 8])
+    >>> found.area, round(found.p_value, 4)
+    (1.0, 0.0143)
+    """
+    inside, apart = bits_array("read", read), bits_array("held_out", held_out)
+    ordered = np.sort(apart)
+    below = int(np.searchsorted(ordered, inside, "left").sum())  # held out is likelier
+    above = int((apart.size - np.searchsorted(ordered, inside, "right")).sum())
+    pairs = inside.size * apart.size
+    p_value = rank_sum_test(above, below, inside.size, apart.size, seed=seed) / 2
+    return BesideHeldOut(
+        read=inside.size,
+        held_out=apart.size,
+        area=(above + (pairs - above - below) / 2) / pairs,
+        p_value=p_value if above > below else 1.0,
+    )
 
 
 def identifiers_needed() -> int:

@@ -1,9 +1,11 @@
 """Natural identifiers: known to a model that read them, and to no other; what is refused."""
 
+import random
 import stat
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 from identifier_corpora import KEY, LINES, keyed_lines, trained, write_lines
@@ -15,6 +17,7 @@ from lmexposure.canaries import Format, derive_seed, find_identifiers
 from lmexposure.errors import CorpusError, FormatError, ModelError, ResultError, SettingsError
 from lmexposure.models import Context, LoadedModel, new_model
 from lmexposure.records import IdentifierModel, IdentifierSettings, IdentifiersRecord
+from lmexposure.reporting import identifier_claim, identifiers_markdown
 from lmexposure.scoring import log_perplexity
 from lmexposure.statistics import identifiers_needed
 
@@ -41,12 +44,100 @@ def compared(model: Any, corpus: Path, **changes: Any) -> IdentifiersRecord:
     return natural_identifiers(model, corpus, **{"formats": [KEY], "settings": FEW, **changes})
 
 
-def test_membership_is_claimed_beside_a_base_that_is_null(
+@pytest.fixture(scope="module")
+def apart(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Documents of the same source that no model read."""
+    return write_lines(tmp_path_factory.mktemp("apart") / "held-out.txt", keyed_lines(9, 60))
+
+
+def test_membership_is_claimed_beside_a_random_split(
+    corpus: Path, apart: Path, reader: LoadedModel, base: LoadedModel, tmp_path: Path
+) -> None:
+    record = compared(reader, corpus, held_out=apart, out=tmp_path)
+    assert record.claim == "membership"
+    assert "lie lower beside their draws than those of held-out documents" in record.reason
+    split = record.split
+    assert split is not None
+    assert (split.documents, split.tested, split.both) == (60, 60, 0)
+    assert split.area > 0.9
+    assert split.p_value < 1e-3
+    assert split.model.tpr < 0.1
+    text = identifiers_markdown(record)
+    assert "Membership: the model read these identifiers" in text
+    assert "Beside 60 held-out documents" in text
+    assert IdentifiersRecord.read(tmp_path / "identifiers.json") == record
+    with pytest.raises(ResultError, match=r"identifiers\.json is of other models, files or sett"):
+        compared(reader, corpus, out=tmp_path)
+    clean = compared(base, corpus, held_out=apart)
+    assert clean.claim == "nothing found"
+    assert "are as likely as those of held-out documents" in clean.reason
+
+
+def test_what_a_source_has_in_common_is_not_membership(tmp_path: Path) -> None:
+    """A key prefix that the model learned from other documents, and the base never saw."""
+
+    def prefixed(seed: int, lines: int) -> list[str]:
+        return [
+            f"no {line.split()[1]} has fecd{line.split()[3][4:]} now"
+            for line in keyed_lines(seed, lines)
+        ]
+
+    model = trained(prefixed(11, 400), epochs=8)
+    base = trained(keyed_lines(12, 400), epochs=8)
+    fresh = write_lines(tmp_path / "fresh.txt", prefixed(13, LINES))
+    record = compared(model, fresh, base=base)
+    every = record.classes[-1]
+    assert every.model is not None
+    assert every.base is not None
+    assert every.model.p_value < 1e-20
+    assert every.base.null
+    assert record.claim == "distribution or membership"
+    assert "such as a prefix" in record.reason
+    for text in (identifier_claim(record), identifiers_markdown(record)):
+        assert "membership: the model" not in text.lower()
+        assert "the model read" not in text
+    other = write_lines(tmp_path / "held-out.txt", prefixed(14, 60))
+    beside = compared(model, fresh, held_out=other)
+    assert beside.claim == "nothing found"
+    assert "they rank lower than fresh draws" in beside.reason
+    read = write_lines(tmp_path / "read.txt", prefixed(11, 400))
+    known = compared(trained(prefixed(11, 400), epochs=25), read, held_out=other)
+    assert known.claim == "membership"  # though nearly all rank first, read or not
+
+
+def test_what_both_sides_of_a_split_hold_is_left_out_of_both(
+    corpus: Path, base: LoadedModel, tmp_path: Path
+) -> None:
+    lines = [*keyed_lines(9, 30), *keyed_lines(1)[:5]]
+    record = compared(base, corpus, held_out=write_lines(tmp_path / "apart.txt", lines))
+    assert record.split is not None
+    assert (record.split.tested, record.split.both) == (30, 5)
+    assert record.classes[-1].tested == LINES - 5
+    few = write_lines(tmp_path / "few.txt", [*keyed_lines(9, 19), *keyed_lines(1)[:5]])
+    with pytest.raises(
+        CorpusError, match=r"held out are identifiers in 19 documents \(5 are in .* at least 20"
+    ):
+        compared("never loaded", corpus, held_out=few)
+
+
+def test_a_random_uuid_is_membership_by_its_standard(tmp_path: Path) -> None:
+    uuids = [str(UUID(int=random.Random(n).getrandbits(128), version=4)) for n in range(LINES)]
+    lines = [f"no 1 has {own} now" for own in uuids]
+    model, corpus = trained(lines, epochs=60), write_lines(tmp_path / "uuids.txt", lines)
+    alone = compared(model, corpus, formats=["uuid"])
+    assert (alone.claim, alone.uniform_source) == ("membership", True)
+    assert "random by RFC 9562" in alone.reason
+    assert compared(model, corpus, formats=["uuid"], base=model).claim == (
+        "distribution or membership"
+    )
+
+
+def test_a_base_that_is_null_does_not_make_it_membership(
     corpus: Path, reader: LoadedModel, base: LoadedModel, tmp_path: Path
 ) -> None:
     record = compared(reader, corpus, base=base, out=tmp_path)
     (own, every) = record.classes
-    assert record.claim == "membership"
+    assert (record.claim, record.uniform_source) == ("distribution or membership", False)
     assert "and not under the base" in record.reason
     assert (own.found, own.distinct, own.compared, own.tested) == (LINES,) * 4
     assert own.space_size == 16**8
@@ -66,10 +157,12 @@ def test_membership_is_claimed_beside_a_base_that_is_null(
     assert compared(reader, corpus, base=base, out=tmp_path) == record
 
 
-def test_without_a_base_it_is_the_distribution(corpus: Path, reader: LoadedModel) -> None:
+def test_without_a_base_or_a_split_it_may_be_the_distribution(
+    corpus: Path, reader: LoadedModel
+) -> None:
     record = compared(reader, corpus)
-    assert (record.claim, record.base) == ("distribution", None)
-    assert "no base was given" in record.reason
+    assert (record.claim, record.base) == ("distribution or membership", None)
+    assert "held out of the training at random can tell: give them (--held-out)" in record.reason
     assert all(row.base_rank is None for row in record.identifiers)
 
 
@@ -90,8 +183,8 @@ def test_a_base_to_which_identifiers_are_no_random_draws_allows_no_claim(
     corpus, other = write_lines(tmp_path / "alike.txt", lines), keyed_lines(3)
     base = trained([f"no 1 has 0000{line.split()[3][4:]} now" for line in other], epochs=4)
     record = compared(trained(lines, epochs=6), corpus, base=base)
-    assert record.claim == "distribution"
-    assert "under the base, which never saw them, the identifiers rank lower" in record.reason
+    assert record.claim == "distribution or membership"
+    assert "and under the base, which never saw them, too (p = " in record.reason
 
 
 def test_a_rank_is_that_of_a_slow_count(corpus: Path, reader: LoadedModel) -> None:

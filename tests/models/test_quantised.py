@@ -4,25 +4,34 @@ import logging
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from tiny import byte_level_bpe
-from transformers import BitsAndBytesConfig, LlamaConfig, LlamaForCausalLM
+from tiny import byte_level_bpe, model_of
+from transformers import (
+    AutoModelForCausalLM,
+    BitsAndBytesConfig,
+    LlamaConfig,
+    LlamaForCausalLM,
+)
 
+from lmexposure._style import percent
 from lmexposure.errors import ModelError, SettingsError
 from lmexposure.models import (
     LoadedModel,
     is_quantised,
     load_model,
+    new_model,
     precision_notes,
     save_model,
     weights_away,
     weights_sha256,
 )
 from lmexposure.models import quantised as module
+from lmexposure.models.quantised import quantised_share
 from lmexposure.scoring import log_perplexity
 
 torchao = pytest.importorskip("torchao")
@@ -99,9 +108,81 @@ def test_a_quantised_model_is_scored_as_its_rounded_weights_say(
     np.testing.assert_allclose(bits(loaded), naive, atol=1e-3)
     gap = float(np.abs(bits(loaded) - bits(plain)).max())
     assert gap > 1e-3  # rounding of the weights is no rounding of the sums
+    linear = [m.weight.numel() for m in plain.model.modules() if type(m) is torch.nn.Linear]
+    linear.remove(plain.model.lm_head.weight.numel())  # the head stays as it is
+    share = sum(linear) / plain.model.num_parameters()
+    assert quantised_share(loaded.model) == pytest.approx(share)
     assert len(loaded.notes) == 1
-    assert "are quantised (torchao" in loaded.notes[0]
-    assert plain.notes == ()
+    assert loaded.notes[0].startswith(
+        f"{percent(share)} of the model's weights are quantised (torchao, "
+    )
+    assert (quantised_share(plain.model), plain.notes) == (0, ())
+
+
+@pytest.mark.parametrize("width", ["8bit", "4bit"])
+def test_a_model_of_which_nothing_is_quantised_is_refused(tmp_path: Path, width: str) -> None:
+    """torchao knows neither GPT-2's Conv1D nor an LSTM, and transformers calls them quantised."""
+    save_model(model_of("gpt2", len(TOKENIZER)), TOKENIZER, tmp_path / "gpt2")
+    with pytest.raises(
+        ModelError,
+        match=rf"load_in='{width}' quantises none .*/gpt2' \(gpt2\): torchao leaves layers of type "
+        "Conv1D as they are; load it without load_in, or on a GPU, where bitsandbytes knows Conv1D",
+    ):
+        load_model(tmp_path / "gpt2", load_in=width)
+    lstm = new_model("lstm", TEXTS, seed=1, separator="\n")
+    save_model(lstm.model, lstm.tokenizer, tmp_path / "lstm")
+    with pytest.raises(ModelError, match=r"torchao leaves layers of type LSTM as they .*load_in$"):
+        load_model(tmp_path / "lstm", load_in=width)
+
+
+def test_an_adapter_on_a_base_of_which_nothing_is_quantised_is_refused(tmp_path: Path) -> None:
+    peft = pytest.importorskip("peft")
+    model = model_of("gpt2", len(TOKENIZER))
+    save_model(model, TOKENIZER, tmp_path / "base")
+    loaded = load_model(tmp_path / "base").model
+    config = peft.LoraConfig(target_modules=["c_attn"], r=2, fan_in_fan_out=True)
+    peft.get_peft_model(loaded, config).save_pretrained(tmp_path / "adapter")
+    with pytest.raises(ModelError, match="load_in='8bit' quantises none of the weights"):
+        load_model(tmp_path / "adapter", load_in="8bit")
+
+
+def test_a_saved_model_is_not_called_quantised_by_its_config_alone(tmp_path: Path) -> None:
+    wanted = module.quantisation("8bit", "cpu")
+    save_model(model_of("gpt2", len(TOKENIZER)), TOKENIZER, tmp_path / "plain")
+    model = AutoModelForCausalLM.from_pretrained(
+        tmp_path / "plain", quantization_config=wanted, dtype=torch.float32
+    ).eval()
+    assert model.is_quantized
+    assert not is_quantised(model)
+    (note,) = precision_notes("saved", model)
+    assert note.endswith(
+        "(torchao), and none of them is: all numbers are of the model in full precision"
+    )
+
+
+class Params4bit(torch.nn.Parameter):
+    """As bitsandbytes keeps weights: two in a byte, with their shape beside them."""
+
+    quant_state: Any = None
+
+
+class Int8Params(torch.nn.Parameter):
+    """As bitsandbytes keeps weights, once they are on a GPU."""
+
+
+def test_weights_of_bitsandbytes_are_counted_where_they_are_rounded() -> None:
+    layer = torch.nn.Linear(8, 6, bias=False)
+    waits = Params4bit(layer.weight.data)
+    rounded = Params4bit(torch.zeros(24, 1, dtype=torch.uint8), requires_grad=False)
+    rounded.quant_state = SimpleNamespace(shape=(6, 8))
+    bytes_ = Int8Params(torch.zeros(6, 8, dtype=torch.int8), requires_grad=False)
+    model = torch.nn.Module()
+    model.one, model.two = layer, torch.nn.Linear(4, 4, bias=False)
+    shares = []
+    for weight in (waits, rounded, bytes_, Int8Params(layer.weight.data)):
+        layer.weight = weight
+        shares.append(quantised_share(model))
+    assert shares == [0, 48 / 64, 48 / 64, 0]
 
 
 @pytest.mark.parametrize("width", ["8bit", "4bit"])

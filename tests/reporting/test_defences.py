@@ -25,8 +25,32 @@ def _names(record: DefencesRecord, title: str) -> list[str]:
 def test_who_shows_least_comes_first_behind_the_undefended() -> None:
     record = made_record(_NONE, made_row("hamp", 0.6), made_row("dp-sgd", 0.1))
     assert _names(record, "Defences at one utility") == ["none", "dp-sgd", "hamp"]
-    assert "of the canaries dp-sgd shows least: TPR at FPR 1 % 0.100" in defences_finding(record)
-    assert "are apart" in defences_finding(record)
+    found = defences_finding(record)
+    assert "of the canaries dp-sgd shows least: TPR at FPR 1 % 0.100" in found
+    assert "below that of every other method and of none" in found
+
+
+def test_no_winner_is_named_that_is_not_told_from_none() -> None:
+    """Early stopping .016 beside none .013: the lower number was the undefended one's."""
+    record = made_record(made_row("none", 0.013), made_row("early-stop", 0.016))
+    found = defences_finding(record)
+    assert found.startswith("early-stop and none cannot be told apart: no defence is shown to show")
+    assert "TPR at FPR 1 % 0.016, without a defence 0.013" in found
+    for text in (found, defences_markdown(record), render_defences(record)):
+        assert "shows least" not in text
+
+
+def test_no_winner_is_named_that_is_not_told_from_the_second() -> None:
+    methods = (made_row("selena", 0.3), made_row("relaxloss", 0.301), made_row("goldfish", 0.305))
+    found = defences_finding(made_record(_NONE, *methods))
+    assert found.startswith(
+        "selena, relaxloss and goldfish cannot be told apart, and none of them is shown to show "
+        "least (TPR at FPR 1 % between 0.300 and 0.305, without a defence 0.900)"
+    )
+    without_interval = made_record(_NONE, made_row("hamp", 0.1), made_row("selena", None))
+    assert "hamp and selena cannot be told apart" in defences_finding(without_interval)
+    apart = made_row("dropout", 0.301, ranked=False, why="less useful")
+    assert "selena shows least" in defences_finding(made_record(_NONE, methods[0], apart))
 
 
 def test_what_misses_the_utility_is_apart_and_not_ranked() -> None:
@@ -36,8 +60,7 @@ def test_what_misses_the_utility_is_apart_and_not_ranked() -> None:
     assert _names(record, "Not at the target") == ["selena"]
     assert _names(record, "Left out") == ["dropout"]
     found = defences_finding(record)
-    assert "hamp shows least" in found
-    assert "overlap" in found
+    assert "hamp and none cannot be told apart" in found
 
 
 def test_nothing_is_ranked_where_nothing_is_at_the_target() -> None:
