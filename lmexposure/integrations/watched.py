@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lmexposure._files import atomic_write
+from lmexposure._written import study
 from lmexposure.canaries import Canary, Manifest, Wrapping
 from lmexposure.errors import ManifestError, ModelError, ResultError
 from lmexposure.integrations.wrapped_scoring import check_place, encode_wrapped
@@ -321,5 +322,5 @@ def write_rows(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     Raises:
         FileError: the disk refused.
     """
-    with atomic_write(path) as stream:
+    with study(path.parent), atomic_write(path) as stream:
         stream.writelines(json.dumps(row, allow_nan=False).encode() + b"\n" for row in rows)
