@@ -11,7 +11,7 @@ import json
 import os
 import shutil
 import stat
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -352,7 +352,14 @@ def _read(root: Path) -> dict[str, _Listed]:
         return {}
     if not stat.S_ISREG(state.st_mode):
         raise FileError(errno.EEXIST, f"{path} is no list of ours; move it away")
-    return _parsed(str(path), state.st_ino, state.st_size, state.st_mtime_ns)
+    try:
+        return _parsed(str(path), state.st_ino, state.st_size, state.st_mtime_ns)
+    except OSError as failure:
+        if isinstance(failure, FileError):
+            raise
+        raise FileError(
+            failure.errno, f"cannot read {path}: {failure.strerror}; choose another directory"
+        ) from failure
 
 
 @lru_cache(maxsize=64)
@@ -375,11 +382,11 @@ def _parsed(path: str, inode: int, size: int, changed: int) -> dict[str, _Listed
     return known
 
 
-def _append(root: Path, *entries: dict[str, object]) -> None:
+def _append(root: Path, *entries: Mapping[str, object]) -> None:
     """Add lines, in one piece, and have them on the disk before what they list."""
     root.mkdir(parents=True, exist_ok=True)
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
-    descriptor = os.open(root / LIST, flags, 0o644)
+    descriptor = os.open(root / LIST, flags, 0o600)
     try:
         lines = [json.dumps(entry).encode() for entry in entries]
         if not os.fstat(descriptor).st_size:

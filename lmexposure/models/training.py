@@ -293,7 +293,8 @@ def _taught(
 
     def learn(lesson: Lesson) -> Path:
         own = (lesson.rows, rows[1]), lesson.settings, lesson.out
-        return _train(lesson.loaded, *own, progress=lesson.progress, mode=mode).model_path
+        with study(lesson.out):
+            return _train(lesson.loaded, *own, progress=lesson.progress, mode=mode).model_path
 
     sampled = settings.method == DISTILLATION
     read = rows_to_sample(settings, rows[0]) if sampled else len(rows[0])

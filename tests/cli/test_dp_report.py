@@ -53,8 +53,10 @@ def test_the_list_has_the_least_private_first_and_is_for_its_owner(
 
 
 def test_a_name_is_no_formula_and_moves_no_terminal(call: Call, tmp_path: Path) -> None:
-    names = ('=HYPERLINK("http://evil","x")', "-1+1", " @SUM(1)", "\t=1+1", "+a", "\x1b]0;t\x07b")
-    names += ("\u202ed", "plain - name")
+    names = (
+        *('=HYPERLINK("http://evil","x")', "-1+1", " @SUM(1)", "\t=1+1", "+a", "\x1b]0;t\x07b"),
+        *("\u202ed", "plain - name"),
+    )
     REPORT.model_copy(
         update={"names": names, "epsilons": tuple(float(n) for n in range(8, 0, -1))}
     ).save(tmp_path)

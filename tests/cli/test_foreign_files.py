@@ -243,8 +243,11 @@ def test_no_study_replaces_what_another_wrote(
 
 def test_what_a_person_adds_to_a_study_stays(call: Call, made: Path, tmp_path: Path) -> None:
     """Own files beside and within what is ours, while it is made again or gone on with."""
-    train = ("train", made / "i" / "corpus" / "corpus.txt", "--manifest")
-    train += (made / "i" / "manifest.json", "--out", tmp_path / "t", *SMALL)
+    inserted = made / "i"
+    train = (
+        *("train", inserted / "corpus" / "corpus.txt", "--manifest", inserted / "manifest.json"),
+        *("--out", tmp_path / "t", *SMALL),
+    )
     out = shutil.copytree(made / "t", tmp_path / "t")
     weights = out / "model" / "model.safetensors"
     weights.write_bytes(b"of another fine-tune")
