@@ -45,6 +45,7 @@ def study(out: str | Path) -> Iterator[None]:
         yield
     finally:
         _STUDIES.reset(token)
+        tidy(Path(out))
 
 
 def root_of(path: Path) -> Path | None:
@@ -242,16 +243,16 @@ def _place(path: Path) -> tuple[Path, str] | None:
     Raises:
         FileError: a link leads out of the study.
     """
+    if not _STUDIES.get():
+        return None
     path = Path(os.path.abspath(path)) if ".." in path.parts else path.absolute()
     above = [(home, os.path.realpath(home)) for home in path.parents]
     for home, real in above:  # from the inside out
         if real in _STUDIES.get():
             name = path.relative_to(home)
-            links = [
-                home / inner for inner in reversed(name.parents) if (home / inner).is_symlink()
-            ]
-            for link in [one for one in links if one != home] or [path] * _is_strange_link(path):
-                raise _in_the_way(link)
+            links = [home / inner for inner in name.parents[:-1] if (home / inner).is_symlink()]
+            if links or _is_strange_link(path):
+                raise _in_the_way(links[-1] if links else path)
             return Path(real), name.as_posix()
     return None
 
@@ -389,9 +390,12 @@ def _append(root: Path, *entries: Mapping[str, object]) -> None:
     descriptor = os.open(root / LIST, flags, 0o600)
     try:
         lines = [json.dumps(entry).encode() for entry in entries]
-        if not os.fstat(descriptor).st_size:
+        if not (before := os.fstat(descriptor).st_size):
             lines.insert(0, _SCHEMA)
-        os.write(descriptor, b"".join(b"\n" + line for line in lines))
+        content = b"".join(b"\n" + line for line in lines)
+        if os.write(descriptor, content) < len(content):
+            os.ftruncate(descriptor, before)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         os.fsync(descriptor)
     finally:
         os.close(descriptor)

@@ -15,6 +15,7 @@ from corpora import write_corpus
 from tiny_sweeps import FLAGS as SWEEP
 
 import lmexposure.defences.driver
+from lmexposure._written import LIST
 
 SMALL = ("--layers", 1, "--units", 8, "--epochs", 1, "--seed", 3)
 PLAN = ("--format", "pin", "--canaries", 2, "--repetitions", "1,20", "--controls", 4)
@@ -295,3 +296,35 @@ def test_check_writes_its_own_output_again_and_no_other(
         seen = call("check", made / "m", flag, path)
         assert (seen.code, path.read_bytes()) == (3, content)
         assert "verdict is there already, and lmexposure did not write it" in seen.err
+
+
+def test_every_file_is_in_the_table_with_its_mode(made: Path) -> None:
+    """SECURITY.md says of every file of these studies who may read it."""
+    page = (Path(__file__).parents[2] / "SECURITY.md").read_text(encoding="utf-8")
+    rows = [[cell.strip() for cell in row.split("|")[1:4]] for row in page.splitlines()[7:]]
+    table = [row for row in rows if len(row) == 3 and row[0].startswith("`")]
+    of = {"i": "insert", "t": "train", "m": "measure", "vb": "verbatim", "cf": "canife"}
+    checked = set()
+    for home, command in of.items():
+        for path in (made / home).rglob("*"):
+            if path.is_dir():
+                continue
+            name = path.relative_to(made / home).as_posix()
+            kinds = {kind for names, who, kind in table if _fits(name, names) and _of(who, command)}
+            assert len(kinds) == 1, (name, kinds)
+            mode = {"private": 0o600, "open": 0o644}.get(kinds.pop())
+            assert mode in (None, path.stat().st_mode & 0o777), name
+            checked.add(name)
+    assert {"manifest.json", "verbatim.json", "canife.json", "report.csv", LIST} <= checked
+
+
+def _fits(name: str, names: str) -> bool:
+    for pattern in re.findall("`([^`]+)`", names):
+        likely = re.escape(pattern).replace("NAME", r"[^/]+").replace(r"\*", "[a-z]+")
+        if re.fullmatch(likely + (".*" if pattern.endswith("/") else ""), name):
+            return not (name.endswith(".canaries.json") and pattern == "corpus/NAME")
+    return False
+
+
+def _of(who: str, command: str) -> bool:
+    return command in who or who.startswith("all")
