@@ -103,7 +103,7 @@ def refuse_foreign(out: Path, names: Iterable[str]) -> None:
 
     Args:
         out: the directory of the study.
-        names: of files and directories in it; one that ends in "*" stands for all that begin so.
+        names: of files and directories in it; "NAME*" is all that begin so.
 
     Raises:
         FileError: the first of them.
@@ -183,6 +183,7 @@ def remove(path: Path) -> None:
             _remove_listed(*place)
         if path.is_symlink() or not path.is_dir():
             return
+        path = Path(os.path.realpath(path))
         lists = [Path(home) for home, _, names in os.walk(path, topdown=False) if LIST in names]
         for root in lists:
             _remove_listed(root, "")
@@ -202,16 +203,16 @@ def _remove_listed(root: Path, name: str) -> None:
     """Remove what a list has of a name and beneath it, and the directories that get empty."""
     beneath = name + "/" if name else ""
     known = _read(root)
-    gone = [one for one in known if one == name or one.startswith(beneath)]
-    for one in gone:
-        path = root / one
+    gone = [own for own in known if own == name or own.startswith(beneath)]
+    for own in gone:
+        path = root / own
         if not _is_within(path, root):
             continue
-        if one.endswith(_TREE):
+        if own.endswith(_TREE):
             shutil.rmtree(path, ignore_errors=True)
-        elif path.is_file() and _is_as_written(path, known[one]):
+        elif path.is_file() and _is_as_written(path, known[own]):
             path.unlink()
-    homes = {home for one in gone for home in _up(root / one, root / name)}
+    homes = {home for own in gone for home in _up(root / own, root / name)}
     _remove_empty(sorted(homes, key=lambda home: -len(home.parts)))
     if gone:
         _append(root, {"gone": gone})
@@ -289,7 +290,7 @@ def _refuse_another(
         for file in files_in(real):
             if f"{name}/{file.as_posix()}" not in known:
                 raise _in_the_way(path / file)
-        if os.listdir(real) and not any(one.startswith(name + "/") for one in known):
+        if os.listdir(real) and not any(other.startswith(name + "/") for other in known):
             raise _in_the_way(path)
         return
     if name not in known:
@@ -323,7 +324,7 @@ def _has_ours(path: Path, root: Path, known: dict[str, _Listed]) -> bool:
         return name in known
     return (
         not os.listdir(path)
-        or any(one.startswith(name + "/") for one in known)
+        or any(other.startswith(name + "/") for other in known)
         or (path / LIST).exists()
         or any(path.glob(f"*/{LIST}"))
         or any(path.glob(f"*/*/{LIST}"))

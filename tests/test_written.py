@@ -95,6 +95,18 @@ def test_what_is_removed_is_no_longer_ours(tmp_path: Path) -> None:
     assert (tmp_path / "parts" / "a").read_text() == "precious"
 
 
+def test_a_study_within_another_is_removed_by_a_relative_path_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    work = Path("out", "work", "one")
+    with only_writer("out"):
+        with only_writer(work):
+            write(work / "model" / "weights")
+            remove(work)
+        assert not work.exists()
+
+
 def test_a_study_taken_as_a_whole_keeps_its_list_when_it_is_moved(tmp_path: Path) -> None:
     with study(tmp_path / "a"):
         write(tmp_path / "a" / "file")

@@ -130,7 +130,7 @@ def test_a_place_that_cannot_be_written_to(tmp_path: Path) -> None:
         write_report(run, out=tmp_path / "file" / "out", formats=("md",))
     (tmp_path / "report.md").unlink()
     (tmp_path / "report.md").mkdir()
-    with pytest.raises(FileError, match=r"report.md is there already, and lmexposure did not"):
+    with pytest.raises(FileError, match=r"report.md: it is a directory; give the name of a file"):
         write_report(run, formats=("md",))
     (tmp_path / "report.md").rmdir()
     (tmp_path / "report.md").write_bytes(before)
