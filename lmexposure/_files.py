@@ -1,6 +1,8 @@
 """Files that are whole or not there: atomic writes, content hashes, canonical JSON, locks.
 
-The locks let one process at a time write into a directory; a killed one leaves none behind.
+The locks let one process at a time write into a directory; a killed one leaves none behind. In a
+directory of a study nothing is replaced or removed but what its list of files names; outside of
+one, only what tells by itself that this package wrote it.
 """
 
 import errno
@@ -14,12 +16,14 @@ import sys
 import tempfile
 import time
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from itertools import chain, count
 from pathlib import Path
 from typing import IO, Any
 
+from lmexposure import _written
 from lmexposure._text import visible
 from lmexposure.errors import BusyError, FileError, InputError, SettingsError
 
@@ -30,12 +34,14 @@ except ImportError:  # no POSIX: no locks
 
 PRIVATE = 0o600  # read and written by the owner alone
 _MOST_LINKS = 40  # as Linux follows
+_LOOKED_AT = 65536  # bytes of a file that may be replaced
+_RECORD = re.compile(rb'"schema": ?"lmexposure\.')  # in every record of ours
 _READER_SECONDS = 5.0  # for a pipe's reader to come
 # A TOML key of more than 100 parts, bare or quoted.
 _PART = r"""(?:[\w-]+|"[^"\n]*"|'[^'\n]*')"""
 _LONG_KEY = re.compile(rf"(?<![\w-]){_PART}(?:[ \t]*\.[ \t]*{_PART}){{100}}")
 
-LOCK = ".lmexposure.lock"
+LOCK = _written.LOCK
 # What a step finds locked by the run that it belongs to; a thread of its own begins with nothing.
 _OURS: ContextVar[frozenset[str]] = ContextVar("locked", default=frozenset())
 _NOT_HERE = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
@@ -77,8 +83,12 @@ def new_file(path: Path, mode: int) -> IO[bytes]:
 
 
 def _partial(path: Path) -> Path:
-    """The name under which `path` is built: next to it, hidden, and plainly not finished."""
-    return path.with_name(f".{path.name}.partial")
+    """The name under which `path` is built: next to it, hidden, and plainly not finished.
+
+    What is there and not listed stays, and another name is taken.
+    """
+    names = chain([f".{path.name}.partial"], (f".{path.name}.{n}.partial" for n in count(1)))
+    return next(free for name in names if _written.may_go(free := path.with_name(name)))
 
 
 def _old(path: Path) -> Path:
@@ -107,29 +117,70 @@ def disk_errors(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def atomic_write(path: Path, *, mode: int = 0o644) -> Iterator[IO[bytes]]:
+def atomic_write(
+    path: Path,
+    *,
+    mode: int = 0o644,
+    replaces: re.Pattern[bytes] | None = None,
+    sha256: str | None = None,
+    of: Collection[str] = (),
+) -> Iterator[IO[bytes]]:
     """Open a binary file that appears under `path` only when the block ends without an error.
 
-    Links are followed: the file that a link names is replaced (or made), not the link. A character
-    device, a named pipe, and a descriptor by its name (/dev/stdout, /dev/fd/3) get the bytes when
-    the block has ended: they are written to, never replaced. Of a file with several hard links,
-    this name alone gets the new content.
+    In a directory of a study (`only_writer`, `study`) a file is replaced if its list names it, and
+    a link in the way is refused. Elsewhere links are followed, and a file is replaced if it is
+    empty or begins as one of ours does. A character device, a named pipe, and a descriptor by its
+    name (/dev/stdout, /dev/fd/3) get the bytes when the block has ended: they are written to, never
+    replaced. Of a file with several hard links, this name alone gets the new content.
 
     Args:
         path: final name; its parent directories are made.
         mode: permission bits of a new file, set before the first byte (0o600 for files that hold
             secrets).
+        replaces: how a file begins that may be replaced outside of a study; None: as our records.
+        sha256: of what will be written: a file that has been changed since is not replaced.
+        of: names of what the file tells of: a file of something else is not replaced.
 
     Raises:
-        FileError: the disk is full, read-only, or not ours; a directory, a block device or a socket
-            has the name, or a pipe that is not read. No half-written file is left.
+        FileError: the disk is full, read-only, or not ours; something that is not ours, a
+            directory, a block device or a socket has the name, or a pipe that is not read. No
+            half-written file is left.
     """
     path = Path(path)
     with disk_errors(path):
         final = _followed(path)
         through = _opened_through(final)
-        with _replaced(path, final, mode) if through is None else _passed_on(through) as stream:
+        if through is not None:
+            with _passed_on(through) as stream:
+                yield stream
+            return
+        if _written.root_of(path) is None:
+            refuse_unlike(final, replaces or _RECORD)
+        _written.claim(path, sha256=sha256, of=of)
+        with _replaced(path, final, mode) as stream:
             yield stream
+
+
+def refuse_unlike(path: Path, pattern: re.Pattern[bytes]) -> None:
+    """Refuse to replace a file that was named by a person, and was not written here.
+
+    Args:
+        path: of the file; a link is followed, and what is no regular file is written to.
+        pattern: how a file of ours begins; an empty one may be replaced too.
+
+    Raises:
+        FileError: it is so.
+    """
+    if not is_taken(path):
+        return
+    with open(path, "rb") as file:
+        start = file.read(_LOOKED_AT)
+    if start and not pattern.search(start):
+        raise FileError(
+            errno.EEXIST,
+            f"{path} is there already, and lmexposure did not write it; choose another name, or "
+            "move it away",
+        )
 
 
 def append(path: Path, data: bytes) -> None:
@@ -189,9 +240,10 @@ def made_directory(path: Path) -> Iterator[None]:
 @contextmanager
 def _replaced(path: Path, final: Path, mode: int) -> Iterator[IO[bytes]]:
     """A partial file next to `final` that gets its name in the end."""
-    partial = _partial(final)
     final.parent.mkdir(parents=True, exist_ok=True)
+    partial = _partial(final)
     partial.unlink(missing_ok=True)
+    _written.note(partial)
 
     try:
         with new_file(partial, mode) as stream:
@@ -277,9 +329,9 @@ def _opened_pipe(path: Path) -> int:
 def atomic_directory(path: Path, *, mode: int = 0o666) -> Iterator[Path]:
     """Build a directory next to `path`; move it into place when the block ends without an error.
 
-    All of it is on the disk before it gets its name. A directory already at `path` is replaced; a
-    killed process leaves only hidden ones (`.partial`, `.old`), which the next call clears. A link
-    is followed.
+    All of it is on the disk before it gets its name. A directory of ours at `path` is replaced; a
+    killed process leaves only hidden ones (`.partial`, `.old`), which the next call clears. In a
+    directory of a study a link is refused, elsewhere it is followed.
 
     Args:
         path: final name; its parent directories are made.
@@ -287,7 +339,8 @@ def atomic_directory(path: Path, *, mode: int = 0o666) -> Iterator[Path]:
             have them, the directory is the owner's alone.
 
     Raises:
-        FileError: the disk is full, read-only, or not ours; something else has the name.
+        FileError: the disk is full, read-only, or not ours; something has the name that the list of
+            the study does not name, or, outside of one, that is no empty directory.
     """
     path = Path(path)
     with disk_errors(path):
@@ -296,8 +349,10 @@ def atomic_directory(path: Path, *, mode: int = 0o666) -> Iterator[Path]:
             raise FileError(
                 errno.ENOTDIR, f"cannot write {path}: it is no directory; choose another name"
             )
-        partial = _partial(final)
+        _written.check(path)
         final.parent.mkdir(parents=True, exist_ok=True)
+        partial = _partial(final)
+        _written.note(partial, tree=True)
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir()
         made = partial.stat()
@@ -308,6 +363,8 @@ def atomic_directory(path: Path, *, mode: int = 0o666) -> Iterator[Path]:
             _sync_tree(partial)
             _check_ours(path, partial, ours)
             _open_up(partial, made.st_mode, mode)
+            _written.check(path)  # a person may have put something there meanwhile
+            _written.note(*(final / file for file in _written.files_in(partial)))
             _give_name(partial, final)
         except BaseException:
             shutil.rmtree(partial, ignore_errors=True)
@@ -316,12 +373,16 @@ def atomic_directory(path: Path, *, mode: int = 0o666) -> Iterator[Path]:
 
 def _give_name(partial: Path, final: Path) -> None:
     """Whatever happens, `final` is the old directory, the new one, or absent for a moment."""
-    shutil.rmtree(_old(final), ignore_errors=True)
-    if final.exists():
-        os.replace(final, _old(final))
+    old = _old(final)
+    if final.exists() and any(final.iterdir()):
+        _written.check_tree(old)
+        shutil.rmtree(old, ignore_errors=True)
+        _written.note(old, tree=True)
+        os.replace(final, old)
     os.replace(partial, final)
     _sync(final.parent)
-    shutil.rmtree(_old(final), ignore_errors=True)
+    if _written.may_go(old):
+        shutil.rmtree(old, ignore_errors=True)
 
 
 def _open_up(directory: Path, own: int, most: int) -> None:
@@ -435,7 +496,8 @@ def read_toml(
 def only_writer(out: str | Path) -> Iterator[None]:
     """Hold a directory for this process until the block ends, or the process does.
 
-    The directory is made where it is missing, and taken away again if nothing was put into it. The
+    It is a study's from then on (`_written.study`): what is not in its list stays as it is. The
+    directory is made where it is missing, and taken away again if nothing was put into it. The
     lock is the kernel's (flock on a file in it), so that a killed process holds nothing, whatever
     file it leaves. Steps of a run that holds the directory go on. A directory that may not be
     written to is not locked: nothing can be written over there. Nor is a file: whoever wants a
@@ -448,9 +510,10 @@ def only_writer(out: str | Path) -> Iterator[None]:
     name = os.path.realpath(out)
     not_ours = fcntl is None or os.environ.get("RANK", "0") != "0"
     if not_ours or name in _OURS.get() or (os.path.exists(name) and not os.path.isdir(name)):
-        yield
+        with _written.study(out):
+            yield
         return
-    with made_directory(Path(name)):
+    with made_directory(Path(name)), _written.study(name):
         descriptor = _locked(Path(out), Path(name) / LOCK)
         token = _OURS.set(_OURS.get() | {name})
         try:
@@ -458,6 +521,7 @@ def only_writer(out: str | Path) -> Iterator[None]:
         finally:
             _OURS.reset(token)
             _unlock(Path(name) / LOCK, descriptor)
+            _written.tidy(Path(name))
 
 
 def _locked(out: Path, path: Path) -> int | None:
@@ -514,7 +578,8 @@ def _unlock(path: Path, descriptor: int | None) -> None:
     if descriptor is None:
         return
     try:
-        path.unlink(missing_ok=True)
+        if not os.fstat(descriptor).st_size:  # else a person's own file has the name
+            path.unlink(missing_ok=True)
         fcntl.flock(descriptor, fcntl.LOCK_UN)
     finally:
         os.close(descriptor)

@@ -3,6 +3,7 @@
 import shutil
 from pathlib import Path
 
+from lmexposure._written import note, study
 from lmexposure.audit import MeasureSettings, RunSettings
 
 __all__ = ["FINISHED", "STOPPED", "older_run", "stopped_settings"]
@@ -16,6 +17,8 @@ def older_run(name: str, out: Path) -> Path:
     """A copy of a run directory that commit 6101006 wrote, in `out`, to be read or resumed."""
     shutil.copytree(_DATA / name, out)
     (out / "manifest.json").chmod(0o600)
+    with study(out):  # those versions listed nothing
+        note(*(path for path in out.rglob("*") if path.is_file()))
     return out
 
 

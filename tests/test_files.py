@@ -4,6 +4,7 @@ import errno
 import fcntl
 import json
 import os
+import re
 import socket
 import stat
 import subprocess
@@ -28,6 +29,7 @@ from lmexposure._files import (
     sha256_file,
     write_json,
 )
+from lmexposure._written import LIST, study
 from lmexposure.errors import FileError, ResultError
 
 
@@ -44,7 +46,7 @@ def test_a_file_appears_whole_with_its_mode(tmp_path: Path) -> None:
 def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
     path = tmp_path / "kept"
     path.write_text("old")
-    with pytest.raises(KeyError), atomic_write(path) as stream:
+    with pytest.raises(KeyError), atomic_write(path, replaces=re.compile(b"old")) as stream:
         stream.write(b"new")
         raise KeyError
     assert path.read_text() == "old"
@@ -87,25 +89,35 @@ def test_a_path_below_a_file_is_refused(tmp_path: Path) -> None:
 
 def test_a_directory_appears_whole_and_replaces_the_old_one(tmp_path: Path) -> None:
     path = tmp_path / "model"
-    path.mkdir()
-    (path / "old").write_text("")
-    with atomic_directory(path) as partial:
-        (partial / "new").write_text("")
-        assert os.listdir(path) == ["old"]
-    assert os.listdir(path) == ["new"]
-    with pytest.raises(KeyError), atomic_directory(path) as partial:
-        raise KeyError
-    assert os.listdir(tmp_path) == ["model"]
+    with study(tmp_path):
+        with atomic_directory(path) as partial:
+            (partial / "old").write_text("")
+        with atomic_directory(path) as partial:
+            (partial / "new").write_text("")
+            assert os.listdir(path) == ["old"]
+        assert os.listdir(path) == ["new"]
+        with pytest.raises(KeyError), atomic_directory(path) as partial:
+            raise KeyError
+    assert sorted(os.listdir(tmp_path)) == [LIST, "model"]
 
 
 def test_what_a_killed_process_left_is_cleared(tmp_path: Path) -> None:
-    (tmp_path / ".model.partial").mkdir()
-    (tmp_path / ".model.partial" / "stale").write_text("")
-    with atomic_directory(tmp_path / "model") as partial:
-        assert os.listdir(partial) == []
-    (tmp_path / ".x.partial").write_text("stale")
-    write_json(tmp_path / "x", {"b": 1})
+    script = (
+        "import os, sys; from pathlib import Path\n"
+        "from lmexposure._files import atomic_directory, atomic_write, only_writer\n"
+        "home = Path(sys.argv[1])\n"
+        "with only_writer(home), atomic_write(home / 'x'), atomic_directory(home / 'model') as m:\n"
+        "    (m / 'stale').write_text('')\n"
+        "    os.kill(os.getpid(), 9)\n"
+    )
+    subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=False)
+    assert {".x.partial", ".model.partial"} < set(os.listdir(tmp_path))
+    with only_writer(tmp_path):
+        with atomic_directory(tmp_path / "model") as partial:
+            assert (partial.name, os.listdir(partial)) == (".model.partial", [])
+        write_json(tmp_path / "x", {"b": 1})
     assert json.loads((tmp_path / "x").read_text()) == {"b": 1}
+    assert sorted(os.listdir(tmp_path)) == [LIST, "model", "x"]
 
 
 def test_canonical_json_has_one_spelling() -> None:
@@ -123,18 +135,18 @@ def test_hashes_are_of_contents(tmp_path: Path) -> None:
 def test_two_who_write_one_file_are_told(tmp_path: Path) -> None:
     path = tmp_path / "a"
     refused = pytest.raises(FileError, match="another process writes it as well")
-    with refused, atomic_write(path) as one:
+    with study(tmp_path), refused, atomic_write(path) as one:
         one.write(b"one")
         with atomic_write(path) as two:
             two.write(b"two")
     assert path.read_bytes() == b"two"
-    assert list(tmp_path.iterdir()) == [path]
+    assert sorted(os.listdir(tmp_path)) == [LIST, "a"]
 
 
 def test_two_who_write_one_directory_are_told(tmp_path: Path) -> None:
     path = tmp_path / "a"
     refused = pytest.raises(FileError, match="another process writes it as well")
-    with refused, atomic_directory(path), atomic_directory(path) as two:
+    with study(tmp_path), refused, atomic_directory(path), atomic_directory(path) as two:
         (two / "two").write_bytes(b"two")
     assert [one.name for one in path.iterdir()] == ["two"]
 
@@ -181,7 +193,8 @@ def test_a_link_is_followed_and_stays(tmp_path: Path, write: Write) -> None:
 def test_of_hard_links_only_the_name_that_is_written_changes(tmp_path: Path) -> None:
     (tmp_path / "one").write_bytes(b"old")
     (tmp_path / "two").hardlink_to(tmp_path / "one")
-    _write(tmp_path / "two", b"new")
+    with atomic_write(tmp_path / "two", replaces=re.compile(b"old")) as stream:
+        stream.write(b"new")
     assert ((tmp_path / "one").read_bytes(), (tmp_path / "two").read_bytes()) == (b"old", b"new")
 
 
@@ -324,13 +337,18 @@ def test_a_directory_is_on_the_disk_before_it_gets_its_name(
 
     monkeypatch.setattr(os, "fsync", synced)
     monkeypatch.setattr(os, "replace", renamed)
-    (tmp_path / "model").mkdir()
-    with atomic_directory(tmp_path / "model") as partial:
-        (partial / "inner").mkdir()
-        (partial / "inner" / "file").write_text("")
-    inside = ["file", "inner", ".model.partial"]
-    names = ["model -> .model.old", ".model.partial -> model"]
-    assert done == [*inside, *names, tmp_path.name]
+    for number in range(2):
+        done.clear()
+        with study(tmp_path), atomic_directory(tmp_path / "model") as partial:
+            (partial / "inner").mkdir()
+            (partial / "inner" / f"file{number}").write_text("")
+    inside = [LIST, "file1", "inner", ".model.partial"]
+    # What is listed is so before it has its name.
+    names = [LIST, LIST, "model -> .model.old", ".model.partial -> model"]
+    assert [one for one in done if one != LIST] == [
+        one for one in (*inside, *names, tmp_path.name) if one != LIST
+    ]
+    assert done.index(LIST) < done.index(".model.partial -> model")
     done.clear()
     _write(tmp_path / "file", b"")
     assert done == [".file.partial", ".file.partial -> file", tmp_path.name]

@@ -15,6 +15,7 @@ from lmexposure._integrity import (
     write_hashed,
     write_sealed,
 )
+from lmexposure._written import study
 from lmexposure.errors import FileError
 
 
@@ -72,11 +73,11 @@ def test_the_files_of_a_directory_by_hash(tmp_path: Path) -> None:
 def test_a_sealed_part_is_whole_or_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "part"
     assert read_sealed(path) is None
-    for data in (b"", b"the part\n", b"x" * (1 << 21)):
-        write_sealed(path, data)
+    for data in (b"", b"the part\n", b"x" * (1 << 21), b"the part"):
+        with study(tmp_path):
+            write_sealed(path, data)
         assert read_sealed(path) == data
     assert not caplog.text
-    write_sealed(path, b"the part")
     whole = path.read_bytes()
     for at in range(len(whole)):
         for damaged in (whole[:at], whole[:at] + bytes([whole[at] ^ 4]) + whole[at + 1 :]):

@@ -31,7 +31,7 @@ def test_the_python_runs_from_top_to_bottom(
     }
     for block in re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL):
         exec(compile(block, "README.md", "exec"), names)
-    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
+    assert [path.name for path in tmp_path.glob("[!.]*")] == ["report.html"]
 
 
 def test_it_is_read_in_two_minutes() -> None:

@@ -2,7 +2,6 @@
 
 import json
 import platform
-import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -14,7 +13,7 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import Field
 
-from lmexposure import __version__
+from lmexposure import __version__, _written
 from lmexposure._files import PRIVATE, sha256_file
 from lmexposure._integrity import read_sealed, say_rebuilt, write_sealed
 from lmexposure._record import Record, Sha256, plain
@@ -27,11 +26,16 @@ from lmexposure.records import (
     RunRecord,
     RunSettings,
     TrainingRecord,
+    refuse_other_study,
     utc_now,
 )
 
 _PACKAGES = ("torch", "transformers", "tokenizers", "accelerate", "datasets", "numpy", "scipy")
 _OLD_DEFAULT_SEED = 0  # the seed of a run that gave none, before the plan's came from the system
+_WRITTEN = (
+    *("run.json", "corpus", "training.json", "checkpoint.pt", "metrics.jsonl", "model"),
+    *("best-[0-9]*", "result.json", "scores.parquet", ".measuring", "report.html", "report.md"),
+)
 # What `insert` and the demo may have left in a directory that becomes a run.
 _MAY_BE_THERE = {"manifest.json", "corpus", "source"}
 # What a training writes once it has taken a step, or a measurement.
@@ -77,6 +81,7 @@ class RunLog:
         path = out / "run.json"
         if path.exists():
             same = _same_run(path, settings)
+            _written.refuse_foreign(out, _WRITTEN)
             return cls(out=out, settings=settings, timings=same or {}, begun_anew=same is None)
         if out.exists() and not out.is_dir():
             raise ResultError(f"{out} is a file; choose a directory for the run")
@@ -87,6 +92,7 @@ class RunLog:
                 f"{out} holds {strange[0]!r} and no run.json, so it is no run directory; "
                 "choose a new one"
             )
+        _written.refuse_foreign(out, _WRITTEN)
         return cls(out=out, settings=settings)
 
     @contextmanager
@@ -110,7 +116,8 @@ class RunLog:
         }
         record = _record(self.settings.record(), self.settings.measure.record())
         # A seed that was given is in it, and with seed and format the secrets can be drawn.
-        record.model_copy(update=known).write(path, mode=PRIVATE)
+        with _written.study(self.out):
+            record.model_copy(update=known).write(path, mode=PRIVATE)
 
 
 def refuse_foreign(out: Path) -> None:
@@ -120,27 +127,11 @@ def refuse_foreign(out: Path) -> None:
         out: the directory of the result, without one yet.
 
     Raises:
-        ResultError: a run.json that is no record of ours, or scores that no measurement here left.
+        ResultError: the directory of another kind of study.
+        FileError: something is in the way that is not ours.
     """
-    record, scores = out / "run.json", out / "scores.parquet"
-    if (out / ".measuring").exists():  # a damaged one of ours, too, is made again
-        return
-    ours = record.exists() and _is_ours(record)
-    for path in () if ours else (record, scores):
-        if path.exists():
-            raise ResultError(
-                f"{path} is there already, and no measurement left it; choose another directory, "
-                "or move it away"
-            )
-
-
-def _is_ours(path: Path) -> bool:
-    """Whether a run.json is a record of a run or a measurement, be it damaged."""
-    values = _values(path)
-    if "lmexposure" not in values:
-        return False
-    family = str(values.get("schema")).partition("/")[0]
-    return family == RunRecord.FAMILY or isinstance(values.get("settings"), dict)  # before schemas
+    refuse_other_study(out, ("training.json", "run.json", "result.json"), "measured")
+    _written.refuse_foreign(out, ("result.json", "run.json", "scores.parquet", ".measuring"))
 
 
 def record_measured(out: Path, measure: MeasureOptions) -> None:
@@ -366,7 +357,7 @@ class MeasurementDirectory:
         """
         begun = read_part(self.part("inputs.json"), _Begun)
         if begun is None:
-            shutil.rmtree(self.part("inputs.json").parent, ignore_errors=True)
+            _written.remove(self.part("inputs.json").parent)
             return None
         return begun.threads
 
@@ -387,7 +378,7 @@ class MeasurementDirectory:
 
     def clear(self) -> None:
         """Remove the parts, which a kill at the very end may have left."""
-        shutil.rmtree(self.out / ".measuring", ignore_errors=True)
+        _written.remove(self.out / ".measuring")
 
 
 def _ended_early(result: Result) -> bool:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from lmexposure._files import only_writer
 from lmexposure._style import count
+from lmexposure._written import refuse_foreign
 from lmexposure.audit.identifier_record import HeldOut, identifiers_record
 from lmexposure.audit.loaded_model import load_for_measuring
 from lmexposure.audit.workload import Phase, Progress, Watcher, silent
@@ -105,6 +106,8 @@ def natural_identifiers(  # noqa: PLR0913 - two models, what they are compared o
             "identifiers in different documents; give a larger number"
         )
     with nullcontext() if out is None else only_writer(out), same_random_numbers():
+        if out is not None:
+            refuse_foreign(Path(out), (IdentifiersRecord.NAME, "identifiers.md"))
         found, apart, both = _found(corpus, held_out, formats, settings)
         sides = _sides(model, base, found, machine or RunSettings())
         if out is not None:

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from lmexposure._files import canonical_json, only_writer, sha256_bytes
+from lmexposure._files import PRIVATE, atomic_write, canonical_json, only_writer, sha256_bytes
 from lmexposure.audit.directory import MeasurementDirectory, refuse_foreign
 from lmexposure.audit.measurement import measure
 from lmexposure.audit.workload import Progress, silent
@@ -211,4 +211,9 @@ def _written(out: Path, last: Path, result: Result) -> Result:
     if before is not None:
         return before
     directory.begin(result.settings.threads or 1)  # of a killed copy it says whose it is
-    return directory.finish(result, partial(shutil.copyfile, last / "scores.parquet"))
+    return directory.finish(result, partial(_copied, last / "scores.parquet"))
+
+
+def _copied(source: Path, target: Path) -> None:
+    with atomic_write(target, mode=PRIVATE) as stream, open(source, "rb") as scores:
+        shutil.copyfileobj(scores, stream)

@@ -24,6 +24,7 @@ from lmexposure._files import (
 )
 from lmexposure._integrity import say_rebuilt
 from lmexposure._validate import flag, integer, of_type
+from lmexposure._written import refuse_foreign
 from lmexposure.canaries.corpora.files import (
     SIDECAR_SUFFIX,
     SIDECARS,
@@ -168,6 +169,7 @@ def insert_copies(
         paths = corpus_files(sources)
         corpus = FileCorpus(paths, reading.layout_of(paths))
         _check_places(paths, out / "corpus", written=before is not None)
+        refuse_foreign(out, ["corpus"])
         return _insert(corpus, out, plan, reading, before)
 
 
@@ -214,7 +216,8 @@ def _insert(
                 manifest_sha256=manifest.sha256, shard=shard, shards=len(copies), copied=copied
             )
             note.write(unnamed / copied.name)
-        manifest.write(out / "manifest.json")
+        if manifest is not before:  # one that a person put there stays as it is
+            manifest.write(out / "manifest.json")
     return manifest
 
 
@@ -264,10 +267,9 @@ def _check_places(paths: Sequence[Path], corpus: Path, *, written: bool) -> None
         target = corpus / path.name
         if target.exists() and target.samefile(path):
             raise CorpusError(f"{target} is the corpus itself; write to another directory")
-    left = {f".{name}.partial" for name in names}  # by a killed call of an older version
     if corpus.exists() and (
         not corpus.is_dir()
-        or _others(corpus, left | ({*names} if written else set()))
+        or _others(corpus, {*names} if written else set())
         or _others(corpus / SIDECARS, {name + SIDECAR_SUFFIX for name in names if written})
     ):
         raise CorpusError(f"{corpus} holds something already; choose a new or an empty directory")

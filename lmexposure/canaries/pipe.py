@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
 from lmexposure._files import PRIVATE, atomic_write, made_directory, only_writer, sha256_file
+from lmexposure._written import remove
 from lmexposure.canaries.copies import Planned, Reading, check_same
 from lmexposure.canaries.corpora.files import FileCorpus, layout_named, read_records
 from lmexposure.canaries.corpora.text import LONGEST_LINE, Block, TextLayout, json_object
@@ -156,7 +157,8 @@ def insert_through(
             with spooled_input(source, out) as spool:
                 corpus = FileCorpus([spool], layout, name=_NAME)
                 manifest = _read_twice(corpus, target, plan, reading)
-        manifest.write(record)
+        if manifest != before:  # one that a person put there stays as it is
+            manifest.write(record)
         _forget(out)
     return manifest
 
@@ -205,9 +207,10 @@ def spooled_input(source: IO[bytes], out: Path) -> Iterator[Path]:
 def _forget(out: Path) -> None:
     """Delete the copy of standard input, if there is one."""
     spool = spool_of(out)
-    spool.unlink(missing_ok=True)
-    with suppress(OSError):  # other files are in it, or it was never made
-        spool.parent.rmdir()
+    if spool.exists():
+        remove(spool)
+        with suppress(OSError):  # other files are in it
+            spool.parent.rmdir()
 
 
 def _read_twice(corpus: FileCorpus, target: IO[bytes], plan: Plan, reading: Reading) -> Manifest:

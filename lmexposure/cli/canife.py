@@ -58,7 +58,7 @@ def canife(  # noqa: PLR0913 - a command: its parameters are its flags
             "the corpus is read from files; write standard input to a file and name that"
         )
     settings, attacks = options.federated(given)
-    with long_work() as progress:
+    with long_work(kept=False) as progress:
         record = audit(
             corpus,
             out=out,

@@ -1,6 +1,7 @@
 """`lmexposure check`: what stops a release. Exit code 0 pass, 1 leak, 2 inconclusive, 3 failure."""
 
 import os
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
@@ -20,6 +21,14 @@ if TYPE_CHECKING:
     from lmexposure.records import CanifeFiles, RunFiles, RunSettings, SweepFiles, VerbatimFiles
 
     AnyFiles: TypeAlias = RunFiles | SweepFiles | VerbatimFiles | CanifeFiles
+
+
+# How an output of an earlier check begins, which a job writes again; other files stay.
+_REPLACED = {
+    "json": re.compile(rb'"schema": ?"lmexposure\.verdict/'),
+    "junit": re.compile(rb'<testsuite [^>]*name="lmexposure check"'),
+    "sarif": re.compile(rb'"driver": ?\{\s*"name": ?"lmexposure"'),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,7 +129,10 @@ def refuse_overwriting(flags: CheckFlags, source: Path) -> None:
 
     Raises:
         SettingsError: an output is one of them.
+        FileError: an output is there already, and no such output of an earlier check.
     """
+    from lmexposure._files import refuse_unlike
+
     taken = {source.resolve(): "what is judged"}
     if flags.settings_file is not None:
         taken[flags.settings_file.resolve()] = "the settings file"
@@ -139,6 +151,8 @@ def refuse_overwriting(flags: CheckFlags, source: Path) -> None:
                 f"{given} is a file of the run, or has the name of one; give another file"
             )
         taken[path] = f"--{name}"
+        if name in _REPLACED:
+            refuse_unlike(given, _REPLACED[name])
 
 
 def writes_to_standard_output(flags: CheckFlags) -> bool:
@@ -174,7 +188,7 @@ def write_outputs(
         if name == "summary":
             append(path, content)  # steps of a job share one summary: what is there stays
             continue
-        with atomic_write(path) as stream:
+        with atomic_write(path, replaces=_REPLACED[name]) as stream:
             stream.write(content)
 
 
@@ -289,7 +303,8 @@ def _measured(
     chosen = _settings(flags, thresholds)
     inserted = Manifest.read(manifest)  # a bad one is found before a model is loaded
     rows = rows_beside(manifest)
-    with tempfile.TemporaryDirectory() as passing, long_work() as progress:
+    kept = flags.out is not None
+    with tempfile.TemporaryDirectory() as passing, long_work(kept=kept) as progress:
         out = flags.out or Path(passing)
         measure_model(
             load_for_measuring(model, chosen),

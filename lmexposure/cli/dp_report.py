@@ -2,13 +2,18 @@
 
 import csv
 import io
+import re
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from lmexposure._files import PRIVATE, atomic_write
+from lmexposure._files import PRIVATE, atomic_write, is_taken
+from lmexposure._text import visible
 from lmexposure.cli.console import print_sections, say
+
+_FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")  # as spreadsheets begin one
+_NOTHING = re.compile(rb"\Z\A")  # another list is kept
 
 
 def dp_report(
@@ -40,11 +45,20 @@ def dp_report(
 
 
 def _write(names: tuple[str, ...], epsilons: tuple[float, ...], path: Path) -> None:
-    """The least private first."""
+    """The least private first; names come from a corpus, and a spreadsheet runs none of them."""
     text = io.StringIO(newline="")
     rows = csv.writer(text)
     rows.writerow(("unit", "epsilon"))
     order = sorted(range(len(names)), key=lambda unit: -epsilons[unit])
-    rows.writerows((names[unit], epsilons[unit]) for unit in order)
-    with atomic_write(path, mode=PRIVATE) as stream:
-        stream.write(text.getvalue().encode())
+    rows.writerows((_plain(names[unit]), epsilons[unit]) for unit in order)
+    content = text.getvalue().encode()
+    if is_taken(path) and path.read_bytes() == content:
+        return
+    with atomic_write(path, mode=PRIVATE, replaces=_NOTHING) as stream:
+        stream.write(content)
+
+
+def _plain(name: str) -> str:
+    """A name as text: no formula, and nothing that does not print."""
+    shown = visible(name)
+    return f"'{shown}" if shown.lstrip().startswith(_FORMULA) else shown

@@ -79,7 +79,7 @@ def identifiers(  # noqa: PLR0913 - a command: its parameters are its flags
     settings = IdentifierSettings(
         draws=draws, most=most, left=left, seed=seed, layout=layout, text_field=text_field
     )
-    with long_work() as progress:
+    with long_work(kept=False) as progress:
         record = natural_identifiers(
             model,
             corpus,

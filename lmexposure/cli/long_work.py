@@ -119,8 +119,10 @@ _ENDING = (
     "ending: the search stops here and keeps what it has proven; the rest of the result is still "
     "completed. Press Ctrl-C again to stop at once, without a result"
 )
-_IN_TRAINING = "stopped; the same command goes on from the last checkpoint"
-STOPPED = "stopped; finished steps are kept, and the same command goes on from there"
+_IN_TRAINING = "stopped; the same command goes on from the last checkpoint, where there is one"
+_KEPT = "stopped; finished steps are kept, and the same command goes on from there"
+_NOT_KEPT = "stopped; nothing is kept, and the same command begins anew"
+STOPPED = "stopped"  # where it is not known what is kept
 
 
 class Stopped(BaseException):
@@ -133,10 +135,13 @@ class LongWork:
     Args:
         bars: draws, or does not.
         clock: seconds.
+        kept: whether finished steps are on the disk, for the same command to go on.
     """
 
-    def __init__(self, bars: Bars, clock: Callable[[], float] = time.monotonic) -> None:
-        self._bars, self._clock = bars, clock
+    def __init__(
+        self, bars: Bars, clock: Callable[[], float] = time.monotonic, *, kept: bool = True
+    ) -> None:
+        self._bars, self._clock, self._kept = bars, clock, kept
         self._first = self._begun = self._said = clock()
         self._title, self._announced = "", False
         self._forecast = Forecast([], clock())
@@ -177,7 +182,8 @@ class LongWork:
             Stopped: nothing would be kept by an early end, or it was asked for already.
         """
         if self._asked or not self._keeps:
-            raise Stopped(_IN_TRAINING if self._training else STOPPED)
+            went_on = _IN_TRAINING if self._training else _KEPT
+            raise Stopped(went_on if self._kept else _NOT_KEPT)
         self._asked = True
         self._bars.say(_ENDING)
 
@@ -204,10 +210,14 @@ class LongWork:
 
 
 @contextmanager
-def long_work() -> Iterator[LongWork]:
-    """Watch long work until the block ends; Ctrl-C is its own as long."""
+def long_work(*, kept: bool = True) -> Iterator[LongWork]:
+    """Watch long work until the block ends; Ctrl-C is its own as long.
+
+    Args:
+        kept: whether finished steps are on the disk, for the same command to go on.
+    """
     with progress_bars() as bars:
-        work = LongWork(bars)
+        work = LongWork(bars, kept=kept)
         with _interrupts(work):
             yield work
     work.finish()

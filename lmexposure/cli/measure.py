@@ -45,10 +45,14 @@ def measure(
     exposures are in the trajectory.
     """
     from lmexposure._files import only_writer
+    from lmexposure._written import refuse_foreign
     from lmexposure.canaries import Manifest
 
     Manifest.read(manifest)  # a bad manifest is found before a large model is loaded
     with only_writer(out):
+        refuse_foreign(out, ("report.html", "report.md"))
+        if (out / "manifest.json").exists():  # the report reads it
+            Manifest.read(out / "manifest.json")
         with long_work() as progress:
             measured = _measure_one if len(model) == 1 else _measure_several
             result = measured(model, manifest, out, settings, base, progress)

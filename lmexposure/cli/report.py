@@ -181,7 +181,9 @@ def _of_a_look(run: Path, out: Path | None, *, show_text: bool) -> None:
     home = run if run.is_dir() else run.parent
     path = home / VerbatimPassages.NAME
     texts = VerbatimPassages.read(path) if path.exists() else None
-    written = write_verbatim(opened.result, out or home, texts=texts, show_text=show_text)
+    written = write_verbatim(
+        opened.result, out or home, source=opened.result_path, texts=texts, show_text=show_text
+    )
     say(check_verbatim(opened).sentence)
     say(opened.provenance.line)
     for written_path in written:
@@ -196,7 +198,8 @@ def _of_rounds(run: Path, out: Path | None) -> None:
     from lmexposure.reporting import write_canife
 
     opened = open_rounds(run)
-    written = write_canife(opened.result, out or (run if run.is_dir() else run.parent))
+    home = run if run.is_dir() else run.parent
+    written = write_canife(opened.result, out or home, source=opened.result_path)
     say(check_canife(opened).sentence)
     say(opened.provenance.line)
     for path in written:

@@ -4,7 +4,6 @@ Each step is found again by what is on the disk, so that the same call goes on w
 """
 
 import json
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -14,6 +13,7 @@ from typing import Any
 from lmexposure._files import PRIVATE, atomic_write, canonical_json, sha256_bytes, sha256_file
 from lmexposure._integrity import check_seal, read_sealed, write_sealed
 from lmexposure._style import count
+from lmexposure._written import remove
 from lmexposure.audit import plan_of, training_settings
 from lmexposure.canaries import (
     UNIFORM,
@@ -208,7 +208,7 @@ def _begun(out: Path, asked: bytes) -> bool:
                 "on; choose a new directory"
             )
         for name in ("slice", "search"):
-            shutil.rmtree(out / name, ignore_errors=True)
+            remove(out / name)
         return False
     then, now = json.loads(kept), json.loads(asked)
     for name, value in now.items():

@@ -4,16 +4,16 @@ What is done is on the disk; the same call again goes on at what is missing.
 """
 
 import math
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lmexposure._files import only_writer
+from lmexposure._files import PRIVATE, only_writer
 from lmexposure._style import count, in_words
 from lmexposure._style import number as digits
 from lmexposure._validate import of_type
+from lmexposure._written import refuse_foreign, remove
 from lmexposure.audit import Progress, run, silent, training_settings
 from lmexposure.canaries import Files
 from lmexposure.defences.catalogue import Defence, Reference
@@ -40,6 +40,10 @@ from lmexposure.sweeps import (
 )
 
 Say = Callable[[str], None]
+_WRITTEN = (
+    *("asked.json", "seeds.json", "slice", "search", "methods", "repeated", "defences.json"),
+    *("report.html", "report.md", "report.csv"),
+)
 _TIMED = 20  # steps of each method that are timed
 _TRIES = 3.5  # trainings that a search takes, on average
 _STARTS = 12.0  # seconds that workers take to start, for each method
@@ -99,6 +103,7 @@ def compare_defences(
     tell = say or (lambda line: None)
     check_workers(workers, address)
     with only_writer(out):
+        refuse_foreign(Path(out), _WRITTEN)
         comparison = prepare_comparison(corpus, out=out, settings=settings)
         expected = forecast(comparison, workers=workers, address=address)
         tell(expected.sentence)
@@ -125,7 +130,7 @@ def compare_defences(
                 )
             )
         record = record_of(comparison, measured, failed, forecast_seconds=expected.seconds)
-        record.write(comparison.out / DefencesRecord.NAME)
+        record.write(comparison.out / DefencesRecord.NAME, mode=PRIVATE)
     return record
 
 
@@ -150,7 +155,7 @@ def forecast(
                 comparison.searched, out=out, training=training, steps=_TIMED
             )
         finally:
-            shutil.rmtree(out, ignore_errors=True)
+            remove(out)
     models = comparison.settings.sweep.models
     side_by_side = workers_for(comparison.searched, models, workers=workers, address=address) or 1
     seconds = 0.0

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from lmexposure import __version__
-from lmexposure._files import canonical_json, only_writer, sha256_bytes
+from lmexposure._files import canonical_json, mode_like, only_writer, sha256_bytes
 from lmexposure._validate import integer
+from lmexposure._written import refuse_foreign
 from lmexposure.canaries import corpus_files, layout_for, read_documents, read_records
 from lmexposure.errors import CorpusError, ResultError
 from lmexposure.federated.audit import FederatedAudit, RoundAudit, federated_training
@@ -19,9 +20,11 @@ from lmexposure.records import (
     CanifeRound,
     CanifeSettings,
     FederatedSettings,
+    refuse_other_study,
     utc_now,
 )
 
+_WRITTEN = ("canife.json", "model", "report.html", "report.md", "report.csv")
 Said = Callable[[str, int, int, str], None]
 
 
@@ -56,10 +59,28 @@ def canife(  # noqa: PLR0913  a public door: its parameters are its options
     Raises:
         CorpusError: files that cannot be read, or too few clients with text enough.
         SettingsError: settings out of range, or Opacus is not installed.
-        ResultError: `out` holds another training.
+        ResultError: `out` holds another training, or another kind of study.
         NumericalError: an update that is not finite.
-        FileError: the disk refused.
+        FileError: the disk refused, or something in `out` has a name that the training writes.
     """
+    out = Path(out)
+    with only_writer(out):
+        refuse_other_study(out, (CanifeRecord.NAME,), "canife")
+        refuse_foreign(out, _WRITTEN)
+        return _audit(corpus, out, user_field, parts, settings, attacks, lstm, text_field, progress)
+
+
+def _audit(  # noqa: PLR0913  as the public door
+    corpus: str | Path | Sequence[str | Path],
+    out: Path,
+    user_field: str | None,
+    parts: int,
+    settings: FederatedSettings | None,
+    attacks: CanifeSettings | None,
+    lstm: LstmSizes | None,
+    text_field: str,
+    progress: Said | None,
+) -> CanifeRecord:
     settings = FederatedSettings() if settings is None else settings
     attacks = CanifeSettings() if attacks is None else attacks
     lstm = LstmSizes(units=32, embedding=32, layers=2) if lstm is None else lstm
@@ -72,8 +93,7 @@ def canife(  # noqa: PLR0913  a public door: its parameters are its options
     inputs = sha256_bytes(
         canonical_json([asdict(settings), asdict(attacks), asdict(lstm), parts, texts])
     )
-    out = Path(out)
-    with only_writer(out), computing_threads(1):
+    with computing_threads(1):
         _refuse_another(out, inputs)
         audit = federated_training(
             loaded.model.train(),
@@ -88,7 +108,9 @@ def canife(  # noqa: PLR0913  a public door: its parameters are its options
         )
         weights = sum(weight.numel() for weight in loaded.model.parameters())
         record = _record(audit, inputs, len(clients), weights)
-        save_model(loaded.model.eval(), loaded.tokenizer, out / "model")
+        names = [corpus] if isinstance(corpus, str | Path) else list(corpus)
+        mode = mode_like(*corpus_files(names))  # weights remember their users' text
+        save_model(loaded.model.eval(), loaded.tokenizer, out / "model", mode=mode)
         record.write(out / CanifeRecord.NAME)
     return record
 
@@ -139,9 +161,7 @@ def _cut(tokens: list[int], parts: int) -> dict[str, list[int]]:
 
 def _refuse_another(out: Path, inputs: str) -> None:
     path = out / CanifeRecord.NAME
-    if (out / "result.json").exists() or (
-        path.exists() and CanifeRecord.read(path).inputs_sha256 != inputs
-    ):
+    if path.exists() and CanifeRecord.read(path).inputs_sha256 != inputs:
         raise ResultError(f"{out} holds another training; choose another --out, or move it away")
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from lmexposure import _written
 from lmexposure._files import only_writer
 from lmexposure._validate import of_type
 from lmexposure.audit import MeasureSettings, measure, refuse_foreign
@@ -19,6 +20,7 @@ from lmexposure.records import RowsRecord
 from lmexposure.scoring import single_process
 
 _LOG = logging.getLogger(__name__)
+_WRITTEN = ("exposure.jsonl", "rows.json", "report.html", "report.md")
 _EVERY = 60.0  # seconds between two lines of progress
 
 
@@ -75,6 +77,7 @@ class FinalReport:
             )
         if not resumed:
             refuse_foreign(self.out)
+            _written.refuse_foreign(self.out, _WRITTEN)
 
     def score_in(self, rows: RowsRecord | None, tokenizer: Any, wrapping: Wrapping) -> str:
         """Say in which rows the canaries are to be scored.

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lmexposure._files import atomic_write
+from lmexposure._written import refuse_foreign, study
 from lmexposure.canaries import Canary, Manifest, Wrapping
 from lmexposure.errors import ManifestError, ModelError, ResultError
 from lmexposure.integrations.wrapped_scoring import check_place, encode_wrapped
@@ -303,8 +304,12 @@ def read_rows(path: Path, *, until: int) -> list[dict[str, Any]]:
 
     Raises:
         ResultError: the file is no exposure.jsonl.
+        FileError: at step 0, the file was not written here.
     """
-    if until == 0 or not path.exists():
+    if until == 0:
+        refuse_foreign(path.parent, [path.name])
+        return []
+    if not path.exists():
         return []
     try:
         rows = [json.loads(line) for line in path.read_bytes().splitlines()]
@@ -321,5 +326,5 @@ def write_rows(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     Raises:
         FileError: the disk refused.
     """
-    with atomic_write(path) as stream:
+    with study(path.parent), atomic_write(path) as stream:
         stream.writelines(json.dumps(row, allow_nan=False).encode() + b"\n" for row in rows)

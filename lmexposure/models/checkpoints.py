@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
@@ -19,10 +20,12 @@ from lmexposure._integrity import (
     take_hash,
     write_sealed,
 )
+from lmexposure._written import listed, remove
 from lmexposure.errors import FileError, ResultError
 from lmexposure.records import TrainingRecord
 
 BEGINS_ANEW = "the training begins anew"
+_BEST = re.compile(r"best-\d+|\.best-\d+(\.\d+)?\.(partial|old)")
 _PARTS = {"inputs", "counters", "model", "optimizer"}
 
 
@@ -198,13 +201,13 @@ class CheckpointDirectory:
 
     def clear(self) -> None:
         """Remove what only an unfinished training needs."""
-        self._file.unlink(missing_ok=True)
+        remove(self._file)
         self._remove_best_but(None)
 
     def _remove_best_but(self, step: int | None) -> None:
-        for path in (*self._out.glob("best-*"), *self._out.glob(".best-*")):
-            if step is None or path != self.best(step):
-                shutil.rmtree(path, ignore_errors=True)
+        for name in listed(self._out):
+            if _BEST.fullmatch(name) and (step is None or name != self.best(step).name):
+                remove(self._out / name)
 
 
 def damaged_model(model: str | Path) -> Path | None:

@@ -1,8 +1,7 @@
 """Train a model on a corpus with canaries: hold out, pack, check, train, keep the best."""
 
 import os
-import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -13,6 +12,7 @@ from accelerate import Accelerator
 
 from lmexposure._files import PRIVATE, canonical_json, sha256_bytes
 from lmexposure._integrity import file_hashes, say_rebuilt, write_hashed
+from lmexposure._written import check, refuse_foreign, remove, study
 from lmexposure.canaries import Wrapping
 from lmexposure.errors import ModelError, ResultError, SettingsError
 from lmexposure.models.batches import Batches, Blocks, steps_per_epoch, unigram_bits
@@ -131,21 +131,22 @@ def train(  # noqa: PLR0913  a public door: one argument an input
             accelerate sees other processes or computes in another precision.
         ResultError: `out` holds another training.
         NumericalError: the loss or its gradient is not finite; checkpoints so far are kept.
-        FileError: the disk refused.
+        FileError: the disk refused, or something has a name in `out` that the training will write.
     """
     _check_model(loaded, settings)
     corpus = documents, validation
     rows, read = _rows(loaded, corpus, settings, separator, canaries, wrapping, units)
-    return _train(
-        loaded,
-        rows,
-        settings,
-        Path(out),
-        delivered=None if settings.method == DISTILLATION else read,
-        progress=progress,
-        promise=promise,
-        mode=mode,
-    )
+    with study(out):
+        return _train(
+            loaded,
+            rows,
+            settings,
+            Path(out),
+            delivered=None if settings.method == DISTILLATION else read,
+            progress=progress,
+            promise=promise,
+            mode=mode,
+        )
 
 
 def _train(  # noqa: PLR0913  what `train` takes, as rows
@@ -163,7 +164,7 @@ def _train(  # noqa: PLR0913  what `train` takes, as rows
     training, held = rows
     inputs = _inputs_sha256(loaded, settings, training, held)
     checkpoints = CheckpointDirectory(out, inputs, mode=mode)
-    finished = _finished(out, inputs)
+    finished = _finished(out, inputs, settings)
     if finished is not None:
         if os.environ.get("RANK", "0") == "0":
             _clear(checkpoints, out)  # what a kill at the very end left
@@ -298,7 +299,8 @@ def _taught(
 
     def learn(lesson: Lesson) -> Path:
         own = (lesson.rows, rows[1]), lesson.settings, lesson.out
-        return _train(lesson.loaded, *own, progress=lesson.progress, mode=mode).model_path
+        with study(lesson.out):
+            return _train(lesson.loaded, *own, progress=lesson.progress, mode=mode).model_path
 
     sampled = settings.method == DISTILLATION
     read = rows_to_sample(settings, rows[0]) if sampled else len(rows[0])
@@ -310,7 +312,7 @@ def _taught(
 def _clear(checkpoints: CheckpointDirectory, out: Path) -> None:
     """Remove what only an interrupted training needs; models that taught know the corpus."""
     checkpoints.clear()
-    shutil.rmtree(out / TEACHERS, ignore_errors=True)
+    remove(out / TEACHERS)
 
 
 def _run(
@@ -433,40 +435,50 @@ def _inputs_sha256(
     return sha256_bytes(canonical_json([sha256_bytes(part) for part in parts]))
 
 
-def _finished(out: Path, inputs: str) -> TrainingResult | None:
-    """The result of this very training, if it is in `out`; what is damaged of it counts as none."""
+def _finished(out: Path, inputs: str, settings: TrainingSettings) -> TrainingResult | None:
+    """The result of this very training, if it is in `out`; what is damaged of it counts as none.
+
+    Raises:
+        ResultError: another training is.
+        FileError: something is in the way that is not ours.
+    """
     path, model = out / "training.json", out / "model"
-    if not path.exists():
-        if model.exists() and not (out / "checkpoint.pt").exists():
-            raise ResultError(f"{out} holds a model of another origin; choose another directory")
-        return None
-    record = read_training(path)
-    if record is None:
-        say_rebuilt(path, BEGINS_ANEW)
-        return None
-    if record["inputs_sha256"] != inputs:
+    record = read_training(path) if path.exists() else None
+    if record is not None and record["inputs_sha256"] != inputs:
         raise ResultError(
             f"{out} holds a finished training with other settings, data or initial weights; "
             "choose another directory"
         )
-    damaged = damaged_model(model)
-    if damaged is not None:
-        say_rebuilt(damaged, BEGINS_ANEW)
-        return None
-    return TrainingResult.of_record(record["result"], model)
+    damaged = path if record is None else damaged_model(model)
+    if record is not None and damaged is None:
+        return TrainingResult.of_record(record["result"], model)
+    refuse_foreign(out, _written_by(settings))
+    check(model)
+    if path.exists():
+        say_rebuilt(damaged or path, BEGINS_ANEW)
+    elif model.exists() and not (out / "checkpoint.pt").exists():
+        raise ResultError(f"{out} holds a model of another origin; choose another directory")
+    return None
+
+
+def _written_by(settings: TrainingSettings) -> Iterator[str]:
+    """What a training writes, by its names in the output directory."""
+    yield from ("model", "checkpoint.pt", "metrics.jsonl", "training.json", "best-[0-9]*")
+    if settings.method in _TEACHERS:
+        yield TEACHERS
+    if settings.snapshot_epochs:
+        yield "snapshots"
+    if settings.is_private:
+        yield from ("dp_report.json", "white_box.json")
 
 
 def _set_aside(out: Path, best: Path) -> None:
-    """A damaged training.json no longer says whose the model next to it is: no other is lost.
+    """Keep a model that is not what its training wrote, or of which no record says whose it is.
 
-    Both are moved into a directory of their own, unless the model is the very same.
+    It is moved, with its record, into a directory of its own, unless it is the very same.
     """
     path, model = out / "training.json", out / "model"
-    if (
-        not path.exists()
-        or read_training(path)
-        or (model.is_dir() and file_hashes(model) == file_hashes(best))
-    ):
+    if not path.exists() or (model.is_dir() and file_hashes(model) == file_hashes(best)):
         return
     aside = next(p for n in count(1) if not (p := out / f"damaged-{n}").exists())
     aside.mkdir()

@@ -143,6 +143,7 @@ if TYPE_CHECKING:
         RunSettings,
         read_settings_file,
     )
+    from lmexposure.records.studies import refuse_other_study
     from lmexposure.records.sweep_counterfactual import (
         CounterfactualGroup,
         CounterfactualText,
@@ -401,6 +402,7 @@ __all__ = [
     "open_sweep",
     "read_score_file",
     "read_settings_file",
+    "refuse_other_study",
     "rounds_of",
     "run_of",
     "sweep_of",

@@ -16,6 +16,7 @@ from lmexposure._quantiles import ExposureEstimate
 from lmexposure._style import LABELS, at_least, count, interval, percent, probability, times
 from lmexposure._text import visible
 from lmexposure._validate import integer
+from lmexposure._written import remove, study
 from lmexposure.errors import ResultError
 from lmexposure.records.result import Result
 from lmexposure.records.result_base import BaseCanary
@@ -276,14 +277,15 @@ def save(result: Result, directory: Path) -> Path:
         _refuse_another_run(directory, scores)
     with disk_errors(directory):
         directory.mkdir(parents=True, exist_ok=True)
-    if scores is None:
-        result.write(path)
-        return path
-    write_score_table(table, scores)
-    try:
-        result.model_copy(update={"scores_sha256": sha256_file(table)}).write(path)
-    except BaseException:
-        if not path.exists():  # scores alone would be taken for another's when this is tried again
-            table.unlink()
-        raise
+    with study(directory):
+        if scores is None:
+            result.write(path)
+            return path
+        write_score_table(table, scores)
+        try:
+            result.model_copy(update={"scores_sha256": sha256_file(table)}).write(path)
+        except BaseException:
+            if not path.exists():  # scores alone would be taken for another's at the next try
+                remove(table)
+            raise
     return path

@@ -3,7 +3,6 @@
 What is done is kept in parts, each of them whole, so that the same call goes on where it ended.
 """
 
-import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 from lmexposure import __version__
 from lmexposure._files import PRIVATE, canonical_json, only_writer, sha256_bytes
 from lmexposure._validate import of_type
+from lmexposure._written import refuse_foreign, remove
 from lmexposure.audit import Progress, load_for_measuring, model_in_memory, silent
 from lmexposure.canaries import Files, corpus_files, layout_for, listed_files
 from lmexposure.errors import CorpusError, ModelError, ResultError, SettingsError
@@ -22,6 +22,7 @@ from lmexposure.records import (
     VerbatimPassages,
     VerbatimRecord,
     VerbatimSettings,
+    refuse_other_study,
     utc_now,
 )
 from lmexposure.regurgitation.asking import Asking
@@ -33,6 +34,10 @@ from lmexposure.regurgitation.runs import Run, longest_runs
 from lmexposure.regurgitation.table import Evidence, described, rule_of, warnings_of
 from lmexposure.regurgitation.windows import Documents, Windows, lead_of, read_windows
 
+_WRITTEN = (
+    *("verbatim.json", "passages.json", "parts"),
+    *("report.html", "report.md", "report.csv"),
+)
 _ROWS = 1_000  # documents in the record
 _SHOWN = 20  # documents whose text is kept beside it
 
@@ -70,9 +75,9 @@ def verbatim(  # noqa: PLR0913 (a public door: each is an option of a look)
         CorpusError: no document has a window, or files cannot be read.
         ModelError: a model that cannot be used, or a window longer than it reads at once.
         NumericalError: a model gave NaN.
-        ResultError: `out` is the directory of a run.
+        ResultError: `out` holds another look, or another kind of study.
         SettingsError: settings out of range, or a library that is not installed.
-        FileError: the disk refused.
+        FileError: the disk refused, or something in `out` has a name that the look writes.
     """
     settings = VerbatimSettings() if settings is None else settings
     of_type("settings", settings, VerbatimSettings, "VerbatimSettings(...)")
@@ -81,39 +86,27 @@ def verbatim(  # noqa: PLR0913 (a public door: each is an option of a look)
             "random_split is of held-out documents, and none are given; name them with --held-out, "
             "or leave it out"
         )
-    documents, separator = _documents(corpus, settings)
-    others = None if held_out is None else _documents(held_out, settings)[0]
-    if settings.samples:  # what is not installed is said before time is spent
-        look_up([""], [], least=2)
-        fold([], [])
-    look = _Look(
-        model=_loaded(model, tokenizer, settings),
-        reference=None if reference is None else _loaded(reference, None, settings),
-        documents=documents,
-        separator=separator,
-        held_out=others,
-        prompts=tuple(prompts),
-        settings=settings,
-        progress=progress,
-    )
-    look.check_length()
+    out = Path(out)
     with only_writer(out):
-        _refuse_a_run(Path(out))
-        return look.all(Path(out))
-
-
-def _refuse_a_run(out: Path) -> None:
-    """Keep the report of a run, a sweep or a comparison.
-
-    Raises:
-        ResultError: `out` is the directory of one.
-    """
-    for name in ("result.json", "run.json", "plan.json", "sweep.json", "defences.json"):
-        if (out / name).exists():
-            raise ResultError(
-                f"{out} holds a run ({name}), whose report this would overwrite; give another "
-                f"directory, such as {out / 'verbatim'}"
-            )
+        refuse_other_study(out, (VerbatimRecord.NAME, "training.json"), "verbatim")
+        refuse_foreign(out, _WRITTEN)
+        documents, separator = _documents(corpus, settings)
+        others = None if held_out is None else _documents(held_out, settings)[0]
+        if settings.samples:  # what is not installed is said before time is spent
+            look_up([""], [], least=2)
+            fold([], [])
+        look = _Look(
+            model=_loaded(model, tokenizer, settings),
+            reference=None if reference is None else _loaded(reference, None, settings),
+            documents=documents,
+            separator=separator,
+            held_out=others,
+            prompts=tuple(prompts),
+            settings=settings,
+            progress=progress,
+        )
+        look.check_length()
+        return look.all(out)
 
 
 def _documents(corpus: Files, settings: VerbatimSettings) -> tuple[Documents, str | None]:
@@ -145,14 +138,26 @@ def _loaded(model: Any, tokenizer: Any, settings: VerbatimSettings) -> LoadedMod
 
 
 def _finished(out: Path, key: str) -> VerbatimRecord | None:
-    """What the same look found, where its texts are beside it; None: it has to be done."""
+    """What the same look found, where its texts are beside it; None: it has to be done.
+
+    Raises:
+        ResultError: another look is there.
+    """
     try:
         record = VerbatimRecord.read(out)
+    except (ResultError, OSError):
+        return None
+    if record.inputs_sha256 != key:
+        raise ResultError(
+            f"{out} holds another look: of another model, corpus or version, or with other "
+            "settings; give another --out"
+        )
+    try:
         path = out / VerbatimPassages.NAME
         VerbatimPassages.read(path)
     except ResultError:
         return None
-    return record if record.inputs_sha256 == key else None
+    return record
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -261,8 +266,8 @@ class _Look:
         passages = ask.passages(windows, runs, told)
         texts_of = VerbatimPassages(passages=tuple(passages), found=tuple(found))
         texts_of.write(out / VerbatimPassages.NAME, mode=PRIVATE)
-        record.write(out / VerbatimRecord.NAME)
-        shutil.rmtree(out / Parts.NAME, ignore_errors=True)
+        record.write(out / VerbatimRecord.NAME, mode=PRIVATE)
+        remove(out / Parts.NAME)
         return record
 
     def _asking(self, loaded: LoadedModel, parts: Parts) -> Asking:

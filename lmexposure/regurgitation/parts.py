@@ -50,7 +50,6 @@ class Parts:
         Raises:
             FileError: the disk refused.
         """
-        self._directory.mkdir(exist_ok=True)
         sealed = {**values, _KEY: self._key}
         sealed[_SEAL] = content_hash(sealed)
         with atomic_write(self._directory / f"{name}.json", mode=PRIVATE) as stream:

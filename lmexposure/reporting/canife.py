@@ -21,7 +21,7 @@ from lmexposure._text import printable
 from lmexposure.records import CanifeRecord, CanifeRound
 from lmexposure.reporting.data import Section
 from lmexposure.reporting.markdown import bullets, inline, section_table
-from lmexposure.reporting.write import write_files
+from lmexposure.reporting.write import known_in, write_files
 
 _COLUMNS = (
     "round",
@@ -111,24 +111,29 @@ def canife_csv(record: CanifeRecord) -> str:
     return stream.getvalue()
 
 
-def write_canife(record: CanifeRecord, out: str | Path) -> list[Path]:
+def write_canife(
+    record: CanifeRecord, out: str | Path, *, source: Path | None = None
+) -> list[Path]:
     """Write report.html, report.md and report.csv into a directory, each whole or not at all.
 
     Args:
         record: of the training.
         out: the directory.
+        source: the record on the disk; None: the one in `out`, or one in memory.
 
     Raises:
-        FileError: the disk refused.
+        ResultError, SettingsError: `out` holds another study.
+        FileError: the disk refused, or another report is there.
     """
     from lmexposure.reporting.canife_page import render_canife
 
+    of = known_in(Path(out), CanifeRecord.NAME, source, record.inputs_sha256)
     files = {
         "report.html": render_canife(record).encode(),
         "report.md": canife_markdown(record).encode(),
         "report.csv": canife_csv(record).encode(),
     }
-    return write_files(Path(out), files, mode=0o644)
+    return write_files(Path(out), files, of=of)
 
 
 def _said(record: CanifeRecord) -> str:

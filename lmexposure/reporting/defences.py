@@ -24,7 +24,7 @@ from lmexposure._text import printable, visible
 from lmexposure.records import DefenceAttack, DefenceExposure, DefenceRow, DefencesRecord
 from lmexposure.reporting.data import Section
 from lmexposure.reporting.markdown import bullets, inline, section_table
-from lmexposure.reporting.write import write_files
+from lmexposure.reporting.write import known_in, write_files
 
 _UNDEFENDED = "none"
 _SCORES = {
@@ -176,16 +176,18 @@ def write_defences(record: DefencesRecord, out: str | Path) -> list[Path]:
         out: the directory.
 
     Raises:
-        FileError: the disk refused.
+        ResultError: `out` holds another study.
+        FileError: the disk refused, or another report is there.
     """
     from lmexposure.reporting.defences_page import render_defences
 
+    of = known_in(Path(out), DefencesRecord.NAME, None, record.corpus_sha256)
     files = {
         "report.html": render_defences(record).encode(),
         "report.md": defences_markdown(record).encode(),
         "report.csv": defences_csv(record).encode(),
     }
-    return write_files(Path(out), files, mode=PRIVATE)
+    return write_files(Path(out), files, mode=PRIVATE, of=of)
 
 
 def _tpr(attack: DefenceAttack | None) -> float:

@@ -25,7 +25,7 @@ from lmexposure.records import (
 )
 from lmexposure.reporting.data import Section
 from lmexposure.reporting.markdown import bullets, inline, section_table
-from lmexposure.reporting.write import write_files
+from lmexposure.reporting.write import known_by, write_files
 
 _FPR = 0.01
 _TPR = f"TPR at FPR {percent(_FPR)}"
@@ -94,10 +94,13 @@ def write_identifiers(record: IdentifiersRecord, out: str | Path) -> Path:
         out: the directory.
 
     Raises:
-        FileError: the disk refused.
+        FileError: the disk refused, or another report is there.
     """
     content = identifiers_markdown(record).encode()
-    (path,) = write_files(Path(out), {"identifiers.md": content}, mode=PRIVATE)
+    own = Path(out) / record.NAME
+    models = [side.weights_sha256 for side in (record.model, record.base) if side is not None]
+    of = known_by(Path(out), own if own.is_file() else None, *models)
+    (path,) = write_files(Path(out), {"identifiers.md": content}, mode=PRIVATE, of=of)
     return path
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from lmexposure._files import sha256_file
 from lmexposure.errors import SettingsError
 from lmexposure.gate import Thresholds
-from lmexposure.records import MeasuredSweep, SweepFiles, SweepResult, sweep_of
+from lmexposure.records import MeasuredSweep, SweepFiles, SweepResult, refuse_other_study, sweep_of
 from lmexposure.reporting.exports import sweep_csv, sweep_report_json
 from lmexposure.reporting.sweep_data import SweepReportData, sweep_report_data
 from lmexposure.reporting.sweep_markdown import sweep_markdown
@@ -14,8 +14,7 @@ from lmexposure.reporting.write import (
     FORMATS,
     check_formats,
     drawn_files,
-    refuse_leading_out,
-    refuse_no_report,
+    known_by,
     rendered_files,
     write_files,
 )
@@ -71,13 +70,9 @@ def write_sweep_report(
         from lmexposure.reporting.charts import sweep_charts
 
         files |= drawn_files(sweep_charts(sweep.result))
-    if out is None:
-        refuse_leading_out(where, files)
-    else:
+    if out is not None:
         _refuse_another(sweep, where)
-        for name in formats:
-            refuse_no_report(where / f"report.{name}")
-    return write_files(where, files)
+    return write_files(where, files, of=_of(sweep, where))
 
 
 def sweep_report_file(
@@ -106,9 +101,13 @@ def sweep_report_file(
         )
     sweep = sweep_of(measured)
     _refuse_another(sweep, out.parent)
-    refuse_no_report(out)
     data = sweep_report_data(sweep, thresholds=thresholds)
-    return write_files(out.parent, {out.name: _RENDERS[suffix](data).encode()})[0]
+    files = {out.name: _RENDERS[suffix](data).encode()}
+    return write_files(out.parent, files, of=_of(sweep, out.parent))[0]
+
+
+def _of(sweep: SweepFiles, where: Path) -> list[str]:
+    return known_by(where, sweep.result_path, sweep.result.matrices_sha256)
 
 
 def _directory(sweep: SweepFiles, out: str | Path | None) -> Path:
@@ -121,6 +120,7 @@ def _directory(sweep: SweepFiles, out: str | Path | None) -> Path:
 
 def _refuse_another(sweep: SweepFiles, out: Path) -> None:
     """A report next to a result is read as that result's."""
+    refuse_other_study(out, (SweepResult.NAME, "result.json", "training.json"), "report")
     other = out / SweepResult.NAME
     another = other.is_file() and not _is_this(other, sweep)
     if another or (out / "result.json").is_file():

@@ -16,7 +16,7 @@ from lmexposure.reporting.verbatim_tables import (
     verbatim_origin,
     verbatim_sections,
 )
-from lmexposure.reporting.write import write_files
+from lmexposure.reporting.write import known_in, write_files
 
 _HIDDEN = "▒"
 
@@ -100,6 +100,7 @@ def write_verbatim(
     record: VerbatimRecord,
     out: str | Path,
     *,
+    source: Path | None = None,
     texts: VerbatimPassages | None = None,
     show_text: bool = False,
 ) -> list[Path]:
@@ -108,21 +109,24 @@ def write_verbatim(
     Args:
         record: of a look.
         out: the directory.
+        source: the record on the disk; None: the one in `out`, or one in memory.
         texts: what came out, beside the originals; None: the page has none.
         show_text: whether the page shows texts, and not only their lengths.
 
     Raises:
-        FileError: the disk refused.
+        ResultError, SettingsError: `out` holds another study.
+        FileError: the disk refused, or another report is there.
     """
     from lmexposure.reporting.verbatim_page import render_verbatim
 
+    of = known_in(Path(out), VerbatimRecord.NAME, source, record.inputs_sha256)
     page = render_verbatim(record, shown_passages(record, texts, show_text=show_text))
     files = {
         "report.html": page.encode(),
         "report.md": verbatim_markdown(record).encode(),
         "report.csv": verbatim_csv(record).encode(),
     }
-    return write_files(Path(out), files, mode=PRIVATE)
+    return write_files(Path(out), files, mode=PRIVATE, of=of)
 
 
 def _passage(row: VerbatimDocument, passage: Passage, show_text: bool) -> ShownPassage:

@@ -10,7 +10,7 @@ from lmexposure.errors import ResultError
 from lmexposure.records import VerbatimFiles, VerbatimRecord
 from lmexposure.reporting.data import Section
 from lmexposure.reporting.markdown import bullets, inline, section_table
-from lmexposure.reporting.write import write_files
+from lmexposure.reporting.write import known_by, write_files
 
 _FEWEST = 2
 
@@ -91,7 +91,7 @@ def write_several(records: Sequence[VerbatimRecord], out: str | Path) -> list[Pa
         out: the directory.
 
     Raises:
-        FileError: the disk refused.
+        FileError: the disk refused, or a comparison of others is there.
     """
     from lmexposure.reporting.verbatim_page import render_several
 
@@ -104,11 +104,12 @@ def write_several(records: Sequence[VerbatimRecord], out: str | Path) -> list[Pa
             bullets(section.notes),
         ]
     )
+    of = known_by(Path(out), None, *(record.inputs_sha256 for record in records))
     files = {
         "compare.html": render_several(records).encode(),
         "compare.md": printable(f"{text}\n").encode(),
     }
-    return write_files(Path(out), files, mode=PRIVATE)
+    return write_files(Path(out), files, mode=PRIVATE, of=of)
 
 
 def _row(record: VerbatimRecord) -> tuple[str, ...]:

@@ -1,14 +1,13 @@
 """The files that people open: rendered first, then written, each whole or not at all."""
 
-import errno
 import os
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from lmexposure._files import atomic_write, sha256_file
+from lmexposure._files import atomic_write, canonical_json, sha256_bytes, sha256_file
 from lmexposure._validate import one_of
+from lmexposure._written import check, study
 from lmexposure.canaries import Manifest
 from lmexposure.errors import FileError, ModelError, SettingsError
 from lmexposure.gate import Thresholds
@@ -18,10 +17,11 @@ from lmexposure.records import (
     Result,
     RunFiles,
     is_sweep,
+    refuse_other_study,
     run_of,
 )
 from lmexposure.reporting.build import report_data
-from lmexposure.reporting.compare import CompareData, compare_data
+from lmexposure.reporting.compare import CompareData, ComparedRun, compare_data
 from lmexposure.reporting.data import ReportData
 from lmexposure.reporting.exports import compare_csv, compare_json, report_csv, report_json
 from lmexposure.reporting.markdown import compare_markdown, report_markdown
@@ -31,14 +31,6 @@ if TYPE_CHECKING:
     from lmexposure.reporting.charts import Chart
 
 FORMATS = ("html", "md", "csv", "json")
-# How a report of ours begins.
-_LOOKED_AT = 65536  # bytes; a run's name may be long
-_IS_REPORT = {
-    ".html": re.compile(rb"\(lmexposure\)</title>"),
-    ".md": re.compile(rb"\A# .*: (leaks|no leak found|inconclusive)\n"),
-    ".csv": re.compile(rb"\A(format,id,role,repetitions|id,kind,models_in,models_out),"),
-    ".json": re.compile(rb'\A\{\s*"schema": "lmexposure\.(sweep_)?report/'),
-}
 
 
 # matplotlib is imported for a page or charts, and huggingface_hub for a card: other outputs do
@@ -123,19 +115,14 @@ def write_report(  # noqa: PLR0913  (the options of `report`)
     data = report_data(run, thresholds=thresholds, show_secrets=show_secrets, manifest=manifest)
     files = rendered_files("report", formats, _REPORT, data)
     files |= drawn_files(_charts(data)) if charts else {}
-    if out is None:
-        refuse_leading_out(where, files)
-    else:
-        for name in formats:
-            refuse_no_report(where / f"report.{name}")
-    mode = 0o600 if show_secrets else 0o644
+    mode, of = 0o600 if show_secrets else 0o644, _of_run(run, where)
     if model_card is None:
-        return write_files(where, files, mode=mode)
+        return write_files(where, files, mode=mode, of=of)
     from lmexposure.reporting.model_card import card_with_results, write_card
 
     # All is made before anything is written.
     card = card_with_results(model_card, data, weights_known=card_weights is not None)
-    return [*write_files(where, files, mode=mode), write_card(*card)]
+    return [*write_files(where, files, mode=mode, of=of), write_card(*card)]
 
 
 def report(
@@ -191,24 +178,9 @@ def report(
             f"{out} must end in {', '.join('.' + name for name in FORMATS)}, or be a directory"
         )
     _refuse_another_run(run, out.parent)
-    refuse_no_report(out)
     data = report_data(run, thresholds=thresholds, show_secrets=show_secrets, manifest=manifest)
-    content = _REPORT[suffix](data).encode()
-    return write_files(out.parent, {out.name: content}, mode=0o600 if show_secrets else 0o644)[0]
-
-
-def refuse_no_report(out: Path) -> None:
-    """A report may be written again; what else has its name stays.
-
-    Raises:
-        SettingsError: something else is there.
-    """
-    if not out.is_file():
-        return
-    with open(out, "rb") as file:
-        start = file.read(_LOOKED_AT)
-    if not _IS_REPORT[out.suffix].search(start):
-        raise SettingsError(f"{out} is there already, and is no report; choose another name")
+    files, of = {out.name: _REPORT[suffix](data).encode()}, _of_run(run, out.parent)
+    return write_files(out.parent, files, mode=0o600 if show_secrets else 0o644, of=of)[0]
 
 
 def _directory(run: RunFiles, out: str | Path | None) -> Path:
@@ -254,7 +226,12 @@ def write_compare(
     """
     check_formats(formats)
     data = runs if isinstance(runs, CompareData) else compare_data(runs)
-    return write_files(Path(out), rendered_files("compare", formats, _COMPARE, data))
+    of = known_by(Path(out), None, *map(_inputs, data.runs))
+    return write_files(Path(out), rendered_files("compare", formats, _COMPARE, data), of=of)
+
+
+def _inputs(run: ComparedRun) -> str:
+    return f"{run.manifest_sha256} {run.provenance.weights_sha256}"
 
 
 def check_formats(formats: Sequence[str]) -> None:
@@ -290,6 +267,7 @@ def drawn_files(charts: "Iterable[Chart]") -> dict[str, bytes]:
 
 def _refuse_another_run(run: RunFiles, out: Path) -> None:
     """A report next to a result is read as that result's; a copy of this one is no other."""
+    refuse_other_study(out, (Result.NAME, "run.json", "training.json"), "report")
     result = out / "result.json"
     if result.is_file() and not _is_this(result, run):
         raise SettingsError(
@@ -306,32 +284,72 @@ def _is_this(path: Path, run: RunFiles) -> bool:
     return Result.read(path).model_copy(update=same) == run.result
 
 
-def refuse_leading_out(where: Path, names: Iterable[str]) -> None:
-    """Where no directory was given, a run that came from elsewhere must not choose one.
+def _of_run(run: RunFiles, where: Path) -> list[str]:
+    return known_by(where, run.result_path, run.result.inputs_sha256)
+
+
+def known_by(where: Path, record: Path | None, *inputs: str) -> list[str]:
+    """By what a report's study is known: the place of its record, and what it is made of.
+
+    Args:
+        where: the directory of the report.
+        record: of the study; None: in memory.
+        inputs: hashes of all that decides its numbers, in order.
+    """
+    made = f"inputs {sha256_bytes(canonical_json(inputs))}"
+    if record is None:
+        return [made]
+    place = os.path.relpath(os.path.realpath(record), os.path.realpath(where))
+    return [made, f"record {Path(place).as_posix()}"]
+
+
+def known_in(where: Path, name: str, source: Path | None, *inputs: str) -> list[str]:
+    """As `known_by`; refuses the directory of another study, as whose the report would be read.
+
+    Args:
+        where: the directory of the report.
+        name: of the study's record.
+        source: the record; None: the one in `where`, or one in memory.
+        inputs: hashes of all that decides its numbers, in order.
 
     Raises:
-        FileError: a file's name is a link that leads out of the run.
+        ResultError: another kind of study is there.
+        SettingsError: another study is there.
     """
-    for name in names:
-        place = Path(os.path.realpath(where / name))
-        if not place.is_relative_to(os.path.realpath(where)):
-            raise FileError(
-                errno.EXDEV,
-                f"{where / name} is a link that leads out of the run; choose another directory "
-                "for the report",
-            )
+    refuse_other_study(where, (name, "training.json"), "report")
+    own = where / name
+    if source is not None and own.is_file() and sha256_file(own) != sha256_file(source):
+        raise SettingsError(
+            f"{where} holds another study ({name}), and its report would be replaced by that of "
+            f"{source}; choose another directory"
+        )
+    return known_by(where, source or (own if own.is_file() else None), *inputs)
 
 
-def write_files(where: Path, files: Mapping[str, bytes], *, mode: int = 0o644) -> list[Path]:
+def write_files(
+    where: Path, files: Mapping[str, bytes], *, of: Collection[str], mode: int = 0o644
+) -> list[Path]:
     """Write files of a report by their names, each whole or not at all.
 
+    Args:
+        where: the directory.
+        files: what each holds; parts of a name are directories.
+        of: the study, as `known_by` gives it: the report of another is not replaced.
+        mode: permission bits of the files.
+
     Raises:
-        FileError: the disk refused; earlier files are as they were.
+        FileError: the disk refused, or something has one of the names that is not a report of this
+            study, as it was written; earlier files are as they were.
     """
     try:
-        for name, content in files.items():
-            with atomic_write(where / name, mode=mode) as stream:
-                stream.write(content)
+        with study(where):
+            for name in files:
+                check(where / name, of=of)
+            for name, content in files.items():
+                hashed = sha256_bytes(content)
+                with atomic_write(where / name, mode=mode, sha256=hashed, of=of) as stream:
+                    stream.write(content)
     except FileError as failure:
-        raise FileError(failure.errno, f"{failure}; choose another directory") from failure
+        advice = "" if "another directory" in str(failure) else "; choose another directory"
+        raise FileError(failure.errno, f"{failure}{advice}") from failure
     return [where / name for name in files]

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from lmexposure._files import PRIVATE
 from lmexposure._integrity import read_sealed, write_sealed
+from lmexposure._written import study
 from lmexposure.audit import chosen_device
 from lmexposure.errors import ModelError, SettingsError
 from lmexposure.models import NEW_MODELS, LoadedModel, grow, load_model, tokenizer_sha256
@@ -44,7 +45,8 @@ def base_scores(directory: SweepDirectory) -> Mapping[str, NDArray[Any]] | None:
             name, directory.settings, directory.plan.tokenizer_sha256, directory.new_tokens
         )
         known = npz(scores_of(loaded, directory.rows, canaries=len(directory.plan.canaries)))
-        write_sealed(path, known, mode=PRIVATE)
+        with study(directory.out):
+            write_sealed(path, known, mode=PRIVATE)
     with np.load(io.BytesIO(known), allow_pickle=False) as arrays:
         return {array: arrays[array] for array in arrays.files}
 

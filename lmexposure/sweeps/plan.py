@@ -7,6 +7,7 @@ from typing import Any
 
 from lmexposure._files import PRIVATE, atomic_directory, only_writer
 from lmexposure._validate import of_type
+from lmexposure._written import refuse_foreign
 from lmexposure.audit import chosen_device, insert_corpus, training_settings, wrapping_of
 from lmexposure.canaries import Files, Manifest, derive_seed, fresh_seed, listed_files, permutation
 from lmexposure.errors import ModelError, ResultError, SettingsError
@@ -29,6 +30,10 @@ from lmexposure.sweeps.documents import TOKENIZER, SweepCorpus, read_corpus, sav
 from lmexposure.sweeps.scoring import Rows, rows_of
 
 _MOST_VALIDATION = 500  # documents for validation that are scored as well
+_WRITTEN = (
+    *("corpus", TOKENIZER, "plan.json", "models", "work", "failed", "base.npz", "matrices.npz"),
+    *("sweep.json", "report.html", "report.md"),
+)
 _KNOWN = ("plan.json", "manifest.json", "corpus", TOKENIZER)
 
 
@@ -59,6 +64,7 @@ def prepare(corpus: Files, *, out: str | Path, settings: SweepSettings | None = 
     chosen_device(settings.run)
     with only_writer(out):
         before = _before(out, settings)
+        refuse_foreign(out, _WRITTEN)
         files = listed_files(corpus)
         chats = wrapping_of(files, settings=settings.run, out=out)
         if chats is not None and settings.run.model in NEW_MODELS:

@@ -6,13 +6,15 @@ This file is read by every worker before torch is, so that it imports nothing he
 
 import logging
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, wait
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,6 +32,7 @@ _CONNECT_SECONDS, _JOIN_SECONDS = 5.0, 30.0  # for an address to answer, and for
 _ONE_THREAD = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 # Ray reports how it is used, and has advice for its own future, unless it is told not to.
 _QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+_LONGEST = 40  # characters of a temporary directory, for a socket's path takes 107
 _AGAIN = "the same command goes on at the models that are missing"
 _JOIN = "import ray, sys; ray.init(address=sys.argv[1], log_to_driver=False)"
 
@@ -40,7 +43,9 @@ def on_ray(
 ) -> Iterator["Executor"]:
     """Train models as tasks of Ray, on a cluster, or on this machine alone.
 
-    A Ray that this process has begun already is used, and left as it is.
+    A Ray that this process has begun already is used, and left as it is. One that is begun here,
+    on this machine alone, listens on 127.0.0.1, and keeps its files in a directory of its own,
+    which is the user's alone and removed in the end.
 
     Args:
         directory: of the sweep.
@@ -53,25 +58,70 @@ def on_ray(
     """
     import ray
 
-    ours = not ray.is_initialized()
-    if ours:
-        _begin(workers, address)
-    try:
-        tasks = _Tasks(ray, directory, workers)
+    with nullcontext() if ray.is_initialized() else _begun(workers, address):
         try:
-            yield tasks.train
-        finally:
-            tasks.cancel()
-    except SystemExit:  # what Ray makes of SIGTERM, and of a cluster that went away
-        signal.alarm(0)  # with which Ray would abort this process in three seconds
-        raise ResultError(f"Ray ended, or this process was told to end; {_AGAIN}") from None
+            tasks = _Tasks(ray, directory, workers)
+            try:
+                yield tasks.train
+            finally:
+                tasks.cancel()
+        except SystemExit:  # what Ray makes of SIGTERM, and of a cluster that went away
+            signal.alarm(0)  # with which Ray would abort this process in three seconds
+            raise ResultError(f"Ray ended, or this process was told to end; {_AGAIN}") from None
+
+
+@contextmanager
+def _begun(workers: int | None, address: str | None) -> Iterator[None]:
+    """Start Ray on this machine, or join a cluster, until the block ends.
+
+    Raises:
+        ResultError: it cannot be.
+    """
+    import ray
+
+    with ExitStack() as stack:
+        settings: dict[str, Any] = {}
+        if address is None:
+            place = stack.enter_context(_private_directory())
+            stack.enter_context(_on_loopback())
+            # Ray opens its own directory to everyone: it gets one within.
+            settings = {"_node_ip_address": "127.0.0.1", "_temp_dir": str(place / "ray")}
+            settings |= {"num_cpus": workers, "include_dashboard": False}
+        stack.callback(ray.shutdown)  # before its directory is removed
+        _begin(address, **settings)
+        yield
+
+
+@contextmanager
+def _private_directory() -> Iterator[Path]:
+    """A directory of the user's alone with a short name, removed in the end."""
+    there = tempfile.gettempdir()
+    short = there if len(there) <= _LONGEST else "/tmp"
+    place = Path(tempfile.mkdtemp(prefix="lmexposure-", dir=short))  # mode 0700
+    try:
+        yield place
     finally:
-        if ours:
-            ray.shutdown()
+        shutil.rmtree(place, ignore_errors=True)
 
 
-def _begin(workers: int | None, address: str | None) -> None:
-    """Start Ray on this machine, or join a cluster.
+@contextmanager
+def _on_loopback() -> Iterator[None]:
+    """Have Ray stay on the address that it is given; else it takes one that others reach for it.
+
+    It does so where it knows no clusters, as by default on macOS and Windows.
+    """
+    from ray._private import ray_constants
+
+    before = ray_constants.ENABLE_RAY_CLUSTER
+    ray_constants.ENABLE_RAY_CLUSTER = False
+    try:
+        yield
+    finally:
+        ray_constants.ENABLE_RAY_CLUSTER = before
+
+
+def _begin(address: str | None, **settings: Any) -> None:
+    """Start Ray, or join it.
 
     Raises:
         ResultError: it cannot be.
@@ -83,15 +133,9 @@ def _begin(workers: int | None, address: str | None) -> None:
     logging.getLogger("ray").setLevel(logging.CRITICAL)
     if address is not None:
         _check_reachable(address)
-    counted = {"num_cpus": workers} if address is None else {}
+    quiet = {"log_to_driver": False, "configure_logging": False}
     try:
-        ray.init(
-            address=address or "local",
-            include_dashboard=False if address is None else None,
-            log_to_driver=False,
-            configure_logging=False,
-            **counted,
-        )
+        ray.init(address=address or "local", **quiet, **settings)
     except (Exception, SystemExit) as failure:  # Ray has no kind of its own for it
         where = f"join the Ray cluster at {address}" if address else "start Ray on this machine"
         raise ResultError(

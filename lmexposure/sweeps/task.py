@@ -21,6 +21,7 @@ from lmexposure._files import (
 )
 from lmexposure._integrity import read_sealed, write_sealed
 from lmexposure._validate import integer
+from lmexposure._written import remove, study
 from lmexposure.audit import Progress, chosen_device, silent, training_settings
 from lmexposure.canaries import Manifest, derive_seed
 from lmexposure.errors import ModelError, NumericalError, ResultError
@@ -242,15 +243,15 @@ def task(
     done = directory.done(number)
     if done is not None:
         return done
-    with only_writer(directory.work(number)):
+    with study(directory.out), only_writer(directory.work(number)):
         done = directory.done(number)
         if done is None:
             try:
                 done = _made(directory, number, progress)
             except NumericalError as failure:
-                shutil.rmtree(directory.work(number), ignore_errors=True)
+                remove(directory.work(number))
                 return directory.fail(number, str(failure))
-        shutil.rmtree(directory.work(number), ignore_errors=True)
+        remove(directory.work(number))
     return done
 
 
@@ -279,7 +280,7 @@ def _made(directory: SweepDirectory, number: int, progress: Progress) -> SweepMo
         if directory.plan.settings.keep_weights:
             shutil.copytree(trained.model_path, partial / "model")
         record.write(partial / SweepModel.NAME, mode=PRIVATE)
-    directory._failure(number).unlink(missing_ok=True)
+    remove(directory._failure(number))
     return record
 
 

@@ -3,7 +3,6 @@
 Parts of a measurement are used only as they were written.
 """
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from lmexposure.audit.directory import (
     record_measured,
     set_aside,
 )
-from lmexposure.errors import ResultError
+from lmexposure.errors import FileError, ResultError
 from lmexposure.records import Extraction, RunRecord
 
 SETTINGS = RunSettings(canaries=3, seed=7, training={"epochs": 2, "snapshot_epochs": (1,)})
@@ -122,16 +121,19 @@ def test_an_edited_record_is_refused_where_no_manifest_stands_in(
 
 
 def test_whose_a_run_record_is(tmp_path: Path) -> None:
-    """Of a run now or before schemas, be it damaged; never that of another program."""
+    """Of a run that was written here, be it damaged; never that of another program."""
     refuse_foreign(begun(tmp_path / "now"))
-    refuse_foreign(older_run("stopped_trained", tmp_path / "before"))
     path = tmp_path / "now" / "run.json"
     path.write_text(path.read_text().replace('"canaries": 3', '"canaries": 4'))
     refuse_foreign(tmp_path / "now")
-    for strange in (["lmexposure"], {"lmexposure": "1"}, {"schema": "lmexposure.run/1"}):
-        path.write_text(json.dumps(strange))
-        with pytest.raises(ResultError, match=r"run\.json is there already, and no measurement"):
-            refuse_foreign(tmp_path / "now")
+    (tmp_path / "other").mkdir()
+    path.rename(tmp_path / "other" / "run.json")
+    with pytest.raises(FileError, match=r"run\.json is there already, and lmexposure did not"):
+        refuse_foreign(tmp_path / "other")
+    (tmp_path / "look").mkdir()
+    (tmp_path / "look" / "verbatim.json").write_text("{}")
+    with pytest.raises(ResultError, match=r"holds a look at memorised text \(verbatim.json\)"):
+        refuse_foreign(tmp_path / "look")
 
 
 @pytest.mark.parametrize("manifest", [True, False])

@@ -55,7 +55,7 @@ def test_the_run_directory_is_as_agreed_and_a_second_call_does_nothing(
 ) -> None:
     out = tmp_path / "run"
     first = run(corpus, out=out, settings=settings)
-    names = {p.name for p in out.iterdir()}
+    names = {p.name for p in out.glob("[!.]*")}
     assert names == {
         "corpus",
         "manifest.json",

@@ -14,7 +14,7 @@ from tiny import byte_level_bpe, characters, model_of
 
 from lmexposure.audit import measure, measure_checkpoints
 from lmexposure.canaries import Format, Plan
-from lmexposure.errors import ModelError, ResultError, SettingsError
+from lmexposure.errors import FileError, ModelError, ResultError, SettingsError
 from lmexposure.integrations import insert
 from lmexposure.models import LoadedModel, load_model, save_model
 from lmexposure.records import Result, open_run
@@ -172,5 +172,5 @@ def test_the_files_of_another_tool_are_not_written_over(
     checkpoints: list[Path], tmp_path: Path
 ) -> None:
     (tmp_path / "scores.parquet").write_bytes(b"of another tool")
-    with pytest.raises(ResultError, match="is there already, and no measurement left it; choose"):
+    with pytest.raises(FileError, match=r"scores\.parquet is there already, and lmexposure"):
         measure_checkpoints(checkpoints[:2], MANIFEST, settings=SETTINGS, out=tmp_path)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from lmexposure._files import atomic_write, only_writer
 from lmexposure.canaries import (
     Format,
     Manifest,
@@ -95,14 +96,14 @@ def test_a_full_disk(out: Path, documents: int | None) -> None:
 
 def test_a_call_that_was_killed_goes_on_from_its_copy(out: Path) -> None:
     whole, manifest = insert(TEXT, out)
-    (out / "source").mkdir()
     for again in (TEXT, b""):
-        (out / "source" / "standard_input").write_bytes(TEXT)
+        with only_writer(out), atomic_write(out / "source" / "standard_input") as stream:
+            stream.write(TEXT)
         target = io.BytesIO()
         made = insert_through(io.BytesIO(again), target, out, lambda before: PLAN, Reading())
         assert (target.getvalue(), made) == (whole, manifest)
-        assert [path.name for path in out.iterdir()] == ["manifest.json"]
-        (out / "source").mkdir()
+        assert [path.name for path in out.glob("[!.]*")] == ["manifest.json"]
+    (out / "source").mkdir()
     (out / "source" / "standard_input").write_bytes(TEXT)
     with pytest.raises(ResultError, match="is the copy of another standard input; choose another"):
         insert_through(io.BytesIO(b"x"), io.BytesIO(), out, lambda before: PLAN, Reading())

@@ -1,5 +1,6 @@
 """`lmexposure dp-report`: how epsilons lie, and the list on request alone."""
 
+import csv
 import stat
 from pathlib import Path
 
@@ -49,6 +50,40 @@ def test_the_list_has_the_least_private_first_and_is_for_its_owner(
         "zoë,0.125",
     ]
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_name_is_no_formula_and_moves_no_terminal(call: Call, tmp_path: Path) -> None:
+    names = (
+        *('=HYPERLINK("http://evil","x")', "-1+1", " @SUM(1)", "\t=1+1", "+a", "\x1b]0;t\x07b"),
+        *("\u202ed", "plain - name"),
+    )
+    REPORT.model_copy(
+        update={"names": names, "epsilons": tuple(float(n) for n in range(8, 0, -1))}
+    ).save(tmp_path)
+    path = tmp_path / "list.csv"
+    assert call("dp-report", tmp_path, "--list", path).code == 0
+    with open(path, encoding="utf-8", newline="") as file:
+        written = [row[0] for row in csv.reader(file)][1:]
+    assert written == [
+        '\'=HYPERLINK("http://evil","x")',
+        "'-1+1",
+        "' @SUM(1)",
+        r"\t=1+1",
+        "'+a",
+        r"\x1b]0;t\x07b",
+        r"\u202ed",
+        "plain - name",
+    ]
+
+
+def test_a_list_takes_the_place_of_no_other_file(call: Call, training: Path) -> None:
+    path = training / "list.csv"
+    for _ in range(2):
+        assert call("dp-report", training, "--list", path).code == 0
+    path.write_text("mine\n", encoding="utf-8")
+    seen = call("dp-report", training, "--list", path)
+    assert (seen.code, path.read_text(encoding="utf-8")) == (3, "mine\n")
+    assert "list.csv is there already, and lmexposure did not write it; choose another" in seen.err
 
 
 def test_what_was_edited_is_refused_without_its_values(call: Call, training: Path) -> None:

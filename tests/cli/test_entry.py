@@ -91,7 +91,7 @@ def test_wrong_usage_is_3(call: Call, arguments: list[str], message: str) -> Non
     ("failure", "message"),
     [
         (RuntimeError("surprise"), "unexpected failure: RuntimeError"),
-        (KeyboardInterrupt(), "the same command goes on from there"),
+        (KeyboardInterrupt(), "stopped"),
         (MemoryError("all of it"), "unexpected failure: MemoryError"),
         (OSError(28, "No space left on device"), "the disk is full"),
     ],

@@ -164,6 +164,15 @@ def test_ctrl_c_in_training_stops_at_once(lines: Lines) -> None:
         work.pressed()
 
 
+def test_ctrl_c_where_nothing_is_kept(lines: Lines) -> None:
+    for plan in ((), [Phase(what="training", kind="training", work=9.0)]):
+        work = LongWork(lines, kept=False)
+        work.plan("comparing", plan, keeps=False)
+        work("training", 3, 9)
+        with pytest.raises(Stopped, match="nothing is kept, and the same command begins anew"):
+            work.pressed()
+
+
 def test_ctrl_c_is_given_back() -> None:
     before = signal.getsignal(signal.SIGINT)
     with pytest.raises(Stopped), long_work():

@@ -14,7 +14,7 @@ import pytest
 from cli.conftest import Call, Outcome
 from corpora import write_corpus
 
-from lmexposure._files import sha256_file
+from lmexposure._files import atomic_write, only_writer, sha256_file
 from lmexposure.canaries import Manifest
 from lmexposure.records import RunRecord, open_run
 from lmexposure.reporting.facts import command_of
@@ -70,7 +70,10 @@ def text(tmp_path: Path) -> bytes:
 def test_there_and_back(call: Call, pipe: Pipe, text: bytes, tmp_path: Path) -> None:
     out, corpus = tmp_path / "o", tmp_path / "corpus.txt"
     inserted = pipe(text, "insert", "-", "--out", out, *PLAN)
-    assert (inserted.outcome.code, [path.name for path in out.iterdir()]) == (0, ["manifest.json"])
+    assert (inserted.outcome.code, [path.name for path in out.glob("[!.]*")]) == (
+        0,
+        ["manifest.json"],
+    )
     assert call("insert", corpus, "--out", tmp_path / "f", *PLAN).code == 0
     assert inserted.written == (tmp_path / "f" / "corpus" / "corpus.txt").read_bytes()
     words: tuple[object, ...] = ("verify", "-", out / "manifest.json")
@@ -91,8 +94,8 @@ def test_what_a_killed_call_kept_is_gone_on_with(pipe: Pipe, text: bytes, tmp_pa
     for number, given in enumerate((b"", text)):
         out = tmp_path / str(number)
         spool = out / "source" / "standard_input"
-        spool.parent.mkdir(parents=True)
-        spool.write_bytes(text)
+        with only_writer(out), atomic_write(spool) as stream:
+            stream.write(text)
         other = pipe(text[:100], "insert", "-", "--out", out, *PLAN)
         assert (other.outcome.code, other.written) == (3, b"")
         assert "standard_input is the copy of another standard input" in other.outcome.err

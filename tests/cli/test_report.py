@@ -27,7 +27,7 @@ def test_formats_place_and_charts(call: Call, tmp_path: Path) -> None:
     out = tmp_path / "out"
     outcome = call("report", path, "--format", "json", "--format", "csv", "--out", out, "--charts")
     assert outcome.code == 0
-    assert {p.name for p in out.iterdir()} == {"report.json", "report.csv", "charts"}
+    assert {p.name for p in out.glob("[!.]*")} == {"report.json", "report.csv", "charts"}
 
 
 def test_secrets_only_where_asked_for_and_then_with_a_warning(call: Call, tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ def test_the_same_again_gives_the_same_and_another_is_refused(
         canife(posts, out=audited, settings=replace(SETTINGS, clip=2.0), **given)
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "result.json").write_text("{}")
-    with pytest.raises(ResultError, match="holds another training"):
+    with pytest.raises(ResultError, match=r"holds a measurement \(result.json\), whose files"):
         canife(posts, out=tmp_path / "run", settings=SETTINGS, **given)
 
 

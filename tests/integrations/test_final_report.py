@@ -11,7 +11,7 @@ from integrations.tiny_training import hidden, trainer_of
 
 from lmexposure.audit import MeasureSettings, measure
 from lmexposure.canaries import Plan, load_format
-from lmexposure.errors import ManifestError, ModelError, ResultError, SettingsError
+from lmexposure.errors import FileError, ManifestError, ModelError, ResultError, SettingsError
 from lmexposure.integrations import (
     ExposureCallback,
     Wrapping,
@@ -103,8 +103,16 @@ def test_a_directory_with_a_result_is_refused_before_the_first_step(
     with pytest.raises(ResultError, match="is a file; choose a directory"):
         trainer_of(tmp_path, TEXTS, [reporting(file)]).train()
     (tmp_path / "scores.parquet").write_text("mine")
-    with pytest.raises(ResultError, match=r"scores.parquet is there already, and no measurement"):
+    refused = pytest.raises(FileError, match=r"scores.parquet is there already, and lmexposure")
+    with refused:
         trainer_of(tmp_path / "run", TEXTS, [reporting(tmp_path)]).train()
+    (tmp_path / "scores.parquet").rename(tmp_path / "report.md")
+    with pytest.raises(FileError, match=r"report.md is there already, and lmexposure did not"):
+        trainer_of(tmp_path / "run", TEXTS, [reporting(tmp_path)]).train()
+    (tmp_path / "run" / "exposure.jsonl").write_text("mine")
+    with pytest.raises(FileError, match=r"exposure.jsonl is there already, and lmexposure did no"):
+        trainer_of(tmp_path / "run", TEXTS, [reporting(tmp_path / "new")]).train()
+    assert (tmp_path / "run" / "exposure.jsonl").read_text() == "mine"
 
 
 @pytest.mark.parametrize(

@@ -143,6 +143,6 @@ def assert_resumed_alike(tmp_path: Path, settings: TrainingSettings, at: list[in
     assert sha256_tree(resumed.model_path) == sha256_tree(whole.model_path)
     assert (resumed.validation_bits, resumed.tokens) == (whole.validation_bits, whole.tokens)
     for name in ("whole", "out"):
-        left = sorted(path.name for path in (tmp_path / name).iterdir())
+        left = sorted(path.name for path in (tmp_path / name).glob("[!.]*"))
         assert left == ["metrics.jsonl", "model", "training.json"]
     return steps

@@ -1,12 +1,14 @@
 """Checkpoints: whole or not there, and never taken for another training's."""
 
+import os
 import shutil
 from pathlib import Path
 
 import pytest
 import torch
 
-from lmexposure._files import sha256_bytes
+from lmexposure._files import atomic_directory, sha256_bytes
+from lmexposure._written import LIST, study
 from lmexposure.errors import FileError, ResultError
 from lmexposure.models.checkpoints import CheckpointDirectory, Counters
 
@@ -30,24 +32,31 @@ def test_nothing_saved_is_nothing_loaded(tmp_path: Path) -> None:
 
 def test_an_older_best_goes_only_when_a_checkpoint_no_longer_needs_it(tmp_path: Path) -> None:
     checkpoints = CheckpointDirectory(tmp_path, "inputs")
-    for step in (1, 2):
-        checkpoints.best(step).mkdir()
-    assert checkpoints.best(1).exists()
-    checkpoints.save(Counters(step=2, best_step=2), {}, {})
-    assert not checkpoints.best(1).exists()
+    (tmp_path / "best-of-all").mkdir()
+    (tmp_path / ".best-1.old").mkdir()
+    with study(tmp_path):
+        for step in (1, 2):
+            with atomic_directory(checkpoints.best(step)) as partial:
+                (partial / "weights").write_text("w")
+        (checkpoints.best(1) / "mine").write_text("m")
+        checkpoints.save(Counters(step=2, best_step=2), {}, {})
+    assert [path.name for path in checkpoints.best(1).iterdir()] == ["mine"]
     assert checkpoints.best(2).exists()
+    assert (tmp_path / "best-of-all").exists()
+    assert (tmp_path / ".best-1.old").exists()
 
 
 def test_finishing_leaves_the_model_and_nothing_else(tmp_path: Path) -> None:
     checkpoints = CheckpointDirectory(tmp_path, "inputs")
-    checkpoints.best(2).mkdir()
-    (checkpoints.best(2) / "weights").write_text("w")
-    checkpoints.save(Counters(best_step=2), {}, {})
-    for _ in range(2):  # killed in between, it is done again
-        assert checkpoints.finish(2) == {"weights": sha256_bytes(b"w")}
-        assert (tmp_path / "model" / "weights").read_text() == "w"
-    checkpoints.clear()
-    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+    with study(tmp_path):
+        with atomic_directory(checkpoints.best(2)) as partial:
+            (partial / "weights").write_text("w")
+        checkpoints.save(Counters(best_step=2), {}, {})
+        for _ in range(2):  # killed in between, it is done again
+            assert checkpoints.finish(2) == {"weights": sha256_bytes(b"w")}
+            assert (tmp_path / "model" / "weights").read_text() == "w"
+        checkpoints.clear()
+    assert sorted(os.listdir(tmp_path)) == [LIST, "model"]
 
 
 def test_another_trainings_checkpoint_is_refused(tmp_path: Path) -> None:

@@ -22,6 +22,8 @@ from models.small_defences import (
 )
 from models.small_training import small_lstm
 
+from lmexposure._integrity import write_sealed
+from lmexposure._written import study
 from lmexposure.errors import CorpusError, SettingsError
 from lmexposure.models import Progress, TrainingSettings, load_model, save_model, training
 from lmexposure.models.batches import Batches
@@ -163,9 +165,16 @@ def test_teachers_are_of_the_training_alone(tmp_path: Path) -> None:
     assert (tmp_path / "teachers").exists()
     trained(tmp_path, TAUGHT)
     assert not (tmp_path / "teachers").exists()
-    (tmp_path / "teachers" / "0").mkdir(parents=True)  # what a kill at the very end left
+    for home in (tmp_path, tmp_path / "teachers" / "0"):  # what a kill at the very end left
+        home.mkdir(exist_ok=True, parents=True)
+        with study(home):
+            write_sealed(home / "teachers" / "checkpoint.pt", b"")
     assert trained(tmp_path, TAUGHT).reused
     assert not (tmp_path / "teachers").exists()
+    (tmp_path / "teachers").mkdir()
+    (tmp_path / "teachers" / "w").write_text("mine")
+    assert trained(tmp_path, TAUGHT).reused
+    assert (tmp_path / "teachers" / "w").read_text() == "mine"
 
 
 def test_a_teacher_without_rows_is_refused(tmp_path: Path) -> None:

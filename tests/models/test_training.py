@@ -13,7 +13,9 @@ import torch
 from hashes import sha256_tree
 from models.small_training import SETTINGS, train_small
 
-from lmexposure._integrity import write_hashed
+from lmexposure._files import atomic_directory
+from lmexposure._integrity import write_hashed, write_sealed
+from lmexposure._written import LIST, study
 from lmexposure.errors import (
     CorpusError,
     FileError,
@@ -94,7 +96,7 @@ def test_the_kept_model_is_the_one_that_was_best(run: Train, tmp_path: Path) -> 
 def test_nothing_but_results_is_left(run: Train, tmp_path: Path) -> None:
     run()
     left = sorted(p.relative_to(tmp_path / "out").as_posix() for p in tmp_path.glob("out/*"))
-    assert left == ["metrics.jsonl", "model", "snapshots", "training.json"]
+    assert left == [LIST, "metrics.jsonl", "model", "snapshots", "training.json"]
     snapshots = sorted(path.name for path in (tmp_path / "out" / "snapshots").iterdir())
     assert snapshots == ["epoch-1", "epoch-3"]
     assert load_model(tmp_path / "out" / "model").tokenizer.encode("line")
@@ -312,9 +314,10 @@ def test_what_a_kill_at_the_very_end_left_is_cleared(run: Train, tmp_path: Path)
     quick = {"epochs": 1, "snapshot_epochs": ()}
     run(**quick)
     whole = sorted(os.listdir(tmp_path / "out"))
-    for name in ("best-7", ".best-8.partial"):
-        (tmp_path / "out" / name).mkdir()
-    (tmp_path / "out" / "checkpoint.pt").write_bytes(b"")
+    with study(tmp_path / "out"):
+        write_sealed(tmp_path / "out" / "checkpoint.pt", b"")
+        with atomic_directory(tmp_path / "out" / "best-7") as best:
+            (best / "weights").write_text("")
     assert run(**quick).reused
     assert sorted(os.listdir(tmp_path / "out")) == whole
 
@@ -330,8 +333,9 @@ def test_a_training_of_before_there_were_hashes_is_still_one(run: Train, tmp_pat
 
 def test_a_model_of_another_origin_is_not_overwritten(run: Train, tmp_path: Path) -> None:
     (tmp_path / "out" / "model").mkdir(parents=True)
-    with pytest.raises(ResultError, match="holds a model of another origin; choose another"):
+    with pytest.raises(FileError, match="model is there already, and lmexposure did not write it"):
         run()
+    assert os.listdir(tmp_path / "out") == ["model"]
 
 
 def test_a_gradient_that_is_not_finite_stops_and_keeps_the_checkpoint(
@@ -346,7 +350,7 @@ def test_a_gradient_that_is_not_finite_stops_and_keeps_the_checkpoint(
     with pytest.raises(NumericalError, match=r"gradient of step 5 has norm nan .* lower learning"):
         run(loaded, progress=spoil, checkpoint_seconds=1e9, evaluate_every=3)
     left = sorted(path.name for path in (tmp_path / "out").iterdir())
-    assert left == ["best-3", "checkpoint.pt", "metrics.jsonl"]
+    assert left == [LIST, "best-3", "checkpoint.pt", "metrics.jsonl"]
     assert load_model(tmp_path / "out" / "best-3")
 
 

@@ -207,7 +207,7 @@ def test_a_result_is_kept_with_its_scores(tmp_path: Path) -> None:
     with pytest.raises(ResultError, match=r"result.json is another result; choose another"):
         small_result(seed=5).save(path.parent)
     small_result().save(tmp_path / "bare")
-    assert [p.name for p in (tmp_path / "bare").iterdir()] == ["result.json"]
+    assert [p.name for p in (tmp_path / "bare").glob("[!.]*")] == ["result.json"]
 
 
 @pytest.mark.parametrize("name", ["scores.parquet", "run.json"])

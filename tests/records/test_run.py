@@ -17,6 +17,7 @@ from made_results import small_result, small_run
 from older_runs import FINISHED, older_run
 
 from lmexposure._integrity import write_hashed
+from lmexposure._written import study
 from lmexposure.errors import ManifestError, ResultError
 from lmexposure.records import Result, RunRecord, open_run, utc_now
 from lmexposure.records.scores import read_scores
@@ -317,7 +318,8 @@ def test_an_older_record_becomes_one_of_today(tmp_path: Path, name: str) -> None
     fixed = old["coins"] == "fixed"
     assert record.settings.inclusion_probability == (None if fixed else old["coins"])
     assert record.measure.references == old["measure"]["references"]
-    record.write(path)
+    with study(path.parent):
+        record.write(path)
     assert RunRecord.read(path) == record
 
 

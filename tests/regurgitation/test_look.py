@@ -274,7 +274,7 @@ def test_bad_input_is_named(case: Case, tmp_path: Path) -> None:
         )
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "result.json").write_text("{}")
-    with pytest.raises(ResultError, match="holds a run"):
+    with pytest.raises(ResultError, match=r"holds a measurement \(result.json\), whose files this"):
         lx.verbatim(case.loaded, case.train, out=tmp_path / "run", settings=ALONE)
     with pytest.raises(SettingsError, match="random_split is of held-out documents"):
         lx.verbatim(case.loaded, case.train, out=tmp_path / "a", settings=SHORT)

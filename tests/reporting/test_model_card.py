@@ -1,5 +1,7 @@
 """The model card: what a hub reads back, and everything that was there before."""
 
+import errno
+import os
 import stat
 from pathlib import Path
 from typing import Any
@@ -198,9 +200,15 @@ def test_no_such_directory(tmp_path: Path, data: ReportData) -> None:
         add(tmp_path / "none", data)
 
 
-def test_a_disk_that_refuses(model: Path, data: ReportData) -> None:
+def test_a_disk_that_refuses(
+    model: Path, data: ReportData, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (model / "README.md").write_text(CARD)
-    (model / ".README.md.partial").mkdir()
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "replace", full)
     with pytest.raises(FileError, match="cannot write"):
         add(model, data)
     assert (model / "README.md").read_text() == CARD

@@ -197,14 +197,14 @@ def test_nothing_else_is_replaced(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="holds the result of another measurement"):
         report(home, tmp_path / "run" / "page.html")
     (tmp_path / "page.html").write_text("mine")
-    with pytest.raises(SettingsError, match="is there already, and is no report"):
+    with pytest.raises(FileError, match="is there already, and lmexposure did not write it"):
         report(home, tmp_path / "page.html")
     with pytest.raises(SettingsError, match="the result is in memory; say with out"):
         write_sweep_report(made_sweep())
     with pytest.raises(SettingsError, match="no format given"):
         write_sweep_report(home, formats=())
     (home / "report.html").symlink_to(tmp_path / "elsewhere.html")
-    with pytest.raises(FileError, match="is a link that leads out of the run"):
+    with pytest.raises(FileError, match="is a link, which is not followed"):
         write_sweep_report(home)
     with pytest.raises(ResultError, match="collect the sweep first"):
         write_sweep_report(tmp_path / "none")

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from made_looks import SECRET, document, group, look, texts
 
-from lmexposure.records import GroupTest, VerbatimModel
+from lmexposure.errors import FileError, ResultError, SettingsError
+from lmexposure.records import GroupTest, VerbatimModel, VerbatimRecord
 from lmexposure.reporting import verbatim_finding, verbatim_sections, write_verbatim
 
 
@@ -22,6 +23,25 @@ def test_texts_are_shown_only_when_asked_for(tmp_path: Path, shown: bool) -> Non
     assert ("▒▒▒ ▒▒▒▒▒▒▒▒▒▒" in page) is not shown
     for name in ("report.md", "report.csv"):
         assert SECRET not in (tmp_path / name).read_text("utf-8")
+
+
+def test_the_report_of_another_study_is_kept(tmp_path: Path) -> None:
+    one, other = (tmp_path / name / VerbatimRecord.NAME for name in ("one", "other"))
+    look().write(one)
+    changed = look(inputs_sha256="01" * 32)
+    changed.write(other)
+    write_verbatim(look(), one.parent)
+    before = [path.read_bytes() for path in sorted(one.parent.glob("report.*"))]
+    with pytest.raises(SettingsError, match=r"holds another study \(verbatim.json\), and its rep"):
+        write_verbatim(changed, one.parent, source=other)
+    one.unlink()  # the report alone
+    with pytest.raises(FileError, match=r"report.html is of another study, and would be replaced"):
+        write_verbatim(changed, one.parent, source=other)
+    assert before == [path.read_bytes() for path in sorted(one.parent.glob("report.*"))]
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "result.json").touch()
+    with pytest.raises(ResultError, match=r"holds a measurement \(result.json\), whose files this"):
+        write_verbatim(look(), tmp_path / "run")
 
 
 def test_a_page_without_texts_has_none(tmp_path: Path) -> None:

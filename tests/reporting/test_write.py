@@ -1,6 +1,7 @@
 """The files of a report: whole, in their place, and without a secret that nobody asked for."""
 
 import json
+import os
 import re
 import stat
 from dataclasses import replace
@@ -127,10 +128,17 @@ def test_a_place_that_cannot_be_written_to(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(FileError, match=r"cannot write .*report.md: .*; choose another directory"):
         write_report(run, out=tmp_path / "file" / "out", formats=("md",))
-    (tmp_path / ".report.md.partial").mkdir()
-    with pytest.raises(FileError, match="cannot write"):
+    (tmp_path / "report.md").unlink()
+    (tmp_path / "report.md").mkdir()
+    with pytest.raises(FileError, match=r"report.md: it is a directory; give the name of a file"):
         write_report(run, formats=("md",))
-    assert (tmp_path / "report.md").read_bytes() == before
+    (tmp_path / "report.md").rmdir()
+    (tmp_path / "report.md").write_bytes(before)
+    assert write_report(run, formats=("md",))[0].read_bytes() == before
+    (tmp_path / "report.md").write_bytes(before + b"mine")
+    with pytest.raises(FileError, match=r"report.md was changed since lmexposure wrote it; choose"):
+        write_report(run, formats=("md",))
+    assert (tmp_path / "report.md").read_bytes() == before + b"mine"
 
 
 def test_a_run_from_elsewhere_does_not_say_where_its_report_goes(tmp_path: Path) -> None:
@@ -138,15 +146,15 @@ def test_a_run_from_elsewhere_does_not_say_where_its_report_goes(tmp_path: Path)
     (tmp_path / "mine").write_text("precious")
     (run / "report.md").symlink_to(tmp_path / "mine")
     with pytest.raises(
-        FileError, match=r"report.md is a link that leads out of the run; choose another"
+        FileError, match=r"report.md is a link, which is not followed; choose another directory"
     ):
         write_report(open_run(run))
     assert (tmp_path / "mine").read_text() == "precious"
     assert not (run / "report.html").exists()
-    (run / "report.md").unlink()
-    (run / "report.md").symlink_to("summary.md")
-    assert write_report(open_run(run), formats=("md",))
-    assert (run / "summary.md").read_text().startswith("#")
+    (run / "charts").symlink_to(tmp_path)
+    with pytest.raises(FileError, match="is a link, which is not followed"):
+        write_report(open_run(run), formats=("csv",), charts=True)
+    assert sorted(os.listdir(tmp_path)) == ["mine", "run"]
 
 
 def test_a_model_card_without_its_model(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 from made_matrices import ALL, VALIDATION, made_matrices, made_plan
 from numpy.typing import NDArray
 
+from lmexposure._written import study
 from lmexposure.errors import ResultError
 from lmexposure.records import SweepPlan
 from lmexposure.sweeps import Matrices, read_matrices
@@ -82,9 +83,10 @@ def test_the_file_is_read_as_it_was_and_holds_no_coin(tmp_path: Path) -> None:
     plan = made_plan(6, 4, 3)
     matrices = made_matrices(plan, names=ALL, kept=(0, 1, 3, 5))
     path = tmp_path / "matrices.npz"
-    matrices.save(path)
-    first = path.read_bytes()
-    matrices.save(path)
+    with study(tmp_path):
+        matrices.save(path)
+        first = path.read_bytes()
+        matrices.save(path)
     assert path.read_bytes() == first
     assert path.stat().st_mode & 0o777 == 0o600
     with zipfile.ZipFile(path) as content:

@@ -46,6 +46,7 @@ def test_tasks_of_ray(tmp_path: Path) -> None:
         assert ended.keys() == set(range(5))
         assert ended[3].reason == "its loss is nan"  # type: ignore[union-attr]
         assert whole(out) == {n: f"{n}, 1 thread" for n in (0, 1, 2, 4)}
+        place = _out_of_reach()
         _errors(tmp_path)
         _busy(tmp_path)
         lost = write_plan(tmp_path / "lost", 2, {1: Fate(killed=9)})
@@ -54,6 +55,28 @@ def test_tasks_of_ray(tmp_path: Path) -> None:
         ):
             driver.train_models(lost, workers=2, progress=lambda *told: seen.append(told))
     assert not ray.is_initialized()
+    assert not place.exists()
+
+
+def _out_of_reach() -> Path:
+    """Every process of Ray listens on the loopback alone, and its files are the user's alone."""
+    psutil = pytest.importorskip("psutil")
+    me = psutil.Process()
+    listening = {
+        (process.name(), connection.laddr.ip)
+        for process in (me, *me.children(recursive=True))
+        for connection in process.net_connections()
+        if connection.status == psutil.CONN_LISTEN
+    }
+    names = {name for name, _ in listening}
+    assert any("gcs_server" in name for name in names)
+    assert any("raylet" in name for name in names)
+    assert {place.removeprefix("::ffff:") for _, place in listening} == {"127.0.0.1"}
+    session = Path(ray._private.worker._global_node.get_session_dir_path())
+    place = session.parents[1]
+    assert place.name.startswith("lmexposure-")
+    assert place.stat().st_mode & 0o777 == 0o700
+    return place
 
 
 def _errors(tmp_path: Path) -> None:

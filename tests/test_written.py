@@ -1,0 +1,215 @@
+"""The list of a study's files: what is not in it is neither replaced nor removed."""
+
+import errno
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from lmexposure._files import atomic_directory, atomic_write, only_writer, refuse_unlike
+from lmexposure._integrity import write_sealed
+from lmexposure._written import LIST, check, refuse_foreign, remove, study
+from lmexposure.errors import FileError
+
+
+def write(path: Path, content: str = "ours") -> None:
+    with atomic_write(path) as stream:
+        stream.write(content.encode())
+
+
+def test_a_file_of_ours_is_replaced_and_another_is_not(tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("precious")
+    with study(tmp_path):
+        for content in ("one", "two"):
+            write(tmp_path / "deep" / "file", content)
+        with pytest.raises(FileError, match=r"mine is there already, and lmexposure did not write"):
+            write(tmp_path / "mine")
+    assert (tmp_path / "deep" / "file").read_text() == "two"
+    assert (tmp_path / "mine").read_text() == "precious"
+
+
+def test_a_directory_with_something_of_somebodys_is_not_replaced(tmp_path: Path) -> None:
+    with study(tmp_path):
+        for _ in range(2):
+            with atomic_directory(tmp_path / "model") as made:
+                (made / "weights").write_text("ours")
+        (tmp_path / "model" / "README.md").write_text("precious")
+        refused = pytest.raises(FileError, match=r"model/README.md is there already, and lmexp")
+        with refused, atomic_directory(tmp_path / "model"):
+            pass
+        remove(tmp_path / "model")
+    assert [path.name for path in (tmp_path / "model").iterdir()] == ["README.md"]
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "w").write_text("precious")
+    for held in (True, False):
+        with pytest.raises(FileError, match=r"other/?w? is there already, and lmexposure did not"):
+            if held:
+                with study(tmp_path), atomic_directory(tmp_path / "other"):
+                    pass
+            else:
+                with atomic_directory(tmp_path / "other"):
+                    pass
+    assert (tmp_path / "other" / "w").read_text() == "precious"
+
+
+def test_links_are_neither_followed_nor_removed(tmp_path: Path) -> None:
+    there, out = tmp_path / "there", tmp_path / "out"
+    there.mkdir()
+    (there / "file").write_text("precious")
+    with only_writer(out):
+        write(out / "parts" / "file")
+        write(out / "file")
+        (out / "file").unlink()
+        (out / "file").symlink_to(there / "file")
+        (out / "parts" / "file").unlink()
+        (out / "parts").rmdir()
+        (out / "parts").symlink_to(there)
+        for path in ("file", "parts/file"):
+            with pytest.raises(FileError, match="is a link, which is not followed; choose another"):
+                write(out / path)
+        for path in ("file", "parts"):
+            with pytest.raises(FileError, match="is a link, which is not followed"):
+                refuse_foreign(out, [path])
+            remove(out / path)
+    assert (out / "file").is_symlink()
+    assert (out / "parts").is_symlink()
+    assert (there / "file").read_text() == "precious"
+
+
+def test_what_is_removed_is_no_longer_ours(tmp_path: Path) -> None:
+    with study(tmp_path):
+        write(tmp_path / "parts" / "a")
+        with study(tmp_path / "parts" / "inner"):
+            write(tmp_path / "parts" / "inner" / "b")
+        refuse_foreign(tmp_path, ["parts", "none", "par*"])
+        remove(tmp_path / "parts")
+        assert not (tmp_path / "parts").exists()
+        (tmp_path / "parts").mkdir()
+        refuse_foreign(tmp_path, ["parts"])  # it is empty
+        (tmp_path / "parts" / "a").write_text("precious")
+        for names in (["parts"], ["none", "par*"]):
+            with pytest.raises(FileError, match="parts is there already, and lmexposure did not"):
+                refuse_foreign(tmp_path, names)
+        remove(tmp_path / "parts")
+    assert (tmp_path / "parts" / "a").read_text() == "precious"
+
+
+def test_a_study_within_another_is_removed_by_a_relative_path_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    work = Path("out", "work", "one")
+    with only_writer("out"):
+        with only_writer(work):
+            write(work / "model" / "weights")
+            remove(work)
+        assert not work.exists()
+
+
+def test_a_study_taken_as_a_whole_keeps_its_list_when_it_is_moved(tmp_path: Path) -> None:
+    with study(tmp_path / "a"):
+        write(tmp_path / "a" / "file")
+    (tmp_path / "a").rename(tmp_path / "b")
+    with study(tmp_path / "b"):
+        write(tmp_path / "b" / "file", "again")
+    assert (tmp_path / "b" / "file").read_text() == "again"
+
+
+def test_a_file_that_was_changed_or_is_of_another_study_stays(tmp_path: Path) -> None:
+    path, sha256 = tmp_path / "report", "0" * 64
+    with study(tmp_path):
+        with atomic_write(path, of=["run a"]) as stream:
+            stream.write(b"of a")
+        refused = pytest.raises(FileError, match="report is of another study, and would be repl")
+        with refused, atomic_write(path, of=["run b", "place b"]):
+            pass
+        with atomic_write(path, of=["run b", "run a"], sha256=sha256) as stream:
+            stream.write(b"more of a")
+        with pytest.raises(FileError, match="report was changed since lmexposure wrote it; choose"):
+            check(path)
+    assert path.read_bytes() == b"more of a"
+
+
+def test_a_list_that_is_none_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for place in (tmp_path / "text", tmp_path / "folder"):
+        place.mkdir()
+    (tmp_path / "text" / LIST).write_text("my files")
+    (tmp_path / "folder" / LIST).mkdir()
+    for place in (tmp_path / "text", tmp_path / "folder"):
+        refused = pytest.raises(FileError, match=f"{LIST} is no list of ours; move it away")
+        with study(place), refused:
+            write(place / "file")
+    with study(tmp_path):
+        write(tmp_path / "file")
+
+        def unreadable(path: Path) -> bytes:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+        (tmp_path / LIST).write_bytes((tmp_path / LIST).read_bytes() + b"\n")  # not the one known
+        monkeypatch.setattr(Path, "read_bytes", unreadable)
+        with pytest.raises(FileError, match=f"cannot read .*{LIST}: Permission denied; choose"):
+            write(tmp_path / "file")
+
+
+def test_a_list_that_does_not_fit_the_disk_is_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.write
+    with study(tmp_path):
+        write(tmp_path / "one")
+        before = (tmp_path / LIST).read_bytes()
+        monkeypatch.setattr(os, "write", lambda to, data: real(to, data[:5]))
+        with pytest.raises(FileError, match=r"cannot write .*two: No space left.*free some space"):
+            write(tmp_path / "two")
+    assert (tmp_path / LIST).read_bytes() == before
+    assert sorted(os.listdir(tmp_path)) == [LIST, "one"]
+
+
+def test_a_line_that_was_cut_short_is_passed_over(tmp_path: Path) -> None:
+    with study(tmp_path):
+        write(tmp_path / "one")
+        with open(tmp_path / LIST, "ab") as file:
+            file.write(b'\n{"name": "tw')
+        write(tmp_path / "three")
+        write(tmp_path / "three", "again")
+        (tmp_path / "two").write_text("precious")
+        with pytest.raises(FileError, match="two is there already"):
+            write(tmp_path / "two")
+
+
+def test_partial_names_of_somebody_else_are_left(tmp_path: Path) -> None:
+    (tmp_path / ".file.partial").write_text("precious")
+    (tmp_path / ".model.partial").mkdir()
+    (tmp_path / ".model.partial" / "w").write_text("precious")
+    (tmp_path / ".model.old").mkdir()
+    (tmp_path / ".model.old" / "w").write_text("precious")
+    with study(tmp_path):
+        write(tmp_path / "file")
+        with atomic_directory(tmp_path / "model") as made:
+            (made / "weights").write_text("ours")
+        refused = pytest.raises(FileError, match=r"\.model\.old is there already, and lmexposure")
+        with refused, atomic_directory(tmp_path / "model") as made:
+            (made / "weights").write_text("again")
+    assert (tmp_path / "model" / "weights").read_text() == "ours"
+    for name in (".file.partial", ".model.partial/w", ".model.old/w"):
+        assert (tmp_path / name).read_text() == "precious"
+
+
+def test_a_lock_of_somebody_else_is_left(tmp_path: Path) -> None:
+    (tmp_path / ".lmexposure.lock").write_text("precious")
+    with only_writer(tmp_path):
+        write(tmp_path / "file")
+    assert (tmp_path / ".lmexposure.lock").read_text() == "precious"
+
+
+def test_outside_of_a_study_only_records_of_ours_are_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_text('{\n "schema": "lmexposure.result/4"}')
+    write(path, "text")
+    with pytest.raises(FileError, match="file is there already, and lmexposure did not write it"):
+        write_sealed(path, b"other")
+    path.write_text("")
+    write(path, "text")
+    refuse_unlike(tmp_path / "none", pattern=re.compile(b"x"))
+    assert sorted(os.listdir(tmp_path)) == ["file"]
