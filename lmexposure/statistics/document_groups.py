@@ -3,7 +3,8 @@
 Documents that were split at random before a training are exchangeable if the model learned nothing
 of either, so that shuffling them is an exact test. Documents from two sources are not: a text that
 is plainer, longer or older scores otherwise in every model. A blind baseline, which never asks the
-model, then has to fail first: what tells the groups apart without the model is no memorisation
+model, may show it: what tells the groups apart without the model is no memorisation. That it fails
+to proves nothing
 (Duan et al. 2024; Meeus et al. 2024; Das et al. 2024).
 """
 
