@@ -161,7 +161,7 @@ class _Read:
 
     Attributes:
         places: of characters that were asked for, ascending.
-        starts: of stretches in its prompts and suffixes, ascending.
+        starts: of stretches in its prompts, its suffixes and just behind, ascending.
         stretches: a number of the text of each.
         length: of the document.
         suffix: characters of a suffix.
@@ -182,7 +182,8 @@ class _Read:
             asked[window.start : window.stop] = True
             tokens = window.encoded.scored_from
             begin, _ = document.characters(max(0, window.place - tokens), window.place)
-            read[min(begin, window.start) : window.stop] = True
+            # What follows fills no window here, and may fill one in a longer copy.
+            read[min(begin, window.start) : 2 * window.stop - window.start] = True
         starts, stretches = _stretches(document.text, read)
         mean = sum(w.stop - w.start for w in mine) / len(mine)
         return cls(np.flatnonzero(asked), starts, stretches, len(document.text), mean)
