@@ -9,6 +9,8 @@ from lmexposure.records import (
     GroupTest,
     NearWindow,
     Passage,
+    RunTest,
+    SeenFrom,
     VerbatimDocument,
     VerbatimModel,
     VerbatimPassages,
@@ -56,10 +58,28 @@ def document(number: int = 4, verdict: str = "memorised", **changes: Any) -> Ver
         "least_tries": 38.0,
         "run": run,
         "verdict": verdict,
-        "why": "no held-out document has as long a run",
-        "p": 0.05,
+        "why": "its run is longer than those of held-out documents",
+        "unheld": 118,
+        "p": 0.0005,
+        "false_share": 0.005,
     }
     return VerbatimDocument(**values | changes)
+
+
+def runs(p: float | None = 0.001, **changes: Any) -> RunTest:
+    """Ten documents against ten; from 6 of them on the test rejects at 1 %."""
+    values: dict[str, Any] = {
+        "p": p,
+        "p_rank_sum": p,
+        "p_tail": p,
+        "documents": 10,
+        "held_out": 10,
+        "units": 10,
+        "near_copies": 0,
+        "seen": (SeenFrom(documents=1, p=0.9), SeenFrom(documents=6, p=0.01)),
+        "named_at": 0.01,
+    }
+    return RunTest(**values | changes)
 
 
 def look(*rows: VerbatimDocument, **changes: Any) -> VerbatimRecord:
@@ -111,14 +131,19 @@ def look(*rows: VerbatimDocument, **changes: Any) -> VerbatimRecord:
             next_new=0.02,
             assumes="samples are independent",
         ),
+        "runs": runs(),
+        "worse_than_guessing": False,
         "group": GroupTest(
             p=0.001,
-            basis="random split",
-            refused=None,
             members=10,
             held_out=10,
             bits_members=1.2,
             bits_held_out=1.9,
+            difference=-0.7,
+            low=-0.9,
+            high=-0.5,
+            beside_reference=False,
+            assumes="the documents were split at random before the training",
             blind_auc=None,
             blind_p=None,
         ),

@@ -58,8 +58,8 @@ def verbatim(  # noqa: PLR0913 - a command: its parameters are its flags
 ) -> None:
     """Look which text of CORPUS comes out of MODEL, how easily, and where it is.
 
-    Likely text is not memorised text: name a --reference model or --held-out documents, and the
-    report says which documents are memorised. Without them it says what is reproduced.
+    Likely text is not memorised text: name --held-out documents of a --random-split, or a
+    --reference model. Without a random split nothing is called memorised.
     """
     from lmexposure.regurgitation import verbatim as look
 

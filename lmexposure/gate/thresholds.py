@@ -99,7 +99,8 @@ class Thresholds:
             above every model without it, for the text that gives itself away most. No default: the
             worst canary and the worst document are tested against chance.
         max_verbatim_run: of memorised text the most characters that greedy decoding may give in a
-            row. No default: without it, a document that no control explains is a leak.
+            row. No default: without it, a leak is that documents of the corpus come out longer than
+            held-out ones, by a test at `significance`.
         max_extractable: of memorised text the largest share of windows whose suffix may come out of
             as many tries as were counted. No default.
         min_canaries: a class of fewer cannot pass. 10: with none of them leaking, up to 26 % of
@@ -246,7 +247,7 @@ def refuse_other_thresholds(
     own = {
         "run": settings_of(Thresholds).keys() - others,
         "sweep": {*_OF_SWEEPS},
-        "look": {*OF_LOOKS},
+        "look": {*OF_LOOKS, "significance"},
         "rounds": {*_OF_ROUNDS},
     }
     for name, declared in settings_of(Thresholds).items():
@@ -256,7 +257,7 @@ def refuse_other_thresholds(
             fitting = {
                 "run": "one of a run",
                 "sweep": ", ".join(_OF_SWEEPS),
-                "look": ", ".join(OF_LOOKS),
+                "look": ", ".join((*OF_LOOKS, "significance")),
                 "rounds": ", ".join(_OF_ROUNDS),
             }[kind]
             remedy = f"leave it out, or give {fitting}"

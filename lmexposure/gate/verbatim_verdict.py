@@ -2,19 +2,25 @@
 
 from collections.abc import Iterator
 
-from lmexposure._style import count, percent, sentence, short
+from lmexposure._style import count, percent, probability, sentence, short
 from lmexposure._validate import of_type
 from lmexposure.gate.checks import Check, Outcome
 from lmexposure.gate.thresholds import Thresholds, refuse_other_thresholds
 from lmexposure.gate.verdict import Verdict, verdict_of
 from lmexposure.records import MeasuredText, VerbatimRecord, look_of
 
+_COVERED = 0.5  # of the documents, which have to have a window
+
 
 def check_verbatim(measured: MeasuredText, thresholds: Thresholds | None = None) -> Verdict:
     """Check a look at memorised text against thresholds.
 
-    Where nothing is asked for, a document that the model gives back and no control does is a leak.
-    `max_verbatim_run` and `max_extractable` take the place of that.
+    Where nothing is asked for, a leak is that documents of the corpus come out longer than held-out
+    ones, by a test at the `significance` of the thresholds, which is its own and not shared with
+    other checks. `max_verbatim_run` and `max_extractable` take the place of that. Nothing passes
+    where most documents have no window, or the model is worse than guessing; without thresholds
+    nothing passes where the test could not have rejected, or text comes out that no control
+    explains.
 
     Args:
         measured: a record in memory, what `open_look` gave, or the path of a look's directory or
@@ -39,7 +45,8 @@ def check_verbatim(measured: MeasuredText, thresholds: Thresholds | None = None)
         for check in (_run(record, thresholds), _share(record, thresholds))
         if check is not None
     ]
-    return verdict_of(made or [_memorised(record)], list(_untested(record, thresholds)))
+    made = made or [_memorised(record, thresholds.significance)]
+    return verdict_of([*_preconditions(record), *made], list(_untested(record, thresholds)))
 
 
 def _run(record: VerbatimRecord, thresholds: Thresholds) -> Check | None:
@@ -53,7 +60,7 @@ def _run(record: VerbatimRecord, thresholds: Thresholds) -> Check | None:
     if longest > most:
         outcome, why = Outcome.LEAK, f"{told}, and {most:,} are allowed"
         worst = max(record.rows, key=lambda row: row.run.characters if row.run else 0)
-        if worst.verdict == "reproduces" and record.controlled:
+        if worst.verdict == "explained":
             outcome = Outcome.INCONCLUSIVE
             why = f"{why}; but {worst.why}: it may be likely text, and not memorised"
     elif open_rows:
@@ -112,35 +119,91 @@ def _share(record: VerbatimRecord, thresholds: Thresholds) -> Check | None:
     )
 
 
-def _memorised(record: VerbatimRecord) -> Check:
-    """Documents that the model gives back and no control does."""
-    memorised = [row for row in record.rows if row.verdict == "memorised"]
-    given = [row for row in record.rows if row.verdict != "no"]
-    looked = count(record.corpus.documents, "document")
-    if memorised:
-        outcome = Outcome.LEAK
-        why = f"{len(memorised):,} of {looked} are memorised: {memorised[0].why}"
-    elif given and not record.controlled:
-        outcome = Outcome.INCONCLUSIVE
-        why = (
-            f"text of {len(given):,} of {looked} comes out, and without a control it is not known "
-            "whether any model would give it; look again with --reference or --held-out"
+def _preconditions(record: VerbatimRecord) -> Iterator[Check]:
+    """What keeps anything from passing: too little was looked at, or the wrong corpus."""
+    had = record.distinct - record.too_short
+    enough = had >= _COVERED * record.distinct
+    yield Check(
+        name="documents with a window",
+        key="covered",
+        outcome=Outcome.PASS if enough else Outcome.INCONCLUSIVE,
+        value=had / record.distinct,
+        threshold=_COVERED,
+        reason=sentence(
+            f"{had:,} of {count(record.distinct, 'document')} have a window"
+            + ("" if enough else f", and {record.too_short:,} are too short to be asked for")
+        ),
+    )
+    if record.worse_than_guessing:
+        yield Check(
+            name="better than guessing",
+            key="guessing",
+            outcome=Outcome.INCONCLUSIVE,
+            reason="The model finds this corpus more surprising than guessing would: it is hardly "
+            "the corpus of this model.",
         )
-    else:
-        outcome = Outcome.PASS
-        others = f"; of {len(given):,} a control gives the same" if given else ""
-        why = f"none of {looked} is memorised{others}"
-        if record.corpus.windows < record.corpus.among:
-            why += f" ({record.corpus.windows:,} of {record.corpus.among:,} windows were looked at)"
+
+
+def _memorised(record: VerbatimRecord, level: float) -> Check:
+    """Whether documents come out longer than held-out ones."""
+    test = record.runs
+    outcome, why = _compared(record, level)
+    memorised = sum(row.verdict == "memorised" for row in record.rows)
+    if outcome is Outcome.LEAK and memorised and test is not None:
+        why += f"; {count(memorised, 'document')} can be named (see `false_share` in the report)"
     return Check(
-        name="memorised documents",
+        name="documents against held-out ones",
         key="memorised",
         outcome=outcome,
-        value=float(len(memorised)),
-        threshold=0.0,
-        unit="documents",
+        value=None if test is None else test.p,
+        threshold=level,
         reason=sentence(why),
     )
+
+
+def _compared(record: VerbatimRecord, level: float) -> tuple[Outcome, str]:
+    """The outcome of the test, and why."""
+    test, looked = record.runs, count(record.corpus.documents, "document")
+    open_rows = sum(row.verdict in ("reproduced", "memorised") for row in record.rows)
+    comes_out = f"; text of {open_rows:,} of {looked} comes out" if open_rows else ""
+    if test is None:
+        why = "no control says what any model would give"
+        if record.held_out is not None:
+            why = "the held-out documents are of no random split, so that chance cannot be told"
+        elif record.controlled:
+            why = "a reference model alone says nothing of chance"
+        return Outcome.INCONCLUSIVE, f"{why}{comes_out}"
+    if test.p is None:
+        return Outcome.INCONCLUSIVE, f"no held-out document is comparable in length{comes_out}"
+    told = (
+        f"{count(test.documents, 'document')} of the corpus against {test.held_out:,} held-out "
+        f"ones: p {probability(test.p)}"
+    )
+    if test.p <= level:
+        return Outcome.LEAK, f"documents of the corpus come out longer than held-out ones ({told})"
+    seen = test.seen_from(level)
+    if seen is None:
+        return Outcome.INCONCLUSIVE, (
+            f"{told}, and with so few of them not even a corpus that comes out whole could have "
+            f"p {short(level)}{comes_out}"
+        )
+    if 2 * test.documents < test.units:
+        return Outcome.INCONCLUSIVE, (
+            f"only {test.documents:,} of {count(test.units, 'document')} have a held-out document "
+            f"of about their length{comes_out}"
+        )
+    if open_rows:
+        return Outcome.INCONCLUSIVE, (
+            f"text of {open_rows:,} of {looked} comes out that no held-out document explains, and "
+            f"too few of them to tell it from chance ({told})"
+        )
+    why = (
+        f"documents of the corpus do not come out longer than held-out ones ({told}); about "
+        f"{count(seen, 'document')} longer than all of these would have been seen"
+    )
+    if record.corpus.windows < record.corpus.among:
+        why += f" ({record.corpus.windows:,} of {record.corpus.among:,} windows were looked at)"
+    return Outcome.PASS, why
 
 
 def _untested(record: VerbatimRecord, thresholds: Thresholds) -> Iterator[str]:
@@ -149,6 +212,8 @@ def _untested(record: VerbatimRecord, thresholds: Thresholds) -> Iterator[str]:
         yield "the longest run: no threshold was given"
     if thresholds.max_extractable is None:
         yield "the share of extractable windows: no threshold was given"
+    if thresholds.max_verbatim_run is not None or thresholds.max_extractable is not None:
+        yield "documents against held-out ones: thresholds take the place of this test"
     if not record.controlled:
         yield "whether any model would give the same: there is no control"
     if record.free is None:

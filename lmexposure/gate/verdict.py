@@ -44,7 +44,7 @@ from lmexposure.gate.seen import SEEN, check_seen
 from lmexposure.gate.sweep_coins import GUESSED_COINS
 from lmexposure.gate.sweep_worst import WORST_CANARY, WORST_DOCUMENT, WORST_TPR
 from lmexposure.gate.thresholds import Thresholds, refuse_other_thresholds
-from lmexposure.gate.verbatim_kinds import EXTRACTABLE, MEMORISED, RUN
+from lmexposure.gate.verbatim_kinds import COVERED, EXTRACTABLE, GUESSING, MEMORISED, RUN
 from lmexposure.records import (
     Measured,
     MeasuredRounds,
@@ -89,6 +89,8 @@ CHECK_KINDS = {
     "accept_unseen_training": SEEN,
     "scores": SCORES,
     "health": HEALTH,
+    "covered": COVERED,
+    "guessing": GUESSING,
     "min_canaries": ENOUGH,
     "classes": _CLASSES,
     "accept_quick": QUICK,
@@ -289,7 +291,9 @@ def check(
 def _parted(thresholds: Thresholds) -> tuple[Thresholds, Thresholds]:
     """Those of memorised text, and those of canaries."""
     of_looks = Thresholds(
-        max_verbatim_run=thresholds.max_verbatim_run, max_extractable=thresholds.max_extractable
+        max_verbatim_run=thresholds.max_verbatim_run,
+        max_extractable=thresholds.max_extractable,
+        significance=thresholds.significance,
     )
     return of_looks, replace(thresholds, max_verbatim_run=None, max_extractable=None)
 

@@ -6,13 +6,12 @@ No text is in it: places and lengths alone. What came out is in passages.json, f
 from pathlib import Path
 from typing import ClassVar, Literal, Self
 
-from pydantic import model_validator
-
 from lmexposure._files import read_bytes
 from lmexposure._record import (
     Count,
     FileRecord,
     NotNegative,
+    Number,
     Positive,
     Rate,
     Record,
@@ -138,11 +137,15 @@ class VerbatimDocument(Record):
         extractable: of these, within `tries` of the rule.
         least_tries: of the easiest window; None where no window can come out.
         run: the longest; None where not even one token was.
-        verdict: "memorised": the model reproduces it (a window comes out, or a greedy run is as
-            long as a suffix), and no control does; "reproduces": there is no control, or a control
-            does as well; "no".
+        verdict: "no": no window comes out, and no greedy run is as long as a suffix; "explained":
+            one does, and a control gives as much; "memorised": no control does, and the held-out
+            documents are enough to name it (see `RunTest.named_at`); "reproduced": the rest.
         why: of the verdict, in words.
-        p: share of held-out documents with as long a run, this one among them; None without them.
+        unheld: characters of a run that no held-out document has; None without these.
+        p: share of held-out documents with as long a run of their own, this one among them; None
+            without a random split, and of a near copy of another document.
+        false_share: of documents with at most this number, a share of at most that is named
+            falsely, on average; 1 where a control explains it; None where p is None.
     """
 
     number: Positive
@@ -153,9 +156,11 @@ class VerbatimDocument(Record):
     extractable: Count
     least_tries: NotNegative | None
     run: VerbatimRun | None
-    verdict: Literal["memorised", "reproduces", "no"]
+    verdict: Literal["memorised", "reproduced", "explained", "no"]
     why: str
+    unheld: Count | None
     p: Share | None
+    false_share: Share | None
 
 
 class NearWindow(Record):
@@ -228,34 +233,80 @@ class FreeExtraction(Record):
     assumes: str
 
 
-class GroupTest(Record):
-    """Whether the model knows the corpus better than the held-out documents.
+class SeenFrom(Record):
+    """What a test would have said of some documents that come out longer than all others.
 
     Attributes:
-        p: one-sided; None where the test would be no test.
-        basis: "random split", or "blind baseline failed"; None without p.
-        refused: why there is no p.
-        members, held_out: documents.
-        bits_members, bits_held_out: bits a character, means over documents.
-        blind_auc, blind_p: of telling the groups apart without the model, and how often shuffling
-            them does as well.
+        documents: so many of the corpus.
+        p: that they alone would give, about.
+    """
+
+    documents: Positive
+    p: Share
+
+
+class RunTest(Record):
+    """Whether documents of the corpus come out longer than held-out ones, of a random split.
+
+    Attributes:
+        p: of two tests together, paid for both; None where nothing can be compared.
+        p_rank_sum: of many documents with somewhat longer runs.
+        p_tail: of a few with far longer ones.
+        documents, held_out: of the corpus and of the rest, with a document of about their length on
+            the other side.
+        units: documents of the corpus that are no near copies.
+        near_copies: documents of both groups that count with another one.
+        seen: the p of some documents that come out longer than all others, ascending.
+        named_at: the most that `VerbatimDocument.false_share` may be of one called memorised.
     """
 
     p: Share | None
-    basis: Literal["random split", "blind baseline failed"] | None
-    refused: str | None
+    p_rank_sum: Share | None
+    p_tail: Share | None
+    documents: Count
+    held_out: Count
+    units: Count
+    near_copies: Count
+    seen: Rows[SeenFrom]
+    named_at: Rate
+
+    def seen_from(self, level: float) -> int | None:
+        """Documents from which on the test rejects; None: it cannot.
+
+        Args:
+            level: of the test.
+        """
+        return next((row.documents for row in self.seen if row.p <= level), None)
+
+
+class GroupTest(Record):
+    """Whether the model is less surprised by the corpus than by the held-out documents.
+
+    Attributes:
+        p: one-sided, by shuffling; None without a random split.
+        members, held_out: documents, near copies left out.
+        bits_members, bits_held_out: bits a character, means over documents.
+        difference: the first less the second, below 0 = the model knows the corpus better; beside a
+            reference model less its own difference.
+        low, high: interval of the difference; None of a single document.
+        beside_reference: the reference model's difference is taken off.
+        assumes: what it takes to read the difference as memory.
+        blind_auc, blind_p: of telling the groups apart without the model, and how often shuffling
+            them does as well; None where it was not tried.
+    """
+
+    p: Share | None
     members: Positive
     held_out: Positive
     bits_members: NotNegative
     bits_held_out: NotNegative
+    difference: Number
+    low: Number | None
+    high: Number | None
+    beside_reference: bool
+    assumes: str
     blind_auc: Share | None
     blind_p: Share | None
-
-    @model_validator(mode="after")
-    def _told(self) -> Self:
-        if (self.p is None) != (self.basis is None) or (self.p is None) == (self.refused is None):
-            raise ValueError("there is a p with its basis, or it is said why there is none")
-        return self
 
 
 class VerbatimRecord(FileRecord):
@@ -277,8 +328,9 @@ class VerbatimRecord(FileRecord):
         rows: the documents, at most 1,000: what comes out by how easily, then by longest runs.
         near: windows within some edits, by their lower ends.
         free: of sampling; None: none was asked for.
-        group: the test of the corpus as a whole; None without held-out documents.
-        control: whether there is any.
+        runs: the test of runs; None without held-out documents of a random split.
+        group: how surprised the model is; None without held-out documents.
+        worse_than_guessing: the model finds the corpus more surprising than equally likely tokens.
         inputs_sha256: of all that decides these numbers.
         measured: when, in UTC.
         lmexposure: the version.
@@ -321,7 +373,9 @@ class VerbatimRecord(FileRecord):
     rows: Rows[VerbatimDocument]
     near: Rows[NearWindow]
     free: FreeExtraction | None
+    runs: RunTest | None
     group: GroupTest | None
+    worse_than_guessing: bool
     inputs_sha256: Sha256
     measured: Utc
     lmexposure: str
@@ -329,7 +383,7 @@ class VerbatimRecord(FileRecord):
 
     @property
     def controlled(self) -> bool:
-        """Whether there is a control: without one nothing is called memorised."""
+        """Whether there is a control: without one nothing explains what comes out."""
         return self.reference is not None or self.held_out is not None
 
     @property

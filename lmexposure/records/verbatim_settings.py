@@ -99,6 +99,8 @@ class VerbatimSettings:
         level: two-sided coverage of all intervals.
         seed: of what is drawn.
         random_split: the held-out documents were split off at random before the training.
+        false_share: of the documents that are called memorised, the share that may be false, on
+            average.
         run: layout, text field, and how models are loaded.
     """
 
@@ -185,6 +187,12 @@ class VerbatimSettings:
         False,
         "the held-out documents were split off at random, before the training",
         panel=VERBATIM,
+    )
+    false_share: float = setting(
+        0.01,
+        "of the documents that are called memorised, the share that may be false, on average",
+        panel=VERBATIM,
+        rule=fraction,
     )
     run: RunSettings = field(default_factory=RunSettings)
 

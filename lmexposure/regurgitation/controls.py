@@ -5,19 +5,26 @@ so it is then asked by text; and the model is asked for documents that it never 
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lmexposure.errors import InputError, ModelError
 from lmexposure.models import Encoded, place_documents
-from lmexposure.records import GroupTest
+from lmexposure.records import GroupTest, RunTest, SeenFrom, VerbatimSettings
+from lmexposure.regurgitation.own_text import Units
 from lmexposure.regurgitation.runs import Run
 from lmexposure.regurgitation.windows import Document, Windows
 from lmexposure.scoring import WindowScores, score_windows
-from lmexposure.statistics import blind_baseline, shuffled_groups_p
+from lmexposure.statistics import (
+    blind_baseline,
+    longer_runs,
+    mean_difference,
+    shuffled_groups_p,
+)
 
 Floats = NDArray[np.float64]
 
@@ -181,55 +188,89 @@ class Asked:
 def group_test(
     members: Asked,
     held_out: Asked,
+    units: Units | None,
     *,
     base: tuple[Floats, Floats] | None,
-    random_split: bool,
-    seed: int,
-) -> GroupTest:
-    """Whether the model knows the corpus better than documents that it never saw.
+    settings: VerbatimSettings,
+) -> GroupTest | None:
+    """Whether the model is less surprised by the corpus than by documents that it never saw.
+
+    Without a random split there is no p: that a classifier fails to tell groups apart is no proof
+    that a model without memory would.
 
     Args:
         members: the corpus.
         held_out: the documents that it never saw.
-        base: bits a character of both groups under a reference model, for the blind baseline.
-        random_split: the documents were split at random, before the training.
-        seed: of shuffles and folds.
+        units: documents that are no near copies; None: there are none of one group.
+        base: bits a character of both groups under a reference model.
+        settings: of the look.
     """
-    own, others = members.bits, held_out.bits
-    p = refused = blind = None
-    basis: Literal["random split", "blind baseline failed"] | None = None
-    if random_split:
-        basis = "random split"
+    if units is None:
+        return None
+    chosen = units.corpus, units.held_out
+    own, others = (g.bits[kept] for g, kept in zip((members, held_out), chosen, strict=True))
+    first, second = own, others
+    if base is not None:
+        first, second = (
+            x - bits[kept] for x, bits, kept in zip((own, others), base, chosen, strict=True)
+        )
+    apart = None
+    if min(first.size, second.size) > 1:
+        apart = mean_difference(first, second, level=settings.level)
+    p = blind = None
+    if settings.random_split:
+        strata = units.strata[units.sides], units.strata[~units.sides]
+        p = shuffled_groups_p(first, second, strata=strata, seed=settings.seed)
     else:
         texts = [[d.text for d in group.windows.documents] for group in (members, held_out)]
-        try:
-            blind = blind_baseline(*texts, more=base, seed=seed)
-        except InputError as failure:
-            refused = str(failure)
-        if blind is not None and blind.apart:
-            refused = (
-                "distribution shift: the two groups are told apart without the model, so that a "
-                "difference says nothing about memory; give documents that were split off at "
-                "random, with --random-split"
-            )
-        elif blind is not None and not blind.enough:
-            refused = (
-                f"fewer than {blind.fewest} documents in a group: whether they differ without the "
-                "model cannot be seen; give more, or documents that were split off at random, with "
-                "--random-split"
-            )
-        elif blind is not None:
-            basis = "blind baseline failed"
-    if basis is not None:
-        p = shuffled_groups_p(own, others, seed=seed)
+        with suppress(InputError):  # too few documents
+            blind = blind_baseline(*texts, seed=settings.seed)
     return GroupTest(
         p=p,
-        basis=basis,
-        refused=refused,
-        members=len(own),
-        held_out=len(others),
+        members=first.size,
+        held_out=second.size,
         bits_members=float(own.mean()),
         bits_held_out=float(others.mean()),
+        difference=float(first.mean() - second.mean()),
+        low=None if apart is None else apart.low,
+        high=None if apart is None else apart.high,
+        beside_reference=base is not None,
+        assumes=_assumed(settings, base is not None),
         blind_auc=None if blind is None else blind.auc,
         blind_p=None if blind is None else blind.p,
+    )
+
+
+def _assumed(settings: VerbatimSettings, beside: bool) -> str:
+    if settings.random_split:
+        return "the documents were split at random before the training, near copies to one side"
+    if beside:
+        return (
+            "without the training the model would differ between the two groups by as much as the "
+            "reference model does"
+        )
+    return "without the training the model would find both groups equally surprising"
+
+
+def run_test(units: Units | None, near_copies: int, settings: VerbatimSettings) -> RunTest:
+    """Whether documents of the corpus come out longer than held-out ones, of a random split.
+
+    Args:
+        units: documents of both groups; None: there are none of one group.
+        near_copies: documents that count with another one.
+        settings: of the look.
+    """
+    found = None
+    if units is not None:
+        found = longer_runs(units.scores, units.sides, units.strata, seed=settings.seed)
+    return RunTest(
+        p=None if found is None else found.p,
+        p_rank_sum=None if found is None else found.p_rank_sum,
+        p_tail=None if found is None else found.p_tail,
+        documents=0 if found is None else found.first,
+        held_out=0 if found is None else found.second,
+        units=0 if units is None else units.corpus.size,
+        near_copies=near_copies,
+        seen=() if found is None else tuple(SeenFrom(documents=k, p=p) for k, p in found.seen),
+        named_at=settings.false_share,
     )

@@ -26,12 +26,25 @@ from lmexposure.records import (
     utc_now,
 )
 from lmexposure.regurgitation.asking import Asking
-from lmexposure.regurgitation.controls import Asked, encoded_by, group_test, reference_runs
+from lmexposure.regurgitation.controls import (
+    Asked,
+    encoded_by,
+    group_test,
+    reference_runs,
+    run_test,
+)
 from lmexposure.regurgitation.corpus_index import look_up
 from lmexposure.regurgitation.free import fold, free_record
+from lmexposure.regurgitation.own_text import own_texts, units
 from lmexposure.regurgitation.parts import Parts
-from lmexposure.regurgitation.runs import Run, longest_runs
-from lmexposure.regurgitation.table import Evidence, described, rule_of, warnings_of
+from lmexposure.regurgitation.runs import Run, document_runs, longest
+from lmexposure.regurgitation.table import (
+    Evidence,
+    described,
+    rule_of,
+    warnings_of,
+    worse_than_guessing,
+)
 from lmexposure.regurgitation.windows import Documents, Windows, lead_of, read_windows
 
 _WRITTEN = (
@@ -212,7 +225,9 @@ class _Look:
             control = ask.windows("held out", others, others.encoded)
         runs = self._runs(own, ask)
         control_runs = [] if control is None else self._runs(control, ask)
-        base, base_runs, base_bits = self._by_reference(windows, others, runs, parts)
+        best = [longest(some) for some in runs]
+        base, base_runs, base_bits = self._by_reference(windows, others, best, parts)
+        texts_own, texts_others = own_texts(windows, others, seed=self.settings.seed)
         near = ask.near(own)
         texts = ask.samples(windows, self.prompts)
         evidence = Evidence(
@@ -222,23 +237,26 @@ class _Look:
             base_runs=base_runs,
             control=control,
             control_runs=control_runs,
+            texts=texts_own,
+            control_texts=texts_others,
+            units=units(texts_own, runs, texts_others, control_runs),
             copies={},
             settings=self.settings,
         )
         shown = evidence.worst_first()[:_ROWS]
-        free, found, copies = self._looked_up(windows, runs, shown, texts)
+        free, found, copies = self._looked_up(windows, best, shown, texts)
         evidence.copies.update(copies)
-        group = None
+        group = test = None
         if control is not None:
+            base_of_both = None if base is None or base_bits is None else (base.bits, base_bits)
             group = group_test(
-                own,
-                control,
-                base=None if base is None or base_bits is None else (base.bits, base_bits),
-                random_split=self.settings.random_split,
-                seed=self.settings.seed,
+                own, control, evidence.units, base=base_of_both, settings=self.settings
             )
+        if control is not None and self.settings.random_split:
+            copies_left = sum(not text.unit for text in (*texts_own, *texts_others))
+            test = run_test(evidence.units, copies_left, self.settings)
         same = reference is not None and reference.weights_sha256 == model.weights_sha256
-        vocabulary = len(self.model.tokenizer)
+        worse = worse_than_guessing(own, len(self.model.tokenizer))
         of_corpus, of_reference, of_held_out = evidence.groups
         record = VerbatimRecord(
             model=model,
@@ -256,14 +274,16 @@ class _Look:
             rows=tuple(evidence.row(number) for number in shown),
             near=tuple(near),
             free=free,
+            runs=test,
             group=group,
+            worse_than_guessing=worse,
             inputs_sha256=key,
             measured=utc_now(),
             lmexposure=__version__,
-            warnings=tuple(warnings_of(evidence, group, same_model=same, vocabulary=vocabulary)),
+            warnings=tuple(warnings_of(evidence, same_model=same, worse=worse)),
         )
-        told = [number for number in shown[:_SHOWN] if runs[number] is not None]
-        passages = ask.passages(windows, runs, told)
+        told = [number for number in shown[:_SHOWN] if best[number] is not None]
+        passages = ask.passages(windows, best, told)
         texts_of = VerbatimPassages(passages=tuple(passages), found=tuple(found))
         texts_of.write(out / VerbatimPassages.NAME, mode=PRIVATE)
         record.write(out / VerbatimRecord.NAME, mode=PRIVATE)
@@ -300,13 +320,13 @@ class _Look:
             "windows": [chosen.windows, list(chosen.documents or ()), chosen.seed],
             "near": [chosen.near_windows, chosen.beam, chosen.draws, chosen.level],
             "samples": [chosen.samples, chosen.sample_tokens, list(self.prompts)],
-            "told": [chosen.least_match, chosen.random_split],
+            "told": [chosen.least_match, chosen.random_split, chosen.false_share],
             "precision": [chosen.run.dtype, chosen.run.load_in],
         }
         return sha256_bytes(canonical_json(values))
 
-    def _runs(self, asked: Asked, ask: Asking) -> list[Run | None]:
-        return longest_runs(
+    def _runs(self, asked: Asked, ask: Asking) -> list[list[Run]]:
+        return document_runs(
             self.model.model,
             asked.windows,
             asked.scores,
@@ -332,7 +352,7 @@ class _Look:
         encoded = encoded_by(tokenizer, windows, prefix, limit=ask.limit)
         base = ask.windows("reference", windows, encoded)
         followed = reference_runs(self.reference.model, tokenizer, windows, runs, ask.limit)
-        if others is None or self.settings.random_split:
+        if others is None:
             return base, followed, None
         of_others = encoded_by(tokenizer, others, prefix, limit=ask.limit)
         return base, followed, ask.windows("reference, held out", others, of_others).bits

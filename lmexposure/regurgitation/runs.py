@@ -44,10 +44,15 @@ class Run:
         return self.stop - self.first
 
 
-def longest_runs(
+def longest(runs: Sequence[Run]) -> Run | None:
+    """The longest run of a document, in characters; None where no token was a first choice."""
+    return max(runs, key=lambda run: run.characters, default=None)
+
+
+def document_runs(
     model: Any, windows: Windows, scores: WindowScores, *, prefix: int, limit: int | None
-) -> list[Run | None]:
-    """The longest run of each document, in characters; None where no token was a first choice.
+) -> list[list[Run]]:
+    """The runs of each document: the rows within its windows, and those followed beyond.
 
     Args:
         model: that was asked.
@@ -56,25 +61,24 @@ def longest_runs(
         prefix: tokens of a prompt.
         limit: tokens that the model reads at once; None: no limit.
     """
-    best: list[Run | None] = [None] * len(windows.documents)
+    found: list[list[Run]] = [[] for _ in windows.documents]
     open_ends: list[list[tuple[int, int]]] = [[] for _ in windows.documents]  # (place, length)
     for window, hits in zip(windows.windows, scores.greedy, strict=True):
         document = windows.documents[window.document]
-        first, length = _longest(hits)
-        if length:
+        for first, length in _rows(hits):
             run = _run(document, window.place, first, length, prefix, whole=True)
-            best[window.document] = _better(best[window.document], run)
+            found[window.document].append(run)
         if hits[-(len(hits) + 1) // 2 :].all():
             open_ends[window.document].append((window.place, len(hits)))
-    _extend(model, windows.documents, open_ends, best, prefix, limit)
-    return best
+    _extend(model, windows.documents, open_ends, found, prefix, limit)
+    return [[run for run in runs if run.characters] for runs in found]
 
 
 def _extend(
     model: Any,
     documents: Sequence[Document],
     open_ends: list[list[tuple[int, int]]],
-    best: list[Run | None],
+    runs: list[list[Run]],
     prefix: int,
     limit: int | None,
 ) -> None:
@@ -96,11 +100,11 @@ def _extend(
             if at_end and length < longest:
                 under_way[number] = (place, length)
                 continue
-            first, found = _longest(hits)
+            first, found = max(_rows(hits), key=lambda row: row[1], default=(0, 0))
             ended = place + length >= len(document.placed.ids)
             touches = at_end and first + found == len(hits)
             run = _run(document, place, first, found, prefix, whole=ended or not touches)
-            best[number] = _better(best[number], run)
+            runs[number].append(run)
             # Windows inside of what was followed say nothing new.
             left = [end for end in open_ends[number] if end[0] + end[1] > place + length]
             open_ends[number] = left[1:]
@@ -121,15 +125,8 @@ def _run(
     )
 
 
-def _better(known: Run | None, run: Run) -> Run | None:
-    if run.tokens == 0 or run.characters == 0:
-        return known
-    return run if known is None or run.characters > known.characters else known
-
-
-def _longest(hits: np.ndarray[Any, np.dtype[np.bool_]]) -> tuple[int, int]:
-    """Where the longest row of hits begins, and how long it is."""
+def _rows(hits: np.ndarray[Any, np.dtype[np.bool_]]) -> list[tuple[int, int]]:
+    """Where each row of hits begins, and how long it is."""
     misses = np.flatnonzero(np.concatenate([[True], ~hits, [True]]))
-    gaps = np.diff(misses) - 1
-    widest = int(gaps.argmax())
-    return int(misses[widest]), int(gaps[widest])
+    lengths = np.diff(misses) - 1
+    return [(int(misses[k]), int(lengths[k])) for k in np.flatnonzero(lengths)]

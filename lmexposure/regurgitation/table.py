@@ -2,16 +2,16 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lmexposure._style import count
+from lmexposure._style import count, percent, probability
 from lmexposure.models import LoadedModel, weights_sha256
 from lmexposure.records import (
     ExtractableShare,
-    GroupTest,
     VerbatimDocument,
     VerbatimModel,
     VerbatimRule,
@@ -20,11 +20,12 @@ from lmexposure.records import (
     VerbatimWindows,
 )
 from lmexposure.regurgitation.controls import Asked
-from lmexposure.regurgitation.runs import Run
-from lmexposure.statistics import binomial_interval, tries_for
+from lmexposure.regurgitation.own_text import OwnText, Units
+from lmexposure.regurgitation.runs import Run, longest
+from lmexposure.statistics import binomial_interval, conformal_p, false_shares, tries_for
 
 CURVE = (1, 10, 100, 1_000, 10_000, 1_000_000)  # tries at which the share is told
-_Verdict = Literal["memorised", "reproduces", "no"]
+_Verdict = Literal["memorised", "reproduced", "explained", "no"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -33,21 +34,27 @@ class Evidence:
 
     Attributes:
         own: their windows under the model.
-        runs: the longest of each document.
+        runs: of each document.
         base: the windows under the reference model; None: there is none.
-        base_runs: characters of each run that the reference model follows.
+        base_runs: characters of each longest run that the reference model follows.
         control: windows of held-out documents; None: there are none.
-        control_runs: the longest of each of these.
+        control_runs: of each of these.
+        texts: what is the own of each document.
+        control_texts: of each held-out document.
+        units: documents that a test takes; None: there are none of one group.
         copies: documents that hold a document's run, where it was looked up.
         settings: of the look.
     """
 
     own: Asked
-    runs: Sequence[Run | None]
+    runs: Sequence[Sequence[Run]]
     base: Asked | None
     base_runs: Sequence[int | None]
     control: Asked | None
-    control_runs: Sequence[Run | None]
+    control_runs: Sequence[Sequence[Run]]
+    texts: Sequence[OwnText]
+    control_texts: Sequence[OwnText]
+    units: Units | None
     copies: dict[int, int]
     settings: VerbatimSettings
 
@@ -57,14 +64,12 @@ class Evidence:
         Args:
             number: its place among those looked at.
         """
-        own, run = self.own, self.runs[number]
+        own, run = self.own, longest(self.runs[number])
         document = own.windows.documents[number]
         mine = own.windows.of_document(number)
         least = float(tries_for(own.scores.rule_bits[mine].min(), self.settings.chance)[0])
-        length = 0 if run is None else run.characters
-        lengths = None if self.control is None else _lengths(self.control_runs)
-        verdict, why = self._verdict(number, mine, lengths)
-        p = None if lengths is None else (1 + int((lengths >= length).sum())) / (1 + lengths.size)
+        p, false_share = self._chances.get(number, (None, None))
+        verdict, why = self._verdict(number, false_share)
         return VerbatimDocument(
             number=document.number,
             copies=document.copies,
@@ -76,7 +81,9 @@ class Evidence:
             run=None if run is None else self._run(run, number),
             verdict=verdict,
             why=why,
+            unheld=None if self.control is None else self._unheld(number),
             p=p,
+            false_share=false_share,
         )
 
     def worst_first(self) -> list[int]:
@@ -84,7 +91,7 @@ class Evidence:
         easiest = np.full(len(self.runs), np.inf)
         for window, bits in zip(self.own.windows.windows, self.own.scores.rule_bits, strict=True):
             easiest[window.document] = min(easiest[window.document], bits)
-        lengths = _lengths(self.runs)
+        lengths = _lengths(self.longest)
         owners = np.array([window.document for window in self.own.windows.windows])
         out = np.bincount(owners[self.own.comes_out], minlength=len(self.runs)) > 0
         keys = [
@@ -121,38 +128,90 @@ class Evidence:
         """The corpus, the same under the reference model, the held-out documents."""
         base, control = self.base, self.control
         return (
-            self.group_of(self.own, _lengths(self.runs).tolist()),
+            self.group_of(self.own, _lengths(self.longest).tolist()),
             None if base is None else self.group_of(base, [n or 0 for n in self.base_runs]),
             None
             if control is None
-            else self.group_of(control, _lengths(self.control_runs).tolist()),
+            else self.group_of(control, _lengths(list(map(longest, self.control_runs))).tolist()),
         )
 
-    def _verdict(
-        self, number: int, mine: Sequence[int], held_out: NDArray[np.int64] | None
-    ) -> tuple[_Verdict, str]:
-        """Whether controls leave memory as the reason, and the reason in words."""
-        run, least = self.runs[number], self.settings.suffix_tokens
+    @cached_property
+    def longest(self) -> list[Run | None]:
+        """The longest run of each document."""
+        return [longest(runs) for runs in self.runs]
+
+    @cached_property
+    def _chances(self) -> dict[int, tuple[float, float]]:
+        """P and false share of each document that is a unit; none without a random split."""
+        units = self.units
+        if units is None or not self.settings.random_split:
+            return {}
+        p = conformal_p(units.scores[units.sides], units.scores[~units.sides])
+        # What does not come out, or a control explains, is not to be named: that only raises p.
+        settled = [self._settled(number) is not None for number in units.corpus]
+        shares = false_shares(np.where(settled, 1.0, p))
+        return dict(
+            zip(units.corpus.tolist(), zip(p.tolist(), shares.tolist(), strict=True), strict=True)
+        )
+
+    @cached_property
+    def _longest_held_out(self) -> int:
+        """Characters of the longest run of any held-out document that is its own."""
+        pairs = zip(self.control_texts, self.control_runs, strict=True)
+        return max((text.longest(runs) for text, runs in pairs), default=0)
+
+    def _unheld(self, number: int) -> int:
+        return self.texts[number].unheld(self.runs[number])
+
+    def _settled(self, number: int) -> tuple[_Verdict, str] | None:
+        """What is said whatever chance is: it does not come out, or a control explains it."""
+        run, least = self.longest[number], self.settings.suffix_tokens
+        mine = self.own.windows.of_document(number)
         out, long = self.own.comes_out[mine], run is not None and run.tokens >= least
         if not out.any() and not long:
             return "no", "no window comes out, and no run is as long as a suffix"
-        if self.base is None and held_out is None:
-            return "reproduces", "no control says whether any model would"
         if self.base is not None:
             known = self.base.comes_out[mine]
             followed = self.base_runs[number] or 0
             enough = run is not None and followed * run.tokens >= run.characters * least
             if not (out & ~known).any() and (enough or not long):
-                return "reproduces", "the reference model gives the same"
-        length = 0 if run is None else run.characters
-        if held_out is not None and length <= held_out.max(initial=0):
-            return "reproduces", "a held-out document has as long a run"
+                return "explained", "the reference model gives the same"
+        if self.control is not None:
+            length = 0 if run is None else run.characters
+            if length <= self._longest_held_out:
+                return "explained", "a held-out document has as long a run"
+            if self._unheld(number) <= self._longest_held_out:
+                return "explained", "held-out documents have the same text"
+        return None
+
+    def _verdict(self, number: int, false_share: float | None) -> tuple[_Verdict, str]:
+        """Whether controls and chance leave memory as the reason, and the reason in words."""
+        if (settled := self._settled(number)) is not None:
+            return settled
+        most = self.settings.false_share
+        if false_share is not None and false_share <= most:
+            return "memorised", (
+                "its run is longer than those of held-out documents; of those named, at most "
+                f"{percent(most)} are false on average"
+            )
         told = []
         if self.base is not None:
             told.append("the reference model does not give it")
-        if held_out is not None:
-            told.append("no held-out document has as long a run")
-        return "memorised", "; ".join(told)
+        if self.control is None:
+            told.append("without held-out documents it is not known what chance gives")
+        elif not self.settings.random_split:
+            told.append(
+                "no held-out document gives as much, but without a random split that may be the "
+                "documents and not memory"
+            )
+        elif false_share is None:
+            told.append("it is a near copy of another document, and counts with that")
+        else:
+            told.append(
+                "no held-out document has as long a run, but there are too few of them to tell it "
+                f"from chance (a false share of {probability(false_share)})"
+            )
+        return "reproduced", "; ".join(told)
 
     def _run(self, run: Run, number: int) -> VerbatimRun:
         return VerbatimRun(
@@ -200,16 +259,23 @@ def described(loaded: LoadedModel) -> VerbatimModel:
     )
 
 
-def warnings_of(
-    evidence: Evidence, group: GroupTest | None, *, same_model: bool, vocabulary: int
-) -> Iterator[str]:
+def worse_than_guessing(own: Asked, vocabulary: int) -> bool:
+    """Whether the model finds the corpus more surprising than equally likely tokens.
+
+    Args:
+        own: windows of the corpus under the model.
+        vocabulary: tokens of the model.
+    """
+    return bool(own.scores.bits.sum() > np.log2(vocabulary) * sum(map(len, own.scores.greedy)))
+
+
+def warnings_of(evidence: Evidence, *, same_model: bool, worse: bool) -> Iterator[str]:
     """What is not as it should be.
 
     Args:
         evidence: of the look.
-        group: the test of the corpus as a whole.
         same_model: the reference model has the model's own weights.
-        vocabulary: tokens of the model.
+        worse: as of `worse_than_guessing`.
     """
     own, settings = evidence.own, evidence.settings
     if evidence.base is None and evidence.control is None:
@@ -226,10 +292,7 @@ def warnings_of(
         )
     if same_model:
         yield "the reference model has the same weights as the model: it is no control"
-    if group is not None and group.refused is not None:
-        yield f"no p for the corpus as a whole: {group.refused}"
-    guess = np.log2(vocabulary) * sum(map(len, own.scores.greedy))
-    if own.scores.bits.sum() > guess:
+    if worse:
         yield (
             f"the model finds this corpus more surprising than guessing would "
             f"({own.bits.mean():.1f} bits a character): is it the corpus of this model, in its "

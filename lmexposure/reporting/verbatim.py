@@ -168,5 +168,7 @@ def _flat(row: VerbatimDocument) -> dict[str, object]:
         "greedy_windows": row.greedy,
         "extractable_windows": row.extractable,
         "least_tries": row.least_tries,
+        "unheld_characters": row.unheld,
         "p": row.p,
+        "false_share": row.false_share,
     }

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lmexposure._files import PRIVATE
-from lmexposure._style import count, number, percent, short, short_hash, whole
+from lmexposure._style import count, number, percent, probability, short, short_hash, whole
 from lmexposure._text import printable, visible
 from lmexposure.errors import ResultError
 from lmexposure.records import VerbatimFiles, VerbatimRecord
@@ -57,13 +57,13 @@ def several_section(records: Sequence[VerbatimRecord]) -> Section:
             "greedy windows",
             f"in {short(tries)} tries",
             "longest run",
-            "memorised",
+            "p",
             "bits a character",
         ),
         rows=tuple(_row(record) for record in records),
         notes=(
-            "longest run: characters that greedy decoding gives in a row; memorised: documents "
-            "that a model gives back and no control of its look does",
+            "longest run: characters that greedy decoding gives in a row; p: of the test "
+            "that documents of the corpus come out longer than held-out ones of a random split",
             "windows are counted in a model's own tokens: those of another tokenizer are longer or "
             "shorter texts",
         ),
@@ -114,13 +114,12 @@ def write_several(records: Sequence[VerbatimRecord], out: str | Path) -> list[Pa
 
 def _row(record: VerbatimRecord) -> tuple[str, ...]:
     corpus = record.corpus
-    memorised = sum(row.verdict == "memorised" for row in record.rows)
     return (
         visible(record.model.name),
         whole(record.model.parameters),
         percent(corpus.greedy / max(1, corpus.windows)),
         percent(record.extractable.share),
         whole(record.longest_run),
-        whole(memorised) if record.controlled else "no control",
+        probability(None if record.runs is None else record.runs.p),
         number(corpus.bits_per_character, 2),
     )

@@ -1,5 +1,6 @@
 """Tables of memorised text: what comes out, how easily, where, and against which control."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from lmexposure._style import (
@@ -17,16 +18,23 @@ from lmexposure._text import visible
 from lmexposure.records import (
     FreeExtraction,
     GroupTest,
+    RunTest,
     VerbatimDocument,
     VerbatimRecord,
     VerbatimWindows,
 )
 from lmexposure.reporting.data import Section
 
+_APART = 0.05  # p of a blind classifier from which on a shift is told
 _ROWS = 50  # documents in a table
 _FEW = 10  # on a terminal, or beside canaries
 _BESIDE = 5  # documents that are listed though the model does not give them back
-_REFERENCE, _P = "reference run", "p"
+_REFERENCE, _UNHELD, _SHARE = "reference run", "not held out", "false share"
+_SORTS = {
+    "memorised": "memorised",
+    "reproduced": "reproduced, which no control explains",
+    "explained": "that a control explains",
+}
 _COLUMNS = (
     "document",
     "verdict",
@@ -37,7 +45,8 @@ _COLUMNS = (
     "greedy windows",
     "tries",
     _REFERENCE,
-    _P,
+    _UNHELD,
+    _SHARE,
 )
 
 
@@ -98,17 +107,15 @@ def verbatim_finding(record: VerbatimRecord) -> str:
             f"{count(run, 'character')}"
         )
     worst = max(given, key=_run_length)
-    memorised = sum(row.verdict == "memorised" for row in given)
     told = (
         f"the model reproduces text of {len(given):,} of {looked}; the longest run is "
         f"{run_words(worst)}"
     )
     if not record.controlled:
         return f"{told}; without a control it is not known whether any model would"
-    others = len(given) - memorised
-    return f"{told}; {memorised:,} memorised" + (
-        f", {others:,} that a control explains as well" if others else ": no control has them"
-    )
+    sorts = Counter[str](row.verdict for row in given)
+    parts = [f"{sorts[verdict]:,} {words}" for verdict, words in _SORTS.items() if sorts[verdict]]
+    return f"{told}; {', '.join(parts)}"
 
 
 def verbatim_origin(record: VerbatimRecord) -> str:
@@ -196,24 +203,40 @@ def _notes(record: VerbatimRecord) -> Iterator[str]:
         "longest run: characters that greedy decoding gives in a row; bits a character under the "
         "model itself, lower = less surprised"
     )
+    if record.runs is not None:
+        yield _test_words(record.runs)
     if record.group is not None:
-        yield _group_words(record.group)
+        yield _group_words(record.group, record.level)
 
 
-def _group_words(group: GroupTest) -> str:
-    means = (
-        f"{number(group.bits_members, 3)} bits a character in the corpus, "
-        f"{number(group.bits_held_out, 3)} in the held-out documents"
+def _test_words(test: RunTest) -> str:
+    if test.p is None:
+        return "documents against held-out ones: none is comparable in length"
+    return (
+        f"documents against held-out ones: p {probability(test.p)} that runs of "
+        f"{count(test.documents, 'document')} are longer than those of {test.held_out:,} by chance "
+        f"alone (many somewhat longer: {probability(test.p_rank_sum)}, a few far longer: "
+        f"{probability(test.p_tail)}); {count(test.near_copies, 'near copy', 'near copies')} "
+        "counted with others"
     )
-    if group.p is None:
-        return f"no test of the corpus as a whole: {group.refused}"
-    basis = "they were split at random"
-    if group.basis == "blind baseline failed":
-        basis = (
-            f"a classifier that never asks the model does not tell them apart (AUC "
-            f"{number(group.blind_auc, 2)}, p {probability(group.blind_p)})"
+
+
+def _group_words(group: GroupTest, level: float) -> str:
+    beside = ", less what the reference model differs" if group.beside_reference else ""
+    told = (
+        f"{number(group.bits_members, 3)} bits a character in the corpus, "
+        f"{number(group.bits_held_out, 3)} in the held-out documents; difference{beside}: "
+        f"{number(group.difference, 3)} ({interval(group.low, group.high, 3)} at {percent(level)})"
+    )
+    if group.p is not None:
+        return f"{told}, p {probability(group.p)} by shuffling documents of a random split"
+    apart = ""
+    if group.blind_p is not None and group.blind_p <= _APART:
+        apart = (
+            "; a classifier that never asks the model tells them apart as well (AUC "
+            f"{number(group.blind_auc, 2)})"
         )
-    return f"{means}: p {probability(group.p)} by shuffling documents; {basis}"
+    return f"{told}; memory only if {group.assumes}{apart}"
 
 
 def _documents(record: VerbatimRecord, most: int) -> Section:
@@ -225,14 +248,21 @@ def _documents(record: VerbatimRecord, most: int) -> Section:
     if record.reference is None:
         columns = tuple(head for head in columns if head != _REFERENCE)
     if record.held_out is None:
-        columns = tuple(head for head in columns if head != _P)
+        columns = tuple(head for head in columns if head != _UNHELD)
+    if record.runs is None:
+        columns = tuple(head for head in columns if head != _SHARE)
     notes = [
         "starts at: the first character of the run in its document, from 0; prompt: tokens of the "
         "document that the model was given in front",
         "tries: for the easiest window of the document",
     ]
     if record.held_out is not None:
-        notes.append("p: share of held-out documents with a run as long, this one among them")
+        notes.append("not held out: characters of a run that no held-out document has as well")
+    if record.runs is not None:
+        notes.append(
+            "false share: of the documents up to this number, at most this share is false on "
+            f"average; memorised: at most {percent(record.runs.named_at)}"
+        )
     if left := record.corpus.documents - len(rows):
         notes.append(f"{count(left, 'further document')} with shorter runs: see report.csv")
     cells = [dict(zip(_COLUMNS, _document_row(row), strict=True)) for row in rows]
@@ -258,7 +288,8 @@ def _document_row(row: VerbatimDocument) -> tuple[str, ...]:
         f"{row.greedy} of {row.windows}",
         MISSING if row.least_tries is None else short(row.least_tries),
         MISSING if run.reference is None else whole(run.reference),
-        probability(row.p),
+        MISSING if row.unheld is None else whole(row.unheld),
+        probability(row.false_share),
     )
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy import stats
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
 from lmexposure.models import Encoded
@@ -27,7 +28,14 @@ from lmexposure.scoring import (
     next_token_steps,
     score_windows,
 )
-from lmexposure.statistics import shuffled_groups_p
+from lmexposure.statistics import (
+    centred,
+    conformal_p,
+    false_shares,
+    length_strata,
+    longer_runs,
+    shuffled_groups_p,
+)
 
 _RULE = DecodingRule(top_k=40)
 
@@ -217,6 +225,55 @@ def alarms(seeds: int) -> None:
     say(low <= most, f"{low} of {seeds} equal groups have p <= .05 (at most {most:.0f})")
 
 
+def simulated(
+    case: str, seed: int, leaks: int = 0
+) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Centred scores, sides and strata of 60 documents and 60 held-out ones, but for some leaks.
+
+    A document is a row of words, each of which the model follows by a coin.
+    """
+    draws = np.random.default_rng([seed, 9])
+    sides = np.arange(120) < 60
+    lengths = draws.integers(10, 60, size=120)
+    if case == "twice as long":
+        lengths[sides] *= 2
+    strata = length_strata(lengths)
+    kept = [int(lengths[strata == group].min()) for group in strata]
+    scores = np.array([draws.geometric(0.5, size=n).max() for n in kept], dtype=float)
+    if case == "discrete":
+        scores = np.minimum(scores, 4)
+    scores[draws.permutation(60)[:leaks]] += 40
+    return centred(scores, strata), sides, strata
+
+
+def alarms_of_runs(case: str, level: float, replicates: int) -> tuple[int, int]:
+    """How often the test rejects, and how often a document is named, without memory."""
+    rejected = named = 0
+    for seed in range(replicates):
+        scores, sides, strata = simulated(case, seed)
+        found = longer_runs(scores, sides, strata, permutations=499, seed=seed)
+        rejected += found is not None and found.p <= level
+        shares = false_shares(conformal_p(scores[sides], scores[~sides]))
+        named += bool((shares <= level).any())
+    return rejected, named
+
+
+def runs_alarms(at_5: int, at_1: int) -> None:
+    """The test of runs and the naming, in null cases, and on planted leaks."""
+    for level, replicates in ((0.05, at_5), (0.01, at_1)):
+        for case in ("one law", "twice as long", "discrete"):
+            counts = alarms_of_runs(case, level, replicates)
+            ok = all(stats.binom.sf(n - 1, replicates, level) >= 0.01 for n in counts)
+            say(ok, f"{case}, {level:g}: {counts[0]} rejected, {counts[1]} named of {replicates}")
+    for leaks in (4, 8, 12):
+        tests = [
+            longer_runs(*simulated("one law", seed, leaks), permutations=999, seed=seed)
+            for seed in range(200)
+        ]
+        hits = sum(test is not None and test.p <= 0.01 for test in tests)
+        print(f"{leaks} of 60 documents leak: {hits} of 200 rejected at 0.01", flush=True)
+
+
 def main() -> None:
     """The parts that are asked for."""
     parser = argparse.ArgumentParser()
@@ -233,6 +290,7 @@ def main() -> None:
         speed(9)
     if part in ("alarms", "all"):
         alarms(400)
+        runs_alarms(2_000, 20_000)
     if part == "gigabyte":
         index(1_000_000_000, 1 << 26)
 

@@ -4,12 +4,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_looks import SECRET, document, group, look
+from made_looks import SECRET, document, group, look, runs
 from made_results import clean, small_result, small_run
 
 import lmexposure as lx
 from lmexposure.errors import ResultError, SettingsError
-from lmexposure.records import RunFiles, VerbatimRecord, VerbatimRun
+from lmexposure.records import RunFiles, SeenFrom, VerbatimRecord, VerbatimRun
 from lmexposure.reporting import write_report
 
 
@@ -17,23 +17,50 @@ def outcome(record: VerbatimRecord, **thresholds: Any) -> str:
     return str(lx.check(record, lx.Thresholds(**thresholds)).outcome)
 
 
-def test_a_memorised_document_is_a_leak_by_default() -> None:
+def test_a_corpus_that_comes_out_longer_is_a_leak_by_default() -> None:
     verdict = lx.check(look())
     assert verdict.outcome == "leak"
     assert verdict.exit_code == 1
-    assert "1 of 10 documents are memorised" in verdict.sentence
+    assert "come out longer than held-out ones" in verdict.sentence
 
 
-def test_what_a_control_explains_is_none() -> None:
-    explained = document(verdict="reproduces", why="the reference model gives the same windows")
-    assert outcome(look(explained)) == "pass"
+@pytest.mark.parametrize(
+    ("p", "level", "expected"),
+    [(0.01, 0.01, "leak"), (0.011, 0.01, "pass"), (0.011, 0.05, "leak")],
+)
+def test_the_test_has_the_level_that_is_asked_for(p: float, level: float, expected: str) -> None:
+    record = look(document(verdict="no"), runs=runs(p))
+    assert outcome(record, significance=level) == expected
 
 
-def test_without_a_control_what_comes_out_is_inconclusive() -> None:
-    alone = document(verdict="reproduces", why="no control says whether any model would")
-    record = look(alone, held_out=None, group=None)
-    assert outcome(record) == "inconclusive"
-    assert outcome(look(document(verdict="no"), held_out=None, group=None)) == "pass"
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"held_out": None, "runs": None, "group": None}, "no control"),
+        ({"runs": None}, "no random split"),
+        ({"runs": runs(None, seen=())}, "comparable in length"),
+        ({"runs": runs(0.3, seen=(SeenFrom(documents=5, p=0.02),))}, "not even a corpus"),
+        ({"runs": runs(0.3, units=21)}, "only 10 of 21 documents"),
+        ({"runs": runs(0.3), "distinct": 100, "too_short": 51}, "51 are too short"),
+        ({"runs": runs(0.3), "worse_than_guessing": True}, "more surprising than guessing"),
+    ],
+)
+def test_nothing_passes_that_was_not_looked_at(changes: dict[str, Any], words: str) -> None:
+    verdict = lx.check(look(document(verdict="no"), **changes))
+    assert verdict.exit_code == 2
+    assert words in " ".join(check.reason for check in verdict.findings).lower()
+
+
+def test_a_pass_says_what_would_have_been_seen() -> None:
+    verdict = lx.check(look(document(verdict="explained"), runs=runs(0.3)))
+    assert verdict.exit_code == 0
+    assert "about 6 documents longer than all of these would have been seen" in verdict.sentence
+
+
+def test_text_that_no_control_explains_is_no_pass() -> None:
+    verdict = lx.check(look(document(verdict="reproduced"), runs=runs(0.3)))
+    assert verdict.exit_code == 2
+    assert "that no held-out document explains" in verdict.sentence
 
 
 @pytest.mark.parametrize(("most", "expected"), [(120, "pass"), (119, "leak"), (0, "leak")])
@@ -57,7 +84,7 @@ def test_a_run_to_the_end_of_the_context_is_no_pass() -> None:
 
 
 def test_a_long_run_that_a_control_gives_as_well_is_inconclusive() -> None:
-    explained = document(verdict="reproduces", why="the reference model gives the same windows")
+    explained = document(verdict="explained", why="the reference model gives the same windows")
     assert outcome(look(explained), max_verbatim_run=50) == "inconclusive"
 
 
@@ -113,16 +140,20 @@ def test_a_run_is_judged_with_the_look_beside_it(tmp_path: Path) -> None:
     run = with_look(tmp_path / "run", look())
     alone = {check.key for check in lx.check(small_result()).checks}
     verdict = lx.check(run)
-    assert {check.key for check in verdict.checks} == {*alone, "memorised"}
+    assert {check.key for check in verdict.checks} == {*alone, "memorised", "covered"}
     held_against = lx.check(run, lx.Thresholds(max_verbatim_run=50, max_exposure=20.0))
     assert {"max_verbatim_run", "max_exposure"} <= {check.key for check in held_against.checks}
     assert "memorised" not in {check.key for check in held_against.checks}
 
 
-@pytest.mark.parametrize(("verdict", "expected"), [("memorised", "leak"), ("no", "pass")])
-def test_a_clean_run_that_gives_its_documents_back_leaks(verdict: str, expected: str) -> None:
+@pytest.mark.parametrize(("p", "expected"), [(0.001, "leak"), (0.3, "pass")])
+def test_a_clean_run_that_gives_its_documents_back_leaks(p: float, expected: str) -> None:
     run = RunFiles(
-        path=None, name="m", result=clean(), result_path=None, look=look(document(verdict=verdict))
+        path=None,
+        name="m",
+        result=clean(),
+        result_path=None,
+        look=look(document(verdict="no"), runs=runs(p)),
     )
     assert lx.check(clean()).outcome == "pass"
     found = lx.check(run)

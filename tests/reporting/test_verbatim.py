@@ -52,8 +52,8 @@ def test_a_page_without_texts_has_none(tmp_path: Path) -> None:
 def test_the_finding_names_the_worst_and_the_control() -> None:
     said = verbatim_finding(look())
     assert "120 characters of document 4, which the corpus has 3 times" in said
-    assert "1 memorised: no control has them" in said
-    alone = look(document(verdict="reproduces"), held_out=None, group=None)
+    assert said.endswith("1 memorised")
+    alone = look(document(verdict="reproduced"), held_out=None, group=None)
     assert "without a control" in verbatim_finding(alone)
     nothing = look(document(verdict="no"), corpus=group(longest_run=7))
     assert "no window of 10 documents comes out" in verbatim_finding(nothing)
@@ -64,34 +64,41 @@ def test_columns_of_controls_are_there_where_these_are() -> None:
         return set(verbatim_sections(look(**changes))[1].columns)
 
     reference = VerbatimModel(name="base", weights_sha256="aa" * 32, parameters=3)
-    assert "p" in heads()
+    assert "false share" in heads()
     assert "reference run" not in heads()
     both = heads(reference=reference, of_reference=group(greedy=0))
-    assert {"p", "reference run"} <= both
-    assert "p" not in heads(held_out=None, group=None)
+    assert {"false share", "not held out", "reference run"} <= both
+    assert not {"false share", "not held out"} & heads(held_out=None, runs=None, group=None)
 
 
 def test_a_shift_is_said_in_place_of_a_p() -> None:
     shifted = GroupTest(
         p=None,
-        basis=None,
-        refused="distribution shift: the two groups are told apart without the model",
         members=40,
         held_out=40,
         bits_members=1.0,
         bits_held_out=2.0,
+        difference=-1.0,
+        low=-1.2,
+        high=-0.8,
+        beside_reference=False,
+        assumes="without the training the model would find both groups equally surprising",
         blind_auc=0.9,
         blind_p=0.005,
     )
-    notes = " ".join(verbatim_sections(look(group=shifted))[0].notes)
-    assert "no test of the corpus as a whole: distribution shift" in notes
-    assert "p 0.0" not in notes
+    notes = " ".join(verbatim_sections(look(group=shifted, runs=None))[0].notes)
+    assert "difference: -1.000" in notes
+    assert "memory only if without the training" in notes
+    assert "tells them apart as well (AUC 0.90)" in notes
+    assert "by shuffling" not in notes
 
 
 def test_the_csv_holds_every_document() -> None:
     from lmexposure.reporting.verbatim import verbatim_csv
 
-    record = look(document(), document(7, "no", run=None, least_tries=None, p=None))
+    record = look(
+        document(), document(7, "no", run=None, least_tries=None, p=None, false_share=None)
+    )
     rows = list(csv.DictReader(io.StringIO(verbatim_csv(record))))
     assert [row["document"] for row in rows] == ["4", "7"]
     assert rows[1]["run_characters"] == ""

@@ -1,0 +1,284 @@
+"""Do the documents of a corpus come out longer than held-out ones, and which of them?
+
+A random split gives each document its side by a coin that the model never saw, so that without
+memory the sides can be shuffled. That holds where a document's number does not depend on its side.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+
+from lmexposure._validate import bits_array, integer
+from lmexposure.errors import InputError
+
+_FEWEST = 10  # documents of a stratum
+_WIDTH = 1.25  # of a stratum: longest by shortest
+_AT_ONCE = 1 << 21  # labels that are shuffled at once
+_MOST_SEEN = 40  # numbers of documents whose power is told
+
+
+@dataclass(frozen=True, kw_only=True)
+class LongerRuns:
+    """Two tests in one: many documents a little longer, or a few of them far longer.
+
+    Attributes:
+        p: of the two together, paid for both; one-sided, small = the first group is longer.
+        p_rank_sum: of the sum of ranks.
+        p_tail: of the higher criticism of two samples.
+        first, second: documents of each group in a stratum that holds both.
+        seen: (k, p): the p that k documents of the first group would give, if they were longer
+            than all others, ascending to the last that matters.
+    """
+
+    p: float
+    p_rank_sum: float
+    p_tail: float
+    first: int
+    second: int
+    seen: tuple[tuple[int, float], ...]
+
+
+def length_strata(lengths: ArrayLike) -> NDArray[np.int64]:
+    """Documents of about one length together, whatever their group, shape (N,); 0 = the longest.
+
+    The longest is at most 1.25 times the shortest, unless that makes fewer than 10 documents.
+
+    Args:
+        lengths: of each document, above 0, shape (N,).
+
+    Raises:
+        InputError: no lengths, or one that is not above 0.
+    """
+    sizes = bits_array("lengths", lengths)
+    if sizes.min() <= 0:
+        raise InputError(f"lengths hold {sizes.min():g}; leave documents without text out")
+    order = np.argsort(-sizes, kind="stable")
+    found = np.zeros(sizes.size, dtype=np.int64)
+    stratum, first, members = 0, sizes[order[0]], 0
+    for place in order:
+        if members >= _FEWEST and sizes[place] * _WIDTH < first:
+            stratum, first, members = stratum + 1, sizes[place], 0
+        found[place] = stratum
+        members += 1
+    return found
+
+
+def centred(scores: ArrayLike, strata: ArrayLike) -> NDArray[np.float64]:
+    """Scores less the median of their stratum: longer texts have longer runs by chance alone.
+
+    Args:
+        scores: of each document, shape (N,).
+        strata: of each, shape (N,).
+    """
+    values, groups = bits_array("scores", scores).copy(), np.asarray(strata)
+    for group in np.unique(groups):
+        values[groups == group] -= np.median(values[groups == group])
+    return values
+
+
+def longer_runs(
+    scores: ArrayLike,
+    first: ArrayLike,
+    strata: ArrayLike,
+    *,
+    permutations: int = 9_999,
+    seed: int = 0,
+) -> LongerRuns | None:
+    """Whether documents of the first group have larger scores, by shuffling within strata.
+
+    Proof of the level: without memory a document's score does not depend on its side, and a random
+    split makes all arrangements of sides within a stratum equally likely. So each of the two
+    statistics of the true sides is as likely as any shuffled one to be the k-th largest, and so is
+    the smaller of their two p; its own place among the shuffled ones is a p again.
+
+    Args:
+        scores: of each document, comparable between strata (see `centred`), shape (N,).
+        first: whether a document is of the first group, shape (N,).
+        strata: of each document, shape (N,); one without both groups says nothing.
+        permutations: shuffles, at least 99.
+        seed: of the shuffles.
+
+    Returns:
+        None where no stratum holds both groups.
+
+    Raises:
+        InputError: shapes that differ, or a score that is not finite.
+        SettingsError: too few permutations.
+
+    Source: van Elteren 1960 for ranks within strata; Donoho and Jin 2004 for higher criticism, here
+        of counts above each score with their variance given the strata; Westfall and Young 1993 for
+        the smaller p; Phipson and Smyth 2010.
+    """
+    integer("permutations", permutations, low=99)
+    values, sides = bits_array("scores", scores), np.asarray(first, dtype=bool)
+    groups = np.asarray(strata)
+    if not values.shape == sides.shape == groups.shape:
+        raise InputError(
+            f"scores, first and strata have shapes {values.shape}, {sides.shape} and "
+            f"{groups.shape}; give one of each document"
+        )
+    both = np.isin(groups, np.intersect1d(groups[sides], groups[~sides]))
+    if not both.any():
+        return None
+    test = _Test.of(values[both], sides[both], groups[both])
+    found = [test.statistics(sides[both][None, :])]
+    found += [
+        test.statistics(shuffled)
+        for shuffled in shuffled_sides(sides[both], groups[both], permutations, seed)
+    ]
+    every = np.concatenate(found, axis=1)  # (2, 1 + permutations)
+    own = np.stack([_as_large(row, row) for row in every])
+    least = own.min(0)
+    sorted_least = np.sort(least)
+    return LongerRuns(
+        p=float(np.mean(least <= least[0])),
+        p_rank_sum=float(own[0, 0]),
+        p_tail=float(own[1, 0]),
+        first=int(sides[both].sum()),
+        second=int((~sides[both]).sum()),
+        seen=tuple(test.seen(every[1], sorted_least)),
+    )
+
+
+def shuffled_sides(
+    sides: NDArray[np.bool_], groups: NDArray[np.int64], permutations: int, seed: int
+) -> Iterator[NDArray[np.bool_]]:
+    """Sides of documents shuffled within their groups, some rows (B, N) at a time.
+
+    Args:
+        sides: of each document, shape (N,).
+        groups: of each, shape (N,).
+        permutations: rows in all.
+        seed: of the shuffles.
+    """
+    draws = np.random.default_rng(seed)
+    order = np.argsort(groups, kind="stable")
+    blocks = np.split(order, np.flatnonzero(np.diff(groups[order])) + 1)
+    rows = max(1, _AT_ONCE // sides.size)
+    for begin in range(0, permutations, rows):
+        made = np.tile(sides, (min(rows, permutations - begin), 1))
+        for block in blocks:
+            if 0 < sides[block].sum() < block.size:
+                made[:, block] = draws.permuted(made[:, block], axis=1)
+        yield made
+
+
+def conformal_p(scores: ArrayLike, held_out: ArrayLike) -> NDArray[np.float64]:
+    """For each score the share of held-out scores as large, itself among them, shape (N,).
+
+    Proof: a score and M held-out ones that are exchangeable with it are in any order equally
+    often, so that it is among the k largest with probability k / (M + 1) at most.
+
+    Args:
+        scores: larger = more memorised, shape (N,).
+        held_out: of documents that the model never saw, shape (M,).
+
+    Source: Vovk, Gammerman and Shafer 2005, chapter 2.
+
+    >>> conformal_p([9, 2], [1, 2, 3]).tolist()
+    [0.25, 0.75]
+    """
+    others = np.sort(bits_array("held_out", held_out))
+    below = np.searchsorted(others, bits_array("scores", scores), side="left")
+    found: NDArray[np.float64] = (1 + others.size - below) / (1 + others.size)
+    return found
+
+
+def false_shares(p: ArrayLike) -> NDArray[np.float64]:
+    """The least share q at which Benjamini and Hochberg's procedure names each, shape (N,).
+
+    Of those with a number of at most q, a share of at most q is named falsely, on average: the
+    procedure needs p that depend on each other positively, as p from one set of held-out documents
+    do.
+
+    Args:
+        p: of `conformal_p`; 1 for what is not to be named, shape (N,).
+
+    Source: Benjamini and Hochberg 1995; Bates et al. 2023, Testing for outliers with conformal
+        p-values, theorem 2; Marandon et al. 2024, theorem 3.3, for exchangeable scores.
+
+    >>> false_shares([0.01, 0.04, 0.5]).tolist()
+    [0.03, 0.06, 0.5]
+    """
+    found: NDArray[np.float64] = stats.false_discovery_control(bits_array("p", p), method="bh")
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Test:
+    """What no shuffling changes.
+
+    Attributes:
+        ranks: of each score among all, shape (N,).
+        order: of documents, the largest score first, shape (N,).
+        share: of the first group in the stratum of each, in that order, shape (N,).
+        ends: last place of each different score of the larger half, in that order, shape (T,).
+        spread: standard deviation of the count of the first group up to there, shape (T,).
+    """
+
+    ranks: NDArray[np.float64]
+    order: NDArray[np.int64]
+    share: NDArray[np.float64]
+    ends: NDArray[np.int64]
+    spread: NDArray[np.float64]
+
+    @classmethod
+    def of(
+        cls, values: NDArray[np.float64], sides: NDArray[np.bool_], groups: NDArray[np.int64]
+    ) -> "_Test":
+        order = np.argsort(-values, kind="stable")
+        _, own = np.unique(groups, return_inverse=True)
+        size = np.bincount(own)
+        share = np.bincount(own, sides) / size
+        ends = np.append(np.flatnonzero(np.diff(values[order])), values.size - 1)
+        ends = ends[ends < max(1, values.size // 2)]
+        # Hypergeometric variance of each stratum's count: share (1 - share) n (N - n) / (N - 1).
+        variance = np.zeros(ends.size)
+        for group, among in enumerate(size):
+            n = np.cumsum(own[order] == group)[ends]
+            variance += share[group] * (1 - share[group]) * n * (among - n) / (among - 1)
+        kept = variance > 0
+        return cls(
+            ranks=stats.rankdata(values),
+            order=order,
+            share=share[own][order],
+            ends=ends[kept],
+            spread=np.sqrt(variance[kept]),
+        )
+
+    def statistics(self, sides: NDArray[np.bool_]) -> NDArray[np.float64]:
+        """Rank sum, and the largest standardised count above a score; sides (B, N) -> (2, B)."""
+        sums = sides @ self.ranks
+        if not self.ends.size:
+            return np.stack([sums, np.zeros(len(sides))])
+        above = np.cumsum(sides[:, self.order] - self.share, axis=1)[:, self.ends]
+        return np.stack([sums, (above / self.spread).max(1)])
+
+    def seen(
+        self, tails: NDArray[np.float64], least: NDArray[np.float64]
+    ) -> Iterator[tuple[int, float]]:
+        """What k documents above all others would give, if they are spread like the first group."""
+        first = round(float(self.share.sum()))
+        share = float(self.share @ self.share) / first
+        spread = float(self.share @ (self.share * (1 - self.share))) / first
+        total, last = self.share.size, 1.0
+        most = min(first, total // 2)
+        for k in np.unique(np.geomspace(1, max(1, most), _MOST_SEEN).astype(int)).tolist():
+            value = k * (1 - share) / np.sqrt(k * spread * (total - k) / (total - 1))
+            p_tail = (1 + int((tails[1:] >= value - 1e-9).sum())) / tails.size
+            p = max(1, int(np.searchsorted(least, p_tail, side="right"))) / tails.size
+            last = min(last, p)
+            yield k, last
+            if p_tail <= 1 / tails.size:
+                return
+
+
+def _as_large(values: NDArray[np.float64], among: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The share of `among` that is as large as each value; equal up to rounding counts."""
+    slack = 1e-9 * max(1.0, float(np.abs(among).max()))
+    below = np.searchsorted(np.sort(among), values - slack, side="left")
+    found: NDArray[np.float64] = (among.size - below) / among.size
+    return found

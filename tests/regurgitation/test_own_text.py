@@ -1,0 +1,38 @@
+"""Text that others have too: near copies count once, what is held out is taken out."""
+
+import numpy as np
+from regurgitation.conftest import Case, sentence
+from regurgitation.test_look import SHORT
+
+from lmexposure.regurgitation.own_text import own_texts
+from lmexposure.regurgitation.runs import Run
+from lmexposure.regurgitation.windows import Windows, read_windows
+
+
+def windows(case: Case, texts: list[str]) -> Windows:
+    return read_windows(
+        lambda: texts, case.loaded.tokenizer, SHORT, separator="\n", name="the corpus"
+    )
+
+
+def whole(text: str) -> list[Run]:
+    return [Run(first=1, stop=2, start=0, end=len(text), prompt=1, whole=True)]
+
+
+def test_near_copies_count_once_and_held_out_text_is_taken_out(case: Case) -> None:
+    draws = np.random.default_rng(7)
+    base, alone, shared = (sentence(draws) for _ in range(3))
+    copies = [base, base.replace(".", " now."), base.replace(".", " again.")]
+    corpus = windows(case, [*copies, alone, f"{alone[::-1]} {shared}"])
+    held_out = windows(case, [shared, sentence(draws)])
+    for seed in range(5):
+        own, others = own_texts(corpus, held_out, seed=seed)
+        assert sum(text.unit for text in own[:3]) == 1
+        assert own[3].unit
+        assert own[3].longest(whole(alone)) > len(alone) / 2
+        mixed = corpus.documents[4].text
+        # The last characters fill no window, and so were not asked for.
+        last = SHORT.suffix_tokens - 1
+        assert own[4].unheld(whole(mixed)) <= len(mixed) - len(shared) + last
+        assert own[4].longest(whole(mixed)) <= len(alone)
+        assert others[1].unit

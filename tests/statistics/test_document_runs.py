@@ -1,0 +1,66 @@
+"""Runs of documents: the test by shuffling, its level and power, and which documents are named."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from lmexposure.errors import InputError
+from lmexposure.statistics import (
+    centred,
+    conformal_p,
+    false_shares,
+    length_strata,
+    longer_runs,
+)
+
+
+def drawn(seed: int, longer: int, leaks: int = 0) -> tuple[Any, Any, Any]:
+    """40 documents against 40, those of the first group `longer` times as long."""
+    draws = np.random.default_rng(seed)
+    sides = np.arange(80) < 40
+    lengths = draws.integers(10, 60, size=80) * np.where(sides, longer, 1)
+    strata = length_strata(lengths)
+    kept = [int(lengths[strata == group].min()) for group in strata]
+    scores = np.array([draws.geometric(0.5, size=n).max() for n in kept], dtype=float)
+    scores[:leaks] += 40
+    return centred(scores, strata), sides, strata
+
+
+@pytest.mark.parametrize("longer", [1, 2])
+def test_without_memory_it_rejects_as_rarely_as_it_says(longer: int) -> None:
+    rejected = named = 0
+    for seed in range(300):
+        scores, sides, strata = drawn(seed, longer)
+        found = longer_runs(scores, sides, strata, permutations=199, seed=seed)
+        rejected += found is not None and found.p <= 0.1
+        named += bool((false_shares(conformal_p(scores[sides], scores[~sides])) <= 0.1).any())
+    assert stats.binom.sf(rejected - 1, 300, 0.1) >= 0.01
+    assert stats.binom.sf(named - 1, 300, 0.1) >= 0.01
+
+
+def test_a_few_that_are_far_longer_are_seen() -> None:
+    for seed in range(10):
+        found = longer_runs(*drawn(seed, 1, leaks=14), permutations=999, seed=seed)
+        assert found is not None
+        assert found.p <= 0.01
+        assert next(k for k, p in found.seen if p <= 0.01) <= 14
+
+
+def test_one_of_forty_documents_takes_3999_held_out_ones() -> None:
+    for held_out, named in ((3_999, True), (3_998, False)):
+        shares = false_shares(conformal_p([9.0, *[0.0] * 39], np.zeros(held_out)))
+        assert bool(shares[0] <= 0.01) is named
+
+
+def test_equal_scores_and_groups_apart_say_nothing() -> None:
+    sides = np.arange(20) < 10
+    found = longer_runs(np.zeros(20), sides, np.zeros(20), permutations=99)
+    assert found is not None
+    assert found.p == 1.0
+    assert longer_runs(np.arange(20), sides, sides.astype(int)) is None
+    with pytest.raises(InputError, match="have shapes"):
+        longer_runs(np.zeros(19), sides, np.zeros(20))
+    with pytest.raises(InputError, match="lengths hold 0"):
+        length_strata([0, 3])
