@@ -200,7 +200,8 @@ def _kept_places(weight: Tensor, most: int) -> Tensor:
     if weight.numel() <= most:
         return torch.arange(weight.numel(), device=weight.device)
     column = torch.arange(0, min(weight.numel(), width * (most // 2)), width)
-    return torch.cat([torch.arange(most // 2), column]).unique().to(weight.device)
+    kept = torch.unique(torch.cat([torch.arange(most // 2), column]))
+    return torch.as_tensor(kept, device=weight.device)
 
 
 def check_noise(training: DpTraining, seen: NoiseSeen, claim: Mechanism, level: float) -> DpFinding:

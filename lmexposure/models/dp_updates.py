@@ -62,7 +62,9 @@ def take_turns(
     training.forget()
     for place in range(TURNS):
         size = sizes[place % 2]
-        state, gradients, steps = _State(training), [], []
+        state = _State(training)
+        gradients: list[list[Tensor]] = []
+        steps: list[Any] = []
 
         def look(step: Step, steps: Any = steps, gradients: Any = gradients) -> None:
             see(step)
