@@ -1,7 +1,8 @@
 """A check of a DP-SGD training by Opacus before it is believed: is it what its epsilon is for?"""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -12,6 +13,7 @@ from lmexposure.errors import ModelError
 from lmexposure.models.dp_gradients import (
     NO_STEP,
     Mechanism,
+    NoiseSeen,
     check_clipping,
     check_gradients,
     check_noise,
@@ -19,7 +21,6 @@ from lmexposure.models.dp_gradients import (
     check_weights,
 )
 from lmexposure.models.dp_loop import (
-    Turn,
     check_accountant,
     check_accumulation,
     check_batches,
@@ -36,6 +37,15 @@ from lmexposure.models.dp_training import (
     samplers_of,
     world_size,
 )
+from lmexposure.models.dp_updates import Guard, Turn, check_update, plain_turn, take_turns
+
+_NOT_COVERED = (
+    "later steps than the first two dozen",
+    "documents that are in the corpus more than once",
+    "who can foresee the noise or the coins",
+    "what is published beside the weights",
+)
+_NO_LOOP = "the loop around the optimizer (give step=)"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +56,7 @@ class DpCheck:
         findings: one a question, in the order in which they were asked.
         noise_multiplier, max_grad_norm, sample_rate: the claim that was checked; None: unknown.
         level: the probability that a right training has any finding that failed, at most.
+        not_covered: what a pass says nothing about.
     """
 
     findings: tuple[DpFinding, ...]
@@ -53,27 +64,38 @@ class DpCheck:
     max_grad_norm: float
     sample_rate: float | None
     level: float
+    not_covered: tuple[str, ...]
 
     @property
     def passed(self) -> bool:
-        """Whether every finding is as it should be."""
-        return not self.failed
+        """Whether every question could be looked at, and its answer is as it should be."""
+        return not self.failed and not self.not_seen
 
     @property
     def failed(self) -> tuple[DpFinding, ...]:
-        """The findings that are not."""
-        return tuple(finding for finding in self.findings if not finding.passed)
+        """The findings that are not as they should be."""
+        return tuple(f for f in self.findings if f.seen and not f.passed)
+
+    @property
+    def not_seen(self) -> tuple[DpFinding, ...]:
+        """What could not be looked at: no fault, and no pass."""
+        return tuple(f for f in self.findings if not f.seen)
 
     def require(self) -> None:
-        """Go on only if all is right.
+        """Go on only if nothing is wrong and all was seen; a pass does not cover `not_covered`.
 
         Raises:
-            ModelError: it is not; the message is that of each finding that failed.
+            ModelError: something is wrong, or was not seen; the message is that of each such
+                finding.
         """
         if self.failed:
             raise ModelError(
-                "this is not the DP-SGD training that its epsilon is for. "
-                + ". ".join(f"{f.name}: {f.message}" for f in self.failed)
+                "this is not the DP-SGD training that its epsilon is for. " + _said(self.failed)
+            )
+        if self.not_seen:
+            raise ModelError(
+                "it is not known whether this is the training that its epsilon is for. Not seen: "
+                + _said(self.not_seen)
             )
 
     def to_dict(self) -> dict[str, Any]:
@@ -85,12 +107,20 @@ class DpCheck:
             "max_grad_norm": self.max_grad_norm,
             "sample_rate": self.sample_rate,
             "findings": [vars(finding) for finding in self.findings],
+            "not_covered": list(self.not_covered),
         }
 
     def __str__(self) -> str:
-        return "\n".join(
-            f"{'right' if f.passed else 'WRONG'}  {f.name}: {f.message}" for f in self.findings
-        )
+        lines = [f"{_word(f)}  {f.name}: {f.message}" for f in self.findings]
+        return "\n".join([*lines, f"not covered  {'; '.join(self.not_covered)}"])
+
+
+def _word(finding: DpFinding) -> str:
+    return "right" if finding.passed else "WRONG" if finding.seen else "not seen"
+
+
+def _said(findings: Sequence[DpFinding]) -> str:
+    return ". ".join(f"{f.name}: {f.message}" for f in findings)
 
 
 def dp_check(  # noqa: PLR0913  a public door: one argument an input
@@ -110,11 +140,13 @@ def dp_check(  # noqa: PLR0913  a public door: one argument an input
 ) -> DpCheck:
     """Check that a training by Opacus is the DP-SGD that its epsilon is for; nothing is changed.
 
-    Some steps are taken for real, on documents of the corpus, and put back to the byte: weights,
-    gradients, the optimizers' state, the accountant, samplers, random numbers. Checked are each
-    document's gradient, clipping, noise, batches and their rate, what the accountant is told,
-    whether each weight learns, empty batches, and accumulated gradients. What is random is tested;
-    together the tests alarm at a right training with probability `level` at most.
+    Some two dozen steps are taken for real, on documents of the corpus, and put back to the byte:
+    weights, gradients, the optimizers' state, the accountant, samplers, random numbers. Checked are
+    each document's gradient, clipping, noise, batches and their rate, what the accountant is told,
+    whether each weight learns and moves by the noisy gradient alone, empty batches, and accumulated
+    gradients. What is random is tested; together the tests alarm at a right training with
+    probability `level` at most: half of it is shared equally by ten tests of noise, half by four of
+    what the sampler draws. A pass covers what was looked at; `not_covered` says what was not.
 
     A training with a loop and documents of its own gives, in place of a loader,
     `DpBatches(count=..., batch=..., sample=...)`: `batch(numbers)` makes for example
@@ -130,8 +162,8 @@ def dp_check(  # noqa: PLR0913  a public door: one argument an input
         loss: (model, batch) -> the loss as training has it, reduced as the optimizer's
             `loss_reduction` says, or of each document; None: `model(**batch).loss`.
         step: one turn of the training's loop for a given batch, from forward pass to step, without
-            a schedule of learning rates; then the loop itself is held against accumulation and
-            empty batches.
+            a schedule of learning rates; then the loop itself is looked at, for twelve turns. None:
+            it is not covered.
         accountant: the PrivacyEngine or its accountant; None: the one that the optimizer's hook
             tells.
         noise_multiplier: the claimed sigma; None: what the accountant is told.
@@ -163,12 +195,15 @@ def dp_check(  # noqa: PLR0913  a public door: one argument an input
     )
     others = [training.accountant, training.hooks, *samplers_of(loader)]
     generators = [*batches.generators, *(g for o in training.optimizers for g in generators_of(o))]
+    guard = partial(
+        unchanged, model, training.optimizers, [o for o in others if o is not None], generators
+    )
     # At random, for documents of a corpus may take turns by length.
     numbers = Random(0).sample(range(batches.count), min(documents, batches.count))
-    with unchanged(model, training.optimizers, [o for o in others if o is not None], generators):
+    with guard():
         without_dropout(model)
         model.train()
-        return _checked(training, numbers, claimed, step, processes, level)
+        return _checked(training, numbers, claimed, step, processes, level, guard)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,60 +219,67 @@ def _checked(
     training: DpTraining,
     numbers: Sequence[int],
     claimed: _Claimed,
-    turn: Turn | None,
+    loop: Turn | None,
     processes: int,
     level: float,
+    guard: Guard,
 ) -> DpCheck:
     """The questions in their order; where no claim is given, what the accountant is told is it."""
     clip = claimed.clip or float(training.private.max_grad_norm)
     findings = [check_position_ids(training, numbers)]
     gradients, norms = check_gradients(training, numbers)
     findings.append(gradients)
-    steps, trouble = _two_steps(training, numbers, norms, clip, findings)
-    told = steps[0].told[0] if steps and steps[0].told else (None, None, 0)
-    sigma = _first(claimed.sigma, told[0], float(training.private.noise_multiplier))
-    rate = _first(claimed.rate, told[1], training.batches.rate)
+    noise, told = NoiseSeen(training), list[tuple[tuple[float, float, int], ...]]()
+
+    def see(step: Step) -> None:
+        noise.add(step)
+        told.append(step.told)
+
+    clipping, trouble = _clipping(training, numbers, norms, clip, see)
+    findings.append(clipping)
+    turn = loop or plain_turn(training)
+    with guard():  # what a loop leaves, such as a learning rate, is not the training's
+        turns = take_turns(training, numbers, turn, see)
+    first = next((entry for of_step in told for entry in of_step), (None, None, 0))
+    sigma = _first(claimed.sigma, first[0], float(training.private.noise_multiplier))
+    rate = _first(claimed.rate, first[1], training.batches.rate)
     if trouble:
         findings += [
             DpFinding(name=n, passed=False, message=trouble) for n in ("noise", "accountant")
         ]
     else:
         claim = Mechanism(noise_multiplier=sigma, max_grad_norm=clip)
-        findings.append(check_noise(training, steps, claim, level / 2))
-        findings.append(check_accountant(training, steps[0], sigma, rate))
+        findings.append(check_noise(training, noise, claim, level / 2))
+        findings.append(check_accountant(training, told, sigma, rate))
     findings += check_batches(training, rate, processes, level / 2)
+    findings.append(check_update(training, numbers, turn, turns, guard))
     findings.append(check_weights(training, numbers))
-    findings.append(check_accumulation(training, numbers, turn))
-    findings.append(check_empty_batches(training, rate, turn))
+    findings.append(check_accumulation(training, turns, loop is not None))
+    findings.append(check_empty_batches(training, rate, loop))
     return DpCheck(
         findings=tuple(findings),
         noise_multiplier=sigma,
         max_grad_norm=clip,
         sample_rate=rate,
         level=level,
+        not_covered=_NOT_COVERED if loop else (_NO_LOOP, *_NOT_COVERED),
     )
 
 
-def _two_steps(
+def _clipping(
     training: DpTraining,
     numbers: Sequence[int],
     norms: Sequence[float],
     clip: float,
-    findings: list[DpFinding],
-) -> tuple[list[Step], str]:
-    """Two steps up to where weights would move, or why there are none; the first is of clipping."""
+    see: Callable[[Step], None],
+) -> tuple[DpFinding, str]:
+    """Clipping in twelve steps, and why there were none, if so."""
     try:
-        clipping, first = check_clipping(training, numbers, norms, clip)
-        training.backward(training.batch(numbers))
-        second = training.take_step()
+        found = check_clipping(training, numbers, norms, clip, see)
     except (ValueError, RuntimeError) as failure:  # Opacus at gradients that do not fit
         trouble = f"cannot be looked at, since the optimizer's step fails: {failure}"
-        findings.append(DpFinding(name="clipping", passed=False, message=trouble))
-        return [], trouble
-    findings.append(clipping)
-    if first is None or second is None:
-        return [], NO_STEP
-    return [first, second], ""
+        return DpFinding(name="clipping", passed=False, message=trouble), trouble
+    return found, NO_STEP if found.message == NO_STEP else ""
 
 
 def _first(*values: float | None) -> Any:

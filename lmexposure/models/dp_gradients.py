@@ -1,17 +1,23 @@
 """What a DP step does with documents' gradients: clipped, summed, with noise, into weights."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
-from scipy import stats
 from torch import Tensor, nn
 
+from lmexposure.models.dp_noise import Noise, most_alike, noise_p, size_p
 from lmexposure.models.dp_training import DpFinding, DpTraining, Step, world_size
 
 _TOLERANCE = 1e-4  # relative, of a document's gradient
 _FAINT = 1e-3  # of the largest; a smaller gradient is rounding, as where no token has loss
 _SHOWN = 4
+STEPS = 12  # with weights held still
+_STEEP = (3.0, 300.0)  # times the clip, the least norms of documents that are clipped
+_NONE, _IS_NONE = 1e-3, "none"  # a share of the claimed noise that is rounding
+_CLEAR = 1e-6  # a p-value at which a weight or a step is named
+_KEPT = 1 << 18  # coordinates of which noise is kept, of all weights; more where one is wide
 _VISIBLE_LR = 0.01  # a smaller step may be lost in rounding, and says nothing about who moves
 
 NO_STEP = (
@@ -107,73 +113,165 @@ def check_gradients(training: DpTraining, numbers: Sequence[int]) -> tuple[DpFin
 
 
 def check_clipping(
-    training: DpTraining, numbers: Sequence[int], norms: Sequence[float], bound: float
-) -> tuple[DpFinding, Step | None]:
-    """The optimizer's clipped sum against that of documents alone, the loss made steep enough.
+    training: DpTraining,
+    numbers: Sequence[int],
+    norms: Sequence[float],
+    bound: float,
+    see: Callable[[Step], None],
+) -> DpFinding:
+    """The clipped sums of twelve steps against that of documents alone, weights held still.
 
-    Returns:
-        The finding; and the step that was looked at, None if the optimizer took none.
+    By turns the loss is made so steep that all documents are just above the clip, and far above.
     """
     least = min((norm for norm in norms if norm > _FAINT * max(norms)), default=1.0)
-    scale = max(3 * bound, 1.0) / least  # so that each document with a gradient is clipped
-    expected = [torch.zeros_like(p) for p in training.weights]
+    scales = [max(steep * bound, steep / _STEEP[0]) / least for steep in _STEEP]
+    expected = [[torch.zeros_like(p) for p in training.weights] for _ in scales]
     for alone in _alone(training, numbers):
-        for total, gradient in zip(expected, _clipped(training, alone, scale, bound), strict=True):
-            total += gradient
-    for total in expected:
-        total *= world_size()  # each process has the same documents here
-    training.backward(training.batch(numbers), scale)
-    step = training.take_step()
-    if step is None:
-        return DpFinding(name="clipping", passed=False, message=NO_STEP), None
-    found, wanted = _norm(step.sums), _norm(expected)
-    error = _norm([a - b for a, b in zip(step.sums, expected, strict=True)])
-    most, passed = len(numbers) * bound, error <= _TOLERANCE * len(numbers) * bound
+        for scale, totals in zip(scales, expected, strict=True):
+            for total, gradient in zip(
+                totals, _clipped(training, alone, scale, bound), strict=True
+            ):
+                total += gradient * world_size()  # each process has the same documents here
+    worst = (-1.0, 0.0, 0.0, 0)
+    for place in range(STEPS):
+        regime = place % len(scales)
+        training.backward(training.batch(numbers), scales[regime])
+        step = training.take_step()
+        if step is None:
+            return DpFinding(name="clipping", passed=False, message=NO_STEP)
+        see(step)
+        error = _norm([a - b for a, b in zip(step.sums, expected[regime], strict=True)])
+        if error > worst[0]:
+            worst = (error, _norm(step.sums), _norm(expected[regime]), place)
+    return _of_clipping(len(numbers), bound, *worst)
+
+
+def _of_clipping(
+    documents: int, bound: float, error: float, found: float, wanted: float, place: int
+) -> DpFinding:
+    least, passed = _STEEP[place % len(_STEEP)] * bound, error <= _TOLERANCE * documents * bound
     told = (
-        f"the clipped sum of {len(numbers)} documents with gradients of norm {3 * bound:.3g} and "
-        f"more has norm {found:.4g}; clipping each to {bound:g} gives {wanted:.4g}, at most "
-        f"{most:.4g}; they differ by {error:.1e}"
+        f"the clipped sum of {documents} documents with gradients of norm {least:.3g} and more "
+        f"has norm {found:.4g} in step {place + 1} of {STEPS}; clipping each to {bound:g} gives "
+        f"{wanted:.4g}, at most {documents * bound:.4g}; they differ by {error:.1e}"
     )
     if not passed:
         told += (
             f": documents are not clipped to {bound:g}, and the noise hides less than is claimed; "
             "look at the optimizer's max_grad_norm and clip_and_accumulate"
         )
-    return DpFinding(name="clipping", passed=passed, message=told), step
+    return DpFinding(name="clipping", passed=passed, message=told)
 
 
-def check_noise(
-    training: DpTraining, steps: Sequence[Step], claim: Mechanism, level: float
-) -> DpFinding:
-    """The noise of two steps: its variance, in all and of each weight, and that it is drawn anew.
+class NoiseSeen:
+    """The noise of steps: sums of squares of each weight, and a choice of its coordinates."""
 
-    A third of `level` goes to the chi-squared test of all coordinates, one to those of each
-    weight's, one to the correlation of the two steps'.
+    def __init__(self, training: DpTraining) -> None:
+        weights = training.weights
+        self.sizes = np.array([p.numel() for p in weights], dtype=np.int64)
+        self._places = [_kept_places(p, max(1, _KEPT // len(weights))) for p in weights]
+        self._squares: list[list[float]] = []
+        self._kept: list[np.ndarray] = []
+
+    def add(self, step: Step) -> None:
+        """The noise of one more step; of none, where no clipped sum was made."""
+        if not step.sums:
+            return
+        noises = [noisy.double() - s for noisy, s in zip(step.noisy, step.sums, strict=True)]
+        self._squares.append([float(noise.square().sum()) for noise in noises])
+        kept = [n.flatten()[at].cpu() for n, at in zip(noises, self._places, strict=True)]
+        self._kept.append(torch.cat(kept).float().numpy())
+
+    def over(self, wanted: float) -> Noise:
+        """In units of the claimed standard deviation."""
+        weight = np.repeat(np.arange(len(self._places)), [len(at) for at in self._places])
+        return Noise(
+            squares=np.array(self._squares) / wanted**2,
+            sizes=self.sizes,
+            kept=np.stack(self._kept).astype(float) / wanted,
+            weight=weight,
+        )
+
+
+def _kept_places(weight: Tensor, most: int) -> Tensor:
+    """The first rows and the first column of a weight, or all of a small one."""
+    width = weight.shape[-1] if weight.ndim > 1 else 1
+    most = max(most, 4 * width)
+    if weight.numel() <= most:
+        return torch.arange(weight.numel(), device=weight.device)
+    column = torch.arange(0, min(weight.numel(), width * (most // 2)), width)
+    kept = torch.unique(torch.cat([torch.arange(most // 2), column]))
+    return torch.as_tensor(kept, device=weight.device)
+
+
+def check_noise(training: DpTraining, seen: NoiseSeen, claim: Mechanism, level: float) -> DpFinding:
+    """The noise of all steps: size, distribution, and independence over steps and coordinates.
+
+    The tests of `noise_p` share `level` equally.
     """
     wanted = claim.noise_multiplier * claim.max_grad_norm
     if wanted == 0:
         told = "the claim is a noise multiplier of 0: no epsilon is; set one above 0"
         return DpFinding(name="noise", passed=False, message=told)
-    noises = [
-        [n.double() - s for n, s in zip(step.noisy, step.sums, strict=True)] for step in steps
-    ]
-    first, second = (torch.cat([n.flatten() for n in noise]) for noise in noises)
-    found = float((first.square().mean()) ** 0.5)
+    noise = seen.over(wanted)
+    each = np.sqrt(noise.squares.sum(1) / noise.sizes.sum())
+    found = float(np.sqrt((each**2).mean()))
     told = (
-        f"the noise has standard deviation {found:.4g} in {len(first)} coordinates, claimed "
-        f"{wanted:.4g} = {claim.noise_multiplier:g} x {claim.max_grad_norm:g}"
+        f"the noise of {len(each)} steps has standard deviation {found * wanted:.4g} in "
+        f"{noise.sizes.sum()} coordinates, claimed {wanted:.4g} = {claim.noise_multiplier:g} x "
+        f"{claim.max_grad_norm:g}"
     )
-    trouble = ""
-    if _variance_p(first, wanted) < level / 3:
-        trouble = f": {_amount(found / wanted)}; the claim is for noise_multiplier x max_grad_norm"
-    elif weak := _uneven(training, noises[0], wanted, level / 3):
-        trouble = f", but on {weak}: every weight needs the same noise"
-    elif stats.pearsonr(first.cpu(), second.cpu()).pvalue < level / 3:
-        trouble = (
-            ", but two steps have the same noise, or noise of the same course: their difference "
-            "has none; do not seed the noise generator anew at each step"
+    p = noise_p(noise)
+    failed = {name for name, value in p.items() if value < level / len(p)}
+    trouble = _trouble(training, noise, failed) if failed else ""
+    return DpFinding(name="noise", passed=not failed, message=told + trouble)
+
+
+def _trouble(training: DpTraining, noise: Noise, failed: set[str]) -> str:
+    """The first thing that is wrong with noise, in the order in which it explains the others."""
+    in_all = float(np.sqrt(noise.squares.sum() / (len(noise.squares) * noise.sizes.sum())))
+    if in_all < _NONE:
+        return ": no noise is added; the claim is for noise_multiplier x max_grad_norm"
+    uneven = _uneven(training, noise, in_all)
+    if "pair" in failed and not uneven.endswith(_IS_NONE):
+        first, second = most_alike(noise.kept)
+        return (
+            f", but two steps have the same noise, or noise of the same course ({first + 1} and "
+            f"{second + 1}): their difference has none; do not seed the noise generator anew"
         )
-    return DpFinding(name="noise", passed=not trouble, message=told + trouble)
+    if failed & {"copies", "volume"} and not uneven.endswith(_IS_NONE):
+        return (
+            ", but coordinates share their noise: their difference has none; draw a number of its "
+            "own for each coordinate"
+        )
+    if uneven:
+        return f", but {uneven}: every weight needs the same noise in every step"
+    if failed & {"all", "step", "weight", "cell"}:
+        return (
+            f": it is {in_all:.3g} times what is claimed; the claim is for "
+            "noise_multiplier x max_grad_norm"
+        )
+    return ", but it is not normal: epsilon is computed for Gaussian noise, draw it by torch.normal"
+
+
+def _uneven(training: DpTraining, noise: Noise, in_all: float) -> str:
+    """The weight or the step whose noise is another than that of all, if one clearly is."""
+    squares, sizes, steps = noise.squares / in_all**2, noise.sizes, len(noise.squares)
+    of_weights = size_p(squares.sum(0), steps * sizes)
+    of_steps = size_p(squares.sum(1), sizes.sum())
+    if min(of_weights.min(), of_steps.min()) > _CLEAR:
+        return ""
+    place, step = int(of_weights.argmin()), int(of_steps.argmin())
+    if of_weights[place] <= of_steps[step]:
+        name = training.name(training.weights[place])
+        share = float(np.sqrt(squares[:, place].sum() / (steps * sizes[place])))
+        return f"on {name} it is {_times(share)}"
+    share = float(np.sqrt(squares[step].sum() / sizes.sum()))
+    return f"in step {step + 1} of {steps} it is {_times(share)}"
+
+
+def _times(share: float) -> str:
+    return _IS_NONE if share < _NONE else f"{share:.3g} times that"
 
 
 def check_weights(training: DpTraining, numbers: Sequence[int]) -> DpFinding:
@@ -254,27 +352,6 @@ def _clipped(
         gradient * (scale * min(1.0, layer * share / max(scale * _norm([gradient]), 1e-30)))
         for gradient, layer in zip(gradients, layers, strict=True)
     ]
-
-
-def _variance_p(noise: Tensor, wanted: float) -> float:
-    """Two-sided, of the sum of squares in units of the claimed variance: chi-squared."""
-    total = float((noise / wanted).square().sum())
-    law = stats.chi2(noise.numel())
-    return float(min(1.0, 2 * min(law.cdf(total), law.sf(total))))
-
-
-def _uneven(training: DpTraining, noise: list[Tensor], wanted: float, level: float) -> str:
-    """The weight whose noise fits the claim least, if it does not at its share of the level."""
-    found = [_variance_p(n, wanted) for n in noise]
-    least = min(range(len(found)), key=lambda place: found[place])
-    if found[least] >= level / len(found):
-        return ""
-    size = float(noise[least].square().mean() ** 0.5)
-    return f"{training.name(training.weights[least])} it is {size:.4g}"
-
-
-def _amount(share: float) -> str:
-    return "no noise is added" if share < 1e-3 else f"it is {share:.3g} times what is claimed"
 
 
 def _reason(ratios: list[float], documents: int, reduction: str) -> str:

@@ -1,27 +1,39 @@
 """What is around a DP step: who is in it, what the accountant is told, when a step is taken."""
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from lmexposure.models.dp_sampling import Drawn, draw, meetings_p, rate_p, sizes_p
-from lmexposure.models.dp_training import DpFinding, DpTraining, Step
+from lmexposure.models.dp_sampling import (
+    Drawn,
+    draw,
+    extremes_p,
+    meetings_p,
+    rate_p,
+    sizes_p,
+)
+from lmexposure.models.dp_training import DpFinding, DpTraining
+from lmexposure.models.dp_updates import Turn, Turns
 
 _RARE = 1e-9  # an empty batch of such a probability does not come
+_TESTS = 4  # of what a sampler draws
 _EXACT = 1e-6  # relative, of numbers that are handed on
 _POISSON = (
     "take batches by Poisson sampling (make_private does, a DPDataLoader): accounted as Poisson, "
     "shuffled batches leak up to 4 times what is claimed, and variants 10 times"
 )
 
-Turn = Callable[[Any], Any]
-
 
 def check_accountant(
-    training: DpTraining, step: Step, sigma: float, rate: float | None
+    training: DpTraining,
+    told: Sequence[tuple[tuple[float, float, int], ...]],
+    sigma: float,
+    rate: float | None,
 ) -> DpFinding:
-    """Whether one step was told as one step of the claimed noise and rate."""
-    trouble, told = "", step.told
+    """Whether each step was told as one step of the claimed noise and rate."""
+    trouble = ""
+    entries = [entry for of_step in told for entry in of_step]
+    counts = [sum(entry[2] for entry in of_step) for of_step in told]
+    noises, rates = {e[0] for e in entries}, {e[1] for e in entries}
     if training.private.step_hook is None and training.accountant is None:
         trouble = (
             "no accountant is told of steps: attach one with optimizer.attach_step_hook("
@@ -29,52 +41,63 @@ def check_accountant(
         )
     elif training.accountant is None:
         trouble = "the optimizer's step hook shows no accountant; give accountant="
-    elif not told:
+    elif not entries:
         trouble = (
             "the accountant was not told of a step: attach "
             "accountant.get_optimizer_hook_fn(sample_rate) to the optimizer that takes the steps"
         )
-    elif (steps := sum(entry[2] for entry in told)) != 1:
-        trouble = f"the accountant was told of {steps} steps where 1 was taken"
-    elif not math.isclose(told[0][0], sigma, rel_tol=_EXACT):
-        trouble = f"the accountant is told noise_multiplier {told[0][0]:g}, claimed {sigma:g}"
-    elif rate is not None and not math.isclose(told[0][1], rate, rel_tol=_EXACT):
-        trouble = f"the accountant is told sample_rate {told[0][1]:g}, claimed {rate:g}"
-    done = "a step was told as one, with noise_multiplier {:g} and sample_rate {:g}"
-    message = trouble or done.format(told[0][0], told[0][1])
-    return DpFinding(name="accountant", passed=not trouble, message=message)
+    elif any(count != 1 for count in counts):
+        trouble = f"the accountant was told of {sum(counts)} steps where {len(counts)} were taken"
+    elif other := [n for n in noises if not math.isclose(n, sigma, rel_tol=_EXACT)]:
+        trouble = f"the accountant is told noise_multiplier {other[0]:g}, claimed {sigma:g}"
+    elif rate is not None and (
+        wrong := [r for r in rates if not math.isclose(r, rate, rel_tol=_EXACT)]
+    ):
+        trouble = f"the accountant is told sample_rate {wrong[0]:g}, claimed {rate:g}"
+    done = f"each of {len(counts)} steps was told as one, with noise_multiplier {sigma:g}"
+    if rate is not None:
+        done += f" and sample_rate {rate:g}"
+    return DpFinding(name="accountant", passed=not trouble, message=trouble or done)
 
 
 def check_batches(
     training: DpTraining, rate: float | None, processes: int, level: float
 ) -> list[DpFinding]:
-    """Batch size, rate and independence, the three tests at a third of `level` each."""
+    """Batch size, rate and independence; tests of rate, sizes (two), meetings share `level`."""
     if rate is None:
         told = "no sampling rate is claimed and no accountant is told of one; give sample_rate="
         return [DpFinding(name="rate", passed=False, message=told)]
     drawn = draw(training.batches, rate)
+    of_rate = _rate(training, drawn, rate, processes, level / _TESTS)
+    there = rate
+    if not of_rate.passed:  # which is said; sampling may be right at the rate that there is
+        documents = training.batches.pool or training.batches.count
+        there = min(1.0, float(drawn.sizes.mean()) / documents)
     return [
         _batch_size(training, drawn, rate, processes),
-        _rate(training, drawn, rate, processes, level / 3),
-        _sampling(training, drawn, level / 3),
+        of_rate,
+        _sampling(training, drawn, there, level / _TESTS),
     ]
 
 
-def check_accumulation(
-    training: DpTraining, numbers: Sequence[int], turn: Turn | None
-) -> DpFinding:
-    """Whether each batch ends in a step of its own."""
+def check_accumulation(training: DpTraining, turns: Turns, looped: bool) -> DpFinding:
+    """Whether each batch ends in a step of its own; with `looped`, the turns are a given loop's."""
     state = next((s for o in training.optimizers if (s := vars(o).get("gradient_state"))), None)
     waiting, trouble = getattr(state, "num_steps", 1), ""
     told = "a second backward pass before a step is refused"
     if waiting > 1:
         trouble = f"accelerate gathers {waiting} batches for a step: gradient_accumulation_steps=1"
-    elif turn is not None:
-        sizes = [max(1, len(numbers) // 2), len(numbers)]
-        held = _turns(training, [numbers[:size] for size in sizes], turn)
-        told = f"batches of {sizes[0]} and {sizes[1]} documents ended in steps of {held}"
-        if held != sizes:
-            trouble = f"{told}: not each batch in a step of its own"
+    elif looped:
+        told = f"{len(turns.batches)} batches ended in a step each"
+        wrong = [
+            (batch, steps)
+            for batch, steps in zip(turns.batches, turns.held, strict=True)
+            if steps != [batch]
+        ]
+        if wrong:
+            trouble = f"a batch of {wrong[-1][0]} documents ended in steps of {wrong[-1][1]}"
+        elif turns.failure:
+            return DpFinding(name="accumulation", passed=False, message=_failed(turns))
     elif getattr(training.hooks, "grad_accumulation_allowed", False):
         trouble = (
             "the model takes several backward passes before a step without a word: "
@@ -86,6 +109,16 @@ def check_accumulation(
             "rate that was not accounted; split large batches with BatchMemoryManager"
         )
     return DpFinding(name="accumulation", passed=not trouble, message=trouble or told)
+
+
+def _failed(turns: Turns) -> str:
+    said = f"the loop ends {turns.failure}"
+    if turns.outside:
+        said += (
+            f". {', '.join(turns.outside)} get gradients and are not in the DP optimizer, which "
+            "neither clips nor clears them: put all weights that learn into it"
+        )
+    return said
 
 
 def check_empty_batches(training: DpTraining, rate: float | None, turn: Turn | None) -> DpFinding:
@@ -113,7 +146,7 @@ def check_empty_batches(training: DpTraining, rate: float | None, turn: Turn | N
 
 def _empty(training: DpTraining, turn: Turn | None) -> str:
     if turn is not None:
-        held = _turns(training, [()], turn)
+        held = _held(training, turn)
         return "" if len(held) == 1 else f"the loop takes {len(held)} steps for it"
     training.backward(training.batch(()))
     step = training.take_step()
@@ -125,13 +158,12 @@ def _empty(training: DpTraining, turn: Turn | None) -> str:
     return f"its sum has norm {norm:.3g} and must be 0: what is read in its place counts"
 
 
-def _turns(training: DpTraining, batches: Sequence[Sequence[int]], turn: Turn) -> list[int]:
-    """Documents in each of the steps that the training's loop takes for these batches."""
+def _held(training: DpTraining, turn: Turn) -> list[int]:
+    """Documents in each of the steps that the training's loop takes for an empty batch."""
     seen: list[int] = []
     training.forget()
-    with training.instead_of_moving(lambda: seen.append(training.documents_held())):
-        for numbers in batches:
-            turn(training.batch(numbers))
+    with training.watched(lambda step: seen.append(step.documents), moving=False):
+        turn(training.batch(()))
     return seen
 
 
@@ -187,21 +219,22 @@ def _rate(
     return DpFinding(name="rate", passed=not trouble, message=trouble or told)
 
 
-def _sampling(training: DpTraining, drawn: Drawn, level: float) -> DpFinding:
-    documents = float(training.batches.pool or training.batches.count)
+def _sampling(training: DpTraining, drawn: Drawn, rate: float, level: float) -> DpFinding:
+    documents = training.batches.pool or training.batches.count
     sizes, steps = drawn.sizes, len(drawn.sizes)
-    rate = min(1.0, float(sizes.mean()) / documents)
     spread, wanted = float(sizes.std()), math.sqrt(documents * rate * (1 - rate))
-    p, found, expected = meetings_p(drawn, documents)
+    p, found, expected = meetings_p(drawn, documents, rate)
     told = (
         f"{steps} batches of {sizes.mean():.4g} documents with standard deviation {spread:.3g}, "
         f"binomial {wanted:.3g}; a document was in two of them {found:.0f} times, independent "
         f"{expected:.0f}"
     )
+    cut = extremes_p(drawn, documents, rate) < level
     reasons = {
         f"{drawn.repeated} batches hold a document twice": drawn.repeated > 0,
         "sizes are constant": spread == 0 < wanted,
-        "sizes are not binomial": spread > 0 and sizes_p(drawn, documents) < level,
+        "sizes are not binomial": spread > 0 and sizes_p(drawn, documents, rate) < level,
+        f"no batch is larger than {sizes.max()} or smaller than {sizes.min()}": spread > 0 and cut,
         "each document comes once an epoch": p < level and found < expected,
         "some documents come too often": p < level and found > expected,
     }

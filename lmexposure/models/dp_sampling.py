@@ -13,7 +13,9 @@ from scipy import special, stats
 
 from lmexposure.errors import SettingsError
 
-_FEWEST, _EPOCHS, _MOST_COINS = 60, 8, 20_000_000
+_FEWEST, _USUAL, _EPOCHS, _MOST_COINS = 60, 1000, 8, 20_000_000
+_BEYOND = 1e-12  # probability of the values that a bound on a tail leaves out, paid for
+_EXPONENTS = np.geomspace(1e-4, 30, 120)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +58,7 @@ class Drawn:
 
 
 def draw(batches: DpBatches, rate: float) -> Drawn:
-    """Draw eight epochs of batches, at least 60 batches, and at most 20 million coins' worth.
+    """Draw eight epochs or 1,000 batches, of at most 20 million coins, but at least 60 batches.
 
     Args:
         batches: what to draw from.
@@ -66,7 +68,7 @@ def draw(batches: DpBatches, rate: float) -> Drawn:
         SettingsError: a document number outside the corpus.
     """
     count = batches.count
-    steps = max(_FEWEST, min(int(_EPOCHS / rate), _MOST_COINS // count))
+    steps = max(_FEWEST, min(max(int(_EPOCHS / rate), _USUAL), _MOST_COINS // count))
     counts, sizes, repeated = np.zeros(count, np.int64), [], 0
     for _ in range(steps):
         numbers = np.asarray(batches.sample(), dtype=np.int64)
@@ -111,43 +113,64 @@ def rate_p(drawn: Drawn, documents: float, rate: float) -> float:
     return float(min(1.0, 2 * min(below, above)))
 
 
-def sizes_p(drawn: Drawn, documents: float) -> float:
-    """Two-sided p-value of how much the batches' sizes differ, at whatever rate they came.
+def sizes_p(drawn: Drawn, documents: int, rate: float) -> float:
+    """Two-sided p-value of how much the batches' sizes differ; see `_spread_p`."""
+    return _spread_p(drawn.sizes, documents, rate)
 
-    The sum of squares about the mean has the moments of binomial sizes; its law is taken as the
-    gamma law of these moments. Constant sizes have a sum of 0.
+
+def extremes_p(drawn: Drawn, documents: int, rate: float) -> float:
+    """P-value of a largest size too small or a smallest too large, as where batches are cut.
+
+    M independent sizes are all at most k with probability F(k)^M, exactly.
     """
-    sizes, steps = drawn.sizes, len(drawn.sizes)
-    rate = min(1.0, sizes.mean() / documents)
-    variance = documents * rate * (1 - rate)
-    if not 0 < rate < 1:
-        return 0.0  # never, or always all of them
-    fourth = variance * (1 + (3 * documents - 6) * rate * (1 - rate))
-    spread = (steps - 1) * (fourth - variance**2)
-    mean, found = (steps - 1) * variance, float(((sizes - sizes.mean()) ** 2).sum())
-    return _gamma_p(found, mean, spread)
+    law, batches = stats.binom(documents, rate), len(drawn.sizes)
+    cut = batches * law.logcdf(drawn.sizes.max())
+    filled = batches * law.logsf(drawn.sizes.min() - 1)
+    return float(min(1.0, 2 * np.exp(min(cut, filled))))
 
 
-def meetings_p(drawn: Drawn, documents: float) -> tuple[float, float, float]:
+def meetings_p(drawn: Drawn, documents: int, rate: float) -> tuple[float, float, float]:
     """Two-sided p-value of how often a document is in two of the batches; found; expected.
 
-    Given the sizes s, two batches t and u share s_t s_u / n documents in the mean, hypergeometric,
-    and different pairs of batches are uncorrelated. Within a shuffled epoch they share none.
+    It is that of the counts of batches that the documents are in (`_spread_p`): within a shuffled
+    epoch no document is in two. Where a process draws from a pool, the others count 0.
     """
-    sizes, n = drawn.sizes.astype(float), documents
-    found = float((drawn.counts * (drawn.counts - 1) / 2).sum())
-    expected = float(sizes.sum() ** 2 - (sizes**2).sum()) / (2 * n)
-    product = sizes * (n - sizes)
-    variance = float(product.sum() ** 2 - (product**2).sum()) / (2 * n**2 * (n - 1))
-    if variance <= 0:
-        return float(found == round(expected)), found, expected
-    # A Poisson law in units of the ratio, which is at most 1, has both moments.
-    unit = variance / expected
-    below = special.gammaincc(found / unit + 1, expected / unit)
-    above = special.gammainc(found / unit, expected / unit) if found else 1.0
-    return float(min(1.0, 2 * min(below, above))), found, expected
+    batches = len(drawn.sizes)
+    counts = np.sort(drawn.counts)[len(drawn.counts) - documents :]
+    found = float((counts * (counts - 1) / 2).sum())
+    expected = documents * batches * (batches - 1) / 2 * rate**2
+    if np.count_nonzero(drawn.counts) > documents:  # of a pool that changes
+        return 1.0, found, expected
+    return _spread_p(counts, batches, rate), found, expected
 
 
-def _gamma_p(found: float, mean: float, variance: float) -> float:
-    law = stats.gamma(mean**2 / variance, scale=variance / mean)
-    return float(min(1.0, 2 * min(law.cdf(found), law.sf(found))))
+def _spread_p(values: NDArray[np.int64], trials: int, rate: float) -> float:
+    """Two-sided p-value of the spread of independent binomial values.
+
+    The sum of (x - mean)^2 - (1 - 2 rate) (x - mean) is tested, which is uncorrelated with the sum
+    of x. Markov's inequality for exp(h times it) bounds both tails at each h and any number of
+    values; its moments are of a window that any of the values leaves with probability 1e-12, which
+    is paid for.
+    """
+    law = stats.binom(trials, rate)
+    beyond = _BEYOND / len(values) / 2
+    support = np.arange(int(law.ppf(beyond)), int(law.isf(beyond)) + 1, dtype=float)
+    weights = law.pmf(support)
+    mean, variance = trials * rate, trials * rate * (1 - rate)
+    if variance == 0:
+        return float((values == mean).all())
+    skew = 1 - 2 * rate  # cov((x - mean)^2, x) / var(x)
+
+    def score(x: NDArray[np.float64]) -> NDArray[np.float64]:
+        return (x - mean) ** 2 - skew * (x - mean) - variance
+
+    unit = float(np.sqrt(weights @ score(support) ** 2))
+    if unit == 0:  # one trial at an even rate: whatever the values are, their spread is this
+        return 1.0
+    found, scores = float(score(values.astype(float)).sum()) / unit, score(support) / unit
+    bounds = []
+    for sign in (1.0, -1.0):
+        h = sign * _EXPONENTS[:, None] / np.sqrt(len(values))
+        moments = special.logsumexp(h * scores, b=weights, axis=1)
+        bounds.append(float(np.exp((len(values) * moments - h[:, 0] * found).min())))
+    return float(min(1.0, 2 * min(bounds) + _BEYOND))

@@ -188,9 +188,7 @@ class DpSgd:
         Of a unit of several documents the first stands for it: that its gradients are summed
         before they are clipped is how `_gradients` is written, and tested there.
         """
-        alone = max(map(len, self._units)) == 1
-        documents = max(2, min(_CHECKED, self._settings.batch_size))
-        whole = alone and documents <= self._settings.batch_size
+        turns, rate = count(), self._settings.learning_rate
         return dp_check(
             self._model,
             self._optimizer,
@@ -202,12 +200,12 @@ class DpSgd:
                 generators=[self._optimizer.generator],
             ),
             loss=self._losses,
-            step=partial(self._learn, step=0, rate=self._settings.learning_rate) if whole else None,
+            step=lambda units: self._learn(units, step=next(turns), rate=rate),
             accountant=self._accountant,
             noise_multiplier=self.noise_multiplier,
             max_grad_norm=self._settings.clip,
             sample_rate=self.sample_rate,
-            documents=documents,
+            documents=max(2, min(_CHECKED, self._settings.batch_size)),
             level=_LEVEL,
         )
 

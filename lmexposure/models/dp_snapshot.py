@@ -32,6 +32,7 @@ def unchanged(
     weights = {id(p): p for owner in (model, *optimizers) for p in _weights(owner)}.values()
     undo = [
         *(_attributes(module) for module in model.modules()),
+        *(_entries(module._buffers) for module in model.modules()),
         *(_attributes(thing) for thing in (*optimizers, *others)),
         *(_weight(p) for p in weights),
         *(_contents(buffer) for buffer in model.buffers()),
@@ -90,6 +91,17 @@ def _attributes(thing: Any) -> _Undo:
         vars(thing).update(kept)
         for value, contents in lists:
             value[:] = contents
+
+    return restore
+
+
+def _entries(named: dict[str, Any]) -> _Undo:
+    """Which tensor each name is for: a forward pass may put another in its place."""
+    kept = dict(named)
+
+    def restore() -> None:
+        named.clear()
+        named.update(kept)
 
     return restore
 

@@ -21,32 +21,24 @@ Loss = Callable[[Any, Any], Tensor]
 
 @dataclass(frozen=True, kw_only=True)
 class DpFinding:
-    """One question of a check.
-
-    Args:
-        name: what was looked at.
-        passed: whether it is as it should be.
-        message: what was found, with numbers; where it failed, the way out.
-    """
+    """One question of a check."""
 
     name: str
-    passed: bool
-    message: str
+    passed: bool  # it was seen, and is as it should be
+    message: str  # with numbers; where it failed, the way out
+    seen: bool = True  # False: it could not be looked at, which is no pass and no fault
 
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """What one call of the optimizer's `step` did, looked at before weights move.
+    """One call of the optimizer's `step`, where weights are about to move."""
 
-    Args:
-        sums: of each weight, the clipped sum over the documents.
-        noisy: of each weight, that sum with its noise, no longer divided by a batch size.
-        told: what the accountant was told: noise multiplier, sampling rate and number of steps.
-    """
-
-    sums: list[Tensor]
-    noisy: list[Tensor]
-    told: tuple[tuple[float, float, int], ...]
+    sums: list[Tensor]  # of each weight, the clipped sum over the documents
+    noisy: list[Tensor]  # of each weight, that sum with its noise, no longer divided
+    gradients: list[Tensor]  # what the innermost optimizer is given
+    divisor: float  # what the noisy sum was divided by
+    documents: int  # that were clipped for it
+    told: tuple[tuple[float, float, int], ...]  # to the accountant: noise, rate, steps
 
 
 class DpTraining:
@@ -132,32 +124,50 @@ class DpTraining:
 
     def take_step(self) -> Step | None:
         """The optimizer's step up to where weights would move; None if it does not come so far."""
+        steps: list[Step] = []
+        with self.watched(steps.append, moving=False):
+            self.optimizer.step()
+        return steps[-1] if steps else None
+
+    @contextlib.contextmanager
+    def watched(self, see: Callable[[Step], None], *, moving: bool) -> Iterator[None]:
+        """Each step of the optimizer is shown to `see`; weights move only with `moving`."""
         sums: list[Tensor] = []
-        noisy: list[Tensor] = []
-        divisor, before = self.divisor(), self.history()
-        clip = self.private.clip_and_accumulate
+        documents, before = [0], [self.history()]
+        clip, move = self.private.clip_and_accumulate, self.innermost.step
 
         def keep_sums() -> None:
+            documents[0] += self.documents_held()
             clip()
             # Copies, since on all processes but one the sum itself goes on as the gradient.
             sums[:] = [p.summed_grad.detach().view_as(p).clone() for p in self.weights]
 
-        def look() -> None:
-            noisy[:] = [p.grad.detach() * divisor for p in self.weights]
+        def look(*arguments: Any, **named: Any) -> Any:
+            for total in sums if world_size() > 1 else ():
+                torch.distributed.all_reduce(total)
+            gradients = [
+                p.new_zeros(p.shape) if p.grad is None else p.grad.detach() for p in self.weights
+            ]
+            divisor = self.divisor()
+            now = self.history()
+            see(
+                Step(
+                    sums=list(sums),
+                    noisy=[gradient * divisor for gradient in gradients],
+                    gradients=gradients,
+                    divisor=divisor,
+                    documents=documents[0],
+                    told=_news(before[0], now),
+                )
+            )
+            documents[0], before[0] = 0, now
+            return move(*arguments, **named) if moving else None
 
-        with _instead(self.private, "clip_and_accumulate", keep_sums), self.instead_of_moving(look):
-            self.optimizer.step()
-        if not noisy:
-            return None
-        for total in sums if world_size() > 1 else ():
-            torch.distributed.all_reduce(total)
-        return Step(sums=sums, noisy=noisy, told=_news(before, self.history()))
-
-    def instead_of_moving(
-        self, look: Callable[[], None]
-    ) -> contextlib.AbstractContextManager[None]:
-        """Where the innermost optimizer would move the weights, `look` is called instead."""
-        return _instead(self.innermost, "step", lambda *_, **__: look())
+        with (
+            instead(self.private, "clip_and_accumulate", keep_sums),
+            instead(self.innermost, "step", look),
+        ):
+            yield
 
     def documents_held(self) -> int:
         """Documents whose gradients are there, of all backward passes since the last step."""
@@ -260,7 +270,7 @@ def samplers_of(loader: Any) -> Iterator[Any]:
 
 
 @contextlib.contextmanager
-def _instead(owner: Any, name: str, function: Callable[..., None]) -> Iterator[None]:
+def instead(owner: Any, name: str, function: Callable[..., Any]) -> Iterator[None]:
     """A method exchanged for a while, also where it was exchanged before, as schedules do."""
     before = vars(owner).get(name)
     setattr(owner, name, function)

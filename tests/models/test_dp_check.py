@@ -33,7 +33,7 @@ from lmexposure.models import DpBatches, DpCheck, DpFinding
 pytestmark = pytest.mark.filterwarnings("ignore:Full backward hook is firing:UserWarning")
 NAMES = [
     *("position ids", "gradients", "clipping", "noise", "accountant", "batch size", "rate"),
-    *("sampling", "weights", "accumulation", "empty batches"),
+    *("sampling", "update", "weights", "accumulation", "empty batches"),
 ]
 
 
@@ -229,21 +229,39 @@ def test_a_training_whose_check_fails_midway_is_put_back_too() -> None:
     assert check(training).passed
 
 
-def test_a_check_tells_what_it_found() -> None:
-    found = check(training_of("lora"), documents=3)
-    assert str(found).count("right  ") == len(NAMES)
-    assert found.to_dict()["findings"][0]["name"] == "position ids"
-    found.require()
-    wrong = DpCheck(
-        findings=(DpFinding(name="noise", passed=False, message="no noise is added"),),
+def check_of(*findings: DpFinding) -> DpCheck:
+    return DpCheck(
+        findings=findings,
         noise_multiplier=1.0,
         max_grad_norm=1.0,
         sample_rate=0.1,
         level=0.001,
+        not_covered=("later steps",),
     )
+
+
+def test_a_check_tells_what_it_found() -> None:
+    training = training_of("lora")
+    found = check(training, documents=3)
+    assert str(found).count("right  ") == len(NAMES)
+    assert "not covered  the loop around the optimizer (give step=); later steps than" in str(found)
+    assert found.to_dict()["findings"][0]["name"] == "position ids"
+    assert "the loop" not in str(check(training, step=one_turn(training)).not_covered)
+    found.require()
+    wrong = check_of(DpFinding(name="noise", passed=False, message="no noise is added"))
     assert not wrong.passed
     with pytest.raises(ModelError, match=r"is not the DP-SGD.*epsilon is for. noise: no noise is"):
         wrong.require()
+
+
+def test_what_was_not_seen_is_no_pass_and_no_fault() -> None:
+    found = check_of(DpFinding(name="update", passed=False, message="cannot be", seen=False))
+    assert not found.passed
+    assert not found.failed
+    assert str(found).startswith("not seen  update: cannot be")
+    assert not found.to_dict()["passed"]
+    with pytest.raises(ModelError, match=r"it is not known whether.* Not seen: update: cannot be"):
+        found.require()
 
 
 def test_a_rate_that_no_one_claims_is_asked_for() -> None:

@@ -1,0 +1,344 @@
+"""Whether weights follow the noisy gradient alone: some turns of a loop, each taken once more.
+
+What is released is a function of the state before and of the noisy gradients, or noise does not
+hide it. So each turn's update is replayed by the same optimizer on copies of the state before,
+given the noisy gradient and nothing else. Where that does not give what the turn gave, or buffers
+or learning rates changed, turns of two different batches from one state and with one and the same
+gradient tell whether the batch is what it follows.
+"""
+
+import copy
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from lmexposure.models.dp_training import DpFinding, DpTraining, Step, instead, world_size
+
+Turn = Callable[[Any], Any]
+Guard = Callable[[], AbstractContextManager[None]]
+
+TURNS = 12
+_SAME = 1e-6  # relative: rounding
+_CLEARLY = 3.0  # times as far apart as two turns of one batch are
+_SHOWN = 4
+
+
+@dataclass(kw_only=True)
+class Turns:
+    """What some turns of a loop did."""
+
+    batches: list[int] = field(default_factory=list)  # documents in each
+    held: list[list[int]] = field(default_factory=list)  # of each turn, documents in its steps
+    told: list[tuple[tuple[float, float, int], ...]] = field(default_factory=list)
+    divisors: list[float] = field(default_factory=list)
+    odd: set[str] = field(default_factory=set)  # not what the optimizer makes of noisy gradients
+    changed: set[str] = field(default_factory=set)  # buffers and options that are not as before
+    last: list[Tensor] = field(default_factory=list)  # a noisy gradient
+    failure: str = ""  # at which the loop ended
+    outside: list[str] = field(default_factory=list)  # weights that the DP optimizer does not clear
+    unseen: str = ""  # why the optimizer could not be replayed
+
+
+def plain_turn(training: DpTraining) -> Turn:
+    """What a loop does at least, for a training that gives none."""
+
+    def turn(batch: Any) -> None:
+        training.backward(batch)
+        training.optimizer.step()
+
+    return turn
+
+
+def take_turns(
+    training: DpTraining, numbers: Sequence[int], turn: Turn, see: Callable[[Step], None]
+) -> Turns:
+    """Take turns of half of the documents and of all of them by turns, weights moving."""
+    turns, sizes = Turns(), (max(1, len(numbers) // 2), len(numbers))
+    training.forget()
+    for place in range(TURNS):
+        size = sizes[place % 2]
+        state = _State(training)
+        gradients: list[list[Tensor]] = []
+        steps: list[Any] = []
+
+        def look(step: Step, steps: Any = steps, gradients: Any = gradients) -> None:
+            see(step)
+            steps.append((step.documents, step.divisor, step.told))
+            gradients.append([gradient.clone() for gradient in step.gradients])
+
+        try:
+            with training.watched(look, moving=True):
+                turn(training.batch(numbers[:size]))
+        except Exception as failure:  # whatever a loop that others wrote meets
+            turns.failure = f"at batch {place + 1}: {type(failure).__name__}: {failure}"
+            turns.outside = _outside(training)
+            break
+        turns.batches.append(size)
+        turns.held.append([documents for documents, _, _ in steps])
+        turns.divisors += [divisor for _, divisor, _ in steps]
+        turns.told += [told for _, _, told in steps]
+        turns.last = gradients[-1] if gradients else turns.last
+        _compare(training, state, gradients, turns)
+    return turns
+
+
+def check_update(
+    training: DpTraining, numbers: Sequence[int], turn: Turn, turns: Turns, guard: Guard
+) -> DpFinding:
+    """Whether what turns changed follows from the noisy gradients, and their divisor from nothing.
+
+    Args:
+        training: after the turns.
+        numbers: the documents of the turns.
+        turn: one turn of the loop.
+        turns: what turns did.
+        guard: within it, everything is put back afterwards.
+    """
+    divisors = sorted(set(turns.divisors))
+    follows, unclear = set[str](), set[str]()
+    if turns.last and _anywhere(training, bool(turns.odd or turns.changed or turns.unseen)):
+        follows, unclear = _followers(training, numbers, turn, turns.last, guard)
+    kind = type(training.innermost).__name__
+    trouble, seen = "", True
+    if len(divisors) > 1:
+        trouble = (
+            f"the noisy sum is divided by {divisors[0]:g} in one step and by {divisors[-1]:g} in "
+            "another: a divisor that follows the batch gives its size away, and scales the noise; "
+            "divide by documents x sample_rate, as expected_batch_size has it"
+        )
+    elif follows:
+        trouble = (
+            f"documents get past the noise into {_some(follows)}: with one and the same noisy "
+            "gradient another batch leaves something else there. Take out of the loop what keeps "
+            "anything of clean gradients, losses or inputs"
+        )
+    elif turns.unseen or turns.odd or unclear & turns.changed:
+        seen, trouble = False, _unexplained(turns, unclear, kind)
+    elif not turns.batches:
+        seen, trouble = False, "no turn of the loop came to its end"
+    told = (
+        f"in {len(turns.batches)} turns all weights moved as {kind} moves them by the noisy "
+        "gradient, and nothing else followed the batch"
+    )
+    return DpFinding(name="update", passed=not trouble, message=trouble or told, seen=seen)
+
+
+def _unexplained(turns: Turns, unclear: set[str], kind: str) -> str:
+    if turns.unseen:
+        return f"{kind} cannot be replayed on the noisy gradient: {turns.unseen}"
+    if turns.odd:
+        return (
+            f"{_some(turns.odd)} moved otherwise than {kind} moves them by the noisy gradient, "
+            "though not by what is in a batch; what else the loop does to them was not seen"
+        )
+    return (
+        f"{_some(unclear & turns.changed)} change from turn to turn, by a schedule or by what is "
+        "in the batch; leave a schedule out of step="
+    )
+
+
+class _State:
+    """Copies of what a training releases or goes on from."""
+
+    def __init__(self, training: DpTraining) -> None:
+        self.weights = {id(p): p.detach().clone() for p in _all_weights(training)}
+        self.buffers = {name: b.detach().clone() for name, b in _buffers(training.model)}
+        optimizer = training.innermost
+        self.options = [_options(group) for group in optimizer.param_groups]
+        self.state = {id(p): _copied(of_weight) for p, of_weight in optimizer.state.items()}
+
+
+def _compare(
+    training: DpTraining, state: _State, gradients: list[list[Tensor]], turns: Turns
+) -> None:
+    """Add to `turns` what a turn changed from `state` otherwise than by these noisy gradients."""
+    turns.changed |= {
+        f"the buffer {name}"
+        for name, buffer in _buffers(training.model)
+        if name not in state.buffers or not _same(buffer, state.buffers[name])
+    }
+    now = dict(_named([_options(group) for group in training.innermost.param_groups]))
+    turns.changed |= {name for name, value in _named(state.options) if now.get(name) != value}
+    try:
+        weights, states = _replayed(training, state, gradients)
+    except Exception as failure:  # of an optimizer that needs more than gradients
+        turns.unseen = turns.unseen or f"{type(failure).__name__}: {failure}"
+        return
+    for p in _all_weights(training):
+        if not _same(p.detach(), weights[id(p)]):
+            turns.odd.add(training.name(p))
+        found = training.innermost.state.get(p, {})
+        if not _same_state(found, states.get(id(p), {})):
+            turns.odd.add(f"the optimizer's state of {training.name(p)}")
+
+
+def _replayed(
+    training: DpTraining, state: _State, gradients: list[list[Tensor]]
+) -> tuple[dict[int, Tensor], dict[int, Any]]:
+    """Weights and the optimizer's state after steps by these gradients, from copies of `state`.
+
+    The optimizer's own `step` is its class', without hooks and what was put in its place.
+    """
+    optimizer, kind = training.innermost, type(training.innermost)
+    copies = {key: nn.Parameter(value.clone()) for key, value in state.weights.items()}
+    twin = object.__new__(kind)
+    vars(twin).update(vars(optimizer))
+    vars(twin).pop("step", None)
+    for hooks in ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks"):
+        vars(twin)[hooks] = OrderedDict()
+    twin.param_groups = [
+        {**options, "params": [copies[id(p)] for p in group["params"]]}
+        for options, group in zip(state.options, optimizer.param_groups, strict=True)
+    ]
+    twin.state = defaultdict(dict)
+    for key, of_weight in state.state.items():
+        twin.state[copies[key]] = _copied(of_weight)
+    for gradient in gradients:
+        for p, value in zip(training.weights, gradient, strict=True):
+            copies[id(p)].grad = value.clone()
+        kind.step(twin)
+    states = {key: twin.state.get(weight, {}) for key, weight in copies.items()}
+    return {key: weight.detach() for key, weight in copies.items()}, states
+
+
+def _followers(
+    training: DpTraining, numbers: Sequence[int], turn: Turn, gradient: list[Tensor], guard: Guard
+) -> tuple[set[str], set[str]]:
+    """What differs between turns of two batches, all else the same; and what does of one batch.
+
+    A batch is taken, then another, and the first again, each from the same state and with the same
+    noisy gradient. A schedule goes on from turn to turn, so that the third is farther from the
+    first than the second is; what follows the batch is the same in the first and the third.
+    """
+    outcomes = []
+    for some in (numbers, numbers[: max(1, len(numbers) // 2)], numbers):
+        with guard():
+            outcomes.append(_outcome(training, some, turn, gradient))
+    first, other, again = outcomes
+    follows, unclear = set(), set()
+    for name in first.keys() & other.keys() & again.keys():
+        same, apart = _distance(first[name], again[name]), _distance(first[name], other[name])
+        back = _distance(again[name], other[name])
+        if min(apart, back) > _SAME and min(apart, back) > _CLEARLY * same:
+            follows.add(name)
+        elif max(same, apart) > _SAME:
+            unclear.add(name)
+    return follows, unclear
+
+
+def _outcome(
+    training: DpTraining, numbers: Sequence[int], turn: Turn, gradient: list[Tensor]
+) -> dict[str, Tensor]:
+    """All that a turn leaves, where the optimizer is given another gradient than its own."""
+    move, changes = training.innermost.step, {}
+    before = {name: value.clone() for name, value in _released(training)}
+
+    def with_this_one(*arguments: Any, **named: Any) -> Any:
+        for p, value in zip(training.weights, gradient, strict=True):
+            p.grad = value.clone()
+        return move(*arguments, **named)
+
+    with instead(training.innermost, "step", with_this_one):
+        try:
+            turn(training.batch(numbers))
+        except Exception:  # what it says was said at the turns
+            return {}
+    for name, value in _released(training):
+        start = before.get(name, torch.zeros_like(value))
+        changes[name] = (value - start if start.shape == value.shape else value).clone()
+    return changes
+
+
+def _released(training: DpTraining) -> Iterator[tuple[str, Tensor]]:
+    """Weights, buffers, and options that are numbers, by what they are called."""
+    for p in _all_weights(training):
+        yield training.name(p), p.detach().double()
+        for key, value in training.innermost.state.get(p, {}).items():
+            if torch.is_tensor(value):
+                yield f"the optimizer's state {key} of {training.name(p)}", value.double()
+    for name, buffer in _buffers(training.model):
+        yield f"the buffer {name}", buffer.detach().double()
+    for name, option in _named([_options(group) for group in training.innermost.param_groups]):
+        if torch.is_tensor(option) or isinstance(option, int | float):
+            yield name, torch.as_tensor(option).double()
+
+
+def _buffers(model: nn.Module) -> list[tuple[str, Tensor]]:
+    """Those that are kept with the weights."""
+    kept = model.state_dict(keep_vars=True)
+    found = ((name, buffer) for name, buffer in model.named_buffers() if name in kept)
+    return [(name.removeprefix("_module."), buffer) for name, buffer in found]
+
+
+def _outside(training: DpTraining) -> list[str]:
+    """Weights with gradients of documents that are not in the DP optimizer."""
+    known = {id(p) for p in training.weights}
+    others = (p for p in training.model.parameters() if id(p) not in known)
+    return [training.name(p) for p in others if getattr(p, "grad_sample", None) is not None]
+
+
+def _all_weights(training: DpTraining) -> list[nn.Parameter]:
+    held = (p for group in training.innermost.param_groups for p in group["params"])
+    return list({id(p): p for p in (*training.model.parameters(), *held)}.values())
+
+
+def _options(group: dict[str, Any]) -> dict[str, Any]:
+    return {key: copy.deepcopy(value) for key, value in group.items() if key != "params"}
+
+
+def _named(groups: list[dict[str, Any]]) -> Iterator[tuple[str, Any]]:
+    for place, options in enumerate(groups):
+        of_group = f" of group {place + 1}" if len(groups) > 1 else ""
+        for key, value in options.items():
+            yield f"the optimizer's {key}{of_group}", value
+
+
+def _copied(of_weight: dict[str, Any]) -> dict[str, Any]:
+    return {
+        key: value.detach().clone() if torch.is_tensor(value) else copy.deepcopy(value)
+        for key, value in of_weight.items()
+    }
+
+
+def _same_state(first: dict[str, Any], second: dict[str, Any]) -> bool:
+    if first.keys() != second.keys():
+        return False
+    pairs = ((first[key], second[key]) for key in first)
+    return all(_same(a, b) if torch.is_tensor(a) else a == b for a, b in pairs)
+
+
+def _same(first: Tensor, second: Tensor) -> bool:
+    """The same but for rounding of the last digits."""
+    if first.shape != second.shape or first.dtype != second.dtype:
+        return False
+    if not first.is_floating_point():
+        return torch.equal(first, second)
+    digits = 8 * torch.finfo(first.dtype).eps
+    return torch.allclose(first, second, rtol=digits, atol=0, equal_nan=True)
+
+
+def _distance(first: Tensor, second: Tensor) -> float:
+    """Relative to the larger one; of changes, shape and all."""
+    if first.shape != second.shape:
+        return 1.0
+    largest = max(float(first.norm()), float(second.norm()))
+    return float((first - second).norm()) / largest if largest else 0.0
+
+
+def _anywhere(training: DpTraining, found: bool) -> bool:
+    """Whether it was found on any of the processes, which go on together."""
+    if world_size() == 1:
+        return found
+    flag = torch.tensor(float(found), device=training.weights[0].device)
+    torch.distributed.all_reduce(flag, op=torch.distributed.ReduceOp.MAX)
+    return bool(flag)
+
+
+def _some(names: set[str]) -> str:
+    shown = sorted(names)[:_SHOWN]
+    return ", ".join(shown) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
