@@ -33,10 +33,11 @@ def witness_copies(documents: int) -> tuple[int, int]:
         be too large a part of it.
 
     >>> witness_copies(100_000), witness_copies(300), witness_copies(60), witness_copies(39)
-    ((4, 24), (3, 12), (1, 7), (0, 0))
+    ((2, 48), (2, 18), (1, 7), (0, 0))
     """
     records = min(_MOST, documents // _SHARE)
     if records < _FEWEST:
         return 0, 0
-    number = min(4, max(1, records // _COPIES))
+    # Copies of one teach more than as many of several, and few sum with less noise.
+    number = min(2, max(1, records // _COPIES))
     return number, records // number
