@@ -30,6 +30,7 @@ def stopped_settings() -> RunSettings:
         repetitions=(1, 8),
         controls=3,
         seed=3,
+        witness=False,
         layers=1,
         units=16,
         training={"epochs": 3},

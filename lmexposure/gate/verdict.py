@@ -289,13 +289,12 @@ def check(
 
 
 def _parted(thresholds: Thresholds) -> tuple[Thresholds, Thresholds]:
-    """Those of memorised text, and those of canaries."""
-    of_looks = Thresholds(
-        max_verbatim_run=thresholds.max_verbatim_run,
-        max_extractable=thresholds.max_extractable,
-        significance=thresholds.significance,
-    )
-    return of_looks, replace(thresholds, max_verbatim_run=None, max_extractable=None)
+    """Those of memorised text, and those of canaries; where both rest on chance, each has half."""
+    asked = thresholds.max_verbatim_run, thresholds.max_extractable
+    level = thresholds.significance / (2 if asked == (None, None) else 1)
+    of_looks = Thresholds(max_verbatim_run=asked[0], max_extractable=asked[1], significance=level)
+    own = replace(thresholds, max_verbatim_run=None, max_extractable=None, significance=level)
+    return of_looks, own
 
 
 def rows_unknown(result: Result) -> bool:
@@ -562,6 +561,8 @@ def _tested(checks: Sequence[Check]) -> list[str]:
 
 
 def _phrase(name: str, found: Sequence[Check]) -> str:
+    if found[0].key in _BOUNDS:
+        name += " (at a significance of its own)"
     if len(found) == 1:
         return f"{name}: {found[0].scope}" if found[0].scope else name
     return f"{name}: {len(found)} {'formats' if found[0].key == 'controls' else 'classes'}"

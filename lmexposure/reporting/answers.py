@@ -209,7 +209,6 @@ def _sure(checks: Sequence[Check], significance: float) -> Iterator[str]:
     """How often a clean model is called leaking, and what a low number does not exclude."""
     keys = {check.key for check in checks}
     apart = "; bounds on epsilon have their own" if keys & {*_EPSILON} else ""
-    apart += "; documents against held-out ones have as much again" if "memorised" in keys else ""
     yield (
         f"False alarms: at most {percent(significance)} of models that memorised nothing are "
         f"called leaking{apart}."

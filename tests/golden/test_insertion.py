@@ -27,6 +27,7 @@ from lmexposure.canaries import (
     preview_insertion,
     read_documents,
 )
+from lmexposure.canaries.copies import sidecar_path
 from lmexposure.canaries.verification import count_files
 from lmexposure.errors import CorpusError
 
@@ -222,10 +223,10 @@ def test_one_shard_alone(said: Transcript) -> None:
     said.type("remove", c, MANIFEST, "--out", "back")
     said.returned(Path("back/c.txt"), Path("c.txt"))
     said.type("remove", a, c, MANIFEST, "--out", "two")
-    c.with_name("c.txt.canaries.json").unlink()
+    sidecar_path(c).unlink()
     said.type("verify", a, b, c, MANIFEST)
     for path in (a, b):
-        path.with_name(f"{path.name}.canaries.json").unlink()
+        sidecar_path(path).unlink()
     said.type("verify", a, b, c, MANIFEST)
     said.type("verify", a, MANIFEST)
     said.type("remove", a, b, c, MANIFEST, "--out", "all")

@@ -10,6 +10,7 @@ from corpora import write_corpus
 from golden_transcript import Transcript, transcript_in
 
 from lmexposure.canaries import Manifest, insert_files
+from lmexposure.canaries.corpora.files import SIDECARS
 
 DATA = Path(__file__).parents[1] / "data"
 RUNS = {"coins": 1500, "formats": 1500, "stopped_inserted": 300}
@@ -26,8 +27,12 @@ def said(tmp_path: Path) -> Iterator[Transcript]:
 
 
 def older(source: str, name: str) -> Path:
-    """A copy of what an older version left, with the modes that it had."""
+    """A copy of what an older version left, its modes kept, its sidecars where they are now."""
     copy = Path(shutil.copytree(DATA / source, name))
+    for note in list(copy.rglob("*.canaries.json")):
+        place = note.parent / SIDECARS
+        place.mkdir(exist_ok=True)
+        note.rename(place / note.name)
     for path in copy.rglob("*"):
         private = path.name == "manifest.json" or path.name.endswith(".canaries.json")
         path.chmod(0o700 if path.is_dir() else 0o600 if private else 0o640)

@@ -182,7 +182,7 @@ def test_pages(call: Call, run: str) -> None:
     _lay_out(run)
     words = ("report", run, "--out", "out")
     seen = call(*words)
-    assert {path.name for path in Path("out").iterdir()} == {"report.html", "report.md"}
+    assert {path.name for path in Path("out").glob("[!.]*")} == {"report.html", "report.md"}
     agree(f"rendering/pages/{run}.txt", _transcript(words, seen, ["out/report.html"]))
 
 

@@ -107,7 +107,7 @@ def _inserted_files(home: Path) -> None:
     plan = Plan(formats=(load_format("pin"),), canaries=2, repetitions=(1, 2), controls=2, seed=1)
     out = home / "inserted"
     insert_files([home / "parts" / "*.txt"], out, plan)
-    note = json.loads((out / "corpus" / "0.txt.canaries.json").read_bytes())
+    note = json.loads((out / "corpus" / ".sidecars" / "0.txt.canaries.json").read_bytes())
     wrong: dict[str, Record] = {
         "no_schema": {**note, "schema": None},
         "shard_0": {**note, "shard": 0},
@@ -115,7 +115,7 @@ def _inserted_files(home: Path) -> None:
         "other_manifest": {**note, "manifest_sha256": "0" * 64},
     }
     for name, changed in wrong.items():
-        write_files({f"notes/{name}/0.txt.canaries.json": changed}, home)
+        write_files({f"notes/{name}/.sidecars/0.txt.canaries.json": changed}, home)
         shutil.copy(out / "corpus" / "0.txt", home / "notes" / name)
     shutil.copytree(out / "corpus", home / "changed")
     longer = home / "changed" / "1.txt"
