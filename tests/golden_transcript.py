@@ -194,7 +194,7 @@ def _named_by_place(path: Path, content: bytes) -> bytes:
     """A sidecar without the hash of its manifest, which changes with the manifest's schema."""
     if not path.name.endswith(".canaries.json"):
         return content
-    named = Manifest.read(path.parents[1] / "manifest.json").sha256
+    named = Manifest.read(path.parents[2] / "manifest.json").sha256
     return content.replace(named.encode(), b"that of manifest.json")
 
 

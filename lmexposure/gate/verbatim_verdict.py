@@ -16,8 +16,8 @@ def check_verbatim(measured: MeasuredText, thresholds: Thresholds | None = None)
     """Check a look at memorised text against thresholds.
 
     Where nothing is asked for, a leak is that documents of the corpus come out longer than held-out
-    ones, by a test at the `significance` of the thresholds, of which it has half where canaries are
-    judged beside it. `max_verbatim_run` and `max_extractable` take the place of that. Nothing passes
+    ones, by a test at the `significance` of the thresholds, of which it has half where canaries
+    are judged beside it. `max_verbatim_run` and `max_extractable` take its place. Nothing passes
     where most documents have no window, or the model is worse than guessing; without thresholds
     nothing passes where the test could not have rejected, or text comes out that no control
     explains.
