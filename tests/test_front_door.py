@@ -13,7 +13,14 @@ from made_results import small_manifest, small_result, small_run
 from tiny import byte_level_bpe, model_of
 
 import lmexposure as lx
-from lmexposure.errors import CorpusError, InputError, ManifestError, PlanError, SettingsError
+from lmexposure.errors import (
+    CorpusError,
+    FileError,
+    InputError,
+    ManifestError,
+    PlanError,
+    SettingsError,
+)
 from lmexposure.records import (
     open_run,
     run_of,
@@ -51,8 +58,10 @@ def test_the_lines_of_a_notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     }
     exec(compile(NOTEBOOK, "notebook", "exec"), names)
     result = names["result"]
-    assert len(names["texts"]) == 40 + 10 * (1 + 16)
-    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
+    witnesses = sum(entry.inserted for entry in names["manifest"].witnesses)
+    assert witnesses == 5
+    assert len(names["texts"]) == 40 + 10 * (1 + 16) + witnesses
+    assert {path.name for path in tmp_path.iterdir()} == {"report.html", ".lmexposure.files"}
     page = Path("report.html").read_text()
     assert all(secret.text not in page for secret in names["manifest"].entries)
     assert result.scores is not None
@@ -118,7 +127,7 @@ def test_a_chat_takes_a_wrapping() -> None:
         for t in TEXTS
     ]
     wrapped, manifest = lx.insert(chats, wrapping=lx.Wrapping(turn="assistant"), **PLAN)
-    assert len(wrapped) == 46
+    assert len(wrapped) == 40 + 6 + 5  # the last are copies of a witness
     assert lx.verify(wrapped, manifest).as_inserted
     with pytest.raises(CorpusError, match=r"record 1 has no 'text'; it has messages: .*a wrapping"):
         lx.insert(chats, **PLAN)
@@ -196,7 +205,7 @@ def test_files_are_inserted_into_verified_and_restored(tmp_path: Path) -> None:
     assert lx.verify([inserted], tmp_path / "out" / "manifest.json").as_inserted
     assert not lx.verify(source, manifest).as_inserted
     removed = lx.remove(inserted, manifest, tmp_path / "back.txt")
-    assert (removed.checked, removed.documents) == (True, 6)
+    assert (removed.checked, removed.documents) == (True, 6 + 5)
     assert (tmp_path / "back.txt").read_bytes() == source.read_bytes()
     with pytest.raises(CorpusError, match=r"back.txt is there already; choose another name"):
         lx.remove(inserted, manifest, tmp_path / "back.txt")
@@ -358,7 +367,7 @@ def test_a_report_replaces_a_report_and_nothing_else(tmp_path: Path, suffix: str
     first = lx.report(small_result(), out).read_bytes()
     assert lx.report(small_result(), out).read_bytes() == first
     out.write_text("# my own notes\n")
-    with pytest.raises(SettingsError, match="is there already, and is no report; choose another"):
+    with pytest.raises(FileError, match="was changed since lmexposure wrote it; choose another"):
         lx.report(small_result(), out)
     assert out.read_text() == "# my own notes\n"
 
@@ -367,7 +376,7 @@ def test_a_report_in_a_directory_replaces_a_report_and_nothing_else(tmp_path: Pa
     first = lx.report(small_result(), tmp_path).read_bytes()
     assert lx.report(small_result(), tmp_path).read_bytes() == first
     (tmp_path / "report.md").write_text("# my own notes\n")
-    with pytest.raises(SettingsError, match=r"report.md is there already, and is no report"):
+    with pytest.raises(FileError, match=r"report.md was changed since lmexposure wrote it"):
         lx.report(small_result(), tmp_path)
     assert (tmp_path / "report.md").read_text() == "# my own notes\n"
 

@@ -243,7 +243,7 @@ def draw(
     """Draw the plan for a corpus: (candidates and controls, secrets set aside per format)."""
     one_of("existing", existing, ("refuse", "set_aside"), error=CorpusError)
     found = {name: fills for name, fills in scan.fills.items() if fills.counts}
-    # Witnesses of an earlier insertion are in nobody's way.
+    # Witnesses of an earlier insertion are in no one's way.
     refused = {name: fills for name, fills in found.items() if name != WITNESS.name}
     if refused and existing == "refuse":
         where = f"{place}, counted over all files," if scan.several else place

@@ -254,7 +254,7 @@ class Plan:
         return (*self.formats, WITNESS) if self.witness else self.formats
 
     def witnesses(self, documents: int) -> dict[str, int]:
-        """How often each witness goes into a corpus of so many documents, by its id."""
+        """How often each witness goes into a corpus of this size, by its id."""
         number, copies = witness_copies(documents) if self.witness else (0, 0)
         return {f"{WITNESS.name}/{n:04d}": copies for n in range(number)}
 

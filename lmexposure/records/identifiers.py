@@ -183,7 +183,7 @@ class IdentifierSplit(Record):
         model: rates of the held-out ones under the model, among fresh draws.
         area: share of pairs in which that of the corpus lies lower, in bits beside the median of
             its own draws; chance has .5.
-        p_value: how often a random split has so many such pairs, one-sided.
+        p_value: how often a random split has as many such pairs, one-sided.
     """
 
     files: Rows[str]

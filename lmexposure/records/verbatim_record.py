@@ -237,7 +237,7 @@ class SeenFrom(Record):
     """What a test would have said of some documents that come out longer than all others.
 
     Attributes:
-        documents: so many of the corpus.
+        documents: how many of the corpus.
         p: that they alone would give, about.
     """
 

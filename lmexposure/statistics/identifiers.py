@@ -151,7 +151,7 @@ class BesideHeldOut:
         held_out: how many were not.
         area: share of pairs in which that which was read has the lower value, ties as half; chance
             has .5, higher = more leaks.
-        p_value: how often a random split has so many such pairs, one-sided.
+        p_value: how often a random split has as many such pairs, one-sided.
     """
 
     read: int

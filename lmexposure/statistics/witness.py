@@ -78,7 +78,7 @@ def witness_p_value(witness_bits: ArrayLike, draw_bits: ArrayLike, *, seed: int)
 
 
 def draws_needed(witnesses: int) -> int:
-    """How many fresh draws let the p-value of so many witnesses fall below 1 in 4,000."""
+    """How many fresh draws let the p-value of these witnesses fall below 1 in 4,000."""
     return 4_000 if integer("witnesses", witnesses, low=1) == 1 else 300
 
 

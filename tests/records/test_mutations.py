@@ -157,12 +157,14 @@ def as_planned(manifest: Manifest) -> bool:
     """Whether every entry is what the plan draws again, slowly."""
     plan = manifest.plan
     for entry in manifest.entries:
-        form = manifest.formats[entry.format]
+        form = manifest.hidden_formats[entry.format]
         if form.text(entry.index) != entry.text or len(entry.positions) != entry.repetitions:
             return False
         if any(not 0 <= place < manifest.corpus.documents for place in entry.positions):
             return False
-        if entry.role != ("control" if not entry.repetitions else plan.role(entry.id)):
+        drawn = "witness" if form.name == "witness" else plan.role(entry.id)
+        if entry.role != (drawn if entry.repetitions else "control"):
             return False
     planned = [name for f in plan.formats for name in (*plan.ids(f), *plan.control_ids(f))]
+    planned += plan.witnesses(manifest.corpus.documents)
     return sorted(e.id for e in manifest.entries) == sorted(set(planned) - set(plan.left_out))

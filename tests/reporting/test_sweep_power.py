@@ -145,7 +145,7 @@ def test_notes_say_what_is_scored_and_what_breaks_a_rule() -> None:
 
 
 def test_identifiers_say_which_rules_they_are_exceptions_to() -> None:
-    values: Any = {"documents": 3, "classes": (), "base": None}
+    values: Any = {"documents": 3, "classes": (), "base": None, "split": None}
     record = IdentifiersRecord.model_construct(**values)
     notes = identifier_sections(record)[0].notes
     assert any(
