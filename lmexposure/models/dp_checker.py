@@ -27,7 +27,7 @@ from lmexposure.models.dp_loop import (
     check_empty_batches,
 )
 from lmexposure.models.dp_sampling import DpBatches
-from lmexposure.models.dp_snapshot import generators_of, unchanged, without_dropout
+from lmexposure.models.dp_snapshot import random_numbers, unchanged, without_dropout
 from lmexposure.models.dp_training import (
     DpFinding,
     DpTraining,
@@ -194,9 +194,12 @@ def dp_check(  # noqa: PLR0913  a public door: one argument an input
         rate=None if sample_rate is None else fraction("sample_rate", sample_rate),
     )
     others = [training.accountant, training.hooks, *samplers_of(loader)]
-    generators = [*batches.generators, *(g for o in training.optimizers for g in generators_of(o))]
     guard = partial(
-        unchanged, model, training.optimizers, [o for o in others if o is not None], generators
+        unchanged,
+        model,
+        training.optimizers,
+        [o for o in others if o is not None],
+        training.generators,
     )
     # At random, for documents of a corpus may take turns by length.
     numbers = Random(0).sample(range(batches.count), min(documents, batches.count))
@@ -240,6 +243,8 @@ def _checked(
     turn = loop or plain_turn(training)
     with guard():  # what a loop leaves, such as a learning rate, is not the training's
         turns = take_turns(training, numbers, turn, see)
+        go_on = random_numbers(training.generators)
+    go_on()  # or the sampler's coins would be the very numbers of the turns' noise
     first = next((entry for of_step in told for entry in of_step), (None, None, 0))
     sigma = _first(claimed.sigma, first[0], float(training.private.noise_multiplier))
     rate = _first(claimed.rate, first[1], training.batches.rate)

@@ -37,8 +37,7 @@ def unchanged(
         *(_weight(p) for p in weights),
         *(_contents(buffer) for buffer in model.buffers()),
         _state(optimizers[-1]),
-        _global_generators(),
-        *(_generator(generator) for generator in generators),
+        random_numbers(generators),
     ]
     try:
         for p in weights:
@@ -155,7 +154,9 @@ def _state(optimizer: Any) -> _Undo:
     return restore
 
 
-def _global_generators() -> _Undo:
+def random_numbers(generators: Iterable[Any]) -> _Undo:
+    """What puts these generators, and the global ones, back to where they are now."""
+    named = [_generator(generator) for generator in generators]
     cpu, here, numpys = torch.get_rng_state(), random.getstate(), np.random.get_state()
     cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else None
 
@@ -165,6 +166,8 @@ def _global_generators() -> _Undo:
         np.random.set_state(numpys)
         if cuda is not None:
             torch.cuda.set_rng_state_all(cuda)
+        for one in named:
+            one()
 
     return restore
 

@@ -84,6 +84,11 @@ class DpTraining:
         """The weights that the optimizer trains, with what Opacus keeps at each."""
         return list(self.private.params)
 
+    @property
+    def generators(self) -> list[Any]:
+        """Those that documents and noise are drawn from, where they are not the global ones."""
+        return [*self.batches.generators, *(g for o in self.optimizers for g in generators_of(o))]
+
     def name(self, weight: nn.Parameter) -> str:
         """A weight's name in the model."""
         return self.names.get(id(weight), "a weight outside the model")

@@ -294,6 +294,28 @@ def rows_of(numbers: Sequence[int]) -> Any:
     return default_collate([ROWS[number] for number in numbers])
 
 
+def test_the_samplers_coins_are_not_the_numbers_of_the_noise() -> None:
+    training = training_of("lora")
+    turn, turned, sampled = one_turn(training), list[bytes](), list[bytes]()
+
+    def step(batch: Any) -> None:
+        turned.append(torch.get_rng_state().numpy().tobytes())
+        turn(batch)
+
+    def sample() -> list[int]:
+        sampled.append(torch.get_rng_state().numpy().tobytes())
+        return (torch.rand(DOCUMENTS) < BATCH / DOCUMENTS).nonzero().reshape(-1).tolist()
+
+    def batch(numbers: Sequence[int]) -> Any:
+        return collate([ROWS[number] for number in numbers])
+
+    collate = training.loader.collate_fn
+    training.loader = DpBatches(count=DOCUMENTS, batch=batch, sample=sample)
+    found = check(training, step=step)
+    assert found.passed, str(found)
+    assert not {*turned[:12]} & {*sampled}
+
+
 @pytest.mark.parametrize(
     ("more", "message"),
     [

@@ -332,10 +332,15 @@ def test_a_training_of_before_there_were_hashes_is_still_one(run: Train, tmp_pat
 
 
 def test_a_model_of_another_origin_is_not_overwritten(run: Train, tmp_path: Path) -> None:
-    (tmp_path / "out" / "model").mkdir(parents=True)
+    model = tmp_path / "out" / "model"
+    model.mkdir(parents=True)
+    with pytest.raises(ResultError, match="holds a model of another origin; choose another"):
+        run()
+    (model / "config.json").write_text("{}")
     with pytest.raises(FileError, match="model is there already, and lmexposure did not write it"):
         run()
     assert os.listdir(tmp_path / "out") == ["model"]
+    assert os.listdir(model) == ["config.json"]
 
 
 def test_a_gradient_that_is_not_finite_stops_and_keeps_the_checkpoint(
