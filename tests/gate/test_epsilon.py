@@ -97,9 +97,8 @@ def test_a_claim_that_nothing_could_contradict_was_not_tested(most: float) -> No
     verdict = gate.check(claimed(2.0, 1.0, most), asked)
     names = ("claimed epsilon", "lower bound on epsilon")
     untested = [line for line in verdict.untested if line.startswith(names)]
-    assert [n for n in names if f"{n} (at a significance of its own)" in verdict.tested] == list(
-        names if told else ()
-    )
+    tested = [f"{name} (at a significance of its own)" for name in names]
+    assert [line for line in tested if line in verdict.tested] == (tested if told else [])
     assert [line.partition(":")[0] for line in untested] == list(() if told else names[::-1])
     if not told:
         assert "is not decided: " in untested[1]
