@@ -62,9 +62,9 @@ def test_a_leak_has_its_worst_finding_first_and_what_is_tested_next_to_it() -> N
     assert marks == sorted(marks, key=["leak", "inconclusive", "pass", "not tested"].index)
     sound = line(found, "the measurement itself")
     assert sound.outcome is Outcome.PASS
-    assert (
-        sound.said
-        == "controls at chance, model learned, model saw the canaries, enough canaries, all canaries scored"
+    assert sound.said == (
+        "controls at chance, model learned, model saw the canaries, enough canaries, "
+        "all canaries scored"
     )
     epsilon = line(found, "epsilon")
     assert epsilon.outcome is Outcome.NOT_TESTED
