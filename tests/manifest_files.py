@@ -34,6 +34,7 @@ TOSSED = Plan(
     seed=7,
     inclusion_probability=0.5,
     inclusion_seed=7,
+    witness=False,
 )
 FIXED = replace(TOSSED, inclusion_probability=None, inclusion_seed=None)
 
@@ -51,7 +52,8 @@ def signed(values: dict[str, Any], name: str = CONTENT) -> bytes:
 
 
 def without_kinds(values: dict[str, Any]) -> None:
-    """What formats have said since version 5, left out."""
+    """What formats and plans have said since version 5, left out."""
+    assert values["plan"].pop("witness") is False
     for form in values["plan"]["formats"]:
         assert (form.pop("kind"), form.pop("known")) == ("uniform", [])
 

@@ -48,7 +48,7 @@ class Group:
 def canaries_before(manifest: lx.Manifest) -> dict[int, list[tuple[str, str]]]:
     """Number of a document -> (id, text) of the canaries before it, by their ids."""
     found: dict[int, list[tuple[str, str]]] = {}
-    for canary in manifest.canaries:
+    for canary in (entry for entry in manifest.entries if entry.inserted):
         assert len(set(canary.positions)) == len(canary.positions) == canary.inserted, canary.id
         for place in canary.positions:
             found.setdefault(place, []).append((canary.id, canary.text))

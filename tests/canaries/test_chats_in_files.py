@@ -77,7 +77,7 @@ def test_there_and_back(tmp_path: Path, name: str, suffix: str) -> None:
     found = list(read_records(copy))
     assert [row for row in found if row["source"] == "web"] == rows
     inserted = [row for row in found if row["source"] == "own"]
-    own = [{**wrapping.record(c.text), "source": "own"} for c in manifest.canaries]
+    own = [{**wrapping.record(c.text), "source": "own"} for c in manifest.entries if c.inserted]
     for made in own:
         same = [row for row in inserted if {**row, "id": 0} == {"id": 0, **made}]
         assert len(same) in (1, 3)
@@ -329,9 +329,9 @@ def test_records_with_tools_get_canaries_without(tmp_path: Path) -> None:
     assert manifest.corpus.wrapping is not None
     copy = tmp_path / "out" / "corpus" / "a.jsonl"
     written = [json.loads(line) for line in copy.read_text().splitlines()]
-    texts = {canary.text for canary in manifest.canaries}
+    texts = {entry.text for entry in manifest.entries if entry.inserted}
     own = [row for row in written if row["messages"][-1]["content"] in texts]
-    assert len(own) == sum(canary.inserted for canary in manifest.canaries)
+    assert len(own) == sum(entry.inserted for entry in manifest.entries)
     assert {(row["tools"], row["chat_template_kwargs"]) for row in own} == {(None, None)}
     assert verify(copy, manifest).as_inserted
     remove(copy, manifest, tmp_path / "removed.jsonl")
@@ -345,7 +345,7 @@ def test_calls_of_tools_in_tables(tmp_path: Path) -> None:
     wrapping = WRAPPINGS["conversations"]
     manifest = insert_files(tmp_path / "a.parquet", tmp_path / "out", PLAN, wrapping=wrapping)
     written = pq.read_table(tmp_path / "out" / "corpus" / "a.parquet").to_pylist()
-    inserted = sum(canary.inserted for canary in manifest.canaries)
+    inserted = sum(entry.inserted for entry in manifest.entries)
     assert sum(row["tools"] is None for row in written) == inserted
 
 

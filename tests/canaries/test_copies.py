@@ -127,6 +127,7 @@ def test_the_same_plan_gives_the_same_bytes_on_every_machine(corpus: Path) -> No
         repetitions=(1, 4, 16),
         controls=3,
         seed=2019,
+        witness=False,
     )
     _, manifest = insert(corpus, plan=plan)
     assert sha256_file(copy_of(corpus)) == manifest.corpus.sha256_inserted == GOLDEN_CORPUS
@@ -594,7 +595,7 @@ def test_the_directory_of_the_copies_is_a_data_set_as_it_is(tmp_path: Path, suff
     plan = replace(PLAN, repetitions=(1,))
     manifest = insert_files(sources, tmp_path / "out", plan, existing="set_aside")
     rows = load_dataset(str(tmp_path / "out" / "corpus"), cache_dir=str(tmp_path / "cache"))
-    added = sum(canary.inserted for canary in manifest.canaries)
+    added = sum(entry.inserted for entry in manifest.entries)
     assert rows["train"].num_rows == manifest.corpus.documents + added
     assert rows["train"].column_names[0] in ("text", "n")
 

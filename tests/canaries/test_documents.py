@@ -95,7 +95,7 @@ def test_a_field_that_renders_chats_otherwise_is_empty_in_those_of_canaries(name
     given = [{**one, name: [{"name": "search"}]} for one in chats()]
     texts, manifest = insert(given, PLAN, wrapping=ANSWER)
     assert len(texts) == 18
-    inserted = sum(canary.inserted for canary in manifest.canaries)
+    inserted = sum(entry.inserted for entry in manifest.entries)
     assert sum(record[name] is None for record in texts) == inserted
     plain = [{"text": "t", name: "x"}] * 5
     assert len(insert(plain, PLAN, wrapping=Wrapping())[0]) == 13

@@ -103,8 +103,8 @@ def test_excluded_candidates_and_controls_go_nowhere() -> None:
     tossed = plan(inclusion_probability=0.5, inclusion_seed=11, canaries=8)
     manifest = manifest_of(tossed, About("texts"), documents=50)
     placed = [c for _, c in Placement(manifest.entries).within(0, 50)]
-    assert {c.role for c in manifest.entries} == {"canary", "held_out", "control"}
-    assert {c.role for c in placed} == {"canary"}
+    assert {c.role for c in manifest.entries} == {"canary", "held_out", "control", "witness"}
+    assert {c.role for c in placed} == {"canary", "witness"}
     assert len(placed) == sum(c.inserted for c in manifest.entries)
 
 

@@ -36,6 +36,7 @@ def plan(*kinds: str, **changes: Any) -> Plan:
         "seed": 4,
         "inclusion_probability": 0.5,
         "inclusion_seed": 9,
+        "witness": False,
     }
     return Plan(**{**values, **changes})
 

@@ -31,6 +31,7 @@ PLAN = Plan(
     seed=2**62,
     inclusion_probability=0.5,
     inclusion_seed=2**62 + 1,
+    witness=False,
 )
 
 
@@ -48,6 +49,7 @@ def test_round_trip(manifest: Manifest, tmp_path: Path) -> None:
     values = json.loads(path.read_bytes())
     assert values.pop("content_sha256") == content_hash(values)
     assert values["corpus"].pop("wrapping") is None
+    assert values["plan"].pop("witness") is False
     for form in values["plan"]["formats"]:
         assert (form.pop("kind"), form.pop("known")) == ("uniform", [])
     third = content_hash({**values, "schema": "lmexposure.manifest/3"})  # whose name it keeps

@@ -24,7 +24,7 @@ from lmexposure.canaries.removal import (
 from lmexposure.errors import CorpusError, FileError
 
 PIN = Format(name="pin", template="My PIN is {digits:4}")
-PLAN = Plan(formats=(PIN,), canaries=3, repetitions=(1, 2), controls=2, seed=4)
+PLAN = Plan(formats=(PIN,), canaries=3, repetitions=(1, 2), controls=2, seed=4, witness=False)
 LINES = st.sampled_from([b"word", "né".encode(), b"", b" ", b"lone\rreturn"])
 CORPORA = st.builds(
     lambda bom, lines, last: (

@@ -81,7 +81,7 @@ def check_verified(written: Written, toss: Random) -> None:
     """All is there as inserted, in one of several files too, and not in the source."""
     counted = lx.verify(written.paths, written.manifest)
     assert counted.as_inserted
-    total = sum(canary.inserted for canary in written.manifest.canaries)
+    total = sum(entry.inserted for entry in written.manifest.entries)
     assert sum(row.found for row in counted.classes) == total
     if len(written.paths) > 1:
         assert lx.verify([toss.choice(written.paths)], written.manifest).as_inserted
@@ -99,7 +99,7 @@ def restored(written: Written, name: str, *numbers: int) -> list[Path]:
     assert removal.files == tuple(back / path.name for path in chosen)
     assert removal.checked
     if not numbers:
-        inserted = sum(canary.inserted for canary in written.manifest.canaries)
+        inserted = sum(entry.inserted for entry in written.manifest.entries)
         assert removal.documents == inserted
     return list(removal.files)
 

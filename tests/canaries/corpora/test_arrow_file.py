@@ -22,7 +22,7 @@ from lmexposure.canaries.verification import count_files
 from lmexposure.errors import CorpusError
 
 PIN = Format(name="pin", template="My PIN is {digits:4}")
-PLAN = Plan(formats=(PIN,), canaries=3, repetitions=(1, 2), controls=2, seed=4)
+PLAN = Plan(formats=(PIN,), canaries=3, repetitions=(1, 2), controls=2, seed=4, witness=False)
 ARROW = layout_named("arrow")
 KINDS = [pa.ipc.new_file, pa.ipc.new_stream]
 

@@ -199,7 +199,7 @@ def test_random_texts_against_a_naive_inserter() -> None:
         inserted, manifest = insert(texts, plan)
         expected = []
         for number, text in enumerate(texts):
-            before = [c for c in manifest.canaries if number in c.positions]
+            before = [c for c in manifest.entries if number in c.positions]
             expected += [canary.text for canary in sorted(before, key=lambda c: c.id)] + [text]
         assert inserted == expected
         assert remove(inserted, manifest) == texts

@@ -28,7 +28,7 @@ from lmexposure.canaries.verification import count_files
 from lmexposure.errors import CorpusError
 
 PIN = Format(name="pin", template="My PIN is {digits:4}")
-PLAN = Plan(formats=(PIN,), canaries=3, repetitions=(1, 2), controls=2, seed=4)
+PLAN = Plan(formats=(PIN,), canaries=3, repetitions=(1, 2), controls=2, seed=4, witness=False)
 
 
 def written(path: Path, texts: list[str | None] | None = None, first: int = 0) -> Path:
