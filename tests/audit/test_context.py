@@ -48,7 +48,8 @@ def test_canaries_in_chats_are_scored_and_ranked_there(wrapping: Wrapping) -> No
     result = measure(LOADED, manifest, settings=FEW)
     naive = [naive_bits(LOADED.model, CHAT, wrapping, TWO.text(i)) for i in range(TWO.size)]
     planted = {canary.index for canary in manifest.canaries}
-    for canary, found in zip(manifest.entries, result.canaries, strict=True):
+    judged = (*manifest.canaries, *manifest.controls)
+    for canary, found in zip(judged, result.canaries, strict=True):
         own = naive[canary.index]
         assert found.log_perplexity_bits == pytest.approx(own, abs=1e-3)
         others = [bits for i, bits in enumerate(naive) if i not in planted | {canary.index}]
@@ -292,6 +293,7 @@ def test_what_lies_in_the_directory_of_a_training_is_known(tmp_path: Path) -> No
         "stopped": "epochs",
         "reused": False,
     }
+    record.unlink()
     write_hashed(record, {"inputs_sha256": "a" * 64, "result": trained})
     assert [source(name) for name in ("model", "snapshots/epoch-1", "gone")] == [
         *("training", "training", "assumed")

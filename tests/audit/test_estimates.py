@@ -26,7 +26,8 @@ def estimates() -> FormatEstimates:
 def estimated(origin: str, seed: int = 0) -> FormatEstimates:
     form = load_format("random_number")
     plan = Plan(formats=(form,), canaries=4, repetitions=(1, 2), controls=2, seed=0)
-    canaries = insert(sentences(50), plan).manifest.entries
+    manifest = insert(sentences(50), plan).manifest
+    canaries = (*manifest.canaries, *manifest.controls)
     once, twice, controls = [50.0, 60.0, 101.5, 107.5], [103.5] * 4, [131.5, 131.5]
     bits = np.concatenate([once, twice, controls, REFERENCES])
     scores = FormatScores(
