@@ -10,6 +10,7 @@ from audit.quick import ALL_FILLS
 from audit.wrapped import TWO, naive_bits, plain_manifest, wrapped_manifest
 from chats import TEMPLATE, chat_tokenizer
 from known import known
+from manifest_files import judged
 from records.test_rows_record import record as rows_record
 from tiny import characters, model_of, one_by_one
 
@@ -48,8 +49,7 @@ def test_canaries_in_chats_are_scored_and_ranked_there(wrapping: Wrapping) -> No
     result = measure(LOADED, manifest, settings=FEW)
     naive = [naive_bits(LOADED.model, CHAT, wrapping, TWO.text(i)) for i in range(TWO.size)]
     planted = {canary.index for canary in manifest.canaries}
-    judged = (*manifest.canaries, *manifest.controls)
-    for canary, found in zip(judged, result.canaries, strict=True):
+    for canary, found in zip(judged(manifest), result.canaries, strict=True):
         own = naive[canary.index]
         assert found.log_perplexity_bits == pytest.approx(own, abs=1e-3)
         others = [bits for i, bits in enumerate(naive) if i not in planted | {canary.index}]

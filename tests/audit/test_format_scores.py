@@ -62,7 +62,9 @@ def scored(loaded: LoadedModel, manifest: Manifest, kept: Path | None = None) ->
 
 def test_every_text_has_its_own_score(untrained: LoadedModel, tmp_path: Path) -> None:
     manifest = manifest_of(PLAN)
-    scores = scored(untrained, manifest, tmp_path / "kept.npz")
+    with study(tmp_path):
+        scores = scored(untrained, manifest, tmp_path / "kept.npz")
+        again = scored(untrained, manifest, tmp_path / "kept.npz")
     held_out = [c for c in manifest.entries if c.role == "held_out"]
     assert 0 < len(held_out) < 16
     assert list(scores.held_out) == held_out
@@ -79,7 +81,6 @@ def test_every_text_has_its_own_score(untrained: LoadedModel, tmp_path: Path) ->
             for t in texts
         ]
         assert bits == pytest.approx(alone, abs=1e-3)
-    again = scored(untrained, manifest, tmp_path / "kept.npz")
     assert np.array_equal(again.bits, scores.bits)
     assert np.array_equal(again.secret_bits, scores.secret_bits)
 
