@@ -10,7 +10,7 @@ from typing import Any
 
 from lmexposure._files import content_hash
 from lmexposure._integrity import CONTENT
-from lmexposure.canaries import Format, Manifest, Plan
+from lmexposure.canaries import Canary, Format, Manifest, Plan
 from lmexposure.canaries.manifest import ManifestFile
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "LONG_PIN",
     "SHORT_KEY",
     "TOSSED",
+    "judged",
     "of_version",
     "read",
     "signed",
@@ -37,6 +38,11 @@ TOSSED = Plan(
     witness=False,
 )
 FIXED = replace(TOSSED, inclusion_probability=None, inclusion_seed=None)
+
+
+def judged(manifest: Manifest) -> list[Canary]:
+    """The entries that are measured: all but the witnesses."""
+    return [entry for entry in manifest.entries if entry.role != "witness"]
 
 
 def today(manifest: Manifest) -> dict[str, Any]:

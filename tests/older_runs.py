@@ -29,6 +29,7 @@ def stopped_settings() -> RunSettings:
         canaries=2,
         repetitions=(1, 8),
         controls=3,
+        witness=False,  # those versions had none
         seed=3,
         witness=False,
         layers=1,

@@ -103,23 +103,25 @@ def preview(corpus: Files, *, settings: RunSettings) -> Preview:
     texts = partial(_texts, files, wrapping, settings)
     chosen = chosen_formats(settings, seed=seed, documents=texts)
     plan = plan_of(settings, seed=seed, chosen=chosen)
-    would = preview_insertion(
-        files,
-        replace(plan, inclusion_probability=None, inclusion_seed=None) if fresh else plan,
-        layout=reading.layout_of(files),
-        existing=settings.existing,
+    of = partial(
+        preview_insertion, files, layout=reading.layout_of(files), existing=settings.existing
     )
     probability = settings.inclusion_probability
-    return would if probability is None or not fresh else _on_average(would, probability)
+    if probability is None or not fresh:
+        return of(plan)
+    everyone = replace(plan, inclusion_probability=None, inclusion_seed=None)
+    would = of(everyone)
+    tossed = of(replace(everyone, witness=False)) if plan.witness else would
+    return _on_average(would, tossed, probability)
 
 
-def _on_average(everyone: Preview, probability: float) -> Preview:
-    """What coins give on average, from what inserting every candidate would."""
-    canaries = round(probability * everyone.canaries)
+def _on_average(everyone: Preview, tossed: Preview, probability: float) -> Preview:
+    """What coins give on average, from all candidates and witnesses, and from the former alone."""
+    canaries, no_coin = round(probability * everyone.canaries), 1 - probability
     return replace(
         everyone,
-        insertions=round(probability * everyone.insertions),
-        bytes_added=round(probability * everyone.bytes_added),
+        insertions=everyone.insertions - round(no_coin * tossed.insertions),
+        bytes_added=everyone.bytes_added - round(no_coin * tossed.bytes_added),
         canaries=canaries,
         held_out=everyone.canaries - canaries,
         expected=True,
@@ -155,6 +157,8 @@ def share_warning(
     return (
         f"the canaries are {' and '.join(shares)}: a model trained on it learns them more than a "
         f"model of your corpus would; {_fewer(settings, above)}, or take more text"
+        + ", or leave the witnesses out (--no-witness)"
+        * settings.witness
     )
 
 

@@ -10,6 +10,7 @@ from audit.quick import ALL_FILLS
 from audit.wrapped import TWO, naive_bits, plain_manifest, wrapped_manifest
 from chats import TEMPLATE, chat_tokenizer
 from known import known
+from manifest_files import judged
 from records.test_rows_record import record as rows_record
 from tiny import characters, model_of, one_by_one
 
@@ -48,7 +49,7 @@ def test_canaries_in_chats_are_scored_and_ranked_there(wrapping: Wrapping) -> No
     result = measure(LOADED, manifest, settings=FEW)
     naive = [naive_bits(LOADED.model, CHAT, wrapping, TWO.text(i)) for i in range(TWO.size)]
     planted = {canary.index for canary in manifest.canaries}
-    for canary, found in zip(manifest.entries, result.canaries, strict=True):
+    for canary, found in zip(judged(manifest), result.canaries, strict=True):
         own = naive[canary.index]
         assert found.log_perplexity_bits == pytest.approx(own, abs=1e-3)
         others = [bits for i, bits in enumerate(naive) if i not in planted | {canary.index}]
@@ -292,6 +293,7 @@ def test_what_lies_in_the_directory_of_a_training_is_known(tmp_path: Path) -> No
         "stopped": "epochs",
         "reused": False,
     }
+    record.unlink()
     write_hashed(record, {"inputs_sha256": "a" * 64, "result": trained})
     assert [source(name) for name in ("model", "snapshots/epoch-1", "gone")] == [
         *("training", "training", "assumed")

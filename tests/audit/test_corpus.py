@@ -21,7 +21,7 @@ def test_writes_corpus_and_manifest_once(
     out = tmp_path / "out"
     inserted, manifest = insert_corpus(corpus, out=out, settings=settings)
     assert inserted == out / "corpus" / "corpus.txt"
-    assert len(inserted.read_text().splitlines()) == 600 + 3 * (1 + 30)
+    assert len(inserted.read_text().splitlines()) == 600 + 3 * (1 + 30) + 2 * 37  # witnesses
     before = inserted.stat().st_mtime_ns
     assert insert_corpus(corpus, out=out, settings=settings)[1] == manifest
     assert inserted.stat().st_mtime_ns == before
@@ -97,7 +97,7 @@ def test_a_plan_that_leaves_no_reference_is_refused_before_the_work(
 
 def test_preview_writes_nothing(corpus: Path, settings: RunSettings, tmp_path: Path) -> None:
     would = preview([corpus], settings=settings)
-    assert (would.insertions, would.canaries, would.controls) == (93, 6, 8)
+    assert (would.insertions, would.canaries, would.controls) == (93 + 74, 6, 8)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["corpus.txt"]
 
 
@@ -140,9 +140,13 @@ def test_coins_are_fresh_and_decide_nothing_else(
     assert one.plan.inclusion_seed != other.plan.inclusion_seed
     assert [c.role for c in one.entries] != [c.role for c in other.entries]
     assert replace(one.plan, inclusion_seed=0) == replace(other.plan, inclusion_seed=0)
-    assert [replace(c, role="canary") for c in one.entries] == [
-        replace(c, role="canary") for c in other.entries
-    ]
+    judged, others = (
+        [replace(c, role="canary") for c in m.entries if c.role != "witness"] for m in (one, other)
+    )
+    assert judged == others
+    # Witnesses are of this very manifest, in the same places.
+    assert [w.positions for w in one.witnesses] == [w.positions for w in other.witnesses]
+    assert {w.index for w in one.witnesses}.isdisjoint(w.index for w in other.witnesses)
     assert one.references("pin", 50) == other.references("pin", 50)
     again = replace(tossed, inclusion_seed=one.plan.inclusion_seed)
     path, same = insert_corpus(corpus, out=tmp_path / "c", settings=again)
@@ -169,10 +173,13 @@ def test_a_preview_tosses_no_fresh_coin(corpus: Path, settings: RunSettings) -> 
     tossed = replace(settings, inclusion_probability=0.25, canaries=20)
     would = preview([corpus], settings=tossed)
     assert would.expected
-    assert (would.canaries, would.held_out, would.insertions) == (10, 30, 155)
+    assert (would.canaries, would.held_out, would.insertions) == (10, 30, 155 + 74)
     everyone = preview([corpus], settings=replace(settings, canaries=20))
-    assert would.bytes_added == round(everyone.bytes_added / 4)
+    witnesses = 74 * len("witness mark 012345678901\n")  # which toss no coin
+    assert would.bytes_added == round((everyone.bytes_added - witnesses) / 4) + witnesses
     assert not everyone.expected
+    bare = preview([corpus], settings=replace(tossed, witness=False))
+    assert bare.insertions == 155
 
 
 def test_secrets_are_fresh_and_drawn_once_for_a_directory(

@@ -10,6 +10,7 @@ import pytest
 from older_runs import older_run, stopped_settings
 
 from lmexposure._integrity import write_sealed
+from lmexposure._written import study
 from lmexposure.audit import RunSettings, refuse_foreign
 from lmexposure.audit.directory import (
     RunLog,
@@ -29,7 +30,8 @@ def begun(out: Path, settings: RunSettings = SETTINGS) -> Path:
     log = RunLog.open(out, settings)
     with log.step("insert"):
         pass
-    (out / "checkpoint.pt").touch()  # a step was trained
+    with study(out):
+        write_sealed(out / "checkpoint.pt", b"")  # a step was trained
     return out
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from corpora import sentences
 from known import known
+from manifest_files import judged
 
 from lmexposure.audit import MeasureSettings
 from lmexposure.audit.estimates import FormatEstimates, estimate_format
@@ -26,7 +27,7 @@ def estimates() -> FormatEstimates:
 def estimated(origin: str, seed: int = 0) -> FormatEstimates:
     form = load_format("random_number")
     plan = Plan(formats=(form,), canaries=4, repetitions=(1, 2), controls=2, seed=0)
-    canaries = insert(sentences(50), plan).manifest.entries
+    canaries = tuple(judged(insert(sentences(50), plan).manifest))
     once, twice, controls = [50.0, 60.0, 101.5, 107.5], [103.5] * 4, [131.5, 131.5]
     bits = np.concatenate([once, twice, controls, REFERENCES])
     scores = FormatScores(

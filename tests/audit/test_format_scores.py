@@ -9,6 +9,7 @@ import pytest
 from corpora import sentences
 
 from lmexposure._integrity import write_sealed
+from lmexposure._written import study
 from lmexposure.audit import MeasureSettings, measure
 from lmexposure.audit.format_scores import FormatScores, score_format
 from lmexposure.canaries import Format, Manifest, Plan, load_format
@@ -61,8 +62,10 @@ def scored(loaded: LoadedModel, manifest: Manifest, kept: Path | None = None) ->
 
 def test_every_text_has_its_own_score(untrained: LoadedModel, tmp_path: Path) -> None:
     manifest = manifest_of(PLAN)
-    scores = scored(untrained, manifest, tmp_path / "kept.npz")
-    held_out = [c for c in manifest.entries if c.role not in ("canary", "control")]
+    with study(tmp_path):
+        scores = scored(untrained, manifest, tmp_path / "kept.npz")
+        again = scored(untrained, manifest, tmp_path / "kept.npz")
+    held_out = [c for c in manifest.entries if c.role == "held_out"]
     assert 0 < len(held_out) < 16
     assert list(scores.held_out) == held_out
     assert list(scores.canaries) == [c for c in manifest.entries if c.role in ("canary", "control")]
@@ -78,7 +81,6 @@ def test_every_text_has_its_own_score(untrained: LoadedModel, tmp_path: Path) ->
             for t in texts
         ]
         assert bits == pytest.approx(alone, abs=1e-3)
-    again = scored(untrained, manifest, tmp_path / "kept.npz")
     assert np.array_equal(again.bits, scores.bits)
     assert np.array_equal(again.secret_bits, scores.secret_bits)
 
@@ -87,16 +89,19 @@ def test_kept_scores_of_another_format_are_made_again(
     untrained: LoadedModel, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     manifest, kept = manifest_of(PLAN), tmp_path / "kept.npz"
-    scores = scored(untrained, manifest, kept)
-    replace(scores, bits=scores.bits + 1).save(tmp_path / "other.npz")
-    kept.write_bytes((tmp_path / "other.npz").read_bytes())
-    assert np.array_equal(scored(untrained, manifest, kept).bits, scores.bits)
-    assert "kept.npz is a part of another format or measurement: it is made again" in caplog.text
-    for content in (b"", b"no archive", b"[]"):
-        write_sealed(kept, content)
+    with study(tmp_path):
+        scores = scored(untrained, manifest, kept)
+        replace(scores, bits=scores.bits + 1).save(tmp_path / "other.npz")
+        kept.write_bytes((tmp_path / "other.npz").read_bytes())
         assert np.array_equal(scored(untrained, manifest, kept).bits, scores.bits)
-        assert "kept.npz is not as this version writes it: it is made again" in caplog.text
-        caplog.clear()
+        assert (
+            "kept.npz is a part of another format or measurement: it is made again" in caplog.text
+        )
+        for content in (b"", b"no archive", b"[]"):
+            write_sealed(kept, content)
+            assert np.array_equal(scored(untrained, manifest, kept).bits, scores.bits)
+            assert "kept.npz is not as this version writes it: it is made again" in caplog.text
+            caplog.clear()
 
 
 def test_scoring_sees_no_coin(untrained: LoadedModel) -> None:
@@ -139,7 +144,7 @@ def test_a_format_of_which_nothing_was_inserted_shows_its_controls(untrained: Lo
     manifest = next(
         m
         for m in map(manifest_of, seeds)
-        if [c.inserted for c in m.entries if c.role != "control"] == [0, 1]
+        if [c.inserted for c in m.entries if c.role in ("canary", "held_out")] == [0, 1]
     )
     result = measure(untrained, manifest, settings=replace(QUICK, references=50))
     assert [row.role for row in result.summary] == ["control", "control", "canary"]

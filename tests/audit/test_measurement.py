@@ -12,6 +12,7 @@ import torch
 from audit.quick import ALL_FILLS, QUICK
 from corpora import sentences
 from known import known
+from manifest_files import judged
 from tiny import byte_level_bpe, model_of, word_piece
 from tokenizers import Tokenizer, models, processors
 from transformers import PreTrainedTokenizerFast
@@ -79,7 +80,7 @@ def test_the_numbers_are_those_of_the_rooms_below(
     one = manifest.formats["random_number"]
     texts = [one.text(i) for i in manifest.references("random_number", 400)]
     null = log_perplexity(untrained.model, untrained.tokenizer, texts, context=None)
-    for canary, found in zip(manifest.entries, result.canaries, strict=True):
+    for canary, found in zip(judged(manifest), result.canaries, strict=True):
         bits = log_perplexity(untrained.model, untrained.tokenizer, [canary.text], context=None)[0]
         rank = 1 + int((null <= bits).sum())
         assert (found.id, found.repetitions) == (canary.id, canary.repetitions)
@@ -116,7 +117,7 @@ def test_a_small_space_gives_exact_ranks(manifest: Manifest) -> None:
     )
     planted = [c.index for c in small.entries if c.role == "canary"]
     never = np.delete(everything, planted)
-    for canary, found in zip(small.entries, result.canaries, strict=True):
+    for canary, found in zip(judged(small), result.canaries, strict=True):
         rank = int((never <= everything[canary.index]).sum()) + (canary.role == "canary")
         assert found.exposure.method == "exact"
         assert found.exposure.rank == rank

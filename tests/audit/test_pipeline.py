@@ -10,6 +10,7 @@ from statistics import median
 import pyarrow.parquet as pq
 import pytest
 from known import known
+from manifest_files import judged
 
 from lmexposure._files import sha256_bytes
 from lmexposure.audit import (
@@ -289,9 +290,9 @@ def test_a_run_with_coins(corpus: Path, settings: RunSettings, tmp_path: Path) -
     assert [c.id for c in result.canaries if c.role == "canary"] == inserted
     table = pq.read_table(tmp_path / "run" / "scores.parquet").to_pylist()
     rows = {row["id"]: row for row in table}
-    drawn = [rows[c.id] for c in manifest.entries]
+    drawn = [rows[c.id] for c in judged(manifest)]
     assert [(row["role"], row["repetitions"]) for row in drawn] == [
-        (c.role, c.repetitions) for c in manifest.entries
+        (c.role, c.repetitions) for c in judged(manifest)
     ]
     often = {c.id for c in manifest.entries if c.inserted == 30}
     seen = [r["log_perplexity_bits"] for r in drawn if r["id"] in often]

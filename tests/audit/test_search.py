@@ -10,6 +10,7 @@ import torch
 from audit.quick import QUICK
 from corpora import sentences
 from known import known
+from manifest_files import judged
 from numpy.typing import NDArray
 from scoring.families import family
 from tiny import characters, model_of, unigram
@@ -84,7 +85,7 @@ def naive(manifest: Manifest, bits: NDArray[np.float64], index: int) -> tuple[in
 def test_all_ranks_are_counted(
     whole: Result, manifest: Manifest, everything: NDArray[np.float64]
 ) -> None:
-    for canary, found in zip(manifest.entries, whole.canaries, strict=True):
+    for canary, found in zip(judged(manifest), whole.canaries, strict=True):
         rank, place = naive(manifest, everything, canary.index)
         assert found.exposure.method == "exact"
         assert (found.exposure.rank, found.exposure.place) == (rank, place)
@@ -101,7 +102,7 @@ def test_best_first_gives_the_true_places(
     whole: Result, manifest: Manifest, everything: NDArray[np.float64]
 ) -> None:
     order = np.argsort(everything, kind="stable").tolist()
-    for canary, found in zip(manifest.entries, whole.canaries, strict=True):
+    for canary, found in zip(judged(manifest), whole.canaries, strict=True):
         row = next(r for r in found.extraction if r.method == "best_first")
         place = 1 + order.index(canary.index)
         assert row.place == (place if place <= QUICK.guesses else None)
@@ -115,7 +116,7 @@ def test_what_the_budget_cannot_count_is_drawn(
     result = measure(loaded, manifest, settings=changed(budget_steps=40))
     methods = [c.exposure.method for c in result.canaries]
     assert "importance" in methods
-    for canary, found in zip(manifest.entries, result.canaries, strict=True):
+    for canary, found in zip(judged(manifest), result.canaries, strict=True):
         rank, _ = naive(manifest, everything, canary.index)
         low, high = known(found.exposure.low), known(found.exposure.high)
         assert low - 1e-9 <= np.log2(FORM.size / rank) <= high
@@ -134,7 +135,7 @@ def test_the_budget_is_spent_on_as_many_guesses_as_it_can_prove(
     search = known(result.formats[0].search)
     assert 50 < known(search.guesses_proven) < 4_000
     assert known(search.guess_steps) < 600
-    for canary, found in zip(manifest.entries, result.canaries, strict=True):
+    for canary, found in zip(judged(manifest), result.canaries, strict=True):
         row = next(r for r in found.extraction if r.method == "best_first")
         place = 1 + order.index(canary.index)
         assert row.place == (place if place <= known(search.guesses_proven) else None)
@@ -168,7 +169,7 @@ def test_one_walk_counts_what_walks_of_their_own_would(
     monkeypatch.setattr(RankSearch, "ranks", counted)
     monkeypatch.setattr("lmexposure.audit.search._GROWTH", 1.05)
     whole = measure(peaked, manifest, settings=changed())
-    assert walks == [len(manifest.entries)]
+    assert walks == [len(judged(manifest))]
     walks.clear()
     expected = Draws.expected_steps
 
@@ -179,9 +180,9 @@ def test_one_walk_counts_what_walks_of_their_own_would(
     monkeypatch.setattr(Draws, "expected_steps", too_few)
     found = measure(peaked, manifest, settings=changed(budget_steps=1_500))
     assert len(walks) > 1
-    assert walks[0] == len(manifest.entries)
+    assert walks[0] == len(judged(manifest))
     exact = {c.id: c.exposure for c in found.canaries if c.exposure.method == "exact"}
-    assert 0 < len(exact) < len(manifest.entries)
+    assert 0 < len(exact) < len(judged(manifest))
     assert all(c.exposure.rank == exact[c.id].rank for c in whole.canaries if c.id in exact)
 
 
@@ -192,7 +193,7 @@ def test_a_forced_exact_search_proves_bounds(
     bounded = [c for c in result.canaries if c.exposure.method == "bounded"]
     assert bounded
     assert all(c.exposure.capped for c in bounded)
-    for canary, found in zip(manifest.entries, result.canaries, strict=True):
+    for canary, found in zip(judged(manifest), result.canaries, strict=True):
         rank, _ = naive(manifest, everything, canary.index)
         assert known(found.exposure.low) - 1e-9 <= np.log2(FORM.size / rank)
         assert np.log2(FORM.size / rank) <= known(found.exposure.high) + 1e-9
@@ -297,7 +298,7 @@ def test_an_interrupted_walk_keeps_what_it_proved(
     result = measure(loaded, manifest, settings=changed(live_states=10))
     assert any("Ctrl-C ended the exact search" in line for line in result.warnings)
     assert result.formats[0].interrupted
-    for canary, found in zip(manifest.entries, result.canaries, strict=True):
+    for canary, found in zip(judged(manifest), result.canaries, strict=True):
         rank, _ = naive(manifest, everything, canary.index)
         row = found.estimates.get("bounded") or found.estimates["exact"]
         assert known(row.low) - 1e-9 <= np.log2(FORM.size / rank) <= known(row.high) + 1e-9
@@ -322,7 +323,7 @@ def test_ctrl_c_in_a_forced_exact_search_leaves_bounds_for_all(
     def counted(search: RankSearch, indices: Any, **options: Any) -> Any:
         nonlocal walks
         walks += 1
-        assert len(indices) < len(manifest.entries)
+        assert len(indices) < len(judged(manifest))
         return ranks(search, indices, **options)
 
     monkeypatch.setattr(BranchAndBound, "_advance", pressed)
@@ -394,7 +395,7 @@ def test_a_run_outlives_a_copy_in_float64_that_fails(
     (line,) = [line for line in result.warnings if "float64" in line]
     assert line.startswith("fills that cost nearly the same were told apart by the model as it is")
     assert "exact up to an empirical margin (RuntimeError: no kernel for float64)" in line
-    for canary, found in zip(manifest.entries, result.canaries, strict=True):
+    for canary, found in zip(judged(manifest), result.canaries, strict=True):
         assert found.exposure.method == "exact up to an empirical margin"
         # In float32 fills this close cannot be told apart.
         low, high = (
@@ -496,7 +497,7 @@ def test_the_cache_of_a_transformer_is_walked(manifest: Manifest) -> None:
         loaded.model, tokenizer, [FORM.text(i) for i in range(FORM.size)], context=None
     )
     result = measure(loaded, manifest, settings=changed())
-    for canary, found in zip(manifest.entries, result.canaries, strict=True):
+    for canary, found in zip(judged(manifest), result.canaries, strict=True):
         assert found.exposure.rank == naive(manifest, bits, canary.index)[0]
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from cli.conftest import Call
 from corpora import write_corpus
+from manifest_files import judged
 
 from lmexposure.canaries import Manifest
 
@@ -21,16 +22,17 @@ def corpus(tmp_path: Path) -> Path:
 def test_writes_corpus_and_manifest(call: Call, corpus: Path, tmp_path: Path) -> None:
     outcome = call("insert", corpus, "--out", tmp_path / "o", *PLAN)
     assert outcome.code == 0
-    assert "8 documents inserted" in outcome.out
+    assert f"({8 + 7} documents inserted)" in outcome.out
+    assert "witness   a nonce, 7 times, to see later that a model read this" in outcome.out
     manifest = Manifest.read(tmp_path / "o" / "manifest.json")
-    assert [c.repetitions for c in manifest.entries] == [1, 1, 3, 3, 0, 0]
+    assert [c.repetitions for c in judged(manifest)] == [1, 1, 3, 3, 0, 0]
     assert not any(c.text in outcome.out for c in manifest.entries)
 
 
 def test_a_dry_run_says_what_would_be_done(call: Call, corpus: Path, tmp_path: Path) -> None:
     outcome = call("insert", corpus, "--out", tmp_path / "o", *PLAN, "--dry-run")
     assert outcome.code == 0
-    assert "would insert         8 documents, 120 bytes" in outcome.out
+    assert "would insert         15 documents, 302 bytes" in outcome.out
     assert not (tmp_path / "o").exists()
 
 
@@ -39,7 +41,7 @@ def test_flags_win_over_the_settings_file(call: Call, corpus: Path, tmp_path: Pa
     path.write_text('formats = ["pin"]\ncanaries = 5\nrepetitions = [2]\ncontrols = 1\n')
     out = tmp_path / "o"
     assert call("insert", corpus, "--out", out, "--settings", path, "--canaries", "1").code == 0
-    assert [c.repetitions for c in Manifest.read(out / "manifest.json").entries] == [2, 0]
+    assert [c.repetitions for c in judged(Manifest.read(out / "manifest.json"))] == [2, 0]
 
 
 @pytest.mark.parametrize(
@@ -70,7 +72,7 @@ def test_bad_corpora_are_refused_with_the_reason(
 
 
 def test_it_ends_with_the_commands_to_type_next(call: Call, tmp_path: Path) -> None:
-    corpus = write_corpus(tmp_path / "my corpus.txt", 2000)
+    corpus = write_corpus(tmp_path / "my corpus.txt", 10_000)
     out = tmp_path / "a b"
     small = ("--canaries", "1", "--repetitions", "1", "--format", "pin", "--controls", "2")
     outcome = call("insert", corpus, "--out", out, *small)
@@ -136,15 +138,16 @@ def test_too_many_canaries_are_said_with_what_to_change(call: Call, tmp_path: Pa
             " % of the corpus' bytes (about their share of its tokens, which should be at most 1 %)"
             in outcome.err
         )
-        assert "46 % of its documents (at most 5 %)" in outcome.err
-        assert "lower repetitions (now 1,4,16), or take more text" in outcome.err
+        assert "49 % of its documents (at most 5 %)" in outcome.err  # (420 + 62) / 983
+        assert "lower repetitions (now 1,4,16), or take more text, or leave the wi" in outcome.err
     few = ("--canaries", "60", "--repetitions", "1", "--format", "pin", "--out", tmp_path / "p")
-    outcome = call("insert", corpus, *few)
+    outcome = call("insert", corpus, *few, "--no-witness")
     assert "11 % of its documents" in outcome.err
     assert "canaries (now 60), or lower repetitions (now 1)" in outcome.err
     long = tmp_path / "long.txt"
     long.write_text("".join(f"{number} {'of many words ' * 200}\n" for number in range(501)))
-    outcome = call("insert", long, *few[:-1], tmp_path / "q")
+    outcome = call("insert", long, *few[:-1], tmp_path / "q", "--no-witness")
+    assert "leave the witnesses out" not in outcome.err
     assert "warning: the canaries are 11 % of the corpus' documents (at most 5 %)" in outcome.err
 
 
@@ -182,7 +185,8 @@ def test_coins(call: Call, corpus: Path, tmp_path: Path) -> None:
     assert outcome.code == 0
     manifest = Manifest.read(tmp_path / "o" / "manifest.json")
     inserted = [c for c in manifest.entries if c.role == "canary"]
-    assert f"{sum(c.repetitions for c in inserted)} documents inserted" in outcome.out
+    copies = sum(c.repetitions for c in inserted) + 7  # of the witness
+    assert f"({copies} documents inserted)" in outcome.out
     assert f"included  {len(inserted)} of 18 candidates inserted\n" in outcome.out
     dry = call(
         "insert",
@@ -194,7 +198,7 @@ def test_coins(call: Call, corpus: Path, tmp_path: Path) -> None:
         "0.5",
         "--dry-run",
     )
-    assert "would insert         about 18 documents, about 270 bytes" in dry.out
+    assert "would insert         about 25 documents, about 452 bytes" in dry.out
     assert "held out             about 9 candidates" in dry.out
     seeded = ("--inclusion-seed", str(manifest.plan.inclusion_seed), "--dry-run")
     sure = call(
@@ -205,9 +209,8 @@ def test_coins(call: Call, corpus: Path, tmp_path: Path) -> None:
 
 
 def test_coins_that_insert_nothing_say_so(call: Call, corpus: Path, tmp_path: Path) -> None:
-    outcome = call(
-        "insert", corpus, "--out", tmp_path / "o", *COINS, "--inclusion-probability", "1e-12"
-    )
+    nothing = ("--inclusion-probability", "1e-12", "--no-witness")
+    outcome = call("insert", corpus, "--out", tmp_path / "o", *COINS, *nothing)
     assert outcome.code == 0
     assert "0 of 18 candidates inserted: nothing to find in a model" in outcome.out
     assert (tmp_path / "o" / "corpus" / "corpus.txt").read_bytes() == corpus.read_bytes()
@@ -374,7 +377,7 @@ def test_kinds_go_in_and_come_out(call: Call, worded: Path, tmp_path: Path) -> N
     written = (out / "manifest.json").read_bytes()
     assert call("insert", worded, "--out", out, *flags).code == 0
     assert (out / "manifest.json").read_bytes() == written
-    names = {entry.format for entry in Manifest.read(out / "manifest.json").entries}
+    names = {entry.format for entry in judged(Manifest.read(out / "manifest.json"))}
     assert names == {"pin", "new_token", "unigram"}
     copy = out / "corpus" / "worded.txt"
     assert call("verify", copy, out / "manifest.json").code == 0
@@ -403,7 +406,7 @@ def test_partners_that_are_always_in_are_no_candidates(
 def test_a_dry_run_of_kinds(call: Call, worded: Path, tmp_path: Path) -> None:
     outcome = call("insert", worded, "--out", tmp_path / "o", *CHOSEN, "--dry-run")
     assert outcome.code == 0
-    assert "would insert         100 documents" in outcome.out
+    assert "would insert         196 documents" in outcome.out
     assert "for references" not in outcome.out
 
 
