@@ -220,7 +220,7 @@ def test_a_part_that_is_missing(manifest: Manifest) -> None:
         with pytest.raises(ManifestError, match=rf"manifest.json: {part}: Field required; take"):
             read(signed(lacking))
     for part in ("plan", "corpus"):
-        for name in values[part]:
+        for name in values[part].keys() - {"witness"}:  # a manifest without it has none
             lacking = {**values, part: {k: v for k, v in values[part].items() if k != name}}
             with pytest.raises(ManifestError, match=rf"{part}.{name}: Field required"):
                 read(signed(lacking))
