@@ -31,7 +31,6 @@ def stopped_settings() -> RunSettings:
         controls=3,
         witness=False,  # those versions had none
         seed=3,
-        witness=False,
         layers=1,
         units=16,
         training={"epochs": 3},
