@@ -570,7 +570,7 @@ def _check_ids(planned: set[str], given: Sequence[str]) -> None:
 
 def _check_entry(plan: Plan, entry: Canary, name: str, repetitions: int, documents: int) -> None:
     role = plan.role(entry.id) if repetitions else "control"
-    role = "witness" if name == WITNESS.name else role
+    role = "witness" if plan.witness and name == WITNESS.name else role
     if entry.role != role:
         raise ManifestError(
             f"{entry.id} has role {entry.role!r}, but by the plan and its coins it is {role!r}; "

@@ -531,7 +531,10 @@ def _check_apart(formats: Sequence[Format], drawn: Sequence[Canary]) -> None:
             if canary.format == form.name or not canary.positions:
                 continue
             if next(find_fills(form, canary.text), None) is not None:
+                apart = "plan them apart"
+                if canary.role == "witness":
+                    apart = "leave the witness out (witness=False, --no-witness)"
                 raise PlanError(
                     f"canary {canary.id} contains a fill of format {form.name!r}; give "
-                    f"{form.name!r} a text of its own around its holes, or plan them apart"
+                    f"{form.name!r} a text of its own around its holes, or {apart}"
                 )

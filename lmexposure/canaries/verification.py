@@ -161,8 +161,8 @@ def count_of(
         classes=tuple(_class_counts(manifest, wanted, counts)),
         changed={
             entry.id: (wanted[entry.id], counts[entry.id])
-            for entry in manifest.canaries
-            if wanted[entry.id] != counts[entry.id]
+            for entry in entries
+            if entry.inserted and wanted[entry.id] != counts[entry.id]
         },
         uninvited={
             entry.id: counts[entry.id]
