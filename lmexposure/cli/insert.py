@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from glob import escape
 from pathlib import Path
 from shlex import quote
@@ -91,7 +92,8 @@ def insert(
             "was written was not read back; the same command cannot resume it"
         )
     tell(f"manifest  {out / 'manifest.json'}  (holds the secrets; keep it apart from the corpus)")
-    warn_of_share(settings, *_shares(manifest, inserted))
+    has_witness = replace(settings, witness=bool(manifest.witnesses))
+    warn_of_share(has_witness, *_shares(manifest, inserted))
     for line in _next_commands(inserted, out):
         tell(line)
 
