@@ -276,15 +276,17 @@ def check(
         *(made for row in kinds for made in check_kind(row, thresholds, shares.test)),
     ]
     checks = checks if classes else [_no_class(thresholds), *checks]
-    if result.settings.quick:
-        checks.append(check_full(_doubt_of_quick(checks, classes), thresholds))
+    doubt = _doubt_of_quick(checks, classes) if result.settings.quick else ""
+    if doubt:
+        checks.append(check_full(doubt, thresholds))
     untested = [*_untested(result, thresholds, [f for f in formats if f not in controls])]
     if run.look is not None:
         from lmexposure.gate.verbatim_verdict import check_verbatim
 
         text = check_verbatim(run.look, of_look)
         checks, untested = [*checks, *text.checks], [*untested, *text.untested]
-    verdict = _of_accepted_quick(verdict_of(checks, untested))
+    verdict = verdict_of(checks, untested)
+    verdict = _of_accepted_quick(verdict, doubt) if thresholds.accept_quick else verdict
     return _of_unknown_rows(verdict) if rows_unknown(result) else verdict
 
 
@@ -318,12 +320,12 @@ def _of_unknown_rows(verdict: Verdict) -> Verdict:
     return replace(verdict, sentence=f"{verdict.sentence} {doubt}")
 
 
-def _of_accepted_quick(verdict: Verdict) -> Verdict:
+def _of_accepted_quick(verdict: Verdict, doubt: str) -> Verdict:
     """A pass after a first look says how far off its numbers may be."""
-    said = [check.reason for check in verdict.checks if check.key == "accept_quick"]
-    if verdict.outcome is not Outcome.PASS or not said:
+    if verdict.outcome is not Outcome.PASS or not doubt:
         return verdict
-    return replace(verdict, sentence=f"{verdict.sentence} {said[0]}")
+    said = sentence(f"a quick look was accepted: {doubt}")
+    return replace(verdict, sentence=f"{verdict.sentence} {said}")
 
 
 def _doubt_of_quick(checks: Sequence[Check], classes: list[CanaryClass]) -> str:

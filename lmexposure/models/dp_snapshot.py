@@ -166,8 +166,8 @@ def random_numbers(generators: Iterable[Any]) -> _Undo:
         np.random.set_state(numpys)
         if cuda is not None:
             torch.cuda.set_rng_state_all(cuda)
-        for one in named:
-            one()
+        for put_back in named:
+            put_back()
 
     return restore
 

@@ -49,6 +49,8 @@ def length_strata(lengths: ArrayLike) -> NDArray[np.int64]:
     Args:
         lengths: of each document, above 0, shape (N,).
 
+    Source: strata that no side decides keep the sides exchangeable within them.
+
     Raises:
         InputError: no lengths, or one that is not above 0.
     """
@@ -72,6 +74,8 @@ def centred(scores: ArrayLike, strata: ArrayLike) -> NDArray[np.float64]:
     Args:
         scores: of each document, shape (N,).
         strata: of each, shape (N,).
+
+    Source: Hodges and Lehmann 1962, aligned ranks.
     """
     values, groups = bits_array("scores", scores).copy(), np.asarray(strata)
     for group in np.unique(groups):

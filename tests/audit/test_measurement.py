@@ -19,6 +19,7 @@ from transformers import PreTrainedTokenizerFast
 
 from lmexposure import __version__
 from lmexposure._integrity import write_sealed
+from lmexposure._written import study
 from lmexposure.audit import MeasureSettings, measure
 from lmexposure.audit.format_scores import score_format
 from lmexposure.canaries import Format, Manifest, Plan, load_format
@@ -41,6 +42,7 @@ from lmexposure.scoring import (
 
 def manifest_of(*formats: Format, seed: int = 1) -> Manifest:
     plan = Plan(formats=formats, canaries=4, repetitions=(1, 2), controls=6, seed=seed)
+    plan = replace(plan, witness=formats[0].name != "bare")  # whose fills are in any number
     return insert(sentences(50), plan).manifest
 
 
@@ -197,9 +199,9 @@ def test_a_file_of_another_program_is_not_written_over(
 ) -> None:
     """Found out before the work: a result beside such a run.json could not be read."""
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(ResultError, match=f"{name} is there already, and no measurement left it"):
+    with pytest.raises(FileError, match=f"{name} is there already, and lmexposure did not write"):
         measure(untrained, manifest, out=tmp_path, settings=QUICK)
-    assert [path.name for path in tmp_path.iterdir()] == [name]
+    assert [path.name for path in tmp_path.glob("[!.]*")] == [name]
     assert (tmp_path / name).read_bytes() == content
 
 
@@ -209,7 +211,8 @@ def test_a_number_of_threads_that_no_machine_has_is_not_taken_over(
 ) -> None:
     inputs = Result.read(whole / "result.json").inputs_sha256
     kept = tmp_path / ".measuring" / inputs[:16] / "inputs.json"
-    write_sealed(kept, f'{{"inputs_sha256": "{inputs}", "threads": {said}}}'.encode())
+    with study(tmp_path):
+        write_sealed(kept, f'{{"inputs_sha256": "{inputs}", "threads": {said}}}'.encode())
     assert measure(untrained, manifest, out=tmp_path, settings=QUICK).settings.threads == 1
 
 

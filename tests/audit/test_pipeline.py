@@ -41,7 +41,7 @@ from lmexposure.records import RunRecord
 def test_a_run_finds_what_was_repeated_and_not_what_was_never_inserted(
     corpus: Path, settings: RunSettings, tmp_path: Path
 ) -> None:
-    result = run(corpus, out=tmp_path / "run", settings=settings)
+    result = run(corpus, out=tmp_path / "run", settings=replace(settings, witness=False))
     rows = {row.repetitions: row for row in result.summary}
     assert rows[30].mean > 6
     assert known(rows[30].guessing_test).p_value < 0.01
@@ -104,7 +104,7 @@ def test_a_fine_tune_begins_from_the_weights_it_is_given(
 
 
 def test_the_cost_is_said_before_the_work(corpus: Path, settings: RunSettings) -> None:
-    line = estimate_cost(corpus, settings)
+    line = estimate_cost(corpus, replace(settings, witness=False))
     assert "600 documents, 93 insertions of 6 canaries" in line
     assert "at most 3 epochs" in line
     assert "scoring 514 texts" in line

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scoring.families import family
 from tiny import characters, model_of, unigram
 
+from lmexposure._written import study
 from lmexposure.audit import MeasureSettings, measure
 from lmexposure.audit.directory import keep_part, read_part
 from lmexposure.audit.search import FormatSearch
@@ -274,7 +275,8 @@ def test_findings_of_other_canaries_are_made_again(
     path.write_bytes(other.read_bytes())
     assert read_part(path, FormatSearch) is None
     assert "code.search.json is a part of another format or measurement: it is" in caplog.text
-    keep_part(path, found.model_copy(update={"estimates": found.estimates[1:]}))
+    with study(out):
+        keep_part(path, found.model_copy(update={"estimates": found.estimates[1:]}))
     again = measure(loaded, manifest, out=out, settings=QUICK)
     assert again.model_copy(update={"scores_sha256": None}) == whole
 
@@ -469,7 +471,9 @@ def test_a_fill_beyond_the_context_window_leaves_the_search_out() -> None:
     for seed in range(20):
         plan = Plan(formats=(form,), canaries=2, repetitions=(1,), controls=2, seed=seed)
         inserted = insert(sentences(40), plan).manifest
-        indices = [c.index for c in inserted.entries] + list(inserted.references("long", 20))
+        indices = [c.index for c in inserted.entries if c.format == "long"] + list(
+            inserted.references("long", 20)
+        )
         if max(len(form.text(index)) for index in indices) < 90:
             break
     result = measure(loaded, inserted, settings=changed(references=20))

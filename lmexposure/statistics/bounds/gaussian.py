@@ -130,7 +130,7 @@ def sampled_epsilon(*, mu: float, rate: float, delta: float) -> float:
         gradients are anyone's choice, allows.
 
     >>> round(sampled_epsilon(mu=3.08, rate=0.5, delta=1e-5), 2)
-    16.2
+    16.07
     """
     if not 0 < positive("rate", rate) <= 1:
         raise SettingsError(f"rate={rate!r} must be above 0 and at most 1")
