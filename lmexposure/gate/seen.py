@@ -28,7 +28,7 @@ def check_seen(result: Result, thresholds: Thresholds) -> Check:
     A loss that fell shows it of no model: any text of the kind lowers it. Shown it is by what a
     model that is independent of the manifest reaches at most once in 1,000: witnesses, or canaries
     of any class, that it knows; or by the record of a training that delivered every canary and
-    learned (`_recorded`), which is what a private training has, whose witnesses must not show.
+    learned (`_recorded`), which is for a private training, whose witnesses need not show.
 
     Args:
         result: what was measured.
