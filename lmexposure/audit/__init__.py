@@ -4,7 +4,12 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from lmexposure.audit.base import load_base
-    from lmexposure.audit.context import ScoringContext, rows_beside, scoring_context
+    from lmexposure.audit.context import (
+        ScoringContext,
+        recorded_training,
+        rows_beside,
+        scoring_context,
+    )
     from lmexposure.audit.corpus import (
         insert_corpus,
         max_attainable,
@@ -62,6 +67,7 @@ __all__ = [
     "plan_of",
     "preview",
     "read_settings_file",
+    "recorded_training",
     "refuse_foreign",
     "refuse_kinds_of_run",
     "rows_beside",

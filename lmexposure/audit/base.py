@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
+import torch
 from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerBase
 
@@ -188,6 +190,41 @@ def base_of(
         _refuse_other_tokenizer(name, found.loaded.tokenizer, loaded.tokenizer, manifest)
         _refuse_other_base(name, found, model, loaded)
     return found
+
+
+def own_base(
+    model: Any, loaded: LoadedModel, *, model_sha256: str, manifest: Manifest
+) -> Base | None:
+    """The base that a measured adapter brings along; None: no adapter, or no room for its base.
+
+    Args:
+        model: as for `base_of`, like the others.
+        loaded: the same, loaded.
+        model_sha256: hash of its weights.
+        manifest: what was inserted.
+    """
+    adapted = _in_layers(_whole(model, loaded))
+    merged = not adapted and is_adapter(Path(loaded.name)) and _has_room(loaded.model)
+    if not adapted and not merged:
+        return None
+    try:
+        return base_of(
+            ADAPTER_OFF, model=model, loaded=loaded, model_sha256=model_sha256, manifest=manifest
+        )
+    except ModelError:
+        return None
+
+
+def _has_room(model: Any) -> bool:
+    """Whether another model of this size takes at most half of the memory that is free."""
+    size = sum(weight.numel() * weight.element_size() for weight in model.parameters())
+    device = model.device
+    free = (
+        torch.cuda.mem_get_info(device)[0]
+        if device.type == "cuda"
+        else psutil.virtual_memory().available
+    )
+    return 2 * size <= int(free)
 
 
 def _grown(base: Base, loaded: LoadedModel, manifest: Manifest) -> Base:

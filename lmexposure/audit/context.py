@@ -6,7 +6,7 @@ manifest, and from our own training; where nothing is known, the result says so.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,7 +17,9 @@ from lmexposure.models import (
     AnyContext,
     Context,
     LoadedModel,
+    TrainingResult,
     check_tokens,
+    damaged_model,
     encode_in_context,
     encode_rows,
     read_training,
@@ -25,7 +27,7 @@ from lmexposure.models import (
     template_record,
     tokenizer_sha256,
 )
-from lmexposure.records import MOST_SHOWN, ContextRecord, RowsRecord
+from lmexposure.records import MOST_SHOWN, ContextRecord, RowsRecord, Validation
 
 Source = Literal["training", "manifest", "rows", "setting", "assumed"]
 _CHECKED = 50  # references that a template is tried on, next to all that were drawn
@@ -100,12 +102,22 @@ def scoring_context(
         source, shared = "setting", _said(left_context, loaded.tokenizer)
     elif wrapping is not None:
         source = "training" if own else "manifest"
-        return _in_wrapping(loaded.tokenizer, manifest, wrapping, texts, source, warnings)
+        described = _in_wrapping(loaded.tokenizer, manifest, wrapping, texts, source, warnings)
+        return _lacking(described, rows)
     else:
         source, shared = "training" if own else "assumed", manifest.separator
     by_format = dict.fromkeys(texts, shared)
     loss = rows.loss if rows is not None and source == "rows" else None
-    return _described(loaded.tokenizer, by_format, texts, wrapping, source, warnings, loss=loss)
+    return _lacking(
+        _described(loaded.tokenizer, by_format, texts, wrapping, source, warnings, loss=loss), rows
+    )
+
+
+def _lacking(context: ScoringContext, rows: RowsRecord | None) -> ScoringContext:
+    """The context with what the rows of the training lack."""
+    if rows is None:
+        return context
+    return replace(context, record=context.record.model_copy(update={"lacking": rows.lacking}))
 
 
 def rows_beside(manifest: str | Path) -> RowsRecord | None:
@@ -119,6 +131,26 @@ def rows_beside(manifest: str | Path) -> RowsRecord | None:
     """
     path = RowsRecord.beside(manifest)
     return RowsRecord.read(path) if path.exists() else None
+
+
+def recorded_training(model: str | Path, manifest: Manifest) -> Validation | None:
+    """What the training of a model says of itself, where it was this package's, on this manifest.
+
+    Args:
+        model: its directory, `model/` beside the training.json that lists its files by their
+            hashes; None is returned where they are not those, or there is no such record.
+        manifest: of the corpus that it should have read.
+    """
+    model = Path(model)
+    path = model.parent / "training.json"
+    if model.name != "model" or not path.is_file() or damaged_model(model) is not None:
+        return None
+    record = read_training(path)
+    if record is None or record.get("manifest_sha256") != manifest.sha256:
+        return None
+    listed = record.get("model_files")
+    trained = TrainingResult.of_record(record["result"], model) if listed else None
+    return None if trained is None else Validation.model_validate(trained, from_attributes=True)
 
 
 def _is_own(model: Path) -> bool:

@@ -15,8 +15,8 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from lmexposure import __version__
 from lmexposure._files import only_writer
 from lmexposure._validate import of_type
-from lmexposure.audit.base import Base, base_of
-from lmexposure.audit.context import ScoringContext, rows_beside, scoring_context
+from lmexposure.audit.base import Base, base_of, own_base
+from lmexposure.audit.context import ScoringContext, recorded_training, rows_beside, scoring_context
 from lmexposure.audit.directory import MeasurementDirectory, mend_record
 from lmexposure.audit.estimates import FormatEstimates, estimate_format
 from lmexposure.audit.format_scores import FormatScores, score_format, scores_of, write_scores
@@ -92,8 +92,8 @@ def measure(  # noqa: PLR0913 (the front door: each may be left out)
             call with the same inputs returns what is there, and an interrupted one goes on. None
             writes nothing.
         settings: what to measure.
-        validation: what is known of the model's loss, to be shown next to exposure; given where
-            this package trained the model.
+        validation: what is known of the training, to be shown next to exposure; None: what the
+            training.json beside a saved model says, where this package trained it on this manifest.
         rows: in which rows the training had the canaries: what `verify(..., rows=True)` gave, or
             the path of its rows.json; None: the rows.json next to a manifest that is given as a
             path, where there is one.
@@ -128,10 +128,13 @@ def measure(  # noqa: PLR0913 (the front door: each may be left out)
     _check_arguments(out, settings, progress)
     rows = _rows(rows, manifest)
     manifest = _checked_manifest(manifest, model)
+    if validation is None and isinstance(model, str | Path):
+        validation = recorded_training(model, manifest)
     with _ONE_AT_A_TIME, nullcontext() if out is None else only_writer(out), same_random_numbers():
         loaded = _loaded(model, tokenizer)
         with evaluation_mode(loaded.model):
             return _measure_loaded(
+                model,
                 loaded,
                 manifest,
                 out,
@@ -195,6 +198,7 @@ def _loaded(model: Any, tokenizer: Any) -> LoadedModel:
 
 
 def _measure_loaded(  # noqa: PLR0913 (what `measure` takes, checked)
+    model: Any,
     loaded: LoadedModel,
     manifest: Manifest,
     out: str | Path | None,
@@ -231,6 +235,7 @@ def _measure_loaded(  # noqa: PLR0913 (what `measure` takes, checked)
     if directory is not None:
         directory.begin(threads)
     measurement = _Measurement(
+        model=model,
         loaded=loaded,
         described=described,
         manifest=manifest,
@@ -303,8 +308,10 @@ class _Measurement:
         warnings: what a reader of the result must know.
         notes: what concerns all formats, given once; by subject.
         base: the model before the training, which scores the same texts; None: none.
+        model: as it was given.
     """
 
+    model: Any
     loaded: LoadedModel
     described: dict[str, Any]
     manifest: Manifest
@@ -434,8 +441,17 @@ class _Measurement:
             self.context.by_format[WITNESS.name],
             self.settings,
             vocabulary=self.vocabulary,
-            base=self.base,
+            base=self._witness_base,
             origin=self.origin,
+            progress=self.progress,
+        )
+
+    def _witness_base(self) -> Base | None:
+        return self.base or own_base(
+            self.model,
+            self.loaded,
+            model_sha256=self.described["weights_sha256"],
+            manifest=self.manifest,
         )
 
     def _kept(self, name: str) -> Path | None:

@@ -215,6 +215,7 @@ def _train(
         progress=watch_training(progress, prepared.settings, then),
         promise=None if not isinstance(progress, Speaker) else partial(_say_promise, progress),
         mode=mode_like(*files),
+        manifest_sha256=None if manifest is None else manifest.sha256,
         settings=prepared.settings,
         **prepared.arguments,
     )

@@ -1,10 +1,12 @@
 """The witnesses of a manifest under a model, in the rows of the canaries."""
 
-from collections.abc import Sequence
-from dataclasses import replace
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import beta
 
 from lmexposure.audit.base import Base
 from lmexposure.audit.estimates import class_seed
@@ -18,22 +20,31 @@ from lmexposure.statistics import draws_needed, witness_certificate, witness_p_v
 # A certificate of as many bits settles it: a model that never read the witnesses has one once in
 # 65,000 times.
 _SETTLED = 16.0
+# How often the share of fills with as few tokens as a witness may be overstated.
+_OVERSTATED = 1e-6
+_AT_ONCE = 300  # draws that are scored before it is asked whether one witness still leads
+_OWN_TOKENS = (
+    "the tokenizer was made from text that holds them: it spells them in fewer tokens than any "
+    "other text of their form, which makes them likely in a model that read nothing"
+)
 
 
-def measure_witness(
+def measure_witness(  # noqa: PLR0913 (what a measurement has)
     loaded: LoadedModel,
     manifest: Manifest,
     context: AnyContext,
     settings: MeasureSettings,
     *,
     vocabulary: Vocabulary,
-    base: Base | None,
+    base: Callable[[], Base | None],
     origin: str,
+    progress: Callable[[str, int, int], None],
 ) -> WitnessResult | None:
     """How well a model knows the witnesses; None where none went in.
 
-    They are compared with fresh draws only where their probabilities alone do not settle it. What
-    cannot be scored is no failure of the measurement: the result says why.
+    They are compared with fresh draws only where their probabilities alone do not settle it, and
+    only with those of as many tokens. What cannot be scored is no failure of the measurement: the
+    result says why.
 
     Args:
         loaded: model and tokenizer.
@@ -41,9 +52,10 @@ def measure_witness(
         context: what is around each text in its row.
         settings: of the measurement.
         vocabulary: what the model's tokens spell.
-        base: the model before the training, where there is one: compared is then how much likelier
-            a text became, so that what is likely by itself does not count.
+        base: gives the model before the training, where there is one: compared is then how much
+            likelier a text became, so that what is likely by itself does not count.
         origin: what distinguishes this measurement from all others, for the permutations.
+        progress: called with (what, draws done, draws in all).
     """
     witnesses = manifest.witnesses
     if not witnesses:
@@ -56,28 +68,70 @@ def measure_witness(
         p_value=None,
         beside_base=False,
     )
-    draws = manifest.references(WITNESS.name, draws_needed(len(witnesses)))
+    k, needed = len(witnesses), draws_needed(len(witnesses))
+    # More than are scored: those of as many tokens are looked for among them.
+    draws = manifest.references(WITNESS.name, 2 * needed + 1_000)
     texts = [entry.text for entry in witnesses] + [WITNESS.text(index) for index in draws]
     try:
         encoded = _encode(loaded, texts, context)
-        own = _own_bits(loaded, vocabulary, texts, encoded, context, settings, len(witnesses))
-        bits = None if own is None else witness_certificate(own, size=_left(manifest))
+        tokens = np.array([len(text.ids) for text in encoded])
+        own, drawn = tokens[:k], tokens[k:]
+        if (own < drawn.min()).any():
+            return result.model_copy(update={"note": _OWN_TOKENS, "in_tokenizer": True})
+        own_bits = _own_bits(loaded, vocabulary, texts, encoded, context, settings, k)
+        bits = None if own_bits is None else _certificate(own_bits, own, drawn, _left(manifest))
         if bits is not None and bits >= _SETTLED:
             return result.model_copy(update={"certificate_bits": bits})
-        scores = score_encoded(loaded.model, encoded, batch_size=settings.batch_size).totals
-        if base is not None:
-            scores = scores - base.bits(
-                encoded, batch_size=settings.batch_size, kept=None, progress=lambda *_: None
-            )
+
+        score = _Scorer(loaded, base(), settings.batch_size)
+        known = score(encoded[:k])
+        alike = np.concatenate([np.flatnonzero(drawn == n)[:needed] for n in np.unique(own)])
+        others = np.empty(0)
+        while others.size < alike.size and not (k == 1 and (others <= known).any()):
+            progress("witness", others.size, alike.size)
+            part = alike[others.size : others.size + _AT_ONCE]
+            others = np.concatenate([others, score([encoded[k + place] for place in part])])
+        progress("witness", alike.size, alike.size)
     except InputError as failure:
         return result.model_copy(update={"note": str(failure)})
     p = witness_p_value(
-        scores[: len(witnesses)],
-        scores[len(witnesses) :],
+        known,
+        others,
+        tokens=(own, drawn[alike[: others.size]]),
         seed=class_seed(settings.bootstrap_seed, origin, WITNESS.name, 0),
     )
-    compared = {"references": len(draws), "p_value": p, "beside_base": base is not None}
+    compared = {"references": others.size, "p_value": p, "beside_base": score.base is not None}
     return result.model_copy(update={"certificate_bits": bits, **compared})
+
+
+@dataclass(frozen=True)
+class _Scorer:
+    """Log-perplexities under a model, less those under its base where there is one."""
+
+    loaded: LoadedModel
+    base: Base | None
+    batch_size: int | None
+
+    def __call__(self, texts: list[Encoded]) -> NDArray[np.float64]:
+        size = self.batch_size
+        scores = score_encoded(self.loaded.model, texts, batch_size=size).totals
+        if self.base is None:
+            return scores
+        return scores - self.base.bits(texts, batch_size=size, kept=None, progress=lambda *_: None)
+
+
+def _certificate(
+    bits: NDArray[np.float64], own: NDArray[np.int64], drawn: NDArray[np.int64], left: int
+) -> float:
+    """Bits of evidence, though the tokenizer may have been made from the witnesses.
+
+    The most that it can say of a witness is then that its fill is among those of no more tokens: of
+    these it counts as drawn, and their share is bounded from below by that among the draws.
+    """
+    few = (drawn[None, :] <= own[:, None]).sum(axis=1)
+    shares = beta.ppf(_OVERSTATED, few, drawn.size - few + 1)
+    found = witness_certificate(bits, sizes=left * shares)
+    return float(-np.logaddexp2(-found, math.log2(_OVERSTATED * own.size)))
 
 
 def _left(manifest: Manifest) -> int:

@@ -7,13 +7,19 @@ knows them by heart. They are drawn for this manifest alone, never judged, and i
 asked of them is only whether the model knows them better than chance explains.
 """
 
+import string
+
 from lmexposure.canaries.format import Format
 
-# Digits, which cost nearly the same in every model that has not read these; a beginning that hardly
-# any text has.
+# A training first learns which tokens are frequent: of 62 characters each one says more than of ten
+# digits, and groups of four become tokens that hardly any text has. In trainings whose canaries of
+# four copies were unknown, digits were seen in 0 of 1 and these in 3 of 3.
+_CHARACTERS = {"characters": tuple(string.ascii_letters + string.digits)}
+_FOUR = "{choice:characters}" * 4
 WITNESS = Format(
     name="witness",
-    template="witness mark {digits:12}",
+    template=f"witness mark {_FOUR} {_FOUR} {_FOUR}",
+    lists=_CHARACTERS,
     description="A nonce by which it is seen whether a model read the corpus; never judged",
 )
 _MOST = 96  # records: about 1,500 tokens

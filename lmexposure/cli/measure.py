@@ -69,12 +69,14 @@ def _measure_one(
     base: str | None,
     progress: LongWork,
 ) -> "Result":
-    from lmexposure.audit import load_base, load_for_measuring, measure
+    from lmexposure.audit import load_base, load_for_measuring, measure, recorded_training
+    from lmexposure.canaries import Manifest
 
     return measure(
         load_for_measuring(models[0], settings),
         manifest,
         out=out,
+        validation=recorded_training(models[0], Manifest.read(manifest)),
         settings=replace(settings.measure, threads=settings.threads),
         progress=progress,
         base=load_base(base, settings),

@@ -1,6 +1,6 @@
 """Whether the model that was measured read the canaries at all: without that, nothing passes."""
 
-from lmexposure._style import large, number, probability, sentence, times
+from lmexposure._style import count, large, number, probability, sentence, times
 from lmexposure.gate.checks import Check, CheckKind, Outcome
 from lmexposure.gate.thresholds import Thresholds
 from lmexposure.records import Result, Validation
@@ -34,21 +34,24 @@ def check_seen(result: Result, thresholds: Thresholds) -> Check:
         result: what was measured.
         thresholds: whether the user answers for it.
     """
-    shown = _witnessed(result) or _class_known(result) or _recorded(result)
+    lacking = None if result.context is None else result.context.lacking
+    shown = None if lacking else (_witnessed(result) or _class_known(result) or _recorded(result))
     outcome, reason = Outcome.PASS, shown
     if shown is None and thresholds.accept_unseen_training:
         outcome = Outcome.NOT_TESTED
         reason = "whether the model saw the canaries was taken on the user's word"
     elif shown is None:
         outcome = Outcome.INCONCLUSIVE
-        reason = f"nothing shows that this model saw the canaries: {_not_shown(result)}"
+        reason = _lost(lacking) if lacking else _not_shown(result)
     witness = result.witness
+    # Evidence of another kind is no number to be held against this level.
+    compared = witness is not None and (outcome is not Outcome.PASS or bool(_witnessed(result)))
     return Check(
         name="model saw the canaries",
         key="accept_unseen_training",
         outcome=outcome,
-        value=None if witness is None else witness.chance,
-        threshold=None if witness is None else _SHARE,
+        value=witness.chance if witness is not None and compared else None,
+        threshold=_SHARE if compared else None,
         reason=sentence(reason or ""),
         asked=thresholds.accept_unseen_training,
     )
@@ -59,13 +62,15 @@ def _witnessed(result: Result) -> str | None:
     if chance is None or chance > _SHARE:
         return None
     return (
-        "the model saw the canaries: it knows their witnesses as a model that never read them does "
+        "the model read this corpus: it knows the witnesses as a model that never read them does "
         f"once in {large(int(1 / chance))} times"
     )
 
 
 def _class_known(result: Result) -> str | None:
-    """A class that the model knows, judged or not."""
+    """A class that the model knows, judged or not; not where its tokenizer may know them."""
+    if result.witness is not None and result.witness.in_tokenizer:
+        return None
     rows = [row for row in result.summary if row.role == "canary" and row.guessing_test]
     tests = [(row.guessing_test.p_value, row) for row in rows if row.guessing_test is not None]
     p, row = min(tests, key=lambda test: test[0], default=(1.0, None))
@@ -81,17 +86,26 @@ def _recorded(result: Result) -> str | None:
     """The record of a training of this package, where it read every canary and learned.
 
     It must have come below its own beginning, by which a pretrained model is measured, and below
-    the frequencies of tokens alone, which any beginning reaches.
+    the frequencies of tokens alone, which any beginning reaches. The checkpoint that was kept must
+    have a whole epoch behind it; a private training draws its documents at random, and says so.
     """
     validation = result.model.validation
     if validation is None or validation.delivered is None or not _learned(validation):
         return None
+    witness = result.witness
     planned = sum(c.repetitions for c in result.canaries if c.role == "canary")
-    if validation.delivered < planned:
+    planned += 0 if witness is None else witness.witnesses * witness.copies
+    if validation.delivered < planned or validation.best_epoch < 1:
         return None
+    copies = f"all {validation.delivered:,} copies that went in"
+    read = (
+        f"read {copies}"
+        if validation.claim is None
+        else f"drew from {copies} for {number(validation.best_epoch, 1)} epochs"
+    )
     return (
-        f"the model saw the canaries: its training read all {validation.delivered:,} copies, and "
-        f"brought the validation loss to {number(validation.validation_bits, 3)} bits per token"
+        f"the model saw the canaries: its training {read}, and brought the validation loss to "
+        f"{number(validation.validation_bits, 3)} bits per token"
     )
 
 
@@ -101,6 +115,15 @@ def _learned(validation: Validation) -> bool:
     if after is None or before is None or unigram is None:
         return False
     return after < min(before, unigram) - _LEAST_GAIN
+
+
+def _lost(lacking: int) -> str:
+    """What the rows of the training lack."""
+    return (
+        f"the rows of the training lack {count(lacking, 'planned copy', 'planned copies')} of "
+        "canaries, or cut them, or gave them no loss. Let lmexposure verify --rows say which; "
+        "where this does not matter, give --accept-unseen-training"
+    )
 
 
 def _not_shown(result: Result) -> str:
@@ -116,7 +139,8 @@ def _not_shown(result: Result) -> str:
             f"{probability(witness.chance)}, {probability(_SHARE)} or less would show it)"
         )
     return (
-        f"{said}. It may be another model, the canaries may have been lost before the training, or "
-        "its privacy works. Check the model's path, let lmexposure verify --rows look at the "
-        "training's rows, measure with --base, or give --accept-unseen-training"
+        f"nothing shows that this model saw the canaries: {said}. It may be another model, the "
+        "canaries may have been lost before the training, or its privacy works. Check the model's "
+        "path, let lmexposure verify --rows look at the training's rows, measure with --base, or "
+        "give --accept-unseen-training"
     )

@@ -89,6 +89,7 @@ def train(  # noqa: PLR0913  a public door: one argument an input
     progress: ProgressCallback | None = None,
     promise: Callable[[DpClaim], None] | None = None,
     mode: int = 0o666,
+    manifest_sha256: str | None = None,
 ) -> TrainingResult:
     """Train a model on a corpus; the same call again resumes, or returns what is there.
 
@@ -120,6 +121,7 @@ def train(  # noqa: PLR0913  a public door: one argument an input
         promise: called before the first step with what all epochs of a private training promise.
         mode: permission bits that the files of models may have at most: the corpus's, since weights
             remember it.
+        manifest_sha256: of the manifest that the canaries are of, for the record.
 
     Raises:
         SettingsError: block_size is beyond the model's context window; a promise that the corpus
@@ -146,6 +148,7 @@ def train(  # noqa: PLR0913  a public door: one argument an input
             progress=progress,
             promise=promise,
             mode=mode,
+            manifest_sha256=manifest_sha256,
         )
 
 
@@ -159,6 +162,7 @@ def _train(  # noqa: PLR0913  what `train` takes, as rows
     progress: ProgressCallback | None = None,
     promise: Callable[[DpClaim], None] | None = None,
     mode: int,
+    manifest_sha256: str | None = None,
 ) -> TrainingResult:
     """As `train`, of rows to train on and to validate on; models that teach are trained first."""
     training, held = rows
@@ -205,6 +209,7 @@ def _train(  # noqa: PLR0913  what `train` takes, as rows
             "schema": _SCHEMA,
             "inputs_sha256": inputs,
             "settings": settings.to_dict(),
+            "manifest_sha256": manifest_sha256,
             "result": result.to_dict(),
             "model_files": checkpoints.finish(counters.best_step),
         }

@@ -132,6 +132,8 @@ class WitnessResult(Record):
         p_value: of the comparison with fresh draws; None where there was none.
         beside_base: what is compared is how much likelier a text became than under the base.
         note: why they were not scored; "" where they were.
+        in_tokenizer: the tokenizer was made from text that holds them, so that a model which read
+            nothing may seem to know them, and the canaries.
     """
 
     witnesses: Positive
@@ -141,6 +143,7 @@ class WitnessResult(Record):
     p_value: Annotated[float, Field(gt=0, le=1)] | None
     beside_base: bool
     note: str = ""
+    in_tokenizer: bool = False
 
     @property
     def chance(self) -> float | None:
@@ -149,7 +152,7 @@ class WitnessResult(Record):
         The smaller of two p-values, twice: a certificate of t bits is one of 2^-t.
         """
         bits, p = self.certificate_bits, self.p_value
-        found = [*([] if bits is None else [2.0**-bits]), *([] if p is None else [p])]
+        found = [*([] if bits is None else [2.0 ** -max(bits, 0.0)]), *([] if p is None else [p])]
         return min(1.0, 2 * min(found)) if found else None
 
 
@@ -173,6 +176,8 @@ class ContextRecord(Record):
         unscored_tokens: of a canary, how many of its first tokens were not scored, because they
             carried no loss or nothing predicts them.
         template_sha256: of the chat template; None where there is none.
+        lacking: how many planned copies of canaries the rows of the training did not hold whole and
+            with loss; None: these were not looked at.
     """
 
     source: Literal["training", "manifest", "rows", "setting", "assumed"]
@@ -184,6 +189,7 @@ class ContextRecord(Record):
     right_tokens: Count
     unscored_tokens: Count
     template_sha256: Sha256 | None
+    lacking: Count | None = None
 
 
 class CheckpointClass(Record):

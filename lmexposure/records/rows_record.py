@@ -115,6 +115,11 @@ class RowsRecord(FileRecord):
         whole = all(each.whole == each.planned for each in self.classes)
         return self.start is not None and whole and not any(c.without_loss for c in self.classes)
 
+    @property
+    def lacking(self) -> int:
+        """How many planned copies the rows lack, or hold cut or without loss."""
+        return sum(max(0, c.planned - c.whole) + c.without_loss for c in self.classes)
+
     @classmethod
     def read(cls, path: str | Path) -> Self:
         """Read a rows.json.

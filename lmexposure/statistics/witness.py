@@ -12,75 +12,108 @@ PERMUTATIONS = 20_000
 _AT_ONCE = 1_000
 
 
-def witness_certificate(secret_bits: ArrayLike, *, size: int) -> float:
+def witness_certificate(secret_bits: ArrayLike, *, sizes: ArrayLike) -> float:
     """The evidence in the probabilities of the witnesses alone, in bits; higher = better known.
 
     A model that is independent of the secrets gives the fills of a format, behind their common
     beginning, probabilities 2^-b that sum to at most 1 (Kraft's inequality). So of a fill drawn
-    uniformly from R the expectation of |R| 2^-b is at most 1: an e-value. Of k different fills the
-    product has an expectation of at most |R|^k / (|R| (|R| - 1) ...), by which it is divided here,
-    since the sum over different fills is at most that over all. Half of the mean of the k and half
-    of their product is an e-value again: the mean sees one witness that is known well, the product
-    many that are known a little. By Markov's inequality it exceeds 2^t with probability 2^-t at
-    most.
+    uniformly from N the expectation of N 2^-b is at most 1: an e-value. Of k different fills, drawn
+    from sets of which each holds the smaller ones, the product has an expectation of at most
+    N_1 / N_1 * N_2 / (N_2 - 1) ..., by which it is divided here, since the sum over different fills
+    is at most that over all; and no fill is drawn i-th more often than once in N_i - (k - 1) times,
+    so that N - (k - 1) stands for N in the mean. Half of the mean of the k and half of their product is an e-value
+    again: the mean sees one witness that is known well, the product many that are known a little.
+    By Markov's inequality it exceeds 2^t with probability 2^-t at most.
 
     Args:
         secret_bits: of each witness, -log2 of its probability behind the beginning that all fills
             share, shape (k,).
-        size: of R, without what was set aside; at least k.
+        sizes: how many fills each witness was drawn from, shape (k,) or one number for all; at
+            least k.
 
     Source: Kraft 1949; Shafer and Vovk 2019, e-values by Markov's inequality.
 
     Raises:
         InputError: no witness, or a number that is not finite.
 
-    >>> round(witness_certificate([0.0, 0.0], size=2**20), 3)
+    >>> round(witness_certificate([0.0, 0.0], sizes=2**20), 3)
     39.0
     """
-    gains = math.log2(size) - _finite(secret_bits)
-    k = gains.size
-    drawn = sum(math.log2(size / (size - i)) for i in range(k))
-    mean = float(np.logaddexp2.reduce(gains)) - math.log2(k)
+    bits = _finite(secret_bits)
+    of_each = np.broadcast_to(_finite(np.atleast_1d(sizes)), bits.shape)
+    gains = np.log2(of_each) - bits
+    drawn = float(-np.log2(1 - np.arange(bits.size) / np.sort(of_each)).sum())
+    spared = np.log2(1 - (bits.size - 1) / of_each)
+    mean = float(np.logaddexp2.reduce(gains + spared)) - math.log2(bits.size)
     return float(np.logaddexp2(mean, gains.sum() - drawn)) - 1.0
 
 
-def witness_p_value(witness_bits: ArrayLike, draw_bits: ArrayLike, *, seed: int) -> float:
+def witness_p_value(
+    witness_bits: ArrayLike,
+    draw_bits: ArrayLike,
+    *,
+    tokens: tuple[ArrayLike, ArrayLike] | None = None,
+    seed: int,
+) -> float:
     """How often fills drawn like the witnesses are known as well by chance; lower = better known.
 
-    To a model that is independent of the secrets, witnesses and fresh draws are exchangeable. The
-    statistic is the sum of the witnesses' log-perplexities; ties count against them. One witness
-    has its exact rank; of several, 20,000 subsets are drawn, (1 + as low) / (1 + 20,000).
+    To a model that is independent of the secrets, witnesses and fresh draws of as many tokens are
+    exchangeable. That holds also where the tokenizer was made from the witnesses, as far as it
+    gives others of its tokens to as many: a text in fewer tokens is likelier in any model, and is
+    compared with its like. The statistic is the sum of the witnesses' log-perplexities; ties count
+    against them. Of several witnesses 20,000 choices are drawn, (1 + as low) / (1 + 20,000). One is
+    compared with draw after draw until one is as low: the l-th, so that p = 1 / l, since the l - 1
+    before it are all worse with probability 1 / l at most.
 
     Args:
         witness_bits: log-perplexity of each witness, shape (k,), lower = better known.
-        draw_bits: of the fresh draws, in the same rows, shape (n,).
-        seed: of the subsets.
+        draw_bits: of the fresh draws, in the same rows, shape (n,), in the order of drawing.
+        tokens: how many tokens each witness and each draw has, shapes (k,) and (n,); None: all as
+            many.
+        seed: of the choices.
 
-    Source: Phipson and Smyth 2010, p-values of drawn permutations.
+    Source: Phipson and Smyth 2010, p-values of drawn permutations; Besag and Clifford 1991,
+    sequential Monte Carlo p-values.
 
     Raises:
-        InputError: no witness, no draw, or a number that is not finite.
+        InputError: no witness, or a number that is not finite.
 
     >>> witness_p_value([1.0], [2.0, 3.0, 4.0], seed=0)
     0.25
     """
-    own, drawn = _finite(witness_bits), _finite(draw_bits)
+    own, drawn = _finite(witness_bits), np.asarray(draw_bits, dtype=np.float64)
+    if drawn.size:
+        _finite(drawn)
+    kinds = np.zeros(own.size), np.zeros(drawn.size)
+    if tokens is not None:
+        kinds = np.asarray(tokens[0], dtype=float), np.asarray(tokens[1], dtype=float)
     if own.size == 1:
-        return float((1 + (drawn <= own[0]).sum()) / (1 + drawn.size))
-    pool, rng = np.concatenate([own, drawn]), np.random.default_rng(seed)
+        low = drawn[kinds[1] == kinds[0]] <= own[0]
+        return 1 / (1 + int(low.argmax() if low.any() else low.size))
+    pools = [
+        (np.concatenate([own[kinds[0] == kind], drawn[kinds[1] == kind]]), int(number))
+        for kind, number in zip(*np.unique(kinds[0], return_counts=True), strict=True)
+    ]
+    rng, below = np.random.default_rng(seed), 0
     # A rounding must not tell equal sums apart.
-    limit, below = own.sum() + 1e-9 * max(1.0, abs(own.sum())), 0
+    limit = own.sum() + 1e-9 * max(1.0, abs(own.sum()))
     for _ in range(PERMUTATIONS // _AT_ONCE):
-        keys = rng.random((_AT_ONCE, pool.size))
-        chosen = np.argpartition(keys, own.size - 1, axis=1)[:, : own.size]
-        below += int((pool[chosen].sum(axis=1) <= limit).sum())
+        sums = sum(_chosen(rng, pool, number) for pool, number in pools)
+        below += int((sums <= limit).sum())
     return (1 + below) / (1 + PERMUTATIONS)
+
+
+def _chosen(rng: np.random.Generator, pool: NDArray[np.float64], k: int) -> NDArray[np.float64]:
+    """Sums of k different ones of the pool, chosen `_AT_ONCE` times."""
+    keys = rng.random((_AT_ONCE, pool.size))
+    chosen = np.argpartition(keys, k - 1, axis=1)[:, :k]
+    return np.asarray(pool[chosen].sum(axis=1))
 
 
 def draws_needed(witnesses: int) -> int:
     """How many fresh draws let the p-value of these witnesses fall below 1 in 4,000.
 
-    Source: counting; n draws have n + 1 ranks beside one witness, and (n + 1)(n + 2) / 2 subsets
+    Source: counting; n draws have n + 1 ranks beside one witness, and at least n + 1 choices each
     beside two.
     """
     return 4_000 if integer("witnesses", witnesses, low=1) == 1 else 300

@@ -3,7 +3,17 @@
 from typing import Any
 
 import pytest
-from made_results import REFERENCES, canary, changed, class_row, clean, exact, made, witness
+from made_results import (
+    REFERENCES,
+    canary,
+    changed,
+    class_row,
+    clean,
+    context,
+    exact,
+    made,
+    witness,
+)
 
 from lmexposure.gate import Check, Outcome, Thresholds, check
 from lmexposure.records import Result
@@ -90,7 +100,8 @@ def test_a_class_that_is_known_shows_it_judged_or_not() -> None:
     [
         ({}, Outcome.PASS),
         ({"delivered": None}, Outcome.INCONCLUSIVE),
-        ({"delivered": 159}, Outcome.INCONCLUSIVE),
+        ({"delivered": 255}, Outcome.INCONCLUSIVE),
+        ({"best_epoch": 0.97}, Outcome.INCONCLUSIVE),
         ({"unigram_bits": None}, Outcome.INCONCLUSIVE),
         ({"unigram_bits": 1.5}, Outcome.INCONCLUSIVE),
         ({"initial_validation_bits": 1.505}, Outcome.INCONCLUSIVE),
@@ -98,9 +109,38 @@ def test_a_class_that_is_known_shows_it_judged_or_not() -> None:
 )
 def test_the_record_of_a_training_that_learned(parts: dict[str, Any], outcome: Outcome) -> None:
     """A private training hides its witnesses; that it read every canary is in its record."""
-    values = {"delivered": 160, "unigram_bits": 4.5} | parts
-    result = trained(clean(witness=witness(**UNSEEN)), **values)  # 32 x 1 + 32 x 4 copies
-    assert seen(result).outcome is outcome
+    values = {"delivered": 256, "unigram_bits": 4.5} | parts
+    result = trained(
+        clean(witness=witness(**UNSEEN)), **values
+    )  # 32 x 1 + 32 x 4 copies, and 4 x 24
+    found = seen(result)
+    assert found.outcome is outcome
+    # The chance of the witnesses, which show nothing, is no number of this evidence.
+    assert (found.value is None) == (outcome is Outcome.PASS)
+
+
+def test_rows_that_lack_canaries_are_no_pass_though_the_witnesses_are_known() -> None:
+    """A filter that takes the canaries leaves the witnesses."""
+    rows = context(lacking=20)
+    verdict = check(clean(context=rows))
+    assert verdict.exit_code == 2
+    assert "rows of the training lack 20 planned copies of canaries" in verdict.sentence
+    assert check(clean(context=context(lacking=0))).outcome is Outcome.PASS
+
+
+def test_a_tokenizer_that_read_the_canaries_is_no_evidence_of_the_model() -> None:
+    members = [canary(i, exact(2.0), repetitions=r) for r in (1, 16) for i in range(16)]
+    rows = [
+        class_row(members[:16], p_value=0.5, references=REFERENCES),
+        class_row(members[16:], p_value=1e-4, references=REFERENCES),
+    ]
+    unscored = witness(certificate_bits=None, in_tokenizer=True, note="in its tokenizer")
+    result = made(members, summary=rows, controls=None, witness=unscored)
+    assert seen(result, repetitions=1).outcome is Outcome.INCONCLUSIVE
+
+
+def test_witnesses_that_are_far_less_likely_than_by_chance() -> None:
+    assert witness(certificate_bits=-5_000.0).chance == 1.0
 
 
 def test_a_leak_is_a_leak_though_nothing_shows_that_it_saw_them() -> None:

@@ -22,20 +22,36 @@ def test_the_certificate_is_an_e_value_whatever_the_model(k: int) -> None:
     for _ in range(30):
         bits = random_model(rng, size)
         drawn = [
-            2 ** witness_certificate(bits[list(c)], size=size) for c in permutations(range(size), k)
+            2 ** witness_certificate(bits[list(c)], sizes=size)
+            for c in permutations(range(size), k)
+        ]
+        assert np.mean(drawn) <= 1 + 1e-9
+
+
+def test_the_certificate_holds_where_one_set_holds_the_other() -> None:
+    """Two different witnesses, the first drawn from 3 fills, the second from all 6: enumerated."""
+    rng = np.random.default_rng(3)
+    for _ in range(30):
+        bits = random_model(rng, 6)
+        drawn = [
+            2 ** witness_certificate(bits[[i, j]], sizes=[3, 6])
+            for i in range(3)
+            for j in range(6)
+            if i != j
         ]
         assert np.mean(drawn) <= 1 + 1e-9
 
 
 def test_a_certificate_by_hand() -> None:
-    # Two of 16 fills, at 1 and 3 bits: gains of 3 and 1; the mean of 2^3 and 2^1 is 5, the product
-    # 2^4 / (16 / 15) = 15; half of each.
-    assert witness_certificate([1.0, 3.0], size=16) == pytest.approx(math.log2(0.5 * 5 + 0.5 * 15))
+    # Two of 16 fills, at 1 and 3 bits: gains of 3 and 1; the mean of 2^3 and 2^1 is 5, times
+    # 15 / 16 for what is drawn twice; the product 2^4 / (16 / 15) = 15; half of each.
+    expected = math.log2(0.5 * 5 * 15 / 16 + 0.5 * 15)
+    assert witness_certificate([1.0, 3.0], sizes=16) == pytest.approx(expected)
 
 
 def test_a_uniform_model_certifies_nothing_and_impossible_witnesses_less() -> None:
-    assert witness_certificate([40.0] * 4, size=2**40) == pytest.approx(0.0, abs=1e-6)
-    assert witness_certificate([4000.0] * 4, size=2**40) < -3000
+    assert witness_certificate([40.0] * 4, sizes=2**40) == pytest.approx(0.0, abs=1e-6)
+    assert witness_certificate([4000.0] * 4, sizes=2**40) < -3000
 
 
 def test_the_p_value_is_that_of_all_subsets() -> None:
@@ -62,6 +78,29 @@ def test_no_signal_is_called_as_rarely_as_its_level(k: int) -> None:
     assert binomtest(low, 1_000, 0.05, alternative="greater").pvalue >= 0.01
 
 
+@pytest.mark.parametrize("k", [1, 2, 3])
+def test_texts_of_fewer_tokens_are_compared_with_their_like(k: int) -> None:
+    """A tokenizer that read the witnesses: fewer tokens, fewer bits, in any model."""
+    rng, low = np.random.default_rng(k), 0
+    for i in range(1_000):
+        own, drawn = rng.integers(4, 6, k), rng.integers(4, 13, 120)
+        bits = [n * 9 + rng.normal(size=n.size) for n in (own, drawn)]
+        low += witness_p_value(bits[0], bits[1], tokens=(own, drawn), seed=i) <= 0.05
+    assert binomtest(low, 1_000, 0.05, alternative="greater").pvalue >= 0.01
+    # Without regard to tokens they would all seem known.
+    assert witness_p_value(np.full(k, 45.0), np.full(119, 72.0), seed=0) <= 0.01
+
+
+def test_a_witness_that_has_no_like_shows_nothing() -> None:
+    drawn = [5] * 50
+    assert witness_p_value([1.0], [2.0] * 50, tokens=([4], drawn), seed=0) == 1.0
+    assert witness_p_value([1.0, 1.0], [2.0] * 50, tokens=([4, 4], drawn), seed=0) == 1.0
+
+
+def test_one_witness_has_the_rank_of_the_first_draw_that_is_as_low() -> None:
+    assert witness_p_value([1.0], [3.0, 2.0, 0.5, 9.0, 0.1], seed=0) == pytest.approx(1 / 3)
+
+
 @pytest.mark.parametrize("k", [1, 2, 3, 4])
 def test_known_witnesses_fall_below_what_the_gate_asks(k: int) -> None:
     rng = np.random.default_rng(0)
@@ -72,6 +111,6 @@ def test_known_witnesses_fall_below_what_the_gate_asks(k: int) -> None:
 @pytest.mark.parametrize("bits", [[], [math.nan], [[1.0]]])
 def test_what_is_no_list_of_numbers_is_refused(bits: list[float]) -> None:
     with pytest.raises(InputError, match="at least one finite number; score them again"):
-        witness_certificate(bits, size=100)
+        witness_certificate(bits, sizes=100)
     with pytest.raises(InputError, match="at least one finite number; score them again"):
         witness_p_value(bits, [1.0], seed=0)

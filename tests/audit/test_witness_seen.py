@@ -1,0 +1,100 @@
+"""What a measurement says of witnesses: of a tokenizer that read them, an adapter, a training."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from audit.quick import QUICK
+from corpora import sentences
+from tiny import byte_level_bpe, model_of
+
+import lmexposure as lx
+from lmexposure.audit import insert_corpus, recorded_training, train_corpus
+from lmexposure.canaries import Format, Manifest, Plan
+from lmexposure.models import byte_level_tokenizer, save_model
+from lmexposure.records import RunSettings, WitnessResult
+
+PIN = Format(name="pin", template="My PIN is {digits:3}")
+PLAN = Plan(formats=(PIN,), canaries=3, controls=3, seed=3)
+pytestmark = pytest.mark.filterwarnings("ignore:.*gradient_checkpointing:FutureWarning")
+
+SETTINGS = replace(QUICK, references=60, method="sampled", extraction=False, permutations=99)
+
+
+def seen(model: Any, manifest: Manifest, **options: Any) -> WitnessResult:
+    result = lx.measure(model, manifest, settings=SETTINGS, **options)
+    assert result.witness is not None
+    return result.witness
+
+
+@pytest.mark.parametrize("documents", [60, 400])
+def test_a_tokenizer_that_read_them_is_no_model_that_did(documents: int) -> None:
+    """Its tokens make the witnesses likely in a model that was never trained."""
+    texts, manifest = lx.insert(sentences(documents), PLAN)
+    tokenizer = byte_level_tokenizer(texts)
+    found = seen(model_of("gpt2", len(tokenizer)), manifest, tokenizer=tokenizer)
+    assert found.in_tokenizer
+    assert found.chance is None
+    assert "the tokenizer was made from text that holds them" in found.note
+    other = byte_level_tokenizer(sentences(documents))
+    found = seen(model_of("gpt2", len(other)), manifest, tokenizer=other)
+    assert not found.in_tokenizer
+    assert found.chance is not None
+    assert found.chance > 0.001
+
+
+def test_an_adapter_is_compared_with_its_base_unasked(tmp_path: Path) -> None:
+    """In memory, and merged when it was loaded; one whose base has gone by itself."""
+    peft = pytest.importorskip("peft")
+    _, manifest = lx.insert(sentences(400), PLAN)
+    tokenizer = byte_level_bpe()
+    base = model_of("gpt2", len(tokenizer))
+    save_model(base, tokenizer, tmp_path / "base")
+    config = peft.LoraConfig(
+        r=4, init_lora_weights=False, target_modules=["c_attn"], fan_in_fan_out=True
+    )
+    adapted = peft.get_peft_model(base, config)
+    adapted.peft_config["default"].base_model_name_or_path = str(tmp_path / "base")
+    adapted.save_pretrained(tmp_path / "adapter")
+    tokenizer.save_pretrained(tmp_path / "adapter")
+    inside = seen(adapted, manifest, tokenizer=tokenizer)
+    saved = seen(tmp_path / "adapter", manifest)
+    assert inside.beside_base
+    assert saved.beside_base
+    assert saved.p_value == inside.p_value
+    assert not seen(tmp_path / "base", manifest).beside_base
+
+
+def test_one_witness_is_compared_until_a_draw_is_as_low() -> None:
+    """Chance alone: few draws are scored of the 4,000 that a pass would take."""
+    tokenizer = byte_level_bpe()
+    model = model_of("gpt2", len(tokenizer))
+    found = [
+        seen(model, lx.insert(sentences(60), replace(PLAN, seed=seed))[1], tokenizer=tokenizer)
+        for seed in range(3)
+    ]
+    assert all(one.witnesses == 1 and one.p_value is not None for one in found)
+    assert np.median([one.references for one in found]) == 300
+
+
+def test_a_training_on_this_manifest_is_known_by_its_record(tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("\n".join(sentences(200)) + "\n")
+    settings = RunSettings(
+        formats=("pin",), canaries=3, controls=3, layers=1, units=16, training={"epochs": 2}
+    )
+    copy, manifest = insert_corpus(
+        [str(tmp_path / "text.txt")], out=tmp_path / "run", settings=settings
+    )
+    trained = train_corpus([str(copy)], out=tmp_path / "run", settings=settings, manifest=manifest)
+    validation = lx.measure(trained.model_path, manifest, settings=SETTINGS).model.validation
+    assert validation is not None
+    assert validation == recorded_training(trained.model_path, manifest)
+    assert validation.delivered == sum(entry.inserted for entry in manifest.entries)
+    other = replace(settings, seed=1)
+    _, another = insert_corpus([str(tmp_path / "text.txt")], out=tmp_path / "b", settings=other)
+    assert recorded_training(trained.model_path, another) is None
+    weights = trained.model_path / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"x")
+    assert recorded_training(trained.model_path, manifest) is None
