@@ -62,7 +62,8 @@ def usual(home: Path, runs: int, seed: int) -> int:
             trained += 1
             say(
                 f"{name} {number}: {'seen' if shown else 'NOT SEEN'}, {witness.witnesses} x "
-                f"{witness.copies}, certificate {witness.certificate_bits}, p {witness.p_value}, "
+                f"{witness.copies}, certificate {witness.certificate_bits}, p {witness.p_value}"
+                f"{' beside its base' if witness.beside_base else ''}, "
                 f"{time.perf_counter() - start:.0f} s"
             )
     share = seen.total() / trained
@@ -124,18 +125,27 @@ def _chats(home: Path) -> tuple[Path, Path]:
 
 
 def _gpt2(home: Path) -> Path:
-    """A small GPT-2 that has read the text without canaries, made once."""
+    """A small GPT-2 that has read the first half of the text, made once."""
     out = home / "gpt2"
     if not out.exists():
-        settings = RunSettings(model="gpt2-tiny", training={"epochs": 3})
-        train_corpus([str(home / "text.txt")], out=out, settings=settings)
+        first, _ = _halves(home)
+        (home / "first.txt").write_text("\n".join(first) + "\n")
+        settings = RunSettings(model="gpt2-tiny", training={"epochs": 5})
+        train_corpus([str(home / "first.txt")], out=out, settings=settings)
     return out / "model"
+
+
+def _halves(home: Path) -> tuple[list[str], list[str]]:
+    """What base models read, and what they are then trained on: neither has lines of the other."""
+    lines = list(dict.fromkeys((home / "text.txt").read_text().splitlines()))
+    lines = [line for line in lines if line.strip()]
+    return lines[: len(lines) // 2], lines[len(lines) // 2 :]
 
 
 def _sample(home: Path, place: Path, *, lines: int, seed: int) -> Path:
     place.mkdir(exist_ok=True)
-    found = [line for line in (home / "text.txt").read_text().splitlines() if line.strip()]
-    (place / "lines.txt").write_text("\n".join(random.Random(seed).sample(found, lines)) + "\n")
+    _, second = _halves(home)
+    (place / "lines.txt").write_text("\n".join(random.Random(seed).sample(second, lines)) + "\n")
     return place / "lines.txt"
 
 
