@@ -224,7 +224,7 @@ def _has_room(model: Any) -> bool:
         if device.type == "cuda"
         else psutil.virtual_memory().available
     )
-    return 2 * size <= int(free)
+    return bool(2 * size <= free)
 
 
 def _grown(base: Base, loaded: LoadedModel, manifest: Manifest) -> Base:

@@ -157,7 +157,7 @@ def share_warning(
     return (
         f"the canaries are {' and '.join(shares)}: a model trained on it learns them more than a "
         f"model of your corpus would; {_fewer(settings, above)}, or take more text"
-        + ", or leave the witnesses out (--no-witness)"
+        + ", or leave the witnesses out (--no-witness), which the gate then misses"
         * settings.witness
     )
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from lmexposure._files import atomic_write, is_utf8, only_writer
-from lmexposure._style import percent
+from lmexposure._style import count, percent
 from lmexposure._validate import of_type
 from lmexposure.audit.corpus import insert_corpus, plan_of, preview, wrapping_of
 from lmexposure.audit.directory import RunLog, set_aside
@@ -34,6 +34,7 @@ from lmexposure.canaries import (
     remove,
     spooled_input,
     stream_layout,
+    witness_copies,
 )
 from lmexposure.errors import CorpusError, ManifestError, ResultError, SettingsError
 from lmexposure.records import (
@@ -224,11 +225,13 @@ def estimate_cost(corpus: Files, settings: RunSettings, *, would: Preview | None
     size = would.bytes_before + would.bytes_added
     scored = would.canaries + would.held_out + would.controls + references
     about = "about " * would.expected
+    witnesses = witness_copies(would.documents)[0] if settings.witness else 0
+    also = f" and {count(witnesses, 'witness', 'witnesses')}" if witnesses else ""
     return (
         f"{would.documents:,} documents, {about}{would.insertions:,} insertions of "
-        f"{would.canaries} canaries ({percent(would.share_of_bytes)} of the corpus); training "
-        f"{settings.model}: at most {training.epochs} epochs of {size / 1e6:.2f} MB; scoring "
-        f"{scored:,} texts"
+        f"{would.canaries} canaries{also} ({percent(would.share_of_bytes)} of the corpus); "
+        f"training {settings.model}: at most {training.epochs} epochs of {size / 1e6:.2f} MB; "
+        f"scoring {scored:,} texts"
     )
 
 

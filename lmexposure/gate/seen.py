@@ -28,21 +28,23 @@ def check_seen(result: Result, thresholds: Thresholds) -> Check:
     A loss that fell shows it of no model: any text of the kind lowers it. Shown it is by what a
     model that is independent of the manifest reaches at most once in 1,000: witnesses, or canaries
     of any class, that it knows; or by the record of a training that delivered every canary and
-    learned (`_recorded`), which is for a private training, whose witnesses need not show.
+    learned (`_recorded`), which is for a private training, whose witnesses need not show. Where it
+    is known that canaries were not read, by the training's rows or because it ended before, none of
+    this counts: witnesses, which are many, are known sooner.
 
     Args:
         result: what was measured.
         thresholds: whether the user answers for it.
     """
-    lacking = None if result.context is None else result.context.lacking
-    shown = None if lacking else (_witnessed(result) or _class_known(result) or _recorded(result))
+    lost = _lost(result)
+    shown = None if lost else (_witnessed(result) or _class_known(result) or _recorded(result))
     outcome, reason = Outcome.PASS, shown
     if shown is None and thresholds.accept_unseen_training:
         outcome = Outcome.NOT_TESTED
         reason = "whether the model saw the canaries was taken on the user's word"
     elif shown is None:
         outcome = Outcome.INCONCLUSIVE
-        reason = _lost(lacking) if lacking else _not_shown(result)
+        reason = lost or _not_shown(result)
     witness = result.witness
     # Evidence of another kind is no number to be held against this level.
     compared = witness is not None and (outcome is not Outcome.PASS or bool(_witnessed(result)))
@@ -95,7 +97,7 @@ def _recorded(result: Result) -> str | None:
     witness = result.witness
     planned = sum(c.repetitions for c in result.canaries if c.role == "canary")
     planned += 0 if witness is None else witness.witnesses * witness.copies
-    if validation.delivered < planned or validation.best_epoch < 1:
+    if validation.delivered < planned:
         return None
     copies = f"all {validation.delivered:,} copies that went in"
     read = (
@@ -117,13 +119,22 @@ def _learned(validation: Validation) -> bool:
     return after < min(before, unigram) - _LEAST_GAIN
 
 
-def _lost(lacking: int) -> str:
-    """What the rows of the training lack."""
-    return (
-        f"the rows of the training lack {count(lacking, 'planned copy', 'planned copies')} of "
-        "canaries, or cut them, or gave them no loss. Let lmexposure verify --rows say which; "
-        "where this does not matter, give --accept-unseen-training"
-    )
+def _lost(result: Result) -> str | None:
+    """What is known of canaries that the model did not read, whatever else it knows."""
+    lacking = None if result.context is None else result.context.lacking
+    if lacking:
+        return (
+            f"the rows of the training lack {count(lacking, 'planned copy', 'planned copies')} of "
+            "canaries, or cut them, or gave them no loss. Let lmexposure verify --rows say which; "
+            "where this does not matter, give --accept-unseen-training"
+        )
+    validation = result.model.validation
+    if validation is not None and validation.best_epoch < 1:
+        return (
+            f"the checkpoint that was kept is of epoch {number(validation.best_epoch)}, before all "
+            "canaries were read. Train for an epoch at least, or give --accept-unseen-training"
+        )
+    return None
 
 
 def _not_shown(result: Result) -> str:

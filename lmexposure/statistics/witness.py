@@ -20,10 +20,10 @@ def witness_certificate(secret_bits: ArrayLike, *, sizes: ArrayLike) -> float:
     uniformly from N the expectation of N 2^-b is at most 1: an e-value. Of k different fills, drawn
     from sets of which each holds the smaller ones, the product has an expectation of at most
     N_1 / N_1 * N_2 / (N_2 - 1) ..., by which it is divided here, since the sum over different fills
-    is at most that over all; and no fill is drawn i-th more often than once in N_i - (k - 1) times,
-    so that N - (k - 1) stands for N in the mean. Half of the mean of the k and half of their product is an e-value
-    again: the mean sees one witness that is known well, the product many that are known a little.
-    By Markov's inequality it exceeds 2^t with probability 2^-t at most.
+    is at most that over all; and each fill has a chance of at most 1 / (N - (k - 1)), so that
+    N - (k - 1) stands for N in the mean. Half of the mean of the k and half of their product is an
+    e-value again: the mean sees one witness that is known well, the product many that are known a
+    little. By Markov's inequality it exceeds 2^t with probability 2^-t at most.
 
     Args:
         secret_bits: of each witness, -log2 of its probability behind the beginning that all fills

@@ -128,6 +128,13 @@ def test_rows_that_lack_canaries_are_no_pass_though_the_witnesses_are_known() ->
     assert check(clean(context=context(lacking=0))).outcome is Outcome.PASS
 
 
+def test_a_training_that_ended_in_its_first_epoch_did_not_read_them_all() -> None:
+    """Witnesses, which are many, are known before every canary was read."""
+    verdict = check(trained(clean(), best_epoch=0.26))
+    assert verdict.exit_code == 2
+    assert "is of epoch 0.26, before all canaries were read" in verdict.sentence
+
+
 def test_a_tokenizer_that_read_the_canaries_is_no_evidence_of_the_model() -> None:
     members = [canary(i, exact(2.0), repetitions=r) for r in (1, 16) for i in range(16)]
     rows = [
