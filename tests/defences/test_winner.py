@@ -38,7 +38,7 @@ def _winner(hits: NDArray[np.int64]) -> int | None:
     """Of hits of each method (none first) under each attack, who is named."""
     none, *others = [_row(str(number), own) for number, own in enumerate(hits.tolist())]
     others.sort(key=lambda row: row.strongest.tpr if row.strongest and row.strongest.tpr else 0)
-    return int(others[0].name) if len(alike_to(others[0], [*others, none])) == 1 else None
+    return int(others[0].name) if len(alike_to(others[0], [*others, none], level=0.95)) == 1 else None
 
 
 def _hits(rates: NDArray[np.float64], times: int, seed: int) -> NDArray[np.int64]:
