@@ -69,6 +69,7 @@ def record_of(
     """
     undefended = measured[0].results[0].utility.mean
     rows = [_row(comparison, method, undefended) for method in measured]
+    sweeps = {its.defence.name: comparison.sweep_of(its.defence) for its in measured}
     hashes = [sha256_file(path) for path in comparison.files]
     return DefencesRecord(
         fpr=comparison.settings.fpr,
@@ -78,7 +79,7 @@ def record_of(
         characters=sum(map(len, comparison.searched.corpus.texts)),
         corpus_sha256=hashes[0] if len(hashes) == 1 else sha256_bytes(canonical_json(hashes)),
         canaries=measured[0].results[0].canaries,
-        rows=_told_apart(comparison, measured, rows),
+        rows=told_apart(rows, sweeps, fpr=comparison.settings.fpr),
         failed=dict(failed),
         forecast_seconds=forecast_seconds,
         measured=utc_now(),
@@ -141,15 +142,19 @@ def _row(comparison: Comparison, method: Measured, undefended: float) -> Defence
     )
 
 
-def _told_apart(
-    comparison: Comparison, measured: Sequence[Measured], rows: Sequence[DefenceRow]
+def told_apart(
+    rows: Sequence[DefenceRow], sweeps: Mapping[str, Path], *, fpr: float
 ) -> tuple[DefenceRow, ...]:
     """The rows, with how surely each ranked one shows more than the defence with the lowest TPR.
 
     Each p is paid for twice, since half of the level is left to the intervals, and for each defence
     that could have been that one; see `reporting.defences.alike_to`.
+
+    Args:
+        rows: of the methods, "none" first.
+        sweeps: of their models, by name.
+        fpr: false-positive rate of the rates.
     """
-    sweeps = {its.defence.name: comparison.sweep_of(its.defence) for its in measured}
     ranked = [row for row in rows if row.ranked and row.strongest is not None]
     defences = [row for row in ranked if row.name != rows[0].name]
     if not defences:
@@ -159,7 +164,7 @@ def _told_apart(
     for row in rows:
         p = None
         if row in ranked and row is not best:
-            p = _paired_p((best, row), sweeps, comparison.settings.fpr)
+            p = _paired_p((best, row), sweeps, fpr)
         paid = None if p is None else min(1.0, 2 * len(defences) * p)
         told.append(row.model_copy(update={"above_p": paid}))
     return tuple(told)
