@@ -105,13 +105,8 @@ def _readings(
         if score in matrices.scores:
             yield score, score, attack, group
     if _is_goldfish(directory) and "secret_tokens" in matrices.scores:
-        kept = of_kept_tokens(directory, matrices)
-        yield (
-            KEPT,
-            "secret_tokens",
-            "lira",
-            Group.of("canaries", directory.plan.scored, kept),
-        )
+        kept = Group.of("canaries", directory.plan.scored, of_kept_tokens(directory, matrices))
+        yield KEPT, "secret_tokens", "lira", kept
 
 
 def paid_level(level: float, classes: int, *, goldfish: bool, methods: int) -> float:

@@ -95,7 +95,7 @@ def defences_finding(record: DefencesRecord) -> str:
         return (
             f"of the canaries {visible(best.name)} shows least: {head} "
             f"{number(_tpr(best.strongest), 3)}, {beside}; it is told from every other method and "
-            "from none, model by model on the same canaries"
+            "from none"
         )
     *names, last = [visible(row.name) for row in alike]
     shown = " and ".join(number(_tpr(row.strongest), 3) for row in (alike[0], alike[-1]))
