@@ -81,6 +81,12 @@ def test_the_interval_is_of_the_largest_rate_whichever_attack_has_it() -> None:
     assert paid_level(0.95, 2, goldfish=True, methods=5) == pytest.approx(1 - 0.05 / 40)
 
 
+def _tpr(row: DefenceRow) -> float:
+    assert row.strongest is not None
+    assert row.strongest.tpr is not None
+    return row.strongest.tpr
+
+
 def _paired(seed: int, effects: Sequence[float]) -> tuple[list[DefenceRow], list[DefenceRow]]:
     """Rows of methods (none first) over the same coins and canaries, without p and with it."""
     rng = np.random.default_rng([seed, 9])
@@ -102,7 +108,7 @@ def _paired(seed: int, effects: Sequence[float]) -> tuple[list[DefenceRow], list
         row = made_row(str(number), strongest=strongest(attacks), attacks=tuple(attacks))
         rows.append(row)
         parts.append(own)
-    best = min((1, 2), key=lambda m: rows[m].strongest.tpr)
+    best = min((1, 2), key=lambda m: _tpr(rows[m]))
     told = [
         row.model_copy(update={"above_p": min(1.0, 2 * 2 * shows_less_p(parts[best], own))})
         if row is not rows[best]
@@ -114,7 +120,7 @@ def _paired(seed: int, effects: Sequence[float]) -> tuple[list[DefenceRow], list
 
 def _named(rows: Sequence[DefenceRow]) -> int | None:
     none, *others = rows
-    others = sorted(others, key=lambda row: row.strongest.tpr)
+    others = sorted(others, key=_tpr)
     return (
         int(others[0].name) if len(alike_to(others[0], [*others, none], level=0.95)) == 1 else None
     )
