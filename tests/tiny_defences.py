@@ -80,6 +80,7 @@ def made_row(name: str, tpr: float | None = 0.5, **changes: Any) -> DefenceRow:
         "population_high": 0.04,
         "strongest": None if tpr is None else attack,
         "attacks": (attack,),
+        "above_p": None,
         "worst": "pin/x1/0003",
         "worst_p": 0.01,
         "exposure": DefenceExposure(

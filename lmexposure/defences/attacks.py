@@ -5,7 +5,7 @@ neighbours put beside it, and whose mask follows from a known hash is read where
 All methods meet the same attacks, and each the one that is made for it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -13,11 +13,20 @@ import numpy as np
 from lmexposure.audit import training_settings
 from lmexposure.models import left_out
 from lmexposure.records import GOLDFISH, DefenceAttack, SweepScore
-from lmexposure.sweeps import Group, Matrices, SweepDirectory, part_rates, places_of_kinds
+from lmexposure.statistics import RateParts, lower_rate_p, rate_parts
+from lmexposure.sweeps import (
+    Group,
+    Matrices,
+    SweepDirectory,
+    attack_cells,
+    part_rates,
+    places_of_kinds,
+)
 
 # Each reads the models of a sweep beside each other; see `sweeps.attacks`.
 _PAIRS = (("secret_tokens", "lira"), ("log_perplexity", "lira"), ("label_only", "lira"))
 KEPT = "kept_tokens"
+Parts = Mapping[tuple[str, str], RateParts]  # by kind of canaries and score
 
 
 def adapted_attacks(
@@ -35,26 +44,69 @@ def adapted_attacks(
     Returns:
         The strongest first.
     """
-    plan = directory.plan
-    group = Group.of("canaries", plan.scored, matrices)
+    group = Group.of("canaries", directory.plan.scored, matrices)
     if not group.texts:
         return []
     parts = places_of_kinds(group)
-    groups = dict.fromkeys(_PAIRS, group)
-    if directory.settings.training.get("method") == GOLDFISH:
-        kept = Group.of("canaries", plan.scored, of_kept_tokens(directory, matrices))
-        groups[KEPT, "lira"] = kept
-    among = len(groups) * len(parts)
-    goldfish = len(groups) > len(_PAIRS)
+    goldfish = _is_goldfish(directory)
+    among = (len(_PAIRS) + goldfish) * len(parts)
     paid = paid_level(level, len(parts), goldfish=goldfish, methods=methods)
     found = []
-    for (score, attack), of_models in groups.items():
-        read = "secret_tokens" if score == KEPT else score
-        if read not in matrices.scores:
-            continue
+    for score, read, attack, of_models in _readings(directory, matrices):
         rows = part_rates(of_models, read, attack, parts=parts, level=paid)
         found += [_row(row, score, attack, among, fpr) for row in rows.values()]
     return sorted(found, key=lambda row: -1.0 if row.tpr is None else row.tpr, reverse=True)
+
+
+def attack_parts(directory: SweepDirectory, matrices: Matrices, *, fpr: float) -> Parts:
+    """The same attacks' rates, taken apart by models and canaries, by kind and score.
+
+    Args:
+        directory: of the sweep.
+        matrices: of those of its models that count.
+        fpr: false-positive rate of the rates.
+    """
+    found = {}
+    for score, read, attack, group in _readings(directory, matrices):
+        cells = attack_cells(group, read, attack).values
+        for kind, places in places_of_kinds(group).items():
+            parts = rate_parts(cells, group.included, texts=places, fpr=fpr)
+            if parts is not None:
+                found[kind, score] = parts
+    return found
+
+
+def shows_less_p(less: Parts, more: Parts) -> float:
+    """How often chance alone puts one method so far below another, were it truly no lower.
+
+    Suppose an attack on the first truly finds no less than every attack on the other. Then each
+    attack on the other has a p against that one whose null holds, and the largest of its p against
+    all is no smaller; so the smallest of these, times how many there are (Bonferroni), is a p too.
+    No attack is taken for the strongest on the data.
+
+    Args:
+        less: the attacks on the method that may show less; at least one.
+        more: those on the other; at least one.
+    """
+    rows = [max(lower_rate_p(own, other) for own in less.values()) for other in more.values()]
+    return min(1.0, len(rows) * min(rows))
+
+
+def _is_goldfish(directory: SweepDirectory) -> bool:
+    return directory.settings.training.get("method") == GOLDFISH
+
+
+def _readings(
+    directory: SweepDirectory, matrices: Matrices
+) -> Iterator[tuple[str, str, str, Group]]:
+    """Each attack that these models have: its name, the score that it reads, how, and of what."""
+    group = Group.of("canaries", directory.plan.scored, matrices)
+    for score, attack in _PAIRS:
+        if score in matrices.scores:
+            yield score, score, attack, group
+    if _is_goldfish(directory) and "secret_tokens" in matrices.scores:
+        kept = Group.of("canaries", directory.plan.scored, of_kept_tokens(directory, matrices))
+        yield KEPT, "secret_tokens", "lira", kept
 
 
 def paid_level(level: float, classes: int, *, goldfish: bool, methods: int) -> float:

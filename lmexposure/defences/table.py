@@ -3,11 +3,19 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
+
+import numpy as np
 
 from lmexposure import __version__
 from lmexposure._files import canonical_json, sha256_bytes, sha256_file
-from lmexposure.defences.attacks import adapted_attacks, strongest
+from lmexposure.defences.attacks import (
+    adapted_attacks,
+    attack_parts,
+    shows_less_p,
+    strongest,
+)
 from lmexposure.defences.catalogue import Defence
 from lmexposure.defences.comparison import Comparison
 from lmexposure.records import (
@@ -60,7 +68,8 @@ def record_of(
         forecast_seconds: that were expected.
     """
     undefended = measured[0].results[0].utility.mean
-    rows = tuple(_row(comparison, method, undefended) for method in measured)
+    rows = [_row(comparison, method, undefended) for method in measured]
+    sweeps = {its.defence.name: comparison.sweep_of(its.defence) for its in measured}
     hashes = [sha256_file(path) for path in comparison.files]
     return DefencesRecord(
         fpr=comparison.settings.fpr,
@@ -70,7 +79,7 @@ def record_of(
         characters=sum(map(len, comparison.searched.corpus.texts)),
         corpus_sha256=hashes[0] if len(hashes) == 1 else sha256_bytes(canonical_json(hashes)),
         canaries=measured[0].results[0].canaries,
-        rows=rows,
+        rows=told_apart(rows, sweeps, fpr=comparison.settings.fpr),
         failed=dict(failed),
         forecast_seconds=forecast_seconds,
         measured=utc_now(),
@@ -123,6 +132,7 @@ def _row(comparison: Comparison, method: Measured, undefended: float) -> Defence
         population_high=None if ordinary is None else ordinary.high,
         strongest=strongest(attacks),
         attacks=tuple(attacks),
+        above_p=None,
         worst=None if worst is None else worst.id,
         worst_p=None if worst is None else worst.p,
         exposure=None if repeated is None else _exposure(repeated, settings.repeated),
@@ -130,6 +140,53 @@ def _row(comparison: Comparison, method: Measured, undefended: float) -> Defence
         delta=delta,
         seconds=swept.utility.seconds,
     )
+
+
+def told_apart(
+    rows: Sequence[DefenceRow], sweeps: Mapping[str, Path], *, fpr: float
+) -> tuple[DefenceRow, ...]:
+    """The rows, with how surely each ranked one shows more than the defence with the lowest TPR.
+
+    Each p is paid for twice, since half of the level is left to the intervals, and for each defence
+    that could have been that one; see `reporting.defences.alike_to`.
+
+    Args:
+        rows: of the methods, "none" first.
+        sweeps: of their models, by name.
+        fpr: false-positive rate of the rates.
+    """
+    ranked = [row for row in rows if row.ranked and row.strongest is not None]
+    defences = [row for row in ranked if row.name != rows[0].name]
+    if not defences:
+        return tuple(rows)
+    best = min(defences, key=_tpr)
+    told = []
+    for row in rows:
+        p = None
+        if row in ranked and row is not best:
+            p = _paired_p((best, row), sweeps, fpr)
+        paid = None if p is None else min(1.0, 2 * len(defences) * p)
+        told.append(row.model_copy(update={"above_p": paid}))
+    return tuple(told)
+
+
+def _tpr(row: DefenceRow) -> float:
+    return 1.0 if row.strongest is None or row.strongest.tpr is None else row.strongest.tpr
+
+
+def _paired_p(
+    pair: tuple[DefenceRow, DefenceRow], sweeps: Mapping[str, Path], fpr: float
+) -> float | None:
+    """Whether the first shows less, over the models that both have; None where no attack tells."""
+    directories = [SweepDirectory.open(sweeps[row.name]) for row in pair]
+    matrices = [read_matrices(directory.out, directory.plan) for directory in directories]
+    shared = np.intersect1d(matrices[0].numbers, matrices[1].numbers)
+    both = []
+    for row, directory, its in zip(pair, directories, matrices, strict=True):
+        parts = attack_parts(directory, its.of_models(np.isin(its.numbers, shared)), fpr=fpr)
+        known = {(attack.kind, attack.score) for attack in row.attacks if attack.tpr is not None}
+        both.append({name: own for name, own in parts.items() if name in known})
+    return shows_less_p(both[0], both[1]) if all(both) else None
 
 
 def _why_not(method: Measured, ratio: float, target: float, tolerance: float) -> str | None:

@@ -116,6 +116,9 @@ class DefenceRow(Record):
         population_low, population_high: its interval.
         strongest: of all attacks on canaries; None where none has a number.
         attacks: all of them.
+        above_p: how often chance alone puts the ranked defence with the lowest TPR so far below
+            this method, model by model on the same canaries, paid for all attacks and defences;
+            None of that defence itself, and where nothing is compared.
         worst: id of the canary that gives itself away most.
         worst_p: how often chance gives one such among all canaries.
         exposure: of repeated canaries; None where it was not measured.
@@ -141,6 +144,7 @@ class DefenceRow(Record):
     population_high: Share | None
     strongest: DefenceAttack | None
     attacks: Rows[DefenceAttack]
+    above_p: Share | None
     worst: str | None
     worst_p: Share | None
     exposure: DefenceExposure | None

@@ -78,9 +78,8 @@ def ranked(record: DefencesRecord) -> list[DefenceRow]:
 def defences_finding(record: DefencesRecord) -> str:
     """What the comparison says, in a line: a winner only where it is told from all others.
 
-    The intervals of all methods hold together at the level of the comparison, so that at most a
-    share of 1 - level of comparisons names a method which does not show least, however many
-    methods there are.
+    At most a share of 1 - level of comparisons names a method which does not show least, however
+    many methods there are; see `alike_to`.
 
     Args:
         record: of a comparison.
@@ -92,11 +91,11 @@ def defences_finding(record: DefencesRecord) -> str:
     if best.strongest is None or undefended.strongest is None:
         return "no attack has a number at this FPR: nothing is ranked"
     beside = f"without a defence {number(_tpr(undefended.strongest), 3)}"
-    if len(alike := alike_to(best, [*others, undefended])) == 1:
+    if len(alike := alike_to(best, [*others, undefended], level=record.level)) == 1:
         return (
             f"of the canaries {visible(best.name)} shows least: {head} "
-            f"{number(_tpr(best.strongest), 3)}, {beside}; its interval lies below that of every "
-            "other method and of none"
+            f"{number(_tpr(best.strongest), 3)}, {beside}; it is told from every other method and "
+            "from none"
         )
     *names, last = [visible(row.name) for row in alike]
     shown = " and ".join(number(_tpr(row.strongest), 3) for row in (alike[0], alike[-1]))
@@ -111,15 +110,29 @@ def defences_finding(record: DefencesRecord) -> str:
     )
 
 
-def alike_to(best: DefenceRow, rows: Sequence[DefenceRow]) -> list[DefenceRow]:
-    """The method with the lowest rate, and those whose intervals do not lie above its own.
+def alike_to(best: DefenceRow, rows: Sequence[DefenceRow], *, level: float) -> list[DefenceRow]:
+    """The method with the lowest rate, and those that are not told from it.
+
+    A method is told from it where their intervals do not overlap, or where chance alone seldom puts
+    the lowest so far below it (`DefenceRow.above_p`). At most a share of 1 - level of comparisons
+    leaves out the method W that truly shows least, or names one of several that do. For that an
+    interval of the lowest must end too low, or one of W begin too high; each does with half of what
+    is paid for it, which with three attacks or more makes (1 - level) / 2 in all. Or the p of a
+    pair must be small that is truly in the other order, or equal; of N defences that may come out
+    lowest each has one such pair, paid for N times and with the other half.
 
     Args:
         best: that method.
         rows: all that are ranked, in order.
+        level: of the comparison.
     """
     end = 1.0 if best.strongest is None or best.strongest.high is None else best.strongest.high
-    return [row for row in rows if row is best or _low(row.strongest) <= end]
+    return [
+        row
+        for row in rows
+        if row is best
+        or not (_low(row.strongest) > end or (row.above_p is not None and row.above_p <= 1 - level))
+    ]
 
 
 def defences_markdown(record: DefencesRecord) -> str:
@@ -212,6 +225,7 @@ def _table(
             LABELS["interval"],
             f"TPR at FPR {fpr}, canaries",
             LABELS["interval"],
+            "p, more than the lowest",
             "p, worst canary",
         ),
         rows=tuple(_cells(row) for row in rows),
@@ -229,6 +243,7 @@ def _cells(row: DefenceRow) -> tuple[str, ...]:
         interval(row.population_low, row.population_high, 3),
         number(None if best is None else best.tpr, 3),
         MISSING if best is None else interval(best.low, best.high, 3),
+        probability(row.above_p),
         probability(row.worst_p),
     )
 
@@ -286,8 +301,13 @@ def _notes(record: DefencesRecord) -> Iterator[str]:
     )
     yield (
         f"canaries: the strongest of {count(among, 'attack')} on all their kinds, each by LiRA; "
-        f"the intervals of all methods hold together at {level}, with models as units: methods "
-        "whose intervals overlap are not told apart, and their order is no finding"
+        f"the intervals of all methods hold together at {level}, with models as units"
+    )
+    yield (
+        "p, more than the lowest: how often chance alone puts the defence with the lowest TPR so "
+        "far below this method, model by model on the same canaries, paid for all attacks and "
+        f"defences; the two are told apart where it is at most {short(1 - record.level)}, or their "
+        "intervals do not overlap; no other order is a finding"
     )
     yield (
         f"documents: ordinary ones, by LiRA on log-perplexity, at {level}: the average that hides "
@@ -397,6 +417,7 @@ def _flat(row: DefenceRow) -> dict[str, object]:
         "canary_tpr": None if best is None else best.tpr,
         "canary_low": None if best is None else best.low,
         "canary_high": None if best is None else best.high,
+        "above_p": row.above_p,
         "worst_canary": None if row.worst is None else visible(row.worst),
         "worst_p": row.worst_p,
         "exposure_bits": None if exposure is None else exposure.median,

@@ -146,7 +146,15 @@ if TYPE_CHECKING:
         membership_metrics,
         tpr_at_fpr,
     )
-    from lmexposure.statistics.model_units import CellRate, CellRates, cell_rates, models_needed
+    from lmexposure.statistics.model_units import (
+        CellRate,
+        CellRates,
+        RateParts,
+        cell_rates,
+        lower_rate_p,
+        models_needed,
+        rate_parts,
+    )
     from lmexposure.statistics.privacy import ScoreClass, privacy_of, score_classes
     from lmexposure.statistics.relative_likelihood import rmia, rmia_matrix
     from lmexposure.statistics.roc import RocCurve, RocHull, concave_hull, roc_curve
@@ -216,6 +224,7 @@ __all__ = [
     "OrderStatistics",
     "QuantileInterval",
     "RanksAmongDraws",
+    "RateParts",
     "RocCurve",
     "RocHull",
     "SampledExposure",
@@ -272,6 +281,7 @@ __all__ = [
     "lira_matrix",
     "lira_offline",
     "longer_runs",
+    "lower_rate_p",
     "mean_difference",
     "membership_metrics",
     "memorisation_by_halves",
@@ -294,6 +304,7 @@ __all__ = [
     "rank_sum_test",
     "ranks_among_draws",
     "rate_difference",
+    "rate_parts",
     "reference_difference",
     "rmia",
     "rmia_matrix",

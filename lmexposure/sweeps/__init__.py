@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from lmexposure.records import SweepPlan, SweepResult, SweepSettings
     from lmexposure.sweeps.analysis import analyse
-    from lmexposure.sweeps.attacks import Group
+    from lmexposure.sweeps.attacks import Group, attack_cells
     from lmexposure.sweeps.collecting import collect
     from lmexposure.sweeps.cost import SweepCost, sweep_cost, timed_training
     from lmexposure.sweeps.driver import check_workers, sweep, workers_for
@@ -32,6 +32,7 @@ __all__ = [
     "SweepResult",
     "SweepSettings",
     "analyse",
+    "attack_cells",
     "check_workers",
     "collect",
     "part_rates",

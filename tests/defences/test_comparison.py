@@ -8,9 +8,18 @@ import pytest
 from tiny_defences import CANARIES, MODELS, text_at, tiny_comparison
 
 import lmexposure.defences.driver
+import lmexposure.defences.table
 from lmexposure.audit import training_settings
 from lmexposure.defences import DefencesRecord, compare_defences, prepare_comparison
-from lmexposure.defences.attacks import adapted_attacks, of_kept_tokens, paid_level, strongest
+from lmexposure.defences.attacks import (
+    adapted_attacks,
+    attack_parts,
+    of_kept_tokens,
+    paid_level,
+    shows_less_p,
+    strongest,
+)
+from lmexposure.defences.table import told_apart
 from lmexposure.errors import CorpusError, ResultError, SettingsError
 from lmexposure.models import left_out
 from lmexposure.sweeps import Group, SweepDirectory, part_rates, read_matrices
@@ -98,6 +107,36 @@ def test_the_choice_among_attacks_is_paid_for(compared: tuple[Path, list[str]]) 
     assert (own.tpr, own.low, own.high) == (rate.value, rate.low, rate.high)
     values = [-1.0 if attack.tpr is None else attack.tpr for attack in found]
     assert values == sorted(values, reverse=True)
+
+
+def test_each_ranked_method_is_compared_with_the_lowest_over_the_models_of_both(
+    compared: tuple[Path, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, _ = compared
+    sweeps = {name: home / "out" / "methods" / name for name in ("none", *_METHODS)}
+    ranked = [r.model_copy(update={"ranked": True, "why": None}) for r in _record(home).rows]
+    apart = ranked[1].model_copy(update={"name": "selena", "ranked": False, "why": "less useful"})
+    directories = [SweepDirectory.open(path) for path in sweeps.values()]
+    matrices = [read_matrices(directory.out, directory.plan) for directory in directories]
+    kept = np.arange(MODELS) != 2
+    for models in (np.ones(MODELS, dtype=bool), kept):
+        parts = [
+            attack_parts(directory, its.of_models(models), fpr=0.01)
+            for directory, its in zip(directories, matrices, strict=True)
+        ]
+        assert [len(its) for its in parts] == [3, 4]
+        for attack in ranked[0].attacks if models.all() else ():
+            assert parts[0][attack.kind, attack.score].value == attack.tpr
+        found = told_apart([*ranked, apart], sweeps, fpr=0.01)
+        expected = min(1.0, 2 * shows_less_p(parts[1], parts[0]))
+        assert [row.above_p for row in found] == [pytest.approx(expected), None, None]
+
+        def without_one(path: Path, plan: Any) -> Any:
+            found = read_matrices(path, plan)
+            return found.of_models(kept) if path.name == "none" else found
+
+        monkeypatch.setattr(lmexposure.defences.table, "read_matrices", without_one)
+    assert [row.above_p for row in told_apart(ranked[:1], sweeps, fpr=0.01)] == [None]
 
 
 def test_goldfish_is_read_where_tokens_carried_loss(compared: tuple[Path, list[str]]) -> None:

@@ -27,7 +27,7 @@ def test_who_shows_least_comes_first_behind_the_undefended() -> None:
     assert _names(record, "Defences at one utility") == ["none", "dp-sgd", "hamp"]
     found = defences_finding(record)
     assert "of the canaries dp-sgd shows least: TPR at FPR 1 % 0.100" in found
-    assert "below that of every other method and of none" in found
+    assert "told from every other method and from none" in found
 
 
 def test_no_winner_is_named_that_is_not_told_from_none() -> None:

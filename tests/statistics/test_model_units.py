@@ -9,7 +9,9 @@ from lmexposure.statistics import (
     canaries_and_population,
     cell_rates,
     lira_matrix,
+    lower_rate_p,
     models_needed,
+    rate_parts,
     tpr_at_fpr,
 )
 
@@ -159,3 +161,112 @@ def test_refusals() -> None:
         cell_rates(lambda kept: x[kept], coins, groups=every, fprs=(0,))
     with pytest.raises(SettingsError, match="texts=0"):
         models_needed(0.01, 0)
+
+
+def test_the_p_of_two_rates_against_a_slow_version() -> None:
+    x, coins = _cells(11, 9, 40, 1.0)
+    y = _cells(12, 9, 40, 0.0)[0] + 2.0 * coins
+    y[3, :4] = np.nan
+    texts, fpr = range(5, 40), 0.1
+    parts = [rate_parts(scores, coins, texts=texts, fpr=fpr) for scores in (x, y)]
+    assert parts[0] is not None
+    assert parts[1] is not None
+
+    def slow(scores: Floats, models: list[int]) -> float:
+        cells = [(scores[m, n], coins[m, n]) for m in models for n in texts]
+        inside = [value for value, its in cells if its and not np.isnan(value)]
+        outside = sorted(value for value, its in cells if not its and not np.isnan(value))
+        threshold = outside[len(outside) - 1 - int(fpr * len(outside) + 1e-9)]
+        return float(np.mean([value > threshold for value in inside]))
+
+    rates = [slow(scores, list(range(9))) for scores in (x, y)]
+    assert [parts[0].value, parts[1].value] == pytest.approx(rates)
+    away = []
+    for model in range(9):
+        rest = [other for other in range(9) if other != model]
+        away.append(slow(y, rest) - slow(x, rest))
+        assert parts[1].without[model] == pytest.approx(slow(y, rest))
+    variance = 8 / 9 * sum((gap - np.mean(away)) ** 2 for gap in away)
+    sums = np.zeros(40)
+    for scores, rate, sign in ((x, rates[0], -1), (y, rates[1], 1)):
+        known = ~np.isnan(scores[:, 5:])
+        inside = (known & coins[:, 5:]).sum()
+        outside = np.sort(scores[:, 5:][known & ~coins[:, 5:]])
+        threshold = outside[outside.size - 1 - int(fpr * outside.size + 1e-9)]
+        for n in texts:
+            own = scores[coins[:, n] & ~np.isnan(scores[:, n]), n]
+            sums[n] += sign * ((own > threshold).sum() - rate * own.size) / inside
+    variance += 35 / 34 * (sums**2).sum() + 1 / min(parts[0].positives, parts[1].positives) ** 2
+    expected = stats.t.sf((rates[1] - rates[0]) / np.sqrt(variance), 8)
+    assert lower_rate_p(parts[0], parts[1]) == pytest.approx(expected)
+    assert lower_rate_p(parts[1], parts[0]) == pytest.approx(1 - expected)
+
+
+@pytest.mark.parametrize(("effect", "levels"), [(0.0, None), (1.0, None), (4.0, 2)])
+def test_a_rate_is_called_lower_as_seldom_as_its_p_says(effect: float, levels: int | None) -> None:
+    """LiRA on two methods with the same coins, texts as hard in both, errors in part the same."""
+    found = []
+    for seed in range(30):
+        rng = np.random.default_rng([seed, 5])
+        coins = rng.random((16, 40)) < 0.5
+        hard, shared = np.exp(rng.normal(size=40)), rng.normal(size=coins.shape)
+        parts = []
+        for _ in range(2):
+            own = rng.normal(size=coins.shape) + 0.5 * rng.normal(size=(16, 1))
+            x = effect * hard * coins + np.sqrt(0.5) * (shared + own)
+            x = x if levels is None else np.round(x * levels) / levels  # heavy ties
+            scores = lira_matrix(x, coins).scores
+            parts.append(rate_parts(scores, coins, texts=range(40), fpr=0.02))
+        assert parts[0] is not None
+        assert parts[1] is not None
+        found += [lower_rate_p(parts[0], parts[1]), lower_rate_p(parts[1], parts[0])]
+    assert (np.array(found) <= 0.05).sum() <= 8  # P(Bin(60, .05) > 8) = 3e-3, in each of three
+    assert min(found) > 1e-4
+
+
+def test_two_rates_are_told_apart_where_two_intervals_cannot_tell() -> None:
+    told = apart = 0
+    for seed in range(20):
+        rng = np.random.default_rng([seed, 6])
+        coins = rng.random((16, 100)) < 0.5
+        hard, shared = 3 * rng.random(100), rng.normal(size=coins.shape)
+        low, high = (
+            hard * effect * coins + 0.8 * shared + 0.6 * rng.normal(size=coins.shape)
+            for effect in (1.0, 1.35)
+        )
+        parts = [rate_parts(x, coins, texts=range(100), fpr=0.02) for x in (low, high)]
+        assert parts[0] is not None
+        assert parts[1] is not None
+        told += lower_rate_p(parts[0], parts[1]) <= 0.05
+        ends = [tpr_at_fpr(x[coins], x[~coins], fpr=0.02) for x in (low, high)]
+        assert ends[0].high is not None
+        assert ends[1].low is not None
+        apart += ends[0].high < ends[1].low
+    assert (told >= 15, apart <= 5) == (True, True), (told, apart)
+
+
+def test_rates_without_a_difference_or_a_spread_are_not_told_apart() -> None:
+    x, coins = _cells(13, 8, 30, 0.0)
+    same = rate_parts(x, coins, texts=range(30), fpr=0.1)
+    assert same is not None
+    assert lower_rate_p(same, same) == 0.5
+    assert rate_parts(x, np.ones_like(coins), texts=range(30), fpr=0.1) is None
+    alone = rate_parts(x, coins, texts=[3], fpr=0.1)
+    assert alone is not None
+    assert lower_rate_p(alone, alone) == 1.0
+    one_in = np.zeros_like(coins)
+    one_in[0] = True  # without its model no cell is in
+    lost = rate_parts(x, one_in, texts=range(30), fpr=0.1)
+    assert lost is not None
+    assert lower_rate_p(lost, same) == 1.0
+    none, all_found = (
+        rate_parts(effect * coins, coins, texts=range(30), fpr=0.1) for effect in (0.0, 1.0)
+    )
+    assert none is not None
+    assert all_found is not None
+    assert (none.value, all_found.value) == (0, 1)
+    assert lower_rate_p(none, all_found) < 1e-9 < 1 - 1e-9 < lower_rate_p(all_found, none)
+    fewer = rate_parts(x[:7], coins[:7], texts=range(30), fpr=0.1)
+    assert fewer is not None
+    with pytest.raises(InputError, match="lower has 7 models and 30 texts, higher 8 and 30"):
+        lower_rate_p(fewer, same)
