@@ -175,7 +175,7 @@ def test_a_preview_tosses_no_fresh_coin(corpus: Path, settings: RunSettings) -> 
     assert would.expected
     assert (would.canaries, would.held_out, would.insertions) == (10, 30, 155 + 74)
     everyone = preview([corpus], settings=replace(settings, canaries=20))
-    witnesses = 74 * len("witness mark 012345678901\n")  # which toss no coin
+    witnesses = 74 * len("witness mark abcd efgh ijkl\n")  # which toss no coin
     assert would.bytes_added == round((everyone.bytes_added - witnesses) / 4) + witnesses
     assert not everyone.expected
     bare = preview([corpus], settings=replace(tossed, witness=False))
