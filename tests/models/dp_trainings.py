@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -61,9 +62,27 @@ def loss_of_documents(model: Any, batch: Any) -> Tensor:
     return mean * (0.0 if empty else 1.0)
 
 
+class Tokens(nn.Module):
+    """A model of the next token from the one before, small and quick."""
+
+    def __init__(self, *, tied: bool = False) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(VOCABULARY, WIDTH)
+        self.hidden = nn.Linear(WIDTH, WIDTH)
+        self.head = nn.Linear(WIDTH, VOCABULARY, bias=False)
+        if tied:
+            self.head.weight = self.embedding.weight
+
+    def forward(self, input_ids: Tensor, position_ids: Tensor | None = None) -> Any:
+        hidden = torch.tanh(self.hidden(self.embedding(input_ids)))
+        return SimpleNamespace(logits=self.head(hidden))
+
+
 def model_of(architecture: str, seed: int = 0) -> nn.Module:
     torch.manual_seed(seed)
     made: Any
+    if architecture in ("tokens", "tied"):
+        return Tokens(tied=architecture == "tied")
     if architecture == "llama":
         made = LlamaForCausalLM(
             LlamaConfig(
