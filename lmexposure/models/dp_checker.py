@@ -6,8 +6,6 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from torch import nn
-
 from lmexposure._validate import fraction, integer, positive
 from lmexposure.errors import ModelError
 from lmexposure.models.dp_gradients import (
@@ -124,7 +122,7 @@ def _said(findings: Sequence[DpFinding]) -> str:
 
 
 def dp_check(  # noqa: PLR0913  a public door: one argument an input
-    model: nn.Module,
+    model: Any,
     optimizer: Any,
     loader: Any,
     *,
@@ -155,7 +153,7 @@ def dp_check(  # noqa: PLR0913  a public door: one argument an input
     Opacus' hooks and the optimizer is a DPOptimizer.
 
     Args:
-        model: what `make_private` returns, or the hooked model itself with `wrap_model=False`.
+        model: what `make_private` returns, or the hooked model itself.
         optimizer: the DPOptimizer, also as prepared by accelerate.
         loader: what training iterates over: a DPDataLoader, also as prepared by accelerate; or
             DpBatches.
@@ -196,7 +194,7 @@ def dp_check(  # noqa: PLR0913  a public door: one argument an input
     others = [training.accountant, training.hooks, *samplers_of(loader)]
     guard = partial(
         unchanged,
-        model,
+        training.model,
         training.optimizers,
         [o for o in others if o is not None],
         training.generators,
@@ -204,8 +202,8 @@ def dp_check(  # noqa: PLR0913  a public door: one argument an input
     # At random, for documents of a corpus may take turns by length.
     numbers = Random(0).sample(range(batches.count), min(documents, batches.count))
     with guard():
-        without_dropout(model)
-        model.train()
+        without_dropout(training.model)
+        training.model.train()
         return _checked(training, numbers, claimed, step, processes, level, guard)
 
 

@@ -114,6 +114,13 @@ def test_a_training_through_accelerate_passes() -> None:
     assert found.passed, str(found)
 
 
+def test_what_make_private_returns_in_place_of_a_model_is_taken_too() -> None:
+    training = training_of("tokens", wrap_model=False)
+    assert not isinstance(training.model, nn.Module)
+    found = check(training)
+    assert found.passed, str(found)
+
+
 class Secure(torch.Generator):
     """As that of Opacus' secure mode, which reads the operating system's."""
 
