@@ -174,7 +174,9 @@ def dp_check(  # noqa: PLR0913  a public door: one argument an input
         level: of all tests together, in (0, 1).
 
     Returns:
-        A DpCheck, whose `passed` says whether all is right and whose `require()` insists on it.
+        A DpCheck, whose `passed` says whether all is right and whose `require()` insists on it. Of
+        a training whose forward or backward pass fails, as Opacus' does at layers that it does not
+        know, it has one finding, which was not seen.
 
     Raises:
         ModelError: opacus is missing or older than 1.6, or the model or optimizer is not by it.
@@ -204,7 +206,10 @@ def dp_check(  # noqa: PLR0913  a public door: one argument an input
     with guard():
         without_dropout(training.model)
         training.model.train()
-        return _checked(training, numbers, claimed, step, processes, level, guard)
+        try:
+            return _checked(training, numbers, claimed, step, processes, level, guard)
+        except ModelError as failure:  # of the training's own pass, or Opacus at a layer in it
+            return _unseen(training, claimed, level, str(failure))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -266,6 +271,19 @@ def _checked(
         sample_rate=rate,
         level=level,
         not_covered=_NOT_COVERED if loop else (_NO_LOOP, *_NOT_COVERED),
+    )
+
+
+def _unseen(training: DpTraining, claimed: _Claimed, level: float, trouble: str) -> DpCheck:
+    """Of a training that gives no gradients to look at."""
+    message = f"{trouble}; so nothing could be looked at"
+    return DpCheck(
+        findings=(DpFinding(name="gradients", passed=False, message=message, seen=False),),
+        noise_multiplier=_first(claimed.sigma, float(training.private.noise_multiplier)),
+        max_grad_norm=claimed.clip or float(training.private.max_grad_norm),
+        sample_rate=_first(claimed.rate, training.batches.rate),
+        level=level,
+        not_covered=_NOT_COVERED,
     )
 
 

@@ -2,6 +2,7 @@
 
 import copy
 import json
+import random
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import torch
 from peft import LoraConfig, get_peft_model
 from torch import Tensor, nn
@@ -182,7 +184,8 @@ def everything(training: Training) -> list[Any]:
         copy.copy(vars(private)),
         sorted(vars(private.original_optimizer)),
         copy.deepcopy(training.engine.accountant.history),
-        torch.get_rng_state(),
+        [*map(copy.deepcopy, (torch.get_rng_state(), random.getstate(), np.random.get_state()))],
+        [(name, id(buffer), buffer.clone()) for name, buffer in training.bare.named_buffers()],
         [(sorted(vars(m)), m.training) for m in training.model.modules()],
         [m.p for m in training.model.modules() if isinstance(m, nn.Dropout)],
         training.loader.collate_fn.first_batch,
