@@ -103,7 +103,7 @@ def check_update(
     divisors = sorted(set(turns.divisors))
     follows, unclear = set[str](), set[str]()
     if turns.last:  # always: a replay by what an optimizer keeps elsewhere would show nothing
-        follows, unclear = _followers(training, numbers, turn, turns.last, guard)
+        follows, unclear = _followers(training, numbers, turn, turns, guard)
     kind = type(training.innermost).__name__
     trouble, seen = "", True
     if len(divisors) > 1:
@@ -209,7 +209,7 @@ def _replayed(
 
 
 def _followers(
-    training: DpTraining, numbers: Sequence[int], turn: Turn, noisy: list[Tensor], guard: Guard
+    training: DpTraining, numbers: Sequence[int], turn: Turn, turns: Turns, guard: Guard
 ) -> tuple[set[str], set[str]]:
     """What differs between turns of two batches, all else the same; and what does of one batch.
 
@@ -220,7 +220,9 @@ def _followers(
     outcomes = []
     for some in (numbers, numbers[: max(1, len(numbers) // 2)], numbers):
         with guard():
-            outcomes.append(_outcome(training, some, turn, noisy))
+            outcomes.append(_outcome(training, some, turn, turns.last))
+    if not (all(outcomes) or turns.failure):
+        turns.unseen = turns.unseen or "a turn of the loop fails after the first twelve"
     first, other, again = outcomes
     follows, unclear = set(), set()
     for name in first.keys() & other.keys() & again.keys():
@@ -260,7 +262,7 @@ def _outcome(
     ):
         try:
             turn(training.batch(numbers))
-        except Exception:  # what it says was said at the turns
+        except Exception:  # whatever a loop that others wrote meets
             return {}
     for name, value in _released(training):
         start = before.get(name, torch.zeros_like(value))

@@ -29,7 +29,7 @@ from lmexposure.models import dp_check
 
 _FAULTS_FOUND = 34  # of 38
 _SURE = 0.95  # that a check which keeps its level is within what is allowed
-_TIMED = 10  # checks of each kind
+_TIMED = 5  # checks of each kind
 _OPTIMIZERS = (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW)
 
 

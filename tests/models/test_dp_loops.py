@@ -298,6 +298,19 @@ def test_a_fault_of_an_optimizer_is_found(
     assert message in said[name], said[name]
 
 
+def test_a_loop_that_ends_before_batches_are_compared_is_not_seen() -> None:
+    turns = [0]
+
+    def end(training: Training, batch: Any, loss: torch.Tensor) -> None:
+        turns[0] += 1
+        if turns[0] > 12:
+            raise StopIteration
+
+    found = checked(in_the_loop(end))
+    assert [f.name for f in found.not_seen] == ["update"], str(found)
+    assert "a turn of the loop fails after the first twelve" in found.not_seen[0].message
+
+
 def test_a_decay_of_the_loop_itself_is_not_seen() -> None:
     """It does not follow the batch, and the optimizer does not do it."""
 
