@@ -337,9 +337,10 @@ def _private(optimizers: list[Any]) -> Any:
     return found
 
 
-def _module(model: Any) -> Any:
+def _module(model: Any) -> nn.Module:
     """The model itself, where `make_private` returned its hooks (with `wrap_model=False`)."""
-    return model if isinstance(model, nn.Module) else getattr(model, "_module", model)
+    found: nn.Module = model if isinstance(model, nn.Module) else getattr(model, "_module", model)
+    return found
 
 
 def _hooks(model: nn.Module) -> Any:

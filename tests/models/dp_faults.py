@@ -71,7 +71,8 @@ def clipped_by(clip: Callable[[int, list[Tensor]], list[Tensor]]) -> Planted:
 
 def norms_of(gradients: Sequence[Tensor]) -> Tensor:
     """Of each document's gradient, shape (B,)."""
-    return torch.stack([g.flatten(1).norm(dim=1) for g in gradients]).norm(dim=0)
+    norms: Tensor = torch.stack([g.flatten(1).norm(dim=1) for g in gradients]).norm(dim=0)
+    return norms
 
 
 def times(factors: Tensor, gradients: Sequence[Tensor]) -> list[Tensor]:

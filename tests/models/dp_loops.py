@@ -120,11 +120,11 @@ def averaging(training: Training) -> Loop:
 def _grouped(weights: Any, lr: float) -> Any:
     """No decay on biases, as of norms and embeddings in many a training."""
     weights = list(weights)
-    wide = [p for p in weights if p.ndim > 1]
-    narrow = [{"params": [p for p in weights if p.ndim < 2], "weight_decay": 0.0, "lr": lr / 2}]
-    return torch.optim.AdamW(
-        [{"params": wide}, *(narrow if narrow[0]["params"] else [])], lr=lr, weight_decay=0.1
-    )
+    groups = [
+        {"params": [p for p in weights if p.ndim > 1]},
+        {"params": [p for p in weights if p.ndim < 2], "weight_decay": 0.0, "lr": lr / 2},
+    ]
+    return torch.optim.AdamW([g for g in groups if g["params"]], lr=lr, weight_decay=0.1)
 
 
 def with_epsilon(architecture: str, seed: int, *, optimizer: Any, lr: float, **more: Any) -> Any:
@@ -132,7 +132,7 @@ def with_epsilon(architecture: str, seed: int, *, optimizer: Any, lr: float, **m
     bare = model_of(architecture, seed)
     with warnings.catch_warnings(action="ignore"):
         engine = PrivacyEngine(accountant="rdp")
-        made = engine.make_private_with_epsilon(
+        model, made, loader = engine.make_private_with_epsilon(
             module=bare,
             optimizer=optimizer(bare.parameters(), lr=lr),
             data_loader=DataLoader(documents(), batch_size=BATCH),  # type: ignore[arg-type]
@@ -141,7 +141,7 @@ def with_epsilon(architecture: str, seed: int, *, optimizer: Any, lr: float, **m
             epochs=3,
             max_grad_norm=more["max_grad_norm"],
         )
-    return Training(*made, engine, bare)
+    return Training(model, made, loader, engine, bare)
 
 
 def loss_summed(model: Any, batch: Any) -> Any:

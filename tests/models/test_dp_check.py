@@ -274,7 +274,7 @@ def test_a_training_whose_check_fails_midway_is_put_back_too() -> None:
 def test_a_layer_that_opacus_cannot_do_is_not_seen() -> None:
     """It has the gradients of the layer's own weights, and this weight is made of them."""
     training = training_of("tokens")
-    nn.utils.spectral_norm(training.bare.hidden)  # type: ignore[arg-type]
+    nn.utils.spectral_norm(training.bare.get_submodule("hidden"))
     before = everything(training)
     found = check(training, step=one_turn(training))
     assert [(f.name, f.seen) for f in found.findings] == [("gradients", False)]

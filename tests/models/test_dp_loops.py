@@ -90,7 +90,7 @@ class Counting(torch.optim.SGD):
         self.steps, self.ahead = 0, [torch.zeros_like(p) for p in self.param_groups[0]["params"]]
         self.held = {"steps": torch.zeros(1)}
 
-    def step(self, closure: Any = None) -> None:
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
         self.steps += 1
         self.held["steps"] = self.held["steps"] + 1
         for p, ahead in zip(self.param_groups[0]["params"], self.ahead, strict=True):
@@ -111,7 +111,7 @@ def test_an_optimizer_with_attributes_of_its_own_is_replayed_and_put_back() -> N
 class Asking(torch.optim.SGD):
     """Takes more than gradients: the weights' names as the training has them."""
 
-    def step(self, closure: Any = None) -> None:
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
         for p in self.param_groups[0]["params"]:
             p.data.sub_(p.grad, alpha=0.1 * p.scale)
 
@@ -180,12 +180,12 @@ def noise_behind_momentum(p: Any, state: dict[str, Any]) -> torch.Tensor:
 
 
 def clean_look_ahead(p: Any, state: dict[str, Any]) -> torch.Tensor:
-    return p.grad + 0.9 * momentum(p.summed_grad.view_as(p) / BATCH, state)
+    return p.grad + 0.9 * momentum(p.summed_grad.view_as(p) / BATCH, state)  # type: ignore[no-any-return]
 
 
 def scaled_by_clean_squares(p: Any, state: dict[str, Any]) -> torch.Tensor:
     squares = momentum(p.summed_grad.view_as(p).square(), state)
-    return p.grad / (squares.sqrt() + 1)
+    return p.grad / (squares.sqrt() + 1)  # type: ignore[no-any-return]
 
 
 def decay_before_clipping(step: int, gradients: list[torch.Tensor]) -> list[torch.Tensor]:
