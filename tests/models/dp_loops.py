@@ -120,7 +120,7 @@ def averaging(training: Training) -> Loop:
 def _grouped(weights: Any, lr: float) -> Any:
     """No decay on biases, as of norms and embeddings in many a training."""
     weights = list(weights)
-    groups = [
+    groups: list[dict[str, Any]] = [
         {"params": [p for p in weights if p.ndim > 1]},
         {"params": [p for p in weights if p.ndim < 2], "weight_decay": 0.0, "lr": lr / 2},
     ]
