@@ -6,8 +6,6 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from torch import nn
-
 from lmexposure._validate import fraction, integer, positive
 from lmexposure.errors import ModelError
 from lmexposure.models.dp_gradients import (
@@ -124,7 +122,7 @@ def _said(findings: Sequence[DpFinding]) -> str:
 
 
 def dp_check(  # noqa: PLR0913  a public door: one argument an input
-    model: nn.Module,
+    model: Any,
     optimizer: Any,
     loader: Any,
     *,
@@ -155,7 +153,7 @@ def dp_check(  # noqa: PLR0913  a public door: one argument an input
     Opacus' hooks and the optimizer is a DPOptimizer.
 
     Args:
-        model: what `make_private` returns, or the hooked model itself with `wrap_model=False`.
+        model: what `make_private` returns, or the hooked model itself.
         optimizer: the DPOptimizer, also as prepared by accelerate.
         loader: what training iterates over: a DPDataLoader, also as prepared by accelerate; or
             DpBatches.
@@ -176,7 +174,9 @@ def dp_check(  # noqa: PLR0913  a public door: one argument an input
         level: of all tests together, in (0, 1).
 
     Returns:
-        A DpCheck, whose `passed` says whether all is right and whose `require()` insists on it.
+        A DpCheck, whose `passed` says whether all is right and whose `require()` insists on it. Of
+        a training whose forward or backward pass fails, as Opacus' does at layers that it does not
+        know, it has one finding, which was not seen.
 
     Raises:
         ModelError: opacus is missing or older than 1.6, or the model or optimizer is not by it.
@@ -196,7 +196,7 @@ def dp_check(  # noqa: PLR0913  a public door: one argument an input
     others = [training.accountant, training.hooks, *samplers_of(loader)]
     guard = partial(
         unchanged,
-        model,
+        training.model,
         training.optimizers,
         [o for o in others if o is not None],
         training.generators,
@@ -204,9 +204,12 @@ def dp_check(  # noqa: PLR0913  a public door: one argument an input
     # At random, for documents of a corpus may take turns by length.
     numbers = Random(0).sample(range(batches.count), min(documents, batches.count))
     with guard():
-        without_dropout(model)
-        model.train()
-        return _checked(training, numbers, claimed, step, processes, level, guard)
+        without_dropout(training.model)
+        training.model.train()
+        try:
+            return _checked(training, numbers, claimed, step, processes, level, guard)
+        except ModelError as failure:  # of the training's own pass, or Opacus at a layer in it
+            return _unseen(training, claimed, level, str(failure))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -268,6 +271,19 @@ def _checked(
         sample_rate=rate,
         level=level,
         not_covered=_NOT_COVERED if loop else (_NO_LOOP, *_NOT_COVERED),
+    )
+
+
+def _unseen(training: DpTraining, claimed: _Claimed, level: float, trouble: str) -> DpCheck:
+    """Of a training that gives no gradients to look at."""
+    message = f"{trouble}; so nothing could be looked at"
+    return DpCheck(
+        findings=(DpFinding(name="gradients", passed=False, message=message, seen=False),),
+        noise_multiplier=_first(claimed.sigma, float(training.private.noise_multiplier)),
+        max_grad_norm=claimed.clip or float(training.private.max_grad_norm),
+        sample_rate=_first(claimed.rate, training.batches.rate),
+        level=level,
+        not_covered=_NOT_COVERED,
     )
 
 

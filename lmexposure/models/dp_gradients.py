@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from lmexposure.models.dp_noise import Noise, most_alike, noise_p, size_p
+from lmexposure.models.dp_noise import CLEAR, Noise, copied, most_alike, noise_p, size_p
 from lmexposure.models.dp_training import DpFinding, DpTraining, Step, world_size
 
 _TOLERANCE = 1e-4  # relative, of a document's gradient
@@ -16,7 +16,6 @@ _SHOWN = 4
 STEPS = 12  # with weights held still
 _STEEP = (3.0, 300.0)  # times the clip, the least norms of documents that are clipped
 _NONE, _IS_NONE = 1e-3, "none"  # a share of the claimed noise that is rounding
-_CLEAR = 1e-6  # a p-value at which a weight or a step is named
 _KEPT = 1 << 18  # coordinates of which noise is kept, of all weights; more where one is wide
 _VISIBLE_LR = 0.01  # a smaller step may be lost in rounding, and says nothing about who moves
 
@@ -239,7 +238,8 @@ def _trouble(training: DpTraining, noise: Noise, failed: set[str]) -> str:
             f", but two steps have the same noise, or noise of the same course ({first + 1} and "
             f"{second + 1}): their difference has none; do not seed the noise generator anew"
         )
-    if failed & {"copies", "volume"} and not uneven.endswith(_IS_NONE):
+    shared = "volume" in failed or ("copies" in failed and copied(noise.kept))
+    if shared and not uneven.endswith(_IS_NONE):
         return (
             ", but coordinates share their noise: their difference has none; draw a number of its "
             "own for each coordinate"
@@ -259,7 +259,7 @@ def _uneven(training: DpTraining, noise: Noise, in_all: float) -> str:
     squares, sizes, steps = noise.squares / in_all**2, noise.sizes, len(noise.squares)
     of_weights = size_p(squares.sum(0), steps * sizes)
     of_steps = size_p(squares.sum(1), sizes.sum())
-    if min(of_weights.min(), of_steps.min()) > _CLEAR:
+    if min(of_weights.min(), of_steps.min()) > CLEAR:
         return ""
     place, step = int(of_weights.argmin()), int(of_steps.argmin())
     if of_weights[place] <= of_steps[step]:

@@ -16,6 +16,7 @@ Floats = NDArray[np.float64]
 _TAILS = (3.0, 4.0)  # in standard deviations
 _MOST_SORTED = 1 << 20  # values of which the distribution is compared
 _NEIGHBOURS = 3
+CLEAR = 1e-6  # a p-value at which a reason is named
 _EXPONENTS = np.geomspace(1e-4, 0.999, 120)
 
 
@@ -119,6 +120,15 @@ def copies_p(kept: Floats) -> float:
     cosine = 1 - nearest / 2
     single = special.betainc((steps - 1) / 2, 0.5, min(1.0, nearest / 2 * (1 + cosine)))
     return float(min(1.0, coordinates * (coordinates - 1) / 2 * single))
+
+
+def copied(kept: Floats) -> bool:
+    """Whether two coordinates follow each other where each step's noise is made equally large.
+
+    Where a few steps have all the noise, coordinates look alike that share none.
+    """
+    lengths = np.linalg.norm(kept, axis=1, keepdims=True)
+    return copies_p(kept / np.where(lengths > 0, lengths, 1.0)) < CLEAR
 
 
 def volume_p(kept: Floats) -> float:

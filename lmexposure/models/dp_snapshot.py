@@ -25,18 +25,16 @@ def unchanged(
 
     Args:
         model: its weights, buffers and gradients, per document too; its modules' own attributes.
-        optimizers: one around another; the attributes of each, and the state of the innermost.
-        others: accountants, samplers: their attributes, and the contents of their lists.
+        optimizers: one around another; their attributes, such as the state of the innermost.
+        others: accountants, samplers: their attributes.
         generators: of torch or numpy; those that are global are put back anyway.
     """
     weights = {id(p): p for owner in (model, *optimizers) for p in _weights(owner)}.values()
     undo = [
         *(_attributes(module) for module in model.modules()),
-        *(_entries(module._buffers) for module in model.modules()),
-        *(_attributes(thing) for thing in (*optimizers, *others)),
+        *(_attributes(optimizer) for optimizer in optimizers),
+        *(_attributes(other, deep=False) for other in others),  # not all documents of a sampler
         *(_weight(p) for p in weights),
-        *(_contents(buffer) for buffer in model.buffers()),
-        _state(optimizers[-1]),
         random_numbers(generators),
     ]
     try:
@@ -80,22 +78,42 @@ def _weights(owner: Any) -> list[nn.Parameter]:
     return [p for group in owner.param_groups for p in group["params"]]
 
 
-def _attributes(thing: Any) -> _Undo:
-    """All that `vars` has, with the contents of lists and of an accountant's history."""
+def _attributes(thing: Any, *, deep: bool = True) -> _Undo:
+    """All that `vars` has, and what is in lists and mappings there; with `deep`, in tensors too."""
     kept = dict(vars(thing))
-    lists = [(value, copy.copy(value)) for value in kept.values() if isinstance(value, list)]
+    undo = [part for value in kept.values() for part in _inside(value, deep)]
 
     def restore() -> None:
         vars(thing).clear()
         vars(thing).update(kept)
-        for value, contents in lists:
-            value[:] = contents
+        for part in undo:
+            part()
 
     return restore
 
 
-def _entries(named: dict[str, Any]) -> _Undo:
-    """Which tensor each name is for: a forward pass may put another in its place."""
+def _inside(value: Any, deep: bool) -> list[_Undo]:
+    """Weights are left out, which are put back by themselves."""
+    if isinstance(value, list | dict):
+        held = value.values() if isinstance(value, dict) else value
+        own = _entries(value) if isinstance(value, dict) else _items(value)
+        return [own, *(part for one in held if deep for part in _inside(one, deep))]
+    if deep and torch.is_tensor(value) and not isinstance(value, nn.Parameter):
+        return [_contents(value)]
+    return []
+
+
+def _items(values: list[Any]) -> _Undo:
+    kept = list(values)
+
+    def restore() -> None:
+        values[:] = kept
+
+    return restore
+
+
+def _entries(named: dict[Any, Any]) -> _Undo:
+    """What each name is for: a forward pass may put another buffer in its place."""
     kept = dict(named)
 
     def restore() -> None:
@@ -116,7 +134,8 @@ def _contents(tensor: Tensor) -> _Undo:
 
 
 def _weight(weight: nn.Parameter) -> _Undo:
-    undo = [_attributes(weight), _contents(weight)]
+    # Not the gradients of single documents, which are large and which no step inside sees.
+    undo = [_attributes(weight, deep=False), _contents(weight)]
     grad, trainable = weight.grad, weight.requires_grad
 
     def restore() -> None:
@@ -124,32 +143,6 @@ def _weight(weight: nn.Parameter) -> _Undo:
             part()
         weight.requires_grad_(trainable)
         weight.grad = grad  # no step inside has seen it
-
-    return restore
-
-
-def _state(optimizer: Any) -> _Undo:
-    state, groups = optimizer.state, optimizer.param_groups
-    tensors = [
-        _contents(value)
-        for of_weight in state.values()
-        for value in of_weight.values()
-        if torch.is_tensor(value)
-    ]
-    kept = [(weight, of_weight, dict(of_weight)) for weight, of_weight in state.items()]
-    options = [(group, dict(group)) for group in groups]
-
-    def restore() -> None:
-        state.clear()
-        for weight, of_weight, values in kept:
-            of_weight.clear()
-            of_weight.update(values)
-            state[weight] = of_weight
-        for group, values in options:
-            group.clear()
-            group.update(values)
-        for contents in tensors:
-            contents()
 
     return restore
 

@@ -45,7 +45,7 @@ class DpTraining:
     """A model, its optimizers and its documents, and what a check does with them.
 
     Args:
-        model: with Opacus' hooks: a GradSampleModule, what is around it, or a hooked model.
+        model: with Opacus' hooks: a GradSampleModule, what is around it, a hooked model, or hooks.
         optimizer: a DPOptimizer, or what accelerate made of it.
         batches: where documents come from.
         loss: (model, batch) -> the loss as training has it, or each document's, shape (B,).
@@ -66,18 +66,20 @@ class DpTraining:
         accountant: Any = None,
     ) -> None:
         check_opacus()
-        self.model, self.optimizer, self.batches = model, optimizer, batches
+        self.model, self.optimizer, self.batches = _module(model), optimizer, batches
         self.loss = loss or loss_of_model
         self.optimizers = _layers(optimizer)
         self.private = _private(self.optimizers)
         self.innermost = self.optimizers[-1]
-        self.hooks = _hooks(model)
+        self.hooks = _hooks(self.model)
         self.accountant = _accountant(accountant, self.private)
         if batches.count < 2:
             raise SettingsError(
                 f"the training has {batches.count} documents; a check needs 2 or more"
             )
-        self.names = {id(p): name.removeprefix("_module.") for name, p in model.named_parameters()}
+        self.names = {
+            id(p): name.removeprefix("_module.") for name, p in self.model.named_parameters()
+        }
 
     @property
     def weights(self) -> list[Any]:
@@ -332,6 +334,12 @@ def _private(optimizers: list[Any]) -> Any:
             f"the optimizer is a {type(found).__name__}: ghost clipping keeps no gradient of each "
             "document to check; check the same training with grad_sample_mode='hooks'"
         )
+    return found
+
+
+def _module(model: Any) -> nn.Module:
+    """The model itself, where `make_private` returned its hooks (with `wrap_model=False`)."""
+    found: nn.Module = model if isinstance(model, nn.Module) else getattr(model, "_module", model)
     return found
 
 

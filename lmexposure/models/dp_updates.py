@@ -2,9 +2,8 @@
 
 What is released is a function of the state before and of the noisy gradients, or noise does not
 hide it. So each turn's update is replayed by the same optimizer on copies of the state before,
-given the noisy gradient and nothing else. Where that does not give what the turn gave, or buffers
-or learning rates changed, turns of two different batches from one state and with one and the same
-gradient tell whether the batch is what it follows.
+given the noisy gradient and nothing else. And turns of two different batches from one state and
+with one and the same noisy sum tell whether anything follows the batch.
 """
 
 import copy
@@ -17,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from lmexposure.models.dp_training import DpFinding, DpTraining, Step, instead, world_size
+from lmexposure.models.dp_training import DpFinding, DpTraining, Step, instead
 
 Turn = Callable[[Any], Any]
 Guard = Callable[[], AbstractContextManager[None]]
@@ -26,6 +25,8 @@ TURNS = 12
 _SAME = 1e-6  # relative: rounding
 _CLEARLY = 3.0  # times as far apart as two turns of one batch are
 _SHOWN = 4
+_HOOKS = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
+_NOT_COPIED = {"state", "param_groups", "step", *_HOOKS}
 
 
 @dataclass(kw_only=True)
@@ -38,7 +39,7 @@ class Turns:
     divisors: list[float] = field(default_factory=list)
     odd: set[str] = field(default_factory=set)  # not what the optimizer makes of noisy gradients
     changed: set[str] = field(default_factory=set)  # buffers and options that are not as before
-    last: list[Tensor] = field(default_factory=list)  # a noisy gradient
+    last: list[Tensor] = field(default_factory=list)  # a noisy sum
     failure: str = ""  # at which the loop ended
     outside: list[str] = field(default_factory=list)  # weights that the DP optimizer does not clear
     unseen: str = ""  # why the optimizer could not be replayed
@@ -70,6 +71,7 @@ def take_turns(
             see(step)
             steps.append((step.documents, step.divisor, step.told))
             gradients.append([gradient.clone() for gradient in step.gradients])
+            turns.last = step.noisy
 
         try:
             with training.watched(look, moving=True):
@@ -82,7 +84,6 @@ def take_turns(
         turns.held.append([documents for documents, _, _ in steps])
         turns.divisors += [divisor for _, divisor, _ in steps]
         turns.told += [told for _, _, told in steps]
-        turns.last = gradients[-1] if gradients else turns.last
         _compare(training, state, gradients, turns)
     return turns
 
@@ -101,8 +102,8 @@ def check_update(
     """
     divisors = sorted(set(turns.divisors))
     follows, unclear = set[str](), set[str]()
-    if turns.last and _anywhere(training, bool(turns.odd or turns.changed or turns.unseen)):
-        follows, unclear = _followers(training, numbers, turn, turns.last, guard)
+    if turns.last:  # always: a replay by what an optimizer keeps elsewhere would show nothing
+        follows, unclear = _followers(training, numbers, turn, turns, guard)
     kind = type(training.innermost).__name__
     trouble, seen = "", True
     if len(divisors) > 1:
@@ -151,6 +152,8 @@ class _State:
         optimizer = training.innermost
         self.options = [_options(group) for group in optimizer.param_groups]
         self.state = {id(p): _copied(of_weight) for p, of_weight in optimizer.state.items()}
+        own = {key: value for key, value in vars(optimizer).items() if key not in _NOT_COPIED}
+        self.attributes = _deep(own, {id(p): p for p in _all_weights(training)})
 
 
 def _compare(
@@ -187,9 +190,8 @@ def _replayed(
     optimizer, kind = training.innermost, type(training.innermost)
     copies = {key: nn.Parameter(value.clone()) for key, value in state.weights.items()}
     twin = object.__new__(kind)
-    vars(twin).update(vars(optimizer))
-    vars(twin).pop("step", None)
-    for hooks in ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks"):
+    vars(twin).update(_deep(state.attributes, copies))
+    for hooks in _HOOKS:
         vars(twin)[hooks] = OrderedDict()
     twin.param_groups = [
         {**options, "params": [copies[id(p)] for p in group["params"]]}
@@ -207,18 +209,20 @@ def _replayed(
 
 
 def _followers(
-    training: DpTraining, numbers: Sequence[int], turn: Turn, gradient: list[Tensor], guard: Guard
+    training: DpTraining, numbers: Sequence[int], turn: Turn, turns: Turns, guard: Guard
 ) -> tuple[set[str], set[str]]:
     """What differs between turns of two batches, all else the same; and what does of one batch.
 
     A batch is taken, then another, and the first again, each from the same state and with the same
-    noisy gradient. A schedule goes on from turn to turn, so that the third is farther from the
+    noisy sum. A schedule goes on from turn to turn, so that the third is farther from the
     first than the second is; what follows the batch is the same in the first and the third.
     """
     outcomes = []
     for some in (numbers, numbers[: max(1, len(numbers) // 2)], numbers):
         with guard():
-            outcomes.append(_outcome(training, some, turn, gradient))
+            outcomes.append(_outcome(training, some, turn, turns.last))
+    if not (all(outcomes) or turns.failure):
+        turns.unseen = turns.unseen or "a turn of the loop fails after the first twelve"
     first, other, again = outcomes
     follows, unclear = set(), set()
     for name in first.keys() & other.keys() & again.keys():
@@ -232,21 +236,33 @@ def _followers(
 
 
 def _outcome(
-    training: DpTraining, numbers: Sequence[int], turn: Turn, gradient: list[Tensor]
+    training: DpTraining, numbers: Sequence[int], turn: Turn, noisy: list[Tensor]
 ) -> dict[str, Tensor]:
-    """All that a turn leaves, where the optimizer is given another gradient than its own."""
-    move, changes = training.innermost.step, {}
+    """All that a turn leaves, where another noisy sum takes the place of its own."""
+    add, move, put, changes = training.private.add_noise, training.innermost.step, [False], {}
     before = {name: value.clone() for name, value in _released(training)}
 
-    def with_this_one(*arguments: Any, **named: Any) -> Any:
-        for p, value in zip(training.weights, gradient, strict=True):
+    def put_this_one() -> None:
+        for p, value in zip(training.weights, noisy, strict=True):
             p.grad = value.clone()
+        put[0] = True
+
+    def add_this_one() -> None:  # here, for what comes later may add to it
+        add()
+        put_this_one()
+
+    def move_by_this_one(*arguments: Any, **named: Any) -> Any:
+        if not put[0]:  # where noise is added elsewhere, as weight by weight of several processes
+            put_this_one()
         return move(*arguments, **named)
 
-    with instead(training.innermost, "step", with_this_one):
+    with (
+        instead(training.private, "add_noise", add_this_one),
+        instead(training.innermost, "step", move_by_this_one),
+    ):
         try:
             turn(training.batch(numbers))
-        except Exception:  # what it says was said at the turns
+        except Exception:  # whatever a loop that others wrote meets
             return {}
     for name, value in _released(training):
         start = before.get(name, torch.zeros_like(value))
@@ -298,6 +314,17 @@ def _named(groups: list[dict[str, Any]]) -> Iterator[tuple[str, Any]]:
             yield f"the optimizer's {key}{of_group}", value
 
 
+def _deep(attributes: dict[str, Any], weights: dict[int, Any]) -> dict[str, Any]:
+    """Copies of an optimizer's own attributes, in which weights are replaced by those given."""
+    copied = {}
+    for key, value in attributes.items():
+        try:
+            copied[key] = copy.deepcopy(value, dict(weights))
+        except Exception:  # of what cannot be copied, such as a tensor with a history
+            copied[key] = value
+    return copied
+
+
 def _copied(of_weight: dict[str, Any]) -> dict[str, Any]:
     return {
         key: value.detach().clone() if torch.is_tensor(value) else copy.deepcopy(value)
@@ -328,15 +355,6 @@ def _distance(first: Tensor, second: Tensor) -> float:
         return 1.0
     largest = max(float(first.norm()), float(second.norm()))
     return float((first - second).norm()) / largest if largest else 0.0
-
-
-def _anywhere(training: DpTraining, found: bool) -> bool:
-    """Whether it was found on any of the processes, which go on together."""
-    if world_size() == 1:
-        return found
-    flag = torch.tensor(float(found), device=training.weights[0].device)
-    torch.distributed.all_reduce(flag, op=torch.distributed.ReduceOp.MAX)
-    return bool(flag)
 
 
 def _some(names: set[str]) -> str:

@@ -2,12 +2,15 @@
 
 import copy
 import json
+import random
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import torch
 from peft import LoraConfig, get_peft_model
 from torch import Tensor, nn
@@ -61,9 +64,27 @@ def loss_of_documents(model: Any, batch: Any) -> Tensor:
     return mean * (0.0 if empty else 1.0)
 
 
+class Tokens(nn.Module):
+    """A model of the next token from the one before, small and quick."""
+
+    def __init__(self, *, tied: bool = False) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(VOCABULARY, WIDTH)
+        self.hidden = nn.Linear(WIDTH, WIDTH)
+        self.head = nn.Linear(WIDTH, VOCABULARY, bias=False)
+        if tied:
+            self.head.weight = self.embedding.weight
+
+    def forward(self, input_ids: Tensor, position_ids: Tensor | None = None) -> Any:
+        hidden = torch.tanh(self.hidden(self.embedding(input_ids)))
+        return SimpleNamespace(logits=self.head(hidden))
+
+
 def model_of(architecture: str, seed: int = 0) -> nn.Module:
     torch.manual_seed(seed)
     made: Any
+    if architecture in ("tokens", "tied"):
+        return Tokens(tied=architecture == "tied")
     if architecture == "llama":
         made = LlamaForCausalLM(
             LlamaConfig(
@@ -163,7 +184,8 @@ def everything(training: Training) -> list[Any]:
         copy.copy(vars(private)),
         sorted(vars(private.original_optimizer)),
         copy.deepcopy(training.engine.accountant.history),
-        torch.get_rng_state(),
+        [*map(copy.deepcopy, (torch.get_rng_state(), random.getstate(), np.random.get_state()))],
+        [(name, id(buffer), buffer.clone()) for name, buffer in training.bare.named_buffers()],
         [(sorted(vars(m)), m.training) for m in training.model.modules()],
         [m.p for m in training.model.modules() if isinstance(m, nn.Dropout)],
         training.loader.collate_fn.first_batch,

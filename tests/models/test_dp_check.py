@@ -1,5 +1,6 @@
 """Right DP-SGD trainings pass the check, which leaves them as they were; and what it refuses."""
 
+import random
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -44,6 +45,8 @@ def check(training: Training, **more: Any) -> DpCheck:
 def same(first: Any, second: Any) -> bool:
     if torch.is_tensor(first):
         return first.dtype == second.dtype and torch.equal(first, second)
+    if isinstance(first, np.ndarray):
+        return np.array_equal(first, second)
     if isinstance(first, dict):
         return list(first) == list(second) and all(same(first[k], second[k]) for k in first)
     if isinstance(first, list | tuple):
@@ -111,6 +114,13 @@ def test_a_training_through_accelerate_passes() -> None:
     accelerator = Accelerator(cpu=True)
     prepared = accelerator.prepare(training.bare, training.optimizer, training.loader)
     found = lx.dp_check(*prepared, loss=loss_of_documents)
+    assert found.passed, str(found)
+
+
+def test_what_make_private_returns_in_place_of_a_model_is_taken_too() -> None:
+    training = training_of("tokens", wrap_model=False)
+    assert not isinstance(training.model, nn.Module)
+    found = check(training)
     assert found.passed, str(found)
 
 
@@ -195,6 +205,35 @@ def test_nothing_is_changed(architecture: str) -> None:
     assert same(before, everything(training))
 
 
+@pytest.mark.parametrize("fails", [False, True])
+def test_buffers_state_and_random_numbers_are_put_back(fails: bool) -> None:
+    """Of a model that replaces a buffer and adds to another, by a loop that draws and may fail."""
+    training = training_of("tokens", optimizer=torch.optim.AdamW)
+    training.bare.register_buffer("kept", torch.zeros(2))
+    training.bare.register_buffer("passing", torch.zeros(2), persistent=False)
+
+    def add(module: Any, *given: Any) -> None:
+        module.kept = module.kept + 1
+        module.passing += 1
+
+    training.bare.register_forward_pre_hook(add)
+    whole, turns = one_turn(training), [0]
+
+    def turn(batch: Any) -> None:
+        random.random(), np.random.random(), torch.rand(1)
+        whole(batch)
+        turns[0] += 1
+        if fails and turns[0] == 6:
+            raise RuntimeError("out of paper")
+
+    turn(training.loader.collate_fn(documents()[:5]))
+    before = everything(training)
+    found = check(training, step=turn)
+    assert same(before, everything(training))
+    said = {f.name: f.message for f in found.failed}
+    assert ("out of paper" in said.get("accumulation", "")) == fails
+
+
 def test_training_goes_on_as_if_nothing_had_been() -> None:
     ends = []
     for checked in (False, True):
@@ -221,12 +260,30 @@ def test_a_training_whose_check_fails_midway_is_put_back_too() -> None:
         return loss_of_documents(model, batch)
 
     before = everything(training)
-    with pytest.raises(
-        ModelError, match=r"own forward and backward pass fails: Runt.*out of paper"
-    ):
-        check(training, loss=failing)
+    found = check(training, loss=failing)
     assert same(before, everything(training))
+    assert not found.passed
+    assert not found.failed
+    with pytest.raises(
+        ModelError, match=r"Not seen: gradients: the training's own.*pass fails: Runt.*out of paper"
+    ):
+        found.require()
     assert check(training).passed
+
+
+def test_a_layer_that_opacus_cannot_do_is_not_seen() -> None:
+    """It has the gradients of the layer's own weights, and this weight is made of them."""
+    training = training_of("tokens")
+    nn.utils.spectral_norm(training.bare.get_submodule("hidden"))
+    before = everything(training)
+    found = check(training, step=one_turn(training))
+    assert [(f.name, f.seen) for f in found.findings] == [("gradients", False)]
+    assert "pass fails: AttributeError:" in found.findings[0].message
+    assert found.noise_multiplier == found.max_grad_norm == 1
+    assert found.sample_rate == BATCH / DOCUMENTS
+    assert same(before, everything(training))
+    with pytest.raises(ModelError, match=r"it is not known whether.*so nothing could be looked"):
+        found.require()
 
 
 def check_of(*findings: DpFinding) -> DpCheck:
