@@ -107,7 +107,9 @@ def alarms(share: float) -> int:
         every = np.array([test(np.random.default_rng([n, 9])) for n in range(times[0.01])])
         for level, n in times.items():
             count = int((every[:n] <= level).sum())
-            tell(name, level, f"{count} of {n:,}", float(stats.binom.sf(count - 1, n, level)), begun)
+            tell(
+                name, level, f"{count} of {n:,}", float(stats.binom.sf(count - 1, n, level)), begun
+            )
     for leaks in (0, 2, 20):
         for level, n in times.items():
             begun = time.process_time()
@@ -130,7 +132,9 @@ def _above(found: list[tuple[str, float]]) -> int:
     if not count:
         name, p = ordered[0]
         least = min(1.0, p * len(found))
-        print(f"reached  none of {len(found)} is above its level (least {name}: Holm p {least:.2g})")
+        print(
+            f"reached  none of {len(found)} is above its level (least {name}: Holm p {least:.2g})"
+        )
     return count
 
 

@@ -5,7 +5,6 @@ are alike come out alike. Sides fall at random, near copies on one side.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,7 +52,11 @@ def of_lengths(
 
 
 def of_texts(
-    draws: np.random.Generator, *, copies: Sequence[int] = (), changed: float = 0.02, shared: int = 0
+    draws: np.random.Generator,
+    *,
+    copies: Sequence[int] = (),
+    changed: float = 0.02,
+    shared: int = 0,
 ) -> Split:
     """Documents of random letters by the way that a look goes: own texts, then units.
 
