@@ -18,7 +18,7 @@ _FEWEST = 10  # documents of a stratum
 _WIDTH = 1.25  # of a stratum: longest by shortest
 _AT_ONCE = 1 << 21  # labels that are shuffled at once
 _MOST_SEEN = 40  # numbers of documents whose power is told
-_WEIGHTS = np.array([[0.25], [0.5], [1.0]])  # of the logarithms of three p: ranks, tail, mean
+_WEIGHTS = np.array([[0.1], [0.5], [1.0]])  # of the logarithms of three p: ranks, tail, mean
 _SURELY = 2.326  # standard deviations that 99 of 100 looks are above
 
 

@@ -88,11 +88,12 @@ def cases() -> Iterator[tuple[str, P]]:
     yield "identifiers among fresh draws", _fresh
 
 
-def alarms(share: float) -> int:
+def alarms(share: float, only: str) -> int:
     """How many cases are above their level; each line as it is measured.
 
     Args:
         share: of the replicates that are made.
+        only: cases with this text in their name.
     """
     found: list[tuple[str, float]] = []
     times = {level: round(share * n) for level, n in _TIMES.items()}
@@ -103,6 +104,8 @@ def alarms(share: float) -> int:
         print(f"         {name}, {level:.0%}: {said}, p {p:.3g} ({seconds:.0f} s)", flush=True)
 
     for name, test in cases():
+        if only not in name:
+            continue
         begun = time.process_time()
         every = np.array([test(np.random.default_rng([n, 9])) for n in range(times[0.01])])
         for level, n in times.items():
@@ -111,12 +114,12 @@ def alarms(share: float) -> int:
                 name, level, f"{count} of {n:,}", float(stats.binom.sf(count - 1, n, level)), begun
             )
     for leaks in (0, 2, 20):
-        for level, n in times.items():
+        name = f"false names, {leaks} of {_NAMED} leak"
+        for level, n in times.items() if only in name else ():
             begun = time.process_time()
             shares = [_false_share(leaks, level, np.random.default_rng([k, 9])) for k in range(n)]
             mean, error = float(np.mean(shares)), float(np.std(shares)) / n**0.5
             p = float(stats.norm.sf((mean - level) / max(error, 1e-12)))
-            name = f"false names, {leaks} of {_NAMED} leak"
             tell(name, level, f"mean share {mean:.5f} in {n:,}", p, begun)
     return _above(found)
 
@@ -182,8 +185,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("part", choices=("alarms", "power"))
     parser.add_argument("--share", type=float, default=1.0, help="of the replicates of alarms")
+    parser.add_argument("--only", default="", help="cases of alarms with this text in their name")
     given = parser.parse_args()
-    return alarms(given.share) if given.part == "alarms" else power(400)
+    return alarms(given.share, given.only) if given.part == "alarms" else power(400)
 
 
 if __name__ == "__main__":

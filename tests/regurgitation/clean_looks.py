@@ -98,7 +98,7 @@ NULLS: dict[str, Callable[[np.random.Generator], Split]] = {
     "twice as long": lambda draws: of_lengths(draws, halves(60), longer=2),
     "heavy ties": lambda draws: of_lengths(draws, halves(60), most=4),
     "one-token runs": lambda draws: of_lengths(draws, halves(60), most=1, chance=0.02),
-    "near copies": lambda draws: of_texts(draws, copies=(5, 5, 10, 20)),
+    "near copies": lambda draws: of_texts(draws, copies=(5, 20)),
     "boilerplate in both": lambda draws: of_texts(draws, shared=3 * SHARED),
     "2,000 against 400": lambda draws: of_lengths(draws, np.arange(2_400) < 2_000),
 }
