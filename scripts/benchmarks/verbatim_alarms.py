@@ -3,9 +3,9 @@
 Part `alarms`: each test where no model read anything, 2,000 times at 5 % and 20,000 times at 1 %,
 and the share of false names where some documents leak. A case is above its level where a one-sided
 binomial test says so at 1 %, by Holm's rule over all cases. Part `power`: leaks planted among 200
-documents, beside 200 held-out ones, found by the test of runs, and by shuffling mean runs among all
-documents, which was the test until 2026-11. Each line is a claim, "reached" or "MISSED"; the exit
-code counts the missed.
+documents beside 200 held-out ones, found by the test of runs, and by shuffling mean runs among all
+documents, which was the test until 2026-11; and as many leaks as a clean look says it would show.
+Each line is a claim, "reached" or "MISSED"; the exit code counts the missed.
 """
 
 import argparse
@@ -30,6 +30,7 @@ _TIMES = {0.05: 2_000, 0.01: 20_000}
 _LEAST = 0.01  # p of a case that is not above its level
 _SHUFFLES = 99  # p of 1 % is one of 100: the level is exact
 _NAMED, _HELD_OUT = 40, 2_000
+_SEEN = 0.95  # share of looks that show as many leaks as a pass names
 
 Draws = np.random.Generator
 P = Callable[[Draws], float]  # of one look
@@ -88,15 +89,15 @@ def cases() -> Iterator[tuple[str, P]]:
     yield "identifiers among fresh draws", _fresh
 
 
-def alarms(share: float, only: str) -> int:
+def alarms(most: int, only: str) -> int:
     """How many cases are above their level; each line as it is measured.
 
     Args:
-        share: of the replicates that are made.
+        most: replicates of a case.
         only: cases with this text in their name.
     """
     found: list[tuple[str, float]] = []
-    times = {level: round(share * n) for level, n in _TIMES.items()}
+    times = {level: min(n, most) for level, n in _TIMES.items()}
 
     def tell(name: str, level: float, said: str, p: float, begun: float) -> None:
         found.append((f"{name}, {level:.0%}", p))
@@ -169,7 +170,28 @@ def power(times: int) -> int:
                 f"found, {old.sum()} by shuffled means",
                 flush=True,
             )
+    for level in _TIMES:
+        hits = sum(_at_the_limit(level, seed) for seed in range(200))
+        fewer = stats.binom.cdf(hits, 200, _SEEN) < _LEAST
+        missed += fewer
+        print(
+            f"{'MISSED ' if fewer else 'reached'}  as many as a pass says, {level:.0%}: {hits} of "
+            f"200 found, {_SEEN:.0%} meant",
+            flush=True,
+        )
     return missed
+
+
+def _at_the_limit(level: float, seed: int) -> bool:
+    """Whether as many documents as a clean look says are found in another one of the same law."""
+    draws = np.random.default_rng([seed, 9])
+    clean = longer_runs(*of_lengths(draws, halves(60)), permutations=999, seed=seed)
+    scores, sides, strata = of_lengths(draws, halves(60))
+    assert clean is not None
+    limit = next(count for count, p in clean.seen if p <= level)
+    scores[:limit] = scores.max() + 1
+    found = longer_runs(scores, sides, strata, permutations=999, seed=seed)
+    return found is not None and found.p <= level
 
 
 def _both(planted: Callable[[Draws], Split], seed: int) -> tuple[float, float]:
@@ -184,10 +206,10 @@ def main() -> int:
     """The part that is asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("part", choices=("alarms", "power"))
-    parser.add_argument("--share", type=float, default=1.0, help="of the replicates of alarms")
+    parser.add_argument("--most", type=int, default=20_000, help="replicates of a case of alarms")
     parser.add_argument("--only", default="", help="cases of alarms with this text in their name")
     given = parser.parse_args()
-    return alarms(given.share, given.only) if given.part == "alarms" else power(400)
+    return alarms(given.most, given.only) if given.part == "alarms" else power(400)
 
 
 if __name__ == "__main__":

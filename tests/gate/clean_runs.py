@@ -34,10 +34,10 @@ from lmexposure.records import (
     Result,
     RunFiles,
     SeenFrom,
-    VerbatimRecord,
 )
 from lmexposure.statistics import (
     EpsilonBound,
+    LongerRuns,
     guessing_test,
     longer_runs,
     one_run_audit,
@@ -87,9 +87,8 @@ def false_alarms(design: Design, *, runs: int, seed: int) -> Counter[str]:
             continue
         verdict = _judged(design, _result(design, null, drawn, number), more)
         if verdict.outcome is Outcome.LEAK:
-            found[
-                sorted(verdict.findings, key=lambda check: check.key == "claimed_epsilon")[0].key
-            ] += 1
+            leaks = [check.key for check in verdict.checks if check.outcome is Outcome.LEAK]
+            found[min(leaks, key=lambda key: key == "claimed_epsilon")] += 1
     return found
 
 
@@ -113,35 +112,29 @@ def leaks_passed(design: Design, *, runs: int, seed: int) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class _Beside:
-    """A bound on epsilon and a look of a model that memorised nothing."""
+    """A bound on epsilon and a test of documents, of a model that memorised nothing."""
 
     bound: EpsilonBound
-    look: VerbatimRecord
+    test: LongerRuns
 
     @classmethod
     def of(cls, number: int) -> "_Beside":
         draws = np.random.default_rng([number, 8])
         coins = draws.random(_COINS) < 0.5
-        test = longer_runs(*of_lengths(draws, halves(60)), permutations=399, seed=number)
+        test = longer_runs(*of_lengths(draws, halves(60)), permutations=199, seed=number)
         assert test is not None
-        seen = tuple(SeenFrom(documents=k, p=p) for k, p in test.seen)
         return cls(
             bound=one_run_audit(draws.normal(size=_COINS), coins, significance=OF_CLAIM, seed=0),
-            look=look(
-                document(verdict="no"),
-                runs=runs(test.p, documents=60, held_out=60, units=60, seen=seen),
-            ),
+            test=test,
         )
 
     def is_clean(self, thresholds: Thresholds) -> bool:
         """Whether neither can be called a leak."""
-        assert self.look.runs is not None
-        assert self.look.runs.p is not None
-        return self.bound.value <= _CLAIMED and self.look.runs.p > thresholds.significance
+        return self.bound.value <= _CLAIMED and self.test.p > thresholds.significance
 
     def added(self, result: Result) -> RunFiles:
         """A run with both."""
-        bound = self.bound
+        bound, test = self.bound, self.test
         first = next(row for row in result.summary if row.repetitions)
         section = privacy(
             bound.value,
@@ -151,8 +144,15 @@ class _Beside:
             canaries=first.n,
         )
         asked = options(claimed_epsilon=_CLAIMED, delta=1e-5)
-        result = changed(result, privacy=section, settings=asked)
-        return RunFiles(path=None, name="m", result=result, result_path=None, look=self.look)
+        seen = tuple(SeenFrom(documents=k, p=p) for k, p in test.seen)
+        of_runs = runs(test.p, documents=test.first, held_out=test.second, units=60, seen=seen)
+        return RunFiles(
+            path=None,
+            name="m",
+            result=changed(result, privacy=section, settings=asked),
+            result_path=None,
+            look=look(document(verdict="no"), runs=of_runs),
+        )
 
 
 def _judged(design: Design, result: Result, more: _Beside | None) -> Verdict:
