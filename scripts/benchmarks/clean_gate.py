@@ -2,9 +2,10 @@
 
 Simulated runs of each design, judged by the gate itself, with the share of false alarms and its
 Clopper-Pearson interval. Every promise stands as a line "reached" or "MISSED" at the end, and the
-exit code counts the missed. With a look at documents and a claim beside the canaries, the first two
-have the significance together, and the claim its own 2.5 % on top. One line has the same permutations in all runs, as measurements had
-until 2026-11: its share is that of this one draw of them.
+exit code counts the missed. With a look at documents and a claim beside the canaries, canaries and
+look have the significance together, and the claim its own 2.5 % on top. One line has the same
+permutations in all runs, as measurements had until 2026-11: its share is that of this one draw of
+them.
 """
 
 import argparse
@@ -56,9 +57,10 @@ def main() -> int:
         passed = leaks_passed(design, runs=200, seed=arguments.seed)
         kept = binomtest(passed, 200, _UNSEEN, alternative="greater").pvalue >= 0.01
         missed += not kept
+        beside = f", {_LOOK}" if design.beside else ""
         say(
-            f"{'reached' if kept else 'MISSED':8} {design.canaries} canaries"
-            f"{f', {_LOOK}' if design.beside else ''}, leaks at the printed limit: {passed} of 200 pass, {_UNSEEN:.0%} printed"
+            f"{'reached' if kept else 'MISSED':8} {design.canaries} canaries{beside}, leaks at the "
+            f"printed limit: {passed} of 200 pass, {_UNSEEN:.0%} printed"
         )
     return missed
 

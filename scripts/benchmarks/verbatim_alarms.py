@@ -14,7 +14,8 @@ import time
 from collections.abc import Callable, Iterator
 
 import numpy as np
-from regurgitation.clean_looks import NULLS, Split, halves, of_lengths
+from clean_looks import OF_LENGTHS, Split, halves, of_lengths
+from regurgitation.clean_texts import OF_TEXTS
 from scipy import stats
 
 from lmexposure.statistics import (
@@ -81,10 +82,10 @@ def _false_share(leaks: int, level: float, draws: Draws) -> float:
 
 def cases() -> Iterator[tuple[str, P]]:
     """Each test where nothing is memorised."""
-    for name, null in NULLS.items():
+    for name, null in (OF_LENGTHS | OF_TEXTS).items():
         yield f"runs, {name}", _runs(null)
     for name in ("one law", "twice as long", "heavy ties"):
-        yield f"groups, {name}", _groups(NULLS[name])
+        yield f"groups, {name}", _groups(OF_LENGTHS[name])
     yield "identifiers beside held-out ones", _held_out
     yield "identifiers among fresh draws", _fresh
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
+from clean_looks import halves, of_lengths
 from made_looks import document, look, runs
 from made_results import (
     RANDOM_NUMBER,
@@ -21,7 +22,6 @@ from made_results import (
     with_test,
 )
 from numpy.typing import NDArray
-from regurgitation.clean_looks import halves, of_lengths
 
 from lmexposure import gate
 from lmexposure.gate import Outcome, Thresholds, Verdict, unseen_share

@@ -1,54 +1,23 @@
-"""Looks at documents that no model read, and looks with leaks planted among them.
+"""Documents that no model read, looked at as a look goes: own texts, then units of a test.
 
-What a model follows is a coin of each place, or of the three characters that end there: texts that
-are alike come out alike. Sides fall at random, near copies on one side.
+Whether a model follows a character depends on it and the two before, so that texts that are alike
+come out alike. Sides fall at random, near copies on one side.
 """
 
 from collections.abc import Callable, Sequence
 
 import numpy as np
+from clean_looks import Split
 from numpy.typing import NDArray
 
 from lmexposure.models import Encoded, Placed
 from lmexposure.regurgitation.own_text import SHARED, own_texts, units
 from lmexposure.regurgitation.runs import Run
 from lmexposure.regurgitation.windows import Document, Window, Windows
-from lmexposure.statistics import centred, length_strata
 
 _LETTERS = 26
 _PROMPT = 3  # characters of a prompt, each a token
 _SHORT = 4  # characters of the shortest run that is kept
-
-Split = tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.int64]]  # scores, sides, strata
-
-
-def of_lengths(
-    draws: np.random.Generator,
-    sides: NDArray[np.bool_],
-    *,
-    longer: int = 1,
-    most: int = 1_000,
-    chance: float | NDArray[np.float64] = 0.5,
-    leaks: int = 0,
-) -> Split:
-    """Longest rows of coins, looked at over one length within a stratum.
-
-    Args:
-        draws: of lengths and coins.
-        sides: whether a document is of the corpus, shape (N,).
-        longer: how many times as long the documents of the corpus are.
-        most: that a run can be.
-        chance: of each coin, or of the coins of each document.
-        leaks: documents of the corpus with 20 more in their row.
-    """
-    lengths = draws.integers(10, 60, size=sides.size) * np.where(sides, longer, 1)
-    strata = length_strata(lengths)
-    least = {group: lengths[strata == group].min() for group in np.unique(strata)}
-    kept = np.array([least[group] for group in strata])
-    # The largest of n geometric numbers: P(below k) = (1 - chance^k)^n.
-    largest = np.floor(np.log(1 - draws.random(sides.size) ** (1 / kept)) / np.log(chance))
-    largest[:leaks] += 20
-    return centred(np.minimum(largest, most), strata), sides, strata
 
 
 def of_texts(
@@ -58,7 +27,7 @@ def of_texts(
     changed: float = 0.02,
     shared: int = 0,
 ) -> Split:
-    """Documents of random letters by the way that a look goes: own texts, then units.
+    """Units of documents of random letters.
 
     Args:
         draws: of texts, sides and the model.
@@ -88,19 +57,9 @@ def of_texts(
     return found.scores, found.sides, found.strata
 
 
-def halves(size: int) -> NDArray[np.bool_]:
-    """As many documents of the corpus as held-out ones, shape (2 size,)."""
-    return np.arange(2 * size) < size
-
-
-NULLS: dict[str, Callable[[np.random.Generator], Split]] = {
-    "one law": lambda draws: of_lengths(draws, halves(60)),
-    "twice as long": lambda draws: of_lengths(draws, halves(60), longer=2),
-    "heavy ties": lambda draws: of_lengths(draws, halves(60), most=4),
-    "one-token runs": lambda draws: of_lengths(draws, halves(60), most=1, chance=0.02),
+OF_TEXTS: dict[str, Callable[[np.random.Generator], Split]] = {
     "near copies": lambda draws: of_texts(draws, copies=(5, 20)),
     "boilerplate in both": lambda draws: of_texts(draws, shared=3 * SHARED),
-    "2,000 against 400": lambda draws: of_lengths(draws, np.arange(2_400) < 2_000),
 }
 
 
