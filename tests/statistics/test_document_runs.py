@@ -95,6 +95,13 @@ def test_as_many_leaks_as_a_clean_look_says_are_found() -> None:
     assert hits >= 25
 
 
+def test_few_documents_are_promised_no_more_than_shuffling_can_show() -> None:
+    """Five beside five: in one of 252 shuffles all five are on one side."""
+    found = longer_runs(np.arange(10) % 7, np.arange(10) < 5, np.zeros(10))
+    assert found is not None
+    assert min(p for _, p in found.seen) == pytest.approx(1 / 252, rel=0.3)
+
+
 def test_a_few_that_are_far_longer_are_seen() -> None:
     for seed in range(10):
         found = longer_runs(*drawn(seed, 1, leaks=14), permutations=999, seed=seed)
