@@ -5,8 +5,8 @@ and the share of false names where some documents leak. A case is above its leve
 binomial test says so at 1 %, by Holm's rule over all cases. Part `power`: leaks planted among 200
 documents beside 200 held-out ones, found by the test of runs, and by shuffling mean runs among all
 documents, which was the test until 2026-11; and as many leaks as a clean look says it would show.
-Each line is a claim, "reached" or "MISSED"; the exit code counts the missed: two leaks of 200 at 5 %
-are one (51 of 400 against 63), for both fall on one side in one of four shuffles.
+Each line is a claim, "reached" or "MISSED"; the exit code counts the missed. One is: two leaks of
+200 at 5 % (51 of 400 against 63); both of them fall on one side in one of four shuffles.
 """
 
 import argparse
