@@ -72,6 +72,7 @@ def runs(p: float | None = 0.001, **changes: Any) -> RunTest:
         "p": p,
         "p_rank_sum": p,
         "p_tail": p,
+        "p_mean": p,
         "documents": 10,
         "held_out": 10,
         "units": 10,

@@ -238,7 +238,7 @@ class SeenFrom(Record):
 
     Attributes:
         documents: how many of the corpus.
-        p: that they alone would give, about.
+        p: that they would give or less, in about 19 of 20 looks.
     """
 
     documents: Positive
@@ -249,9 +249,10 @@ class RunTest(Record):
     """Whether documents of the corpus come out longer than held-out ones, of a random split.
 
     Attributes:
-        p: of two tests together, paid for both; None where nothing can be compared.
+        p: of three tests together, paid for all; None where nothing can be compared.
         p_rank_sum: of many documents with somewhat longer runs.
-        p_tail: of a few with far longer ones.
+        p_tail: of some with longer ones than most.
+        p_mean: of a few with far longer ones.
         documents, held_out: of the corpus and of the rest, with a document of about their length on
             the other side.
         units: documents of the corpus that are no near copies.
@@ -263,6 +264,7 @@ class RunTest(Record):
     p: Share | None
     p_rank_sum: Share | None
     p_tail: Share | None
+    p_mean: Share | None
     documents: Count
     held_out: Count
     units: Count

@@ -267,6 +267,7 @@ def run_test(units: Units | None, near_copies: int, settings: VerbatimSettings) 
         p=None if found is None else found.p,
         p_rank_sum=None if found is None else found.p_rank_sum,
         p_tail=None if found is None else found.p_tail,
+        p_mean=None if found is None else found.p_mean,
         documents=0 if found is None else found.first,
         held_out=0 if found is None else found.second,
         units=0 if units is None else units.corpus.size,

@@ -215,9 +215,9 @@ def _test_words(test: RunTest) -> str:
     return (
         f"documents against held-out ones: p {probability(test.p)} that runs of "
         f"{count(test.documents, 'document')} are longer than those of {test.held_out:,} by chance "
-        f"alone (many somewhat longer: {probability(test.p_rank_sum)}, a few far longer: "
-        f"{probability(test.p_tail)}); {count(test.near_copies, 'near copy', 'near copies')} "
-        "counted with others"
+        f"alone (many somewhat longer: {probability(test.p_rank_sum)}, some longer than most: "
+        f"{probability(test.p_tail)}, a few far longer: {probability(test.p_mean)}); "
+        f"{count(test.near_copies, 'near copy', 'near copies')} counted with others"
     )
 
 

@@ -2,7 +2,7 @@
 
 Parts: `widths` of intervals within some edits at a vocabulary of 1,000, where the truth is known;
 `index`: a planted overlap in 20 MB, and a corpus of 1 GB in shards; `speed`: windows next to plain
-forward passes, near matches next to greedy windows; `alarms`: documents that no model read.
+forward passes, near matches next to greedy windows.
 """
 
 import argparse
@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy import stats
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
 from lmexposure.models import Encoded
@@ -27,14 +26,6 @@ from lmexposure.scoring import (
     near_verbatim,
     next_token_steps,
     score_windows,
-)
-from lmexposure.statistics import (
-    centred,
-    conformal_p,
-    false_shares,
-    length_strata,
-    longer_runs,
-    shuffled_groups_p,
 )
 
 _RULE = DecodingRule(top_k=40)
@@ -211,73 +202,10 @@ def _seconds(work: Callable[[], object]) -> float:
     return time.perf_counter() - begun
 
 
-def alarms(seeds: int) -> None:
-    """Two halves of documents that no model read: how often they seem known."""
-    draws = np.random.default_rng(0)
-    low = sum(
-        shuffled_groups_p(
-            draws.gamma(4, size=60), draws.gamma(4, size=40), permutations=999, seed=seed
-        )
-        <= 0.05
-        for seed in range(seeds)
-    )
-    most = seeds * 0.05 + 2 * (seeds * 0.05 * 0.95) ** 0.5
-    say(low <= most, f"{low} of {seeds} equal groups have p <= .05 (at most {most:.0f})")
-
-
-def simulated(
-    case: str, seed: int, leaks: int = 0
-) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Centred scores, sides and strata of 60 documents and 60 held-out ones, but for some leaks.
-
-    A document is a row of words, each of which the model follows by a coin.
-    """
-    draws = np.random.default_rng([seed, 9])
-    sides = np.arange(120) < 60
-    lengths = draws.integers(10, 60, size=120)
-    if case == "twice as long":
-        lengths[sides] *= 2
-    strata = length_strata(lengths)
-    kept = [int(lengths[strata == group].min()) for group in strata]
-    scores = np.array([draws.geometric(0.5, size=n).max() for n in kept], dtype=float)
-    if case == "discrete":
-        scores = np.minimum(scores, 4)
-    scores[draws.permutation(60)[:leaks]] += 40
-    return centred(scores, strata), sides, strata
-
-
-def alarms_of_runs(case: str, level: float, replicates: int) -> tuple[int, int]:
-    """How often the test rejects, and how often a document is named, without memory."""
-    rejected = named = 0
-    for seed in range(replicates):
-        scores, sides, strata = simulated(case, seed)
-        found = longer_runs(scores, sides, strata, permutations=499, seed=seed)
-        rejected += found is not None and found.p <= level
-        shares = false_shares(conformal_p(scores[sides], scores[~sides]))
-        named += bool((shares <= level).any())
-    return rejected, named
-
-
-def runs_alarms(at_5: int, at_1: int) -> None:
-    """The test of runs and the naming, in null cases, and on planted leaks."""
-    for level, replicates in ((0.05, at_5), (0.01, at_1)):
-        for case in ("one law", "twice as long", "discrete"):
-            counts = alarms_of_runs(case, level, replicates)
-            ok = all(stats.binom.sf(n - 1, replicates, level) >= 0.01 for n in counts)
-            say(ok, f"{case}, {level:g}: {counts[0]} rejected, {counts[1]} named of {replicates}")
-    for leaks in (4, 8, 12):
-        tests = [
-            longer_runs(*simulated("one law", seed, leaks), permutations=999, seed=seed)
-            for seed in range(200)
-        ]
-        hits = sum(test is not None and test.p <= 0.01 for test in tests)
-        print(f"{leaks} of 60 documents leak: {hits} of 200 rejected at 0.01", flush=True)
-
-
 def main() -> None:
     """The parts that are asked for."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("part", choices=("widths", "index", "gigabyte", "speed", "alarms", "all"))
+    parser.add_argument("part", choices=("widths", "index", "gigabyte", "speed", "all"))
     parser.add_argument("--windows", type=int, default=300)
     part = parser.parse_args().part
     windows = parser.parse_args().windows
@@ -288,9 +216,6 @@ def main() -> None:
         widths(windows)
     if part in ("speed", "all"):
         speed(9)
-    if part in ("alarms", "all"):
-        alarms(400)
-        runs_alarms(2_000, 20_000)
     if part == "gigabyte":
         index(1_000_000_000, 1 << 26)
 

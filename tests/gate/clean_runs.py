@@ -9,19 +9,45 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
-from made_results import RANDOM_NUMBER, canary, changed, exact, made, with_test
+from clean_looks import halves, of_lengths
+from made_looks import document, look, runs
+from made_results import (
+    RANDOM_NUMBER,
+    canary,
+    changed,
+    exact,
+    made,
+    options,
+    privacy,
+    with_test,
+)
 from numpy.typing import NDArray
 
 from lmexposure import gate
-from lmexposure.gate import Outcome, Thresholds, unseen_share
+from lmexposure.gate import Outcome, Thresholds, Verdict, unseen_share
 from lmexposure.gate.exposure import exposure_by_chance
 from lmexposure.gate.verdict import Shares
-from lmexposure.records import CanaryResult, ClassSummary, Estimate, Result
-from lmexposure.statistics import guessing_test, sampled_exposure
+from lmexposure.records import (
+    CanaryResult,
+    ClassSummary,
+    Estimate,
+    Result,
+    RunFiles,
+    SeenFrom,
+)
+from lmexposure.statistics import (
+    EpsilonBound,
+    LongerRuns,
+    guessing_test,
+    longer_runs,
+    one_run_audit,
+    sampled_exposure,
+)
 
 Floats = NDArray[np.float64]
 _FAR = 10  # times the share: so large a p-value by many permutations is not below it by few
 _NULL_DRAWS = 50_000
+_COINS, _CLAIMED, OF_CLAIM = 60, 0.01, 0.025  # candidates, nats, and how often a claim fails
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +61,7 @@ class Design:
         permutations: of each p-value.
         thresholds: of the gate.
         seeds: whether each class of each run has a seed of its own; else all have 0.
+        beside: whether a claim of hardly any epsilon and a look at documents are judged too.
     """
 
     formats: int = 1
@@ -45,20 +72,23 @@ class Design:
     permutations: int = 9_999
     thresholds: Thresholds = field(default_factory=Thresholds)
     seeds: bool = True
+    beside: bool = False
 
 
 def false_alarms(design: Design, *, runs: int, seed: int) -> Counter[str]:
-    """Leaks among so many clean runs, by the check that decided each."""
+    """Leaks among so many clean runs, by a check that found one; by a claim if none else did."""
     rng, found = np.random.default_rng(seed), Counter[str]()
     null = _null(design, np.random.default_rng(seed + 1))
     for number in range(runs):
         drawn = [_drawn(design, rng) for _ in range(design.formats)]
-        if not any(_suspicious(design, null, *one) for one in drawn):
+        more = _Beside.of(number) if design.beside else None
+        suspicious = any(_suspicious(design, null, *one) for one in drawn)
+        if not suspicious and (more is None or more.is_clean(design.thresholds)):
             continue
-        verdict = gate.check(_result(design, null, drawn, number), design.thresholds)
+        verdict = _judged(design, _result(design, null, drawn, number), more)
         if verdict.outcome is Outcome.LEAK:
-            assert verdict.deciding is not None
-            found[verdict.deciding.key] += 1
+            leaks = [check.key for check in verdict.checks if check.outcome is Outcome.LEAK]
+            found[min(leaks, key=lambda key: key == "claimed_epsilon")] += 1
     return found
 
 
@@ -74,9 +104,59 @@ def leaks_passed(design: Design, *, runs: int, seed: int) -> int:
         drawn = [_drawn(design, rng) for _ in range(design.formats)]
         leaking = rng.random(design.canaries) < unseen_share(design.canaries)
         drawn[0][0][0, leaking] = 0.0
-        verdict = gate.check(_result(design, null, drawn, number), design.thresholds)
+        more = _Beside.of(number) if design.beside else None
+        verdict = _judged(design, _result(design, null, drawn, number), more)
         passed += verdict.outcome is Outcome.PASS
     return passed
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Beside:
+    """A bound on epsilon and a test of documents, of a model that memorised nothing."""
+
+    bound: EpsilonBound
+    test: LongerRuns
+
+    @classmethod
+    def of(cls, number: int) -> "_Beside":
+        draws = np.random.default_rng([number, 8])
+        coins = draws.random(_COINS) < 0.5
+        test = longer_runs(*of_lengths(draws, halves(60)), permutations=199, seed=number)
+        assert test is not None
+        return cls(
+            bound=one_run_audit(draws.normal(size=_COINS), coins, significance=OF_CLAIM, seed=0),
+            test=test,
+        )
+
+    def is_clean(self, thresholds: Thresholds) -> bool:
+        """Whether neither can be called a leak."""
+        return self.bound.value <= _CLAIMED and self.test.p > thresholds.significance
+
+    def added(self, result: Result) -> RunFiles:
+        """A run with both."""
+        bound, test = self.bound, self.test
+        first = next(row for row in result.summary if row.repetitions)
+        section = privacy(
+            bound.value,
+            bound.max_attainable,
+            claimed=_CLAIMED,
+            name=first.format,
+            canaries=first.n,
+        )
+        asked = options(claimed_epsilon=_CLAIMED, delta=1e-5)
+        seen = tuple(SeenFrom(documents=k, p=p) for k, p in test.seen)
+        of_runs = runs(test.p, documents=test.first, held_out=test.second, units=60, seen=seen)
+        return RunFiles(
+            path=None,
+            name="m",
+            result=changed(result, privacy=section, settings=asked),
+            result_path=None,
+            look=look(document(verdict="no"), runs=of_runs),
+        )
+
+
+def _judged(design: Design, result: Result, more: _Beside | None) -> Verdict:
+    return gate.check(result if more is None else more.added(result), design.thresholds)
 
 
 def _drawn(design: Design, rng: np.random.Generator) -> tuple[Floats, Floats]:

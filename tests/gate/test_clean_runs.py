@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from gate.clean_runs import Design, false_alarms, leaks_passed
+from gate.clean_runs import OF_CLAIM, Design, false_alarms, leaks_passed
 from scipy.stats import binomtest
 
 from lmexposure.gate import Thresholds
@@ -29,6 +29,15 @@ def test_a_clean_model_is_called_leaking_no_oftener_than_promised(design: Design
     runs = 60
     alarms = false_alarms(design, runs=runs, seed=7).total()
     assert alarms <= 0.2 * runs + 3 * np.sqrt(0.2 * 0.8 * runs)
+
+
+def test_a_look_and_a_claim_beside_canaries_keep_their_levels() -> None:
+    """Canaries and the look share the significance; the claim has a level of its own."""
+    runs, design = 60, Design(references=100, permutations=199, thresholds=OFTEN, beside=True)
+    found = false_alarms(design, runs=runs, seed=7)
+    own = found.total() - found["claimed_epsilon"]
+    assert binomtest(own, runs, 0.2, alternative="greater").pvalue >= 0.001
+    assert binomtest(found.total(), runs, 0.2 + OF_CLAIM, alternative="greater").pvalue >= 0.001
 
 
 @pytest.mark.parametrize("design", [Design(), Design(canaries=30, exact=True)], ids=["10", "30"])

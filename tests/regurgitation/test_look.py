@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from regurgitation.conftest import REPEATED, Case
+from regurgitation.conftest import REPEATED, WORDS, Case
 from tiny import byte_level_bpe, model_of
 
 import lmexposure as lx
@@ -158,6 +158,50 @@ def test_a_reference_with_another_tokenizer_is_asked_by_text(case: Case, tmp_pat
     assert found.of_reference is not None
     assert found.of_reference.greedy == 0
     assert found.of_reference.bits_per_character > found.corpus.bits_per_character  # type: ignore[operator]
+
+
+def in_order(draws: np.random.Generator, share: float) -> str:
+    """Words of which each next one follows an order as often as the share says."""
+    words = [int(draws.integers(len(WORDS)))]
+    while len(words) < 16:
+        follows = draws.random() < share
+        words.append((words[-1] + 1) % len(WORDS) if follows else int(draws.integers(len(WORDS))))
+    return " ".join(WORDS[word] for word in words)
+
+
+@pytest.mark.parametrize("beside", [False, True], ids=["alone", "beside a reference"])
+def test_without_a_random_split_there_is_a_difference_and_no_p(
+    case: Case, tmp_path: Path, beside: bool
+) -> None:
+    """That a classifier cannot tell two sources apart lets no model be accused of memory."""
+    draws = np.random.default_rng(60)
+    paths = {}
+    for name, share in (("corpus", 0.35), ("held_out", 0.3)):
+        paths[name] = tmp_path / f"{name}.txt"
+        paths[name].write_text("\n".join(in_order(draws, share) for _ in range(40)), "utf-8")
+    reference = model_of("lstm", len(case.loaded.tokenizer)).eval()
+    base = LoadedModel(model=reference, tokenizer=case.loaded.tokenizer, name="tiny", notes=())
+    found = lx.verbatim(
+        case.loaded,
+        paths["corpus"],
+        out=tmp_path / "look",
+        held_out=paths["held_out"],
+        reference=base if beside else None,
+        settings=replace(ALONE, samples=0, near_windows=0),
+    )
+    group = found.group
+    assert group is not None
+    assert group.blind_p is not None
+    assert group.blind_p > 0.05  # where a p was given once
+    assert group.p is None
+    assert group.low is not None
+    assert group.high is not None
+    assert group.low < group.difference < group.high
+    assert group.beside_reference is beside
+    assert ("reference model" in group.assumes) is beside
+    assert found.runs is None
+    assert {row.p for row in found.rows} == {None}
+    assert lx.check(found).outcome == "inconclusive"
 
 
 def test_the_model_itself_is_no_control(case: Case, tmp_path: Path) -> None:

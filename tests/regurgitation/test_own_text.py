@@ -1,12 +1,16 @@
 """Text that others have too: near copies count once, what is held out is taken out."""
 
 import numpy as np
+import pytest
+from regurgitation.clean_texts import OF_TEXTS
 from regurgitation.conftest import Case, sentence
 from regurgitation.test_look import SHORT
+from scipy import stats
 
 from lmexposure.regurgitation.own_text import own_texts
 from lmexposure.regurgitation.runs import Run
 from lmexposure.regurgitation.windows import Windows, read_windows
+from lmexposure.statistics import longer_runs
 
 
 def windows(case: Case, texts: list[str]) -> Windows:
@@ -36,3 +40,14 @@ def test_near_copies_count_once_and_held_out_text_is_taken_out(case: Case) -> No
         assert own[4].unheld(whole(mixed)) <= len(mixed) - len(shared) + last
         assert own[4].longest(whole(mixed)) <= len(alone)
         assert others[1].unit
+
+
+@pytest.mark.parametrize("name", OF_TEXTS)
+def test_copies_and_boilerplate_raise_no_alarm(name: str) -> None:
+    """In small; `scripts/benchmark_verbatim alarms` has 20,000 of each."""
+    rejected = 0
+    for seed in range(40):
+        split = OF_TEXTS[name](np.random.default_rng([seed, 4]))
+        found = longer_runs(*split, permutations=99, seed=seed)
+        rejected += found is not None and found.p <= 0.1
+    assert stats.binom.sf(rejected - 1, 40, 0.1) >= 0.001
