@@ -59,7 +59,8 @@ def test_nothing_is_found_where_nothing_was_read(
 ) -> None:
     for module in (asking, following):
         monkeypatch.setattr(module, "score_windows", scored)
-    monkeypatch.setattr(look, "described", lambda loaded, known=look.described(case.loaded): known)
+    known = look.described(case.loaded)
+    monkeypatch.setattr(look, "described", lambda loaded: known)
     # What is kept on the disk says nothing here, and takes most of the time.
     monkeypatch.setattr(look, "_SHOWN", 0)
     monkeypatch.setattr(Parts, "write", lambda *_: None)
