@@ -322,7 +322,7 @@ def extractable_share(
         level: of the interval.
     """
     total, hits, D = out.size, int(out.sum()), windows.sizes.size
-    low, high = hits, hits  # windows
+    low = high = float(hits)  # windows
     stages = (total < windows.among_drawn) + (windows.drawn < D)
     level = 1 - (1 - level) / max(1, stages)
     if total < windows.among_drawn:

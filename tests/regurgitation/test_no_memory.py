@@ -18,6 +18,7 @@ from lmexposure.records import VerbatimPassages, VerbatimRecord
 from lmexposure.regurgitation import asking, controls, look
 from lmexposure.regurgitation import runs as following
 from lmexposure.regurgitation.parts import Parts
+from lmexposure.regurgitation.table import described
 from lmexposure.scoring import WindowScores
 from lmexposure.statistics import longer_runs, shuffled_groups_p
 
@@ -59,7 +60,7 @@ def test_nothing_is_found_where_nothing_was_read(
 ) -> None:
     for module in (asking, following):
         monkeypatch.setattr(module, "score_windows", scored)
-    known = look.described(case.loaded)
+    known = described(case.loaded)
     monkeypatch.setattr(look, "described", lambda loaded: known)
     # What is kept on the disk says nothing here, and takes most of the time.
     monkeypatch.setattr(look, "_SHOWN", 0)
