@@ -72,8 +72,8 @@ def _run(record: VerbatimRecord, thresholds: Thresholds) -> Check | None:
     elif record.corpus.windows < record.corpus.among:
         outcome = Outcome.INCONCLUSIVE
         why = (
-            f"{told}, but {record.corpus.windows:,} of {record.corpus.among:,} windows were looked "
-            f"at; look at all of them with --windows {record.corpus.among}"
+            f"{told}, but {_looked_at(record)}; look at all of them with --windows "
+            f"{max(group.among for group in (record.corpus, record.held_out) if group)}"
         )
     else:
         outcome, why = Outcome.PASS, f"{told}, and {most:,} are allowed"
@@ -202,8 +202,17 @@ def _compared(record: VerbatimRecord, level: float) -> tuple[Outcome, str]:
         f"{count(seen, 'document')} longer than all of these would have been seen"
     )
     if record.corpus.windows < record.corpus.among:
-        why += f" ({record.corpus.windows:,} of {record.corpus.among:,} windows were looked at)"
+        why += f" ({_looked_at(record)})"
     return Outcome.PASS, why
+
+
+def _looked_at(record: VerbatimRecord) -> str:
+    """Of a sample."""
+    corpus, had = record.corpus, record.distinct - record.too_short
+    return (
+        f"{corpus.windows:,} of {corpus.among:,} windows, in {corpus.documents:,} of {had:,} "
+        "documents, were looked at, drawn at random"
+    )
 
 
 def _untested(record: VerbatimRecord, thresholds: Thresholds) -> Iterator[str]:

@@ -84,7 +84,8 @@ class VerbatimSettings:
         prefix_tokens: of the prompt, taken from the document.
         suffix_tokens: that are to come out.
         stride: tokens between two windows of a document; None: as many as the suffix has.
-        windows: most windows, a random sample where there are more.
+        windows: most windows, a random sample where there are more; with held-out documents twice
+            as many of both together, drawn without looking at which are which.
         documents: numbers of those to look at, from 1; None: all.
         temperature, top_k, top_p: of decoding, see `scoring.DecodingRule`; top_k None: all tokens.
         tries: n of "extractable": n tries give the suffix with the chance `chance`.
@@ -117,7 +118,8 @@ class VerbatimSettings:
     )
     windows: int = setting(
         2_000,
-        "most windows that are looked at, a random sample where there are more",
+        "most windows that are looked at, a random sample where there are more; with held-out "
+        "documents twice as many of both together",
         panel=VERBATIM,
         rule=whole(1),
     )

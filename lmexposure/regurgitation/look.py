@@ -208,10 +208,13 @@ class _Look:
         Args:
             out: of record, texts and parts.
         """
-        windows = self._windows(self.documents, "the corpus", listed=True)
-        others = None
-        if self.held_out is not None:
-            others = self._windows(self.held_out, "the held-out corpus", listed=False)
+        windows, others = read_windows(
+            self.documents,
+            self.model.tokenizer,
+            self.settings,
+            separator=self.separator,
+            held_out=self.held_out,
+        )
         model = described(self.model)
         reference = None if self.reference is None else described(self.reference)
         key = self._key(model, reference, windows, others)
@@ -293,16 +296,6 @@ class _Look:
     def _asking(self, loaded: LoadedModel, parts: Parts) -> Asking:
         return Asking(loaded=loaded, settings=self.settings, parts=parts, progress=self.progress)
 
-    def _windows(self, documents: Documents, name: str, *, listed: bool) -> Windows:
-        return read_windows(
-            documents,
-            self.model.tokenizer,
-            self.settings,
-            separator=self.separator,
-            name=name,
-            listed=listed,
-        )
-
     def _key(
         self,
         model: VerbatimModel,
@@ -318,6 +311,11 @@ class _Look:
             "corpus": [windows.sha256, others and others.sha256],
             "rule": rule_of(chosen).model_dump(),
             "windows": [chosen.windows, list(chosen.documents or ()), chosen.seed],
+            "asked": [
+                [[w.document, w.place] for w in group.windows]
+                for group in (windows, others)
+                if group is not None
+            ],
             "near": [chosen.near_windows, chosen.beam, chosen.draws, chosen.level],
             "samples": [chosen.samples, chosen.sample_tokens, list(self.prompts)],
             "told": [chosen.least_match, chosen.random_split, chosen.false_share],

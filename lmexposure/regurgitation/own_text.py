@@ -1,11 +1,15 @@
 """What is a document's own: text that others have too is no memory of it, and counts once.
 
 Documents are taken in an order that is drawn without looking at their sides. A stretch of 20
-characters belongs to the first document that holds it; a document whose text is mostly that of
-others is a near copy, and no unit of a test. From documents of the corpus all that a held-out
-document holds is taken out as well. Proof that a test by shuffling keeps its level: by the order
-alone, what is a document's own does not depend on sides; what is taken out beyond that only
-shortens runs of the corpus.
+characters belongs to the first document that holds it, whatever of that was asked for; a document
+whose text is mostly that of others is a near copy, and no unit of a test. From documents of the
+corpus all that a held-out document holds is taken out as well.
+
+Proof that a test by shuffling keeps its level: what is asked of a document is drawn without looking
+at sides (see `windows`), what is its own follows from the order alone, and its stratum, the length
+that is compared and the median of its stratum from these. So under a random split, without memory,
+all arrangements of sides are equally likely, given all of these numbers. What is taken out beyond
+that makes runs of the corpus shorter, and none longer.
 """
 
 from collections.abc import Sequence
@@ -43,16 +47,19 @@ class OwnText:
         """Of its own, by the order alone."""
         return int(self.first.sum())
 
-    def longest(self, runs: Sequence[Run], within: int | None = None) -> int:
+    def longest(
+        self, runs: Sequence[Run], within: int | None = None, *, with_held: bool = False
+    ) -> int:
         """Characters of its own in one run.
 
         Args:
             runs: of the document.
             within: only the first of its own characters, this many; None: all.
+            with_held: also those that a held-out document has.
         """
-        kept = self.first & ~self.held
+        kept = self.first if with_held else self.first & ~self.held
         if within is not None:
-            kept &= self.first.cumsum() <= within
+            kept = kept & (self.first.cumsum() <= within)
         return max((self._of(kept, run) for run in runs), default=0)
 
     def unheld(self, runs: Sequence[Run]) -> int:
@@ -100,13 +107,17 @@ def own_texts(
     read = [_Read.of(windows, n) for windows in groups for n in range(len(windows.documents))]
     among, D = len(read), len(corpus.documents)
     order = np.random.default_rng([seed, 5]).permutation(among)
-    owners = np.repeat(order, [len(part.stretches) for part in read])
     every = [part.stretches for part in read]
-    _, kinds = np.unique(np.concatenate(every), return_inverse=True)
-    earliest = np.full(int(kinds.max(initial=-1)) + 1, among)
-    np.minimum.at(earliest, kinds, owners)
-    outside = np.repeat(np.arange(among) >= D, [len(part) for part in every])
-    held = np.bincount(kinds[outside], minlength=earliest.size) > 0
+    known, kinds = np.unique(np.concatenate(every), return_inverse=True)
+    earliest = np.full(known.size, among)
+    held = np.zeros(known.size, dtype=bool)
+    texts = (document.text for windows in groups for document in windows.documents)
+    for number, text in enumerate(texts):
+        hashed = _hashed(text)
+        there = np.searchsorted(known, hashed)
+        there = there[np.take(known, there, mode="clip") == hashed] if known.size else there[:0]
+        np.minimum.at(earliest, there, order[number])
+        held[there] |= number >= D
     found, begin = [], 0
     for number, part in enumerate(read):
         own = kinds[begin : (begin := begin + len(part.stretches))]
@@ -140,18 +151,27 @@ def units(
         return None
     pairs = [(own[n], runs[n]) for n in kept[0]] + [(others[n], other_runs[n]) for n in kept[1]]
     lengths = np.array([text.characters for text, _ in pairs])
-    strata = length_strata(lengths)
+    # Equal lengths may fall on both sides of an edge: which of them, no side may decide.
+    mixed = np.random.default_rng(lengths.size).permutation(lengths.size)
+    strata = np.empty(lengths.size, dtype=np.int64)
+    strata[mixed] = length_strata(lengths[mixed])
     shortest = {group: int(lengths[strata == group].min()) for group in np.unique(strata).tolist()}
-    scores = [
-        text.longest(some, shortest[group])
-        for (text, some), group in zip(pairs, strata.tolist(), strict=True)
-    ]
+    scores, by_order = (
+        np.array(
+            [
+                text.longest(some, shortest[group], with_held=with_held)
+                for (text, some), group in zip(pairs, strata.tolist(), strict=True)
+            ],
+            dtype=float,
+        )
+        for with_held in (False, True)
+    )
     return Units(
         corpus=np.array(kept[0]),
         held_out=np.array(kept[1]),
         sides=np.arange(len(pairs)) < len(kept[0]),
         strata=strata,
-        scores=centred(scores, strata),
+        scores=scores - by_order + centred(by_order, strata),
     )
 
 
@@ -161,7 +181,7 @@ class _Read:
 
     Attributes:
         places: of characters that were asked for, ascending.
-        starts: of stretches in its prompts, its suffixes and just behind, ascending.
+        starts: of stretches that hold one of these, ascending.
         stretches: a number of the text of each.
         length: of the document.
         suffix: characters of a suffix.
@@ -175,18 +195,16 @@ class _Read:
 
     @classmethod
     def of(cls, windows: Windows, number: int) -> "_Read":
-        document = windows.documents[number]
-        asked, read = (np.zeros(len(document.text), dtype=bool) for _ in range(2))
+        text = windows.documents[number].text
+        asked, near = (np.zeros(len(text), dtype=bool) for _ in range(2))
         mine = [windows.windows[i] for i in windows.of_document(number)]
         for window in mine:
             asked[window.start : window.stop] = True
-            tokens = window.encoded.scored_from
-            begin, _ = document.characters(max(0, window.place - tokens), window.place)
-            # What follows fills no window here, and may fill one in a longer copy.
-            read[min(begin, window.start) : 2 * window.stop - window.start] = True
-        starts, stretches = _stretches(document.text, read)
+            near[max(0, window.start - SHARED + 1) : window.stop] = True
+        hashed = _hashed(text)
+        starts = np.flatnonzero(near[: hashed.size])
         mean = sum(w.stop - w.start for w in mine) / len(mine)
-        return cls(np.flatnonzero(asked), starts, stretches, len(document.text), mean)
+        return cls(np.flatnonzero(asked), starts, hashed[starts], len(text), mean)
 
     def covered(self, taken: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Whether a character that was asked for is in one of these stretches."""
@@ -197,15 +215,11 @@ class _Read:
         return covered
 
 
-def _stretches(text: str, read: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
-    """Where stretches that were looked at begin, and a hash of each, by 64 bits."""
+def _hashed(text: str) -> NDArray[np.uint64]:
+    """A hash of the stretch that begins at each character, by 64 bits."""
     signs = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4").astype(np.uint64)
-    count = len(signs) - SHARED + 1
-    if count < 1:
-        return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.uint64)
+    count = max(0, len(signs) - SHARED + 1)
     hashed = np.zeros(count, dtype=np.uint64)
     for k in range(SHARED):
         hashed = hashed * _BASE + signs[k : k + count]
-    whole = np.concatenate([[0], read.cumsum()])
-    starts = np.flatnonzero(whole[SHARED:] - whole[:-SHARED] == SHARED)
-    return starts, hashed[starts]
+    return hashed

@@ -1,5 +1,6 @@
 """From numbers to what is said: rows of documents, groups of windows, verdicts, warnings."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,6 +23,7 @@ from lmexposure.records import (
 from lmexposure.regurgitation.controls import Asked
 from lmexposure.regurgitation.own_text import OwnText, Units
 from lmexposure.regurgitation.runs import Run, longest
+from lmexposure.regurgitation.windows import Windows
 from lmexposure.statistics import binomial_interval, conformal_p, false_shares, tries_for
 
 CURVE = (1, 10, 100, 1_000, 10_000, 1_000_000)  # tries at which the share is told
@@ -107,17 +109,15 @@ class Evidence:
             asked: of the group.
             lengths: characters of its runs.
         """
-        settings, total = self.settings, len(asked.scores.bits)
-        needed = tries_for(asked.scores.rule_bits, settings.chance)
-        among = asked.windows.among
+        needed = tries_for(asked.scores.rule_bits, self.settings.chance)
         return VerbatimWindows(
-            windows=total,
-            among=among,
+            windows=len(needed),
+            among=asked.windows.among,
             documents=len(asked.windows.documents),
             greedy=int(asked.scores.reproduced.sum()),
             curve=tuple(
-                _share(n, int((needed <= n).sum()), total, among, settings.level)
-                for n in sorted({*CURVE, settings.tries})
+                extractable_share(n, needed <= n, asked.windows, self.settings.level)
+                for n in sorted({*CURVE, self.settings.tries})
             ),
             bits_per_character=float(asked.bits.mean()),
             longest_run=max(lengths, default=0),
@@ -304,10 +304,40 @@ def _lengths(runs: Sequence[Run | None]) -> NDArray[np.int64]:
     return np.array([0 if run is None else run.characters for run in runs], dtype=np.int64)
 
 
-def _share(tries: int, windows: int, total: int, among: int, level: float) -> ExtractableShare:
-    share = windows / total
-    low = high = share
-    if total < among:
-        found = binomial_interval(windows, total, level=level)
-        low, high = float(found.low[0]), float(found.high[0])
-    return ExtractableShare(tries=tries, windows=windows, share=share, low=low, high=high)
+def extractable_share(
+    tries: int, out: NDArray[np.bool_], windows: Windows, level: float
+) -> ExtractableShare:
+    """The share of windows that come out, and an interval of that of all windows there are.
+
+    Proof of the upper end: of the drawn documents' windows, those looked at are a random sample; of
+    all documents, those drawn. So no more of the drawn windows come out than an interval says, in
+    no more documents than these with one more for each; in the others no more documents than
+    an interval says have one, and no more than all windows of the largest come out in these. Where
+    both are random, each end has half of what may fail.
+
+    Args:
+        tries: within which.
+        out: whether a window comes out, shape (n,).
+        windows: that were looked at.
+        level: of the interval.
+    """
+    total, hits, D = out.size, int(out.sum()), windows.sizes.size
+    low = high = float(hits)  # windows
+    stages = (total < windows.among_drawn) + (windows.drawn < D)
+    level = 1 - (1 - level) / max(1, stages)
+    if total < windows.among_drawn:
+        found = binomial_interval(hits, total, level=level)
+        low, high = (float(end[0]) * windows.among_drawn for end in (found.low, found.high))
+    if windows.drawn < D:
+        own = len({w.document for w, hit in zip(windows.windows, out, strict=True) if hit})
+        most = min(windows.drawn, own + math.floor(high) - hits)
+        others = math.floor(D * binomial_interval(most, windows.drawn, level=level).high[0]) - own
+        high += float(windows.sizes[: max(0, others)].sum())
+    among = windows.among
+    return ExtractableShare(
+        tries=tries,
+        windows=hits,
+        share=hits / total,
+        low=low / among,
+        high=min(1.0, high / among) if stages else hits / among,
+    )

@@ -3,6 +3,13 @@
 A corpus may be larger than memory, so it is read twice: once to count the windows that there are,
 and once to keep those documents of which a window was drawn. A document that is there several times
 counts once, with its copies: what is repeated is asked for once.
+
+Of a corpus and held-out documents windows are drawn together: first as many documents of each as
+the counts of documents and of all windows say, then windows of these, whichever side they are on.
+Proof that documents stay exchangeable under a random split: each arrangement of sides is equally
+likely, the numbers of drawn documents are the same in all of them, and so is the chance to draw
+these documents and windows. Were each group drawn to the same number of windows, documents of the
+larger one would be read in part, and those of the smaller one whole.
 """
 
 from collections import Counter
@@ -90,6 +97,9 @@ class Windows:
         documents: that have one.
         windows: by document, then by place.
         among: windows that there are.
+        sizes: of these, in each document that has one, most first.
+        drawn: documents that were drawn, with or without a window among `windows`.
+        among_drawn: windows that these have.
         read: documents of the corpus.
         distinct: different ones of those asked for.
         too_short: of these, that have no window.
@@ -100,6 +110,9 @@ class Windows:
     documents: Sequence[Document]
     windows: Sequence[Window]
     among: int
+    sizes: NDArray[np.int64]
+    drawn: int
+    among_drawn: int
     read: int
     distinct: int
     too_short: int
@@ -122,104 +135,187 @@ def read_windows(
     settings: VerbatimSettings,
     *,
     separator: str | None,
-    name: str,
-    listed: bool = True,
-) -> Windows:
-    """Draw windows of a corpus.
+    held_out: Documents | None = None,
+) -> tuple[Windows, Windows | None]:
+    """Draw windows of a corpus, and of held-out documents together with it.
 
     Args:
         corpus: gives its documents, from the beginning each time.
         tokenizer: of the model.
-        settings: lengths, stride, how many, which documents.
+        settings: lengths, stride, how many, which documents of the corpus.
         separator: the text in front of each document; None: the tokenizer's start token.
-        name: what messages call the corpus.
-        listed: whether `settings.documents` are numbers of this corpus.
+        held_out: gives documents that the model never saw; None: there are none.
 
     Raises:
-        CorpusError: no document has a window, or a number that the corpus does not have.
+        CorpusError: no document has a window, a number that the corpus does not have, or no window
+            of one of the two was drawn.
         ModelError: the tokenizer does not say where its tokens are.
     """
-    wanted = frozenset(settings.documents or ()) if listed else frozenset()
-    counts: list[int] = []  # windows of each document; of further copies none
-    copies: Counter[bytes] = Counter()
-    firsts: dict[bytes, int] = {}
-    characters, hashed = 0, sha256()
-    longest = too_short = 0
-    for number, (text, placed) in enumerate(_placed(corpus, tokenizer, separator), 1):
-        characters += len(text)
-        own = sha256(text.encode("utf-8", "surrogatepass")).digest()
-        hashed.update(own)
-        counts.append(0)
-        if wanted and number not in wanted:
-            continue
-        copies[own] += 1
-        if firsts.setdefault(own, number) == number:
-            longest = max(longest, len(placed.ids))
-            counts[-1] = len(_places(placed, settings))
-            too_short += not counts[-1]
-    if wanted and max(wanted) > len(counts):
-        raise CorpusError(
-            f"{name} has {len(counts):,} documents, and number {max(wanted):,} was asked for; give "
-            f"numbers from 1 to {len(counts):,}"
+    numbers = frozenset(settings.documents or ())
+    readings = [_Reading.of(corpus, tokenizer, settings, separator, "the corpus", numbers)]
+    if held_out is not None:
+        readings.append(
+            _Reading.of(held_out, tokenizer, settings, separator, "the held-out corpus")
         )
-    among = sum(counts)
-    if not among:
-        length = settings.prefix_tokens + settings.suffix_tokens
-        raise CorpusError(
-            f"no document of {name} has a window: the longest has {longest:,} tokens, and a window "
-            f"takes {settings.prefix_tokens} + {settings.suffix_tokens} = {length}; give shorter "
-            "--prefix-tokens and --suffix-tokens, or another --layout, in which documents are "
-            "longer, such as paragraphs"
-        )
-    chosen = _drawn(among, settings.windows, settings.seed)
-    held = {firsts[own]: n for own, n in copies.items() if n > 1}
-    reading = _Reading(corpus, tokenizer, settings, separator, held)
-    documents, windows = reading.kept(counts, chosen)
-    return Windows(
-        documents=documents,
-        windows=windows,
-        among=among,
-        read=len(counts),
-        distinct=len(copies),
-        too_short=too_short,
-        characters=characters,
-        sha256=hashed.hexdigest(),
-    )
+    most = settings.windows * len(readings)
+    documents, chosen = _drawn([reading.counts for reading in readings], most, settings.seed)
+    for reading, some in zip(readings, chosen, strict=True):
+        if not some.size:
+            raise CorpusError(
+                f"none of the {most:,} windows that were drawn is of {reading.name}; give more "
+                "--windows"
+            )
+    found = [
+        reading.windows(*some) for reading, *some in zip(readings, documents, chosen, strict=True)
+    ]
+    return found[0], (found[1] if held_out is not None else None)
 
 
-def _drawn(among: int, most: int, seed: int) -> NDArray[np.int64]:
-    """Numbers of windows, ascending; all where there are no more."""
-    if among <= most:
-        return np.arange(among)
+def _drawn(
+    counts: Sequence[NDArray[np.int64]], most: int, seed: int
+) -> tuple[list[NDArray[np.int64]], list[NDArray[np.int64]]]:
+    """Documents of each group that are drawn, and windows of these by their numbers; ascending.
+
+    Args:
+        counts: windows of each document, of each group.
+        most: windows of all groups together.
+        seed: of the draws.
+    """
     draws = np.random.default_rng([seed, 1])
-    return np.sort(draws.choice(among, size=most, replace=False))
+    documents = [np.flatnonzero(group) for group in counts]
+    total = sum(int(group.sum()) for group in counts)
+    if len(counts) > 1:
+        # Many more documents than the other group has say little in a comparison with it: what
+        # there is room for is better spent on reading them whole.
+        sizes = [group.size for group in documents]
+        share = max(2 * min(sizes), most * sum(sizes) // total - min(sizes))
+        documents = [
+            np.sort(draws.choice(group, size=share, replace=False)) if group.size > share else group
+            for group in documents
+        ]
+    of_these = [
+        np.flatnonzero(np.repeat(np.isin(np.arange(group.size), kept), group))
+        for group, kept in zip(counts, documents, strict=True)
+    ]
+    room = sum(group.size for group in of_these)
+    if room > most:
+        taken = np.sort(draws.choice(room, size=most, replace=False))
+        ends = np.cumsum([group.size for group in of_these])
+        parts = np.split(taken, np.searchsorted(taken, ends[:-1]))
+        of_these = [
+            group[part - (end - group.size)]
+            for group, part, end in zip(of_these, parts, ends.tolist(), strict=True)
+        ]
+    return documents, of_these
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class _Reading:
-    """The second reading: the documents that have a drawn window.
+    """What the first reading of some documents found, and the second one, of those drawn.
 
     Attributes:
         corpus, tokenizer, settings, separator: as of `read_windows`.
+        name: what messages call the documents.
+        counts: windows of each document; of further copies none.
         copies: of documents that are there several times, by their numbers.
+        distinct, too_short, characters, sha256: as of `Windows`.
     """
 
     corpus: Documents
     tokenizer: Any
     settings: VerbatimSettings
     separator: str | None
+    name: str
+    counts: NDArray[np.int64]
     copies: dict[int, int]
+    distinct: int
+    too_short: int
+    characters: int
+    sha256: str
 
-    def kept(
-        self, counts: Sequence[int], chosen: NDArray[np.int64]
-    ) -> tuple[list[Document], list[Window]]:
-        """Documents and windows.
+    @classmethod
+    def of(
+        cls,
+        corpus: Documents,
+        tokenizer: Any,
+        settings: VerbatimSettings,
+        separator: str | None,
+        name: str,
+        wanted: frozenset[int] = frozenset(),
+    ) -> "_Reading":
+        """Count the windows; of some documents, where numbers are given.
+
+        Raises:
+            CorpusError: as of `read_windows`.
+        """
+        counts: list[int] = []
+        copies: Counter[bytes] = Counter()
+        firsts: dict[bytes, int] = {}
+        characters, hashed = 0, sha256()
+        longest = too_short = 0
+        for number, (text, placed) in enumerate(_placed(corpus, tokenizer, separator), 1):
+            characters += len(text)
+            own = sha256(text.encode("utf-8", "surrogatepass")).digest()
+            hashed.update(own)
+            counts.append(0)
+            if wanted and number not in wanted:
+                continue
+            copies[own] += 1
+            if firsts.setdefault(own, number) == number:
+                longest = max(longest, len(placed.ids))
+                counts[-1] = len(_places(placed, settings))
+                too_short += not counts[-1]
+        if wanted and max(wanted) > len(counts):
+            raise CorpusError(
+                f"{name} has {len(counts):,} documents, and number {max(wanted):,} was asked for; "
+                f"give numbers from 1 to {len(counts):,}"
+            )
+        if not any(counts):
+            length = settings.prefix_tokens + settings.suffix_tokens
+            raise CorpusError(
+                f"no document of {name} has a window: the longest has {longest:,} tokens, and a "
+                f"window takes {settings.prefix_tokens} + {settings.suffix_tokens} = {length}; "
+                "give shorter --prefix-tokens and --suffix-tokens, or another --layout, in which "
+                "documents are longer, such as paragraphs"
+            )
+        return cls(
+            corpus=corpus,
+            tokenizer=tokenizer,
+            settings=settings,
+            separator=separator,
+            name=name,
+            counts=np.array(counts, dtype=np.int64),
+            copies={firsts[own]: n for own, n in copies.items() if n > 1},
+            distinct=len(copies),
+            too_short=too_short,
+            characters=characters,
+            sha256=hashed.hexdigest(),
+        )
+
+    def windows(self, drawn: NDArray[np.int64], chosen: NDArray[np.int64]) -> Windows:
+        """What is looked at.
 
         Args:
-            counts: windows of each document.
-            chosen: numbers of those that were drawn, ascending.
+            drawn: documents, from 0.
+            chosen: numbers of their windows, ascending.
         """
-        before = np.concatenate([[0], np.cumsum(counts)])
+        documents, windows = self._kept(chosen)
+        return Windows(
+            documents=documents,
+            windows=windows,
+            among=int(self.counts.sum()),
+            sizes=-np.sort(-self.counts[self.counts > 0]),
+            drawn=drawn.size,
+            among_drawn=int(self.counts[drawn].sum()),
+            read=self.counts.size,
+            distinct=self.distinct,
+            too_short=self.too_short,
+            characters=self.characters,
+            sha256=self.sha256,
+        )
+
+    def _kept(self, chosen: NDArray[np.int64]) -> tuple[list[Document], list[Window]]:
+        before = np.concatenate([[0], np.cumsum(self.counts)])
         owners = np.searchsorted(before, chosen, side="right") - 1
         own = {int(owner): chosen[owners == owner] - before[owner] for owner in np.unique(owners)}
         lead = lead_of(self.tokenizer)
@@ -238,13 +334,11 @@ class _Reading:
                     placed=tokens,
                     lead=lead,
                 )
-                windows += self._windows(document, len(documents), own[number])
+                windows += self._of(document, len(documents), own[number])
                 documents.append(document)
         return documents, windows
 
-    def _windows(
-        self, document: Document, number: int, chosen: NDArray[np.int64]
-    ) -> Iterator[Window]:
+    def _of(self, document: Document, number: int, chosen: NDArray[np.int64]) -> Iterator[Window]:
         every = _places(document.placed, self.settings)
         prefix, suffix = self.settings.prefix_tokens, self.settings.suffix_tokens
         for place in (every[k] for k in chosen.tolist()):

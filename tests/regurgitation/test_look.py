@@ -96,9 +96,7 @@ def test_free_samples_find_what_is_repeated(case: Case, looked: VerbatimRecord) 
 def test_a_run_is_what_greedy_decoding_says(case: Case) -> None:
     """Token by token, from a prompt of the document, until the model departs from it."""
     model, tokenizer = case.loaded.model, case.loaded.tokenizer
-    windows = read_windows(
-        lambda: case.documents, tokenizer, SHORT, separator="\n", name="the corpus"
-    )
+    windows, _ = read_windows(lambda: case.documents, tokenizer, SHORT, separator="\n")
     scores = score_windows(model, windows.encoded)
     runs = document_runs(model, windows, scores, prefix=16, limit=None)
     run, document = longest(runs[0]), windows.documents[0]
@@ -261,16 +259,12 @@ def test_some_documents_and_some_windows(case: Case, tmp_path: Path) -> None:
 
 
 def looked_windows(case: Case) -> int:
-    windows = read_windows(
-        lambda: case.documents, case.loaded.tokenizer, SHORT, separator="\n", name="it"
-    )
+    windows, _ = read_windows(lambda: case.documents, case.loaded.tokenizer, SHORT, separator="\n")
     return windows.among
 
 
 def test_windows_tile_a_document(case: Case) -> None:
-    windows = read_windows(
-        lambda: case.documents, case.loaded.tokenizer, SHORT, separator="\n", name="it"
-    )
+    windows, _ = read_windows(lambda: case.documents, case.loaded.tokenizer, SHORT, separator="\n")
     for number, document in enumerate(windows.documents):
         own = [windows.windows[i] for i in windows.of_document(number)]
         assert [w.start for w in own] == [16 * (k + 1) for k in range(len(own))]

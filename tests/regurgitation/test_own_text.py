@@ -14,9 +14,7 @@ from lmexposure.statistics import longer_runs
 
 
 def windows(case: Case, texts: list[str]) -> Windows:
-    return read_windows(
-        lambda: texts, case.loaded.tokenizer, SHORT, separator="\n", name="the corpus"
-    )
+    return read_windows(lambda: texts, case.loaded.tokenizer, SHORT, separator="\n")[0]
 
 
 def whole(text: str) -> list[Run]:
