@@ -74,7 +74,7 @@ def _windows(texts: Sequence[NDArray[np.int64]]) -> Windows:
     documents, windows = [], []
     for number, codes in enumerate(texts):
         text = "".join(map(chr, (codes + ord("a")).tolist()))
-        places = np.arange(codes.size)[:, None] + [0, 1]
+        places = np.arange(codes.size, dtype=np.int64)[:, None] + np.array([0, 1])
         placed = Placed(ids=codes.tolist(), first=0, places=places)
         documents.append(Document(number=number + 1, copies=1, text=text, placed=placed, lead=()))
         windows.append(
@@ -91,6 +91,9 @@ def _windows(texts: Sequence[NDArray[np.int64]]) -> Windows:
         documents=documents,
         windows=windows,
         among=count,
+        sizes=np.ones(count, dtype=np.int64),
+        drawn=count,
+        among_drawn=count,
         read=count,
         distinct=count,
         too_short=0,
