@@ -282,7 +282,10 @@ def test_outside_of_a_study_only_records_of_ours_are_replaced(tmp_path: Path) ->
     write(path, "text")
     with pytest.raises(FileError, match="file is there already, and lmexposure did not write it"):
         write_sealed(path, b"other")
+    path.write_text('[{"schema": "lmexposure.result/4"}, "mine"]')
+    with pytest.raises(FileError, match="file is there already, and lmexposure did not write it"):
+        write(path, "text")
     path.write_text("")
     write(path, "text")
-    refuse_unlike(tmp_path / "none", pattern=re.compile(b"x"))
+    refuse_unlike(tmp_path / "none", re.compile(b"x").search)
     assert sorted(os.listdir(tmp_path)) == ["file"]
