@@ -164,7 +164,7 @@ def _read(path: Path) -> str:
 
 
 def _with_results(path: Path, card: str, name: str, results: list[EvalResult]) -> str:
-    """The card with our results instead of our earlier ones; its first line end and its BOM are kept."""
+    """The card with our results instead of our earlier ones; first line end and BOM are kept."""
     bom, text = ("\ufeff", card[1:]) if card.startswith("\ufeff") else ("", card)
     line_end = "\r\n" if text.partition("\n")[0].endswith("\r") else "\n"
     found = REGEX_YAML_BLOCK.search(text)
