@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 import tomllib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from itertools import chain, count
@@ -34,8 +34,8 @@ except ImportError:  # no POSIX: no locks
 
 PRIVATE = 0o600  # read and written by the owner alone
 _MOST_LINKS = 40  # as Linux follows
-_LOOKED_AT = 65536  # bytes of a file that may be replaced
-_RECORD = re.compile(rb'"schema": ?"lmexposure\.')  # in every record of ours
+_LARGEST = 1 << 26  # bytes of a file that may be replaced
+_RECORD = re.compile(rb'\{\s*"schema": ?"lmexposure\.')  # how every record of ours begins
 _READER_SECONDS = 5.0  # for a pipe's reader to come
 # A TOML key of more than 100 parts, bare or quoted.
 _PART = r"""(?:[\w-]+|"[^"\n]*"|'[^'\n]*')"""
@@ -121,7 +121,7 @@ def atomic_write(
     path: Path,
     *,
     mode: int = 0o644,
-    replaces: re.Pattern[bytes] | None = None,
+    replaces: Callable[[bytes], object] | None = None,
     sha256: str | None = None,
     of: Collection[str] = (),
 ) -> Iterator[IO[bytes]]:
@@ -129,7 +129,7 @@ def atomic_write(
 
     In a directory of a study (`only_writer`, `study`) a file is replaced if its list names it, and
     a link in the way is refused. Elsewhere links are followed, and a file is replaced if it is
-    empty or begins as one of ours does. A character device, a named pipe, and a descriptor by its
+    empty or is as one of ours. A character device, a named pipe, and a descriptor by its
     name (/dev/stdout, /dev/fd/3) get the bytes when the block has ended: they are written to, never
     replaced. Of a file with several hard links, this name alone gets the new content.
 
@@ -137,7 +137,8 @@ def atomic_write(
         path: final name; its parent directories are made.
         mode: permission bits of a new file, set before the first byte (0o600 for files that hold
             secrets).
-        replaces: how a file begins that may be replaced outside of a study; None: as our records.
+        replaces: whether a file's content may be replaced outside of a study; None: whether it
+            begins as our records do.
         sha256: of what will be written: a file that has been changed since is not replaced.
         of: names of what the file tells of: a file of something else is not replaced.
 
@@ -155,18 +156,18 @@ def atomic_write(
                 yield stream
             return
         if _written.root_of(path) is None:
-            refuse_unlike(final, replaces or _RECORD)
+            refuse_unlike(final, replaces or _RECORD.match)
         _written.claim(path, sha256=sha256, of=of)
         with _replaced(path, final, mode) as stream:
             yield stream
 
 
-def refuse_unlike(path: Path, pattern: re.Pattern[bytes]) -> None:
+def refuse_unlike(path: Path, ours: Callable[[bytes], object]) -> None:
     """Refuse to replace a file that was named by a person, and was not written here.
 
     Args:
         path: of the file; a link is followed, and what is no regular file is written to.
-        pattern: how a file of ours begins; an empty one may be replaced too.
+        ours: whether its content is; an empty one may be replaced too.
 
     Raises:
         FileError: it is so.
@@ -174,8 +175,8 @@ def refuse_unlike(path: Path, pattern: re.Pattern[bytes]) -> None:
     if not is_taken(path):
         return
     with open(path, "rb") as file:
-        start = file.read(_LOOKED_AT)
-    if start and not pattern.search(start):
+        content = file.read(_LARGEST)
+    if content and not ours(content):
         raise FileError(
             errno.EEXIST,
             f"{path} is there already, and lmexposure did not write it; choose another name, or "

@@ -124,6 +124,7 @@ class FileRecord(Record):
         SECRET: whether a value may be a secret, so that no message shows one.
         UPGRADES: from each older version the function that makes its contents those of the next,
             told whether they carried a hash; kept for good.
+        UNHASHED: versions of which there are files without a hash; every other carries one.
     """
 
     NAME: ClassVar[str]
@@ -133,6 +134,7 @@ class FileRecord(Record):
     AGAIN: ClassVar[str]
     SECRET: ClassVar[bool] = False
     UPGRADES: ClassVar[Upgrades] = {}
+    UNHASHED: ClassVar[frozenset[int]] = frozenset()
 
     @classmethod
     def schema_name(cls) -> str:
@@ -161,7 +163,8 @@ class FileRecord(Record):
             raise refused from (None if secret else failure)
         version = cls._version(values, path)
         hashed = CONTENT in values
-        if not take_hash(values) or (not hashed and version == cls.VERSION):
+        lacking = not hashed and version in {*cls.UPGRADES, cls.VERSION} - cls.UNHASHED
+        if not take_hash(values) or lacking:
             raise cls.ERROR(
                 f"{path} does not fit its {CONTENT}: it was edited or damaged after it was "
                 f"written; {cls.AGAIN}"

@@ -2,7 +2,8 @@
 
 A file is listed before it gets its name, so that a killed process leaves nothing of ours unlisted.
 What is not listed is somebody else's: it is neither replaced nor removed, and a link is never
-followed.
+followed. A list may have come with somebody's directory: one that holds anything but names beneath
+its own directory is refused as a whole, before anything is removed.
 """
 
 import errno
@@ -17,6 +18,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Any, TypeGuard
 
 from lmexposure._text import visible
 from lmexposure.errors import FileError
@@ -106,7 +108,7 @@ def refuse_foreign(out: Path, names: Iterable[str]) -> None:
         names: of files and directories in it; "NAME*" is all that begin so.
 
     Raises:
-        FileError: the first of them.
+        FileError: the first of them, or a list in them that is none of ours.
     """
     root = Path(os.path.realpath(out))
     if not root.is_dir():
@@ -116,6 +118,8 @@ def refuse_foreign(out: Path, names: Iterable[str]) -> None:
         for path in sorted(root.glob(name)) if name.endswith("*") else [root / name]:
             if os.path.lexists(path) and not _has_ours(path, root, known):
                 raise _in_the_way(Path(out) / path.relative_to(root))
+            for inner in _lists_in(path):
+                _read(inner)
 
 
 def note(*paths: Path, tree: bool = False) -> None:
@@ -175,21 +179,34 @@ def remove(path: Path) -> None:
     """Remove a file, or of a directory what is listed; what else is in it stays, and it with it.
 
     Studies within the directory have lists of their own, which count.
+
+    Raises:
+        FileError: a list that counts is none of ours; then nothing is removed.
     """
-    path = Path(path)
-    with suppress(OSError):  # a link in the way is not ours
-        place = _place(path)
+    try:
+        place = _place(Path(path))
+    except FileError:  # a link in the way is not ours
+        return
+    lists = _lists_in(Path(path))
+    for root in [*lists, *(() if place is None else place[:1])]:
+        _read(root)
+    with suppress(OSError):
         if place is not None:
             _remove_listed(*place)
-        if path.is_symlink() or not path.is_dir():
-            return
-        path = Path(os.path.realpath(path))
-        lists = [Path(home) for home, _, names in os.walk(path, topdown=False) if LIST in names]
+        top = Path(os.path.realpath(path))
         for root in lists:
             _remove_listed(root, "")
             if not _read(root):
                 (root / LIST).unlink(missing_ok=True)
-            _remove_empty([root, *_up(root, path)])
+            _remove_empty([root, *_up(root, top)])
+
+
+def _lists_in(directory: Path) -> list[Path]:
+    """The directories in one that hold lists, from the inside out; no link is followed."""
+    if directory.is_symlink():
+        return []
+    walk = os.walk(os.path.realpath(directory), topdown=False)
+    return [Path(home) for home, _, names in walk if LIST in names]
 
 
 def tidy(out: Path) -> None:
@@ -206,7 +223,7 @@ def _remove_listed(root: Path, name: str) -> None:
     gone = [own for own in known if own == name or own.startswith(beneath)]
     for own in gone:
         path = root / own
-        if not _is_within(path, root):
+        if os.path.realpath(path) != str(path):  # a link is on the way
             continue
         if own.endswith(_TREE):
             shutil.rmtree(path, ignore_errors=True)
@@ -231,11 +248,6 @@ def _remove_empty(homes: Iterable[Path]) -> None:
                 (home / LOCK).unlink()
             if not home.is_symlink():
                 home.rmdir()
-
-
-def _is_within(path: Path, root: Path) -> bool:
-    """Whether no link is on the way to a path."""
-    return os.path.realpath(path) == str(path)
 
 
 def _place(path: Path) -> tuple[Path, str] | None:
@@ -373,15 +385,46 @@ def _parsed(path: str, inode: int, size: int, changed: int) -> dict[str, _Listed
     for line in lines:
         try:
             values = json.loads(line)
-            for name in values.get("gone", ()):
-                known.pop(name, None)
-            if (name := values.get("name")) is not None:
-                before = known.get(name, _Listed())
-                hashes = before.sha256 | frozenset(filter(None, [values.get("sha256")]))
-                known[name] = _Listed(hashes, before.of | frozenset(values.get("of", ())))
-        except (ValueError, TypeError, AttributeError):
+        except ValueError:
             continue  # cut short by a kill: what it would list was not written
+        except RecursionError:
+            values = None
+        if not _is_entry(values):
+            what = visible(line.decode(errors="replace"))[:200]
+            raise FileError(
+                errno.EEXIST, f"{visible(path)} is no list of ours, it has {what}; move it away"
+            )
+        for name in values.get("gone", ()):
+            known.pop(name, None)
+        if (name := values.get("name")) is not None:
+            before = known.get(name, _Listed())
+            hashes = before.sha256 | frozenset(filter(None, [values.get("sha256")]))
+            known[name] = _Listed(hashes, before.of | frozenset(values.get("of", ())))
     return known
+
+
+def _is_entry(values: object) -> TypeGuard[dict[str, Any]]:
+    """Whether a line of a list is as ours are, and names nothing but what is beneath."""
+    if not isinstance(values, dict):
+        return False
+    gone, of = values.get("gone", []), values.get("of", [])
+    if not (isinstance(gone, list) and isinstance(of, list)):
+        return False
+    names = [*gone, *([values["name"]] if "name" in values else [])]
+    texts = [*names, *of, values.get("sha256") or ""]
+    return all(isinstance(text, str) for text in texts) and all(map(_is_beneath, names))
+
+
+def _is_beneath(name: str) -> bool:
+    """Whether a name is of something beneath a directory, however it is taken."""
+    parts = name.removesuffix(_TREE).split("/")
+    if os.path.isabs(name) or "\0" in name or not {"", ".", ".."}.isdisjoint(parts):
+        return False
+    try:
+        os.fsencode(name)
+    except ValueError:  # half a character, which no file's name holds
+        return False
+    return True
 
 
 def _append(root: Path, *entries: Mapping[str, object]) -> None:

@@ -152,6 +152,79 @@ def test_a_list_that_is_none_is_refused(tmp_path: Path, monkeypatch: pytest.Monk
             write(tmp_path / "file")
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"name": "THERE/docs/"}',
+        '{"name": "THERE/file"}',
+        '{"name": ""}',
+        '{"name": "."}',
+        '{"name": "./"}',
+        '{"name": "../there/file"}',
+        '{"name": "a/../../there/docs/"}',
+        '{"name": "a//b"}',
+        '{"name": "a\\u0000b"}',
+        '{"name": "a\\ud800b"}',
+        '{"name": 5}',
+        '{"name": null}',
+        '{"name": "a", "of": "run"}',
+        '{"name": "a", "of": [1]}',
+        '{"name": "a", "sha256": ["x"]}',
+        '{"gone": "abc"}',
+        '{"gone": ["../file"]}',
+        '["name"]',
+        "5",
+        "[" * 100_000,
+    ],
+    ids=lambda line: line[:30],
+)
+def test_a_forged_list_is_refused_and_removes_nothing(tmp_path: Path, line: str) -> None:
+    there, out = tmp_path / "there", tmp_path / "out"
+    (there / "docs").mkdir(parents=True)
+    (there / "docs" / "a").write_text("precious")
+    (there / "file").write_text("precious")
+    for inner in (".measuring", "work/001", "parts/2", "slice/work/1"):
+        home = out / inner
+        with study(home):
+            write(home / "ours")
+        with open(home / LIST, "a") as file:
+            file.write("\n" + line.replace("THERE", str(there)))
+        top = out / inner.partition("/")[0]
+        refused = r"\.lmexposure\.files is no list of ours, it has .*; move it away$"
+        with pytest.raises(FileError, match=refused):
+            refuse_foreign(out, [top.name])
+        with study(out), pytest.raises(FileError, match=refused):
+            remove(top)
+        with study(home), pytest.raises(FileError, match=refused):
+            write(home / "ours")
+        assert (home / "ours").read_text() == "ours"
+    assert [(there / name).read_text() for name in ("docs/a", "file")] == ["precious"] * 2
+
+
+def test_a_list_of_the_root_is_refused(tmp_path: Path) -> None:
+    for name in ("/", "//", "/.", ".//"):  # only read here: were it believed, all would be lost
+        home = tmp_path / "parts"
+        home.mkdir(exist_ok=True)
+        (home / LIST).write_text(f'{{"schema": "lmexposure.files/1"}}\n{{"name": "{name}"}}')
+        with pytest.raises(FileError, match="is no list of ours, it has"):
+            refuse_foreign(tmp_path, ["parts"])
+
+
+def test_a_name_that_a_link_leads_away_from_stays(tmp_path: Path) -> None:
+    there, out = tmp_path / "there", tmp_path / "out"
+    there.mkdir()
+    (there / "file").write_text("precious")
+    with study(out / "parts"):
+        write(out / "parts" / "ours")
+    (out / "parts" / "link").symlink_to(there)
+    with open(out / "parts" / LIST, "a") as file:
+        file.write('\n{"name": "link/file"}\n{"name": "link/"}')
+    with study(out):
+        remove(out / "parts")
+    assert (there / "file").read_text() == "precious"
+    assert os.listdir(out / "parts") == ["link"]
+
+
 def test_a_list_that_does_not_fit_the_disk_is_as_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -209,7 +282,10 @@ def test_outside_of_a_study_only_records_of_ours_are_replaced(tmp_path: Path) ->
     write(path, "text")
     with pytest.raises(FileError, match="file is there already, and lmexposure did not write it"):
         write_sealed(path, b"other")
+    path.write_text('[{"schema": "lmexposure.result/4"}, "mine"]')
+    with pytest.raises(FileError, match="file is there already, and lmexposure did not write it"):
+        write(path, "text")
     path.write_text("")
     write(path, "text")
-    refuse_unlike(tmp_path / "none", pattern=re.compile(b"x"))
+    refuse_unlike(tmp_path / "none", re.compile(b"x").search)
     assert sorted(os.listdir(tmp_path)) == ["file"]

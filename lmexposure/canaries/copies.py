@@ -5,11 +5,12 @@ are in a hidden directory: loaders of a directory take every other JSON file for
 """
 
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from dataclasses import fields as fields_of
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,11 @@ from lmexposure._files import (
     mode_like,
     new_file,
     only_writer,
+    sha256_file,
     write_json,
 )
 from lmexposure._integrity import say_rebuilt
+from lmexposure._text import visible
 from lmexposure._validate import flag, integer, of_type
 from lmexposure._written import refuse_foreign
 from lmexposure.canaries.corpora.files import (
@@ -106,10 +109,10 @@ def insert_files(  # noqa: PLR0913 (a public door: each is an option of an inser
     """Write copies of files with canaries in them, and the manifest; skipped when that is done.
 
     The copies appear whole or not at all, so that a killed call is made good by the same one; so
-    are copies that are not what insertion would write now. What was drawn for `out` once is not
-    drawn again: give the fields of a plan, or its seed, for a new `Plan` without one has another.
-    Cut in other places between documents, the same corpus gets the same canaries before the same
-    documents.
+    are copies that are not what insertion would write now: those are kept in damaged-N/corpus. What
+    was drawn for `out` once is not drawn again: give the fields of a plan, or its seed, for a new
+    `Plan` without one has another. Cut in other places between documents, the same corpus gets the
+    same canaries before the same documents.
 
     Args:
         sources: a file, several, or patterns such as "data/*.jsonl.gz": text, JSONL or Parquet, and
@@ -218,7 +221,25 @@ def _insert(
             note.write(unnamed / copied.name)
         if manifest is not before:  # one that a person put there stays as it is
             manifest.write(out / "manifest.json")
+        _set_aside(out, unnamed, copies)
     return manifest
+
+
+def _set_aside(out: Path, made: Path, copies: Sequence["Copied"]) -> None:
+    """Keep the copies that would be replaced by others: a person may have worked on them."""
+    there = [out / "corpus" / copied.name for copied in copies]
+    changed = [
+        path
+        for path in there
+        if path.is_file() and sha256_file(path) != sha256_file(made / path.name)
+    ]
+    if not changed:
+        return
+    aside = next(p for n in count(1) if not os.path.lexists(p := out / f"damaged-{n}")) / "corpus"
+    aside.mkdir(parents=True)
+    for path in changed:
+        path.rename(aside / path.name)
+        say_rebuilt(path, f"it is kept in {visible(aside)}")
 
 
 def _write_copies(

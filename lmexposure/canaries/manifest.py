@@ -247,6 +247,7 @@ class ManifestFile(FileRecord):
     AGAIN: ClassVar[str] = _AGAIN
     SECRET: ClassVar[bool] = True
     UPGRADES: ClassVar[Upgrades] = UPGRADES
+    UNHASHED: ClassVar[frozenset[int]] = frozenset({1, 2})  # they have a checksum
 
     plan: PlanRecord
     corpus: CorpusRecord

@@ -1,8 +1,9 @@
 """`lmexposure check`: what stops a release. Exit code 0 pass, 1 leak, 2 inconclusive, 3 failure."""
 
+import json
 import os
-import re
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
@@ -21,14 +22,6 @@ if TYPE_CHECKING:
     from lmexposure.records import CanifeFiles, RunFiles, RunSettings, SweepFiles, VerbatimFiles
 
     AnyFiles: TypeAlias = RunFiles | SweepFiles | VerbatimFiles | CanifeFiles
-
-
-# How an output of an earlier check begins, which a job writes again; other files stay.
-_REPLACED = {
-    "json": re.compile(rb'"schema": ?"lmexposure\.verdict/'),
-    "junit": re.compile(rb'<testsuite [^>]*name="lmexposure check"'),
-    "sarif": re.compile(rb'"driver": ?\{\s*"name": ?"lmexposure"'),
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,8 +144,32 @@ def refuse_overwriting(flags: CheckFlags, source: Path) -> None:
                 f"{given} is a file of the run, or has the name of one; give another file"
             )
         taken[path] = f"--{name}"
-        if name in _REPLACED:
-            refuse_unlike(given, _REPLACED[name])
+        if name != "summary":
+            refuse_unlike(given, partial(_is_output, name))
+
+
+def _is_output(name: str, content: bytes) -> bool:
+    """Whether a file is the output of an earlier check and nothing else: a job writes it again.
+
+    One that a person merged with others' findings, or wrote, stays.
+    """
+    from xml.etree import ElementTree
+
+    try:
+        if name == "junit":
+            suites = ElementTree.fromstring(content)
+            return [suites.tag, *((s.tag, s.get("name")) for s in suites)] == [
+                "testsuites",
+                ("testsuite", "lmexposure check"),
+            ]
+        values = json.loads(content)
+        if name == "json":
+            return bool(values["schema"].startswith("lmexposure.verdict/"))
+        (run,) = values["runs"]
+        alone = values.keys() == {"$schema", "version", "runs"}
+        return alone and bool(run["tool"]["driver"]["name"] == "lmexposure")
+    except (SyntaxError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return False
 
 
 def writes_to_standard_output(flags: CheckFlags) -> bool:
@@ -188,7 +205,7 @@ def write_outputs(
         if name == "summary":
             append(path, content)  # steps of a job share one summary: what is there stays
             continue
-        with atomic_write(path, replaces=_REPLACED[name]) as stream:
+        with atomic_write(path, replaces=partial(_is_output, name)) as stream:
             stream.write(content)
 
 

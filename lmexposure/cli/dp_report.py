@@ -2,7 +2,6 @@
 
 import csv
 import io
-import re
 from pathlib import Path
 from typing import Annotated
 
@@ -13,7 +12,6 @@ from lmexposure._text import visible
 from lmexposure.cli.console import print_sections, say
 
 _FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")  # as spreadsheets begin one
-_NOTHING = re.compile(rb"\Z\A")  # another list is kept
 
 
 def dp_report(
@@ -54,7 +52,9 @@ def _write(names: tuple[str, ...], epsilons: tuple[float, ...], path: Path) -> N
     content = text.getvalue().encode()
     if is_taken(path) and path.read_bytes() == content:
         return
-    with atomic_write(path, mode=PRIVATE, replaces=_NOTHING) as stream:
+    with atomic_write(
+        path, mode=PRIVATE, replaces=lambda _: False
+    ) as stream:  # another list is kept
         stream.write(content)
 
 

@@ -18,7 +18,11 @@ _GROUP = 32  # weights that share a scale, of 4 bits; it divides every usual wid
 # By how many bits a token may differ with what else is in its batch; two right ways to compute it
 # differ by rounding, in bfloat16 and float16 by far more.
 _ROUNDING_BITS, _ROUNDING_BITS_HALF = 1e-3, 0.25
-_NOISY = ("torchao", "bitsandbytes", "torch.utils._pytree", "accelerate.big_modeling")
+_NOISY = (
+    *("torchao", "bitsandbytes", "torch.utils._pytree", "accelerate.big_modeling"),
+    # Its report has names of weights as they are, escapes too; silent, it checks a plan, aloud.
+    *("transformers.modeling_utils", "transformers.distributed.tensor_parallel"),
+)
 
 
 def is_quantised(model: Any) -> bool:
@@ -136,7 +140,10 @@ def _check_installed(library: str, package: str, load_in: str) -> None:
 
 @contextmanager
 def quiet_libraries() -> Iterator[None]:
-    """Keep out of our output what these libraries log of kernels for other machines."""
+    """Keep out of our output what these libraries log of kernels for other machines, and weights.
+
+    What is wrong with a model's weights, the loading itself refuses.
+    """
     loggers = [logging.getLogger(name) for name in _NOISY]
     levels = [logger.level for logger in loggers]
     for logger in loggers:

@@ -299,6 +299,7 @@ class Result(FileRecord):
     VERSION: ClassVar[int] = 4
     AGAIN: ClassVar[str] = MEASURE_AGAIN
     UPGRADES: ClassVar[Upgrades] = {1: from_version_1, 2: from_version_2, 3: from_version_3}
+    UNHASHED: ClassVar[frozenset[int]] = frozenset({1})
 
     lmexposure: str | None
     inputs_sha256: Sha256

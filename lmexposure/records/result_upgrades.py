@@ -27,7 +27,13 @@ def from_version_1(values: JsonTable, hashed: bool) -> JsonTable:
     Args:
         values: its contents, without schema and hash.
         hashed: whether it carried the hash of its contents; the first ones did not.
+
+    Raises:
+        ValueError: it has a part that came with a later version.
     """
+    for name in ("context", "base", "trajectory", "kinds", "witness"):
+        if name in values:
+            raise ValueError(f"it has a part {name!r}, which came later")
     made = {"lmexposure": None, "scores_sha256": None, "privacy": None, **values}
     made["model"] = _with({"context_window": None, "validation": None}, values["model"], "model")
     made["settings"] = settings_from_version_1(values["settings"])

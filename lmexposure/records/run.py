@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from lmexposure._files import read_bytes
+from lmexposure._integrity import damaged_file, take_hash
 from lmexposure._style import short_hash
 from lmexposure._text import visible
 from lmexposure._validate import of_type
@@ -228,7 +229,8 @@ def open_run(path: str | Path) -> RunFiles:
 
     Raises:
         ResultError: no result, a file that is torn, was edited or is of a newer schema, a whole
-            run (it has a run.json) without its manifest; or such a look at memorised text.
+            run (it has a run.json) without its manifest; or such a look at memorised text. A model
+            in it that is not the one its training wrote, by the hashes in training.json.
         ManifestError: a manifest that cannot be read, or that the result was not made from.
     """
     of_type("path", path, (str, Path), "that of a run directory or of a result", error=ResultError)
@@ -239,6 +241,7 @@ def open_run(path: str | Path) -> RunFiles:
     if result_path.name != "result.json":
         return RunFiles(path=path, name=path.stem, result=result, result_path=result_path)
     home = result_path.parent
+    _refuse_other_model(home, result)
     record = RunRecord.read(home / "run.json") if (home / "run.json").exists() else None
     whole = record is not None and record.command == "run"
     curve, notes = read_curve(home / "metrics.jsonl")
@@ -258,6 +261,27 @@ def open_run(path: str | Path) -> RunFiles:
         scores_path=home / "scores.parquet",
         look=look,
     )
+
+
+def _refuse_other_model(home: Path, result: Result) -> None:
+    """Refuse a model beside its result that was put there, or changed, since its training.
+
+    One that was moved elsewhere, or trained elsewhere, is not looked at.
+    """
+    model, path = home / "model", home / "training.json"
+    if result.model.path != model.name or not model.is_dir() or not path.exists():
+        return
+    try:
+        training = json.loads(read_bytes(path))
+        hashes = training.get("model_files", {}) if take_hash(training) else None
+        strange = path if hashes is None else damaged_file(model, hashes)
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError):
+        strange = path
+    if strange is not None:
+        raise ResultError(
+            f"{visible(strange)} is not what the training wrote, so {home / 'result.json'} may be "
+            "of another model; measure this model into another directory, or put the file back"
+        )
 
 
 def _look_of(home: Path, result: Result) -> "tuple[VerbatimRecord | None, tuple[str, ...]]":

@@ -226,6 +226,7 @@ class RunRecord(FileRecord):
     VERSION: ClassVar[int] = 3
     AGAIN: ClassVar[str] = "give the run's command again"
     UPGRADES: ClassVar[Upgrades] = {0: _from_unversioned, 1: _from_version_1, 2: _from_version_2}
+    UNHASHED: ClassVar[frozenset[int]] = frozenset({0})
 
     lmexposure: str
     git_revision: str | None

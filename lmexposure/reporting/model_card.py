@@ -4,7 +4,6 @@ Only the part `model-index` is written anew, and of it only what an earlier call
 metadata, comments and other people's results stay as they are, to the byte where YAML allows.
 """
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -32,7 +31,7 @@ def write_card(path: Path, text: str) -> Path:
         FileError: the disk refused.
     """
     mode = path.stat().st_mode & 0o777 if path.exists() else 0o644
-    with atomic_write(path, mode=mode, replaces=re.compile(b"")) as stream:  # it was read
+    with atomic_write(path, mode=mode, replaces=lambda _: True) as stream:  # it was read
         stream.write(text.encode())
     return path
 
@@ -165,9 +164,9 @@ def _read(path: Path) -> str:
 
 
 def _with_results(path: Path, card: str, name: str, results: list[EvalResult]) -> str:
-    """The card with our results instead of our earlier ones; its line ends and BOM are kept."""
+    """The card with our results instead of our earlier ones; first line end and BOM are kept."""
     bom, text = ("\ufeff", card[1:]) if card.startswith("\ufeff") else ("", card)
-    line_end = "\r\n" if "\r\n" in text else "\n"
+    line_end = "\r\n" if text.partition("\n")[0].endswith("\r") else "\n"
     found = REGEX_YAML_BLOCK.search(text)
     if found is None and text.lstrip().startswith("---"):
         raise ModelError(f"{path}: its metadata is empty or not closed by ---; mend it first")

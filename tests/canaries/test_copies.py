@@ -585,6 +585,25 @@ def test_what_was_damaged_is_made_good(
     assert copy.read_bytes() == made
     assert sidecar_path(copy).read_bytes() == note
     assert (f"{copy} is damaged, or was changed since" in caplog.text) is (damage != "gone")
+    assert (out / "damaged-1").exists() is (damage in ("cut", "empty"))
+
+
+def test_a_copy_that_a_person_changed_is_kept(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    sources, out = parts(tmp_path / "in", 2), tmp_path / "out"
+    manifest = insert_files(sources, out, PLAN)
+    made = {path.name: path.read_bytes() for path in (out / "corpus").glob("[0-9]*")}
+    name = sorted(made)[0]
+    for number in (1, 2):
+        (out / "corpus" / name).write_bytes(made[name] + b"precious")
+        assert insert_files(sources, out, PLAN) == manifest
+        aside = out / f"damaged-{number}" / "corpus"
+        assert [path.name for path in aside.iterdir()] == [name]
+        assert (aside / name).read_bytes() == made[name] + b"precious"
+        assert f"{out / 'corpus' / name} is damaged, or was changed since" in caplog.text
+        assert f"it is kept in {aside}" in caplog.text
+        assert {p.name: p.read_bytes() for p in (out / "corpus").glob("[0-9]*")} == made
 
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".txt", ".parquet"])

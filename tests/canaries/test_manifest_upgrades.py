@@ -120,6 +120,15 @@ def test_all_upgrades_are_there() -> None:
     assert ManifestFile.VERSION == 5
 
 
+@pytest.mark.parametrize("claimed", [1, 2, 3, 4, 5])
+def test_no_manifest_of_today_passes_for_an_older_one_without_hash(
+    manifest: Manifest, claimed: int
+) -> None:
+    values = {**today(manifest), "schema": f"lmexposure.manifest/{claimed}"}
+    with pytest.raises(ManifestError, match=r"fit its content_sha256|the checksum does not fit"):
+        read(json.dumps(values).encode())
+
+
 def test_version_3_said_nothing_of_wrappings(manifest: Manifest) -> None:
     """Of plain texts the name stays, so that results, sidecars and models still fit."""
     values = today(manifest)

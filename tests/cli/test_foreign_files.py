@@ -3,6 +3,7 @@
 A command is given again and again, without what it refused, until it does its work beside the rest.
 """
 
+import json
 import os
 import re
 import shutil
@@ -296,6 +297,32 @@ def test_check_writes_its_own_output_again_and_no_other(
         seen = call("check", made / "m", flag, path)
         assert (seen.code, path.read_bytes()) == (3, content)
         assert "verdict is there already, and lmexposure did not write it" in seen.err
+
+
+@pytest.mark.parametrize("flag", ["--json", "--junit", "--sarif"])
+def test_check_does_not_replace_what_a_person_merged(
+    call: Call, made: Path, tmp_path: Path, flag: str
+) -> None:
+    path = tmp_path / "verdict"
+    assert call("check", made / "m", flag, path).code in (0, 1, 2)
+    text = path.read_text(encoding="utf-8")
+    other = {"tool": {"driver": {"name": "CodeQL"}}, "results": []}
+    merged = {
+        "--json": lambda: [json.dumps([json.loads(text), "mine"]), "[" * 100_000, '{"schema": 1}'],
+        "--junit": lambda: [
+            text.replace("</testsuites>", '<testsuite name="pytest"/></testsuites>'),
+            text.replace("<testsuites>", '<testsuites><testsuite name="lmexposure check"/>'),
+        ],
+        "--sarif": lambda: [
+            json.dumps({**json.loads(text), "runs": [*json.loads(text)["runs"], other]}),
+            json.dumps({**json.loads(text), "inlineExternalProperties": ["mine"]}),
+        ],
+    }[flag]()
+    for content in merged:
+        path.write_text(content, encoding="utf-8")
+        seen = call("check", made / "m", flag, path)
+        assert (seen.code, seen.out, path.read_text(encoding="utf-8")) == (3, "", content)
+        assert "verdict is there already, and lmexposure did not write it; choose ano" in seen.err
 
 
 def test_every_file_is_in_the_table_with_its_mode(made: Path) -> None:

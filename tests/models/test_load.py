@@ -49,6 +49,17 @@ def no_network(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     return tried
 
 
+def test_no_name_of_a_weight_gets_to_the_terminal(
+    directory: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    weights = load_file(directory / "model.safetensors")
+    weights["\x1b[31mEVIL"] = torch.zeros(1)
+    save_file(weights, directory / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(ModelError, match=r"EVIL\) of its files found no place"):
+        load_model(directory)
+    assert "EVIL" not in caplog.text
+
+
 def test_a_directory_loads_bit_equal_and_without_the_network(
     gpt2: LoadedModel, directory: Path, no_network: list[object]
 ) -> None:

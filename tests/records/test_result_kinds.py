@@ -10,6 +10,7 @@ from made_results import clean
 from pydantic import ValidationError
 
 from lmexposure._files import canonical_json, sha256_bytes
+from lmexposure.errors import ResultError
 from lmexposure.records import KindMembership, Result
 from lmexposure.statistics import area_under_curve, guessing_test, one_run_audit, tpr_at_fpr
 
@@ -118,3 +119,17 @@ def test_a_result_of_version_3_has_no_kinds(tmp_path: Path) -> None:
         read["schema"] = "lmexposure.result/3"
 
     assert Result.read(rewritten(tmp_path / "result.json", older)) == result
+
+
+@pytest.mark.parametrize("version", [1, 2, 3, 4])
+def test_a_result_of_today_does_not_pass_for_an_older_one_without_hash(
+    tmp_path: Path, version: int
+) -> None:
+    path = tmp_path / "result.json"
+    clean(n=3).write(path)
+    read = json.loads(path.read_text(encoding="utf-8"))
+    del read["content_sha256"]
+    path.write_text(json.dumps({**read, "schema": f"lmexposure.result/{version}"}))
+    why = "it has a part 'context', which came later" if version == 1 else "fit its content_sha256"
+    with pytest.raises(ResultError, match=why):
+        Result.read(path)

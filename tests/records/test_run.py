@@ -16,7 +16,7 @@ import pytest
 from made_results import small_result, small_run
 from older_runs import FINISHED, older_run
 
-from lmexposure._integrity import write_hashed
+from lmexposure._integrity import file_hashes, write_hashed
 from lmexposure._written import study
 from lmexposure.errors import ManifestError, ResultError
 from lmexposure.records import Result, RunRecord, open_run, utc_now
@@ -389,3 +389,39 @@ def test_every_rendering_shows_where_its_numbers_come_from(tmp_path: Path, known
     assert f"measured: {DATE!r}" in card if known else "measured: date unknown" in card
     said = json.loads((tmp_path / "report.json").read_text())["provenance"]
     assert said["measured"] == (DATE if known else None)
+
+
+def with_model(run: Path) -> Path:
+    """A run with a model of which its training wrote the hashes."""
+    result = Result.read(run / "result.json")
+    model = result.model.model_copy(update={"path": "model"})
+    result.model_copy(update={"model": model}).write(run / "result.json")
+    (run / "model").mkdir()
+    (run / "model" / "model.safetensors").write_bytes(b"weights")
+    write_hashed(run / "training.json", {"model_files": file_hashes(run / "model")})
+    return run
+
+
+def test_a_model_that_was_put_beside_a_result_is_refused(tmp_path: Path) -> None:
+    run = with_model(small_run(tmp_path / "run"))
+    (run / "model" / "README.md").write_text("added")
+    open_run(run)
+    refused = pytest.raises(ResultError, match=r"model\.safetensors is not what the training wrote")
+    (run / "model" / "model.safetensors").write_bytes(b"of another")
+    with refused:
+        open_run(run)
+    (run / "model").rename(tmp_path / "other")
+    open_run(run)  # it was moved elsewhere
+    (run / "model").symlink_to(tmp_path / "other")
+    with refused:
+        open_run(run / "result.json")
+
+
+@pytest.mark.parametrize("damaged", ["[]", "{", '{"model_files": 3}', '{"content_sha256": "x"}'])
+def test_a_damaged_record_of_the_training_says_nothing_of_its_model(
+    tmp_path: Path, damaged: str
+) -> None:
+    run = with_model(small_run(tmp_path / "run"))
+    (run / "training.json").write_text(damaged)
+    with pytest.raises(ResultError, match=r"training\.json is not what the training wrote, so"):
+        open_run(run)

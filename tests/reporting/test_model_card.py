@@ -101,6 +101,18 @@ def test_written_twice_it_is_the_same(model: Path, data: ReportData) -> None:
     assert add(model, data).read_bytes() == first
 
 
+def test_a_card_of_two_kinds_of_line_ends_keeps_those_of_its_metadata(
+    model: Path, data: ReportData
+) -> None:
+    path = model / "README.md"
+    path.write_bytes(b"---\nlicense: mit\nlanguage: en\n---\n# Title\r\nbody  \r\n")
+    add(model, data)
+    metadata, _, rest = path.read_bytes().rpartition(b"---\n")
+    assert b"license: mit\n" in metadata
+    assert b"\r" not in metadata
+    assert rest == b"# Title\r\nbody  \r\n"
+
+
 @pytest.mark.parametrize("line_end", ["\n", "\r\n"])
 @pytest.mark.parametrize("bom", ["", "\ufeff"])
 def test_everything_else_stays_to_the_byte(
