@@ -526,11 +526,10 @@ def only_writer(out: str | Path) -> Iterator[None]:
 
 def is_held(out: Path) -> bool:
     """Whether a process holds a directory by `only_writer`; nothing is written there."""
-    if fcntl is None:
-        return False
     try:
         with (out / LOCK).open("rb") as stream:
-            fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            if fcntl is not None:
+                fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError as failure:
         return failure.errno == errno.EWOULDBLOCK
     return False
