@@ -525,6 +525,17 @@ def only_writer(out: str | Path) -> Iterator[None]:
             _written.tidy(Path(name))
 
 
+def is_held(out: Path) -> bool:
+    """Whether a process holds a directory by `only_writer`; nothing is written there."""
+    try:
+        with (out / LOCK).open("rb") as stream:
+            if fcntl is not None:
+                fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError as failure:
+        return failure.errno == errno.EWOULDBLOCK
+    return False
+
+
 def _locked(out: Path, path: Path) -> int | None:
     """The descriptor that holds the lock; None where there can be none.
 

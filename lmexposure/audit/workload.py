@@ -306,7 +306,9 @@ def watch_training(
                 before=min(state.step, state.total_steps - 1) / state.total_steps,
                 seconds=math.inf if settings.max_seconds is None else settings.max_seconds,
             )
-            steps = f"training: at most {state.total_steps:,} steps of {tokens:,.0f} tokens"
+            # The last step of an epoch may have fewer.
+            sizes = f"so far of {tokens:,.0f} tokens"
+            steps = f"training: at most {state.total_steps:,} steps, {sizes}"
             announced = True
             progress.plan(f"{steps}{'; then ' * bool(title)}{title}", [first, *phases], keeps=False)
         progress("training", state.step, state.total_steps, _note(state))

@@ -2,6 +2,7 @@
 
 import json
 import os
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -271,8 +272,9 @@ def check(  # noqa: PLR0913 - a command: its parameters are its flags
     measured, source = _measured_or_read(flags, limits)
     verdict, provenance = judge(measured, limits), measured.provenance
     aside = writes_to_standard_output(flags)
-    for line in verdict_text(verdict, provenance).split("\n"):
-        say(line, aside=aside)
+    with suppress(SystemExit):  # a reader that has enough: the exit code says the verdict
+        for line in verdict_text(verdict, provenance).split("\n"):
+            say(line, aside=aside)
     write_outputs(verdict, measured, source, flags)
     raise typer.Exit(verdict.exit_code)
 

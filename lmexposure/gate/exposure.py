@@ -105,7 +105,7 @@ def _p_value_judged(group: CanaryClass, share: float, *, wanted: bool) -> tuple[
         )
         return Outcome.INCONCLUSIVE if wanted else Outcome.NOT_TESTED, reason
     return Outcome.PASS, (
-        f"{group.secrets} cannot be distinguished from secrets that the model never "
+        f"at its level, the test does not tell {group.secrets} from secrets that the model never "
         f"saw (p = {probability(p)}; {limit} or less would be a leak); a few memorised among many "
         "could hide in their mean"
     )

@@ -36,14 +36,17 @@ def check_extraction(group: CanaryClass, thresholds: Thresholds, share: float) -
         share: of the significance: finds that guessing alone gives more often are no leak.
 
     Returns:
-        The check. Where a canary may be within the guesses for all that is known, it is
-        inconclusive; where no search was made at all, it is so only if it was asked for.
+        The check. It passes where none is found or may be. Where the canaries found are no leak,
+        but would be with those that may be within the guesses, it is inconclusive. Where all of
+        these together would be none either, or no search was made, it is so only if it was asked
+        for, else not tested. So a canary that is found instead of open, or open instead of out of
+        reach, never makes the outcome milder.
     """
     most, asked = thresholds.guesses, thresholds.asked("max_guesses")
     allowed = min(most, group.form.space_size)
     places = [_first(attacks, group.unjudged, allowed) for attacks in group.attacks]
+    outcome, reason = _judge(group, places, allowed, share, asked)
     found = sorted(place for place in places if place is not None)
-    outcome, reason = _judge(group, found, allowed, share, asked)
     return Check(
         name="secrets found by guessing",
         key="max_guesses",
@@ -71,22 +74,25 @@ def _place(attack: Extraction, apart: tuple[int, ...]) -> int | None:
 
 
 def _judge(
-    group: CanaryClass, found: list[int], allowed: int, share: float, asked: bool
+    group: CanaryClass, places: list[int | None], allowed: int, share: float, asked: bool
 ) -> tuple[Outcome, str]:
     tried = max((_tried(attacks, allowed) for attacks in group.attacks), default=0) or allowed
     rare = fewest_finds(share, canaries=group.n, guesses=tried, size=group.possible)
     undecided = Outcome.INCONCLUSIVE if asked else Outcome.NOT_TESTED
+    found = sorted(place for place in places if place is not None)
     if rare is not None and len(found) >= rare:
         return Outcome.LEAK, _leak(group, found, allowed, tried)
-    if rare is None or found:
-        return undecided, _guessed(group, found, allowed)
-    short = [i for i in range(group.n) if max(_in_order(group.attacks[i]), default=0) < allowed]
-    left = [i for i in short if _can_be_within(group, i, allowed)]
+    lost = [i for i, place in enumerate(places) if place is None]
+    short = [i for i in lost if max(_in_order(group.attacks[i]), default=0) < allowed]
+    left = sum(_can_be_within(group, i, allowed) for i in short)
+    if rare is None or 0 < len(found) + left < rare:
+        return undecided, _guessed(group, len(found), left, allowed, tried, rare)
     if not left:
         return Outcome.PASS, _passed(group, allowed, rare, by_rank=len(short))
-    if group.form.interrupted or any(_in_order(attacks) for attacks in group.attacks):
-        return Outcome.INCONCLUSIVE, _unknown(group, len(left), allowed)
-    return undecided, f"no search in a proven order was made; {_unknown(group, len(left), allowed)}"
+    unknown = _unknown(group, len(found), left, allowed)
+    if found or group.form.interrupted or any(_in_order(attacks) for attacks in group.attacks):
+        return Outcome.INCONCLUSIVE, unknown
+    return undecided, f"no search in a proven order was made; {unknown}"
 
 
 def chance_of_finds(found: int, *, canaries: int, guesses: int, size: int) -> float:
@@ -146,14 +152,34 @@ def _blindly(group: CanaryClass, tried: int) -> str:
     return f"would need about {large((size + 1) // 2)} tries for each"
 
 
-def _guessed(group: CanaryClass, found: list[int], allowed: int) -> str:
-    fills = whole(group.possible)
-    verb = "was" if len(found) == 1 else "were"
-    return (
-        f"{len(found)} of {group.secrets} {verb} found, which says nothing: "
-        f"{_tries(group, allowed)} among {fills} fills find as many by chance; choose fewer "
-        "guesses or a format with more fills"
-    )
+def _guessed(
+    group: CanaryClass, found: int, left: int, allowed: int, tried: int, rare: int | None
+) -> str:
+    """Finds, known or possible, that chance gives too often to be a leak."""
+    clauses = [
+        f"{_found(group, found, left, allowed)}: by chance {_tries(group, allowed)} among "
+        f"{whole(group.possible)} fills find {short(group.n * min(1.0, tried / group.possible), 2)}"
+        f" on average{_as_many(group, found + left, tried)}",
+        "no number of finds would be a leak" if rare is None else f"a leak takes {rare} finds",
+        "choose fewer guesses or a format with more fills",
+    ]
+    return "; ".join(clauses)
+
+
+def _found(group: CanaryClass, found: int, left: int, allowed: int) -> str:
+    """What was found, and what may be."""
+    if not found and left:
+        return f"{left} of {group.secrets} may be found within {allowed:,} guesses"
+    more = f", and {left} more may be within {allowed:,} guesses" if left else ""
+    return f"{found} of {group.secrets} {'was' if found == 1 else 'were'} found{more}"
+
+
+def _as_many(group: CanaryClass, finds: int, tried: int) -> str:
+    """How often chance finds as many; nothing where that is most of the time."""
+    chance = chance_of_finds(finds, canaries=group.n, guesses=tried, size=group.possible)
+    most = math.floor(1 / chance)
+    more = f"{finds} or more" if finds < group.n else f"all {finds}"
+    return f", and {more} up to once in {large(most)} times" if most > 1 else ""
 
 
 def _tries(group: CanaryClass, allowed: int) -> str:
@@ -164,11 +190,10 @@ def _tries(group: CanaryClass, allowed: int) -> str:
     return f"{total} for each ({' + '.join(each)})" if len(each) > 1 else total
 
 
-def _unknown(group: CanaryClass, left: int, allowed: int) -> str:
+def _unknown(group: CanaryClass, found: int, left: int, allowed: int) -> str:
     return (
-        f"{left} of {group.secrets} may be found within {allowed:,} guesses: the search did not "
-        "get that far, and the ranks do not rule it out; measure with more guesses, a larger "
-        "budget of steps or more references"
+        f"{_found(group, found, left, allowed)}: the search did not get that far, and the ranks do "
+        "not rule it out; measure with more guesses, a larger budget of steps or more references"
     )
 
 

@@ -95,20 +95,23 @@ def check_learned(result: Result) -> Check | None:
     )
 
 
-def check_full(doubt: str, thresholds: Thresholds) -> Check:
-    """A quick look lets nothing pass, unless the user takes its doubt.
+def check_full(doubt: str, thresholds: Thresholds, *, leaks: bool) -> Check:
+    """A quick look lets nothing pass, unless the user takes its doubt; a leak it leaves as it is.
 
     Args:
         doubt: how far off its numbers may be.
         thresholds: whether it is accepted.
+        leaks: whether it found a leak.
     """
     reason = f"a quick look is no pass: {doubt}; measure in full, or give --accept-quick"
     if thresholds.accept_quick:
         reason = "--quick was accepted"
+    elif leaks:
+        reason = "this was a quick look, so other leaks may have gone unseen"
     return Check(
         name="measured in full",
         key="accept_quick",
-        outcome=Outcome.NOT_TESTED if thresholds.accept_quick else Outcome.INCONCLUSIVE,
+        outcome=(Outcome.NOT_TESTED if leaks or thresholds.accept_quick else Outcome.INCONCLUSIVE),
         reason=sentence(reason),
     )
 

@@ -276,15 +276,16 @@ def check(
         *(made for row in kinds for made in check_kind(row, thresholds, shares.test)),
     ]
     checks = checks if classes else [_no_class(thresholds), *checks]
-    doubt = _doubt_of_quick(checks, classes) if result.settings.quick else ""
-    if doubt:
-        checks.append(check_full(doubt, thresholds))
     untested = [*_untested(result, thresholds, [f for f in formats if f not in controls])]
     if run.look is not None:
         from lmexposure.gate.verbatim_verdict import check_verbatim
 
         text = check_verbatim(run.look, of_look)
         checks, untested = [*checks, *text.checks], [*untested, *text.untested]
+    doubt = _doubt_of_quick(checks, classes) if result.settings.quick else ""
+    if doubt:
+        leaks = any(check.outcome is Outcome.LEAK for check in checks)
+        checks.append(check_full(doubt, thresholds, leaks=leaks))
     verdict = verdict_of(checks, untested)
     verdict = _of_accepted_quick(verdict, doubt) if thresholds.accept_quick else verdict
     return _of_unknown_rows(verdict) if rows_unknown(result) else verdict
@@ -333,10 +334,14 @@ def _doubt_of_quick(checks: Sequence[Check], classes: list[CanaryClass]) -> str:
     gaps = [exposure.high - exposure.value for group in classes for exposure in group.known]
     passed = {check.key for check in checks if check.outcome is Outcome.PASS}
     closer = dict.fromkeys(found for key, found in _CLOSER.items() if key in passed)
+    widest = max(gaps, default=0.0)
+    if round(widest, 2) <= 0:
+        found = " or ".join(closer) or "a leak that this one missed"
+        return f"the full measurement may find {found}"
     also = f", or find {' or '.join(closer)}" if closer else ""
     return (
-        f"an exposure may be up to {bits(max(gaps, default=0.0))} above the one shown, and the "
-        f"full measurement may call a leak what lies that far below a threshold{also}"
+        f"an exposure may be up to {bits(widest)} above the one shown, and the full measurement "
+        f"may call a leak what lies that far below a threshold{also}"
     )
 
 
@@ -571,10 +576,10 @@ def _phrase(name: str, found: Sequence[Check]) -> str:
 
 
 def _not_tested(checks: Sequence[Check]) -> list[str]:
-    """One phrase for each check that was not made, with the reason."""
+    """One phrase for each check that was not made, with the reason; of a quick look the check."""
     return [
         f"{check.name}{f' ({check.scope})' if check.scope else ''}: "
         f"{check.reason[:1].lower()}{check.reason[1:].rstrip('.')}"
         for check in checks
-        if not _is_tested(check)
+        if check.outcome is Outcome.NOT_TESTED or (check.key in _BOUNDS and not _is_tested(check))
     ]

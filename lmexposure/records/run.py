@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from lmexposure._files import read_bytes
+from lmexposure._files import is_held, read_bytes
 from lmexposure._integrity import damaged_file, take_hash
 from lmexposure._style import short_hash
 from lmexposure._text import visible
@@ -70,14 +70,15 @@ class Provenance:
 
     @property
     def line(self) -> str:
-        """All of it on one line, the hash in short.
+        """All of it on one line, the hash in short; a run's own model/ has no name of its own.
 
         >>> said = {"lmexposure": "0.1.0", "measured": None}
         >>> Provenance(**said, model="gpt2", weights_sha256="ab" * 32).line
         'lmexposure 0.1.0, date unknown; model gpt2, weights abababababab'
         """
+        named = "" if self.model == "model" else f"model {self.model}, "
         weights = short_hash(self.weights_sha256)
-        return visible(f"{self.version}, {self.date}; model {self.model}, weights {weights}")
+        return visible(f"{self.version}, {self.date}; {named}weights {weights}")
 
     def to_dict(self) -> dict[str, str | None]:
         """Plain values, the hash in full."""
@@ -313,6 +314,8 @@ def _refuse_missing(path: Path, result_path: Path) -> None:
         )
     begun = any((path / name).exists() for name in ("run.json", "manifest.json"))
     why = "the run did not finish: give its command again" if begun else "it is no run directory"
+    if begun and is_held(path):
+        why = "another process is at work there; wait until it has ended"
     raise ResultError(f"{path} holds no result.json; {why}")
 
 

@@ -12,10 +12,6 @@ from lmexposure.gate import CHECK_KINDS, Check, Outcome, Verdict, unseen_share
 from lmexposure.reporting.data import Fact, ReportData
 
 _UTC = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d):\d\dZ")
-_PLAIN = {
-    "p_value": "familiarity beyond chance (p-value)",
-    "max_exposure": "largest exposure of a secret",
-}
 _EPSILON = ("max_epsilon", "claimed_epsilon")
 _TEXT = ("memorised", "max_verbatim_run", "max_extractable")
 _WORST = (Outcome.LEAK, Outcome.INCONCLUSIVE, Outcome.PASS, Outcome.NOT_TESTED)
@@ -32,6 +28,7 @@ _WORDS = {
     ("max_worst_tpr", Outcome.PASS): "not above the limit",
     ("guessed_coins", Outcome.LEAK): "who was in can be guessed",
     ("guessed_coins", Outcome.PASS): "who was in cannot be guessed",
+    ("accept_quick", Outcome.INCONCLUSIVE): "this was a quick look",
 }
 _CAME_TO = {
     Outcome.LEAK: "leaks",
@@ -165,7 +162,6 @@ def check_lines(checks: Sequence[Check]) -> list[CheckLine]:
 def _line(name: str, made: Sequence[Check]) -> CheckLine:
     outcome = min((check.outcome for check in made), key=_WORST.index)
     so = [check for check in made if check.outcome is outcome]
-    name = _PLAIN.get(made[0].key, name)
     return CheckLine(outcome=outcome, what=name, said=_said(outcome, so, made))
 
 
@@ -315,6 +311,8 @@ def _undecided(checks: Sequence[Check]) -> Iterator[str]:
         yield "Measure again without --quick, and check the result against the same thresholds."
         return
     yield "Do not take this for a pass: this run can neither show a leak nor rule one out."
+    if _is_quick(checks):
+        yield "First measure again without --quick, which may settle it."
     worthwhile = sorted(undecided - {"accept_quick"}, key=_worth)
     remedies = dict.fromkeys(CHECK_KINDS[key].remedy for key in worthwhile)
     yield from list(remedies)[:_MOST_REASONS]

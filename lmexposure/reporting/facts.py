@@ -316,10 +316,11 @@ def command_of(run: RunFiles, *, show_seeds: bool = False) -> str:
         "threads": run.result.settings.threads,
     }
     given = {name: v for name, v in record.settings.training.items() if v is not None}
-    flags = {name: setting.flag for name, setting in _TRAINING.items() if setting.flag is not None}
+    by_flag = {name for name, setting in _TRAINING.items() if setting.flag is not None}
     words += _flags(chosen, show_seeds or _is_demo(run))
-    words += [f"{flags[name]} {word(value)}" for name, value in given.items() if name in flags]
-    rest = {name: value for name, value in given.items() if name not in flags}
+    for name in filter(by_flag.__contains__, given):
+        words += flag_words(_TRAINING[name], given[name])
+    rest = {name: value for name, value in given.items() if name not in by_flag}
     return _with_file(run, words, chosen, rest)
 
 
@@ -400,17 +401,31 @@ def path_word(name: str) -> str:
 def _flags(settings: Mapping[str, Value], show_seeds: bool) -> Iterator[str]:
     usual = _usual(settings)
     for name, setting in _DECLARED.items():
-        flag, value = setting.flag, settings.get(name, usual[name])
-        if flag is None or value is None or value is False:
-            continue
-        if value == usual[name] and name != "quick":
+        value = settings.get(name, usual[name])
+        if value is None or (value == usual[name] and name != "quick"):
             continue
         if name == "seed" and not show_seeds:
-            yield f"{flag} {SEED}"
-        elif name in ("formats", "kinds") and isinstance(value, tuple):
-            yield from (f"{flag} {word(part)}" for part in value)
+            yield f"{setting.flag} {SEED}"
         else:
-            yield flag if value is True else f"{flag} {word(value)}"
+            yield from flag_words(setting, value)
+
+
+def flag_words(setting: Setting, value: Value) -> Iterator[str]:
+    """A setting as the command line reads it: bare if true, repeated if a list by its flag.
+
+    Args:
+        setting: without a flag it has no words.
+        value: of it; false takes the flag's other half, such as --no-witness, where it has one.
+    """
+    yes, _, no = (setting.flag or "").partition("/")
+    if not yes:
+        return
+    if isinstance(value, bool):
+        yield from filter(None, [yes if value else no])
+    elif isinstance(value, tuple) and setting.parse is None:
+        yield from (f"{yes} {word(part)}" for part in value)
+    else:
+        yield f"{yes} {word(value)}"
 
 
 def _usual(settings: Mapping[str, Value]) -> dict[str, Value]:

@@ -6,7 +6,7 @@ from lmexposure._settings import Setting, settings_of
 from lmexposure._style import Value, number, whole
 from lmexposure.records import RunSettings, SweepResult, SweepSettings, TrainingSettings
 from lmexposure.reporting.data import Fact
-from lmexposure.reporting.facts import RARE, named_facts, path_word, run_settings, word
+from lmexposure.reporting.facts import RARE, flag_words, named_facts, path_word, run_settings
 
 # Of the settings of a run: what a sweep decides itself.
 _NOT_OF_SWEEPS = ("inclusion_probability", "controls", "seed")
@@ -92,9 +92,5 @@ def _flags(declared: dict[str, Setting], given: dict[str, Value], usual: object)
     for name, setting in declared.items():
         value = given.get(name)
         default = getattr(usual, "per_class" if name == "canaries" else name, None)
-        if setting.flag is None or value is None or value is False or value == default:
-            continue
-        if name in ("formats", "kinds") and isinstance(value, tuple):
-            yield from (f"{setting.flag} {word(part)}" for part in value)
-        else:
-            yield setting.flag if value is True else f"{setting.flag} {word(value)}"
+        if value is not None and value != default:
+            yield from flag_words(setting, value)

@@ -16,11 +16,11 @@ from lmexposure.audit import (
     Phase,
     measure,
 )
-from lmexposure.audit.workload import measurement_phases, measurement_title
+from lmexposure.audit.workload import measurement_phases, measurement_title, watch_training
 from lmexposure.canaries import Format, Manifest, Plan
 from lmexposure.integrations import insert
-from lmexposure.models import LoadedModel
-from lmexposure.records import Result
+from lmexposure.models import LoadedModel, Progress
+from lmexposure.records import Result, TrainingSettings
 from lmexposure.scoring import Extractor
 
 FORM = Format(name="code", template="number {digits:4}")
@@ -42,7 +42,7 @@ class Pressed:
         self._asked |= what == self._at
 
     def plan(self, title: str, phases: Sequence[Phase], *, keeps: bool) -> None:
-        assert keeps
+        assert keeps is not title.startswith("training")
         self.title, self.phases = title, list(phases)
 
     def end_asked(self) -> bool:
@@ -172,6 +172,16 @@ def test_an_early_end_between_greedy_and_beam_is_known(
     assert any(f"{inserted} canaries were not searched for" in line for line in ended.warnings)
     whole = measure(loaded, manifest, settings=settings, progress=PressedAfter(0))
     assert not whole.formats[0].interrupted
+
+
+def test_a_training_is_announced_with_the_tokens_of_its_steps_so_far() -> None:
+    """The last step of an epoch has fewer: "6 steps of 2,028 tokens" was said of 2,335 an epoch."""
+    watcher = Pressed(None)
+    state = Progress(
+        step=1, total_steps=6, epoch=0.5, tokens=2028, train_bits=4.0, validation_bits=None
+    )
+    watch_training(watcher, TrainingSettings(), ("", []))(state)
+    assert watcher.title == "training: at most 6 steps, so far of 2,028 tokens"
 
 
 def test_every_phase_was_announced_and_moves(loaded: LoadedModel, manifest: Manifest) -> None:

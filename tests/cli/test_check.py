@@ -92,6 +92,22 @@ def test_a_quick_look_is_2_unless_it_is_accepted(call: Call, written: Written) -
     assert call("check", leak).code == call("check", leak, "--accept-quick").code == 1
 
 
+def test_a_reader_that_has_enough_is_no_error(written: Written, tmp_path: Path) -> None:
+    """`check ... | head` ended in an error, with 3, and wrote no file that was asked for."""
+    result = written(leaking())
+    reader, writer = os.pipe()
+    os.close(reader)
+    with open(writer, "wb") as nobody:
+        done = subprocess.run(
+            [sys.executable, "-m", "lmexposure", "check", result, "--json", tmp_path / "v.json"],
+            stdout=nobody,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    assert (done.returncode, done.stderr) == (1, "")
+    assert json.loads((tmp_path / "v.json").read_text())["exit_code"] == 1
+
+
 def test_a_run_directory(call: Call, tmp_path: Path) -> None:
     assert call("check", small_run(tmp_path / "leaks")).code == 1
     calm = small_run(tmp_path / "calm", memorised=(), references=2_000)

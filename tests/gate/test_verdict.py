@@ -267,6 +267,22 @@ def test_a_quick_look_is_no_pass_unless_it_is_accepted_and_a_leak_all_the_same()
     leaking = planted(np.random.default_rng(1), 30, 30, 28)
     leak = gate.check(changed(leaking, settings=options(quick=True)))
     assert (leak.exit_code, leak.sentence) == (1, gate.check(leaking).sentence)
+    said = [phrase for phrase in leak.untested if phrase.startswith("measured in full")]
+    assert said == ["measured in full: this was a quick look, so other leaks may have gone unseen"]
+    assert outcomes(leak, "accept_quick") == [Outcome.NOT_TESTED]  # no error beside the failures
+
+
+def test_what_a_quick_look_says_nothing_of_is_left_out() -> None:
+    """ "An exposure may be up to 0.00 bits above the one shown" told nobody anything."""
+    quick = changed(clean(), settings=options(quick=True))
+    looked = gate.check(quick)
+    assert looked.sentence == (
+        "Inconclusive: a quick look is no pass: the full measurement may find a smaller p-value; "
+        "measure in full, or give --accept-quick."
+    )
+    alone = gate.check(quick, Thresholds(p_value=False)).sentence
+    assert "the full measurement may find a leak that this one missed; measure" in alone
+    assert not any("measured in full" in phrase for phrase in [*looked.tested, *looked.untested])
 
 
 def test_what_a_quick_look_cannot_decide_in_full_either_is_said_first() -> None:

@@ -16,6 +16,7 @@ import pytest
 from made_results import small_result, small_run
 from older_runs import FINISHED, older_run
 
+from lmexposure._files import LOCK, only_writer
 from lmexposure._integrity import file_hashes, write_hashed
 from lmexposure._written import study
 from lmexposure.errors import ManifestError, ResultError
@@ -122,6 +123,11 @@ def test_nothing_there(tmp_path: Path) -> None:
     with pytest.raises(ResultError, match=r"holds no result.json; it is no run directory"):
         open_run(tmp_path)
     (tmp_path / "run.json").write_text("{}")
+    with pytest.raises(ResultError, match="the run did not finish: give its command again"):
+        open_run(tmp_path)
+    with only_writer(tmp_path), pytest.raises(ResultError, match="process is at work there; wait"):
+        open_run(tmp_path)
+    (tmp_path / LOCK).touch()  # as a killed process leaves it
     with pytest.raises(ResultError, match="the run did not finish: give its command again"):
         open_run(tmp_path)
 
@@ -350,7 +356,7 @@ def dated_run(path: Path) -> Path:
 
 def test_an_older_result_says_that_its_version_and_date_are_unknown(tmp_path: Path) -> None:
     run = open_run(older_run("formats", tmp_path / "r"))
-    assert run.provenance.line.startswith("version unknown, date unknown; model model, weights ")
+    assert run.provenance.line.startswith("version unknown, date unknown; weights ")
     assert run.provenance.weights_sha256 == run.result.model.weights_sha256
     alone = shutil.copy(tmp_path / "r" / "result.json", tmp_path / "alone.json")
     assert open_run(alone).provenance == run.provenance
@@ -372,7 +378,7 @@ def test_every_rendering_shows_where_its_numbers_come_from(tmp_path: Path, known
     written += write_compare(runs, out=tmp_path, formats=formats)
     version = f"lmexposure {VERSION}" if known else "version unknown"
     date = f"measured {DATE}" if known else "date unknown"
-    line = f"{version}, {date}; model model, weights {'1' * 12}"
+    line = f"{version}, {date}; weights {'1' * 12}"
     assert len(written) == 9
     for file in written:
         text = file.read_text(encoding="utf-8")

@@ -97,7 +97,7 @@ def test_what_was_not_in_order_has_a_line_of_its_own() -> None:
 
 def test_a_check_that_could_not_be_made_says_why_once() -> None:
     coarse = made([canary(i, sampled(3.0, 2.0, 4.0)) for i in range(10)], references=100)
-    (untested,) = [t for t in answered(coarse).tested if t.what == "largest exposure of a secret"]
+    (untested,) = [t for t in answered(coarse).tested if t.what == "largest exposure"]
     assert untested.outcome is Outcome.NOT_TESTED
     assert untested.said.startswith(
         "not tested, because the max attainable exposure of 10 secrets inserted once is 4.79 bits"
@@ -137,7 +137,7 @@ def test_a_pass_is_said_in_one_clause_and_what_it_may_have_missed_below() -> Non
     assert any(line.startswith("Missed leaks: ") for line in found.sure)
     accepted = answered(quick(clean()), Thresholds(accept_quick=True)).finding
     assert "could have gone unseen" in accepted
-    assert accepted.endswith("or find a smaller p-value.")
+    assert accepted.endswith("the full measurement may find a smaller p-value.")
 
 
 def test_a_long_list_ends_on_the_first_screen() -> None:
@@ -224,7 +224,18 @@ def test_after_a_doubt_what_would_settle_it(
     assert said.startswith("Do not take this for a pass: ")
     assert step in said
     assert said.endswith("Then measure again, and check the result against the same thresholds.")
-    assert "Then measure again without --quick, and" in steps(quick(result), thresholds)
+    looked = next_steps(gate.check(quick(result), thresholds))
+    assert looked[1] == "First measure again without --quick, which may settle it."
+    assert looked[-1].startswith("Then measure again without --quick, and")
+
+
+def test_a_check_has_the_name_that_the_gate_gives_it() -> None:
+    """The report called the p-value otherwise, so that nobody found one check in the other."""
+    verdict = gate.check(quick(clean()))
+    said = {line.what: line.said for line in answered(quick(clean())).tested}
+    assert {c.name for c in verdict.checks if c.outcome is Outcome.INCONCLUSIVE} <= said.keys()
+    assert "p-value against guessing" in said
+    assert said["measured in full"] == "this was a quick look"
 
 
 def test_after_a_pass_what_it_does_not_cover() -> None:

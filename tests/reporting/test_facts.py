@@ -7,14 +7,18 @@ from typing import Any
 
 import pytest
 from made_results import assumed, context, options, small_manifest, small_run
+from typer.main import get_command
 
+from lmexposure._settings import settings_of
 from lmexposure.audit import MeasureSettings, RunSettings
-from lmexposure.cli.options import merged
-from lmexposure.records import ContextRecord, RunFiles, open_run
+from lmexposure.cli import options as options_of_commands
+from lmexposure.cli.app import app
+from lmexposure.records import ContextRecord, RunFiles, TrainingSettings, open_run
 from lmexposure.reporting.data import Fact
 from lmexposure.reporting.facts import (
     DEMO_TEXT,
     command_of,
+    flag_words,
     model_facts,
     scored_in,
     setting_facts,
@@ -134,7 +138,7 @@ def test_a_whole_run(tmp_path: Path) -> None:
     assert command_of(with_settings(demo, seed=5)).endswith("--seed SEED")
 
 
-def test_every_setting_comes_back(tmp_path: Path) -> None:
+def test_every_setting_comes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the command says is what the run's record says, read as the command line reads it."""
     settings = RunSettings(
         model="/models/my model",
@@ -151,25 +155,55 @@ def test_every_setting_comes_back(tmp_path: Path) -> None:
         settings=settings.record(),
         measure=settings.measure.record(),
     )
-    words = shlex.split(command_of(run, show_seeds=True))
-    given: dict[str, Any] = {"format": []}
-    words = words[words.index("--out") + 2 :]
-    for word in words:
-        if word.startswith("--"):
-            name = word[2:].replace("-", "_")
-            given.setdefault(name, True)
-        elif name == "format":
-            given["format"].append(word)
-        else:
-            given[name] = word
-    whole = ("canaries", "seed", "references", "draws", "epochs", "batch_size")
-    real = ("delta", "claimed_epsilon", "learning_rate")
-    read: dict[str, Any] = dict(given)
-    read |= {name: int(given[name]) for name in whole} | {n: float(given[n]) for n in real}
-    read["formats"] = read.pop("format")
-    for name in ("epochs", "learning_rate", "batch_size"):
-        read[f"training_{name}"] = read.pop(name)
-    assert merged(read).to_dict() == settings.to_dict()
+    assert read_again(command_of(run, show_seeds=True), monkeypatch) == settings
+
+
+BOOLEANS = {
+    "witness": (True, False),
+    "quick": (True, False),
+    "offline": (True, False),
+    "training": (
+        {},
+        {"lora": True, "lora_targets": ["q_proj", "v_proj"]},
+        {"method": "dp-sgd", "noise_multiplier": 1.0, "document_norms": True},
+    ),
+}
+
+
+@pytest.mark.parametrize(("name", "value"), [(n, v) for n, vs in BOOLEANS.items() for v in vs])
+def test_a_flag_is_bare_and_its_other_half_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: object
+) -> None:
+    """`--lora True` read True as a corpus; a run without a witness came back with one."""
+    settings = RunSettings().override({"seed": SEED, name: value})
+    run = open_run(small_run(tmp_path))
+    record = with_record(run, settings=settings.record(), measure=settings.measure.record())
+    assert read_again(command_of(record, show_seeds=True), monkeypatch) == settings
+
+
+def test_every_boolean_setting_has_its_case() -> None:
+    """`extraction` has no flag: it stands in the settings file."""
+    declared = {
+        name: setting.flag
+        for kind in (RunSettings, MeasureSettings, TrainingSettings)
+        for name, setting in settings_of(kind).items()
+        if setting.kind is bool
+    }
+    tried = {*BOOLEANS, "lora", "document_norms"}
+    assert {name for name, flag in declared.items() if flag is not None} <= tried
+    lora = settings_of(TrainingSettings)["lora"]
+    assert list(flag_words(lora, value=False)) == []  # it has no other half
+
+
+def read_again(command: str, monkeypatch: pytest.MonkeyPatch) -> RunSettings:
+    """The settings that `lmexposure run` gets from the command, which is not carried out."""
+    words, got = shlex.split(command), dict[str, Any]()
+    monkeypatch.setattr(options_of_commands, "build", lambda function, given: got.update(given))
+    run = get_command(app).commands["run"]  # type: ignore[attr-defined]
+    run.main(words[words.index("run") + 1 :], standalone_mode=False)
+    assert got["corpus"] == ["CORPUS"]
+    settings: RunSettings = got["settings"]
+    return settings
 
 
 def test_a_chosen_seed_is_left_out_of_the_command(tmp_path: Path) -> None:
