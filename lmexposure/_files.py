@@ -174,7 +174,7 @@ def refuse_unlike(path: Path, ours: Callable[[bytes], object]) -> None:
     """
     if not is_taken(path):
         return
-    with open(path, "rb") as file:
+    with disk_errors(path), open(path, "rb") as file:
         content = file.read(_LARGEST)
     if content and not ours(content):
         raise FileError(
@@ -456,11 +456,15 @@ def sha256_file(path: Path) -> str:
 
 
 def read_bytes(path: str | Path) -> bytes:
-    """The content of a file; a pipe without a writer is empty, and is not waited for."""
+    """The content of a file; a pipe without a writer is empty, and is not waited for.
+
+    Of a device, which may have no end, the first 64 kB.
+    """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     os.set_blocking(descriptor, True)
     with open(descriptor, "rb") as stream:
-        return stream.read()
+        endless = stat.S_ISCHR(os.fstat(descriptor).st_mode)
+        return stream.read(1 << 16 if endless else -1)
 
 
 def read_toml(

@@ -27,6 +27,8 @@ LIST = ".lmexposure.files"
 LOCK = ".lmexposure.lock"
 _SCHEMA = b'{"schema": "lmexposure.files/1"}'
 _TREE = "/"  # at the end of a directory's name: all in it is ours
+# Lists that this process began, by their inodes.
+_BEGUN: set[int] = set()
 # The directories of studies that this thread writes into, their links followed.
 _STUDIES: ContextVar[frozenset[str]] = ContextVar("studies", default=frozenset())
 
@@ -210,9 +212,9 @@ def _lists_in(directory: Path) -> list[Path]:
 
 
 def tidy(out: Path) -> None:
-    """Remove the list of a directory that holds nothing else."""
+    """Remove the list of a directory that holds nothing else, where this process began it."""
     with suppress(OSError):
-        if os.listdir(out) == [LIST]:
+        if os.listdir(out) == [LIST] and (out / LIST).lstat().st_ino in _BEGUN:
             (out / LIST).unlink()
 
 
@@ -436,6 +438,7 @@ def _append(root: Path, *entries: Mapping[str, object]) -> None:
         lines = [json.dumps(entry).encode() for entry in entries]
         if not (before := os.fstat(descriptor).st_size):
             lines.insert(0, _SCHEMA)
+            _BEGUN.add(os.fstat(descriptor).st_ino)
         content = b"".join(b"\n" + line for line in lines)
         if os.write(descriptor, content) < len(content):
             os.ftruncate(descriptor, before)

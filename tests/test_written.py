@@ -9,7 +9,7 @@ import pytest
 
 from lmexposure._files import atomic_directory, atomic_write, only_writer, refuse_unlike
 from lmexposure._integrity import write_sealed
-from lmexposure._written import LIST, check, refuse_foreign, remove, study
+from lmexposure._written import LIST, check, claim, refuse_foreign, remove, study
 from lmexposure.errors import FileError
 
 
@@ -289,3 +289,32 @@ def test_outside_of_a_study_only_records_of_ours_are_replaced(tmp_path: Path) ->
     write(path, "text")
     refuse_unlike(tmp_path / "none", re.compile(b"x").search)
     assert sorted(os.listdir(tmp_path)) == ["file"]
+
+
+@pytest.mark.parametrize("kind", ["somebody's", "a sound list", "a link"])
+def test_a_list_that_was_there_before_stays_when_the_work_is_refused(
+    tmp_path: Path, kind: str
+) -> None:
+    """Copied first from another directory, or a person's own file of this name."""
+    out = tmp_path / "out"
+    out.mkdir()
+    there = out / LIST
+    sound = b'\n{"schema": "lmexposure.files/1"}\n{"name": "model/", "sha256": null, "of": []}'
+    (tmp_path / "elsewhere").write_bytes(sound)
+    if kind == "a link":
+        there.symlink_to(tmp_path / "elsewhere")
+    else:
+        there.write_bytes(sound if kind == "a sound list" else b"my list of files\n")
+    with pytest.raises(ZeroDivisionError), only_writer(out):
+        raise ZeroDivisionError  # any refusal
+    assert there.is_symlink() == (kind == "a link")
+    assert there.exists()
+
+
+def test_a_list_that_this_process_began_goes_with_all_else(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with pytest.raises(ZeroDivisionError), only_writer(out):
+        with study(out):
+            claim(out / "model")
+        raise ZeroDivisionError
+    assert not out.exists() or not list(out.iterdir())

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from lmexposure._files import PRIVATE, atomic_directory
+from lmexposure._files import PRIVATE, atomic_directory, read_bytes
 from lmexposure._integrity import (
     check_seal,
     damaged_file,
@@ -232,7 +232,7 @@ def damaged_model(model: str | Path) -> Path | None:
 def read_training(path: Path) -> dict[str, Any] | None:
     """The record in training.json; None where it is damaged."""
     try:
-        record = json.loads(path.read_bytes())
+        record = json.loads(read_bytes(path))
         whole = take_hash(record) and record["inputs_sha256"] is not None
         # An older version's result lacks the fields that came later.
         TrainingRecord.model_validate({"threads": None, "reused": False, **record["result"]})
