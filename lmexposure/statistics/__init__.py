@@ -70,6 +70,7 @@ if TYPE_CHECKING:
         GuessingTest,
         guessing_test,
         holm,
+        median_test,
         rank_sum_test,
         sign_test,
     )
@@ -273,6 +274,7 @@ __all__ = [
     "lira_offline",
     "longer_runs",
     "mean_difference",
+    "median_test",
     "membership_metrics",
     "memorisation_by_halves",
     "memorisation_test",
