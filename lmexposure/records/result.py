@@ -149,7 +149,7 @@ class WitnessResult(Record):
         The smaller of two p-values, twice: a certificate of t bits is one of 2^-t.
         """
         bits, p = self.certificate_bits, self.p_value
-        found = [*([] if bits is None else [2.0**-bits]), *([] if p is None else [p])]
+        found = [*([] if bits is None else [2.0 ** -max(bits, 0.0)]), *([] if p is None else [p])]
         return min(1.0, 2 * min(found)) if found else None
 
 
