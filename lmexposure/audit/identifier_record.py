@@ -78,7 +78,7 @@ def identifiers_record(
         reason=reason,
         classes=(*classes, every),
         identifiers=_rows(found, ranks, chosen),
-        warnings=_warnings(found, held_out and held_out.found, sides, classes),
+        warnings=_warnings(found, None if held_out is None else held_out.found, sides, classes),
     )
 
 

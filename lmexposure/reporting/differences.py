@@ -208,10 +208,11 @@ def _difference(first: _Side, second: _Side, base: str, other: str, level: float
     ids = [name for name in first.exposures if name in second.exposures] if paired else None
     before, after = (side.of(ids or list(side.exposures)) for side in (first, second))
     higher, lower, left_open = _counts(before, after, paired, _MISSED)
-    p_value, p_least = _p_values(before, after, paired, (higher, lower, left_open))
+    by_chance, p_least = _p_values(before, after, paired, (higher, lower, left_open))
+    p_value: float | None = by_chance
     beside = first.beside(second, ids) if ids else None
     if paired:
-        p_value = None if beside is None else max(p_value, median_test(*beside)[higher < lower])
+        p_value = None if beside is None else max(by_chance, median_test(*beside)[higher < lower])
     low, high = (_paired_interval if paired else _interval)(before, after, level)
     capped = before.capped | after.capped if paired else np.r_[before.capped, after.capped]
     return Difference(

@@ -281,7 +281,7 @@ def test_a_text_that_cannot_be_encoded_is_named(base: LoadedModel) -> None:
         side.ranks([place])
 
 
-class _Copier(GPT2LMHeadModel):
+class _Copier(GPT2LMHeadModel):  # type: ignore[misc]
     """Without memory: expects what followed the last two tokens earlier in its own context."""
 
     def forward(self, input_ids: Any = None, **more: Any) -> Any:

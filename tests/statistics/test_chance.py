@@ -289,7 +289,7 @@ def test_the_median_test_is_that_of_all_choices() -> None:
     middle = np.median(values)
 
     def above(own: tuple[int, ...], sign: int) -> int:
-        return sum(sign * (values[i] - middle) > 0 for i in own)
+        return sum(bool(sign * (values[i] - middle) > 0) for i in own)
 
     chosen = list(combinations(range(7), 3))
     for own in chosen:
