@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from lmexposure._style import percent, probability
+from lmexposure._style import count, percent, probability
 from lmexposure.canaries import Identifiers
 from lmexposure.records import (
     IdentifierClaim,
@@ -73,11 +73,12 @@ def identifiers_record(
         needed=identifiers_needed(),
         split=split,
         uniform_source=uniform,
+        foretold=found.foretold,
         claim=claim,
         reason=reason,
         classes=(*classes, every),
         identifiers=_rows(found, ranks, chosen),
-        warnings=_warnings(found, sides, classes),
+        warnings=_warnings(found, None if held_out is None else held_out.found, sides, classes),
     )
 
 
@@ -207,7 +208,8 @@ def _claim(
     if uniform:
         return "membership", (
             f"{low}. All are UUIDs of version 4, whose 122 other bits are random by RFC 9562: this "
-            "takes it that they were made so, and that fresh ones would be as likely"
+            "takes it that they were made so, and that fresh ones would be as likely. None shares "
+            "a run of letters and digits with the text in front"
         )
     beside = "" if base is None else f", and not under the base {_seen(base)}"
     return "distribution or membership", (
@@ -240,15 +242,24 @@ def _seen(rates: IdentifierRates) -> str:
 
 
 def _warnings(
-    found: Identifiers, sides: Sequence[IdentifierModel], classes: Sequence[IdentifierClass]
+    found: Identifiers,
+    apart: Identifiers | None,
+    sides: Sequence[IdentifierModel],
+    classes: Sequence[IdentifierClass],
 ) -> tuple[str, ...]:
     warnings = [
         f"no identifier of format {row.format} is in the corpus" for row in classes if not row.found
     ]
-    if len(found.kept) < found.distinct:
+    if len(found.kept) + found.foretold < found.distinct:
         warnings.append(
             f"{len(found.kept):,} of {found.distinct:,} identifiers were compared, chosen at random"
         )
+    for where, foretold in (("", found.foretold), (" held out", apart.foretold if apart else 0)):
+        if foretold:
+            warnings.append(
+                f"{count(foretold, 'identifier')}{where} left out: the text in front holds a part "
+                "of each, which a model without memory may copy"
+            )
     for row in classes:
         if row.base is not None and row.base.p_value <= _SIGNIFICANCE and len(classes) > 1:
             warnings.append(

@@ -154,20 +154,27 @@ def _found(
         if documents < _FEWEST_HELD_OUT:
             raise CorpusError(
                 f"held out are identifiers in {count(documents, 'document')} "
-                f"({both:,} are in the corpus too, and left out): it takes at least "
-                f"{_FEWEST_HELD_OUT}; give more held-out documents (--held-out)"
+                f"({both:,} are in the corpus too, and left out){_left_out(apart)}: it takes at "
+                f"least {_FEWEST_HELD_OUT}; give more held-out documents (--held-out)"
             )
     documents, needed = len(found.one_per_document()), identifiers_needed()
     if documents < needed:
         raise CorpusError(
             f"{count(found.distinct, 'different identifier')} in {count(documents, 'document')} "
             f"are fewer than needed ({each}): identifiers of one document depend on each other, "
-            f"and to tell 1 % from 5 % takes {needed} documents with some; give more of the "
-            "corpus, or more formats"
+            f"and to tell 1 % from 5 % takes {needed} documents with some{_left_out(found)}; give "
+            "more of the corpus, or more formats"
         )
     for name in {identifier.format for identifier in found.kept}:
         found.draws(name, settings.draws, seed=0)
     return found, apart, both
+
+
+def _left_out(found: Identifiers) -> str:
+    """Those that the text in front foretells, for a message."""
+    if not found.foretold:
+        return ""
+    return f" ({found.foretold:,} are left out: the text in front of them holds a part of them)"
 
 
 def _searched(
@@ -207,7 +214,7 @@ class _Place:
         form = found.formats[identifier.format]
         draws = "draws" if what == _COMPARING else "draws held out"  # none are shared by the two
         seed = derive_seed(settings.seed, draws, str(number))
-        drawn = found.draws(identifier.format, settings.draws, seed=seed)
+        drawn = found.draws(identifier.format, settings.draws, seed=seed, before=identifier.before)
         return cls(
             texts=[form.text(index) for index in (identifier.index, *drawn)],
             context=Context(before=identifier.before, behind=identifier.behind),

@@ -6,8 +6,9 @@ with the text around it, which is the same for all of them.
 
 import random
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 
@@ -21,6 +22,9 @@ from lmexposure.canaries.plan import derive_seed, permutation
 from lmexposure.errors import FormatError
 
 _BEHIND = 16  # characters that decide how the end of an identifier becomes tokens
+_RUN = 3  # letters and digits in a row, at least: of fewer, half of all words hold some
+_FEW = 0.05  # of fresh fills may hold such a run by chance; where more do, it must be longer
+_TRIED = 100  # fresh fills, by which that is judged
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +61,8 @@ class Identifiers:
         taken: format -> all fills that are in the corpus, within longer words too.
         kept: identifiers, each at its first place, in random order.
         separator: the text between two documents; None: a token's work.
+        foretold: identifiers that are not kept because the text in front of them holds a part of
+            them; see `Foretold`.
     """
 
     formats: Mapping[str, Format]
@@ -66,6 +72,7 @@ class Identifiers:
     taken: Mapping[str, set[int]] = field(repr=False)
     kept: tuple[Identifier, ...]
     separator: str | None
+    foretold: int = 0
 
     @property
     def distinct(self) -> int:
@@ -102,21 +109,78 @@ class Identifiers:
             for form in (self.formats[each.format] for each in self.kept)
         )
 
-    def draws(self, name: str, n: int, *, seed: int) -> list[int]:
+    @cached_property
+    def _foretold(self) -> dict[str, "Foretold"]:
+        return {name: Foretold(form) for name, form in self.formats.items()}
+
+    def draws(self, name: str, n: int, *, seed: int, before: str = "") -> list[int]:
         """Fills of a format, uniform without replacement among those that are not in the corpus.
+
+        None is foretold by the text `before` it, as no identifier is that was kept.
 
         Raises:
             FormatError: the format has fewer than `n` such fills.
         """
         form, taken = self.formats[name], self.taken[name]
         integer("n", n, low=1, error=FormatError)
-        if form.size - len(taken) < n:
+        told = self._foretold[name].by(before)
+        fresh = (
+            index
+            for index in permutation(form.size, seed)
+            if index not in taken and not told(form.text(index))
+        )
+        found = list(islice(fresh, n)) if form.size - len(taken) >= n else []
+        if len(found) < n:
             raise FormatError(
                 f"format {name!r} has {form.size:,} fills, of which {len(taken):,} are in the "
                 f"corpus, and {n:,} draws are asked for; ask for fewer, or give a larger format"
             )
-        fresh = (index for index in permutation(form.size, seed) if index not in taken)
-        return list(islice(fresh, n))
+        return found
+
+
+class Foretold:
+    """Whether the text in front of a fill holds a part of it, which a model need only copy.
+
+    An identifier such as "worker 1a2b3c4d started; request 1a2b3c4d-..." ranks low under a model
+    without memory. So neither an identifier nor a draw is taken that shares with the text in front
+    a run of letters and digits (case and all else ignored). The run has three, or as many more as
+    it takes until at most 5 % of fresh fills share one by chance: how many depends on the text in
+    front and the format alone. So an identifier that was drawn uniformly is uniform among the fills
+    that share no run, as the draws are, and each of its ranks is as likely as any other under a
+    model that never read it.
+    """
+
+    def __init__(self, form: Format) -> None:
+        self._form = form
+        self._letters = set(_plain(form.characters))
+
+    @cached_property
+    def _fresh(self) -> list[str]:
+        form = self._form
+        return [_plain(form.text(index)) for index in islice(permutation(form.size, 0), _TRIED)]
+
+    def by(self, before: str) -> Callable[[str], bool]:
+        """A test for fills in the place behind this text."""
+        plain, length = _plain(before), _RUN
+        while runs := self._runs(plain, length):
+            shared = sum(_holds(fill, runs) for fill in self._fresh)
+            if shared <= _FEW * len(self._fresh):
+                return lambda fill: _holds(_plain(fill), runs)
+            length += 1
+        return lambda _: False
+
+    def _runs(self, plain: str, length: int) -> set[str]:
+        """The runs that a fill may hold at all."""
+        runs = (plain[start : start + length] for start in range(len(plain) - length + 1))
+        return {run for run in runs if self._letters.issuperset(run)}
+
+
+def _plain(text: str) -> str:
+    return "".join(filter(str.isalnum, text)).lower()
+
+
+def _holds(text: str, runs: set[str]) -> bool:
+    return any(run in text for run in runs)
 
 
 def alone(canary_format: Format) -> Format:
@@ -164,7 +228,8 @@ def find_identifiers(
     Args:
         corpus: a file, several, or patterns.
         formats: their names must differ; words in front of the first hole are left out.
-        most: identifiers to keep, chosen uniformly among the different ones of all formats.
+        most: identifiers to keep, chosen uniformly among the different ones of all formats; those
+            that the text in front foretells are left out of these.
         left: characters that are kept of the text in front, at most.
         seed: of the choice.
         layout: what a document is; None: by the suffix.
@@ -201,6 +266,7 @@ class _Search:
         self, formats: Mapping[str, Format], most: int, left: int, seed: int, layout: FileLayout
     ) -> None:
         self._formats, self._most, self._left, self._layout = formats, most, left, layout
+        self._foretold = {name: Foretold(form) for name, form in formats.items()}
         self._random = random.Random(derive_seed(seed, "identifiers"))
         self._counts: dict[str, Counter[int]] = {name: Counter() for name in formats}
         self._taken: dict[str, set[int]] = {name: set() for name in formats}
@@ -216,15 +282,21 @@ class _Search:
 
     def all_of(self, paths: Sequence[Path]) -> Identifiers:
         self._random.shuffle(self._kept)
+        kept = tuple(each for each in self._kept if not self._is_foretold(each))
         return Identifiers(
             formats=self._formats,
             files=tuple(paths),
             documents=self._documents,
             counts=self._counts,
             taken=self._taken,
-            kept=tuple(self._kept),
+            kept=kept,
             separator=self._layout.separator,
+            foretold=len(self._kept) - len(kept),
         )
+
+    def _is_foretold(self, identifier: Identifier) -> bool:
+        text = self._formats[identifier.format].text(identifier.index)
+        return self._foretold[identifier.format].by(identifier.before)(text)
 
     def _look_at(self, text: str, file: int, document: int) -> None:
         for name, form in self._formats.items():

@@ -214,6 +214,7 @@ class IdentifiersRecord(FileRecord):
         split: beside held-out documents; None where none were given.
         uniform_source: whether all that were compared are UUIDs of version 4, which are random by
             their standard.
+        foretold: identifiers that were left out, because the text in front holds a part of them.
         claim: "membership": they lie lower than those that a random split held out, or, without
             such, lower than chance and are random by their standard; "distribution or membership":
             lower than chance, which may be what such identifiers look like; "nothing found".
@@ -239,6 +240,7 @@ class IdentifiersRecord(FileRecord):
     needed: Positive
     split: IdentifierSplit | None
     uniform_source: bool
+    foretold: Count
     claim: IdentifierClaim
     reason: str
     classes: Rows[IdentifierClass]

@@ -446,9 +446,10 @@ def differences_section(rows: Sequence[Difference]) -> Section:
         notes=(
             "exposure in the run less exposure in the first, in bits; above 0 = memorised more "
             "than in the first",
-            "the same canaries: the median of their differences, p of a sign test; others: the "
-            "difference of both medians, p of a rank-sum test; either says how often chance alone "
-            "puts two runs this far apart",
+            "the same canaries: the median of their differences, p the larger of a sign test's and "
+            "of a median test beside the references' differences; others: the difference of both "
+            "medians, p of a rank-sum test; either says how often chance alone puts two runs this "
+            "far apart",
             "higher, lower: pairs of canaries whose exposure surely is; open: pairs that lower "
             "bounds, references or draws leave undecided, which interval and p count against a "
             "difference",

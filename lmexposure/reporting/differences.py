@@ -14,11 +14,19 @@ from lmexposure import _style
 from lmexposure._quantiles import ExposureEstimate, quantile_range
 from lmexposure.records import ClassKey, Result, Role
 from lmexposure.reporting.data import Floats
-from lmexposure.statistics import holm, quantile_interval, rank_sum_test, sign_test
+from lmexposure.statistics import (
+    holm,
+    median_test,
+    quantile_interval,
+    rank_sum_test,
+    sign_test,
+)
 
 _SAME = (
-    "canaries of a class are drawn alike, and where the models memorise alike each is as likely "
-    "higher as lower; the interval is over such canaries, for these models"
+    "where neither model read them, canaries are as the references, and so are their differences; "
+    "where both memorise alike, each canary is as likely higher as lower; p holds for either, and "
+    "is none without references that both measured; the interval is over such canaries, for these "
+    "models"
 )
 _OTHERS = (
     "canaries of a class are drawn alike in both runs, independent of each other; the interval is "
@@ -48,10 +56,11 @@ class Difference:
         level: two-sided coverage wanted.
         higher, lower: pairs whose exposure is surely higher, or lower, under `other`.
         open: pairs of which lower bounds, references or draws leave open which is higher.
-        p_value: two-sided, of a sign test where `paired`, else of a rank-sum test; open pairs are
-            counted against a difference.
+        p_value: two-sided, of a rank-sum test; where `paired`, the larger of a sign test's and that
+            of a median test of the canaries' differences beside the references', and None without
+            references that both runs measured. Open pairs are counted against a difference.
         p_adjusted: the same, so that those of all classes of canaries hold together (Holm); None
-            for controls.
+            for controls, and without `p_value`.
         p_least: the smallest that this many canaries can have, adjusted likewise.
         capped: canaries, or pairs of one canary, of which an exposure is only a lower bound.
         assumes: what interval and test rest on.
@@ -74,7 +83,7 @@ class Difference:
     higher: int
     lower: int
     open: int
-    p_value: float
+    p_value: float | None
     p_adjusted: float | None
     p_least: float
     capped: int
@@ -88,6 +97,12 @@ def differences(
 
     A p-value holds whatever references were drawn: their ranks are known within ends which miss
     with .001 in all, and that is added to the p-value over these ends.
+
+    Of the same canaries, a sign test alone holds where the models memorise alike, so that each is
+    as likely higher as lower. It does not follow from each rank's being uniform that this is so of
+    two models that read none of them: one may put most fills a little higher, and a few far lower.
+    But then canaries and references are exchangeable under both at once, and so are their
+    differences, which the median test compares. The larger of both p-values holds in either case.
 
     Args:
         results: in order; the first is the base.
@@ -121,8 +136,39 @@ class _Side:
         }
         self.exposures = {name: known for name, known in found.items() if known is not None}
 
+    def beside(self, other: "_Side", ids: Sequence[str]) -> tuple[Floats, Floats] | None:
+        """By how much less surprising `other` finds these canaries, then the same references.
+
+        In log2 of ranks among both together; None where no references are in both.
+        """
+        columns = [side._bits(ids) for side in (self, other)]
+        if not columns[0] or not columns[1]:
+            return None
+        own = set(ids)
+        names = [*ids, *(name for name in columns[0] if name in columns[1] and name not in own)]
+        if len(names) == len(ids):
+            return None
+        before, after = (np.array([known[name] for name in names]) for known in columns)
+        gains = _log_ranks(before) - _log_ranks(after)
+        return gains[: len(ids)], gains[len(ids) :]
+
+    def _bits(self, ids: Sequence[str]) -> dict[str, float]:
+        """Log-perplexities of these canaries and of the references, by id; none without scores."""
+        scores = self.result.scores
+        if scores is None:
+            return {}
+        here = scores.formats == self.key[0]
+        here &= (scores.roles == "reference") | np.isin(scores.ids, ids)
+        bits = scores.log_perplexity_bits[here].tolist()
+        found = dict(zip(scores.ids[here].tolist(), bits, strict=True))
+        return found if all(name in found for name in ids) else {}
+
     def of(self, ids: Sequence[str]) -> "_Known":
         return _Known([self.exposures[name] for name in ids])
+
+
+def _log_ranks(bits: Floats) -> Floats:
+    return np.log2(np.searchsorted(np.sort(bits), bits, "right"))
 
 
 class _Known:
@@ -162,7 +208,11 @@ def _difference(first: _Side, second: _Side, base: str, other: str, level: float
     ids = [name for name in first.exposures if name in second.exposures] if paired else None
     before, after = (side.of(ids or list(side.exposures)) for side in (first, second))
     higher, lower, left_open = _counts(before, after, paired, _MISSED)
-    p_value, p_least = _p_values(before, after, paired, (higher, lower, left_open))
+    by_chance, p_least = _p_values(before, after, paired, (higher, lower, left_open))
+    p_value: float | None = by_chance
+    beside = first.beside(second, ids) if ids else None
+    if paired:
+        p_value = None if beside is None else max(by_chance, median_test(*beside)[higher < lower])
     low, high = (_paired_interval if paired else _interval)(before, after, level)
     capped = before.capped | after.capped if paired else np.r_[before.capped, after.capped]
     return Difference(
@@ -249,11 +299,11 @@ def _interval(before: _Known, after: _Known, level: float) -> tuple[float | None
 
 def _with_adjusted(found: Sequence[Difference]) -> list[Difference]:
     """Each class of canaries is a test of its own, over all formats and later runs."""
-    tests = [row for row in found if row.role == "canary"]
-    p_values: Iterator[float] = iter(holm([row.p_value for row in tests]))
+    tests = [row.p_value for row in found if row.role == "canary" and row.p_value is not None]
+    p_values: Iterator[float] = iter(holm(tests))
     return [
         replace(row, p_adjusted=next(p_values), p_least=min(1.0, row.p_least * len(tests)))
-        if row.role == "canary"
+        if row.role == "canary" and row.p_value is not None
         else row
         for row in found
     ]
@@ -274,7 +324,8 @@ class Finding:
         base, other: names of the runs.
         which: `other` leaks "more" or "less" than `base`: in some class, beyond chance, and in no
             class the other way; "both" where classes disagree; "neither" where chance explains
-            all; "unknown" where no class of canaries can be compared.
+            all; "unknown" where no class of canaries can be compared or tested, or controls differ
+            too.
         sentence: the same with its numbers.
     """
 
@@ -291,12 +342,24 @@ def findings(names: Sequence[str], rows: Sequence[Difference]) -> Iterator[Findi
         names: of the runs; the others are compared with the first.
         rows: what `differences` gave for them.
     """
-    tests = sum(row.role == "canary" for row in rows)
+    tests = sum(row.role == "canary" and row.p_value is not None for row in rows)
     for other in names[1:]:
         of_run = [row for row in rows if row.other == other]
-        found = _found(names[0], other, [row for row in of_run if row.role == "canary"], tests)
+        classes = [row for row in of_run if row.role == "canary"]
         alarm = _alarm([row for row in of_run if row.role == "control"])
-        yield Finding(base=names[0], other=other, which=found[0], sentence=found[1] + alarm)
+        which, text = _found(names[0], other, classes, tests)
+        if alarm and which not in ("neither", "unknown"):
+            which, text = "unknown", _not_memory(names[0], other, classes, tests)
+        yield Finding(base=names[0], other=other, which=which, sentence=text + alarm)
+
+
+def _not_memory(base: str, other: str, rows: Sequence[Difference], tests: int) -> str:
+    row = min(rows, key=lambda row: 1.0 if row.p_adjusted is None else row.p_adjusted)
+    sign = 1 if row.higher > row.lower else -1
+    return (
+        f"Nothing says whether {base} or {other} leaks more: {_much(row, sign, rows)} under "
+        f"{other if sign > 0 else base} ({_why(row, tests)}), but memory need not explain it."
+    )
 
 
 def _found(base: str, other: str, rows: Sequence[Difference], tests: int) -> tuple[Which, str]:
@@ -307,6 +370,12 @@ def _found(base: str, other: str, rows: Sequence[Difference], tests: int) -> tup
         return "unknown", (
             f"{base} and {other} have no class of canaries that can be compared: that takes "
             "the same format, repetitions and method in both, and no extrapolation."
+        )
+    if all(row.p_value is None for row in rows):
+        return "unknown", (
+            f"Nothing says whether chance explains how {base} and {other} differ: that takes "
+            "references that both measured, in the scores.parquet next to each result.json; "
+            "measure both again."
         )
     if not beyond:
         return "neither", _neither(base, other, rows, tests)
@@ -331,7 +400,8 @@ def _found(base: str, other: str, rows: Sequence[Difference], tests: int) -> tup
 
 def _neither(base: str, other: str, rows: Sequence[Difference], tests: int) -> str:
     """The class that differs most, and what keeps it from being shown."""
-    row = min(rows, key=lambda row: (row.p_value, -abs(row.median)))
+    tested = [row for row in rows if row.p_value is not None]
+    row = min(tested, key=lambda row: (row.p_value, -abs(row.median)))
     bits, under = abs(row.median), other if row.median > 0 else base
     much = f"{_style.number(bits, 1)} bits more exposed in the median under {under}"
     text = (
@@ -387,7 +457,8 @@ def _secrets(row: Difference, rows: Sequence[Difference]) -> str:
 
 def _why(row: Difference, tests: int) -> str:
     if row.paired:
-        by = f"a sign test of the same {_style.count(row.n, 'canary', 'canaries')}"
+        canaries = _style.count(row.n, "canary", "canaries")
+        by = f"tests of the same {canaries}, by signs and beside references"
     else:
         by = f"a rank-sum test of {row.n_base:,} and {row.n:,} other canaries"
     corrected = f", corrected for {tests} tests" if tests > 1 else ""
@@ -396,7 +467,8 @@ def _why(row: Difference, tests: int) -> str:
 
 def _alarm(controls: Sequence[Difference]) -> str:
     """Controls were never inserted, so what moves them is not memorisation."""
-    if not controls or (p := min(row.p_value for row in controls) * len(controls)) > _CONTROLS:
+    p_values = [row.p_value for row in controls if row.p_value is not None]
+    if not p_values or (p := min(p_values) * len(p_values)) > _CONTROLS:
         return ""
     return (
         f" Controls differ too (p = {_style.probability(p)}), though they were never inserted: "

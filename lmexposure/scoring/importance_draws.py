@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lmexposure._validate import integer
-from lmexposure.errors import InputError
+from lmexposure.errors import InputError, NumericalError
 from lmexposure.scoring.branch_and_bound import Children, Nodes, children_of, refuse_nan
 from lmexposure.scoring.runtime import Bools, Floats, Ints, in_batches
 from lmexposure.scoring.steps import Steps
@@ -42,6 +42,7 @@ _IMPOSSIBLE = 1e6  # bits of a token that the model gives no probability at all
 _HALVINGS = 40
 # How far each component between the model and the uniform one reaches: log2 H / log2|R|.
 _REACH = (0.22, 0.45, 0.68, 0.9)
+_ROUNDING = 1e-3  # bits by which a float32 total may lie off
 # Which component each of ten draws comes from: 0 is the model, 5 the uniform one.
 _TURNS = (5, 4, 3, 2, 1, 0, 4, 3, 2, 1)
 _TOP_SHARE = 10  # one step in ten goes into the levels that all draws share
@@ -339,13 +340,15 @@ def draw_fills(
         SettingsError: too few draws.
         InputError: one fill begins another, so that a draw would not know where to end.
         ModelError: out of memory with one draw at a time; before that the blocks are halved.
-        NumericalError: the model gave NaN on some branch.
+        NumericalError: the model gave NaN on some branch, or logits so large that the probabilities
+            of next tokens add up to more than 1.
     """
     integer("draws", draws, low=len(_TURNS))
     rng = np.random.default_rng(seed)
     components = np.array(_TURNS)[np.arange(draws) % len(_TURNS)]
     before = steps.evaluated
     shared = expand_shared_levels(space, steps, _REACH, most_nodes=max(1, draws // _TOP_SHARE))
+    _refuse_too_likely(shared)
     shares = np.bincount(components) / draws
     block = _block_size(space, shared)
     finished = 0
@@ -374,6 +377,15 @@ def draw_fills(
         log2_totals=shared.log2_totals,
         steps=steps.evaluated - before,
     )
+
+
+def _refuse_too_likely(shared: SharedLevels) -> None:
+    """Of fills that each cost at most L bits there are at most 2^L: totals keep their limits."""
+    if not (shared.log2_totals <= shared.limits + _ROUNDING).all():
+        raise NumericalError(
+            "the model's logits are out of range: its probabilities of next tokens add up to more "
+            "than 1; its weights or dtype are broken: check the checkpoint, or score in float32"
+        )
 
 
 def _block_size(space: TokenSpace, shared: SharedLevels) -> int:

@@ -70,6 +70,7 @@ if TYPE_CHECKING:
         GuessingTest,
         guessing_test,
         holm,
+        median_test,
         rank_sum_test,
         sign_test,
     )
@@ -283,6 +284,7 @@ __all__ = [
     "longer_runs",
     "lower_rate_p",
     "mean_difference",
+    "median_test",
     "membership_metrics",
     "memorisation_by_halves",
     "memorisation_test",

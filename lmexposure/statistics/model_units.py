@@ -103,6 +103,11 @@ def cell_rates(
     it, for as many independent models as have that variance. A symmetric one misses where a few
     models leak and most do not.
 
+    Where none that leaks is among these models, no model that is left out shows a spread. So the
+    upper end of a TPR is no lower than Clopper and Pearson's for as many coins as there are models,
+    with the TPR's share of heads: of all laws on [0, 1] of one mean, coins spread farthest. With no
+    leak in 16 models it is at least .21, as of such a sample .21 of all models may leak.
+
     Args:
         attack: makes the scores of some models; higher = more likely in.
         included: which text was in the training of which model, shape (M, N), M at least 4.
@@ -335,6 +340,7 @@ def _rates(
         )
     numbers = cells.numbers(fprs)
     ends = _ends(numbers, spread, level)
+    ends[1, 1:] = np.maximum(ends[1, 1:], _most_over_models(numbers[1:], len(scores), level))
     area = area_under_curve(cells.inside, cells.outside, level=level)
     found = [
         _rate(cells, fpr, ends[:, 1 + i], level, scores.shape[1]) for i, fpr in enumerate(fprs)
@@ -376,6 +382,19 @@ def _ends(
     low = np.where(inner, special.betaincinv(k, rest + 1, side), values)
     high = np.where(inner, special.betainccinv(k + 1, rest, side), values)
     return np.stack([low, high])
+
+
+def _most_over_models(
+    shares: NDArray[np.float64], models: int, level: float
+) -> NDArray[np.float64]:
+    """Clopper and Pearson's upper end, where each model is a coin: heads leaks in full."""
+    wrong = models * (1 - shares)
+    inner = wrong > 0
+    return np.where(
+        inner,
+        special.betainccinv(models * shares + 1, np.where(inner, wrong, 1), (1 - level) / 2),
+        1.0,
+    )
 
 
 def _rate(

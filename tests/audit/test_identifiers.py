@@ -3,17 +3,20 @@
 import random
 import stat
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import pytest
+import torch
 from identifier_corpora import KEY, LINES, keyed_lines, trained, write_lines
 from tiny import model_of
+from transformers import GPT2Config, GPT2LMHeadModel
 
 from lmexposure.audit import natural_identifiers
 from lmexposure.audit.identifiers import _Place, _Side
-from lmexposure.canaries import Format, derive_seed, find_identifiers
+from lmexposure.canaries import Format, derive_seed, find_identifiers, load_format
 from lmexposure.errors import CorpusError, FormatError, ModelError, ResultError, SettingsError
 from lmexposure.models import Context, LoadedModel, new_model
 from lmexposure.records import IdentifierModel, IdentifierSettings, IdentifiersRecord
@@ -276,3 +279,77 @@ def test_a_text_that_cannot_be_encoded_is_named(base: LoadedModel) -> None:
     place = _Place(texts=["\u03a9"], context=Context(before="no "), where="an identifier of x")
     with pytest.raises(ModelError, match=r"an identifier of x, under model .*: text 0 of"):
         side.ranks([place])
+
+
+class _Copier(GPT2LMHeadModel):  # type: ignore[misc]
+    """Without memory: expects what followed the last two tokens earlier in its own context."""
+
+    def forward(self, input_ids: Any = None, **more: Any) -> Any:
+        out = super().forward(input_ids=input_ids, **more)
+        out.logits = torch.zeros_like(out.logits)
+        first = out.logits.shape[1] - input_ids.shape[1]
+        for row, ids in enumerate(input_ids.tolist()):
+            behind: dict[tuple[int, int], int] = {}
+            for place, pair in enumerate(pairwise(ids), start=1):
+                if pair in behind:
+                    out.logits[row, first + place, behind[pair]] = 6.0
+                if place + 1 < len(ids):
+                    behind[pair] = ids[place + 1]
+        return out
+
+
+def echoing(draw: random.Random, lines: int, shared: int) -> list[str]:
+    """UUIDs of version 4, some first digits of which stand in front of them."""
+    every = [str(UUID(int=draw.getrandbits(128), version=4)) for _ in range(lines)]
+    return [f"worker {own[:shared]} ok; no {own} done" for own in every]
+
+
+def test_what_stands_in_front_is_copied_and_not_remembered(tmp_path: Path) -> None:
+    plain = echoing(random.Random(1), 150, 0)
+    known = new_model("lstm", echoing(random.Random(2), 30, 8), seed=1, separator="\n")
+    sizes = GPT2Config(vocab_size=len(known.tokenizer), n_positions=256, n_embd=8, n_head=1)
+    sizes.bos_token_id = sizes.eos_token_id = None
+    copier = LoadedModel(model=_Copier(sizes).eval(), tokenizer=known.tokenizer, name="copier")
+    lines = [*plain, *echoing(random.Random(3), 30, 3), *echoing(random.Random(4), 30, 8)]
+    corpus = write_lines(tmp_path / "some", lines)
+    record = compared(copier, corpus, formats=["uuid"])
+    assert (record.claim, record.foretold) == ("nothing found", 60)
+    assert record.classes[-1].tested == 150
+    assert any(line.startswith("60 identifiers left out: the text") for line in record.warnings)
+    alone = write_lines(tmp_path / "alone", echoing(random.Random(3), 160, 8))
+    with pytest.raises(CorpusError, match=r"with some \(160 are left out: the text in front"):
+        compared(copier, alone, formats=["uuid"])
+    with pytest.raises(CorpusError, match=r"and left out\) \(160 are left out: the text in f"):
+        compared(copier, corpus, formats=["uuid"], held_out=alone)
+
+
+def test_chance_leaves_few_out_and_draws_share_no_run_either(tmp_path: Path) -> None:
+    draw = random.Random(5)
+    uuids = [str(UUID(int=draw.getrandbits(128), version=4)) for _ in range(1200)]
+    lines = [f"no {one} has {two}" for one, two in zip(uuids[::2], uuids[1::2], strict=True)]
+    corpus = write_lines(tmp_path / "two.txt", lines)
+    found = find_identifiers(corpus, [load_format("uuid")], most=1200, left=200, seed=0)
+    assert len(found.kept) + found.foretold == 1200
+    assert 0 < found.foretold < 30  # about 1.3 % of 600
+    before = "no " + lines[0].split()[1].upper() + " has "
+    own = before.lower().replace("-", "")
+    drawn = [
+        found.formats["uuid"].text(index).replace("-", "")
+        for index in found.draws("uuid", 2000, seed=1, before=before)
+    ]
+    assert not any(text[i : i + 4] in own for text in drawn for i in range(29))
+    assert any(text[i : i + 3] in own for text in drawn for i in range(30))
+
+
+def test_words_that_many_fills_hold_leave_none_out(tmp_path: Path) -> None:
+    """The prefix of a key, or a number of few digits, is in front by chance."""
+    draw = random.Random(6)
+    keys = [f"keys begin with fkey: fkey{draw.randbytes(8).hex()}" for _ in range(30)]
+    form = Format(name="own", template="fkey{hex:16}")
+    corpus = write_lines(tmp_path / "keys.txt", keys)
+    assert len(find_identifiers(corpus, [form], most=99, left=200, seed=0).kept) == 30
+    few = Format(name="few", template="{digits:3}")
+    none = write_lines(tmp_path / "none.txt", ["none"])
+    found = find_identifiers(none, [few], most=9, left=9, seed=0)
+    with pytest.raises(FormatError, match=r"'few' has 1,000 fills, of which 0 are in the corpus, "):
+        found.draws("few", 1000, seed=0, before="no 123 has")

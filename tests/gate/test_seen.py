@@ -41,6 +41,7 @@ UNSEEN = {"certificate_bits": 0.5, "p_value": 0.4, "references": 300}
         ({}, Outcome.PASS),
         ({"certificate_bits": 12.1}, Outcome.PASS),
         ({"certificate_bits": 11.9}, Outcome.INCONCLUSIVE),
+        ({"certificate_bits": -1e4}, Outcome.INCONCLUSIVE),  # as of logits in the thousands
         ({"certificate_bits": None, "p_value": 5e-5, "references": 300}, Outcome.PASS),
         ({"certificate_bits": None, "p_value": 3e-4, "references": 300}, Outcome.INCONCLUSIVE),
         ({"certificate_bits": None, "note": "unknown token"}, Outcome.INCONCLUSIVE),

@@ -47,7 +47,9 @@ def test_each_run_is_a_column(tmp_path: Path) -> None:
     assert low.median < 3 < high.median
     # The same manifest, so each canary is compared with itself.
     assert [one.n for one in data.differences] == [16, 10, 10]
-    assert data.differences[2].p_value < 0.01
+    p_value = data.differences[2].p_value
+    assert p_value is not None
+    assert p_value < 0.01
     assert data.notes == ()
 
 

@@ -10,7 +10,8 @@ import pytest
 from made_results import RANDOM_NUMBER, estimate, exact, sampled, small_result
 from scipy.stats import binomtest, mannwhitneyu
 
-from lmexposure.records import Estimate, Result
+from lmexposure.records import Estimate, Result, Scores
+from lmexposure.reporting.data import Floats
 from lmexposure.reporting.differences import Difference, Finding, differences, findings
 from lmexposure.statistics import binomial_interval
 
@@ -51,8 +52,35 @@ def plain() -> Result:
     return moved(small_result(), [0.0] * 10)
 
 
+def scored(result: Result, seed: int = 0) -> Result:
+    """With scores that give each text as many bits less as its exposure is."""
+    names = [one.id for one in result.canaries] + [f"reference/{i}" for i in range(400)]
+    bits = (
+        40
+        - np.r_[
+            [one.exposure.value or 0.0 for one in result.canaries],
+            np.random.default_rng(seed).exponential(1 / np.log(2), 400),
+        ]
+    )
+    roles = [one.role for one in result.canaries] + ["reference"] * 400
+    return result.with_scores(
+        Scores(
+            ids=np.array(names),
+            formats=np.array([result.formats[0].name] * len(names)),
+            roles=np.array(roles),
+            repetitions=np.zeros(len(names), dtype=np.int64),
+            log_perplexity_bits=bits,
+        )
+    )
+
+
+def p_of(found: Difference) -> float:
+    assert found.p_value is not None
+    return found.p_value
+
+
 def of_class_4(base: Result, other: Result) -> Difference:
-    return list(differences([base, other], ["base", "other"]))[-1]
+    return list(differences([scored(base), scored(other)], ["base", "other"]))[-1]
 
 
 def test_the_median_and_its_exact_interval() -> None:
@@ -72,7 +100,7 @@ def test_as_many_up_as_down_is_chance() -> None:
 
 
 def test_other_classes_did_not_move() -> None:
-    rows = list(differences([plain(), moved(plain(), [1.0] * 10)], ["a", "b"]))
+    rows = list(differences([scored(plain()), scored(moved(plain(), [1.0] * 10))], ["a", "b"]))
     assert [(row.role, row.repetitions, row.median) for row in rows[:2]] == [
         ("control", 0, 0.0),
         ("canary", 1, 0.0),
@@ -96,7 +124,7 @@ def test_lower_bounds_do_not_make_a_difference() -> None:
 def test_a_lower_bound_above_the_other_is_surely_higher() -> None:
     found = of_class_4(plain(), moved(plain(), [5.0] * 10, capped=True))
     assert (found.higher, found.open) == (10, 0)
-    assert found.p_value < 0.01
+    assert p_of(found) < 0.01
     assert found.low == pytest.approx(5.0)
 
 
@@ -148,7 +176,8 @@ def test_one_canary_shows_nothing() -> None:
 
 def test_all_classes_of_all_later_runs_hold_together() -> None:
     base = plain()
-    rows = differences([base, moved(base, [1.0] * 10), base], ["a", "b", "c"])
+    runs = [scored(run) for run in (base, moved(base, [1.0] * 10), base)]
+    rows = differences(runs, ["a", "b", "c"])
     tests = [row for row in rows if row.role == "canary"]
     assert len(tests) == 4
     least = 2 / 2**10
@@ -168,7 +197,7 @@ def test_the_same_references_do_not_make_a_difference() -> None:
         for as_low in draw.binomial(1000, 0.004, 2):  # both runs draw references of their own
             value = -float(np.log2((as_low + 1) / 1001))
             sides.append(with_exposures(base, [sampled(value, 0.0, 29.0)] * len(base.canaries)))
-        called += of_class_4(*sides).p_value <= 0.05
+        called += p_of(of_class_4(*sides)) <= 0.05
     assert called <= 10
     # Ranks far apart are a difference for all that.
     sides = [with_exposures(base, [sampled(v, 0.0, 29.0)] * len(base.canaries)) for v in (1.0, 8.0)]
@@ -214,7 +243,7 @@ def test_no_difference_of_other_canaries_is_seldom_called_one() -> None:
             drawn = [next(values) if c.repetitions == 4 else 1.0 for c in result.canaries]
             shown = [counted(min(v, 10.0), v > 10) for v in drawn]
             sides.append(with_exposures(result, shown))
-        called += of_class_4(*sides).p_value <= 0.05
+        called += p_of(of_class_4(*sides)) <= 0.05
     assert binomtest(called, 1000, 0.05, alternative="greater").pvalue > 0.001
 
 
@@ -224,8 +253,47 @@ def test_no_difference_is_seldom_called_one() -> None:
     base, called = plain(), 0
     for _ in range(1000):
         found = of_class_4(base, moved(base, draw.normal(0, 1, 10).tolist()))
-        called += found.p_value <= 0.05
+        called += p_of(found) <= 0.05
     assert binomtest(called, 1000, 0.05, alternative="greater").pvalue > 0.001
+
+
+def test_two_models_that_read_nothing_are_not_told_apart() -> None:
+    """B puts a tenth of all fills first, so that most others are a little less exposed."""
+    draw, signs, called = np.random.default_rng(8), 0, 0
+    base = small_result(canaries=60)
+    for _ in range(200):
+        bits = draw.normal(60, 5, len(base.canaries) + 400)
+        first = bits - 100.0 * (draw.random(bits.size) < 0.1)
+        sides = [with_bits(base, column) for column in (bits, first)]
+        found = differences(sides, ["A", "B"])[-1]
+        signs += binomtest(found.lower, found.higher + found.lower).pvalue <= 0.05
+        called += p_of(found) <= 0.05
+    assert signs > 100  # as the signs alone would have it
+    assert called <= 10
+
+
+def with_bits(result: Result, bits: Floats) -> Result:
+    """Of two measurements of all fills: exposures are exact, and as these scores have it."""
+    ranks = np.searchsorted(np.sort(bits), bits, "right")
+    values = np.log2(bits.size) - np.log2(ranks[: len(result.canaries)])
+    shown = scored(with_exposures(result, [exact(float(value)) for value in values]))
+    assert shown.scores is not None
+    return shown.with_scores(replace(shown.scores, log_perplexity_bits=bits))
+
+
+def test_without_references_of_both_there_is_no_p() -> None:
+    base, other = plain(), moved(plain(), [5.0] * 10)
+    rows = differences([base, other], ["base", "tuned"])
+    assert [(row.p_value, row.p_adjusted) for row in rows] == [(None, None)] * 3
+    assert rows[-1].median == pytest.approx(5.0)
+    found = finding(*rows)
+    assert found.which == "unknown"
+    assert found.sentence.startswith("Nothing says whether chance explains how base and tuned dif")
+    apart = scored(other)
+    assert apart.scores is not None
+    ids = np.char.add(apart.scores.ids, np.where(apart.scores.roles == "reference", "b", ""))
+    others = apart.with_scores(replace(apart.scores, ids=ids))
+    assert differences([scored(base), others], ["base", "tuned"])[-1].p_value is None
 
 
 def test_extrapolated_curves_are_not_compared() -> None:
@@ -276,8 +344,8 @@ def test_more_by_how_much_and_not_by_chance() -> None:
     assert found.which == "more"
     assert found.sentence == (
         "tuned leaks more than base: secrets inserted 16 times are 12.3 bits more exposed in the "
-        "median (p = 0.0040 by a sign test of the same 10 canaries, corrected for 2 tests; chance "
-        "does not explain it). 1 of 2 classes differ beyond chance."
+        "median (p = 0.0040 by tests of the same 10 canaries, by signs and beside references, "
+        "corrected for 2 tests; chance does not explain it). 1 of 2 classes differ beyond chance."
     )
 
 
@@ -339,7 +407,7 @@ def test_what_chance_explains_is_no_difference() -> None:
     assert found.sentence == (
         "No difference beyond chance between base and tuned; nearest to one are "
         "secrets inserted 16 times, 0.5 bits more exposed in the median under tuned (p = 1.0000 "
-        "by a sign test of the same 10 canaries)."
+        "by tests of the same 10 canaries, by signs and beside references)."
     )
     alike = replace(ROW, **NONE | {"median": 0.0})
     assert "secrets inserted 16 times, alike in the median (p = 1.0000" in finding(alike).sentence
@@ -360,5 +428,13 @@ def test_nothing_in_common_is_not_known() -> None:
 
 def test_controls_that_differ_raise_an_alarm() -> None:
     controls = replace(ROW, role="control", repetitions=0, p_value=0.002, p_adjusted=None)
-    assert " Controls differ too (p = 0.0020)" in finding(ROW, controls).sentence
+    found = finding(ROW, controls)
+    assert found.which == "unknown"
+    assert found.sentence.startswith(
+        "Nothing says whether base or tuned leaks more: secrets inserted 16 times are 12.3 bits "
+        "more exposed in the median under tuned (p = 0.0040 by tests of the same 10 canaries, by "
+        "signs and beside references), but memory need not explain it. Controls differ too (p = "
+        "0.0020), though they were never inserted"
+    )
+    assert " Controls differ too (p = 0.0020)" in finding(replace(ROW, **NONE), controls).sentence
     assert "Controls" not in finding(ROW, replace(controls, p_value=0.02)).sentence

@@ -405,6 +405,17 @@ def test_nan_in_one_branch_is_refused() -> None:
         draw_fills(space, steps, draws=600, seed=0)
 
 
+def test_logits_out_of_range_are_refused() -> None:
+    """At 1e38 float32 knows no difference of log V, so that each token has probability 1."""
+    tokenizer = characters()
+    model, space = model_of("lstm", len(tokenizer)), token_space(tokenizer, PIN, context=None)
+    with torch.no_grad():
+        model.lm_head.weight.zero_()
+        model.lm_head.bias.fill_(1e38)
+    with pytest.raises(NumericalError, match=r"logits are out of range: .* check the checkpoint"):
+        draw_fills(space, steps_of(model, space), draws=60, seed=0)
+
+
 def test_a_token_without_probability_is_drawn_by_the_uniform_alone() -> None:
     tokenizer = characters()
     model = model_of("lstm", len(tokenizer))

@@ -15,6 +15,7 @@ from lmexposure.statistics import (
     GuessingBaseline,
     guessing_test,
     holm,
+    median_test,
     rank_sum_test,
     sampled_exposure,
     sign_test,
@@ -281,3 +282,32 @@ def test_holm_errs_anywhere_with_at_most_its_level() -> None:
     draw = np.random.default_rng(9)
     errors = sum(min(holm(draw.uniform(0, 1, 4).tolist())) <= 0.05 for _ in range(2000))
     assert binomtest(errors, 2000, 0.05, alternative="greater").pvalue > 0.001
+
+
+def test_the_median_test_is_that_of_all_choices() -> None:
+    values = [3.0, 3.0, 1.0, 7.0, 5.0, 2.0, 3.0]
+    middle = np.median(values)
+
+    def above(own: tuple[int, ...], sign: int) -> int:
+        return sum(bool(sign * (values[i] - middle) > 0) for i in own)
+
+    chosen = list(combinations(range(7), 3))
+    for own in chosen:
+        found = median_test([values[i] for i in own], [values[i] for i in range(7) if i not in own])
+        for p, sign in zip(found, (1, -1), strict=True):
+            seen = above(own, sign)
+            share = np.mean([above(one, sign) >= seen for one in chosen])
+            assert p == pytest.approx(min(1.0, 2 * share))
+
+
+def test_the_median_test_of_one_law_seldom_rejects_and_sees_a_shift() -> None:
+    draw = np.random.default_rng(4)
+    p_values = np.array(
+        [median_test(draw.normal(size=30), draw.normal(size=300)) for _ in range(400)]
+    )
+    assert (p_values.min(axis=1) <= 0.05).mean() <= 0.07
+    higher, lower = median_test(draw.normal(1, 1, 60), draw.normal(size=600))
+    assert higher < 1e-6
+    assert lower == 1
+    with pytest.raises(InputError, match="others"):
+        median_test([1.0], [])

@@ -81,6 +81,26 @@ def test_models_that_leak_or_do_not_widen_the_interval() -> None:
     assert found.area_high - found.area_low > 3 * (independent.high - independent.low)
 
 
+def test_the_upper_end_covers_where_few_models_leak() -> None:
+    """Of 16 models each leaks with chance .15: often one or none is in the sample."""
+    rng, rates = np.random.default_rng(3), []
+    for _ in range(120):
+        coins = rng.random((16, 60)) < 0.5
+        leaks = (rng.random(16) < 0.15)[:, None]
+        x = rng.normal(size=coins.shape) + 6 * coins * leaks
+
+        def scores(kept: Flags, x: Floats = x) -> Floats:
+            return x[kept]
+
+        found = cell_rates(scores, coins, groups={"all": range(60)})["all"]
+        rates.append([found.rates[0].value, found.rates[0].high])
+        coin = stats.beta.ppf(0.975, 16 * found.tpr + 1, 16 * (1 - found.tpr))
+        assert (found.high >= coin)[:-1].all()
+    value, high = np.array(rates, dtype=np.float64).T
+    assert (high < value.mean()).mean() <= 0.05
+    assert high[value.argmin()] < 0.3
+
+
 def test_groups_are_apart() -> None:
     x, coins = _cells(4, 10, 60, 1.5)
     both = cell_rates(lambda kept: x[kept], coins, groups={"a": range(30), "b": range(30, 60)})
