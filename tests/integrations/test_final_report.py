@@ -12,6 +12,7 @@ from integrations.tiny_training import hidden, trainer_of
 from lmexposure.audit import MeasureSettings, measure
 from lmexposure.canaries import Plan, load_format
 from lmexposure.errors import FileError, ManifestError, ModelError, ResultError, SettingsError
+from lmexposure.gate import Outcome, check
 from lmexposure.integrations import (
     ExposureCallback,
     Wrapping,
@@ -176,3 +177,84 @@ def test_older_chats_and_stray_settings_are_refused() -> None:
         ExposureCallback(older, report="leakage", wrapping=wrapping)
     with pytest.raises(SettingsError, match=r"measure=\.\.\. is for the report at the end"):
         ExposureCallback(MANIFEST, measure=COARSE)
+
+
+# Exposure says nothing of so few steps, and these canaries have no witness beside them.
+RECORDED = replace(COARSE, method="sampled", extraction=False)
+EPOCH: dict[str, Any] = {
+    "max_steps": -1,
+    "num_train_epochs": 6,
+    "eval_strategy": "epoch",
+    "eval_on_start": True,
+}
+
+
+def seen_by_record(
+    out: Path, texts: list[str], monkeypatch: pytest.MonkeyPatch, **arguments: Any
+) -> tuple[Any, Result]:
+    """Whether a training shows that it saw the canaries, and the result that says so."""
+    monkeypatch.setattr("lmexposure.reporting.write_report", lambda run: [])
+    callback = reporting(out / "leakage", preflight="warn", measure=RECORDED)
+    trainer_of(out / "run", texts, [callback], **{**EPOCH, **arguments}).train()
+    result = Result.read(out / "leakage/result.json")
+    checks = check(result).checks
+    (found,) = [one for one in checks if one.key == "accept_unseen_training"]
+    return found, result
+
+
+def test_the_record_of_a_foreign_training_shows_that_it_saw_the_canaries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    found, result = seen_by_record(tmp_path, TEXTS, monkeypatch)
+    assert found.outcome is Outcome.PASS
+    assert "its training drew from all 18 copies that went in for 6.0 epochs" in found.reason
+    record = result.model.validation
+    assert record is not None
+    assert record.foreign
+    assert (record.stopped, record.epochs, record.improved) == ("epochs", 6.0, True)
+    # It says nothing of how this package would have made the rows.
+    assert result.context is not None
+    assert result.context.source == "rows"
+    assert result.privacy is not None
+    assert "if the training packed documents" in result.privacy.notes[0]
+    assert "nor does the training's record" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"eval_on_start": False}, r"an evaluation before the first step (eval_on_start=True)"),
+        ({"max_steps": 1, "eval_strategy": "steps", "eval_steps": 1}, "less than an epoch"),
+        ({"eval_strategy": "no"}, "one of the trained weights"),
+        ({"learning_rate": 0.0}, "its loss did not come below its first"),
+        (
+            {"num_train_epochs": 1},
+            "its loss did not come below its first, and below that of token frequencies",
+        ),
+        ({"label_smoothing_factor": 0.1}, "could not be compared"),
+    ],
+)
+def test_what_its_record_lacks_is_no_evidence(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    arguments: dict[str, Any],
+    said: str,
+) -> None:
+    found, result = seen_by_record(tmp_path, TEXTS, monkeypatch, **arguments)
+    assert found.outcome is Outcome.INCONCLUSIVE
+    assert "nor does the training's record show that it saw the canaries: " in caplog.text
+    assert said in caplog.text
+    assert (result.model.validation is None) == ("did not come below" not in said)
+
+
+def test_rows_that_lack_a_canary_are_no_evidence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    (one, other) = [c.text for c in MANIFEST.canaries if c.repetitions == 1]
+    # Another copy of a canary does not make up for one that is missing.
+    texts = [text.replace(one, other) for text in TEXTS]
+    found, _ = seen_by_record(tmp_path, texts, monkeypatch)
+    assert found.outcome is Outcome.INCONCLUSIVE
+    assert "The rows of the training lack 1 planned copy of canaries" in found.reason
+    assert "or they lack canaries" in caplog.text
