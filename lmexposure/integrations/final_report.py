@@ -122,7 +122,8 @@ class FinalReport:
 
         model = _bare(trainer.model)
         loaded = LoadedModel(model=model, tokenizer=tokenizer, name=trainer.args.output_dir)
-        record = self._record(trainer)
+        found = self._found
+        record = training_record(trainer, found.rows, found.unigram_bits, resumed=self._resumed)
         with only_writer(self.out), single_process(), undisturbed(trainer.model):
             self._measure(loaded, None if isinstance(record, str) else record)
             if self._rows is not None:
@@ -136,11 +137,6 @@ class FinalReport:
             why = record if isinstance(record, str) else _LITTLE
             lines.append(f"nor does the training's record show that it saw the canaries: {why}")
         return [*lines, *(f"report  {path}" for path in written)]
-
-    def _record(self, trainer: Any) -> Validation | str:
-        if self._resumed:
-            return "it went on from a checkpoint, and what came before is not known"
-        return training_record(trainer, self._found.rows, self._found.unigram_bits)
 
     def _measure(self, loaded: LoadedModel, validation: Validation | None) -> None:
         progress = _Lines()

@@ -70,17 +70,20 @@ def step_of_weights(trainer: Any) -> int:
 
 
 def training_record(
-    trainer: Any, rows: RowsRecord | None, unigram_bits: float | None
+    trainer: Any, rows: RowsRecord | None, unigram_bits: float | None, *, resumed: bool = False
 ) -> Validation | str:
     """What a training that ended says of itself, or what it lacks to say it, in words.
 
     Args:
-        trainer: at the end of a training that did not go on from a checkpoint.
+        trainer: at the end of a training.
         rows: that were counted before the first step.
         unigram_bits: of the evaluation's rows, by the frequencies in those of the training.
+        resumed: it went on from a checkpoint.
     """
     args, state = trainer.args, trainer.state
     before, after = (_evaluated(state.log_history, n) for n in (0, step_of_weights(trainer)))
+    if resumed:
+        return "it went on from a checkpoint, and what came before is not known"
     if rows is None or not rows.whole or rows.lacking:
         return "not all rows were counted before the first step, or they lack canaries"
     if not before or not after:

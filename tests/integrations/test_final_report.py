@@ -2,7 +2,9 @@
 
 import logging
 from dataclasses import replace
+from math import log
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,14 +21,18 @@ from lmexposure.integrations import (
     final_report,
     insert,
 )
+from lmexposure.integrations.training_evidence import training_record
 from lmexposure.models import load_model
-from lmexposure.records import Result, open_run
+from lmexposure.records import Result, RowsClass, RowsRecord, Validation, open_run
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of the Trainer, which is not ours
 
 TEXTS, MANIFEST = hidden()
 COARSE = MeasureSettings(references=200, revealed=1, draws=200, guesses=20, budget_steps=2000)
 WHOLE: dict[str, Any] = {"references": 64, "budget_seconds": 60.0, "preflight": "off"}
+
+
+NONE: dict[str, int] = {"canaries": 2, "cut": 0, "missing": 0, "without_loss": 0, "otherwise": 0}
 
 
 def reporting(out: Path, **more: Any) -> ExposureCallback:
@@ -258,3 +264,33 @@ def test_rows_that_lack_a_canary_are_no_evidence(
     assert found.outcome is Outcome.INCONCLUSIVE
     assert "The rows of the training lack 1 planned copy of canaries" in found.reason
     assert "or they lack canaries" in caplog.text
+
+
+def test_its_record_is_of_the_weights_that_were_kept() -> None:
+    """A best model that was loaded again has the loss, and the epochs, of its own step."""
+    classes = (RowsClass(format="pin", repetitions=2, planned=4, whole=4, **NONE),)
+    rows = RowsRecord.model_construct(classes=classes, whole=True)
+    logged = [(0, 0.0, 4.0), (4, 1.0, 2.0), (8, 2.0, 3.0)]
+    history = [{"step": n, "epoch": e, "eval_loss": loss * log(2)} for n, e, loss in logged]
+    state = {"global_step": 8, "max_steps": 12, "epoch": 2.0, "log_history": history}
+    best = {"best_global_step": 4, "best_model_checkpoint": "out/checkpoint-4"}
+    args = {"load_best_model_at_end": True, "label_smoothing_factor": 0.0, "max_steps": -1}
+    trainer = SimpleNamespace(
+        args=SimpleNamespace(**args),
+        state=SimpleNamespace(**state, **best),
+        compute_loss_func=None,
+    )
+    kept = training_record(trainer, rows, 3.5)
+    assert isinstance(kept, Validation)
+    assert kept.validation_bits == pytest.approx(2.0)
+    assert (kept.best_epoch, kept.epochs, kept.stopped) == (1.0, 2.0, "early")
+    assert (kept.delivered, kept.unigram_bits, kept.foreign) == (4, 3.5, True)
+    trainer.args.load_best_model_at_end = False
+    last = training_record(trainer, rows, 3.5)
+    assert isinstance(last, Validation)
+    assert last.validation_bits == pytest.approx(3.0)
+    some = rows.model_copy(update={"whole": False})
+    for lacking in (None, some):
+        assert "not all rows were counted" in str(training_record(trainer, lacking, 3.5))
+    assert "could not be compared" in str(training_record(trainer, rows, None))
+    assert "went on from a checkpoint" in str(training_record(trainer, rows, 3.5, resumed=True))
