@@ -54,7 +54,8 @@ class LabelFrequencies:
 
 def predicted(batch: Any) -> NDArray[np.int64]:
     """The tokens of a batch that carry loss, shape (N,); nothing predicts the first of a row."""
-    labels = np.concatenate([np.asarray(row, dtype=np.int64)[1:] for row in batch["labels"]])
+    rows = [np.asarray(row, dtype=np.int64)[1:] for row in batch["labels"]]
+    labels: NDArray[np.int64] = np.concatenate(rows)
     return labels[labels != IGNORED]
 
 

@@ -269,7 +269,21 @@ def test_rows_that_lack_a_canary_are_no_evidence(
 def test_its_record_is_of_the_weights_that_were_kept() -> None:
     """A best model that was loaded again has the loss, and the epochs, of its own step."""
     classes = (RowsClass(format="pin", repetitions=2, planned=4, whole=4, **NONE),)
-    rows = RowsRecord.model_construct(classes=classes, whole=True)
+    rows = RowsRecord(
+        manifest_sha256=MANIFEST.sha256,
+        tokenizer_sha256="0" * 64,
+        rows=4,
+        found=4,
+        agreeing=0,
+        start=None,
+        before="",
+        behind="",
+        unscored=0,
+        loss="all",
+        packed=False,
+        classes=classes,
+        warnings=(),
+    )
     logged = [(0, 0.0, 4.0), (4, 1.0, 2.0), (8, 2.0, 3.0)]
     history = [{"step": n, "epoch": e, "eval_loss": loss * log(2)} for n, e, loss in logged]
     state = {"global_step": 8, "max_steps": 12, "epoch": 2.0, "log_history": history}
