@@ -55,8 +55,9 @@ class LabelFrequencies:
 def predicted(batch: Any) -> NDArray[np.int64]:
     """The tokens of a batch that carry loss, shape (N,); nothing predicts the first of a row."""
     rows = [np.asarray(row, dtype=np.int64)[1:] for row in batch["labels"]]
-    labels: NDArray[np.int64] = np.concatenate(rows)
-    return labels[labels != IGNORED]
+    labels = np.concatenate(rows)
+    kept: NDArray[np.int64] = labels[labels != IGNORED]
+    return kept
 
 
 def _padded(counts: NDArray[np.int64], size: int) -> NDArray[np.int64]:
