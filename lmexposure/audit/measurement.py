@@ -92,8 +92,9 @@ def measure(  # noqa: PLR0913 (the front door: each may be left out)
             call with the same inputs returns what is there, and an interrupted one goes on. None
             writes nothing.
         settings: what to measure.
-        validation: what is known of the training, to be shown next to exposure; None: what the
-            training.json beside a saved model says, where this package trained it on this manifest.
+        validation: what is known of the training, to be shown next to exposure, and taken for this
+            package's unless it is `foreign`; None: what the training.json beside a saved model
+            says, where this package trained it on this manifest.
         rows: in which rows the training had the canaries: what `verify(..., rows=True)` gave, or
             the path of its rows.json; None: the rows.json next to a manifest that is given as a
             path, where there is one.
@@ -210,12 +211,13 @@ def _measure_loaded(  # noqa: PLR0913 (what `measure` takes, checked)
     paired_by_hand: bool,
     base: Callable[..., Base] | None,
 ) -> Result:
+    own_training = validation is not None and not validation.foreign
     context = scoring_context(
         loaded,
         manifest,
         left_context=settings.left_context,
         rows=rows,
-        own_training=validation is not None,
+        own_training=own_training,
     )
     described = loaded.to_dict()
     beside = None
@@ -273,7 +275,7 @@ def _measure_loaded(  # noqa: PLR0913 (what `measure` takes, checked)
             table,
             manifest.ranked,
             settings,
-            own_training=validation is not None,
+            own_training=own_training,
             private=validation is not None and validation.claim is not None,
         ),
         warnings=(*warnings, *(line for part in estimates for line in part.warnings)),

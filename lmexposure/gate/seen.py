@@ -85,11 +85,12 @@ def _class_known(result: Result) -> str | None:
 
 
 def _recorded(result: Result) -> str | None:
-    """The record of a training of this package, where it read every canary and learned.
+    """The record of a training, where it read every canary and learned.
 
     It must have come below its own beginning, by which a pretrained model is measured, and below
     the frequencies of tokens alone, which any beginning reaches. The checkpoint that was kept must
-    have a whole epoch behind it; a private training draws its documents at random, and says so.
+    have a whole epoch behind it; a private training draws its documents at random, and so may one
+    of another trainer, of which only the rows were counted.
     """
     validation = result.model.validation
     if validation is None or validation.delivered is None or not _learned(validation):
@@ -102,7 +103,7 @@ def _recorded(result: Result) -> str | None:
     copies = f"all {validation.delivered:,} copies that went in"
     read = (
         f"read {copies}"
-        if validation.claim is None
+        if validation.claim is None and not validation.foreign
         else f"drew from {copies} for {number(validation.best_epoch, 1)} epochs"
     )
     return (

@@ -24,7 +24,9 @@ from lmexposure.integrations.pacing import (
     uncollected,
     undisturbed,
 )
+from lmexposure.integrations.preflight import Preflight
 from lmexposure.integrations.preflight import preflight as look_ahead
+from lmexposure.integrations.training_evidence import step_of_weights
 from lmexposure.integrations.watched import (
     LEAST_REFERENCES,
     ClassExposure,
@@ -78,7 +80,9 @@ class ExposureCallback(TrainerCallback):  # type: ignore[misc]
         report: a directory for what `lmexposure measure` writes of the trained model, scored in the
             rows that were counted before the first step, and its report; None: there is none. Of
             several processes the first makes it while the others go on. Where it fails, the log
-            says why, and the training ends as it would have.
+            says why, and the training ends as it would have. That a private training read the
+            canaries is shown by a whole epoch, with evaluations of one set before the first step
+            (`eval_on_start=True`) and of the trained weights.
         measure: settings of that measurement; None: the defaults.
 
     Raises:
@@ -144,8 +148,9 @@ class ExposureCallback(TrainerCallback):  # type: ignore[misc]
             watched = self._watch(trainer, tokenizer, wrapping)
             with self._budget.aside():
                 self._prepare_report(trainer)
-                rows = self._look_ahead(state, tokenizer, named.get("train_dataloader"))
-                self._say_rows(state, rows, tokenizer, wrapping)
+                found = self._look_ahead(trainer, tokenizer, named.get("train_dataloader"))
+                self._say_rows(state, found, tokenizer, wrapping)
+            rows = found.rows
             if self._are_others(rows, watched, tokenizer):
                 watched = self._watch(trainer, tokenizer, wrapping, row=_row_of(rows))
                 _say(state, _OTHER_ROWS)
@@ -189,15 +194,13 @@ class ExposureCallback(TrainerCallback):  # type: ignore[misc]
 
     def _look_at_end(self, trainer: Any, control: Any) -> None:
         """Score the trained model; a best model that was loaded again is of an earlier step."""
-        state = trainer.state
-        best = trainer.args.load_best_model_at_end and state.best_model_checkpoint
-        step = state.best_global_step if best else state.global_step
+        step = step_of_weights(trainer)
         row = next((row for row in self._rows if row["step"] == step), None)
         lacking = row is None or row["texts"] < row["texts_planned"]
         if self._full_at_end:
             if lacking and self._full_at != step:
                 self._look(trainer, control, None, step=step, full=True)
-        elif not best and self._looked_at != step:
+        elif step == trainer.state.global_step != self._looked_at:
             self._look(trainer, control, None)
 
     def _watch(
@@ -217,12 +220,18 @@ class ExposureCallback(TrainerCallback):  # type: ignore[misc]
         usual = watched.encoded[0]
         return (own.ids, own.scored_from) != (usual.ids, usual.scored_from)
 
-    def _look_ahead(self, state: Any, tokenizer: Any, loader: Any) -> RowsRecord | None:
+    def _look_ahead(self, trainer: Any, tokenizer: Any, loader: Any) -> Preflight:
         """Count the canaries in the rows to train on, in the first process for all."""
         if self._preflight == "off":
-            return None
+            return Preflight()
+        state = trainer.state
         given = self._wrapping  # without one, canaries are scored as the rows have them
-        found = from_first(lambda: look_ahead(self._manifest, tokenizer, given, loader))
+        # A loss before the first step is what tokens' frequencies are compared with.
+        asked = self._report is not None and trainer.args.eval_on_start
+        held = trainer.get_eval_dataloader if asked else None
+        found = from_first(
+            lambda: look_ahead(self._manifest, tokenizer, given, loader, evaluation=held)
+        )
         of_rows = () if given or not found.rows or found.stop else found.rows.warnings
         for line in dict.fromkeys((*found.warnings, *of_rows)):
             _say(state, line)
@@ -233,20 +242,18 @@ class ExposureCallback(TrainerCallback):  # type: ignore[misc]
                 f"{found.stop}; nothing was trained: change that, or train all the same with "
                 "ExposureCallback(..., preflight='warn')"
             )
-        return found.rows
+        return found
 
     def _prepare_report(self, trainer: Any) -> None:
         if self._report is not None:
             report, resumed = self._report, trainer.state.global_step > 0
             from_first(lambda: report.prepare(trainer, resumed=resumed))
 
-    def _say_rows(
-        self, state: Any, rows: RowsRecord | None, tokenizer: Any, wrapping: Wrapping
-    ) -> None:
+    def _say_rows(self, state: Any, found: Preflight, tokenizer: Any, wrapping: Wrapping) -> None:
         """The report scores the canaries in the rows that were seen, else as far as is known."""
         if self._report is not None:
             report = self._report
-            line = from_first(lambda: report.score_in(rows, tokenizer, wrapping))
+            line = from_first(lambda: report.score_in(found, tokenizer, wrapping))
             if line:
                 _say(state, f"report={str(report.out)!r}: {line}")
 

@@ -13,14 +13,17 @@ from lmexposure.audit import MeasureSettings, measure, refuse_foreign
 from lmexposure.canaries import Manifest, Wrapping
 from lmexposure.errors import ManifestError, ModelError, ResultError, SettingsError
 from lmexposure.integrations.pacing import undisturbed
+from lmexposure.integrations.preflight import Preflight
+from lmexposure.integrations.training_evidence import training_record
 from lmexposure.integrations.watched import write_rows
 from lmexposure.integrations.wrapped_scoring import encode_wrapped
 from lmexposure.models import LoadedModel
-from lmexposure.records import RowsRecord
+from lmexposure.records import RowsRecord, Validation
 from lmexposure.scoring import single_process
 
 _LOG = logging.getLogger(__name__)
 _WRITTEN = ("exposure.jsonl", "rows.json", "report.html", "report.md")
+_LITTLE = "its loss did not come below its first, and below that of token frequencies"
 _EVERY = 60.0  # seconds between two lines of progress
 
 
@@ -55,6 +58,7 @@ class FinalReport:
         self._manifest, self._settings = manifest, settings
         self._understated = ""
         self._rows: RowsRecord | None = None
+        self._found, self._resumed = Preflight(), False
 
     def prepare(self, trainer: Any, *, resumed: bool) -> None:
         """Find out before the first step whether the report can be made.
@@ -67,6 +71,7 @@ class FinalReport:
             ModelError: an adapter that `measure` does not read.
             ResultError: `out` is a file, or holds a result already, or records of somebody else.
         """
+        self._resumed = resumed
         _bare(trainer.model)
         if self.out.exists() and not self.out.is_dir():
             raise ResultError(f"report={str(self.out)!r} is a file; choose a directory")
@@ -79,17 +84,18 @@ class FinalReport:
             refuse_foreign(self.out)
             _written.refuse_foreign(self.out, _WRITTEN)
 
-    def score_in(self, rows: RowsRecord | None, tokenizer: Any, wrapping: Wrapping) -> str:
+    def score_in(self, found: Preflight, tokenizer: Any, wrapping: Wrapping) -> str:
         """Say in which rows the canaries are to be scored.
 
         Args:
-            rows: of the training, where they were looked at.
+            found: in the rows of the training, where they were looked at.
             tokenizer: of the training.
             wrapping: in which the canaries are trained, as far as is known.
 
         Returns:
             what the report's reader must know; "" where nothing.
         """
+        self._found, rows = found, found.rows
         said = self._settings.left_context is not None
         self._rows = None if rows is None or rows.start is None or said else rows
         known = self._rows is not None or said
@@ -116,22 +122,30 @@ class FinalReport:
 
         model = _bare(trainer.model)
         loaded = LoadedModel(model=model, tokenizer=tokenizer, name=trainer.args.output_dir)
+        found = self._found
+        record = training_record(trainer, found.rows, found.unigram_bits, resumed=self._resumed)
         with only_writer(self.out), single_process(), undisturbed(trainer.model):
-            self._measure(loaded)
+            self._measure(loaded, None if isinstance(record, str) else record)
             if self._rows is not None:
                 self._rows.save(self.out / RowsRecord.NAME)
             write_rows(self.out / "exposure.jsonl", rows)
             run = open_run(self.out)
             written = write_report(run)
-        return [check(run.result).sentence, *(f"report  {path}" for path in written)]
+        verdict = check(run.result)
+        lines = [verdict.sentence]
+        if any(each.key == "accept_unseen_training" for each in verdict.findings):
+            why = record if isinstance(record, str) else _LITTLE
+            lines.append(f"nor does the training's record show that it saw the canaries: {why}")
+        return [*lines, *(f"report  {path}" for path in written)]
 
-    def _measure(self, loaded: LoadedModel) -> None:
+    def _measure(self, loaded: LoadedModel, validation: Validation | None) -> None:
         progress = _Lines()
         result = measure(
             loaded,
             self._manifest,
             out=self.out,
             settings=self._settings,
+            validation=validation,
             rows=self._rows,
             progress=progress,
         )

@@ -16,9 +16,9 @@ from transformers.trainer_utils import has_length
 
 from lmexposure.canaries import Manifest, Wrapping, permutation
 from lmexposure.errors import LmexposureError
-from lmexposure.integrations.delivered import DeliveredCounter
 from lmexposure.integrations.delivery_report import Delivery, DeliveryReport
 from lmexposure.integrations.row_contexts import RowsCounter
+from lmexposure.integrations.training_evidence import LabelFrequencies, predicted
 from lmexposure.records import RowsRecord
 from lmexposure.scoring import same_random_numbers
 
@@ -34,11 +34,14 @@ class Preflight:
         stop: why training would be in vain, and what to change; "" where it is not.
         warnings: what else is not as planned, or could not be checked, a sentence each.
         rows: in which rows the canaries are; None where none could be read.
+        unigram_bits: of the evaluation's rows, by how often each token is in these, bits per token;
+            None where it was not asked for, or there was no time for all rows.
     """
 
     stop: str = ""
     warnings: tuple[str, ...] = ()
     rows: RowsRecord | None = None
+    unigram_bits: float | None = None
 
 
 def preflight(
@@ -47,6 +50,7 @@ def preflight(
     wrapping: Wrapping | None,
     loader: Any,
     *,
+    evaluation: Callable[[], Any] | None = None,
     seconds: float = _SECONDS,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Preflight:
@@ -61,6 +65,8 @@ def preflight(
         tokenizer: of the training.
         wrapping: in which the canaries will be scored; None: in the rows as they are.
         loader: a `DataLoader`, or what accelerate made of one.
+        evaluation: gives such a loader of the rows to evaluate on, whose tokens are to be compared
+            with these; None: they are not.
         seconds: that it takes at most; rows that are left then are named.
         clock: gives seconds that only grow.
 
@@ -72,9 +78,15 @@ def preflight(
         return _unchecked("its data is a stream, or has no rows to read by number")
     try:
         counter = RowsCounter(manifest, tokenizer, wrapping=wrapping)
+        tokens = None if evaluation is None else LabelFrequencies()
+        until, rows = clock() + seconds, 0
         with same_random_numbers():
-            rows = _count(counter, loader, seconds, clock)
-        whole = rows == len(data)
+            for some, batch in _collated(loader, until, clock, counter.collator):
+                rows += some
+                if tokens is not None:
+                    tokens.add(batch)
+            whole = rows == len(data)
+            unigram_bits = _unigram_bits(tokens, evaluation, until, clock) if whole else None
         seen = counter.record(whole=whole)
     except LmexposureError as failure:
         return _unchecked(str(failure))
@@ -82,7 +94,8 @@ def preflight(
         return _unchecked(f"its rows could not be read and collated ({type(failure).__name__})")
     report = counter.report(1.0 if whole else 0.5, alone=True)
     left = "" if whole else _left(rows, len(data), seconds)
-    return replace(_judged(report, whole=whole, left=left), rows=seen)
+    judged = _judged(report, whole=whole, left=left)
+    return replace(judged, rows=seen, unigram_bits=unigram_bits)
 
 
 def _unchecked(why: str) -> Preflight:
@@ -102,19 +115,40 @@ def _left(rows: int, planned: int, seconds: float) -> str:
     )
 
 
-def _count(
-    counter: DeliveredCounter, loader: Any, seconds: float, clock: Callable[[], float]
-) -> int:
-    """Read rows until all are read or the time is over; how many were."""
-    until, read = clock() + seconds, 0
+def _collated(
+    loader: Any,
+    until: float,
+    clock: Callable[[], float],
+    counting: Callable[[Any], Any] = lambda collate: collate,
+) -> Iterator[tuple[int, Any]]:
+    """Batches, and of how many rows each is, until all are read or the time is over."""
     # A copy, for it may hold random numbers of its own.
-    collate = counter.collator(copy.deepcopy(loader.collate_fn))
+    collate = counting(copy.deepcopy(loader.collate_fn))
     for rows in _batches(loader):
-        collate(rows)
-        read += len(rows)
+        yield len(rows), collate(rows)
         if clock() > until:
             break
-    return read
+
+
+def _unigram_bits(
+    tokens: LabelFrequencies | None,
+    evaluation: Callable[[], Any] | None,
+    until: float,
+    clock: Callable[[], float],
+) -> float | None:
+    """What the frequencies of tokens say of the rows to evaluate on; None where not all are read.
+
+    What fails here will fail, or be told, where the training is evaluated.
+    """
+    if tokens is None or evaluation is None:
+        return None
+    try:
+        loader = evaluation()
+        held = [(rows, predicted(batch)) for rows, batch in _collated(loader, until, clock)]
+        whole = sum(rows for rows, _ in held) == len(loader.dataset)
+        return tokens.bits(held) if whole else None
+    except Exception:
+        return None
 
 
 def _batches(loader: Any) -> Iterator[list[Any]]:

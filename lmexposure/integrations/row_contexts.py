@@ -106,6 +106,7 @@ class RowsCounter(DeliveredCounter):
             packed=self._several or bool(known and not known.begun),
             classes=classes,
             warnings=(*report.findings, *said, *_others(classes, seen.total())),
+            whole=whole,
         )
 
     def _count_row(self, ids: Any, labels: Any, mask: Any, positions: Any) -> None:

@@ -59,7 +59,7 @@ _HOME = "_read_from"  # of a result that was read: its file, which is no part of
 
 
 class Validation(Record):
-    """How well the model learned, where this package trained it: utility next to exposure.
+    """How well the model learned, where its training says so: utility next to exposure.
 
     Attributes:
         validation_bits: loss of the kept checkpoint, bits per token, lower = more useful.
@@ -73,6 +73,7 @@ class Validation(Record):
         delivered: copies of canaries that the training read, each whole, in an epoch; None where
             it is not known.
         claim: what the training promised of each document; None: nothing.
+        foreign: the trainer is not this package's, which only counted its rows before it began.
     """
 
     validation_bits: NotNegative | None
@@ -84,6 +85,7 @@ class Validation(Record):
     unigram_bits: NotNegative | None = None
     delivered: Count | None = None
     claim: DpClaim | None = None
+    foreign: bool = False
 
     @model_validator(mode="after")
     def _improvement_is_lower(self) -> Self:
@@ -107,7 +109,7 @@ class Model(Record):
         context_window: tokens; None where it has no end.
         weights_sha256: of the weights that were measured: of an adapter in float32 merged with its
             base, whether it was saved or in memory.
-        validation: None for a model that was trained elsewhere.
+        validation: None where nothing is known of its training.
     """
 
     path: str

@@ -69,6 +69,7 @@ class RowsRecord(FileRecord):
         packed: whether other texts are in the same rows.
         classes: occurrences class by class.
         warnings: what is not as planned, a sentence each.
+        whole: whether these are all rows of a pass, and not those that there was time for.
     """
 
     # What is next to a canary may be somebody's text.
@@ -94,6 +95,7 @@ class RowsRecord(FileRecord):
     packed: bool
     classes: Rows[RowsClass]
     warnings: Rows[str]
+    whole: bool = True
 
     @model_validator(mode="after")
     def _agree(self) -> Self:
@@ -116,9 +118,16 @@ class RowsRecord(FileRecord):
         return self.start is not None and whole and not any(c.without_loss for c in self.classes)
 
     @property
-    def lacking(self) -> int:
-        """How many planned copies the rows lack, or hold cut or without loss."""
-        return sum(max(0, c.planned - c.whole) + c.without_loss for c in self.classes)
+    def lacking(self) -> int | None:
+        """How many planned copies the rows lack, or hold cut or without loss.
+
+        Rows that were not read may hold what these lack: of some, only what has no loss counts, and
+        None says that nothing else is known.
+        """
+        without = sum(c.without_loss for c in self.classes)
+        if not self.whole:
+            return without or None
+        return without + sum(c.missing + c.cut for c in self.classes)
 
     @classmethod
     def read(cls, path: str | Path) -> Self:

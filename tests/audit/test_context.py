@@ -242,6 +242,11 @@ def test_what_we_trained_ourselves_is_known(tmp_path: Path) -> None:
     assert ours.context is not None
     assert ours.context.source == "training"
     assert not any("not known" in line for line in ours.warnings)
+    # Of a training elsewhere no more is known of the rows than without its record.
+    other = learned.model_copy(update={"foreign": True})
+    elsewhere = measure(LOADED, manifest, settings=FEW, validation=other)
+    assert (elsewhere.context, elsewhere.warnings) == (foreign.context, foreign.warnings)
+    assert elsewhere.privacy == foreign.privacy != ours.privacy
     # Numbers and their hash are those of before contexts were recorded.
     assert (ours.inputs_sha256, bits_of(ours)) == (foreign.inputs_sha256, bits_of(foreign))
     assert not any("not known" in line for line in check(ours).untested)

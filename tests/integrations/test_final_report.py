@@ -2,7 +2,9 @@
 
 import logging
 from dataclasses import replace
+from math import log
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,20 +14,25 @@ from integrations.tiny_training import hidden, trainer_of
 from lmexposure.audit import MeasureSettings, measure
 from lmexposure.canaries import Plan, load_format
 from lmexposure.errors import FileError, ManifestError, ModelError, ResultError, SettingsError
+from lmexposure.gate import Outcome, check
 from lmexposure.integrations import (
     ExposureCallback,
     Wrapping,
     final_report,
     insert,
 )
+from lmexposure.integrations.training_evidence import training_record
 from lmexposure.models import load_model
-from lmexposure.records import Result, open_run
+from lmexposure.records import Result, RowsClass, RowsRecord, Validation, open_run
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of the Trainer, which is not ours
 
 TEXTS, MANIFEST = hidden()
 COARSE = MeasureSettings(references=200, revealed=1, draws=200, guesses=20, budget_steps=2000)
 WHOLE: dict[str, Any] = {"references": 64, "budget_seconds": 60.0, "preflight": "off"}
+
+
+NONE: dict[str, int] = {"canaries": 2, "cut": 0, "missing": 0, "without_loss": 0, "otherwise": 0}
 
 
 def reporting(out: Path, **more: Any) -> ExposureCallback:
@@ -176,3 +183,128 @@ def test_older_chats_and_stray_settings_are_refused() -> None:
         ExposureCallback(older, report="leakage", wrapping=wrapping)
     with pytest.raises(SettingsError, match=r"measure=\.\.\. is for the report at the end"):
         ExposureCallback(MANIFEST, measure=COARSE)
+
+
+# Exposure says nothing of so few steps, and these canaries have no witness beside them.
+RECORDED = replace(COARSE, method="sampled", extraction=False)
+EPOCH: dict[str, Any] = {
+    "max_steps": -1,
+    "num_train_epochs": 6,
+    "eval_strategy": "epoch",
+    "eval_on_start": True,
+}
+
+
+def seen_by_record(
+    out: Path, texts: list[str], monkeypatch: pytest.MonkeyPatch, **arguments: Any
+) -> tuple[Any, Result]:
+    """Whether a training shows that it saw the canaries, and the result that says so."""
+    monkeypatch.setattr("lmexposure.reporting.write_report", lambda run: [])
+    callback = reporting(out / "leakage", preflight="warn", measure=RECORDED)
+    trainer_of(out / "run", texts, [callback], **{**EPOCH, **arguments}).train()
+    result = Result.read(out / "leakage/result.json")
+    checks = check(result).checks
+    (found,) = [one for one in checks if one.key == "accept_unseen_training"]
+    return found, result
+
+
+def test_the_record_of_a_foreign_training_shows_that_it_saw_the_canaries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    found, result = seen_by_record(tmp_path, TEXTS, monkeypatch)
+    assert found.outcome is Outcome.PASS
+    assert "its training drew from all 18 copies that went in for 6.0 epochs" in found.reason
+    record = result.model.validation
+    assert record is not None
+    assert record.foreign
+    assert (record.stopped, record.epochs, record.improved) == ("epochs", 6.0, True)
+    # It says nothing of how this package would have made the rows.
+    assert result.context is not None
+    assert result.context.source == "rows"
+    assert result.privacy is not None
+    assert "if the training packed documents" in result.privacy.notes[0]
+    assert "nor does the training's record" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"eval_on_start": False}, r"an evaluation before the first step (eval_on_start=True)"),
+        ({"max_steps": 1, "eval_strategy": "steps", "eval_steps": 1}, "less than an epoch"),
+        ({"eval_strategy": "no"}, "one of the trained weights"),
+        ({"learning_rate": 0.0}, "its loss did not come below its first"),
+        (
+            {"num_train_epochs": 1},
+            "its loss did not come below its first, and below that of token frequencies",
+        ),
+        ({"label_smoothing_factor": 0.1}, "could not be compared"),
+    ],
+)
+def test_what_its_record_lacks_is_no_evidence(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    arguments: dict[str, Any],
+    said: str,
+) -> None:
+    found, result = seen_by_record(tmp_path, TEXTS, monkeypatch, **arguments)
+    assert found.outcome is Outcome.INCONCLUSIVE
+    assert "nor does the training's record show that it saw the canaries: " in caplog.text
+    assert said in caplog.text
+    assert (result.model.validation is None) == ("did not come below" not in said)
+
+
+def test_rows_that_lack_a_canary_are_no_evidence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    (one, other) = [c.text for c in MANIFEST.canaries if c.repetitions == 1]
+    # Another copy of a canary does not make up for one that is missing.
+    texts = [text.replace(one, other) for text in TEXTS]
+    found, _ = seen_by_record(tmp_path, texts, monkeypatch)
+    assert found.outcome is Outcome.INCONCLUSIVE
+    assert "The rows of the training lack 1 planned copy of canaries" in found.reason
+    assert "or they lack canaries" in caplog.text
+
+
+def test_its_record_is_of_the_weights_that_were_kept() -> None:
+    """A best model that was loaded again has the loss, and the epochs, of its own step."""
+    classes = (RowsClass(format="pin", repetitions=2, planned=4, whole=4, **NONE),)
+    rows = RowsRecord(
+        manifest_sha256=MANIFEST.sha256,
+        tokenizer_sha256="0" * 64,
+        rows=4,
+        found=4,
+        agreeing=0,
+        start=None,
+        before="",
+        behind="",
+        unscored=0,
+        loss="all",
+        packed=False,
+        classes=classes,
+        warnings=(),
+    )
+    logged = [(0, 0.0, 4.0), (4, 1.0, 2.0), (8, 2.0, 3.0)]
+    history = [{"step": n, "epoch": e, "eval_loss": loss * log(2)} for n, e, loss in logged]
+    state = {"global_step": 8, "max_steps": 12, "epoch": 2.0, "log_history": history}
+    best = {"best_global_step": 4, "best_model_checkpoint": "out/checkpoint-4"}
+    args = {"load_best_model_at_end": True, "label_smoothing_factor": 0.0, "max_steps": -1}
+    trainer = SimpleNamespace(
+        args=SimpleNamespace(**args),
+        state=SimpleNamespace(**state, **best),
+        compute_loss_func=None,
+    )
+    kept = training_record(trainer, rows, 3.5)
+    assert isinstance(kept, Validation)
+    assert kept.validation_bits == pytest.approx(2.0)
+    assert (kept.best_epoch, kept.epochs, kept.stopped) == (1.0, 2.0, "early")
+    assert (kept.delivered, kept.unigram_bits, kept.foreign) == (4, 3.5, True)
+    trainer.args.load_best_model_at_end = False
+    last = training_record(trainer, rows, 3.5)
+    assert isinstance(last, Validation)
+    assert last.validation_bits == pytest.approx(3.0)
+    some = rows.model_copy(update={"whole": False})
+    for lacking in (None, some):
+        assert "not all rows were counted" in str(training_record(trainer, lacking, 3.5))
+    assert "could not be compared" in str(training_record(trainer, rows, None))
+    assert "went on from a checkpoint" in str(training_record(trainer, rows, 3.5, resumed=True))

@@ -1,8 +1,11 @@
 """Canaries that a training would lose stop it before its first step, and nothing else does."""
 
 import random
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
+from math import log2
 from pathlib import Path
 from typing import Any
 
@@ -242,3 +245,53 @@ def test_its_time_is_not_held_against_the_budget() -> None:
 def test_another_word_is_refused() -> None:
     with pytest.raises(SettingsError, match="preflight='no'"):
         ExposureCallback(MANIFEST, preflight="no")  # type: ignore[arg-type]
+
+
+class TestFrequencies:
+    """What the tokens of the rows to train on say of those to evaluate on."""
+
+    @staticmethod
+    def held(trainer: Any, rows: Any = None) -> DataLoader[Any]:
+        rows = trainer.eval_dataset if rows is None else rows
+        return DataLoader(rows, batch_size=3, collate_fn=trainer.data_collator)
+
+    def test_they_are_those_of_a_naive_count(self, trainer: Any) -> None:
+        numbers = torch.get_rng_state()
+        rows = [*trainer.eval_dataset, {"input_ids": [5, 999]}]
+        bits = found(trainer, evaluation=lambda: self.held(trainer, rows)).unigram_bits
+        times = Counter(n for row in trainer.train_dataset for n in row["input_ids"][1:] if n)
+        total = times.total() + 1000
+        means, weights = [], []
+        for first in range(0, len(rows), 3):
+            some = [n for row in rows[first : first + 3] for n in row["input_ids"][1:] if n]
+            means.append(sum(-log2((times[n] + 1) / total) for n in some) / len(some))
+            weights.append(len(rows[first : first + 3]))
+        naive = sum(m * w for m, w in zip(means, weights, strict=True)) / sum(weights)
+        assert bits == pytest.approx(naive, abs=1e-9)
+        assert torch.equal(torch.get_rng_state(), numbers)
+
+    def test_nothing_is_known_where_rows_or_labels_lack(self, trainer: Any) -> None:
+        asked = partial(found, trainer, evaluation=partial(self.held, trainer))
+        assert asked(seconds=1.0, clock=Clock(0.3)).unigram_bits is None  # of the training
+        assert asked(seconds=1.0, clock=Clock(0.13)).unigram_bits is None  # of the evaluation
+        bare = trainer.data_collator
+
+        def unlabelled(rows: Any) -> Any:
+            return {"input_ids": bare(rows)["input_ids"]}
+
+        seen = asked(collate=unlabelled)
+        assert seen.unigram_bits is None
+        assert seen.rows is not None
+        assert seen.rows.found == 18
+        assert found(trainer, evaluation=lambda: self.held(trainer, [7])).unigram_bits is None
+
+
+def test_rows_that_were_not_read_are_not_said_to_lack_canaries(trainer: Any) -> None:
+    seen = found(trainer, seconds=1.0, clock=Clock(0.3)).rows
+    assert seen is not None
+    assert seen.found < 18
+    assert seen.lacking is None
+    collate = collator(trainer.processing_class, masked=lambda text: "PIN" in text)
+    masked = found(trainer, collate=collate, seconds=1.0, clock=Clock(0.3)).rows
+    assert masked is not None
+    assert masked.lacking
