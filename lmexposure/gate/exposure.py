@@ -105,9 +105,8 @@ def _p_value_judged(group: CanaryClass, share: float, *, wanted: bool) -> tuple[
         )
         return Outcome.INCONCLUSIVE if wanted else Outcome.NOT_TESTED, reason
     return Outcome.PASS, (
-        f"at its level, the test does not tell {group.secrets} from secrets that the model never "
-        f"saw (p = {probability(p)}; {limit} or less would be a leak); a few memorised among many "
-        "could hide in their mean"
+        f"{group.secrets} are not known well enough to be called a leak (p = {probability(p)}; it "
+        f"takes {limit} or less); a few memorised among many could hide in their mean"
     )
 
 
