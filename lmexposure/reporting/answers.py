@@ -311,12 +311,13 @@ def _undecided(checks: Sequence[Check]) -> Iterator[str]:
         yield "Measure again without --quick, and check the result against the same thresholds."
         return
     yield "Do not take this for a pass: this run can neither show a leak nor rule one out."
-    if _is_quick(checks):
+    quick = _is_quick(checks)
+    if quick:
         yield "First measure again without --quick, which may settle it."
     worthwhile = sorted(undecided - {"accept_quick"}, key=_worth)
     remedies = dict.fromkeys(CHECK_KINDS[key].remedy for key in worthwhile)
-    yield from list(remedies)[:_MOST_REASONS]
-    how = " without --quick" if _is_quick(checks) else ""
+    yield from list(remedies)[: _MOST_REASONS - quick]
+    how = " without --quick" if quick else ""
     yield f"Then measure again{how}, and check the result against the same thresholds."
 
 

@@ -181,6 +181,8 @@ def rate_parts(
         texts: that count: their places among the N.
         fpr: false-positive rate, in (0, 1).
 
+    Source: Efron and Stein 1981, the jackknife; Cameron, Gelbach and Miller 2011, two-way clusters.
+
     Raises:
         InputError: shapes, an infinity, coins that are none.
         SettingsError: a rate out of range.
