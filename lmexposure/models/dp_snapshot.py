@@ -97,7 +97,7 @@ def _inside(value: Any, deep: bool) -> list[_Undo]:
     if isinstance(value, list | dict):
         held = value.values() if isinstance(value, dict) else value
         own = _entries(value) if isinstance(value, dict) else _items(value)
-        return [own, *(part for one in held if deep for part in _inside(one, deep))]
+        return [own, *(part for entry in held if deep for part in _inside(entry, deep))]
     if deep and torch.is_tensor(value) and not isinstance(value, nn.Parameter):
         return [_contents(value)]
     return []

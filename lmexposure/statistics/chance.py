@@ -15,8 +15,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
-from scipy.special import bdtr
+from scipy.special import bdtr, betaln
 
 from lmexposure._validate import bits_array, integer, one_of
 from lmexposure.errors import InputError
@@ -297,9 +296,21 @@ def median_test(values: ArrayLike, others: ArrayLike) -> tuple[float, float]:
     for sign in (1, -1):
         own, rest = (int((sign * (group - middle) > 0).sum()) for group in (first, second))
         total = first.size + second.size
-        tail = float(stats.hypergeom.sf(own - 1, total, own + rest, first.size))
-        tails.append(min(1.0, 2 * tail))
+        tails.append(min(1.0, 2 * _hypergeometric_tail(own, own + rest, first.size, total)))
     return tails[0], tails[1]
+
+
+def _hypergeometric_tail(least: int, marked: int, chosen: int, total: int) -> float:
+    """The chance that at least `least` of those chosen of all are marked."""
+    found = np.arange(least, min(marked, chosen) + 1)
+    logs = _log_ways(marked, found) + _log_ways(total - marked, chosen - found)
+    possible = chosen - found <= total - marked
+    return float(np.exp(logs[possible] - _log_ways(total, chosen)).sum())
+
+
+def _log_ways(n: int, k: NDArray[np.int64] | int) -> NDArray[np.float64]:
+    """Log of n over k."""
+    return np.asarray(-np.log1p(n) - betaln(n - k + 1, k + 1))
 
 
 def rank_sum_test(higher: int, lower: int, first: int, second: int, *, seed: int = 0) -> float:

@@ -83,7 +83,7 @@ def test_a_corpus_with_witnesses_takes_a_second_insertion() -> None:
 def test_names_and_fills_that_would_be_taken_for_one() -> None:
     for form in (
         Format(name="witness", template="w {hex:8}"),
-        Format(name="d", template="{digits:4}"),
+        Format(name="d", template="mark {printable:1}"),
     ):
         with pytest.raises(
             PlanError, match=r"leave the witness out \(witness=False, --no-witness\)"

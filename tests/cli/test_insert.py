@@ -32,7 +32,7 @@ def test_writes_corpus_and_manifest(call: Call, corpus: Path, tmp_path: Path) ->
 def test_a_dry_run_says_what_would_be_done(call: Call, corpus: Path, tmp_path: Path) -> None:
     outcome = call("insert", corpus, "--out", tmp_path / "o", *PLAN, "--dry-run")
     assert outcome.code == 0
-    assert "would insert         15 documents, 302 bytes" in outcome.out
+    assert "would insert         15 documents, 316 bytes" in outcome.out
     assert not (tmp_path / "o").exists()
 
 
@@ -198,7 +198,7 @@ def test_coins(call: Call, corpus: Path, tmp_path: Path) -> None:
         "0.5",
         "--dry-run",
     )
-    assert "would insert         about 25 documents, about 452 bytes" in dry.out
+    assert "would insert         about 25 documents, about 466 bytes" in dry.out
     assert "held out             about 9 candidates" in dry.out
     seeded = ("--inclusion-seed", str(manifest.plan.inclusion_seed), "--dry-run")
     sure = call(

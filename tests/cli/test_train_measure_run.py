@@ -45,8 +45,12 @@ def test_insert_train_measure_by_hand_is_run(
     at_once = json.loads((tmp_path / "r" / "result.json").read_text())
     assert by_hand["canaries"] == at_once["canaries"]
     assert by_hand["summary"] == at_once["summary"]
-    assert "if the training packed documents" in by_hand["privacy"]["notes"][0]
-    assert at_once["privacy"]["notes"][0].startswith("training packs documents")
+    # The model's training.json says that it was trained on this manifest.
+    assert (
+        by_hand["model"]["validation"]["delivered"] == at_once["model"]["validation"]["delivered"]
+    )
+    for one in (by_hand, at_once):
+        assert one["privacy"]["notes"][0].startswith("training packs documents")
     # The report's commands, from the directory that they name, after a move: the same numbers.
     moved = tmp_path / "an other place"
     moved.mkdir()
