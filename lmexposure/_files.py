@@ -449,6 +449,11 @@ def content_hash(record: Mapping[str, Any]) -> str:
     return sha256_bytes(canonical_json(record))
 
 
+def set_aside_in(out: Path) -> Path:
+    """Where to keep what a person may have changed: the first damaged-N that is not there."""
+    return next(p for n in count(1) if not os.path.lexists(p := out / f"damaged-{n}"))
+
+
 def sha256_file(path: Path) -> str:
     """SHA-256 of a file's content, in hexadecimal."""
     with open(path, "rb") as stream:

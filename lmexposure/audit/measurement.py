@@ -26,7 +26,7 @@ from lmexposure.audit.left_open import open_warnings, tokenizer_warnings
 from lmexposure.audit.loaded_model import model_in_memory
 from lmexposure.audit.privacy import privacy_section
 from lmexposure.audit.search import Extractions, extract_format, search_format
-from lmexposure.audit.witness import measure_witness
+from lmexposure.audit.witness import IN_TOKENIZER, measure_witness
 from lmexposure.audit.workload import (
     Progress,
     Watcher,
@@ -259,6 +259,7 @@ def _measure_loaded(  # noqa: PLR0913 (what `measure` takes, checked)
         *(tokenizer_warnings(loaded, scores) if paired_by_hand else ()),
         *loaded.notes,
         *measurement.notes.values(),
+        *([IN_TOKENIZER] if witness is not None and witness.in_tokenizer else []),
         *measurement.warnings,
     ]
     result = Result(

@@ -28,6 +28,11 @@ _OWN_TOKENS = (
     "other text of their form, which makes them likely in a model that read nothing"
 )
 
+IN_TOKENIZER = (
+    "the tokenizer was made from this corpus, witnesses and all: canaries may look known that its "
+    "tokens know and the model does not; measure a model whose tokenizer did not read the corpus"
+)
+
 
 def measure_witness(  # noqa: PLR0913 (what a measurement has)
     loaded: LoadedModel,

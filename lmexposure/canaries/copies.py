@@ -5,12 +5,11 @@ are in a hidden directory: loaders of a directory take every other JSON file for
 """
 
 import json
-import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from dataclasses import fields as fields_of
-from itertools import count, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from lmexposure._files import (
     mode_like,
     new_file,
     only_writer,
+    set_aside_in,
     sha256_file,
     write_json,
 )
@@ -235,7 +235,7 @@ def _set_aside(out: Path, made: Path, copies: Sequence["Copied"]) -> None:
     ]
     if not changed:
         return
-    aside = next(p for n in count(1) if not os.path.lexists(p := out / f"damaged-{n}")) / "corpus"
+    aside = set_aside_in(out) / "corpus"
     aside.mkdir(parents=True)
     for path in changed:
         path.rename(aside / path.name)

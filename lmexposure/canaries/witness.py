@@ -12,8 +12,8 @@ import string
 from lmexposure.canaries.format import Format
 
 # A training first learns which tokens are frequent: of 62 characters each one says more than of ten
-# digits, and groups of four become tokens that hardly any text has. In trainings whose canaries of
-# four copies were unknown, digits were seen in 0 of 1 and these in 3 of 3.
+# digits, and groups of four become tokens that hardly any text has: they are seen in trainings
+# too short for twelve digits (scripts/benchmark_witness).
 _CHARACTERS = {"characters": tuple(string.ascii_letters + string.digits)}
 _FOUR = "{choice:characters}" * 4
 WITNESS = Format(

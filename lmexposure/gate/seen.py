@@ -3,13 +3,12 @@
 from lmexposure._style import count, large, number, probability, sentence, times
 from lmexposure.gate.checks import Check, CheckKind, Outcome
 from lmexposure.gate.thresholds import Thresholds
-from lmexposure.records import Result, Validation
+from lmexposure.records import LEAST_GAIN, Result, Validation
 
 # How often, at most, a model that never read the canaries counts as one that did.
 SEEN_LEVEL = 0.001
 # Witnesses and classes of canaries share it.
 _SHARE = SEEN_LEVEL / 2
-_LEAST_GAIN = 0.01  # bits per token
 
 SEEN = CheckKind(
     help="Low exposure means something only of a model that was trained on the canaries. A base in "
@@ -117,7 +116,7 @@ def _learned(validation: Validation) -> bool:
     after, before, unigram = known
     if after is None or before is None or unigram is None:
         return False
-    return after < min(before, unigram) - _LEAST_GAIN
+    return after < min(before, unigram) - LEAST_GAIN
 
 
 def _lost(result: Result) -> str | None:

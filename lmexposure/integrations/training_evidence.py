@@ -12,9 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lmexposure.models import IGNORED
-from lmexposure.records import RowsRecord, Validation
-
-_LEAST_GAIN = 0.01  # bits per token
+from lmexposure.records import LEAST_GAIN, RowsRecord, Validation
 
 
 class LabelFrequencies:
@@ -105,7 +103,7 @@ def training_record(
         best_epoch=after["epoch"],
         epochs=state.epoch,
         stopped="early" if early else "steps" if args.max_steps > 0 else "epochs",
-        improved=bits < initial - _LEAST_GAIN,
+        improved=bits < initial - LEAST_GAIN,
         unigram_bits=unigram_bits,
         delivered=sum(each.planned for each in rows.classes),
         foreign=True,

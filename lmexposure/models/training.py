@@ -3,14 +3,13 @@
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import count
 from pathlib import Path
 from typing import Any
 
 import torch
 from accelerate import Accelerator
 
-from lmexposure._files import PRIVATE, canonical_json, sha256_bytes
+from lmexposure._files import PRIVATE, canonical_json, set_aside_in, sha256_bytes
 from lmexposure._integrity import file_hashes, say_rebuilt, write_hashed
 from lmexposure._written import check, refuse_foreign, remove, study
 from lmexposure.canaries import Wrapping
@@ -485,7 +484,7 @@ def _set_aside(out: Path, best: Path) -> None:
     path, model = out / "training.json", out / "model"
     if not path.exists() or (model.is_dir() and file_hashes(model) == file_hashes(best)):
         return
-    aside = next(p for n in count(1) if not (p := out / f"damaged-{n}").exists())
+    aside = set_aside_in(out)
     aside.mkdir()
     for moved in (model, path):
         if moved.exists():

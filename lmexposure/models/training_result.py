@@ -5,9 +5,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from lmexposure.records import DpClaim
-
-_LEAST_GAIN = 0.01  # bits per token
+from lmexposure.records import LEAST_GAIN, DpClaim
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +51,7 @@ class TrainingResult:
     @property
     def improved(self) -> bool:
         """Whether training lowered the validation loss by more than a rounding's worth."""
-        return self.validation_bits < self.initial_validation_bits - _LEAST_GAIN
+        return self.validation_bits < self.initial_validation_bits - LEAST_GAIN
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as JSON values; the model's path by its last part."""

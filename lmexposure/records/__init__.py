@@ -65,6 +65,7 @@ if TYPE_CHECKING:
         IdentifiersRecord,
     )
     from lmexposure.records.result import (
+        LEAST_GAIN,
         MOST_SHOWN,
         CheckpointClass,
         ContextRecord,
@@ -238,6 +239,7 @@ __all__ = [
     "GOLDFISH",
     "HAMP",
     "HIDDEN",
+    "LEAST_GAIN",
     "MACHINE",
     "MEASURE_SETTINGS",
     "MEASURING",

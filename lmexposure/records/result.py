@@ -58,6 +58,10 @@ MEASURE_AGAIN = "measure again with another directory, or move the file aside be
 _HOME = "_read_from"  # of a result that was read: its file, which is no part of it
 
 
+# By how much a validation loss must fall, bits per token: more than a rounding's worth.
+LEAST_GAIN = 0.01
+
+
 class Validation(Record):
     """How well the model learned, where its training says so: utility next to exposure.
 

@@ -26,6 +26,8 @@ SETTINGS = replace(QUICK, references=60, method="sampled", extraction=False, per
 def seen(model: Any, manifest: Manifest, **options: Any) -> WitnessResult:
     result = lx.measure(model, manifest, settings=SETTINGS, **options)
     assert result.witness is not None
+    warned = any("the tokenizer was made from this corpus" in line for line in result.warnings)
+    assert warned == result.witness.in_tokenizer
     return result.witness
 
 
