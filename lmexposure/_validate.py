@@ -6,6 +6,7 @@ reads settings and records answers before numpy would be loaded.
 
 import math
 from collections.abc import Sequence
+from datetime import date
 from numbers import Integral, Real
 from typing import TYPE_CHECKING
 
@@ -146,3 +147,13 @@ def delta_of_dp(name: str, value: float) -> float:
     if not _is_number(value) or not 0 <= value < 1:
         raise SettingsError(f"{name}={value!r} must lie in [0, 1); 0 is pure differential privacy")
     return float(value)
+
+
+def day(name: str, value: object) -> str:
+    """Return `value` if it is a day as YYYY-MM-DD."""
+    try:
+        if isinstance(value, str) and date.fromisoformat(value).isoformat() == value:
+            return value
+    except ValueError:
+        pass
+    raise SettingsError(f"{name}={value!r} must be a day as YYYY-MM-DD, such as 2026-01-31")

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
         recorded_training,
         rows_beside,
         scoring_context,
+        told_wrapping,
     )
     from lmexposure.audit.corpus import (
         insert_corpus,
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
         plan_of,
         preview,
         share_warning,
+        tokenizer_named,
         wrapping_of,
     )
     from lmexposure.audit.directory import refuse_foreign
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
         spooled_corpus,
     )
     from lmexposure.audit.privacy import epsilon, epsilon_of_columns
+    from lmexposure.audit.rows_ahead import RowsAhead, rows_ahead
     from lmexposure.audit.training import check_private_training, train_corpus, training_settings
     from lmexposure.audit.trajectory import measure_checkpoints
     from lmexposure.audit.workload import Phase, Progress, Watcher, silent
@@ -46,6 +49,7 @@ __all__ = [
     "MeasureSettings",
     "Phase",
     "Progress",
+    "RowsAhead",
     "RunSettings",
     "ScoringContext",
     "Watcher",
@@ -70,12 +74,15 @@ __all__ = [
     "recorded_training",
     "refuse_foreign",
     "refuse_kinds_of_run",
+    "rows_ahead",
     "rows_beside",
     "run",
     "scoring_context",
     "share_warning",
     "silent",
     "spooled_corpus",
+    "tokenizer_named",
+    "told_wrapping",
     "train_corpus",
     "training_settings",
     "wrapping_of",

@@ -7,10 +7,12 @@ manifest, and from our own training; where nothing is known, the result says so.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any, Literal
 
 from lmexposure._style import count
+from lmexposure.audit.corpus import read_template
 from lmexposure.canaries import Manifest, Wrapping
 from lmexposure.errors import ManifestError, ModelError, SettingsError
 from lmexposure.models import (
@@ -20,6 +22,7 @@ from lmexposure.models import (
     TrainingResult,
     check_tokens,
     damaged_model,
+    dated,
     encode_in_context,
     encode_rows,
     read_training,
@@ -27,10 +30,13 @@ from lmexposure.models import (
     template_record,
     tokenizer_sha256,
 )
-from lmexposure.records import MOST_SHOWN, ContextRecord, RowsRecord, Validation
+from lmexposure.records import MOST_SHOWN, ContextRecord, RowsRecord, RunSettings, Validation
 
 Source = Literal["training", "manifest", "rows", "setting", "assumed"]
 _CHECKED = 50  # references that a template is tried on, next to all that were drawn
+# Settings of how records become rows, which a training decides, and not the corpus.
+_OF_ROWS = ("loss", "rendering", "chat_template", "chat_date")
+_FAR = timedelta(days=45)  # to another day, of another month
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,11 +47,13 @@ class ScoringContext:
         by_format: the context of each format, by its name.
         record: what the result says of it.
         warnings: what a reader must know of it.
+        other_day: the first format's context of another day than was assumed; None: no day was.
     """
 
     by_format: Mapping[str, AnyContext]
     record: ContextRecord
     warnings: tuple[str, ...] = ()
+    other_day: Context | None = None
 
     def decisive(self) -> dict[str, object] | None:
         """What of it decides the numbers; None where the manifest's separator alone does."""
@@ -64,6 +72,7 @@ def scoring_context(
     left_context: str | None = None,
     rows: RowsRecord | None = None,
     own_training: bool = False,
+    wrapping: Wrapping | None = None,
 ) -> ScoringContext:
     """The row that canaries and references are to be scored in.
 
@@ -74,6 +83,7 @@ def scoring_context(
         rows: what `verify --rows` found in the rows of the training.
         own_training: this package trained the model on what the manifest says; also where it lies
             in the directory of such a training.
+        wrapping: how the training made rows of records, where not as the manifest says.
 
     Raises:
         ManifestError: rows of another manifest or tokenizer; a chat template that is not the one of
@@ -81,12 +91,14 @@ def scoring_context(
         ModelError: the tokenizer lacks the token that is to be in front, or cannot wrap the
             canaries as the manifest says (see `models.row_context`), or lacks the entry that a
             canary has to itself (see `models.check_tokens`).
-        SettingsError: a left context where the row is known already.
+        SettingsError: a left context, or a wrapping, where the row is known already; a wrapping of
+            other records than the corpus holds.
     """
     check_tokens(loaded.tokenizer, manifest)
-    texts, wrapping = _texts(manifest), manifest.wrapping
+    said = _said_of(wrapping, manifest)
+    texts, wrapping = _texts(manifest), wrapping or manifest.wrapping
     own = own_training or _is_own(Path(loaded.name))
-    _refuse_both(left_context, rows, wrapping)
+    _refuse_both(left_context, rows, wrapping, said)
     warnings: list[str] = []
     if rows is not None:
         _refuse_other_rows(rows, manifest, loaded.tokenizer)
@@ -101,8 +113,11 @@ def scoring_context(
     elif left_context is not None:
         source, shared = "setting", _said(left_context, loaded.tokenizer)
     elif wrapping is not None:
-        source = "training" if own else "manifest"
-        described = _in_wrapping(loaded.tokenizer, manifest, wrapping, texts, source, warnings)
+        source = "setting" if said else "training" if own else "manifest"
+        wrapping = _of_recorded_day(wrapping, Path(loaded.name))
+        described = _in_wrapping(
+            loaded.tokenizer, manifest, wrapping, texts, source, warnings, said=said
+        )
         return _lacking(described, rows)
     else:
         source, shared = "training" if own else "assumed", manifest.separator
@@ -170,7 +185,68 @@ def _texts(manifest: Manifest) -> dict[str, list[str]]:
     return found
 
 
-def _refuse_both(left: str | None, rows: RowsRecord | None, wrapping: Wrapping | None) -> None:
+def told_wrapping(manifest: Manifest, settings: RunSettings) -> Wrapping | None:
+    """How a training made rows of the manifest's records, by what was said of it; None: nothing.
+
+    Args:
+        manifest: of the insertion.
+        settings: its loss, rendering, chat_template and chat_date; None of each: as the manifest.
+
+    Raises:
+        SettingsError: the canaries are no records; or these do not go together.
+    """
+    given = {name: getattr(settings, name) for name in _OF_ROWS}
+    given = {name: value for name, value in given.items() if value is not None}
+    if not given:
+        return None
+    if manifest.wrapping is None:
+        name, value = next(iter(given.items()))
+        raise SettingsError(
+            f"{name}={value!r} is of chats, and the canaries of this manifest are plain texts; "
+            "leave it out, or say what was left of each: left_context (--left-context)"
+        )
+    if settings.chat_template is not None:
+        given["chat_template"] = read_template(settings.chat_template)
+    return replace(manifest.wrapping, **given)
+
+
+def _said_of(wrapping: Wrapping | None, manifest: Manifest) -> tuple[str, ...]:
+    """Which settings of rows a person gave otherwise than the manifest has them."""
+    if wrapping is None:
+        return ()
+    planned = manifest.wrapping or Wrapping(context=None)
+    other = [
+        name
+        for name, value in vars(wrapping).items()
+        if name not in _OF_ROWS and value != getattr(planned, name)
+    ]
+    if other:
+        raise SettingsError(
+            f"wrapping has {other[0]}={getattr(wrapping, other[0])!r}, and the records of this "
+            f"corpus have {getattr(planned, other[0])!r}; give replace(manifest.wrapping, ...) "
+            f"with no other than {', '.join(_OF_ROWS)}"
+        )
+    return tuple(name for name in _OF_ROWS if getattr(wrapping, name) != getattr(planned, name))
+
+
+def _of_recorded_day(wrapping: Wrapping, model: Path) -> Wrapping:
+    """With the day of its rows, where this package trained the model and wrote the day down."""
+    homes = (model.parent, model.parent.parent) if model.is_dir() else ()
+    records = (home / "training.json" for home in homes if wrapping.chat_date is None)
+    for path in filter(Path.is_file, records):
+        day = (read_training(path) or {}).get("chat_date")
+        return replace(wrapping, chat_date=day)
+    return wrapping
+
+
+def _refuse_both(
+    left: str | None, rows: RowsRecord | None, wrapping: Wrapping | None, said: tuple[str, ...]
+) -> None:
+    if said and rows is not None and rows.start is not None:
+        raise SettingsError(
+            f"{said[0]} was said of the training's rows, but rows.json says what they are; leave "
+            "it out, or move rows.json aside"
+        )
     if left is None:
         return
     if wrapping is not None:
@@ -256,17 +332,19 @@ def _in_wrapping(
     texts: Mapping[str, list[str]],
     source: Source,
     warnings: list[str],
+    *,
+    said: tuple[str, ...] = (),
 ) -> ScoringContext:
-    """The row that the measured model's tokenizer makes of the manifest's wrapping."""
+    """The row that the measured model's tokenizer makes of the wrapping of a training."""
     now, then = template_record(tokenizer, wrapping), manifest.corpus.wrapping
     assert then is not None, "there is a wrapping"
-    if then.template_sha256 not in (None, now.template_sha256):
+    if "chat_template" not in said and then.template_sha256 not in (None, now.template_sha256):
         raise ManifestError(
             f"the manifest says that the training uses a chat template with SHA-256 "
             f"{str(then.template_sha256)[:16]}, and that of the model's tokenizer has "
             f"{str(now.template_sha256)[:16]}: canaries would be scored in other rows than they "
-            "were trained in; put the training's template into the model's directory "
-            "(chat_template.jinja), or, where it had this one, let verify --rows find its rows"
+            "were trained in; give the template of the training (--chat-template FILE), or let "
+            "verify --rows find its rows"
         )
     if then.special_tokens not in (None, now.special_tokens):
         warnings.append(
@@ -279,16 +357,24 @@ def _in_wrapping(
             "chat template of the measured model's, and if the training had another, exposures may "
             "be too low"
         )
-    by_format = {name: _named(tokenizer, wrapping, name, texts[name]) for name in texts}
-    return _described(
+    of_day = dated(tokenizer, wrapping)
+    by_format = {name: _named(tokenizer, of_day, name, texts[name]) for name in texts}
+    described = _described(
         tokenizer,
         by_format,
         texts,
-        wrapping,
+        of_day,
         source,
         warnings,
         template_sha256=now.template_sha256,
+        said=said,
     )
+    if of_day.chat_date in (None, wrapping.chat_date):
+        return described
+    name = next(iter(texts))
+    other = (date.fromisoformat(str(of_day.chat_date)) - _FAR).isoformat()
+    on_other = _named(tokenizer, replace(of_day, chat_date=other), name, texts[name])
+    return replace(described, other_day=on_other)
 
 
 def _named(tokenizer: Any, wrapping: Wrapping, name: str, texts: list[str]) -> Context:
@@ -308,6 +394,7 @@ def _described(  # noqa: PLR0913 (each is another thing that the record says)
     *,
     loss: Literal["all", "assistant", "completion"] | None = None,
     template_sha256: str | None = None,
+    said: tuple[str, ...] = (),
 ) -> ScoringContext:
     """The contexts with what a result says of them; the first format's canaries are shown."""
     name = next(iter(by_format))
@@ -323,6 +410,9 @@ def _described(  # noqa: PLR0913 (each is another thing that the record says)
         right_tokens=right,
         unscored_tokens=unscored,
         template_sha256=template_sha256,
+        chat_date=None if wrapping is None else wrapping.chat_date,
+        said=said,
+        rendering="text" if wrapping is None or wrapping.rendering is None else wrapping.rendering,
     )
     also = _warnings(record, by_format)
     return ScoringContext(by_format=by_format, record=record, warnings=(*warnings, *also))

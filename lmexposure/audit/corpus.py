@@ -4,7 +4,7 @@ Before it, and before a training is paid for: what it would do to the corpus (`p
 most that an audit of it can show (`max_attainable`).
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -13,11 +13,13 @@ from typing import IO, Any
 
 import numpy as np
 
+from lmexposure._files import read_bytes, sha256_bytes
 from lmexposure._style import percent
 from lmexposure.audit.crafting import chosen_formats, kept_formats
 from lmexposure.canaries import (
     OF_RECORDS,
     UNIFORM,
+    WITNESS,
     Files,
     Format,
     Manifest,
@@ -42,7 +44,7 @@ from lmexposure.canaries import (
     read_documents,
     read_records,
 )
-from lmexposure.errors import CorpusError, InputError, ModelError
+from lmexposure.errors import CorpusError, InputError, ModelError, SettingsError
 from lmexposure.records import RunSettings
 
 # Beyond, the model learns the canaries as well, and is no longer the model of the corpus.
@@ -172,7 +174,7 @@ def _fewer(settings: RunSettings, above: float) -> str:
     return f"{copies}{fewer}"
 
 
-def insert_corpus(
+def insert_corpus(  # noqa: PLR0913 (the front door: each may be left out)
     corpus: Files | IO[bytes],
     *,
     out: str | Path,
@@ -181,6 +183,7 @@ def insert_corpus(
     documents: int | None = None,
     verify: bool = True,
     tokenizer: Any = None,
+    tell: Callable[[str], None] = lambda line: None,
 ) -> tuple[Path, Manifest]:
     """Insert a plan's canaries into copies of a corpus; skipped when it was done already.
 
@@ -196,7 +199,8 @@ def insert_corpus(
             said no copy is kept meanwhile.
         verify: look for fills that are there already, hash, and check what was written.
         tokenizer: of the training, or its directory or hub name: of chats, the manifest then says
-            by which template they are rendered; None: it does not.
+            by which template they are rendered, and the rows are looked at first; None: neither.
+        tell: takes what was seen of the rows.
 
     Returns:
         path of the copy, or of the directory with all of them, or of a stream `out`; the manifest.
@@ -212,11 +216,14 @@ def insert_corpus(
         _refuse_kinds_of_stream(settings)
         planned = partial(_planned, settings, None)
         wrapping, source = _wrapping_of_stream(corpus, out, settings)
-        reading = _reading(settings, _described(wrapping, tokenizer, settings), **limits)
+        described = _described(wrapping, tokenizer, settings, (), tell)
+        reading = _reading(settings, described, **limits)
         return out, insert_through(source, target, out, planned, reading)
     files = listed_files(corpus)
     wrapping = wrapping_of(files, settings=settings, out=out)
-    reading = _reading(settings, _described(wrapping, tokenizer, settings), **limits)
+    first = () if wrapping is None else _first_records(files, settings, out)
+    described = _described(wrapping, tokenizer, settings, first, tell)
+    reading = _reading(settings, described, **limits)
     texts = partial(_texts, files, wrapping, settings)
     manifest = insert_copies(files, out, partial(_planned, settings, texts), reading)
     copies = copies_of(files, out)
@@ -253,7 +260,13 @@ def wrapping_of(
         CorpusError: records of several forms, or of none.
         SettingsError: settings that do not go together, or with these documents.
     """
-    choice, files = _choice(settings), listed_files(corpus)
+    return _choice(settings).wrapping(_first_records(listed_files(corpus), settings, out))
+
+
+def _first_records(
+    files: list[str | Path], settings: RunSettings, out: str | Path | None
+) -> Iterable[Mapping[str, Any]]:
+    """The records of the first file that is there, or of an insertion's copy of it; () of texts."""
     paths = [] if out is None else [path for path in copies_of(files, Path(out)) if path.is_file()]
     with suppress(CorpusError):
         named = corpus_files(files)
@@ -261,8 +274,8 @@ def wrapping_of(
     paths = [path for path in paths if path.exists()][:1]  # who is missing is said later
     layouts = [settings.layout or guess_layout(path) for path in paths]
     if not paths or layouts[0] not in OF_RECORDS:
-        return choice.wrapping(())
-    return choice.wrapping(read_records(paths, layout=layouts[0]))
+        return ()
+    return read_records(paths, layout=layouts[0])
 
 
 def _wrapping_of_stream(
@@ -286,27 +299,70 @@ def _choice(settings: RunSettings) -> WrappingChoice:
         other=settings.other_turn,
         system=settings.system,
         text_field=settings.text_field,
+        chat_date=settings.chat_date,
     )
 
 
 def _described(
-    wrapping: Wrapping | None, tokenizer: Any, settings: RunSettings
+    wrapping: Wrapping | None,
+    tokenizer: Any,
+    settings: RunSettings,
+    records: Iterable[Mapping[str, Any]],
+    tell: Callable[[str], None],
 ) -> Wrapping | WrappingRecord | None:
-    """With what a manifest says of the training's tokenizer, where that is known.
+    """With what a manifest says of the training's tokenizer, where that is known: it is tried out.
 
     Raises:
         ModelError: a tokenizer that cannot be loaded, or that does not render such chats.
+        SettingsError: a chat template for texts, or a file that is none.
     """
-    if wrapping is None or tokenizer is None:
+    if wrapping is None:
+        _refuse_template(settings, "these documents are texts")
+        return None
+    if wrapping.rendering != "chat":
+        _refuse_template(settings, "no template renders these strings (--rendering chat does)")
+    if settings.chat_template is not None:
+        template = read_template(settings.chat_template)
+        wrapping = replace(wrapping, chat_template=template)
+        if tokenizer is None:
+            return WrappingRecord.of(wrapping, template_sha256=sha256_bytes(template.encode()))
+    if tokenizer is None:
         return wrapping
-    from lmexposure.models import template_record  # brings torch
+    from lmexposure.audit.rows_ahead import rows_ahead  # brings torch
+    from lmexposure.models import template_record
 
     if isinstance(tokenizer, str | Path):
-        tokenizer = _tokenizer_named(str(tokenizer), settings)
-    return template_record(tokenizer, wrapping)
+        tokenizer = tokenizer_named(str(tokenizer), settings)
+    described = template_record(tokenizer, wrapping)
+    formats = [load_format(name) for name in settings.uniform_formats]
+    tell(str(rows_ahead(tokenizer, wrapping, [*formats, WITNESS], records)))
+    return described
 
 
-def _tokenizer_named(name: str, settings: RunSettings) -> Any:
+def _refuse_template(settings: RunSettings, why: str) -> None:
+    if settings.chat_template is not None:
+        raise SettingsError(
+            f"chat_template={settings.chat_template!r} is of chats, and {why}; leave it out"
+        )
+
+
+def read_template(path: str) -> str:
+    """The chat template in a file.
+
+    Raises:
+        SettingsError: there is no such file, or it is no text.
+    """
+    try:
+        return read_bytes(path).decode()
+    except (UnicodeDecodeError, OSError) as failure:
+        raise SettingsError(
+            f"chat_template={path!r} cannot be read as text ({failure}); give the file "
+            "chat_template.jinja of the training's tokenizer"
+        ) from None
+
+
+def tokenizer_named(name: str, settings: RunSettings) -> Any:
+    """The tokenizer of a training, by its directory or hub name."""
     from transformers import AutoTokenizer
 
     try:

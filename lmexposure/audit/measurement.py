@@ -14,6 +14,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from lmexposure import __version__
 from lmexposure._files import only_writer
+from lmexposure._style import number
 from lmexposure._validate import of_type
 from lmexposure.audit.base import Base, base_of, own_base
 from lmexposure.audit.context import ScoringContext, recorded_training, rows_beside, scoring_context
@@ -34,7 +35,7 @@ from lmexposure.audit.workload import (
     measurement_title,
     silent,
 )
-from lmexposure.canaries import WITNESS, Manifest
+from lmexposure.canaries import WITNESS, Manifest, Wrapping
 from lmexposure.errors import ManifestError, ModelError, SettingsError
 from lmexposure.models import (
     Encoded,
@@ -53,13 +54,20 @@ from lmexposure.records import (
     Validation,
     WitnessResult,
 )
-from lmexposure.scoring import Extractor, Vocabulary, evaluation_mode, same_random_numbers
+from lmexposure.scoring import (
+    Extractor,
+    Vocabulary,
+    evaluation_mode,
+    log_perplexity,
+    same_random_numbers,
+)
 
 if TYPE_CHECKING:
     from peft import PeftModel
 
 # The model's modes, the random number generators and torch's threads are those of the process.
 _ONE_AT_A_TIME = RLock()
+_OF_DAYS = 16  # canaries that are scored as of another day, too
 
 
 def measure(  # noqa: PLR0913 (the front door: each may be left out)
@@ -73,6 +81,7 @@ def measure(  # noqa: PLR0913 (the front door: each may be left out)
     rows: RowsRecord | str | Path | None = None,
     progress: Progress | None = None,
     base: "str | Path | PreTrainedModel | LoadedModel | None" = None,
+    wrapping: Wrapping | None = None,
 ) -> Result:
     """Measure how far a model's view of the inserted canaries differs from chance.
 
@@ -104,6 +113,9 @@ def measure(  # noqa: PLR0913 (the front door: each may be left out)
             was likely anyway, and calibrated exposures. As `model`, a model in memory with the
             tokenizer that is given for that; "adapter-off": the model with its adapter switched
             off. None: no base.
+        wrapping: how the training made rows of records, where not as the manifest says:
+            `replace(manifest.wrapping, loss="all")`, or with another rendering, chat_template or
+            chat_date. None: as the manifest says.
 
     Returns:
         the result, its canaries in the manifest's order, with its scores in memory. It names a
@@ -145,6 +157,7 @@ def measure(  # noqa: PLR0913 (the front door: each may be left out)
                 progress,
                 paired_by_hand=tokenizer is not None,
                 base=None if base is None else partial(base_of, base, model=model, loaded=loaded),
+                wrapping=wrapping,
             )
 
 
@@ -210,6 +223,7 @@ def _measure_loaded(  # noqa: PLR0913 (what `measure` takes, checked)
     *,
     paired_by_hand: bool,
     base: Callable[..., Base] | None,
+    wrapping: Wrapping | None,
 ) -> Result:
     own_training = validation is not None and not validation.foreign
     context = scoring_context(
@@ -218,6 +232,7 @@ def _measure_loaded(  # noqa: PLR0913 (what `measure` takes, checked)
         left_context=settings.left_context,
         rows=rows,
         own_training=own_training,
+        wrapping=wrapping,
     )
     described = loaded.to_dict()
     beside = None
@@ -251,11 +266,13 @@ def _measure_loaded(  # noqa: PLR0913 (what `measure` takes, checked)
         scores, estimates = measurement.run()
         kinds = measurement.kinds()
         witness = measurement.witness()
+        of_days = measurement.of_days()
     table = scores_of(scores)
     warnings = [
         *open_warnings(manifest, settings, validation),
         *kind_warnings(manifest),
         *context.warnings,
+        *of_days,
         *(tokenizer_warnings(loaded, scores) if paired_by_hand else ()),
         *loaded.notes,
         *measurement.notes.values(),
@@ -448,6 +465,23 @@ class _Measurement:
             origin=self.origin,
             progress=self.progress,
         )
+
+    def of_days(self) -> list[str]:
+        """What another day in the chat template would change, where the training's is not known."""
+        other, name = self.context.other_day, next(iter(self.context.by_format))
+        if other is None:
+            return []
+        texts = [each.text for each in self.manifest.entries if each.format == name][:_OF_DAYS]
+        bits = [
+            log_perplexity(self.loaded.model, self.loaded.tokenizer, texts, context=context)
+            for context in (self.context.by_format[name], other)
+        ]
+        most = float(np.abs(bits[0] - bits[1]).max())
+        return [
+            f"the chat template writes the date, and the training's is not known: rows are scored "
+            f"as of {self.context.record.chat_date}; on a day 45 days before, a canary has up to "
+            f"{number(most)} bits more or fewer. Give the day of the training (--chat-date)"
+        ]
 
     def _witness_base(self) -> Base | None:
         return self.base or own_base(

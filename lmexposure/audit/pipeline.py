@@ -16,7 +16,14 @@ from typing import IO, Any
 from lmexposure._files import atomic_write, is_utf8, only_writer
 from lmexposure._style import count, percent
 from lmexposure._validate import of_type
-from lmexposure.audit.corpus import insert_corpus, plan_of, preview, wrapping_of
+from lmexposure.audit.corpus import (
+    insert_corpus,
+    plan_of,
+    preview,
+    read_template,
+    tokenizer_named,
+    wrapping_of,
+)
 from lmexposure.audit.directory import RunLog, set_aside
 from lmexposure.audit.kinds import refuse_kinds_of_run
 from lmexposure.audit.loaded_model import check_model, chosen_device, load_for_measuring
@@ -28,6 +35,7 @@ from lmexposure.canaries import (
     Files,
     Manifest,
     Preview,
+    Wrapping,
     copies_of,
     is_stream,
     listed_files,
@@ -161,8 +169,7 @@ def _run(files: list[str | Path], out: Path, settings: RunSettings, progress: Pr
         # Chats get the template of the tokenizer that they are trained with into their manifest.
         chats = wrapping_of(files, settings=settings, out=out)
         check_model_for(chats, settings)
-        tokenizer = None if chats is None else settings.model
-        manifest = _inserted(files, log, tokenizer)
+        manifest = _inserted(files, log, chats)
     _refuse_nothing_inserted(manifest)
     with log.step("train"):
         trained = train_corpus(
@@ -192,9 +199,13 @@ def _run(files: list[str | Path], out: Path, settings: RunSettings, progress: Pr
     return result
 
 
-def _inserted(files: list[str | Path], log: RunLog, tokenizer: str | None) -> Manifest:
+def _inserted(files: list[str | Path], log: RunLog, chats: Wrapping | None) -> Manifest:
     """Insert; where a run that never trained left other canaries, these are set aside, and said."""
-    options: dict[str, Any] = {"out": log.out, "settings": log.settings, "tokenizer": tokenizer}
+    options: dict[str, Any] = {"out": log.out, "settings": log.settings}
+    if chats is not None:
+        tokenizer = tokenizer_named(log.settings.model, log.settings)
+        day = _day_of_rows(log, chats, tokenizer)
+        options |= {"settings": replace(log.settings, chat_date=day), "tokenizer": tokenizer}
     try:
         return insert_corpus(files, **options)[1]
     except ResultError:
@@ -205,6 +216,19 @@ def _inserted(files: list[str | Path], log: RunLog, tokenizer: str | None) -> Ma
         "note: no step was trained with the settings before; their canaries are kept in %s", kept
     )
     return insert_corpus(files, **options)[1]
+
+
+def _day_of_rows(log: RunLog, chats: Wrapping, tokenizer: Any) -> str | None:
+    """The day that the template writes into all rows: that of the first insertion here."""
+    from lmexposure.models import dated
+
+    before = log.out / "manifest.json"
+    if chats.chat_date is None and before.exists():
+        known = Manifest.read(before).wrapping
+        return None if known is None else known.chat_date
+    if log.settings.chat_template is not None:
+        chats = replace(chats, chat_template=read_template(log.settings.chat_template))
+    return chats.chat_date if chats.rendering != "chat" else dated(tokenizer, chats).chat_date
 
 
 def estimate_cost(corpus: Files, settings: RunSettings, *, would: Preview | None = None) -> str:

@@ -5,7 +5,7 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,7 +13,7 @@ from typing import IO, Any
 
 from lmexposure._files import PRIVATE, mode_like, new_file, only_writer
 from lmexposure._text import visible
-from lmexposure.audit.corpus import wrapping_of
+from lmexposure.audit.corpus import read_template, wrapping_of
 from lmexposure.audit.loaded_model import chosen_device
 from lmexposure.audit.workload import (
     Phase,
@@ -57,6 +57,7 @@ from lmexposure.models import (
     check_private,
     check_template,
     context_window,
+    dated,
     grow,
     load_model,
     new_model,
@@ -257,6 +258,7 @@ class _Prepared:
         units = None if field is None else _units(files, layout.name, field)
         loaded = _model(settings, documents, layout.separator, manifest)
         _check_template_known(loaded, manifest, wrapping)
+        wrapping = _of_today(loaded, wrapping)
         window = context_window(loaded.model.config)
         return cls(
             loaded=loaded,
@@ -317,7 +319,10 @@ def _corpus(
             f"{layout.name!r} is asked for; leave layout out"
         )
     _refuse_other_wrapping(manifest, settings)
-    return in_insertion_order(files, manifest), layout, manifest.wrapping
+    wrapping = manifest.wrapping
+    if wrapping is not None and settings.chat_date is not None:
+        wrapping = replace(wrapping, chat_date=settings.chat_date)
+    return in_insertion_order(files, manifest), layout, wrapping
 
 
 def check_model_for(wrapping: Wrapping | None, settings: RunSettings) -> None:
@@ -365,6 +370,20 @@ def _check_template_known(
             f"(SHA-256 {known[:12]}...); give the model with the tokenizer of the insertion, or "
             "insert again with this one"
         )
+
+
+def _of_today(loaded: LoadedModel, wrapping: Wrapping | None) -> Wrapping | None:
+    """With the day of the first row, where the chat template writes the date."""
+    if wrapping is None:
+        return None
+    of_day = dated(loaded.tokenizer, wrapping)
+    if of_day.chat_date != wrapping.chat_date:
+        _LOG.warning(
+            "note: the chat template writes the date, and all rows have that of today; to go on "
+            "with this training on another day, give --chat-date %s",
+            of_day.chat_date,
+        )
+    return of_day
 
 
 def _inserted(manifest: Manifest) -> dict[str, int]:
@@ -429,6 +448,8 @@ def _model(
         loaded = load_model(
             settings.model, device=device, revision=settings.revision, offline=settings.offline
         )
+        if settings.chat_template is not None:  # the trained model keeps it
+            loaded.tokenizer.chat_template = read_template(settings.chat_template)
         return grow(loaded, new_tokens)
     # A vocabulary learned from canaries would spell them in fewer tokens than the references.
     canaries = {} if manifest is None else _inserted(manifest)

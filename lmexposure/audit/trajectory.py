@@ -15,7 +15,7 @@ from lmexposure._files import PRIVATE, atomic_write, canonical_json, only_writer
 from lmexposure.audit.directory import MeasurementDirectory, refuse_foreign
 from lmexposure.audit.measurement import measure
 from lmexposure.audit.workload import Progress, silent
-from lmexposure.canaries import Manifest
+from lmexposure.canaries import Manifest, Wrapping
 from lmexposure.errors import ModelError, ResultError, SettingsError
 from lmexposure.models import LoadedModel, check_name, load_model, model_outline
 from lmexposure.records import CheckpointClass, MeasureSettings, Result, RowsRecord
@@ -40,7 +40,7 @@ class _Checkpoint:
     step: int | None
 
 
-def measure_checkpoints(
+def measure_checkpoints(  # noqa: PLR0913 (as of `measure`)
     models: Sequence[str | Path],
     manifest: str | Path | Manifest,
     *,
@@ -49,6 +49,7 @@ def measure_checkpoints(
     rows: RowsRecord | str | Path | None = None,
     progress: Progress | None = None,
     load: Callable[[str], LoadedModel] = load_model,
+    wrapping: Wrapping | None = None,
 ) -> Result:
     """Measure the checkpoints of a training, each as `measure` does, for a trajectory of exposure.
 
@@ -66,6 +67,7 @@ def measure_checkpoints(
         rows: as of `measure`.
         progress: watches; None is silent.
         load: gives a model by its name, `load_model` or one with a device and a dtype.
+        wrapping: as of `measure`.
 
     Returns:
         the last checkpoint's result, and in its `trajectory` a row for each class of canaries
@@ -80,13 +82,14 @@ def measure_checkpoints(
     checkpoints = _in_order(models)
     _check_alike(checkpoints)
     progress = silent if progress is None else progress
+    measured = partial(measure, manifest=manifest, settings=settings, rows=rows, wrapping=wrapping)
     if out is None:
-        results = _results(checkpoints, manifest, None, settings, rows, progress, load)
+        results = _results(checkpoints, None, progress, load, measured)
         return _joined(list(results))
     with only_writer(out):
         _refuse_another(Path(out))
         parts = Path(out) / _PARTS
-        results = _results(checkpoints, manifest, parts, settings, rows, progress, load)
+        results = _results(checkpoints, parts, progress, load, measured)
         return _written(Path(out), parts / checkpoints[-1].name, _joined(list(results)))
 
 
@@ -141,26 +144,18 @@ def _outline(checkpoint: _Checkpoint) -> dict[str, Any]:
 
 def _results(
     checkpoints: Sequence[_Checkpoint],
-    manifest: str | Path | Manifest,
     parts: Path | None,
-    settings: MeasureSettings | None,
-    rows: RowsRecord | str | Path | None,
     progress: Progress,
     load: Callable[[str], LoadedModel],
+    measured: Callable[..., Result],
 ) -> Iterator[tuple[_Checkpoint, Result]]:
     for number, checkpoint in enumerate(checkpoints):
         progress(_TITLE, number, len(checkpoints), checkpoint.name)
         if number:
             gc.collect()  # two large models do not fit into memory
         loaded = load(checkpoint.model)
-        result = measure(
-            loaded,
-            manifest,
-            out=None if parts is None else parts / checkpoint.name,
-            settings=settings,
-            rows=rows,
-            progress=progress,
-        )
+        out = None if parts is None else parts / checkpoint.name
+        result = measured(loaded, out=out, progress=progress)
         del loaded
         yield checkpoint, result
     progress(_TITLE, len(checkpoints), len(checkpoints), "")

@@ -60,7 +60,7 @@ Seed = Annotated[BigInteger, Field(le=LARGEST_SEED)]
 # What gives a secret away is not printed, and pydantic's own errors show no value.
 _HIDDEN = ConfigDict(hide_input_in_errors=True)
 _AGAIN = "take the manifest that insertion wrote, or insert again"
-_WRAPPING = ("form", "turn", "loss", "strings", "rendering", "other", "system")
+_WRAPPING = ("form", "turn", "loss", "strings", "rendering", "other", "system", "chat_date")
 
 
 class FormatRecord(Record):
@@ -127,6 +127,7 @@ class WrappingRecord(Record):
         rendering: how a record becomes a row: "chat", by a chat template, or "text".
         other: text of the other turn; None: the usual one.
         system: text of a system turn; None: there is none.
+        chat_date: the day that the template writes, where it asks for today's; None: not known.
         template_sha256: of the chat template that the training will use; None where insertion was
             not given its tokenizer.
         special_tokens: of that tokenizer, as text; None where it was not given.
@@ -141,6 +142,7 @@ class WrappingRecord(Record):
     rendering: Literal["chat", "text"]
     other: str | None
     system: str | None
+    chat_date: str | None = None
     template_sha256: Sha256 | None
     special_tokens: Rows[str] | None
 

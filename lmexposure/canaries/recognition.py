@@ -65,7 +65,7 @@ class WrappingChoice:
     """What was said of a wrapping; what was not follows from the first records.
 
     Attributes:
-        form, turn, loss, rendering, other, system: as of `Wrapping`; None: not said.
+        form, turn, loss, rendering, other, system, chat_date: as of `Wrapping`; None: not said.
         text_field: the field that holds a text; another than the usual says that records are texts.
     """
 
@@ -75,6 +75,7 @@ class WrappingChoice:
     rendering: str | None = None
     other: str | None = None
     system: str | None = None
+    chat_date: str | None = None
     text_field: str = _USUAL
 
     def wrapping(self, records: Iterable[Mapping[str, Any]]) -> Wrapping | None:
@@ -104,6 +105,7 @@ class WrappingChoice:
             rendering=cast(Any, self.rendering),
             other=self.other,
             system=_system(form, first) if self.system is None and not strings else self.system,
+            chat_date=self.chat_date,
         )
 
     def _form(self, first: Sequence[Mapping[str, Any]]) -> Form:
@@ -115,7 +117,7 @@ class WrappingChoice:
         return recognise(first)
 
     def _refuse_for_texts(self) -> None:
-        for name in ("turn", "loss", "rendering", "other", "system"):
+        for name in ("turn", "loss", "rendering", "other", "system", "chat_date"):
             if getattr(self, name) is not None:
                 raise SettingsError(
                     f"{name}={getattr(self, name)!r} is of chats, and these documents are texts; "

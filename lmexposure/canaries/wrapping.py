@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from lmexposure._validate import one_of, text
+from lmexposure._validate import day, one_of, text
 from lmexposure.errors import SettingsError
 
 Form = Literal[
@@ -58,6 +58,8 @@ class Wrapping:
             in SFTTrainer's rows; where that is nothing, the first token carries no loss. Else as in
             `log_perplexity`: the manifest's separator, or None: the BOS, else the EOS token.
         chat_template: instead of the tokenizer's own.
+        chat_date: the day that a template writes which asks for today's, as YYYY-MM-DD; None: the
+            day of the rendering.
 
     Raises:
         SettingsError: another word, or a wrapping in which no token of the canary carries loss.
@@ -75,12 +77,15 @@ class Wrapping:
     system: str | None = None
     context: str | None = ""
     chat_template: str | None = None
+    chat_date: str | None = None
 
     def __post_init__(self) -> None:
         one_of("turn", self.turn, _TURNS)
         one_of("loss", self.loss, ("all", "assistant", "completion"))
         self._derive()
         self._check_form()
+        if self.chat_date is not None:
+            day("chat_date", self.chat_date)
         if self.loss != "all" and self.turn != "assistant":
             raise SettingsError(
                 f"turn={self.turn!r} with loss={self.loss!r}: no token of the canary carries loss, "

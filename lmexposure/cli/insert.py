@@ -47,8 +47,9 @@ def insert(
         str | None,
         typer.Option(
             rich_help_panel=options.OTHER,
-            help="Of chats, the tokenizer of the training, a directory or hub name: the manifest "
-            "then says by which chat template they are rendered.  [default: it does not]",
+            help="Of chats, the tokenizer of the training, a directory or hub name: the rows are "
+            "looked at before anything is written, and the manifest says by which chat template "
+            "they are rendered.  [default: neither]",
         ),
     ] = None,
     dry_run: Annotated[
@@ -82,6 +83,7 @@ def insert(
         documents=documents,
         verify=verify,
         tokenizer=tokenizer,
+        tell=lambda seen: tell(f"rows      {seen}"),
     )
     inserted = None if is_stream(source) else place
     for line in _what_was_inserted(manifest, inserted):
@@ -94,6 +96,10 @@ def insert(
     tell(f"manifest  {out / 'manifest.json'}  (holds the secrets; keep it apart from the corpus)")
     has_witness = replace(settings, witness=bool(manifest.witnesses))
     warn_of_share(has_witness, *_shares(manifest, inserted))
+    if inserted is not None and manifest.wrapping is not None and tokenizer is None:
+        files = quote(_to_train_on(inserted))
+        record = quote(str(out / "manifest.json"))
+        tell(f"check     lmexposure verify {files} {record} --tokenizer MODEL_DIRECTORY")
     for line in _next_commands(inserted, out):
         tell(line)
 

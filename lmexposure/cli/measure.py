@@ -69,14 +69,23 @@ def _measure_one(
     base: str | None,
     progress: LongWork,
 ) -> "Result":
-    from lmexposure.audit import load_base, load_for_measuring, measure, recorded_training
+    from lmexposure.audit import (
+        load_base,
+        load_for_measuring,
+        measure,
+        recorded_training,
+        told_wrapping,
+    )
     from lmexposure.canaries import Manifest
 
+    known = Manifest.read(manifest)
+    wrapping = told_wrapping(known, settings)
     return measure(
         load_for_measuring(models[0], settings),
         manifest,
         out=out,
-        validation=recorded_training(models[0], Manifest.read(manifest)),
+        wrapping=wrapping,
+        validation=recorded_training(models[0], known),
         settings=replace(settings.measure, threads=settings.threads),
         progress=progress,
         base=load_base(base, settings),
@@ -91,7 +100,8 @@ def _measure_several(
     base: str | None,
     progress: LongWork,
 ) -> "Result":
-    from lmexposure.audit import load_for_measuring, measure_checkpoints
+    from lmexposure.audit import load_for_measuring, measure_checkpoints, told_wrapping
+    from lmexposure.canaries import Manifest
     from lmexposure.errors import SettingsError
 
     if base is not None:
@@ -106,4 +116,5 @@ def _measure_several(
         settings=replace(settings.measure, threads=settings.threads),
         progress=progress,
         load=partial(load_for_measuring, settings=settings),
+        wrapping=told_wrapping(Manifest.read(manifest), settings),
     )

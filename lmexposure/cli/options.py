@@ -547,16 +547,27 @@ PLAN = _settings(HIDDEN, first=("formats", "canaries", "repetitions"), old=_OLD_
 LEARNING = _settings(
     TRAINING,
     MACHINE,
-    also=("seed", "layout", "text_field", "form", "turn", "loss", "rendering"),
+    also=(
+        *("seed", "layout", "text_field", "form", "turn", "loss", "rendering"),
+        *("chat_template", "chat_date"),
+    ),
     without=("batch_size", "dtype", "load_in", "device_map"),
     first=("model", "training_epochs", "training_max_seconds"),
     help={"seed": "Seed of initial weights and of the order of training.  [default: 0]"},
 )
+# What a training decides, and the manifest may not know.
+_OF_ROWS = {
+    name: f"{_FLAGS[name].help[0].upper()}{_FLAGS[name].help[1:]}.  [default: as the manifest, or "
+    "the rows of the training, have it]"
+    for name in ("loss", "rendering", "chat_template", "chat_date")
+}
 MEASUREMENT = _settings(
     MEASURING,
     PRIVACY,
     MACHINE,
+    also=tuple(_OF_ROWS),
     first=("quick", "references", "method"),
+    help=_OF_ROWS,
     old={**_OLD_SEED, _METHOD: str},
     make=measurement,
 )

@@ -68,7 +68,10 @@ def verify(
     ] = None,
     tokenizer: Annotated[
         str | None,
-        typer.Option(help="The tokenizer of a tokenised data set: a directory or hub name."),
+        typer.Option(
+            help="The tokenizer of a tokenised data set: a directory or hub name. Of files of "
+            "chats that of the training to come: what it makes of their rows is looked at."
+        ),
     ] = None,
     rows: Annotated[
         bool,
@@ -86,6 +89,9 @@ def verify(
     from lmexposure.integrations import verify as verify_corpus
 
     source = options.opened(corpus)
+    if tokenizer is not None and isinstance(source, list) and not Path(source[0]).is_dir():
+        _look_ahead(source, manifest, tokenizer, layout)
+        tokenizer = None
     count = verify_corpus(
         [Path(name) for name in source] if isinstance(source, list) else source,
         manifest,
@@ -115,6 +121,25 @@ def _print(count: "CorpusCount") -> None:
     cut = [f"{name} ({n})" for name, n in count.cut.items()]
     _named("cut at the border of two pieces, and not counted", cut)
     say("all is there as it was inserted" if count.as_inserted else "NOT as it was inserted")
+
+
+def _look_ahead(files: list[str], manifest: Path, tokenizer: str, layout: str | None) -> None:
+    """What a training will make of the records of chats, before it begins."""
+    from lmexposure.audit import rows_ahead, tokenizer_named
+    from lmexposure.canaries import Manifest, corpus_files, read_records
+    from lmexposure.errors import SettingsError
+    from lmexposure.records import RunSettings
+
+    known = Manifest.read(manifest)
+    if known.wrapping is None:
+        raise SettingsError(
+            f"--tokenizer {tokenizer} is for chats or for a tokenised data set, and the canaries "
+            "of this manifest are plain texts; leave it out"
+        )
+    records = read_records(corpus_files(files), layout=layout or known.layout)
+    loaded = tokenizer_named(tokenizer, RunSettings())
+    formats = known.hidden_formats.values()
+    say(f"rows      {rows_ahead(loaded, known.wrapping, formats, records)}")
 
 
 def _look_at_rows(

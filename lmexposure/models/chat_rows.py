@@ -5,10 +5,12 @@ EOS token. `row_context` is the same row around a canary, for scoring.
 """
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import date, datetime
+from functools import partial
 from inspect import signature
-from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -17,11 +19,14 @@ from numpy.typing import NDArray
 from lmexposure._files import sha256_bytes
 from lmexposure.canaries import Wrapping, WrappingRecord
 from lmexposure.errors import CorpusError, InputError, ModelError
+from lmexposure.models.answers import PROBE, answer_spans, shared
 from lmexposure.models.encoding import Context, Row, encode_rows
 
 _AT_ONCE = 1_000  # records
-_PROBE = "\ue000"  # of no script: a template shows it where it shows a text, and nowhere else
 _SHOWN = 40  # characters of a chat in a message
+_MARKS = re.compile(r"\{%-?\s*generation\s*-?%\}")
+_TODAY = "strftime_now"  # what templates ask for the date
+_ASKS_DATE = re.compile(_TODAY + r"""\s*\(\s*(?:format\s*=\s*)?(?:'([^'\\]*)'|"([^"\\]*)")\s*\)""")
 # What those who share chats call who speaks, and what a template calls them.
 _ROLES = {
     **{name: name for name in ("system", "user", "assistant", "tool", "developer")},
@@ -167,11 +172,11 @@ def record_text(number: int, record: Mapping[str, Any], wrapping: Wrapping) -> s
 
 
 def check_template(tokenizer: Any, wrapping: Wrapping) -> None:
-    """Refuse a tokenizer that cannot wrap a text in a chat, or not always alike.
+    """Refuse a tokenizer that cannot wrap a text in a chat.
 
     Raises:
-        ModelError: no chat template, one that writes today's date, or a tokenizer that does not say
-            where its tokens begin and end.
+        ModelError: no chat template, or a tokenizer that does not say where its tokens begin and
+            end.
     """
     try:
         tokenizer.get_chat_template(wrapping.chat_template)
@@ -186,7 +191,39 @@ def check_template(tokenizer: Any, wrapping: Wrapping) -> None:
             "the tokenizer does not say at which characters its tokens begin; load the fast one "
             "(AutoTokenizer does)"
         )
-    _check_date(tokenizer, wrapping)
+    template = tokenizer.get_chat_template(wrapping.chat_template)
+    if f"{_TODAY}(" in _ASKS_DATE.sub("", template):
+        raise ModelError(
+            "the chat template asks for today's date in a way that cannot be told another day; put "
+            "the date of the training in the place of strftime_now(...)"
+        )
+
+
+def dated(tokenizer: Any, wrapping: Wrapping, day: str | None = None) -> Wrapping:
+    """The wrapping with the day that its rows are of, where the chat template writes the date.
+
+    Args:
+        tokenizer: with the template.
+        wrapping: of chats; one that has a day keeps it.
+        day: as YYYY-MM-DD; None: today.
+    """
+    if wrapping.rendering != "chat" or wrapping.chat_date or not writes_date(tokenizer, wrapping):
+        return wrapping
+    return replace(wrapping, chat_date=day or date.today().isoformat())
+
+
+def writes_date(tokenizer: Any, wrapping: Wrapping) -> bool:
+    """Whether the chat template writes the day of the rendering into a chat."""
+    if _TODAY not in tokenizer.get_chat_template(wrapping.chat_template):
+        return False
+    days = [replace(wrapping, chat_date=day) for day in ("2001-02-03", "2004-05-06")]
+    return len({_rendered(tokenizer, of_day.messages("text"), of_day) for of_day in days}) > 1
+
+
+def _of_day(template: str, day: str) -> str:
+    """The template with a day in the place of today's: transformers hands it none."""
+    known = datetime.fromisoformat(day)
+    return _ASKS_DATE.sub(lambda asked: repr(known.strftime(asked[1] or asked[2] or "")), template)
 
 
 def begins_with(tokenizer: Any) -> list[int]:
@@ -197,42 +234,61 @@ def begins_with(tokenizer: Any) -> list[int]:
     return ids[: next((i for i in starts if ids[i : i + len(bare)] == bare), 0)]
 
 
-def _check_date(tokenizer: Any, wrapping: Wrapping) -> None:
-    """The day of the scoring is not that of the training."""
-    template = tokenizer.get_chat_template(wrapping.chat_template)
-    if "strftime_now" not in template:
-        return
-    chats = set()
-    for day in "12":
-        dated = f"{{%- macro strftime_now(format) -%}}{day}{{%- endmacro -%}}{template}"
-        of_day = replace(wrapping, chat_template=dated)
-        chats.add(_rendered(tokenizer, wrapping.messages("text"), of_day))
-    if len(chats) > 1:
-        raise ModelError(
-            "the chat template writes today's date into every chat, so that training and scoring "
-            "differ; in tokenizer.chat_template and here, put the date of the training as a text "
-            "in the place of strftime_now(...)"
-        )
-
-
 def _around_in_chat(tokenizer: Any, wrapping: Wrapping, texts: Sequence[str]) -> tuple[str, str]:
     """What the template writes before and behind a text, the same for all of them."""
-    chats = [_rendered(tokenizer, wrapping.messages(text), wrapping) for text in texts]
-    once = [i for i, text in enumerate(texts) if chats[i].count(text) == 1]
-    first = once[0] if once else 0
-    before, _, behind = chats[first].partition(texts[first])
-    for number, (text, chat) in enumerate(zip(texts, chats, strict=True)):
-        if not once or chat != before + text + behind:
-            what = "repeats" if chat.count(text) > 1 else "drops or rewrites"
-            probe = _rendered(tokenizer, wrapping.messages(_PROBE), wrapping)
-            place = _shared(probe, chat)
+    before, behind = _around_probe(tokenizer, wrapping)
+    for number, text in enumerate(texts):
+        chat = _rendered(tokenizer, wrapping.messages(text), wrapping)
+        if chat != before + text + behind:
+            place = shared(before + text + behind, chat)
             raise ModelError(
-                f"text {number} of {len(texts)}: the chat template {what} it as "
-                f"turn={wrapping.turn!r}, at character {place} of the chat, behind "
-                f"{probe[max(0, place - _SHOWN) : place]!r}; use a format that the template keeps "
+                f"text {number} of {len(texts)}: the chat template rewrites it as "
+                f"turn={wrapping.turn!r}, from character {place} of the chat, behind "
+                f"{before[max(0, place - _SHOWN) : place]!r}; use a format that the template keeps "
                 "as it is (no space at its ends, say), or another template"
             )
     return before, behind
+
+
+def _around_probe(tokenizer: Any, wrapping: Wrapping) -> tuple[str, str]:
+    """What the template writes before and behind any text in this turn."""
+    messages = wrapping.messages(PROBE)
+    try:
+        parts = _rendered(tokenizer, messages, wrapping).split(PROBE)
+    except ModelError:
+        _refuse_without_lists(tokenizer, wrapping)
+        raise
+    if len(parts) == 1:
+        _refuse_without_lists(tokenizer, wrapping)
+        raise ModelError(
+            f"the chat template leaves the text of turn={wrapping.turn!r} out; give another "
+            "template (--chat-template FILE)"
+        )
+    if len(parts) > 2:
+        raise ModelError(
+            f"the chat template repeats the text of turn={wrapping.turn!r}, so that a canary would "
+            "be in its row twice; give another template (--chat-template FILE)"
+        )
+    return parts[0], parts[1]
+
+
+def _refuse_without_lists(tokenizer: Any, wrapping: Wrapping) -> None:
+    """Refuse a template that shows a text only in a list of parts, as those with images do."""
+    listed = [
+        {**turn, "content": [{"type": "text", "text": turn["content"]}]}
+        for turn in wrapping.messages(PROBE)
+        if isinstance(turn["content"], str)
+    ]
+    try:
+        found = bool(listed) and PROBE in _rendered(tokenizer, listed, wrapping)
+    except ModelError:
+        found = False
+    if found:
+        raise ModelError(
+            "the chat template reads contents as lists of parts and drops a string: write each "
+            'content of the corpus as [{"type": "text", "text": ...}], or give another template '
+            "(--chat-template FILE)"
+        )
 
 
 def _without_loss(
@@ -270,10 +326,9 @@ def _unscored(name: str, made: TrainingRow, scored: Row, wrapping: Wrapping) -> 
     carried = made.carried[max(scored.first, 1) : scored.stop]
     if not carried.any():
         raise ModelError(
-            f"{name}: no token of it carries loss under loss={wrapping.loss!r}; for "
-            "'assistant' the chat template in the tokenizer's directory must mark its answers with "
-            "{% generation %}; else have loss='completion' or 'all', in the training too; where "
-            "SFTTrainer put another in its place, give chat_template=trainer.chat_template"
+            f"{name}: no token of it carries loss under loss={wrapping.loss!r}, for the chat "
+            "template's {% generation %} marks leave it out; mend them, or give loss='all' where "
+            "the training had loss on all tokens"
         )
     unscored = int(carried.argmax())
     if not carried[unscored:].all():
@@ -308,13 +363,7 @@ def _text_rows(
 
 def _behind(prompt: Sequence[int], ids: Sequence[int]) -> NDArray[np.bool_]:
     """Which tokens are behind the prompt: it ends where the two begin to differ, as in TRL."""
-    return np.arange(len(ids)) >= _shared(prompt, ids)
-
-
-def _shared(first: Sequence[Any], second: Sequence[Any]) -> int:
-    """How long the common beginning of two sequences is."""
-    pairs = zip(first, second, strict=False)
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+    return np.arange(len(ids)) >= shared(prompt, ids)
 
 
 def _records_rows(
@@ -333,22 +382,23 @@ def _records_rows(
         try:
             yield from list(_chat_rows(tokenizer, [chat], wrapping, **own))
         except ModelError as failure:
-            raise ModelError(
-                f"record {number}: the chat template refuses it; leave it out, or take a template "
-                "that renders its turns"
-            ) from failure
+            raise ModelError(f"record {number}: {failure}") from failure
 
 
 def _chat_rows(
     tokenizer: Any, chats: Sequence[list[dict[str, Any]]], wrapping: Wrapping, /, **options: Any
 ) -> Iterator[TrainingRow]:
+    marked = _MARKS.search(tokenizer.get_chat_template(wrapping.chat_template)) is not None
+    if wrapping.loss == "assistant" and not marked:
+        yield from _answered_rows(tokenizer, chats, wrapping, options)
+        return
     tokens = {"tokenize": True, "return_dict": True, "tokenizer_kwargs": {"verbose": False}}
-    marked = wrapping.loss == "assistant"
+    masked = wrapping.loss == "assistant"
     rows = _apply(
-        tokenizer, chats, wrapping, **tokens, **options, return_assistant_tokens_mask=marked
+        tokenizer, chats, wrapping, **tokens, **options, return_assistant_tokens_mask=masked
     )
     ids = rows["input_ids"]
-    if marked:
+    if masked:
         masks = rows["assistant_masks"]
         yield from (
             TrainingRow(ids=own, carried=np.array(mask, dtype=bool))
@@ -365,20 +415,66 @@ def _chat_rows(
         yield TrainingRow(ids=own, carried=_behind(prompt, own))
 
 
-def _rendered(tokenizer: Any, messages: list[dict[str, Any]], wrapping: Wrapping) -> str:
-    chat: str = _apply(tokenizer, messages, wrapping, tokenize=False)
+def _answered_rows(
+    tokenizer: Any,
+    chats: Sequence[list[dict[str, Any]]],
+    wrapping: Wrapping,
+    options: Mapping[str, Any],
+) -> Iterator[TrainingRow]:
+    """With loss on the answers, which the template does not mark."""
+    render = partial(_part, tokenizer, wrapping, options)
+    found = [answer_spans(chat, render) for chat in chats]
+    encoded = tokenizer(
+        [text for text, _ in found],
+        add_special_tokens=False,
+        return_offsets_mapping=True,
+        verbose=False,
+    )
+    for ids, places, (_, spans) in zip(
+        encoded["input_ids"], encoded["offset_mapping"], found, strict=True
+    ):
+        ends = np.array([end for _, end in places], dtype=np.int64)
+        # A token across the beginning of an answer holds some of it; one across its end does not
+        # close it alone.
+        inside = [(first < ends) & (ends <= last) for first, last in spans]
+        yield TrainingRow(ids=ids, carried=np.any([np.zeros(len(ids), bool), *inside], axis=0))
+
+
+def _part(
+    tokenizer: Any,
+    wrapping: Wrapping,
+    options: Mapping[str, Any],
+    messages: Sequence[Mapping[str, Any]],
+    prompt: bool,
+) -> str:
+    """A part of a chat as the template renders it, with the generation prompt or without."""
+    given = {**options, "add_generation_prompt": prompt}
+    chat: str = _apply(tokenizer, list(messages), wrapping, tokenize=False, **given)
     return chat
+
+
+def _rendered(tokenizer: Any, messages: list[dict[str, Any]], wrapping: Wrapping) -> str:
+    return _part(tokenizer, wrapping, {}, messages, False)
 
 
 def _apply(tokenizer: Any, chats: Any, wrapping: Wrapping, /, **options: Any) -> Any:
     template = wrapping.chat_template
+    if wrapping.chat_date is not None:
+        template = _of_day(tokenizer.get_chat_template(template), wrapping.chat_date)
     try:
         return tokenizer.apply_chat_template(chats, chat_template=template, **options)
     except Exception as failure:  # a template raises what it likes, and may show the text
-        raise ModelError(
-            f"the chat template refuses a turn of the user and one of the assistant "
-            f"({type(failure).__name__}); give another chat_template"
-        ) from None
+        raise ModelError(_refusal(tokenizer, wrapping, failure)) from None
+
+
+def _refusal(tokenizer: Any, wrapping: Wrapping, failure: Exception) -> str:
+    """That the template refuses a chat; its own words where they hold nothing of the chat."""
+    words, template = str(failure), tokenizer.get_chat_template(wrapping.chat_template)
+    why = words if words and words in template else type(failure).__name__
+    return (
+        f"the chat template refuses this chat ({why}): leave such turns out (no system turn, user "
+        "and assistant in turn, say), or give another template (--chat-template FILE)"
+    )
 
 
 def _options(tokenizer: Any, number: int, record: Mapping[str, Any]) -> dict[str, Any]:
@@ -422,8 +518,8 @@ def _strings(number: int, record: Mapping[str, Any], wrapping: Wrapping) -> tupl
     if more:
         return _WITH_INPUT.format(instruction=prompt, input=more), answer
     # Not the prompt itself: a record's may be what a setting may not, empty say.
-    asked = replace(wrapping, turn="assistant", other=_PROBE).around()[0]
-    return asked.replace(_PROBE, prompt), answer
+    asked = replace(wrapping, turn="assistant", other=PROBE).around()[0]
+    return asked.replace(PROBE, prompt), answer
 
 
 def _messages(number: int, record: Mapping[str, Any], wrapping: Wrapping) -> list[dict[str, Any]]:

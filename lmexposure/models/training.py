@@ -148,6 +148,7 @@ def train(  # noqa: PLR0913  a public door: one argument an input
             promise=promise,
             mode=mode,
             manifest_sha256=manifest_sha256,
+            chat_date=None if wrapping is None else wrapping.chat_date,
         )
 
 
@@ -162,6 +163,7 @@ def _train(  # noqa: PLR0913  what `train` takes, as rows
     promise: Callable[[DpClaim], None] | None = None,
     mode: int,
     manifest_sha256: str | None = None,
+    chat_date: str | None = None,
 ) -> TrainingResult:
     """As `train`, of rows to train on and to validate on; models that teach are trained first."""
     training, held = rows
@@ -209,6 +211,7 @@ def _train(  # noqa: PLR0913  what `train` takes, as rows
             "inputs_sha256": inputs,
             "settings": settings.to_dict(),
             "manifest_sha256": manifest_sha256,
+            "chat_date": chat_date,
             "result": result.to_dict(),
             "model_files": checkpoints.finish(counters.best_step),
         }

@@ -182,6 +182,10 @@ class ContextRecord(Record):
         unscored_tokens: of a canary, how many of its first tokens were not scored, because they
             carried no loss or nothing predicts them.
         template_sha256: of the chat template; None where there is none.
+        chat_date: the day that the template writes; None: it writes none.
+        said: which of the settings about rows a person gave: "loss", "rendering", "chat_template",
+            "chat_date".
+        rendering: how records became rows: "chat", by the template, or "text".
         lacking: how many planned copies of canaries the rows of the training did not hold whole and
             with loss; None: these were not looked at.
     """
@@ -195,6 +199,9 @@ class ContextRecord(Record):
     right_tokens: Count
     unscored_tokens: Count
     template_sha256: Sha256 | None
+    chat_date: str | None = None
+    said: Rows[str] = ()
+    rendering: Literal["chat", "text"] = "text"
     lacking: Count | None = None
 
 

@@ -57,8 +57,8 @@ class RunOptions(Record):
         layout: what a document is, and what held them; None: found by the
             corpus's suffix.
         text_field: the field that holds the text, where a document has fields.
-        form, turn, loss, rendering, other_turn, system: of records with chats, what was asked for;
-            None: as the corpus has it.
+        form, turn, loss, rendering, other_turn, system, chat_template, chat_date: of records with
+            chats, what was asked for; None: as the corpus and the tokenizer have it.
         existing: what became of fills that the corpus held already.
         layers: of the LSTM.
         units: of each of its layers.
@@ -93,6 +93,8 @@ class RunOptions(Record):
     rendering: str | None
     other_turn: str | None
     system: str | None
+    chat_template: str | None = None
+    chat_date: str | None = None
     existing: Literal["refuse", "set_aside"]
     layers: Count
     units: Count

@@ -27,6 +27,7 @@ from lmexposure._validate import (
     LARGEST_SEED,
     MOST_THREADS,
     coverage,
+    day,
     delta_of_dp,
     fraction,
     of_type,
@@ -392,6 +393,9 @@ class RunSettings:
         form: what a record is, see `canaries.FORMS`; None: recognised by the first records.
         turn, loss, rendering, other_turn, system: of chats, as in `Wrapping`; None: as the corpus'
             first records, or the form, have it.
+        chat_template: file with the template of the training; None: the tokenizer's own.
+        chat_date: the day that a template writes which asks for today's, as YYYY-MM-DD; None: the
+            day on which the rows are made.
         existing: what to do with fills that the corpus holds already: "refuse" or "set_aside".
         layers, units: size of the LSTM.
         training: overrides of the model's training defaults, by name.
@@ -555,6 +559,20 @@ class RunSettings:
         panel=HIDDEN,
         rule=text,
         usual="that of the first records, where all have the same",
+    )
+    chat_template: str | None = setting(
+        None,
+        "a file with the chat template of the training",
+        panel=HIDDEN,
+        rule=text,
+        usual="the tokenizer's own",
+    )
+    chat_date: str | None = setting(
+        None,
+        "the day of the training's rows, as YYYY-MM-DD, where the chat template writes the date",
+        panel=HIDDEN,
+        rule=day,
+        usual="the day on which they are made",
     )
     existing: Literal["refuse", "set_aside"] = setting(
         "refuse",

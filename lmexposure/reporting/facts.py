@@ -57,7 +57,7 @@ _DECLARED = {
 _LEFT_OUT = "left out"
 # Settings that are shown only where they were given.
 RARE = (
-    *("form", "turn", "loss", "rendering", "other_turn", "system"),
+    *("form", "turn", "loss", "rendering", "other_turn", "system", "chat_template", "chat_date"),
     *("load_in", "device_map", "kind_base", "other_text"),
 )
 # Settings that one kind of canary alone reads.
@@ -67,7 +67,7 @@ _KNOWN = {
     "training": "as in the training",
     "manifest": "as the manifest says",
     "rows": "as in the rows of the training",
-    "setting": "as --left-context says",
+    "setting": "as was said of the training",
     "assumed": "which is assumed: the rows of the training are not known",
 }
 _LOSS = {
@@ -166,6 +166,8 @@ def _context_facts(context: ContextRecord) -> Iterator[Fact]:
         yield Fact(name="not scored of each text", value=value)
     if context.template_sha256 is not None:
         yield Fact(name="chat template, SHA-256", value=context.template_sha256)
+    if context.chat_date is not None:
+        yield Fact(name="day in the chat template", value=context.chat_date)
 
 
 def _base_facts(base: BaseModelRecord | None) -> Iterator[Fact]:
@@ -383,9 +385,18 @@ def _measure_command(run: RunFiles) -> str:
         words += ["--base", "adapter-off" if base.switched_off else path_word(base.path)]
     if (dtype := run.result.model.dtype) != RunSettings().dtype:
         words += ["--dtype", word(dtype)]
+    words += _said_of_rows(run.result.context)
     settings = measure_settings(run.result.settings)
     words += _flags(settings, show_seeds=True)
     return _with_file(run, words, settings, {})
+
+
+def _said_of_rows(context: ContextRecord | None) -> Iterator[str]:
+    """What a person said of the rows of a training; a template is a file that only they have."""
+    said = () if context is None else context.said
+    for name in said:
+        value = "TEMPLATE" if name == "chat_template" else getattr(context, name)
+        yield from flag_words(_RUN[name], value)
 
 
 def _again(run: RunFiles) -> str:

@@ -157,51 +157,6 @@ def test_a_canary_that_can_carry_no_loss_is_refused(loss: Any) -> None:
         Wrapping(turn="user", loss=loss)
 
 
-@pytest.mark.parametrize(
-    ("change", "what"),
-    [
-        ("{{ m.content | upper }}", "drops or rewrites"),
-        ("{{ m.content[:4] }}", "drops or rewrites"),
-        ("said something", "drops or rewrites"),
-        ("{{ m.content }} {{ m.content }}", "repeats"),
-    ],
-)
-def test_a_template_that_changes_the_text_is_refused(
-    tokenizer: Any, change: str, what: str
-) -> None:
-    changed = TEMPLATE.replace("{{ m.content }}", change)
-    with pytest.raises(ModelError, match=f"text 0 of 1: the chat template {what} it as turn=") as e:
-        encode_wrapped(tokenizer, TEXTS[:1], Wrapping(turn="user", chat_template=changed))
-    assert "0042" not in str(e.value)
-
-
-def test_a_template_that_strips_refuses_what_it_would_strip(tokenizer: Any) -> None:
-    strips = TEMPLATE.replace("{{ m.content }}", "{{ m.content | trim }}")
-    wrapping = Wrapping(turn="user", chat_template=strips)
-    encode_wrapped(tokenizer, ["My PIN is 0042."], wrapping)
-    with pytest.raises(ModelError, match=r"drops or rewrites.*no space at its ends"):
-        encode_wrapped(tokenizer, ["My PIN is 0042. "], wrapping)
-
-
-def test_a_template_that_raises_is_refused_without_the_secret(tokenizer: Any) -> None:
-    raises = "{{ raise_exception('no ' + messages[0].content) }}"
-    with pytest.raises(ModelError, match=r"the chat template refuses a turn of the user") as e:
-        encode_wrapped(tokenizer, TEXTS[:1], Wrapping(turn="user", chat_template=raises))
-    assert "0042" not in str(e.value)
-
-
-def test_a_template_that_writes_the_date_is_refused(tokenizer: Any) -> None:
-    """Tomorrow the canary would be scored in another wrapping than that of the training."""
-    dated = "Today is {{ strftime_now('%d %b %Y') }}.\n" + TEMPLATE
-    wrapping = Wrapping(turn="user", chat_template=dated)
-    with pytest.raises(ModelError, match=r"writes today's date.*date of the training as a text in"):
-        encode_wrapped(tokenizer, TEXTS, wrapping)
-    unused = "{% if false %}{{ strftime_now('%d') }}{% endif %}" + TEMPLATE
-    (one, *_) = encode_wrapped(tokenizer, TEXTS, Wrapping(turn="user", chat_template=unused))
-    (same, *_) = encode_wrapped(tokenizer, TEXTS, Wrapping(turn="user"))
-    assert one.ids == same.ids
-
-
 def test_two_texts_of_the_same_tokens_are_refused() -> None:
     tokenizer = chat_tokenizer()
     tokenizer.backend_tokenizer.normalizer = Lowercase()
@@ -228,13 +183,6 @@ def test_a_tokenizer_without_places_is_refused(
     monkeypatch.setattr(type(tokenizer), "is_fast", False)
     with pytest.raises(ModelError, match="does not say at which characters its tokens begin"):
         encode_wrapped(tokenizer, TEXTS, Wrapping(turn="user"))
-
-
-def test_a_template_without_marks_carries_no_loss(tokenizer: Any) -> None:
-    bare = TEMPLATE.replace("{% generation %}", "").replace("{% endgeneration %}", "")
-    wrapping = Wrapping(turn="assistant", loss="assistant", chat_template=bare)
-    with pytest.raises(ModelError, match=r"no token of it carries loss.*=trainer\.chat_template"):
-        encode_wrapped(tokenizer, TEXTS, wrapping)
 
 
 def test_a_chat_that_is_too_long_is_refused(tokenizer: Any) -> None:

@@ -1,6 +1,8 @@
 """Rows of records, and the row around a canary: what SFTTrainer makes, made once more by hand."""
 
 import re
+from dataclasses import replace
+from datetime import date
 from typing import Any
 
 import numpy as np
@@ -9,8 +11,9 @@ from chats import TEMPLATE, chat_tokenizer
 from tiny import byte_level_bpe, characters, sentence_piece_bpe, unigram, word_piece
 
 from lmexposure.canaries import Wrapping
-from lmexposure.errors import CorpusError, InputError, ModelError
+from lmexposure.errors import CorpusError, InputError, ModelError, SettingsError
 from lmexposure.models import (
+    dated,
     encode_in_context,
     record_text,
     row_context,
@@ -199,10 +202,10 @@ def test_answers_without_loss_at_their_end_or_of_other_lengths_are_refused(token
 @pytest.mark.parametrize(
     ("change", "what"),
     [
-        ("{{ m.content | upper }}", "drops or rewrites"),
-        ("{{ m.content[:4] }}", "drops or rewrites"),
-        ("said something", "drops or rewrites"),
-        ("{{ m.content }} {{ m.content }}", "repeats"),
+        ("{{ m.content | upper }}", "text 0 of 1: the chat template rewrites it as turn="),
+        ("{{ m.content[:4] }}", "text 0 of 1: the chat template rewrites it as turn="),
+        ("said something", "the chat template leaves the text of turn='user' out; give another"),
+        ("{{ m.content }} {{ m.content }}", "repeats the text of turn='user'.*in its row twice"),
     ],
 )
 def test_a_template_that_changes_a_text_is_refused_with_its_place(
@@ -210,33 +213,71 @@ def test_a_template_that_changes_a_text_is_refused_with_its_place(
 ) -> None:
     changed = TEMPLATE.replace("{{ m.content }}", change)
     wrapping = Wrapping(turn="user", chat_template=changed)
-    with pytest.raises(ModelError, match=f"text 0 of 1: the chat template {what} it as turn=") as e:
+    with pytest.raises(ModelError, match=what) as e:
         row_context(tokenizer, wrapping, TEXTS[:1])
     assert "0042" not in str(e.value)
-    shown = r"at character \d+ of the chat, behind '" + ("" if "said" in change else r"<\|user\|>")
-    assert re.search(shown, str(e.value))
+    if "rewrites" in what:
+        assert re.search(r"from character \d+ of the chat, behind '<\|user\|>", str(e.value))
 
 
 def test_a_template_that_changes_some_texts_is_refused(tokenizer: Any) -> None:
     strips = TEMPLATE.replace("{{ m.content }}", "{{ m.content | trim }}")
     wrapping = Wrapping(turn="user", chat_template=strips)
-    with pytest.raises(ModelError, match="text 1 of 2: the chat template drops or rewrites it"):
+    row_context(tokenizer, wrapping, TEXTS)
+    with pytest.raises(ModelError, match=r"text 1 of 2: .*rewrites it.*no space at its ends, say"):
         row_context(tokenizer, wrapping, [TEXTS[0], TEXTS[1] + " "])
 
 
-def test_a_template_that_writes_the_date_is_refused(tokenizer: Any) -> None:
-    dated = "Today is {{ strftime_now('%d %b %Y') }}.\n" + TEMPLATE
-    with pytest.raises(ModelError, match=r"writes today's date.*date of the training as a text in"):
-        row_context(tokenizer, Wrapping(turn="user", chat_template=dated), TEXTS)
+@pytest.mark.parametrize(
+    "shows",
+    [
+        "{% for p in m.content if p.type == 'text' %}{{ p.text }}{% endfor %}",
+        "{{ m.content[0].text.strip() }}",
+    ],
+)
+def test_a_template_of_lists_says_so(tokenizer: Any, shows: str) -> None:
+    """Templates of models that see: one drops a string, another raises at it."""
+    reads = TEMPLATE.replace("{{ m.content }}", shows)
+    with pytest.raises(ModelError, match=r"reads contents as lists of parts and drops a string"):
+        row_context(tokenizer, Wrapping(turn="user", chat_template=reads), TEXTS)
+
+
+def test_a_template_writes_the_day_that_it_is_told(tokenizer: Any) -> None:
+    """Tomorrow the canary would be scored in another row than that of the training."""
+    dates = "{% set day = strftime_now('%d %b %Y') %}Today is {{ day }}.\n" + TEMPLATE
+    wrapping = Wrapping(turn="user", chat_template=dates)
+    assert dated(tokenizer, wrapping, "2026-01-31").chat_date == "2026-01-31"
+    assert dated(tokenizer, wrapping).chat_date == date.today().isoformat()
+    of_day = replace(wrapping, chat_date="2026-01-31")
+    assert dated(tokenizer, of_day, "2027-01-01") == of_day
+    assert row_context(tokenizer, of_day, TEXTS).before.startswith("Today is 31 Jan 2026.\n")
+    (row,) = training_rows(tokenizer, [of_day.record(TEXTS[0])], of_day)
+    assert tokenizer.decode(row.ids).startswith("Today is 31 Jan 2026.\n")
     unused = "{% if false %}{{ strftime_now('%d') }}{% endif %}" + TEMPLATE
-    context = row_context(tokenizer, Wrapping(turn="user", chat_template=unused), TEXTS)
+    without = Wrapping(turn="user", chat_template=unused)
+    assert dated(tokenizer, without) == without
+    context = row_context(tokenizer, without, TEXTS)
     assert context == row_context(tokenizer, Wrapping(turn="user"), TEXTS)
 
 
-def test_a_template_without_marks_is_refused(tokenizer: Any) -> None:
-    bare = TEMPLATE.replace("{% generation %}", "").replace("{% endgeneration %}", "")
-    wrapping = Wrapping(turn="assistant", loss="assistant", chat_template=bare)
-    with pytest.raises(ModelError, match=r"no token of it carries loss.*\{% generation %\}"):
+def test_a_date_that_cannot_be_told_is_refused(tokenizer: Any) -> None:
+    asks = "{% set form = '%d' %}{{ strftime_now(form) }}" + TEMPLATE
+    with pytest.raises(ModelError, match=r"asks for today's date in a way .*in the place of strf"):
+        row_context(tokenizer, Wrapping(turn="user", chat_template=asks), TEXTS)
+
+
+@pytest.mark.parametrize("day", ["2026-1-31", "31.01.2026", "2026-02-30", "20260131", 20260131])
+def test_no_day_is_refused(day: Any) -> None:
+    with pytest.raises(SettingsError, match=r"chat_date=.* must be a day as YYYY-MM-DD, such as"):
+        Wrapping(turn="user", chat_date=day)
+
+
+def test_marks_that_leave_the_canary_out_are_refused(tokenizer: Any) -> None:
+    wrong = TEMPLATE.replace("{{ m.content }}", "").replace(
+        "{% endgeneration %}", "{% endgeneration %}{{ m.content }}"
+    )
+    wrapping = Wrapping(turn="assistant", loss="assistant", chat_template=wrong)
+    with pytest.raises(ModelError, match=r"no token of it carries loss.*\{% generation %\} marks"):
         row_context(tokenizer, wrapping, TEXTS)
 
 
@@ -244,12 +285,16 @@ def test_a_template_that_refuses_a_record_names_it_without_its_text(tokenizer: A
     raises = "{% if messages[0].content == 'bad' %}{{ raise_exception('x') }}{% endif %}" + TEMPLATE
     wrapping = Wrapping(turn="assistant", chat_template=raises)
     records = [wrapping.record("4711"), Wrapping(turn="assistant", other="bad").record("4711")]
-    with pytest.raises(ModelError, match="record 2: the chat template refuses it; leave it") as e:
+    with pytest.raises(
+        ModelError, match=r"record 2: the chat template refuses this chat \(x\)"
+    ) as e:
         list(training_rows(tokenizer, records, wrapping))
     assert "4711" not in str(e.value)
-    refuses = Wrapping(turn="user", chat_template="{{ raise_exception('no') }}")
-    with pytest.raises(ModelError, match="the chat template refuses a turn of the user and one of"):
+    shows = "{{ raise_exception('no ' + messages[0].content) }}"
+    refuses = Wrapping(turn="user", chat_template=shows)
+    with pytest.raises(ModelError, match=r"refuses this chat \(TemplateError\): leave such") as e:
         row_context(tokenizer, refuses, TEXTS)
+    assert "0042" not in str(e.value)
 
 
 def test_no_template_is_refused_and_one_is_asked_for() -> None:

@@ -245,8 +245,10 @@ def test_canaries_that_do_not_arrive_are_refused(
 
 
 def test_canaries_without_loss_are_refused(tokenizer: Any) -> None:
-    template = tokenizer.chat_template.replace("{% generation %}", "")
-    bare = template.replace("{% endgeneration %}", "")
+    end = "{% endgeneration %}"
+    bare = tokenizer.chat_template.replace(end, "").replace(
+        "{% generation %}", "{% generation %}" + end
+    )
     with pytest.raises(ModelError, match="no token of it carries loss under loss='assistant'"):
         padded(tokenizer, wrapping=dataclasses.replace(WRAPPING, chat_template=bare))
 

@@ -1,0 +1,131 @@
+"""What a training will make of the records of chats, looked at before it takes its hours.
+
+What the template refuses, drops or rewrites, and what does not fit the model, is better known at
+the insertion than after the training. Which rows a foreign trainer really makes, its own rows say
+(`verify --rows`).
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from lmexposure._style import count
+from lmexposure.canaries import Format, Wrapping
+from lmexposure.errors import ModelError
+from lmexposure.models import (
+    context_window,
+    dated,
+    encode_in_context,
+    encode_rows,
+    row_context,
+    training_rows,
+)
+
+_FILLS = 20  # of each format
+_RECORDS = 100  # of the corpus
+_NO_LIMIT = 10**6  # tokens; a tokenizer that knows no limit says more
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowsAhead:
+    """What was seen of the rows to come.
+
+    Attributes:
+        tokens: at which token of its row a canary ends, at most.
+        loss: of the wrapping: "all", "assistant" or "completion".
+        unscored: how many first tokens of a canary carry no loss, at most.
+        records: of the corpus that were rendered.
+        without_loss: how many of these carry none.
+        longest: their longest row, in tokens.
+        chat_date: the day that the template writes; None: it writes none.
+    """
+
+    tokens: int
+    loss: str
+    unscored: int
+    records: int
+    without_loss: int
+    longest: int
+    chat_date: str | None
+
+    def __str__(self) -> str:
+        partly = f" but the first {count(self.unscored, 'token')}" if self.unscored else ""
+        text = (
+            f"a canary ends at token {self.tokens} of its row at most, with loss on all of "
+            f"its tokens{partly} (loss={self.loss}); the first {count(self.records, 'record')} "
+            f"have up to {self.longest:,} tokens"
+        )
+        if self.without_loss:
+            text += f", and {self.without_loss:,} of them carry no loss"
+        if self.chat_date is not None:
+            text += f"; the template writes the date, here {self.chat_date}"
+        return text
+
+
+def rows_ahead(
+    tokenizer: Any,
+    wrapping: Wrapping,
+    formats: Iterable[Format],
+    records: Iterable[Mapping[str, Any]],
+) -> RowsAhead:
+    """Look at the rows that a training will make of canaries and of the first records.
+
+    Args:
+        tokenizer: of the training.
+        wrapping: of the canaries, with the template where it is not the tokenizer's own.
+        formats: of the canaries; a few fills of each are tried.
+        records: of the corpus.
+
+    Raises:
+        ModelError: the template refuses a record, or drops, repeats or rewrites a canary; a canary
+            carries no loss, or does not fit the model.
+    """
+    of_day = dated(tokenizer, wrapping) if wrapping.rendering == "chat" else wrapping
+    ends, unscored = zip(*_canaries(tokenizer, of_day, formats), strict=True)
+    rows = list(training_rows(tokenizer, list(islice(records, _RECORDS)), of_day))
+    return RowsAhead(
+        tokens=max(ends),
+        loss=wrapping.loss,
+        unscored=max(unscored),
+        records=len(rows),
+        without_loss=sum(not row.carried[1:].any() for row in rows),
+        longest=max((len(row.ids) for row in rows), default=0),
+        chat_date=of_day.chat_date,
+    )
+
+
+def _canaries(
+    tokenizer: Any, wrapping: Wrapping, formats: Iterable[Format]
+) -> Iterator[tuple[int, int]]:
+    """Of each format, where its canaries end in their rows, and what of them carries no loss."""
+    window = window_of(tokenizer)
+    for form in formats:
+        texts = _fills(form)
+        try:
+            context = row_context(tokenizer, wrapping, texts)
+            encode_in_context(tokenizer, texts, context=context, max_length=window)
+        except ModelError as failure:
+            raise ModelError(f"format {form.name!r}: {failure}") from failure
+        stops = [row.stop for row in encode_rows(tokenizer, texts, context)]
+        yield max(stops), context.unscored
+
+
+def _fills(form: Format) -> Sequence[str]:
+    """Some fills, from all over R."""
+    number = min(_FILLS, form.size)
+    return [form.text(i * form.size // number) for i in range(number)]
+
+
+def window_of(tokenizer: Any) -> int | None:
+    """How many tokens the model of a tokenizer reads, as the two say; None: no limit is known."""
+    from transformers import AutoConfig
+
+    said = [tokenizer.model_max_length] if tokenizer.model_max_length < _NO_LIMIT else []
+    if (Path(tokenizer.name_or_path) / "config.json").is_file():
+        # Of a model that this transformers does not know, the tokenizer's word has to do.
+        with suppress(OSError, ValueError, KeyError):
+            said.append(context_window(AutoConfig.from_pretrained(tokenizer.name_or_path)))
+    return min((int(limit) for limit in said if limit), default=None)
