@@ -20,12 +20,15 @@ Message = Mapping[str, Any]
 Render = Callable[[Sequence[Message], bool], str]
 
 
-def answer_spans(chat: Sequence[Message], render: Render) -> tuple[str, list[tuple[int, int]]]:
-    """The rendering of a chat, and the first and last character, exclusive, of each answer in it.
+def answer_spans(
+    chat: Sequence[Message], render: Render, *, eos: str = ""
+) -> tuple[str, list[tuple[int, int]]]:
+    """The rendering of a chat, and the first and last character, exclusive, of what is answered.
 
     Args:
         chat: messages with role and content.
         render: by the chat template.
+        eos: the text of the EOS token, which closes a turn where nothing else tells.
 
     Raises:
         ModelError: the template refuses the chat, or an answer cannot be told from what is around
@@ -33,7 +36,11 @@ def answer_spans(chat: Sequence[Message], render: Render) -> tuple[str, list[tup
     """
     whole = render(chat, False)
     answers = [i for i, turn in enumerate(chat) if turn["role"] == "assistant"]
-    return whole, [(_begin(chat, i, whole, render), _end(chat, i, whole, render)) for i in answers]
+    spans = [(_begin(chat, i, whole, render), _end(chat, i, whole, render, eos)) for i in answers]
+    for i, turn in enumerate(chat):
+        if turn["role"] == "tool":  # some templates write it into the answer that called it
+            spans = [part for span in spans for part in _outside(chat, i, whole, span, render)]
+    return whole, spans
 
 
 def shared(first: Sequence[Any], second: Sequence[Any]) -> int:
@@ -63,7 +70,7 @@ def _begin(chat: Sequence[Message], i: int, whole: str, render: Render) -> int:
     return len(whole) - len(behind) + shared(asked, behind)
 
 
-def _end(chat: Sequence[Message], i: int, whole: str, render: Render) -> int:
+def _end(chat: Sequence[Message], i: int, whole: str, render: Render, eos: str) -> int:
     """Where what closes turn i ends; it may be within a token, which then is of the next turn."""
     until = whole if i + 1 == len(chat) else _or_none(render, chat[: i + 1], False)
     if until is not None and whole.startswith(until):
@@ -75,12 +82,32 @@ def _end(chat: Sequence[Message], i: int, whole: str, render: Render) -> int:
         _behind(chat, i, i + 1, render, prompt=False),
         _without(_behind(chat, i, i + 1, render, prompt=True), _prompt(chat, i, render)),
     ]
-    closing = [end for end in ends if end]
+    closing = [end for end in ends if end is not None]
     lengths = [len(end) for end in closing if behind.startswith(end)]
-    lengths += [shared(end, behind) for end in closing]
+    lengths += [_closed(behind[: shared(end, behind)], eos) for end in closing]
     if not lengths:
         raise _unclear(i, "ends")
     return len(whole) - len(behind) + lengths[0]
+
+
+def _closed(text: str, eos: str) -> int:
+    """How much of this closes a turn: up to the EOS token and the blanks behind it, else all."""
+    until, found, rest = text.partition(eos) if eos else (text, "", "")
+    return len(until + found) + len(rest) - len(rest.lstrip()) if found else len(text)
+
+
+def _outside(
+    chat: Sequence[Message], i: int, whole: str, span: tuple[int, int], render: Render
+) -> list[tuple[int, int]]:
+    """The parts of a span that hold nothing of turn i's text."""
+    before, there, behind = render([*chat[:i], probed(chat[i]), *chat[i + 1 :]], False).partition(
+        PROBE
+    )
+    if not (there and whole.startswith(before) and whole.endswith(behind)):
+        return [span]
+    own = len(before), len(whole) - len(behind)
+    parts = [(span[0], min(span[1], own[0])), (max(span[0], own[1]), span[1])]
+    return [(first, last) for first, last in parts if first < last]
 
 
 def _behind(

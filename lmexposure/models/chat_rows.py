@@ -423,7 +423,7 @@ def _answered_rows(
 ) -> Iterator[TrainingRow]:
     """With loss on the answers, which the template does not mark."""
     render = partial(_part, tokenizer, wrapping, options)
-    found = [answer_spans(chat, render) for chat in chats]
+    found = [answer_spans(chat, render, eos=_end(tokenizer)) for chat in chats]
     encoded = tokenizer(
         [text for text, _ in found],
         add_special_tokens=False,

@@ -78,8 +78,8 @@ ANSWERS = {
     # The same, and the blank before </s> is part of what the model must write.
     "codellama": _turns(" </s>", before=" "),
     "llama2": _turns(" </s>", before=" "),
-    # The blank lines between turns are missing behind the last one.
-    "alpaca": Answers("A one.</s>", "A two.</s>", "\n\n", ""),
+    # The blank lines between turns come with the next one: a chat that is over has none.
+    "alpaca": _turns("</s>"),
     # The generation prompt opens the response; closing it is the model's.
     "cohere2": _turns("<|END_RESPONSE|><|END_OF_TURN_TOKEN|>"),
     # The same, and a chat that is over ends in the beginning of yet another answer.

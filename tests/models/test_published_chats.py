@@ -1,0 +1,204 @@
+"""Canaries in the chats that people have: sixty published templates, and TRL's marks as an oracle.
+
+What is right is computed once more here, a row at a time: rendered by the template, encoded, and
+the tokens taken that hold a character of the canary, or of the answers in the table by hand.
+"""
+
+import re
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+import torch
+from models.answer_spans import ANSWERS, CHAT, OTHER_TEXT, SYSTEM, TWIN_MASKS
+from published_templates import (
+    DROP_STRINGS,
+    PUBLISHED,
+    REFUSE_STRINGS,
+    REFUSE_SYSTEM,
+    TWINS,
+    tiny_model_for,
+    tokenizer_for,
+)
+
+from lmexposure.canaries import Wrapping
+from lmexposure.errors import ModelError
+from lmexposure.models import row_context, training_row
+from lmexposure.scoring import log_perplexity
+
+Loss = Literal["all", "assistant", "completion"]
+OF_STRINGS = sorted(PUBLISHED.keys() - DROP_STRINGS - REFUSE_STRINGS)
+DAY = "2026-01-31"
+DAYS = {"%Y-%m-%d": DAY, "%d %b %Y": "31 Jan 2026", "%B %d, %Y": "January 31, 2026"}
+# A token of two line breaks is half the prompt's and half the answer's, and then carries loss.
+STRADDLED = {"qwen3_5_think", "qwen3_6", "qwen3_8"}
+TEXTS = ["My PIN is 042.", "My PIN is 281.", "My PIN is 765."]
+
+
+def wrapping(loss: Loss, turn: Literal["user", "assistant"] = "assistant") -> Wrapping:
+    return Wrapping(turn=turn, loss=loss, form="messages", chat_date=DAY)
+
+
+def answers_of(row: Any, tokenizer: Any) -> list[str]:
+    """The runs of tokens with loss, as text."""
+    runs: list[list[int]] = []
+    before = False
+    for token, carries in zip(row.ids, row.carried, strict=True):
+        if carries:
+            runs = runs if before else [*runs, []]
+            runs[-1].append(token)
+        before = bool(carries)
+    return [tokenizer.decode(run, skip_special_tokens=False) for run in runs]
+
+
+def naive_bits(model: Any, tokenizer: Any, text: str, said: Wrapping) -> float:
+    """Of one canary, in a row by itself: the tokens that hold a character of it."""
+    template = tokenizer.chat_template
+    for form, day in DAYS.items():
+        for quote in "'\"":
+            template = template.replace(f"strftime_now({quote}{form}{quote})", repr(day))
+    chat = tokenizer.apply_chat_template(
+        said.messages(text), chat_template=template, tokenize=False
+    )
+    begin = chat.index(text)
+    encoded = tokenizer(chat, add_special_tokens=False, return_offsets_mapping=True)
+    own = [
+        i
+        for i, (a, b) in enumerate(encoded["offset_mapping"])
+        if a < begin + len(text) and b > begin
+    ]
+    with torch.no_grad():
+        logits = model(torch.tensor([encoded["input_ids"]])).logits[0].double()
+    logs = logits.log_softmax(-1)
+    nats = sum(-logs[i - 1, encoded["input_ids"][i]].item() for i in own)
+    return nats / float(np.log(2))
+
+
+@pytest.mark.parametrize("name", OF_STRINGS)
+def test_a_canary_is_scored_by_its_own_tokens(name: str) -> None:
+    """In every template, under each loss, in either turn, as a row by itself gives it."""
+    tokenizer = tokenizer_for(name)
+    model = tiny_model_for(tokenizer)
+    naive = [naive_bits(model, tokenizer, text, wrapping("all")) for text in TEXTS]
+    for loss in ("all", "assistant", "completion"):
+        context = row_context(tokenizer, wrapping(loss), TEXTS)
+        assert context.unscored == 0
+        bits = log_perplexity(model, tokenizer, TEXTS, context=context)
+        np.testing.assert_allclose(bits, naive, atol=1e-3)
+    asked = wrapping("all", "user")
+    bits = log_perplexity(model, tokenizer, TEXTS, context=row_context(tokenizer, asked, TEXTS))
+    naive = [naive_bits(model, tokenizer, text, asked) for text in TEXTS]
+    np.testing.assert_allclose(bits, naive, atol=1e-3)
+
+
+@pytest.mark.parametrize("name", sorted(DROP_STRINGS | REFUSE_STRINGS))
+def test_a_template_of_lists_is_refused_by_name(name: str) -> None:
+    with pytest.raises(ModelError, match=r"reads contents as lists of parts and drops a string"):
+        row_context(tokenizer_for(name), wrapping("assistant"), TEXTS)
+
+
+@pytest.mark.parametrize("system", [False, True])
+@pytest.mark.parametrize("name", OF_STRINGS)
+def test_loss_on_answers_is_on_whole_answers(name: str, system: bool) -> None:
+    """By the table: from the end of the generation prompt to what closes the turn."""
+    if system and name in REFUSE_SYSTEM:
+        pytest.skip("refuses a system turn")
+    tokenizer = tokenizer_for(name)
+    chat = [SYSTEM, *CHAT] if system else CHAT
+    row = training_row(tokenizer, {"messages": chat}, wrapping("assistant"))
+    table = ANSWERS[name]
+    found = answers_of(row, tokenizer)
+    if name in STRADDLED:
+        found = [text.removeprefix("\n") if text[:2] == "\n\n" else text for text in found]
+    assert found == [table.first + table.first_tail, table.second + table.second_tail]
+
+
+@pytest.mark.parametrize("name", sorted(TWINS.keys() - OTHER_TEXT - DROP_STRINGS - REFUSE_STRINGS))
+def test_answers_are_those_that_trl_marks(name: str) -> None:
+    """Where its twin renders the same text; where its marks begin elsewhere the table says why."""
+    bare, marked = tokenizer_for(name), tokenizer_for(name, TWINS[name])
+    rows = [
+        training_row(tokenizer, {"messages": CHAT}, wrapping("assistant"))
+        for tokenizer in (bare, marked)
+    ]
+    assert rows[0].ids == rows[1].ids
+    marks = answers_of(rows[1], marked)
+    if name in TWIN_MASKS:
+        assert marks == list(TWIN_MASKS[name])
+    else:
+        assert answers_of(rows[0], bare) == marks
+    for text in TEXTS:  # whatever the marks begin with, they agree about a canary
+        contexts = [
+            row_context(tokenizer, wrapping("assistant"), [text]) for tokenizer in (bare, marked)
+        ]
+        assert contexts[0] == contexts[1]
+
+
+def say(*turns: tuple[str, Any], **last: Any) -> list[dict[str, Any]]:
+    chat = [{"role": role, "content": text} for role, text in turns]
+    chat[-1] |= last
+    return chat
+
+
+ONE, TWO, ANSWER = ("user", "qone"), ("user", "qtwo"), ("assistant", "aone")
+SYSTEM_ONE = ("system", "sone")
+CALL = {"type": "function", "function": {"name": "look", "arguments": {"at": "weather"}}}
+CHATS = {
+    "two rounds": say(ONE, ANSWER, TWO, ("assistant", "atwo")),
+    "a system turn": say(SYSTEM_ONE, ONE, ANSWER),
+    "two system turns": say(SYSTEM_ONE, ("system", "stwo"), ONE, ANSWER),
+    "two users in a row": say(ONE, TWO, ANSWER),
+    "two answers in a row": say(ONE, ANSWER, ("assistant", "atwo")),
+    "thought in the text": say(
+        ONE,
+        ("assistant", "<think>\nhmm\n</think>\n\naone"),
+        TWO,
+        ("assistant", "<think>\nhmm\n</think>\n\natwo"),
+    ),
+    "thought apart": say(ONE, ANSWER, reasoning_content="hmm"),
+    "a tool": [
+        *say(ONE, ANSWER, tool_calls=[CALL]),
+        {"role": "tool", "content": "tone", "name": "look"},
+        {"role": "assistant", "content": "atwo"},
+    ],
+    "an empty answer": say(ONE, ("assistant", ""), TWO, ("assistant", "atwo")),
+    "a newline at the end": say(ONE, ("assistant", "aone\n"), TWO, ("assistant", "atwo\n")),
+    "the template's own mark": say(ONE, ("assistant", "aone MARK atwo"), TWO, ANSWER),
+    "the user has the last word": say(ONE, ANSWER, TWO),
+}
+ASKED, ANSWERED = ("qone", "qtwo", "sone", "stwo", "tone"), ("aone", "atwo")
+
+
+@pytest.mark.parametrize("kind", CHATS)
+def test_twelve_chats_are_right_in_every_template_or_refused(kind: str) -> None:
+    """What was answered carries loss and what was asked does not, where the template shows it."""
+    for name in OF_STRINGS:
+        tokenizer = tokenizer_for(name)
+        chat = [
+            {**turn, "content": turn["content"].replace("MARK", tokenizer.eos_token)}
+            for turn in CHATS[kind]
+        ]
+        why = refusal(tokenizer, chat)
+        if why is not None:
+            # The template's own words, where they hold nothing of the chat, or the error's kind.
+            words = re.escape(why) if why in tokenizer.chat_template else r"\w+Error"
+            said = rf"record 1: the chat template refuses this chat \({words}\).*another template"
+            with pytest.raises(ModelError, match=said):
+                training_row(tokenizer, {"messages": chat}, wrapping("assistant"))
+            continue
+        row = training_row(tokenizer, {"messages": chat}, wrapping("assistant"))
+        learned = "".join(answers_of(row, tokenizer))
+        others = tokenizer.decode(
+            [token for token, c in zip(row.ids, row.carried, strict=True) if not c]
+        )
+        assert not [word for word in ASKED if word in learned], (name, learned)
+        assert not [word for word in ANSWERED if word in others], (name, others)
+
+
+def refusal(tokenizer: Any, chat: list[dict[str, Any]]) -> str | None:
+    """Why the template itself refuses a chat; None where it does not."""
+    try:
+        tokenizer.apply_chat_template(chat, tokenize=False)
+    except Exception as failure:
+        return str(failure)
+    return None
