@@ -35,8 +35,11 @@ def answer_spans(
             it; the message names the turn, from 1.
     """
     whole = render(chat, False)
-    answers = [i for i, turn in enumerate(chat) if turn["role"] == "assistant"]
-    spans = [(_begin(chat, i, whole, render), _end(chat, i, whole, render, eos)) for i in answers]
+    spans = []
+    for i, turn in enumerate(chat):
+        if turn["role"] == "assistant":
+            begin = _begin(chat, i, whole, render)
+            spans.append((begin, _end(chat, i, begin, whole, render, eos)))
     for i, turn in enumerate(chat):
         if turn["role"] == "tool":  # some templates write it into the answer that called it
             spans = [part for span in spans for part in _outside(chat, i, whole, span, render)]
@@ -70,12 +73,16 @@ def _begin(chat: Sequence[Message], i: int, whole: str, render: Render) -> int:
     return len(whole) - len(behind) + shared(asked, behind)
 
 
-def _end(chat: Sequence[Message], i: int, whole: str, render: Render, eos: str) -> int:
+def _end(chat: Sequence[Message], i: int, begin: int, whole: str, render: Render, eos: str) -> int:
     """Where what closes turn i ends; it may be within a token, which then is of the next turn."""
     until = whole if i + 1 == len(chat) else _or_none(render, chat[: i + 1], False)
     if until is not None and whole.startswith(until):
         return len(until)
     behind = _behind(chat, i, len(chat), render, prompt=False)
+    if behind is None and until is not None:  # a call alone, whose text is not shown
+        alike = whole[begin : shared(until, whole)]
+        if eos and eos in alike:
+            return begin + _closed(alike, eos)
     if behind is None or not whole.endswith(behind):
         raise _unclear(i, "ends")
     ends = [

@@ -166,6 +166,7 @@ CHATS = {
     "the template's own mark": say(ONE, ("assistant", "aone MARK atwo"), TWO, ANSWER),
     "the user has the last word": say(ONE, ANSWER, TWO),
 }
+UNCLEAR = {("gptoss", "a tool")}  # the turn of a call is another one when its answer follows
 ASKED, ANSWERED = ("qone", "qtwo", "sone", "stwo", "tone"), ("aone", "atwo")
 
 
@@ -184,6 +185,12 @@ def test_twelve_chats_are_right_in_every_template_or_refused(kind: str) -> None:
             words = re.escape(why) if why in tokenizer.chat_template else r"\w+Error"
             said = rf"record 1: the chat template refuses this chat \({words}\).*another template"
             with pytest.raises(ModelError, match=said):
+                training_row(tokenizer, {"messages": chat}, wrapping("assistant"))
+            continue
+        if (name, kind) in UNCLEAR:
+            with pytest.raises(
+                ModelError, match=r"record 1: turn 2: .* where this answer ends; give"
+            ):
                 training_row(tokenizer, {"messages": chat}, wrapping("assistant"))
             continue
         row = training_row(tokenizer, {"messages": chat}, wrapping("assistant"))
