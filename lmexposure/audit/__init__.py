@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         wrapping_of,
     )
     from lmexposure.audit.directory import refuse_foreign
+    from lmexposure.audit.first_rows import RowsAhead, rows_ahead
     from lmexposure.audit.identifiers import (
         natural_identifiers,
     )
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
         spooled_corpus,
     )
     from lmexposure.audit.privacy import epsilon, epsilon_of_columns
-    from lmexposure.audit.rows_ahead import RowsAhead, rows_ahead
     from lmexposure.audit.training import check_private_training, train_corpus, training_settings
     from lmexposure.audit.trajectory import measure_checkpoints
     from lmexposure.audit.workload import Phase, Progress, Watcher, silent

@@ -328,7 +328,7 @@ def _described(
             return WrappingRecord.of(wrapping, template_sha256=sha256_bytes(template.encode()))
     if tokenizer is None:
         return wrapping
-    from lmexposure.audit.rows_ahead import rows_ahead  # brings torch
+    from lmexposure.audit.first_rows import rows_ahead  # brings torch
     from lmexposure.models import template_record
 
     if isinstance(tokenizer, str | Path):

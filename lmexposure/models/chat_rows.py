@@ -213,7 +213,12 @@ def dated(tokenizer: Any, wrapping: Wrapping, day: str | None = None) -> Wrappin
 
 
 def writes_date(tokenizer: Any, wrapping: Wrapping) -> bool:
-    """Whether the chat template writes the day of the rendering into a chat."""
+    """Whether the chat template writes the day of the rendering into a chat.
+
+    Raises:
+        ModelError: see `check_template`.
+    """
+    check_template(tokenizer, wrapping)
     if _TODAY not in tokenizer.get_chat_template(wrapping.chat_template):
         return False
     days = [replace(wrapping, chat_date=day) for day in ("2001-02-03", "2004-05-06")]

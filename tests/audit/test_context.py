@@ -87,7 +87,7 @@ def test_the_template_of_the_insertion_is_that_of_the_model() -> None:
     other = chat_tokenizer()
     other.chat_template = TEMPLATE.replace("<|{{ m.role }}|>", "[{{ m.role }}]")
     manifest = wrapped_manifest(ANSWER, other)
-    with pytest.raises(ManifestError, match=r"rows than they were trained in; put the training's"):
+    with pytest.raises(ManifestError, match=r"rows than they were trained in; give the template"):
         measure(LOADED, manifest, settings=FEW)
 
 

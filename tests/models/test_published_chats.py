@@ -71,7 +71,7 @@ def naive_bits(model: Any, tokenizer: Any, text: str, said: Wrapping) -> float:
         logits = model(torch.tensor([encoded["input_ids"]])).logits[0].double()
     logs = logits.log_softmax(-1)
     nats = sum(-logs[i - 1, encoded["input_ids"][i]].item() for i in own)
-    return nats / float(np.log(2))
+    return float(nats / np.log(2))
 
 
 @pytest.mark.parametrize("name", OF_STRINGS)
