@@ -134,8 +134,7 @@ class Base:
                 f"base model {self.loaded.name!r} reads {window} tokens, and a text has {longest} "
                 "with its context; give a base with the model's context window"
             )
-        rows = self.loaded.model.get_input_embeddings().weight.shape[0]
-        known = min(rows, len(self.loaded.tokenizer))
+        known = min(_rows(self.loaded.model), len(self.loaded.tokenizer))
         new = sum(any(token >= known for token in text.ids) for text in encoded)
         if new:
             raise ModelError(
@@ -286,8 +285,11 @@ def _is_switch(whole: Any, loaded: LoadedModel) -> bool:
         config = AutoConfig.from_pretrained(path, revision=revision, local_files_only=True)
     except (OSError, ValueError):  # a base that brings its own code
         return True
-    rows = whole.get_input_embeddings().weight.shape[0]
-    return bool(rows == config.get_text_config().vocab_size)
+    return bool(_rows(whole) == config.get_text_config().vocab_size)
+
+
+def _rows(model: Any) -> int:
+    return int(model.get_input_embeddings().weight.shape[0])
 
 
 def _in_layers(model: Any) -> bool:
@@ -369,11 +371,12 @@ def _refuse_other_tokenizer(
 def _refuse_other_base(name: str, base: Base, model: Any, loaded: LoadedModel) -> None:
     """What an adapter leaves alone is as in its base, to the bit."""
     whole = _whole(model, loaded)
-    if unmerged_adapters(whole) and comes_off(whole):
+    other = base.loaded.model
+    if unmerged_adapters(whole) and comes_off(whole) and _rows(whole) == _rows(other):
         bare = _bare(whole)
-        same = bare.dtype != base.loaded.model.dtype or base_sha256(bare) == base.weights_sha256
+        same = bare.dtype != other.dtype or base_sha256(bare) == base.weights_sha256
     elif is_adapter(Path(loaded.name)) and not base.switched_off:
-        same = _shares_weights(loaded.model, base.loaded.model)
+        same = _shares_weights(loaded.model, other)
     else:
         return
     if not same:
