@@ -285,7 +285,8 @@ def _is_switch(whole: Any, loaded: LoadedModel) -> bool:
         config = AutoConfig.from_pretrained(path, revision=revision, local_files_only=True)
     except (OSError, ValueError):  # a base that brings its own code
         return True
-    return bool(_rows(whole) == config.get_text_config().vocab_size)
+    rows = _rows(whole)
+    return bool(getattr(config.get_text_config(), "vocab_size", rows) == rows)
 
 
 def _rows(model: Any) -> int:

@@ -312,11 +312,8 @@ def _check_directory(path: Path) -> None:
         if (inside / "config.json").is_file():
             remedy = f"the model is in {str(inside)!r}; give that"
         elif adapters := sorted(file.parent.name for file in path.glob("*/adapter_config.json")):
-            more = ", ..." if len(adapters) > _SHOWN else ""
-            remedy = (
-                f"it holds the adapters {', '.join(adapters[:_SHOWN])}{more}; give the directory "
-                f"of one of them, such as {str(path / adapters[0])!r}"
-            )
+            shown = ", ".join(adapters[:_SHOWN]) + (", ..." if len(adapters) > _SHOWN else "")
+            remedy = f"it holds the adapters {shown}; give one, such as {str(path / adapters[0])!r}"
         raise ModelError(f"model {str(path)!r} has no config.json; {remedy}")
     if next(path.glob("*.safetensors"), None) is None:
         others = sorted(p.name for suffix in ("bin", "pt", "pth") for p in path.glob(f"*.{suffix}"))
@@ -468,7 +465,9 @@ def _load_on_base(
         model = with_adapter(model, adapter, tokens=len(tokenizer))
     if later is not None:
         spread(model, later, lambda: _folder_of(model))
-    return model, tokenizer, _tokenizer_notes(adapter, read_by, tokenizer)
+    template = " and chat template" if tokenizer.chat_template else ""
+    note = f"the adapter's directory has no tokenizer: it was measured with the tokenizer{template}"
+    return model, tokenizer, () if read_by == str(adapter) else (f"{note} of {read_by!r}",)
 
 
 def _base_of(adapter: Path, *, offline: bool) -> tuple[str, str | None]:
@@ -504,18 +503,6 @@ def _tokenizer_of(adapter: Path, base: str) -> str:
         if any((place / name).is_file() for name in ("tokenizer_config.json", "tokenizer.json")):
             return str(place)
     return base
-
-
-def _tokenizer_notes(
-    adapter: Path, read_by: str, tokenizer: PreTrainedTokenizerBase
-) -> tuple[str, ...]:
-    """A word on a tokenizer that is not in the adapter's directory."""
-    if read_by == str(adapter):
-        return ()
-    used = (
-        "tokenizer and chat template are those" if tokenizer.chat_template else "tokenizer is that"
-    )
-    return (f"the adapter's directory has no tokenizer: its {used} of {read_by!r}",)
 
 
 def _check_base_reads_alike(

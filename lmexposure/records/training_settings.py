@@ -378,13 +378,9 @@ class TrainingSettings(DefenceSettings):
         for epoch in self.snapshot_epochs:
             integer("snapshot_epochs", epoch, low=1, high=self.epochs)
         if not self.lora:
-            _refuse_settings_of_adapters(
-                {
-                    declared.name: value
-                    for declared in dataclasses.fields(self)
-                    if (value := getattr(self, declared.name)) != declared.default
-                }
-            )
+            pairs = ((part, getattr(self, part.name)) for part in dataclasses.fields(self))
+            changed = {part.name: value for part, value in pairs if value != part.default}
+            _refuse_settings_of_adapters(changed)
         self._check_defence(self.method)
         if self.method == DP_SGD:
             self._check_dp()

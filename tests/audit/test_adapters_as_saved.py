@@ -11,6 +11,7 @@ from audit.quick import QUICK
 from corpora import sentences
 from tiny import byte_level_bpe, model_of
 
+from lmexposure.audit import base as base_module
 from lmexposure.audit import measure
 from lmexposure.canaries import Format, Plan
 from lmexposure.errors import ModelError
@@ -163,6 +164,22 @@ def test_in_memory_it_is_not_switched_off_where_that_is_not_its_base(
     made, tokenizer = adapted(bases / "gpt2", **options)
     with pytest.raises(ModelError, match=r"changed weights of its base .* give the model before"):
         measure(made, MANIFEST, tokenizer=tokenizer, base="adapter-off", settings=SETTINGS)
+
+
+def test_a_base_is_loaded_once_more_without_asking_the_hub(
+    bases: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has just been loaded, so that it is here; and --offline says so."""
+    save_both(tmp_path, bases / "llama")
+    loaded, asked = load_model(tmp_path / "adapter"), []
+
+    def load(path: Any, **options: Any) -> Any:
+        asked.append(options["offline"])
+        return load_model(path, **options)
+
+    monkeypatch.setattr(base_module, "load_model", load)
+    measured(loaded, "adapter-off")
+    assert asked == [True]
 
 
 @pytest.mark.parametrize(
