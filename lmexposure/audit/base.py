@@ -15,7 +15,7 @@ import numpy as np
 import psutil
 import torch
 from numpy.typing import NDArray
-from transformers import PreTrainedTokenizerBase
+from transformers import AutoConfig, PreTrainedTokenizerBase
 
 from lmexposure._record import Record, Rows
 from lmexposure.audit.calibration import BesideBase
@@ -30,6 +30,7 @@ from lmexposure.models import (
     base_of_adapter,
     base_sha256,
     check_switch,
+    comes_off,
     context_window,
     grow,
     is_adapter,
@@ -102,6 +103,14 @@ class Base:
         keep_part(kept, _BaseBits(bits=tuple(scores.totals.tolist())))
         return scores.totals
 
+    def reads(self, encoded: Sequence[Encoded]) -> bool:
+        """Whether the base has every token of the texts, and a window for them."""
+        try:
+            self._check_rows(encoded)
+        except ModelError:
+            return False
+        return True
+
     def record(
         self, formats: Sequence[BesideBase | None], out: str | Path | None
     ) -> BaseModelRecord:
@@ -125,8 +134,7 @@ class Base:
                 f"base model {self.loaded.name!r} reads {window} tokens, and a text has {longest} "
                 "with its context; give a base with the model's context window"
             )
-        rows = self.loaded.model.get_input_embeddings().weight.shape[0]
-        known = min(rows, len(self.loaded.tokenizer))
+        known = min(_rows(self.loaded.model), len(self.loaded.tokenizer))
         new = sum(any(token >= known for token in text.ids) for text in encoded)
         if new:
             raise ModelError(
@@ -203,9 +211,11 @@ def own_base(
         model_sha256: hash of its weights.
         manifest: what was inserted.
     """
-    adapted = _in_layers(_whole(model, loaded))
-    merged = not adapted and is_adapter(Path(loaded.name)) and _has_room(loaded.model)
-    if not adapted and not merged:
+    whole = _whole(model, loaded)
+    if is_adapter(Path(loaded.name)) and not _is_switch(whole, loaded):
+        if not _has_room(loaded.model):
+            return None
+    elif not _in_layers(whole):
         return None
     try:
         return base_of(
@@ -251,15 +261,36 @@ def _is_off(base: Any) -> bool:
 def _switched_off(model: Any, loaded: LoadedModel) -> Base:
     """The measured model without its adapter."""
     whole = _whole(model, loaded)
-    if not _in_layers(whole) and is_adapter(Path(loaded.name)):
-        # Merged when it was loaded: the base is read once more, from where the adapter says.
+    if is_adapter(Path(loaded.name)) and not _is_switch(whole, loaded):
+        # The base is read once more, from where the adapter says and where it has just been read.
         path, revision = base_of_adapter(Path(loaded.name))
-        again = _loaded_like(path, loaded, revision=revision)
+        again = _loaded_like(path, loaded, revision=revision, offline=True)
         return Base(loaded=again, weights_sha256=weights_sha256(again.model), switched_off=True)
     check_switch(loaded.name, whole)
     bare = _bare(whole)
     off = LoadedModel(model=bare, tokenizer=loaded.tokenizer, name=loaded.name)
     return Base(loaded=off, weights_sha256=base_sha256(bare), switched_off=True, adapters=True)
+
+
+def _is_switch(whole: Any, loaded: LoadedModel) -> bool:
+    """Whether an adapter that was read from a directory comes off again, and leaves its base.
+
+    Not where it was merged, changed weights of the base, or brought embeddings of more tokens:
+    without it, theirs are random numbers.
+    """
+    if not _in_layers(whole) or not comes_off(whole):
+        return False
+    path, revision = base_of_adapter(Path(loaded.name))
+    try:
+        config = AutoConfig.from_pretrained(path, revision=revision, local_files_only=True)
+    except (OSError, ValueError):  # a base that brings its own code
+        return True
+    rows = _rows(whole)
+    return bool(getattr(config.get_text_config(), "vocab_size", rows) == rows)
+
+
+def _rows(model: Any) -> int:
+    return int(model.get_input_embeddings().weight.shape[0])
 
 
 def _in_layers(model: Any) -> bool:
@@ -292,7 +323,7 @@ def _another(base: Any, loaded: LoadedModel) -> Base:
 
 
 def _loaded_like(
-    path: str | Path, loaded: LoadedModel, *, revision: str | None = None
+    path: str | Path, loaded: LoadedModel, *, revision: str | None = None, offline: bool = False
 ) -> LoadedModel:
     """A base where the model is, and in its dtype, so that both round alike."""
     dtype = str(loaded.model.dtype).removeprefix("torch.")
@@ -302,6 +333,7 @@ def _loaded_like(
             device=str(loaded.model.device),
             dtype=dtype if dtype in _DTYPES else "float32",
             revision=revision,
+            offline=offline,
         )
     except ModelError as failure:
         raise ModelError(f"no base: {failure}") from failure
@@ -340,11 +372,12 @@ def _refuse_other_tokenizer(
 def _refuse_other_base(name: str, base: Base, model: Any, loaded: LoadedModel) -> None:
     """What an adapter leaves alone is as in its base, to the bit."""
     whole = _whole(model, loaded)
-    if unmerged_adapters(whole):
+    other = base.loaded.model
+    if unmerged_adapters(whole) and comes_off(whole) and _rows(whole) == _rows(other):
         bare = _bare(whole)
-        same = bare.dtype != base.loaded.model.dtype or base_sha256(bare) == base.weights_sha256
+        same = bare.dtype != other.dtype or base_sha256(bare) == base.weights_sha256
     elif is_adapter(Path(loaded.name)) and not base.switched_off:
-        same = _shares_weights(loaded.model, base.loaded.model)
+        same = _shares_weights(loaded.model, other)
     else:
         return
     if not same:

@@ -88,7 +88,10 @@ def measure_witness(  # noqa: PLR0913 (what a measurement has)
         if bits is not None and bits >= _SETTLED:
             return result.model_copy(update={"certificate_bits": bits})
 
-        score = _Scorer(loaded, base(), settings.batch_size)
+        before = base()
+        if before is not None and not before.reads(encoded):  # tokens were added for the training
+            before = None
+        score = _Scorer(loaded, before, settings.batch_size)
         known = score(encoded[:k])
         alike = np.concatenate([np.flatnonzero(drawn == n)[:needed] for n in np.unique(own)])
         others = np.empty(0)

@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING
 from lmexposure.models import lstm  # noqa: F401  it registers itself
 
 if TYPE_CHECKING:
-    from lmexposure.models.adapter_switch import adapters_off, base_sha256, check_switch
+    from lmexposure.models.adapter_switch import (
+        adapters_off,
+        base_sha256,
+        check_switch,
+        comes_off,
+    )
     from lmexposure.models.adapters import (
         active_adapters,
         as_loaded,
@@ -149,6 +154,7 @@ __all__ = [
     "check_switch",
     "check_template",
     "check_tokens",
+    "comes_off",
     "computing_threads",
     "context_window",
     "damaged_model",

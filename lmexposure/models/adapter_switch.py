@@ -14,6 +14,10 @@ from lmexposure.models.weights import weights_sha256
 _WITHIN = ("base_layer.", "original_module.", "token_adapter.base_layer.")
 
 
+# Beginnings of LoRA that leave the base's weights alone; PiSSA, OLoRA and others take some of them.
+_LEAVE_BASE = (True, False, "gaussian", "eva", "orthogonal")
+
+
 @contextmanager
 def adapters_off(model: Any) -> Iterator[None]:
     """Switch all adapters of a model off, and leave them as they were.
@@ -36,6 +40,19 @@ def adapters_off(model: Any) -> Iterator[None]:
             weight.requires_grad_(with_gradient)
 
 
+def comes_off(model: Any) -> bool:
+    """Whether a model with its adapters switched off is its base: no bias of it was trained, too.
+
+    Args:
+        model: of transformers, with layers of peft in it, or a `peft.PeftModel`.
+    """
+    return all(
+        getattr(config, "bias", "none") == "none"
+        and getattr(config, "init_lora_weights", True) in _LEAVE_BASE
+        for config in getattr(model, "peft_config", {}).values()
+    )
+
+
 def check_switch(name: str, model: Any) -> None:
     """Refuse a model whose adapters cannot be switched off.
 
@@ -44,7 +61,8 @@ def check_switch(name: str, model: Any) -> None:
         model: of transformers, or a `peft.PeftModel`.
 
     Raises:
-        ModelError: it has no adapter apart from its weights, or a merged one.
+        ModelError: it has no adapter apart from its weights, or a merged one, or one that changed
+            weights of the base.
     """
     layers = _switched(model)
     if not layers:
@@ -58,6 +76,12 @@ def check_switch(name: str, model: Any) -> None:
             f"the adapter of model {name!r} is merged into its weights, and taking it off would "
             "round them; call unmerge_adapter() before measuring, or give the model before the "
             "fine-tuning as base"
+        )
+    if not comes_off(model):
+        raise ModelError(
+            f"the adapter of model {name!r} changed weights of its base (trained biases, or a "
+            "beginning such as PiSSA's), which switching it off does not bring back; give the "
+            "model before the fine-tuning as base, by its directory or hub name"
         )
 
 

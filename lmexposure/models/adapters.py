@@ -18,6 +18,8 @@ from lmexposure.models.weights import is_spread
 
 _CONFIG = "adapter_config.json"
 _WEIGHTS = "adapter_model.safetensors"
+_WHOLE = ("model*.safetensors", "pytorch_model*.bin")  # weights that are no adapter's
+_SHOWN = 3
 # Where in a layer that it changed peft keeps the whole weight.
 _WITHIN = "(modules_to_save|original_module|token_adapter|base_layer)"
 
@@ -30,14 +32,18 @@ def is_adapter(path: Path) -> bool:
 def check_adapter(path: Path) -> None:
     """Refuse an adapter directory that cannot be loaded safely.
 
+    A config.json alone is no whole model: Axolotl writes one next to each adapter.
+
     Raises:
-        ModelError: no safetensors weights, or cut short, no base model named, or a whole model next
-            to it.
+        ModelError: no safetensors weights, or cut short, no base model named, or the weights of a
+            whole model next to it.
     """
-    if (path / "config.json").is_file():
+    whole = sorted(file.name for pattern in _WHOLE for file in path.glob(pattern))
+    if whole:
         raise ModelError(
             f"model {str(path)!r} holds a whole model and an adapter, so that it is unclear which "
-            f"is meant; move config.json with its weights, or {_CONFIG}, elsewhere"
+            f"is meant; move {_CONFIG} elsewhere to measure the whole (merged) model, or "
+            f"{whole[0]} to measure the adapter on its base"
         )
     if not (path / _WEIGHTS).is_file():
         raise ModelError(
@@ -82,7 +88,8 @@ def with_adapter(model: PreTrainedModel, path: Path, *, tokens: int) -> PreTrain
     """A model with its adapter: merged in float32, kept apart in other dtypes and when quantised.
 
     There a merged weight would be rounded to the dtype, which can swallow what the adapter learned.
-    Nor is it merged into a weight that two layers share: it belongs to one of them.
+    Nor is it merged into a weight that two layers share: it belongs to one of them; nor where it
+    brings a bias that its layer has no place for.
 
     Args:
         model: the base, changed in place.
@@ -92,7 +99,7 @@ def with_adapter(model: PreTrainedModel, path: Path, *, tokens: int) -> PreTrain
     Raises:
         ModelError: peft is missing, the adapter does not fit, has weights that its base has no
             place for, or lacks weights, those of the tokens that its base lacks among them, or it
-            is of a kind that puts virtual tokens before the text.
+            is of a kind that puts virtual tokens before the text or waits for some in it.
     """
     try:
         from peft import PeftModel, get_peft_model_state_dict
@@ -108,8 +115,10 @@ def with_adapter(model: PreTrainedModel, path: Path, *, tokens: int) -> PreTrain
             adapted: Any = PeftModel.from_pretrained(model, str(path), torch_device="cpu")
     except Exception as failure:  # weights that do not fit raise whatever loading them ran into
         raise ModelError(
-            f"cannot load adapter {str(path)!r}: {_reason(failure)}; give its own base model "
-            f"in {_CONFIG}, or save the adapter again"
+            f"adapter {str(path)!r} does not fit the base that it names, "
+            f"{base_of_adapter(path)[0]!r}: {_misfit(str(failure)) or _reason(failure)}; set "
+            f"base_model_name_or_path in {_CONFIG} to the model that it was trained on, or save "
+            "the adapter again"
         ) from failure
     _refuse_virtual_tokens(str(path), adapted)
     needed = get_peft_model_state_dict(adapted, save_embedding_layers=False)
@@ -187,6 +196,10 @@ def _is_merged(adapted: Any) -> bool:
     """Whether merging changes nothing but rounding; a quantised weight would be rounded anew."""
     base = _base(adapted)
     plain = base.dtype == torch.float32 and not is_quantised(base) and not is_spread(base)
+    # peft merges a bias of LoRA's own only into a layer that has one.
+    plain = plain and not any(
+        getattr(config, "lora_bias", False) for config in adapted.peft_config.values()
+    )
     return plain and not _adapts_a_shared_weight(adapted)
 
 
@@ -213,6 +226,11 @@ def _refuse_virtual_tokens(name: str, adapted: Any) -> None:
         raise ModelError(
             f"adapter {name!r} is of kind {config.peft_type.value}, which puts virtual tokens "
             "before the text; only adapters of the weights are read (LoRA ...)"
+        )
+    if getattr(config, "alora_invocation_tokens", None):
+        raise ModelError(
+            f"adapter {name!r} is an activated LoRA (aLoRA), which changes nothing before its "
+            "invocation tokens; only adapters that always act are read (LoRA ...)"
         )
 
 
@@ -281,6 +299,21 @@ def _check_whole(path: Path, needed: set[str], known: set[str]) -> None:
             f"adapter {str(path)!r} has {len(unused)} weights that found no place in its base "
             f"({unused[0]} first); give the base that it was trained on in {_CONFIG}"
         )
+
+
+def _misfit(failure: str) -> str | None:
+    """What peft found not to fit, in a sentence; None: something else."""
+    shapes = re.search(
+        r"size mismatch for (\S+): .*?Size\((\[.*?\])\).*?Size\((\[.*?\])\)", failure
+    )
+    if shapes:
+        return f"{shapes[1]} has shape {shapes[2]}, and would need {shapes[3]}"
+    targets = re.search(r"Target modules (\{.*\}) not found", failure)
+    if targets:
+        names = sorted({name.rpartition(".")[2] for name in re.findall(r"'(.*?)'", targets[1])})
+        shown = ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
+        return f"it has none of the layers that the adapter changes ({shown})"
+    return None
 
 
 def _reason(failure: Exception) -> str:

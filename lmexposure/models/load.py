@@ -151,10 +151,10 @@ def load_model(  # noqa: PLR0913 (as transformers' own from_pretrained, whose na
     if is_adapter(Path(place)):
         # Only where it is a directory: its base may be on the hub all the same.
         options["local_files_only"] = offline
-        model, tokenizer = _load_on_base(Path(place), _DTYPES[dtype], options, placing)
+        model, tokenizer, notes = _load_on_base(Path(place), _DTYPES[dtype], options, placing)
     else:
         model = _load_weights(place, _DTYPES[dtype], options, placing)
-        tokenizer = _load_tokenizer(place, options)
+        tokenizer, notes = _load_tokenizer(place, options), ()
     if load_in is not None:
         check_quantised(name, model, load_in)
     check_fit(name, model, tokenizer)
@@ -163,7 +163,7 @@ def load_model(  # noqa: PLR0913 (as transformers' own from_pretrained, whose na
     check_embeddings_are_here(name, model)
     model.eval()
     check_causal(name, model)
-    notes = precision_notes(name, model)
+    notes = (*precision_notes(name, model), *notes)
     return LoadedModel(model=model, tokenizer=tokenizer, name=name, notes=notes)
 
 
@@ -202,12 +202,12 @@ def model_outline(path: str | os.PathLike[str]) -> dict[str, str]:
     Raises:
         ModelError: config or tokenizer cannot be read.
     """
-    place, base = Path(path), os.fspath(path)
+    base = read_by = os.fspath(path)
     options: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
-    if is_adapter(place):
-        base = base_of_adapter(place)[0]
-    own = base == os.fspath(path) or (place / "tokenizer_config.json").is_file()
-    tokenizer = _load_tokenizer(os.fspath(path) if own else base, options)
+    if is_adapter(Path(path)):
+        base, _ = _base_of(Path(path), offline=True)
+        read_by = _tokenizer_of(Path(path), base)
+    tokenizer = _load_tokenizer(read_by, options)
     try:
         config = AutoConfig.from_pretrained(base, **options).get_text_config()
     except (OSError, ValueError, KeyError) as failure:
@@ -311,6 +311,9 @@ def _check_directory(path: Path) -> None:
         remedy = "give a directory that save_pretrained wrote, of a model or of a peft adapter"
         if (inside / "config.json").is_file():
             remedy = f"the model is in {str(inside)!r}; give that"
+        elif adapters := sorted(file.parent.name for file in path.glob("*/adapter_config.json")):
+            shown = ", ".join(adapters[:_SHOWN]) + (", ..." if len(adapters) > _SHOWN else "")
+            remedy = f"it holds the adapters {shown}; give one, such as {str(path / adapters[0])!r}"
         raise ModelError(f"model {str(path)!r} has no config.json; {remedy}")
     if next(path.glob("*.safetensors"), None) is None:
         others = sorted(p.name for suffix in ("bin", "pt", "pth") for p in path.glob(f"*.{suffix}"))
@@ -438,32 +441,68 @@ def _some(keys: list[str]) -> str:
 
 def _load_on_base(
     adapter: Path, dtype: torch.dtype, options: dict[str, Any], placing: dict[str, Any]
-) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """An adapter on its base model, with its own tokenizer where it has one.
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, tuple[str, ...]]:
+    """An adapter on its base model, with its own tokenizer where it has one, and what to know.
 
     peft puts an adapter on weights that are there, so that a base is spread afterwards; a quantised
     one cannot be.
     """
     later = None if "quantization_config" in placing else placing.pop("device_map", None)
-    base, revision = base_of_adapter(adapter)
-    if not check_name(base) and options["local_files_only"]:
-        base = _cached(base, revision)
+    base, revision = _base_of(adapter, offline=options["local_files_only"])
     options = {**options, "revision": revision}
-    model = _load_weights(base, dtype, options, placing)
+    with _of_adapter(adapter):
+        model = _load_weights(base, dtype, options, placing)
     if weights_offloaded(model):
         raise ModelError(
             f"adapter {os.fspath(adapter)!r} changes weights of its quantised base that are "
             "offloaded, which peft does not; use larger devices, or load it without load_in"
         )
-    own = (adapter / "tokenizer_config.json").is_file()
-    tokenizer = _load_tokenizer(str(adapter) if own else base, options)
-    if own:
+    read_by = _tokenizer_of(adapter, base)
+    tokenizer = _load_tokenizer(read_by, options)
+    if read_by != base:
         _check_base_reads_alike(adapter, tokenizer, base, options)
     with _quiet(), quiet_libraries():
         model = with_adapter(model, adapter, tokens=len(tokenizer))
     if later is not None:
         spread(model, later, lambda: _folder_of(model))
-    return model, tokenizer
+    template = " and chat template" if tokenizer.chat_template else ""
+    note = f"the adapter's directory has no tokenizer: it was measured with the tokenizer{template}"
+    return model, tokenizer, () if read_by == str(adapter) else (f"{note} of {read_by!r}",)
+
+
+def _base_of(adapter: Path, *, offline: bool) -> tuple[str, str | None]:
+    """(directory or hub name of an adapter's base, in the cache if offline; its revision)."""
+    base, revision = base_of_adapter(adapter)
+    with _of_adapter(adapter, base):
+        if not check_name(base) and offline:
+            base = _cached(base, revision)
+    return base, revision
+
+
+@contextmanager
+def _of_adapter(adapter: Path, base: str = "") -> Iterator[None]:
+    """Say of a base that cannot be had that the adapter named it, and where that is written."""
+    try:
+        yield
+    except ModelError as failure:
+        reason = str(failure).partition("; ")[0]
+        if "no such directory" in reason and not Path(base).is_absolute():  # as peft reads it
+            reason += f", seen from {os.getcwd()!r}"
+        load = "load it once without offline" if "local cache" in reason else "put it there again"
+        raise ModelError(
+            f"adapter {str(adapter)!r} names a base that cannot be used ({reason}); {load}, or set "
+            "base_model_name_or_path in its adapter_config.json to the directory where it is now"
+        ) from failure
+
+
+def _tokenizer_of(adapter: Path, base: str) -> str:
+    """Where an adapter's tokenizer is: with it, beside it where several share one, or its base."""
+    around = adapter.absolute().parent
+    shared = is_adapter(around) or not (around / "config.json").is_file()
+    for place in (adapter, around) if shared else (adapter,):
+        if any((place / name).is_file() for name in ("tokenizer_config.json", "tokenizer.json")):
+            return str(place)
+    return base
 
 
 def _check_base_reads_alike(

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lmexposure._settings import (
@@ -97,6 +98,16 @@ def _targets(name: str, values: object) -> None:
         raise SettingsError(f"{name}={values!r} must be a list with at least one name of a layer")
     for value in values:
         text(name, value)
+
+
+def _refuse_settings_of_adapters(given: Mapping[str, object]) -> None:
+    """Refuse what only adapters have: who says it does not mean to train all weights."""
+    for name, value in given.items():
+        if name.startswith("lora_"):
+            raise SettingsError(
+                f"{name}={value!r} is of adapters, and all weights would be trained; add "
+                "lora=True, on the command line --lora, or leave it out"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -367,7 +378,9 @@ class TrainingSettings(DefenceSettings):
         for epoch in self.snapshot_epochs:
             integer("snapshot_epochs", epoch, low=1, high=self.epochs)
         if not self.lora:
-            self._refuse_settings_of_adapters()
+            pairs = ((part, getattr(self, part.name)) for part in dataclasses.fields(self))
+            changed = {part.name: value for part, value in pairs if value != part.default}
+            _refuse_settings_of_adapters(changed)
         self._check_defence(self.method)
         if self.method == DP_SGD:
             self._check_dp()
@@ -391,7 +404,8 @@ class TrainingSettings(DefenceSettings):
             changes: settings by name.
 
         Raises:
-            SettingsError: another kind, a setting that does not exist, or a value out of range.
+            SettingsError: another kind, a setting that does not exist, a value out of range, or a
+                setting of adapters (its default, too) without lora=True.
 
         >>> TrainingSettings.for_model("pretrained", epochs=1).learning_rate
         5e-05
@@ -399,6 +413,8 @@ class TrainingSettings(DefenceSettings):
         one_of("kind", kind, tuple(_DEFAULTS))
         refuse_unknown(changes, settings_of(cls), what="setting of the training")
         adapters = _LORA if changes.get("lora") else {}
+        if not adapters:
+            _refuse_settings_of_adapters(changes)
         return build(cls, _DEFAULTS[kind] | adapters | changes)
 
     def to_dict(self) -> dict[str, object]:
@@ -442,16 +458,6 @@ class TrainingSettings(DefenceSettings):
                 f"accumulation={self.accumulation} does not go with method={DP_SGD!r}, whose "
                 "batch_size is already what goes through the model together; lower that instead"
             )
-
-    def _refuse_settings_of_adapters(self) -> None:
-        """Refuse what only adapters have: who says it does not mean to train all weights."""
-        for declared in dataclasses.fields(self):
-            name, value = declared.name, getattr(self, declared.name)
-            if name.startswith("lora_") and value != declared.default:
-                raise SettingsError(
-                    f"{name}={value!r} is of adapters, and all weights would be trained; add "
-                    "lora=True, on the command line --lora, or leave it out"
-                )
 
     def learning_rate_at(self, step: int, total_steps: int) -> float:
         """Learning rate of optimizer step `step`, the first being 0, of `total_steps`."""

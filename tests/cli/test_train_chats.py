@@ -49,6 +49,25 @@ def test_what_cannot_be_trained_ends_with_3(
     assert message in " ".join(outcome.err.split())
 
 
+@pytest.mark.parametrize("command", ["train", "run", "sweep", "defences", "dp-check"])
+@pytest.mark.parametrize("by_file", [False, True])
+def test_a_rank_without_adapters_is_refused_before_the_work(
+    call: Call, corpus: Path, base: Path, tmp_path: Path, command: str, by_file: bool
+) -> None:
+    """The default's, too; by flag and by settings file."""
+    said: tuple[object, ...] = ("--lora-rank", 16)
+    if by_file:
+        settings = tmp_path / "settings.toml"
+        settings.write_text("[training]\nlora_rank = 16\n")
+        said = ("--settings", settings)
+    out = () if command == "dp-check" else ("--out", tmp_path / "t")
+    outcome = call(command, corpus, "--model", base, *said, *out)
+    assert outcome.code == 3
+    message = "lora_rank=16 is of adapters, and all weights would be trained; add lora=True, on the"
+    assert message in " ".join(outcome.err.split())
+    assert not (tmp_path / "t").exists()
+
+
 def test_a_run_says_what_it_takes_records_for(call: Call, corpus: Path, tmp_path: Path) -> None:
     outcome = call(
         "run", corpus, "--existing", "set_aside", "--format", "pin", "--out", tmp_path / "r"

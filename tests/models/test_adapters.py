@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from tiny import characters
+from tiny import characters, model_of
 
 from lmexposure.audit import MeasureSettings, measure
 from lmexposure.canaries import Format, Plan
 from lmexposure.errors import ModelError
 from lmexposure.integrations import insert
-from lmexposure.models import LoadedModel, load_model, new_model, save_model
+from lmexposure.models import LoadedModel, load_model, model_outline, new_model, save_model
 from lmexposure.scoring import log_perplexity
 
 peft = pytest.importorskip("peft")
@@ -191,10 +191,119 @@ def test_weights_that_are_cut_short_are_refused(adapter: Path, kept: int) -> Non
         load_model(adapter)
 
 
-def test_a_whole_model_beside_an_adapter_is_refused(adapter: Path) -> None:
-    (adapter / "config.json").write_text("{}")
-    with pytest.raises(ModelError, match="holds a whole model and an adapter"):
+@pytest.mark.parametrize("left", ["both", "no config.json", "no adapter_model.safetensors"])
+def test_a_whole_model_beside_an_adapter_is_refused(
+    base: LoadedModel, adapter: Path, left: str
+) -> None:
+    """As where a merged model is saved into the directory of its adapter."""
+    save_model(load_model(adapter).model, base.tokenizer, adapter.parent / "merged")
+    for file in (adapter.parent / "merged").iterdir():
+        shutil.copy(file, adapter)
+    if left != "both":
+        (adapter / left.removeprefix("no ")).unlink()
+    said = (
+        "holds a whole model and an adapter, .*; move adapter_config.json elsewhere to measure the "
+        r"whole \(merged\) model, or model.safetensors to measure the adapter"
+    )
+    with pytest.raises(ModelError, match=said):
         load_model(adapter)
+    (adapter / "model.safetensors").unlink()
+    if left != "no adapter_model.safetensors":
+        load_model(adapter)
+
+
+def test_a_config_beside_an_adapter_is_no_whole_model(
+    base: LoadedModel, adapter: Path, trained: tuple[Path, Any]
+) -> None:
+    """Axolotl writes one."""
+    shutil.copy(Path(base.name) / "config.json", adapter)
+    loaded = load_model(adapter)
+    assert loaded.to_dict()["weights_sha256"] == load_model(trained[0]).to_dict()["weights_sha256"]
+
+
+def test_several_adapters_in_one_directory(base: LoadedModel, tmp_path: Path) -> None:
+    """peft writes "default" at the top, and others in directories of their names."""
+    config = {"target_modules": ["c_attn"], "fan_in_fan_out": True, "init_lora_weights": False}
+    adapted = peft.get_peft_model(load_model(base.name).model, peft.LoraConfig(r=4, **config))
+    adapted.add_adapter("legal", peft.LoraConfig(r=2, **config))
+    adapted.add_adapter("medical", peft.LoraConfig(r=2, **config))
+    adapted.save_pretrained(tmp_path / "top")
+    tokenizer = load_model(base.name).tokenizer
+    tokenizer.chat_template = "{{ messages }}"
+    tokenizer.save_pretrained(tmp_path / "top")
+    adapted.eval()
+    for name, place in (("default", ""), ("medical", "medical")):
+        adapted.set_adapter(name)
+        expected = log_perplexity(adapted.get_base_model(), base.tokenizer, TEXTS)
+        loaded = load_model(tmp_path / "top" / place)
+        bits = log_perplexity(loaded.model, loaded.tokenizer, TEXTS)
+        assert np.abs(bits - expected).max() < 1e-3
+        assert loaded.tokenizer.chat_template == "{{ messages }}"  # theirs, in the one place
+    (note,) = loaded.notes
+    assert note.endswith(f"with the tokenizer and chat template of {str(tmp_path / 'top')!r}")
+    for file in ("adapter_config.json", "adapter_model.safetensors"):
+        (tmp_path / "top" / file).unlink()
+    with pytest.raises(ModelError) as found:
+        load_model(tmp_path / "top")
+    first = str(tmp_path / "top" / "legal")
+    assert "it holds the adapters legal, medical; give one, such as" in str(found.value)
+    assert str(found.value).endswith(f"{first!r}")
+    assert load_model(first).tokenizer.chat_template == "{{ messages }}"
+
+
+def test_without_a_tokenizer_it_is_read_by_that_of_its_base(
+    base: LoadedModel, adapter: Path
+) -> None:
+    loaded = load_model(adapter)
+    (note,) = loaded.notes
+    assert note == (
+        "the adapter's directory has no tokenizer: it was measured with the tokenizer of "
+        f"{base.name!r}"
+    )
+    base.tokenizer.save_pretrained(adapter)
+    (adapter / "tokenizer_config.json").unlink()  # the rest is one, too
+    assert load_model(adapter).notes == ()
+
+
+@pytest.mark.filterwarnings("ignore")  # of peft, on this very bias
+def test_a_bias_of_its_own_is_not_merged_where_its_layer_has_none(tmp_path: Path) -> None:
+    tokenizer = characters()
+    save_model(model_of("llama", len(tokenizer)), tokenizer, tmp_path / "base")
+    config = peft.LoraConfig(
+        r=2, target_modules=["q_proj"], lora_bias=True, init_lora_weights=False
+    )
+    adapted = peft.get_peft_model(load_model(tmp_path / "base").model, config).eval()
+    adapted.save_pretrained(tmp_path / "lora")
+    expected = log_perplexity(adapted.get_base_model(), tokenizer, TEXTS[:2])
+    bits = log_perplexity(load_model(tmp_path / "lora").model, tokenizer, TEXTS[:2])
+    assert np.abs(bits - expected).max() < 1e-3
+
+
+def test_an_adapter_that_waits_for_a_call_is_refused(tmp_path: Path) -> None:
+    tokenizer = characters()
+    save_model(model_of("llama", len(tokenizer)), tokenizer, tmp_path / "base")
+    config = peft.LoraConfig(
+        task_type="CAUSAL_LM", target_modules=["q_proj"], alora_invocation_tokens=[3, 4]
+    )
+    adapted = peft.get_peft_model(load_model(tmp_path / "base").model, config)
+    adapted.save_pretrained(tmp_path / "alora")
+    with pytest.raises(ModelError, match=r"is an activated LoRA .* only adapters that always act"):
+        load_model(tmp_path / "alora", dtype="bfloat16")
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_an_adapter_trained_on_quantised_weights(base: LoadedModel, tmp_path: Path) -> None:
+    """QLoRA: its base is named as it was before."""
+    pytest.importorskip("torchao")
+    tokenizer = characters()
+    save_model(model_of("llama", len(tokenizer)), tokenizer, tmp_path / "base")
+    quantised = load_model(tmp_path / "base", load_in="4bit").model
+    config = peft.LoraConfig(r=2, target_modules=["q_proj"], init_lora_weights=False)
+    adapted = peft.get_peft_model(quantised, config)
+    adapted.save_pretrained(tmp_path / "lora")
+    for load_in, apart in ((None, False), ("4bit", True)):
+        loaded = load_model(tmp_path / "lora", load_in=load_in)
+        assert any("lora" in name for name, _ in loaded.model.named_parameters()) == apart
 
 
 @pytest.mark.parametrize(
@@ -214,7 +323,36 @@ def test_an_adapter_of_an_adapter_is_refused(adapter: Path) -> None:
 
 def test_a_base_that_is_gone_is_refused(adapter: Path) -> None:
     set_config(adapter, base_model_name_or_path="/no/such/base")
-    with pytest.raises(ModelError, match="model '/no/such/base': no such directory"):
+    said = (
+        r"adapter '.*lora' names a base that cannot be used \(model '/no/such/base': no such "
+        r"directory\); put it there again, or set base_model_name_or_path in its adapter_config"
+    )
+    for refuse in (load_model, model_outline):
+        with pytest.raises(ModelError, match=said):
+            refuse(adapter)
+
+
+def test_a_base_that_is_damaged_is_said_to_be_one(
+    base: LoadedModel, adapter: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(base.name, tmp_path / "base")
+    set_config(adapter, base_model_name_or_path=str(tmp_path / "base"))
+    (tmp_path / "base" / "model.safetensors").write_bytes(b"")
+    with pytest.raises(ModelError, match=r"names a base that cannot be used \(cannot load model "):
+        load_model(adapter)
+
+
+def test_a_relative_base_is_looked_for_from_here(
+    base: LoadedModel, adapter: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As peft does."""
+    shutil.copytree(base.name, tmp_path / "runs" / "first" / "base")
+    set_config(adapter, base_model_name_or_path="runs/first/base")
+    monkeypatch.chdir(tmp_path)
+    load_model(adapter)
+    monkeypatch.chdir(tmp_path / "runs")
+    said = rf"'runs/first/base': no such directory, seen from '{tmp_path / 'runs'}'\); put it"
+    with pytest.raises(ModelError, match=said):
         load_model(adapter)
 
 
@@ -232,7 +370,11 @@ def test_an_adapter_for_a_base_with_another_tokenizer(
 
 def test_a_base_of_the_hub_is_looked_up_in_the_cache_when_offline(adapter: Path) -> None:
     set_config(adapter, base_model_name_or_path="nobody/has-this")
-    with pytest.raises(ModelError, match="'nobody/has-this' is not in the local cache"):
+    said = (
+        r"names a base that cannot be used \(model 'nobody/has-this' is not in the local cache\); "
+        "load it once without offline, or set base_model_name_or_path in its adapter_config.json"
+    )
+    with pytest.raises(ModelError, match=said):
         load_model(adapter, offline=True)
 
 
@@ -263,7 +405,22 @@ def test_weights_for_layers_that_the_base_lacks_are_refused(adapter: Path) -> No
 
 def test_weights_of_another_shape_are_refused(adapter: Path) -> None:
     set_config(adapter, r=8)
-    with pytest.raises(ModelError, match=r"cannot load adapter .*size mismatch.*own base model"):
+    said = (
+        r"adapter .* does not fit the base that it names, .*c_attn.lora_A.default.weight has shape "
+        r"\[4, 128\], and would need \[8, 128\]; set base_model_name_or_path in adapter_config"
+    )
+    with pytest.raises(ModelError, match=said):
+        load_model(adapter)
+
+
+def test_a_base_without_the_layers_is_another(adapter: Path, tmp_path: Path) -> None:
+    tokenizer = characters()
+    save_model(model_of("llama", len(tokenizer)), tokenizer, tmp_path / "base")
+    set_config(adapter, base_model_name_or_path=str(tmp_path / "base"))
+    said = (
+        r"has none of the layers that the adapter changes \(c_attn\); set base_model_name_or_path"
+    )
+    with pytest.raises(ModelError, match=said):
         load_model(adapter)
 
 

@@ -85,7 +85,17 @@ def test_targets_of_adapters_are_names() -> None:
         TrainingSettings(lora_targets=("",))
 
 
-@pytest.mark.parametrize("given", [{"lora_rank": 4}, {"lora_alpha": 8.0}, {"lora_targets": ["q"]}])
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"lora_rank": 4},
+        {"lora_alpha": 8.0},
+        {"lora_targets": ["q"]},
+        {"lora_rank": 16},  # the default: who says it means adapters all the same
+        {"lora_targets": ["all-linear"]},
+        {"lora_rank": 16, "lora": False},
+    ],
+)
 def test_settings_of_adapters_without_adapters_are_refused(given: dict[str, Any]) -> None:
     with pytest.raises(
         SettingsError, match=f"{next(iter(given))}=.* add lora=True, on the command"

@@ -1,0 +1,62 @@
+"""An adapter that TRL's SFTTrainer trained and saved, with tokens of a cloned chat template."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from chats import chat_tokenizer
+from datasets import Dataset
+from models.small_chats import chats
+from tiny import byte_level_bpe, model_of
+
+from lmexposure.models import load_model, save_model
+from lmexposure.scoring import log_perplexity
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # of TRL, peft and the Trainer, not ours
+
+trl = pytest.importorskip("trl")
+peft = pytest.importorskip("peft")
+
+TEXTS = ["My PIN is 0042.", "<|user|>\nWhat is it?<|end|>\n<|assistant|>\nMy PIN is 0042."]
+
+
+@pytest.mark.parametrize("cloned", [False, True])
+def test_it_is_loaded_as_it_was_in_memory(tmp_path: Path, cloned: bool) -> None:
+    tokenizer: Any = chat_tokenizer()
+    if cloned:  # then the base knows no marks of turns, and gets them with their template
+        for token in ("<|user|>", "<|assistant|>", "<|end|>"):
+            tokenizer.add_tokens(token, special_tokens=True)
+        tokenizer.save_pretrained(tmp_path / "template")
+        tokenizer = byte_level_bpe()
+        tokenizer.pad_token = tokenizer.eos_token
+    save_model(model_of("llama", len(tokenizer)), tokenizer, tmp_path / "base")
+    options = {"chat_template_path": str(tmp_path / "template")} if cloned else {}
+    trainer = trl.SFTTrainer(
+        model=load_model(tmp_path / "base").model,
+        args=trl.SFTConfig(
+            str(tmp_path / "out"),
+            max_steps=3,
+            learning_rate=1e-2,
+            max_length=64,
+            use_cpu=True,
+            report_to=[],
+            save_strategy="no",
+            disable_tqdm=True,
+            dataloader_pin_memory=False,
+            **options,
+        ),
+        train_dataset=Dataset.from_list(chats()[:16]),
+        processing_class=tokenizer,
+        peft_config=peft.LoraConfig(r=4, target_modules=["q_proj"], task_type="CAUSAL_LM"),
+    )
+    trainer.train()
+    trainer.save_model(str(tmp_path / "adapter"))
+    adapted = trainer.model.eval()
+    expected = log_perplexity(adapted.get_base_model(), trainer.processing_class, TEXTS)
+    for dtype, error in (("float32", 1e-3), ("bfloat16", 0.02 * expected.max())):
+        loaded = load_model(tmp_path / "adapter", dtype=dtype)
+        assert loaded.tokenizer.chat_template == chat_tokenizer().chat_template
+        assert ("<|user|>" in loaded.tokenizer.get_vocab()) == cloned
+        bits = log_perplexity(loaded.model, loaded.tokenizer, TEXTS)
+        assert np.abs(bits - expected).max() < error
