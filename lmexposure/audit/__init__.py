@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         wrapping_of,
     )
     from lmexposure.audit.directory import refuse_foreign
-    from lmexposure.audit.first_rows import RowsAhead, rows_ahead
+    from lmexposure.audit.first_rows import RowsAhead, rows_ahead, template_difference
     from lmexposure.audit.identifiers import (
         natural_identifiers,
     )
@@ -81,6 +81,7 @@ __all__ = [
     "share_warning",
     "silent",
     "spooled_corpus",
+    "template_difference",
     "tokenizer_named",
     "told_wrapping",
     "train_corpus",

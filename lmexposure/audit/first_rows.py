@@ -7,13 +7,14 @@ the insertion than after the training. Which rows a foreign trainer really makes
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
+from os.path import commonprefix
 from pathlib import Path
 from typing import Any
 
 from lmexposure._style import count
-from lmexposure.canaries import Format, Wrapping
+from lmexposure.canaries import Format, Manifest, Wrapping
 from lmexposure.errors import ModelError
 from lmexposure.models import (
     context_window,
@@ -23,9 +24,11 @@ from lmexposure.models import (
     row_context,
     training_rows,
 )
+from lmexposure.records import RowsRecord
 
 _FILLS = 20  # of each format
 _RECORDS = 100  # of the corpus
+_SHOWN = 60  # characters of a row in a message
 _NO_LIMIT = 10**6  # tokens; a tokenizer that knows no limit says more
 
 
@@ -129,3 +132,42 @@ def window_of(tokenizer: Any) -> int | None:
         with suppress(OSError, ValueError, KeyError):
             said.append(context_window(AutoConfig.from_pretrained(tokenizer.name_or_path)))
     return min((int(limit) for limit in said if limit), default=None)
+
+
+def template_difference(rows: RowsRecord, manifest: Manifest, tokenizer: Any) -> str | None:
+    """Where the rows of a training leave the chat template of a tokenizer first; None: nowhere.
+
+    TRL may put another template in for the training alone, and other trainers have their own:
+    canaries are then scored in the rows, and the model answers under a template that it never saw.
+
+    Args:
+        rows: of the training, in which a context was found; else None is returned.
+        manifest: of canaries in chats; else None is returned.
+        tokenizer: with the template, as it is saved next to the model.
+    """
+    wrapping = manifest.wrapping
+    if rows.start is None or wrapping is None or wrapping.rendering != "chat":
+        return None
+    try:
+        texts = [entry.text for entry in manifest.entries[:1]]
+        context = row_context(tokenizer, replace(dated(tokenizer, wrapping), loss="all"), texts)
+    except ModelError as failure:
+        return str(failure)
+    found = tokenizer.decode(list(rows.start)) + rows.before
+    ends = [found[::-1], context.before[::-1]]
+    shared = len(commonprefix(ends))  # noqa: RUF071 (characters)
+    if shared < min(len(found), len(context.before)):  # packed rows may not show all in front
+        return _unlike(
+            "in front of", found[: len(found) - shared], context.before[: -shared or None]
+        )
+    ends = [rows.behind, context.behind]
+    shared = len(commonprefix(ends))  # noqa: RUF071 (characters)
+    if shared < min(len(rows.behind), len(context.behind)):
+        return _unlike("behind", rows.behind[shared:][::-1], context.behind[shared:][::-1])
+    return None
+
+
+def _unlike(where: str, found: str, rendered: str) -> str:
+    """The ends of two texts that differ there; what is behind a canary comes turned around."""
+    shown = [repr(text[-_SHOWN:][:: -1 if where == "behind" else 1]) for text in (found, rendered)]
+    return f"{where} each canary the rows have {shown[0]}, and the chat template {shown[1]}"
