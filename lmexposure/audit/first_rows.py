@@ -160,14 +160,15 @@ def template_difference(rows: RowsRecord, manifest: Manifest, tokenizer: Any) ->
         return _unlike(
             "in front of", found[: len(found) - shared], context.before[: -shared or None]
         )
-    ends = [rows.behind, context.behind]
+    ends = [rows.behind, context.behind]  # of the first no more is known than encoding needs
     shared = len(commonprefix(ends))  # noqa: RUF071 (characters)
-    if shared < min(len(rows.behind), len(context.behind)):
-        return _unlike("behind", rows.behind[shared:][::-1], context.behind[shared:][::-1])
+    if shared < len(rows.behind) and (shared < len(context.behind) or not rows.packed):
+        return _unlike("behind", *(text[shared:][::-1] for text in ends))
     return None
 
 
 def _unlike(where: str, found: str, rendered: str) -> str:
     """The ends of two texts that differ there; what is behind a canary comes turned around."""
-    shown = [repr(text[-_SHOWN:][:: -1 if where == "behind" else 1]) for text in (found, rendered)]
+    order = -1 if where == "behind" else 1
+    shown = [repr(text[-_SHOWN:][::order]) if text else "nothing" for text in (found, rendered)]
     return f"{where} each canary the rows have {shown[0]}, and the chat template {shown[1]}"

@@ -146,6 +146,8 @@ def _look_at_rows(
     corpus: list[str], manifest: Path, tokenizer: str | None, *, of_text: str | None
 ) -> None:
     """The rows of a training: printed, and written down for `measure`."""
+    from lmexposure.audit import template_difference
+    from lmexposure.canaries import Manifest
     from lmexposure.errors import SettingsError
     from lmexposure.integrations import load_tokenizer
     from lmexposure.integrations import verify as verify_corpus
@@ -160,6 +162,9 @@ def _look_at_rows(
     names = [Path(name) for name in corpus]
     record = verify_corpus(names, manifest, tokenizer=known, rows=True)
     _print_rows(record, known)
+    other = template_difference(record, Manifest.read(manifest), known)
+    if other is not None:
+        say(f"another template than in {tokenizer}: {other}")
     path = RowsRecord.beside(manifest)
     record.save(path)
     say(f"rows  {path}")

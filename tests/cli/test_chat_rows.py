@@ -1,0 +1,202 @@
+"""What a training will make of chats: looked at before it, and said of it afterwards."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli.conftest import Call
+from datasets import Dataset
+from published_templates import PUBLISHED, TWINS, tiny_model_for, tokenizer_for
+
+from lmexposure.canaries import Manifest, read_records
+from lmexposure.models import training_rows
+from lmexposure.records import open_run
+from lmexposure.reporting.facts import command_of
+
+PLAN = ("--format", "pin", "--canaries", "2", "--repetitions", "1,3", "--controls", "20")
+QUICK = ("--quick", "--references", "20", "--draws", "10", "--budget-steps", "1")
+
+
+def chats(path: Path, system: str | None = None, n: int = 60) -> Path:
+    first = [] if system is None else [{"role": "system", "content": system}]
+    said = [*first, {"role": "user", "content": "Why?"}, {"role": "assistant", "content": "So."}]
+    path.write_text("".join(json.dumps({"messages": said, "id": i}) + "\n" for i in range(n)))
+    return path
+
+
+def saved(path: Path, name: str, **changes: Any) -> Path:
+    """A tiny model with a published template."""
+    tokenizer = tokenizer_for(name)
+    for key, value in changes.items():
+        setattr(tokenizer, key, value)
+    tokenizer.save_pretrained(path)
+    tiny_model_for(tokenizer).save_pretrained(path)
+    return path
+
+
+def test_rows_are_looked_at_by_insert_or_by_the_line_that_it_prints(
+    call: Call, tmp_path: Path
+) -> None:
+    corpus, base = chats(tmp_path / "c.jsonl"), saved(tmp_path / "base", "llama3_2")
+    outcome = call("insert", corpus, "--out", tmp_path / "o", *PLAN, "--chat-date", "2026-01-31")
+    line = "check     lmexposure verify "
+    assert line in outcome.out
+    words = outcome.out.split(line)[1].split("\n")[0].split()
+    checked = call("verify", *words[:-1], base)
+    assert checked.code == 0, checked.err
+    told = call(
+        *("insert", corpus, "--out", tmp_path / "p", *PLAN, "--tokenizer", base),
+        *("--chat-date", "2026-01-31"),
+    )
+    assert line not in told.out
+    for out in (checked.out, told.out):
+        assert "rows      a canary ends at token " in out
+        assert "with loss on all of its tokens (loss=assistant)" in out
+        assert "the template writes the date, here 2026-01-31" in out
+    wrapping = Manifest.read(tmp_path / "p" / "manifest.json").wrapping
+    assert wrapping is not None
+    assert wrapping.chat_date == "2026-01-31"
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "system", "message"),
+    [
+        ("idefics3", {}, None, "reads contents as lists of parts and drops a string"),
+        ("gemma", {}, "Be kind.", "refuses this chat (System role not supported)"),
+        ("qwen2_5", {"chat_template": None}, None, "needs a chat template and the tokenizer has"),
+        ("qwen2_5", {"model_max_length": 20}, None, "but the model's context window holds 20; use"),
+        (
+            "smollm2",
+            {"chat_template": "{{ strftime_now(1) }}" + PUBLISHED["smollm2"]},
+            None,
+            "asks for today's date in a way that cannot be told",
+        ),
+    ],
+)
+def test_what_the_training_could_not_do_is_refused_at_insertion(
+    call: Call,
+    tmp_path: Path,
+    name: str,
+    changes: dict[str, Any],
+    system: str | None,
+    message: str,
+) -> None:
+    corpus = chats(tmp_path / "c.jsonl", system)
+    base = saved(tmp_path / "base", name, **changes)
+    outcome = call("insert", corpus, "--out", tmp_path / "o", *PLAN, "--tokenizer", base)
+    assert (outcome.code, outcome.out) == (3, "")
+    assert message in " ".join(outcome.err.split())
+    assert not (tmp_path / "o" / "manifest.json").exists()
+
+
+def test_two_users_in_a_row_are_named_by_their_record(call: Call, tmp_path: Path) -> None:
+    corpus = chats(tmp_path / "c.jsonl")
+    two = [{"role": "user", "content": "Why?"}] * 2 + [{"role": "assistant", "content": "So."}]
+    lines = corpus.read_text().splitlines()
+    lines[6] = json.dumps({"messages": two, "id": 6})
+    corpus.write_text("\n".join(lines) + "\n")
+    base = saved(tmp_path / "base", "mistral_nemo")
+    outcome = call("insert", corpus, "--out", tmp_path / "o", *PLAN, "--tokenizer", base)
+    assert outcome.code == 3
+    assert "record 7: the chat template refuses this chat (After the optional system mess" in (
+        " ".join(outcome.err.split())
+    )
+
+
+@pytest.mark.parametrize(
+    ("corpus", "flags", "message"),
+    [
+        ("chats", ("--chat-template", "lost.jinja"), "lost.jinja' cannot be read as text"),
+        ("text", ("--chat-template", "t.jinja"), "is of chats, and these documents are texts"),
+        ("pairs", ("--chat-template", "t.jinja"), "no template renders these strings (--rendering"),
+        ("text", ("--chat-date", "2026-01-31"), "chat_date='2026-01-31' is of chats"),
+        ("chats", ("--chat-date", "31.1.2026"), "must be a day as YYYY-MM-DD, such as 2026-01-31"),
+    ],
+)
+def test_what_does_not_go_with_the_corpus_is_refused(
+    call: Call,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    corpus: str,
+    flags: tuple[str, ...],
+    message: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("t.jinja").write_text(PUBLISHED["zephyr"])
+    chats(Path("chats.jsonl"))
+    Path("text.jsonl").write_text('{"text": "a text"}\n' * 60)
+    Path("pairs.jsonl").write_text('{"prompt": "Why?", "completion": "So."}\n' * 60)
+    outcome = call("insert", f"{corpus}.jsonl", "--out", "o", *PLAN, *flags)
+    assert (outcome.code, outcome.out) == (3, "")
+    assert message in " ".join(outcome.err.split())
+
+
+def test_measure_is_told_of_the_rows_and_the_report_tells_it_again(
+    call: Call, tmp_path: Path
+) -> None:
+    corpus, base = chats(tmp_path / "c.jsonl"), saved(tmp_path / "base", "qwen2_5")
+    other = tmp_path / "other.jinja"
+    other.write_text(PUBLISHED["llama3_2"])
+    call("insert", corpus, "--out", tmp_path / "o", *PLAN, "--tokenizer", base)
+    manifest = tmp_path / "o" / "manifest.json"
+    told = ("--loss", "all", "--chat-template", other, "--chat-date", "2026-01-31")
+    outcome = call("measure", base, manifest, "--out", tmp_path / "m", *QUICK, *told)
+    assert outcome.code == 0, outcome.err
+    run = open_run(tmp_path / "m")
+    context = run.result.context
+    assert context is not None
+    assert (context.source, context.loss, context.chat_date) == ("setting", "all", "2026-01-31")
+    assert "31 Jan 2026" in context.left
+    again = command_of(run)
+    assert "--loss all --chat-template TEMPLATE --chat-date 2026-01-31" in again
+    refused = call("measure", base, manifest, "--out", tmp_path / "n", "--loss", "some")
+    assert (refused.code, "loss='some'" in refused.err) == (3, True)
+    text = tmp_path / "t.txt"
+    text.write_text("".join(f"text {i}\n" for i in range(60)))
+    call("insert", text, "--out", tmp_path / "t", *PLAN)
+    plain = call(
+        *("measure", base, tmp_path / "t" / "manifest.json", "--out", tmp_path / "n"),
+        *("--loss", "all"),
+    )
+    assert (plain.code, "say what was left of each" in plain.err) == (3, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "of_rows", "says"),
+    [
+        ("glm4moe", TWINS["glm4moe"], "behind each canary the rows have '<|user|>', and the chat"),
+        ("qwen2_5", PUBLISHED["smollm2"], "in front of each canary the rows have '"),
+    ],
+)
+def test_the_first_difference_of_rows_and_template_is_shown(
+    call: Call, tmp_path: Path, name: str, of_rows: str, says: str
+) -> None:
+    """TRL trains some families in rows of another template than the one that it saves."""
+    corpus, base = chats(tmp_path / "c.jsonl"), saved(tmp_path / "base", name)
+    call("insert", corpus, "--out", tmp_path / "o", *PLAN)
+    manifest = tmp_path / "o" / "manifest.json"
+    wrapping = Manifest.read(manifest).wrapping
+    assert wrapping is not None
+    records = list(read_records([tmp_path / "o" / "corpus" / "c.jsonl"], layout="jsonl"))
+    for place, template in (("as saved", PUBLISHED[name]), ("other", of_rows)):
+        rows = [
+            {
+                "input_ids": row.ids,
+                "labels": [i if c else -100 for i, c in zip(row.ids, row.carried, strict=True)],
+            }
+            for row in training_rows(tokenizer_for(name, template), records, wrapping)
+        ]
+        Dataset.from_list(rows).save_to_disk(tmp_path / place)
+    given = ("--rows", "--tokenizer", base)
+    same = call("verify", tmp_path / "as saved", manifest, *given)
+    assert (same.code, "another template" in same.out) == (0, False), same.out + same.err
+    other = call("verify", tmp_path / "other", manifest, *given)
+    assert other.code == 0, other.out + other.err
+    assert f"another template than in {base}: {says}" in " ".join(other.out.split())
+    assert call("measure", base, manifest, "--out", tmp_path / "m", *QUICK).code == 0
+    context = open_run(tmp_path / "m").result.context
+    assert context is not None
+    assert context.source == "rows"
+    refused = call("measure", base, manifest, "--out", tmp_path / "n", *QUICK, "--loss", "all")
+    assert (refused.code, "but rows.json says what they are; leave" in refused.err) == (3, True)
