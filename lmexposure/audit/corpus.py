@@ -285,6 +285,8 @@ def _choice(settings: RunSettings) -> WrappingChoice:
         rendering=settings.rendering,
         other=settings.other_turn,
         system=settings.system,
+        prompt_field=settings.prompt_field,
+        completion_field=settings.completion_field,
         text_field=settings.text_field,
     )
 

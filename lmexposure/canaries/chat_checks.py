@@ -29,8 +29,9 @@ def check_chat(
         constants: fields of the canaries' records that were given.
 
     Raises:
-        CorpusError: strings in place of messages, or the other way; images, an unknown role or an
-            empty turn; constants that change how the canaries' records are rendered.
+        CorpusError: strings in place of messages, or the other way; contents that are lists in
+            place of strings, or the other way; images, an unknown role or an empty turn; constants
+            that change how the canaries' records are rendered.
     """
     written = {name: value for name, value in wrapping.record("").items() if name in row}
     for name, value in written.items():
@@ -40,7 +41,7 @@ def check_chat(
     _check_rendering(where, row, constants)
     for name, value in written.items():
         if not isinstance(value, str):
-            _check_turns(f"{where}: {name!r}", row[name], shared=wrapping.form == "conversations")
+            _check_turns(f"{where}: {name!r}", row[name], wrapping)
         elif name != _OPTIONAL and not row[name].strip():
             raise CorpusError(_empty(f"{where}: {name!r}"))
 
@@ -69,8 +70,9 @@ def _check_rendering(where: str, row: Mapping[str, Any], constants: Mapping[str,
         raise CorpusError(_of_images(f"{where} has {images[0]!r}:"))
 
 
-def _check_turns(where: str, value: Any, *, shared: bool) -> None:
-    """Refuse messages that are not what trainers read; `shared`: as ShareGPT has them."""
+def _check_turns(where: str, value: Any, wrapping: Wrapping) -> None:
+    """Refuse messages that are not what trainers read."""
+    shared = wrapping.form == "conversations"
     speaker, said = ("from", "value") if shared else ("role", "content")
     roles = tuple(SPEAKERS.values() if shared else SPEAKERS)
     turns = list(_turns(value))
@@ -88,7 +90,7 @@ def _check_turns(where: str, value: Any, *, shared: bool) -> None:
         if calls or turn[speaker] in _OF_TOOLS:
             continue  # a call of a tool, or its answer, may say nothing else
         _check_role(place, turn[speaker], roles)
-        _check_content(f"{place}: {said!r}", turn[said])
+        _check_content(f"{place}: {said!r}", turn[said], parts=wrapping.parts)
 
 
 def _check_role(where: str, role: Any, roles: tuple[str, ...]) -> None:
@@ -100,16 +102,27 @@ def _check_role(where: str, role: Any, roles: tuple[str, ...]) -> None:
         )
 
 
-def _check_content(where: str, content: Any) -> None:
-    if not isinstance(content, str):
-        parts = list(_turns(content))
-        kinds = [str(part.get("type")) for part in parts if isinstance(part, Mapping)]
-        images = [kind for kind in kinds if "image" in kind]
-        if images:
-            raise CorpusError(_of_images(f"{where} holds a part of type {images[0]!r}:"))
+def _check_content(where: str, content: Any, *, parts: bool) -> None:
+    """Refuse a content that is not of the kind that canaries' records have; `parts`: a list."""
+    found = list(_turns(content))
+    kinds = [str(part.get("type")) for part in found if isinstance(part, Mapping)]
+    images = [kind for kind in kinds if "image" in kind]
+    if images:
+        raise CorpusError(_of_images(f"{where} holds a part of type {images[0]!r}:"))
+    if isinstance(content, str) == parts or not (kinds or isinstance(content, str)):
         what = "a list of parts" if kinds else f"of type {type(content).__name__}"
-        raise CorpusError(f"{where} is {what}, and must be a string; write its text as a string")
-    if not content.strip():
+        what = "a string" if isinstance(content, str) else what
+        wanted = "a list of parts" if parts else "a string"
+        alike = "write all contents alike" if parts else "write its text as a string"
+        raise CorpusError(f"{where} is {what}, and must be {wanted}; {alike}")
+    texts = [part.get("text") if isinstance(part, Mapping) else None for part in found]
+    if parts and (set(kinds) != {"text"} or not all(isinstance(text, str) for text in texts)):
+        raise CorpusError(
+            f"{where} holds a part that is no text, such as {{'type': 'text', 'text': ...}}; leave "
+            "such records out"
+        )
+    said = "".join(map(str, texts)) if parts else content
+    if not said.strip():
         raise CorpusError(_empty(where))
 
 

@@ -60,7 +60,8 @@ Seed = Annotated[BigInteger, Field(le=LARGEST_SEED)]
 # What gives a secret away is not printed, and pydantic's own errors show no value.
 _HIDDEN = ConfigDict(hide_input_in_errors=True)
 _AGAIN = "take the manifest that insertion wrote, or insert again"
-_WRAPPING = ("form", "turn", "loss", "strings", "rendering", "other", "system")
+_NAMED = ("prompt_field", "completion_field", "parts")
+_WRAPPING = ("form", "turn", "loss", "strings", *_NAMED, "rendering", "other", "system")
 
 
 class FormatRecord(Record):
@@ -119,11 +120,13 @@ class WrappingRecord(Record):
     """Where in its training record each canary is, and what is around it; see `Wrapping`.
 
     Attributes:
-        form: of the records: "messages", "conversations", "prompt_completion", "instruction" or
-            "preference".
+        form: of the records, one of `FORMS` but "text".
         turn: that the canaries are: "user" or "assistant".
         loss: which tokens carry it: "all", "assistant" or "completion".
         strings: whether the fields are strings, and not lists of messages.
+        prompt_field, completion_field: what the two fields of "prompt_completion" are called; None:
+            so.
+        parts: whether the contents of messages are lists of a part with the text.
         rendering: how a record becomes a row: "chat", by a chat template, or "text".
         other: text of the other turn; None: the usual one.
         system: text of a system turn; None: there is none.
@@ -134,10 +137,21 @@ class WrappingRecord(Record):
 
     model_config = _HIDDEN
 
-    form: Literal["messages", "conversations", "prompt_completion", "instruction", "preference"]
+    form: Literal[
+        "messages",
+        "conversations",
+        "prompt_completion",
+        "instruction",
+        "preference",
+        "implicit_preference",
+        "prompt_only",
+    ]
     turn: Literal["user", "assistant"]
     loss: Literal["all", "assistant", "completion"]
     strings: bool
+    prompt_field: str | None = None
+    completion_field: str | None = None
+    parts: bool = False
     rendering: Literal["chat", "text"]
     other: str | None
     system: str | None

@@ -17,6 +17,8 @@ from lmexposure.errors import CorpusError
 _EXAMPLE = 'Wrapping(...), such as Wrapping(turn="assistant")'
 _OPTIONAL = "input"  # of an instruction; where records lack it, those of canaries do, too
 
+_REPEATED = "prompt"  # of an implicit preference, where records have it beside
+
 
 @dataclass(frozen=True)
 class RowSchema:
@@ -44,8 +46,10 @@ class RowSchema:
     def of(cls, manifest: Manifest, text_field: str | None = None) -> "RowSchema":
         """Of the rows that a manifest's canaries went into; another text field holds no chats."""
         name = text_field or manifest.corpus.text_field or "text"
-        chats = manifest.layout == "chat" or manifest.corpus.wrapping is not None
-        return cls(name, chat=chats and text_field is None)
+        if text_field is not None:
+            return cls(name)
+        known = manifest.corpus.wrapping
+        return cls(name, chat=manifest.layout == "chat" or known is not None, record=known)
 
     @classmethod
     def around(
@@ -92,8 +96,11 @@ class RowSchema:
 
     def canary(self, row: Any) -> Any:
         """The text of an inserted row; None where none can be read."""
-        steps: list[Any] = [] if self.name is None else [self.name]
-        if self.chat:
+        known = None if self.record is None else self.record.wrapping()
+        steps: Sequence[Any] = () if self.name is None else (self.name,)
+        if known is not None:
+            steps = known.steps
+        elif self.chat:  # of before version 4
             found = re.findall(r"\w+", str(self.name))
             steps = [int(step) if step.isdigit() else step for step in found]
         try:
@@ -101,7 +108,7 @@ class RowSchema:
                 row = row[step]
         except (KeyError, IndexError, TypeError):
             return None
-        return row
+        return row.removeprefix(known.before) if known and isinstance(row, str) else row
 
     def row(self, following: Any, text: str) -> Any:
         """The row of a canary."""
@@ -114,6 +121,8 @@ class RowSchema:
             return fields
         if _OPTIONAL in fields and _OPTIONAL not in names:
             del fields[_OPTIONAL]
+        if self.record.form == "implicit_preference" and _REPEATED in names and self.wrapping:
+            fields.setdefault(_REPEATED, self.wrapping.asked)
         # Each canary is rendered as it will be scored, whatever the record that follows calls.
         without = {name: None for name in CHANGING if name in names and name not in fields}
         return {**fields, **without}

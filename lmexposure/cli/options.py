@@ -547,7 +547,10 @@ PLAN = _settings(HIDDEN, first=("formats", "canaries", "repetitions"), old=_OLD_
 LEARNING = _settings(
     TRAINING,
     MACHINE,
-    also=("seed", "layout", "text_field", "form", "turn", "loss", "rendering"),
+    also=(
+        *("seed", "layout", "text_field", "prompt_field", "completion_field"),
+        *("form", "turn", "loss", "rendering"),
+    ),
     without=("batch_size", "dtype", "load_in", "device_map"),
     first=("model", "training_epochs", "training_max_seconds"),
     help={"seed": "Seed of initial weights and of the order of training.  [default: 0]"},

@@ -40,6 +40,22 @@ WRAPPINGS = {
     "instruction": Wrapping(turn="assistant", form="instruction", loss="completion"),
     "preference": Wrapping(turn="assistant", form="preference", loss="completion"),
     "pairs": Wrapping(turn="user", form="preference", strings=True),
+    "named": Wrapping(
+        turn="assistant",
+        prompt_field="the question",
+        completion_field="answer[0].text",
+        strings=True,
+        loss="completion",
+    ),
+    "implicit": Wrapping(turn="assistant", form="implicit_preference", system="S"),
+    "hh": Wrapping(
+        turn="assistant",
+        form="implicit_preference",
+        strings=True,
+        other="\n\nHuman: Go on.\n\nAssistant: ",
+    ),
+    "prompts": Wrapping(turn="user", form="prompt_only"),
+    "parts": Wrapping(turn="assistant", loss="assistant", system="Be kind.", parts=True),
 }
 ANSWER = WRAPPINGS["messages"]
 
