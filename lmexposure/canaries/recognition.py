@@ -187,7 +187,7 @@ def _is_prompt_only(record: Mapping[str, Any], forms: set[Form]) -> bool:
     prompt = record["prompt"]
     if isinstance(prompt, str):
         return not any(isinstance(v, str) for name, v in record.items() if name != "prompt")
-    return _turn(prompt, -1)[0] == "user"
+    return bool(_turn(prompt, -1)[0] == "user")
 
 
 def _is_known(record: Mapping[str, Any]) -> bool:
@@ -197,7 +197,7 @@ def _is_known(record: Mapping[str, Any]) -> bool:
 
 
 def _unknown(first: Sequence[Mapping[str, Any]]) -> str:
-    forms = "; ".join(f"{form}: {', '.join(names)}" for form, names in FIELDS.items())
+    forms = "; ".join(f"{form} has {', '.join(names)}" for form, names in FIELDS.items())
     return (
         f"the first records have the fields {_names(first)}, which are those of no form; name "
         "them: --prompt-field with --completion-field for a prompt and its answer, --text-field "

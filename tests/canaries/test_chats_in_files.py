@@ -277,6 +277,47 @@ BAD: Mapping[str, tuple[dict[str, Any], str]] = {
 }
 
 
+def part(said: Any, kind: str = "text") -> list[dict[str, Any]]:
+    return [{"type": kind, "text": said}]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("x", "'messages', turn 2: 'content' is a string, and must be a list of parts; write all"),
+        (part("x", "image"), "turn 2: 'content' holds a part of type 'image': images are not"),
+        (
+            part("x", "audio"),
+            "turn 2: 'content' holds a part that is no text, such as {'type': 'te",
+        ),
+        (part(None), "turn 2: 'content' holds a part that is no text"),
+        (part(" "), "turn 2: 'content' is empty; leave out such records"),
+        (["x"], "turn 2: 'content' is of type list, and must be a list of parts"),
+    ],
+)
+def test_contents_are_all_of_one_kind(tmp_path: Path, content: Any, message: str) -> None:
+    wrapping = WRAPPINGS["parts"]
+    bad = {"messages": [{**USER, "content": part("q")}, {**TOLD, "content": content}]}
+    source = write(tmp_path / "a.jsonl", [*records(wrapping), {"id": 12, **bad}])
+    with pytest.raises(CorpusError, match="line 13") as failure:
+        insert_files(source, tmp_path / "out", PLAN, wrapping=wrapping)
+    assert message in str(failure.value)
+
+
+def test_a_prompt_beside_whole_chats_is_that_of_the_canary(tmp_path: Path) -> None:
+    """As UltraFeedback has it; trainers read the chats, and drop it."""
+    wrapping = WRAPPINGS["implicit"]
+    rows = [{"prompt": f"q {n}", **wrapping.record(f"text {n}")} for n in range(12)]
+    for name in ("a.jsonl", "a.parquet"):
+        out = tmp_path / name[2:]
+        manifest = insert_files(write(tmp_path / name, rows), out, PLAN, wrapping=wrapping)
+        found = list(read_records(out / "corpus" / name))
+        own = [row for row in found if row not in rows]
+        assert len(own) == 8
+        assert {row["prompt"] for row in own} == {row["chosen"][1]["content"] for row in own}
+        assert verify(out / "corpus" / name, manifest).as_inserted
+
+
 @pytest.mark.parametrize("case", BAD)
 def test_bad_records_are_refused_by_their_line(tmp_path: Path, case: str) -> None:
     record, message = BAD[case]

@@ -174,7 +174,7 @@ def test_fields_of_no_form_are_asked_for(row: dict[str, Any]) -> None:
         WrappingChoice().wrapping([row])
     said = str(failure.value)
     assert all(repr(name) in said for name in row)
-    assert "preference: prompt, chosen, rejected" in said
+    assert "preference has prompt, chosen, rejected" in said
     assert "--text-field" in said
     assert "Who sings?" not in said
     assert WrappingChoice(text_field=next(iter(row))).wrapping([row]) is None
