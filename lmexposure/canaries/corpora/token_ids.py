@@ -26,9 +26,11 @@ def bytes_of_token_ids(data: bytes) -> int | None:
     Args:
         data: the beginning of a file, at least some kilobytes where it has them.
     """
-    header = np.frombuffer(data[:8], "<i4")
-    if (known := _HEADERS.get(tuple(header.tolist()))) is not None:
-        return known
+    if len(data) < 2 * _FEWEST:
+        return None
+    magic, version = np.frombuffer(data[:8], "<i4").tolist()
+    if (magic, version) in _HEADERS:
+        return _HEADERS[magic, version]
     if data.startswith(_OTHERS) or _is_mostly_ascii(data[:_SAMPLE]):
         return None
     for size, kind in ((8, "<u8"), (4, "<u4"), (4, ">u4"), (2, "<u2")):

@@ -92,6 +92,7 @@ def test_a_text_is_of_a_wrong_encoding(tmp_path: Path, encoding: str) -> None:
             for kind in ("<f2", "<f4", "<f8")
         ),
         (9000 * np.sin(np.arange(9000) / 9)).astype("<i2").tobytes(),  # sound
+        *(IDS.astype("<u2").tobytes()[:size] for size in (2, 7, 63)),  # too few to say
         "Это текст.\0 И ещё.".encode() * 100,
     ],
 )
