@@ -49,7 +49,7 @@ from lmexposure.canaries.plan import (
     secrets,
 )
 from lmexposure.canaries.witness import WITNESS
-from lmexposure.canaries.wrapping import Wrapping
+from lmexposure.canaries.wrapping import Form, Wrapping
 from lmexposure.errors import InputError, ManifestError, PlanError
 
 if TYPE_CHECKING:
@@ -137,15 +137,7 @@ class WrappingRecord(Record):
 
     model_config = _HIDDEN
 
-    form: Literal[
-        "messages",
-        "conversations",
-        "prompt_completion",
-        "instruction",
-        "preference",
-        "implicit_preference",
-        "prompt_only",
-    ]
+    form: Form
     turn: Literal["user", "assistant"]
     loss: Literal["all", "assistant", "completion"]
     strings: bool

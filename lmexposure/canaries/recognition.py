@@ -157,7 +157,8 @@ class WrappingChoice:
         return form
 
     def _refuse_for_texts(self) -> None:
-        for name in ("turn", "loss", "rendering", "other", "system"):
+        names = ("turn", "loss", "rendering", "other", "system", "prompt_field", "completion_field")
+        for name in names:
             if getattr(self, name) is not None:
                 raise SettingsError(
                     f"{name}={getattr(self, name)!r} is of chats, and these documents are texts; "

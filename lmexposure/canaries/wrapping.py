@@ -172,20 +172,17 @@ class Wrapping:
     def _check_fields(self) -> None:
         """Refuse one name without the other, names of other forms, and one name for both."""
         named = {"prompt_field": self.prompt_field, "completion_field": self.completion_field}
-        given = {name: value for name, value in named.items() if value is not None}
-        if not given:
-            return
-        for name, value in given.items():
-            text(name, value)
+        given = {name: text(name, value) for name, value in named.items() if value is not None}
         if len(given) == 1:
-            there, missing = next(iter(given)), next(iter(named.keys() - given.keys()))
-            raise SettingsError(f"{there}={given[there]!r} goes with a {missing}; give both")
-        if self.form != "prompt_completion":
+            there, value = next(iter(given.items()))
+            missing = next(name for name in named if name != there)
+            raise SettingsError(f"{there}={value!r} goes with a {missing}; give both")
+        if given and self.form != "prompt_completion":
             raise SettingsError(
                 f"prompt_field and completion_field are of form='prompt_completion', and this is "
                 f"form={self.form!r}; leave them out, or the form"
             )
-        if self.prompt_field == self.completion_field:
+        if given and self.prompt_field == self.completion_field:
             raise SettingsError(
                 f"prompt_field and completion_field are both {self.prompt_field!r}; give two fields"
             )

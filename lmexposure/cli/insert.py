@@ -102,7 +102,7 @@ def _what_was_inserted(
     manifest: "Manifest", inserted: Path | None, settings: "RunSettings"
 ) -> Iterator[str]:
     count = sum(entry.inserted for entry in manifest.entries)
-    files = [] if inserted is None else [_to_train_on(inserted)]
+    files = None if inserted is None else _to_train_on(inserted)
     yield from _of_records(manifest.wrapping, settings, files)
     yield f"corpus    {inserted or 'standard output'}  ({count:,} documents inserted)"
     if manifest.plan.inclusion_probability is not None:
@@ -130,9 +130,7 @@ def _witnessed(manifest: "Manifest") -> str:
     )
 
 
-def say_records(
-    wrapping: "Wrapping | None", settings: "RunSettings", files: "Files | None" = None
-) -> None:
+def say_records(wrapping: "Wrapping | None", settings: "RunSettings", files: "Files") -> None:
     """Say of which form the records are, or which field of them is the text, and what follows."""
     for line in _of_records(wrapping, settings, files):
         say(line)
@@ -142,28 +140,22 @@ def _of_records(
     wrapping: "Wrapping | None", settings: "RunSettings", files: "Files | None"
 ) -> Iterator[str]:
     """How canaries are in records; of files, or None of standard input."""
-    from lmexposure.canaries import (
-        OF_RECORDS,
-        corpus_files,
-        guess_layout,
-        listed_files,
-        read_records,
-    )
+    from lmexposure import canaries
 
     if wrapping is not None:
         yield f"records   {_wrapped(wrapping)}"
         return
+    first = None if files is None else canaries.corpus_files(canaries.listed_files(files))[0]
+    layout = settings.layout or ("lines" if first is None else canaries.guess_layout(first))
     name = settings.text_field
-    first = corpus_files(listed_files(files))[0] if files else None
-    layout = settings.layout or ("lines" if first is None else guess_layout(first))
-    if name == "text" or layout not in OF_RECORDS:
+    if name == "text" or layout not in canaries.OF_RECORDS:
         return
-    record = {} if first is None else next(read_records(first, layout=layout), {})
-    others = listed([repr(other) for other in record if other != name])
+    record = {} if first is None else next(canaries.read_records(first, layout=layout), {})
+    others = [repr(other) for other in record if other != name]
     if first is None or others:
-        other = f" ({others})" if others else ""
+        named = f" ({listed(others)})" if others else ""
         yield (
-            f"records   each canary is the text of {name!r}; all else in its record{other} is "
+            f"records   each canary is the text of {name!r}; all else in its record{named} is "
             "copied from the record that follows"
         )
 

@@ -108,7 +108,7 @@ def test_a_run_on_records_of_other_fields_finds_what_they_taught(
             train_corpus(
                 out / "corpus" / "rows.jsonl",
                 out=tmp_path / other,
-                settings=replace(chosen, **{other: "x"}),
+                settings=replace(chosen, **dict[str, Any]({other: "x"})),
                 manifest=manifest,
             )
 

@@ -63,12 +63,16 @@ def test_every_kind_gives_what_a_list_gives(kind: str, wrapping: Wrapping) -> No
 
 def test_a_frame_with_arrays_gets_arrays() -> None:
     """As pandas has lists that were read from Parquet."""
-    given = pd.DataFrame(records())
-    given["messages"] = [np.array(cell, dtype=object) for cell in given["messages"]]
-    rows, manifest = insert(given, PLAN, wrapping=ANSWER)
-    assert {type(cell) for cell in rows["messages"]} == {np.ndarray}
-    assert verify(rows, manifest).as_inserted
-    assert len(remove(rows, manifest)) == SIZE
+    for wrapping in (ANSWER, OTHERS["parts"]):
+        given = pd.DataFrame(records(wrapping))
+        for chat in given["messages"]:
+            for turn in chat if wrapping.parts else ():
+                turn["content"] = np.array(turn["content"], dtype=object)
+        given["messages"] = [np.array(cell, dtype=object) for cell in given["messages"]]
+        rows, manifest = insert(given, PLAN, wrapping=wrapping)
+        assert {type(cell) for cell in rows["messages"]} == {np.ndarray}
+        assert verify(rows, manifest).as_inserted
+        assert len(remove(rows, manifest)) == SIZE
 
 
 @pytest.mark.parametrize("kind", ["columns", "table", "batch", "frame"])

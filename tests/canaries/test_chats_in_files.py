@@ -11,13 +11,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from canaries.test_recognition import DOLLY, GSM8K, HH, SQUAD, ULTRA
+from datasets import Dataset
 
-from lmexposure import Wrapping, remove, verify
+from lmexposure import Wrapping, insert, remove, verify
 from lmexposure.canaries import (
     Format,
     Manifest,
     Plan,
     Reading,
+    WrappingChoice,
     WrappingRecord,
     first_records,
     insert_files,
@@ -277,6 +280,37 @@ BAD: Mapping[str, tuple[dict[str, Any], str]] = {
 }
 
 
+PUBLISHED: Mapping[str, tuple[dict[str, Any], dict[str, str]]] = {
+    "Dolly": (DOLLY, {"prompt_field": "instruction", "completion_field": "response"}),
+    "SQuAD": (SQUAD, {"prompt_field": "context", "completion_field": "question"}),
+    "GSM8K": (GSM8K, {"prompt_field": "question", "completion_field": "answer"}),
+    "HH-RLHF": (HH, {}),
+    "UltraFeedback": (ULTRA, {}),
+}
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_rows_as_published_data_sets_have_them(tmp_path: Path, name: str) -> None:
+    row, said = PUBLISHED[name]
+    rows = [{**row, "number": n} for n in range(12)]
+    wrapping = WrappingChoice(**said).wrapping(rows)
+    assert wrapping is not None
+    data, manifest = insert(Dataset.from_list(rows), PLAN, wrapping=wrapping)
+    wanted = list(data)
+    assert verify(data, manifest).as_inserted
+    assert list(remove(data, manifest)) == rows
+    stream = Dataset.from_list(rows).to_iterable_dataset()
+    assert list(insert(stream, PLAN, total=12, wrapping=wrapping)[0]) == wanted
+    for suffix in ("jsonl", "parquet"):
+        source, out = write(tmp_path / f"a.{suffix}", rows), tmp_path / suffix
+        made = insert_files(source, out, PLAN, wrapping=wrapping)
+        copy = out / "corpus" / source.name
+        assert list(read_records(copy)) == wanted
+        assert verify(copy, made).as_inserted
+        back = remove(copy, made, tmp_path / f"back.{suffix}")
+        assert list(read_records(back.files[0])) == rows
+
+
 def part(said: Any, kind: str = "text") -> list[dict[str, Any]]:
     return [{"type": kind, "text": said}]
 
@@ -284,7 +318,7 @@ def part(said: Any, kind: str = "text") -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("x", "'messages', turn 2: 'content' is a string, and must be a list of parts; write all"),
+        ("x", "'messages', turn 2: 'content' is a string, and must be a list of parts; write its"),
         (part("x", "image"), "turn 2: 'content' holds a part of type 'image': images are not"),
         (
             part("x", "audio"),
