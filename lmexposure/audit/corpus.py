@@ -239,19 +239,9 @@ def _reading(
 def wrapping_of(
     corpus: Files, *, settings: RunSettings, out: str | Path | None = None
 ) -> Wrapping | None:
-    """Where in a record of these files a canary goes: as said, else by the first records.
+    """Where in a record of these files a canary goes, as said, else by the first records.
 
-    Args:
-        corpus: a file, several, or patterns.
-        settings: what was said of form, turn, loss, rendering and the other turns.
-        out: of an insertion; where the files are gone, its copies of them are looked at.
-
-    Returns:
-        None where documents are texts.
-
-    Raises:
-        CorpusError: records of several forms, or of none.
-        SettingsError: settings that do not go together, or with these documents.
+    None where documents are texts. Where the files are gone, the copies in `out` are looked at.
     """
     choice, files = _choice(settings), listed_files(corpus)
     paths = [] if out is None else [path for path in copies_of(files, Path(out)) if path.is_file()]
@@ -294,11 +284,7 @@ def _choice(settings: RunSettings) -> WrappingChoice:
 def _described(
     wrapping: Wrapping | None, tokenizer: Any, settings: RunSettings
 ) -> Wrapping | WrappingRecord | None:
-    """With what a manifest says of the training's tokenizer, where that is known.
-
-    Raises:
-        ModelError: a tokenizer that cannot be loaded, or that does not render such chats.
-    """
+    """With what a manifest says of the training's tokenizer, where that is known."""
     if wrapping is None or tokenizer is None:
         return wrapping
     from lmexposure.models import template_record  # brings torch

@@ -271,6 +271,8 @@ class ManifestFile(FileRecord):
             checked_inclusion(self.plan.inclusion_probability, self.plan.inclusion_seed)
             formats = tuple(Format(**vars(form)) for form in self.plan.formats)
             plan = Plan(**{**vars(self.plan), "formats": formats})
+            if self.corpus.wrapping is not None:
+                self.corpus.wrapping.wrapping()
         except InputError as failure:
             raise ManifestError(f"the manifest is not sound: {failure}; insert again") from None
         entries = tuple(Canary(**vars(entry)) for entry in self.entries)
@@ -527,13 +529,7 @@ class Manifest:
 
 
 def check_entries(plan: Plan, entries: Sequence[Canary], *, documents: int) -> None:
-    """Compare the entries with the plan: who is there, in which role, how often, and where.
-
-    Raises:
-        ManifestError: a planned entry is missing, or one is there twice or was never planned; a
-            role that is not what the plan and its coins make it; repetitions or positions that do
-            not go with it; two entries of one secret. It names the entry.
-    """
+    """Compare the entries with the plan: who is there, in which role, how often, and where."""
     planned = _planned(plan, documents)
     _check_ids(set(planned), [entry.id for entry in entries])
     holders: dict[tuple[str, int], str] = {}
@@ -604,12 +600,7 @@ def _check_entry(plan: Plan, entry: Canary, name: str, repetitions: int, documen
 def check_set_aside(
     plan: Plan, entries: Sequence[Canary], set_aside: Mapping[str, Sequence[int]]
 ) -> None:
-    """Compare the secrets that were set aside with the plan's formats and entries.
-
-    Raises:
-        ManifestError: a format that the plan has not, indices that are not ascending or not of the
-            format, or a secret that an entry holds as well.
-    """
+    """Compare the secrets that were set aside with the plan's formats and entries."""
     sizes = {form.name: form.size for form in plan.hidden_formats}
     for name, indices in set_aside.items():
         if name not in sizes:
@@ -626,11 +617,7 @@ def check_set_aside(
 
 
 def check_texts(formats: Mapping[str, Format], entries: Sequence[Canary]) -> None:
-    """Compare the texts that a file holds with the fills of their indices.
-
-    Raises:
-        ManifestError: a text that is not the fill of its index.
-    """
+    """Compare the texts that a file holds with the fills of their indices."""
     for entry in entries:
         form = formats[entry.format]
         if entry.index >= form.size or form.text(entry.index) != entry.text:

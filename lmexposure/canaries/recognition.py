@@ -76,16 +76,7 @@ class WrappingChoice:
     text_field: str = _USUAL
 
     def wrapping(self, records: Iterable[Mapping[str, Any]]) -> Wrapping | None:
-        """The wrapping of canaries among these records; None: they are texts.
-
-        Args:
-            records: of the corpus; the first 100 are looked at.
-
-        Raises:
-            CorpusError: as `recognise`; records of no form, or without a field that was named.
-            SettingsError: what was said does not go together, or with texts; prompts alone, on
-                which no one said that a training has loss.
-        """
+        """The wrapping of canaries among these records, by the first 100; None: they are texts."""
         first = list(islice(records, FIRST_RECORDS))
         form = self._form(first)
         if form == "text":
@@ -94,7 +85,9 @@ class WrappingChoice:
         turn, loss = self._turn_and_loss(form)
         fields = self._fields(form, first)
         strings = form == "instruction" or _are_strings(form, fields[0], first)
-        system = None if strings else _system(fields[0], first)
+        system, other = None if strings else _system(fields[0], first), self.other
+        if other is None and strings and form == "implicit_preference" and _mark_turns(first):
+            other = _ASKED
         return Wrapping(
             turn=cast(Any, turn),
             loss=cast(Any, loss),
@@ -104,7 +97,7 @@ class WrappingChoice:
             strings=strings,
             parts=not strings and _are_parts(fields[0], first),
             rendering=cast(Any, self.rendering),
-            other=self._other(form, strings, first),
+            other=other,
             system=system if self.system is None else self.system,
         )
 
@@ -131,12 +124,6 @@ class WrappingChoice:
                     f"they have {_names(first)}: name one of these"
                 )
         return self.prompt_field, self.completion_field
-
-    def _other(self, form: Form, strings: bool, first: Sequence[Mapping[str, Any]]) -> str | None:
-        """The other turn; of preferences of strings what begins them, where they mark turns."""
-        if self.other is not None or form != "implicit_preference" or not strings:
-            return self.other
-        return _ASKED if all(_has_turns(record.get("chosen")) for record in first) else None
 
     def _form(self, first: Sequence[Mapping[str, Any]]) -> Form:
         if self.form is not None:
@@ -176,19 +163,18 @@ def _fitting(record: Mapping[str, Any], text_field: str) -> frozenset[Form]:
     if "preference" in forms:  # a string beside whole chats repeats their prompt, as TRL reads it
         beside = isinstance(record["prompt"], str) and not isinstance(record["chosen"], str)
         forms.discard("preference" if beside else "implicit_preference")
-    if "prompt_only" in forms and not _is_prompt_only(record, forms):
+    if forms & {"prompt_completion", "preference", "implicit_preference"} or (
+        "prompt_only" in forms and not _is_prompt_only(record)
+    ):
         forms.discard("prompt_only")
     return frozenset(forms)
 
 
-def _is_prompt_only(record: Mapping[str, Any], forms: set[Form]) -> bool:
-    """Whether a record is a prompt without an answer: messages up to a user's, or the one text."""
-    if forms & {"prompt_completion", "preference", "implicit_preference"}:
-        return False
-    prompt = record["prompt"]
-    if isinstance(prompt, str):
-        return not any(isinstance(v, str) for name, v in record.items() if name != "prompt")
-    return bool(_turn(prompt, -1)[0] == "user")
+def _is_prompt_only(record: Mapping[str, Any]) -> bool:
+    """Whether a prompt has no answer beside: messages up to a user's, or the only text."""
+    if isinstance(record["prompt"], str):
+        return sum(isinstance(value, str) for value in record.values()) == 1
+    return bool(_turn(record["prompt"], -1)[0] == "user")
 
 
 def _is_known(record: Mapping[str, Any]) -> bool:
@@ -228,8 +214,9 @@ def _are_parts(name: str, first: Sequence[Mapping[str, Any]]) -> bool:
     return any(not isinstance(_turn(turns, n)[1], str | None) for n in numbers)
 
 
-def _has_turns(text: Any) -> bool:
-    return isinstance(text, str) and text.startswith(_HUMAN) and _ASSISTANT in text
+def _mark_turns(first: Sequence[Mapping[str, Any]]) -> bool:
+    texts = [str(record.get("chosen")) for record in first]
+    return all(text.startswith(_HUMAN) and _ASSISTANT in text for text in texts)
 
 
 def _system(name: str, first: Sequence[Mapping[str, Any]]) -> str | None:

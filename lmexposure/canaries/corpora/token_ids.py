@@ -36,7 +36,9 @@ def bytes_of_token_ids(data: bytes) -> int | None:
     for size, kind in ((8, "<u8"), (4, "<u4"), (4, ">u4"), (2, "<u2")):
         ids = np.frombuffer(data[: min(len(data) // size, _SAMPLE) * size], kind)
         if len(ids) >= _FEWEST and _fits(ids, size):
-            return None if _is_text(ids, size) else size
+            # Texts of two bytes a character may have the higher one first.
+            is_text = _are_characters(ids) or (size == 2 and _are_characters(ids.byteswap()))
+            return None if is_text else size
     return None
 
 
@@ -53,14 +55,8 @@ def _is_mostly_ascii(data: bytes) -> bool:
     return bool(np.mean((letters >= 0x20) & (letters < 0x7F)) > 0.6)
 
 
-def _is_text(ids: NDArray[np.unsignedinteger], size: int) -> bool:
-    """Whether the numbers are characters of a text, also with the higher byte first."""
-    if size == 2 and _are_characters(ids.byteswap()):
-        return True
-    return _are_characters(ids)
-
-
 def _are_characters(points: NDArray[np.unsignedinteger]) -> bool:
+    """Whether these numbers are characters of a text."""
     given, counts = np.unique(points, return_counts=True)
     none = [
         number
