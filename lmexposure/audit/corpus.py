@@ -246,19 +246,9 @@ def _reading(
 def wrapping_of(
     corpus: Files, *, settings: RunSettings, out: str | Path | None = None
 ) -> Wrapping | None:
-    """Where in a record of these files a canary goes: as said, else by the first records.
+    """Where in a record of these files a canary goes, as said, else by the first records.
 
-    Args:
-        corpus: a file, several, or patterns.
-        settings: what was said of form, turn, loss, rendering and the other turns.
-        out: of an insertion; where the files are gone, its copies of them are looked at.
-
-    Returns:
-        None where documents are texts.
-
-    Raises:
-        CorpusError: records of several forms, or of none.
-        SettingsError: settings that do not go together, or with these documents.
+    None where documents are texts. Where the files are gone, the copies in `out` are looked at.
     """
     return _choice(settings).wrapping(_first_records(listed_files(corpus), settings, out))
 
@@ -298,6 +288,8 @@ def _choice(settings: RunSettings) -> WrappingChoice:
         rendering=settings.rendering,
         other=settings.other_turn,
         system=settings.system,
+        prompt_field=settings.prompt_field,
+        completion_field=settings.completion_field,
         text_field=settings.text_field,
         chat_date=settings.chat_date,
     )

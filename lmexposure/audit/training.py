@@ -72,6 +72,8 @@ _LONGEST_RECORD = 1024  # tokens of a row: shorter ones take no more memory for 
 _SAID = {"form": "form", "turn": "turn", "loss": "loss", "rendering": "rendering"} | {
     "other_turn": "other",
     "system": "system",
+    "prompt_field": "prompt_field",
+    "completion_field": "completion_field",
 }  # settings, and what a wrapping calls them
 
 

@@ -49,7 +49,7 @@ from lmexposure.canaries.plan import (
     secrets,
 )
 from lmexposure.canaries.witness import WITNESS
-from lmexposure.canaries.wrapping import Wrapping
+from lmexposure.canaries.wrapping import Form, Wrapping
 from lmexposure.errors import InputError, ManifestError, PlanError
 
 if TYPE_CHECKING:
@@ -60,7 +60,18 @@ Seed = Annotated[BigInteger, Field(le=LARGEST_SEED)]
 # What gives a secret away is not printed, and pydantic's own errors show no value.
 _HIDDEN = ConfigDict(hide_input_in_errors=True)
 _AGAIN = "take the manifest that insertion wrote, or insert again"
-_WRAPPING = ("form", "turn", "loss", "strings", "rendering", "other", "system", "chat_date")
+_NAMED = ("prompt_field", "completion_field", "parts")
+_WRAPPING = (
+    "form",
+    "turn",
+    "loss",
+    "strings",
+    *_NAMED,
+    "rendering",
+    "other",
+    "system",
+    "chat_date",
+)
 
 
 class FormatRecord(Record):
@@ -119,11 +130,13 @@ class WrappingRecord(Record):
     """Where in its training record each canary is, and what is around it; see `Wrapping`.
 
     Attributes:
-        form: of the records: "messages", "conversations", "prompt_completion", "instruction" or
-            "preference".
+        form: of the records, one of `FORMS` but "text".
         turn: that the canaries are: "user" or "assistant".
         loss: which tokens carry it: "all", "assistant" or "completion".
         strings: whether the fields are strings, and not lists of messages.
+        prompt_field, completion_field: what the two fields of "prompt_completion" are called; None:
+            so.
+        parts: whether the contents of messages are lists of a part with the text.
         rendering: how a record becomes a row: "chat", by a chat template, or "text".
         other: text of the other turn; None: the usual one.
         system: text of a system turn; None: there is none.
@@ -135,10 +148,13 @@ class WrappingRecord(Record):
 
     model_config = _HIDDEN
 
-    form: Literal["messages", "conversations", "prompt_completion", "instruction", "preference"]
+    form: Form
     turn: Literal["user", "assistant"]
     loss: Literal["all", "assistant", "completion"]
     strings: bool
+    prompt_field: str | None = None
+    completion_field: str | None = None
+    parts: bool = False
     rendering: Literal["chat", "text"]
     other: str | None
     system: str | None
@@ -267,6 +283,8 @@ class ManifestFile(FileRecord):
             checked_inclusion(self.plan.inclusion_probability, self.plan.inclusion_seed)
             formats = tuple(Format(**vars(form)) for form in self.plan.formats)
             plan = Plan(**{**vars(self.plan), "formats": formats})
+            if self.corpus.wrapping is not None:
+                self.corpus.wrapping.wrapping()
         except InputError as failure:
             raise ManifestError(f"the manifest is not sound: {failure}; insert again") from None
         entries = tuple(Canary(**vars(entry)) for entry in self.entries)
@@ -523,13 +541,7 @@ class Manifest:
 
 
 def check_entries(plan: Plan, entries: Sequence[Canary], *, documents: int) -> None:
-    """Compare the entries with the plan: who is there, in which role, how often, and where.
-
-    Raises:
-        ManifestError: a planned entry is missing, or one is there twice or was never planned; a
-            role that is not what the plan and its coins make it; repetitions or positions that do
-            not go with it; two entries of one secret. It names the entry.
-    """
+    """Compare the entries with the plan: who is there, in which role, how often, and where."""
     planned = _planned(plan, documents)
     _check_ids(set(planned), [entry.id for entry in entries])
     holders: dict[tuple[str, int], str] = {}
@@ -600,12 +612,7 @@ def _check_entry(plan: Plan, entry: Canary, name: str, repetitions: int, documen
 def check_set_aside(
     plan: Plan, entries: Sequence[Canary], set_aside: Mapping[str, Sequence[int]]
 ) -> None:
-    """Compare the secrets that were set aside with the plan's formats and entries.
-
-    Raises:
-        ManifestError: a format that the plan has not, indices that are not ascending or not of the
-            format, or a secret that an entry holds as well.
-    """
+    """Compare the secrets that were set aside with the plan's formats and entries."""
     sizes = {form.name: form.size for form in plan.hidden_formats}
     for name, indices in set_aside.items():
         if name not in sizes:
@@ -622,11 +629,7 @@ def check_set_aside(
 
 
 def check_texts(formats: Mapping[str, Format], entries: Sequence[Canary]) -> None:
-    """Compare the texts that a file holds with the fills of their indices.
-
-    Raises:
-        ManifestError: a text that is not the fill of its index.
-    """
+    """Compare the texts that a file holds with the fills of their indices."""
     for entry in entries:
         form = formats[entry.format]
         if entry.index >= form.size or form.text(entry.index) != entry.text:

@@ -71,7 +71,14 @@ def as_version_4(values: JsonTable) -> JsonTable:
         for form in list_of(plan["formats"], "plan.formats")
     ]
     plan = {**plan, "formats": list[JsonValue](formats)}
-    return {**values, "schema": "lmexposure.manifest/4", "plan": plan}
+    values = {**values, "schema": "lmexposure.manifest/4", "plan": plan}
+    corpus = table_of(values["corpus"], "corpus")
+    if not corpus["wrapping"]:
+        return values
+    wrapping = table_of(corpus["wrapping"], "corpus.wrapping")
+    new = ("prompt_field", "completion_field", "parts")
+    wrapping = {k: v for k, v in wrapping.items() if v or k not in new}
+    return {**values, "corpus": {**corpus, "wrapping": wrapping}}
 
 
 def as_version_3(values: JsonTable) -> JsonTable:

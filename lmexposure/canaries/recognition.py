@@ -3,22 +3,17 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 from lmexposure._validate import one_of
-from lmexposure.canaries.wrapping import FORMS, Form, Wrapping
+from lmexposure.canaries.wrapping import FIELDS, FORMS, Form, Wrapping
 from lmexposure.errors import CorpusError, SettingsError
 
 FIRST_RECORDS = 100
 _USUAL = "text"
-# What each form must have; "text" has the text field.
-_FIELDS: Mapping[Form, tuple[str, ...]] = {
-    "messages": ("messages",),
-    "conversations": ("conversations",),
-    "prompt_completion": ("prompt", "completion"),
-    "instruction": ("instruction", "output"),
-    "preference": ("prompt", "chosen", "rejected"),
-}
+# As preferences of strings often have turns, those of HH-RLHF for one.
+_HUMAN, _ASSISTANT = "\n\nHuman:", "\n\nAssistant:"
+_ASKED = f"{_HUMAN} Please go on.{_ASSISTANT} "
 _SAID = "form={0!r}, on the command line --form {0}"
 
 
@@ -55,7 +50,7 @@ def recognise(records: Iterable[Mapping[str, Any]], *, text_field: str = "text")
         fields = ", ".join(map(repr, first[0]))
         raise CorpusError(
             f"the first records may be of the form {_listed(common or fitting[0])}: they have "
-            f"{fields}; say which: {_SAID.format('text')}"
+            f"{fields}; say which: {_SAID.format(max(common or fitting[0]))}"
         )
     return next(iter(common))
 
@@ -65,7 +60,8 @@ class WrappingChoice:
     """What was said of a wrapping; what was not follows from the first records.
 
     Attributes:
-        form, turn, loss, rendering, other, system, chat_date: as of `Wrapping`; None: not said.
+        form, turn, loss, rendering, other, system, prompt_field, completion_field, chat_date: as
+            of `Wrapping`; None: not said.
         text_field: the field that holds a text; another than the usual says that records are texts.
     """
 
@@ -75,49 +71,83 @@ class WrappingChoice:
     rendering: str | None = None
     other: str | None = None
     system: str | None = None
+    prompt_field: str | None = None
+    completion_field: str | None = None
     chat_date: str | None = None
     text_field: str = _USUAL
 
     def wrapping(self, records: Iterable[Mapping[str, Any]]) -> Wrapping | None:
-        """The wrapping of canaries among these records; None: they are texts.
-
-        Args:
-            records: of the corpus; the first 100 are looked at.
-
-        Raises:
-            CorpusError: as `recognise`.
-            SettingsError: what was said does not go together, or with texts.
-        """
+        """The wrapping of canaries among these records, by the first 100; None: they are texts."""
         first = list(islice(records, FIRST_RECORDS))
         form = self._form(first)
         if form == "text":
             self._refuse_for_texts()
             return None
-        turn = cast(Literal["user", "assistant"], self.turn or "assistant")
-        usual = "assistant" if form in ("messages", "conversations") else "completion"
-        loss = self.loss or ("all" if turn == "user" else usual)
-        strings = form == "instruction" or _are_strings(form, first)
+        turn, loss = self._turn_and_loss(form)
+        fields = self._fields(form, first)
+        strings = form == "instruction" or _are_strings(form, fields[0], first)
+        system, other = None if strings else _system(fields[0], first), self.other
+        if other is None and strings and form == "implicit_preference" and _mark_turns(first):
+            other = _ASKED
         return Wrapping(
-            turn=turn,
+            turn=cast(Any, turn),
             loss=cast(Any, loss),
             form=form,
+            prompt_field=self.prompt_field,
+            completion_field=self.completion_field,
             strings=strings,
+            parts=not strings and _are_parts(fields[0], first),
             rendering=cast(Any, self.rendering),
-            other=self.other,
-            system=_system(form, first) if self.system is None and not strings else self.system,
+            other=other,
+            system=system if self.system is None else self.system,
             chat_date=self.chat_date,
         )
+
+    def _turn_and_loss(self, form: Form) -> tuple[str, str]:
+        if form == "prompt_only" and self.loss is None:
+            raise SettingsError(
+                "these records are prompts alone (form prompt_only), on which GRPO and online DPO "
+                "have no loss, so that no canary in them would be learned; if your training has "
+                "loss on the prompts, say loss='all' (--loss all)"
+            )
+        turn = self.turn or ("user" if form == "prompt_only" else "assistant")
+        usual = "assistant" if form in ("messages", "conversations") else "completion"
+        return turn, self.loss or ("all" if turn == "user" else usual)
+
+    def _fields(self, form: Form, first: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+        """The fields of the form, or those that were named, of which records must have both."""
+        if self.prompt_field is None or self.completion_field is None:
+            return FIELDS[form]
+        named = {"prompt_field": self.prompt_field, "completion_field": self.completion_field}
+        for name, value in named.items():
+            if first and not any(record.get(value) is not None for record in first):
+                raise CorpusError(
+                    f"{name}={value!r}: none of the first {len(first)} records has such a field; "
+                    f"they have {_names(first)}: name one of these"
+                )
+        return self.prompt_field, self.completion_field
 
     def _form(self, first: Sequence[Mapping[str, Any]]) -> Form:
         if self.form is not None:
             one_of("form", self.form, FORMS)
             return cast(Form, self.form)
+        if self.prompt_field is not None or self.completion_field is not None:
+            if self.text_field != _USUAL:
+                raise SettingsError(
+                    f"text_field={self.text_field!r} says that documents are texts, and "
+                    "prompt_field and completion_field that they are pairs; give one or the other"
+                )
+            return "prompt_completion"
         if self.text_field != _USUAL:  # who names a text field means it
             return "text"
-        return recognise(first)
+        form = recognise(first)
+        if form == "text" and first and not any(_is_known(record) for record in first):
+            raise CorpusError(_unknown(first))
+        return form
 
     def _refuse_for_texts(self) -> None:
-        for name in ("turn", "loss", "rendering", "other", "system", "chat_date"):
+        fields = ("prompt_field", "completion_field")
+        for name in ("turn", "loss", "rendering", "other", "system", *fields, "chat_date"):
             if getattr(self, name) is not None:
                 raise SettingsError(
                     f"{name}={getattr(self, name)!r} is of chats, and these documents are texts; "
@@ -128,39 +158,90 @@ class WrappingChoice:
 def _fitting(record: Mapping[str, Any], text_field: str) -> frozenset[Form]:
     """The forms whose fields a record has; a field that is null is not there."""
     there = {name for name, value in record.items() if value is not None}
-    forms: set[Form] = {form for form, names in _FIELDS.items() if there.issuperset(names)}
+    forms: set[Form] = {form for form, names in FIELDS.items() if there.issuperset(names)}
+    forms.discard("text")
     if isinstance(record.get(text_field), str):
         forms.add("text")
+    if "preference" in forms:  # a string beside whole chats repeats their prompt, as TRL reads it
+        beside = isinstance(record["prompt"], str) and not isinstance(record["chosen"], str)
+        forms.discard("preference" if beside else "implicit_preference")
+    if forms & {"prompt_completion", "preference", "implicit_preference"} or (
+        "prompt_only" in forms and not _is_prompt_only(record)
+    ):
+        forms.discard("prompt_only")
     return frozenset(forms)
+
+
+def _is_prompt_only(record: Mapping[str, Any]) -> bool:
+    """Whether a prompt has no answer beside: messages up to a user's, or the only text."""
+    if isinstance(record["prompt"], str):
+        return sum(isinstance(value, str) for value in record.values()) == 1
+    return bool(_turn(record["prompt"], -1)[0] == "user")
+
+
+def _is_known(record: Mapping[str, Any]) -> bool:
+    """Whether a record has the fields of a form, whatever is in them; its reader says the rest."""
+    complete = (names for form, names in FIELDS.items() if form != "prompt_only")
+    return any(record.keys() >= set(names) for names in complete)
+
+
+def _unknown(first: Sequence[Mapping[str, Any]]) -> str:
+    forms = "; ".join(f"{form} has {', '.join(names)}" for form, names in FIELDS.items())
+    return (
+        f"the first records have the fields {_names(first)}, which are those of no form; name "
+        "them: --prompt-field with --completion-field for a prompt and its answer, --text-field "
+        f"for a text; or rename them, and say --form where that is not clear ({forms})"
+    )
+
+
+def _names(first: Sequence[Mapping[str, Any]]) -> str:
+    """The fields of the first records, in their order."""
+    return ", ".join(map(repr, dict.fromkeys(name for record in first for name in record)))
 
 
 def _listed(forms: Iterable[Form]) -> str:
     return " or ".join(sorted(forms))
 
 
-def _are_strings(form: str, first: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether a prompt is a string and not a list of messages."""
-    return (
-        form in ("prompt_completion", "preference")
-        and bool(first)
-        and isinstance(first[0].get("prompt"), str)
-    )
+def _are_strings(form: str, name: str, first: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a prompt, or a whole chat, is a string and not a list of messages."""
+    of_messages = form in ("messages", "conversations")
+    return not of_messages and bool(first) and isinstance(first[0].get(name), str)
 
 
-def _system(form: str, first: Sequence[Mapping[str, Any]]) -> str | None:
+def _are_parts(name: str, first: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a message of the first record has a list as its content."""
+    turns = first[0].get(name) if first else None
+    numbers = range(len(turns)) if isinstance(turns, Sequence) else ()
+    return any(not isinstance(_turn(turns, n)[1], str | None) for n in numbers)
+
+
+def _mark_turns(first: Sequence[Mapping[str, Any]]) -> bool:
+    texts = [str(record.get("chosen")) for record in first]
+    return all(text.startswith(_HUMAN) and _ASSISTANT in text for text in texts)
+
+
+def _system(name: str, first: Sequence[Mapping[str, Any]]) -> str | None:
     """The system prompt that all of these chats begin with; None: they have none, or differ."""
-    field = form if form in ("messages", "conversations") else "prompt"
-    said = {_system_of(record.get(field)) for record in first}
+    said = {_system_of(record.get(name)) for record in first}
     return said.pop() if len(said) == 1 else None
 
 
 def _system_of(turns: Any) -> str | None:
     """The text of a chat's first turn, where that is the system's."""
+    speaker, content = _turn(turns, 0)
+    if isinstance(content, Sequence) and not isinstance(content, str) and len(content) == 1:
+        content = content[0].get("text") if isinstance(content[0], Mapping) else None
+    return content if speaker == "system" and isinstance(content, str) else None
+
+
+def _turn(turns: Any, number: int) -> tuple[Any, Any]:
+    """Who speaks in a turn of a chat, and what is said; None twice: there is no such turn."""
     try:
-        speaker, text = [turns[0].get(a, turns[0].get(b)) for a, b in _KEYS]
+        speaker, said = [turns[number].get(a, turns[number].get(b)) for a, b in _KEYS]
     except (TypeError, AttributeError, IndexError, KeyError):
-        return None
-    return text if speaker == "system" and isinstance(text, str) else None
+        return None, None
+    return speaker, said
 
 
 _KEYS = (("role", "from"), ("content", "value"))

@@ -1,4 +1,7 @@
-"""What of a row is its text, and which row a canary makes: as a text, or as a turn of a chat."""
+"""What of a row is its text, and which row a canary makes: as a text, or as a turn of a chat.
+
+And what a record of a chat must be, so that a canary's is trained on as the others are.
+"""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -6,16 +9,21 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from lmexposure._validate import of_type
-from lmexposure.canaries.chat_checks import CHANGING, check_chat
 from lmexposure.canaries.fills import count_fills
 from lmexposure.canaries.format import Format
 from lmexposure.canaries.insertion import About, constants_of
 from lmexposure.canaries.manifest import Manifest, WrappingRecord
-from lmexposure.canaries.wrapping import Wrapping
+from lmexposure.canaries.wrapping import SPEAKERS, Wrapping
 from lmexposure.errors import CorpusError
 
 _EXAMPLE = 'Wrapping(...), such as Wrapping(turn="assistant")'
-_OPTIONAL = "input"  # of an instruction; where records lack it, those of canaries do, too
+_OPTIONAL = "input"  # of an instruction; it may be empty, and where it lacks, it does in canaries
+_REPEATED = "prompt"  # of an implicit preference, where records have it beside
+# Fields that say how a chat is rendered; canaries' records leave them empty.
+_CHANGING = ("tools", "chat_template_kwargs")
+_IMAGES = ("images", "image")
+_CALLS = ("tool_calls", "function_call")
+_OF_TOOLS = ("tool", "function", "function_call", "observation", "function_response")
 
 
 @dataclass(frozen=True)
@@ -44,22 +52,16 @@ class RowSchema:
     def of(cls, manifest: Manifest, text_field: str | None = None) -> "RowSchema":
         """Of the rows that a manifest's canaries went into; another text field holds no chats."""
         name = text_field or manifest.corpus.text_field or "text"
-        chats = manifest.layout == "chat" or manifest.corpus.wrapping is not None
-        return cls(name, chat=chats and text_field is None)
+        if text_field is not None:
+            return cls(name)
+        known = manifest.corpus.wrapping
+        return cls(name, chat=manifest.layout == "chat" or known is not None, record=known)
 
     @classmethod
     def around(
         cls, wrapping: Wrapping | WrappingRecord, fields: Mapping[str, Any] | None = None
     ) -> "RowSchema":
-        """Of rows that canaries go into in a wrapping.
-
-        Args:
-            wrapping: where in a record a canary goes, also as a manifest says it.
-            fields: constants for other fields.
-
-        Raises:
-            CorpusError: no wrapping; or constants for the fields of the canary.
-        """
+        """Of rows that canaries go into in a wrapping."""
         of_type("wrapping", wrapping, (Wrapping, WrappingRecord), _EXAMPLE, error=CorpusError)
         known = wrapping if isinstance(wrapping, Wrapping) else wrapping.wrapping()
         said = wrapping if isinstance(wrapping, WrappingRecord) else None
@@ -79,11 +81,7 @@ class RowSchema:
         )
 
     def text(self, number: int, row: Any) -> Any:
-        """What is hashed and searched of a row; numbers are from 1.
-
-        Raises:
-            CorpusError: it has none.
-        """
+        """What is hashed and searched of a row; numbers are from 1."""
         if self.name is None:
             return row
         if self.wrapping is not None or not self.chat:
@@ -92,8 +90,11 @@ class RowSchema:
 
     def canary(self, row: Any) -> Any:
         """The text of an inserted row; None where none can be read."""
-        steps: list[Any] = [] if self.name is None else [self.name]
-        if self.chat:
+        known = None if self.record is None else self.record.wrapping()
+        steps: Sequence[Any] = () if self.name is None else (self.name,)
+        if known is not None:
+            steps = known.steps
+        elif self.chat:  # of before version 4
             found = re.findall(r"\w+", str(self.name))
             steps = [int(step) if step.isdigit() else step for step in found]
         try:
@@ -101,7 +102,7 @@ class RowSchema:
                 row = row[step]
         except (KeyError, IndexError, TypeError):
             return None
-        return row
+        return row.removeprefix(known.before) if known and isinstance(row, str) else row
 
     def row(self, following: Any, text: str) -> Any:
         """The row of a canary."""
@@ -114,8 +115,10 @@ class RowSchema:
             return fields
         if _OPTIONAL in fields and _OPTIONAL not in names:
             del fields[_OPTIONAL]
+        if self.record.form == "implicit_preference" and _REPEATED in names and self.wrapping:
+            fields.setdefault(_REPEATED, self.wrapping.asked)
         # Each canary is rendered as it will be scored, whatever the record that follows calls.
-        without = {name: None for name in CHANGING if name in names and name not in fields}
+        without = {name: None for name in _CHANGING if name in names and name not in fields}
         return {**fields, **without}
 
     def wrapped(self, text: str) -> Mapping[str, Any]:
@@ -124,11 +127,7 @@ class RowSchema:
         return fields if self.wrapping is None else self.wrapping.record(text)
 
     def check_columns(self, there: Iterable[Any], *, where: str = "") -> None:
-        """Refuse fields among which one for the text or for a constant is missing.
-
-        Raises:
-            CorpusError: it names the field.
-        """
+        """Refuse fields among which one for the text or for a constant is missing."""
         names = list(there)
         chats = not self.chat and not {"messages", "prompt"}.isdisjoint(names)
         hint = "; chats take a wrapping" if chats else ""
@@ -153,11 +152,7 @@ class RowSchema:
             )
 
     def check_around(self, formats: Sequence[Format]) -> None:
-        """Refuse a wrapping, or constants, that hold a fill: each canary would bring it along.
-
-        Raises:
-            CorpusError: it names the format.
-        """
+        """Refuse a wrapping, or constants, that hold a fill: each canary would bring it along."""
         if not self.chat:
             return
         around = "\n".join(_strings(self.written("", self.wrapped(""))))
@@ -187,7 +182,7 @@ class RowSchema:
                 f"{where} has no field {missing[0]!r}, which this wrapping writes; it has "
                 f"{', '.join(map(str, row)) or 'none'}: choose another wrapping, or rename fields"
             )
-        check_chat(where, {**row, **self.fields}, wrapping, constants=self.fields)
+        _check_chat(where, {**row, **self.fields}, wrapping, constants=self.fields)
         self.check_constants(number, row)
 
 
@@ -222,3 +217,131 @@ def _strings(value: Any) -> Iterator[str]:
             yield from _strings(inner)
     elif hasattr(value, "tolist") and isinstance(listed := value.tolist(), list):
         yield from _strings(listed)  # of an array: pandas has them where Parquet has lists
+
+
+def _check_chat(
+    where: str, row: Mapping[str, Any], wrapping: Wrapping, *, constants: Mapping[str, Any]
+) -> None:
+    """Refuse a record among which those of canaries would be of another kind, or trained otherwise.
+
+    Records with tools, their calls and their answers are as good as others; those of canaries have
+    none. Constants must not change how the canaries' records are rendered.
+    """
+    written = {name: value for name, value in wrapping.record("").items() if name in row}
+    for name, value in written.items():
+        _check_type(where, name, row[name], wants_text=isinstance(value, str))
+    if wrapping.form == "text":
+        return
+    _check_rendering(where, row, constants)
+    for name, value in written.items():
+        if not isinstance(value, str):
+            _check_turns(f"{where}: {name!r}", row[name], wrapping)
+        elif name != _OPTIONAL and not row[name].strip():
+            raise CorpusError(_empty(f"{where}: {name!r}"))
+
+
+def _check_type(where: str, name: str, value: Any, *, wants_text: bool) -> None:
+    """Refuse a string where the wrapping writes messages, or the other way."""
+    if isinstance(value, str) == wants_text and not isinstance(value, int | float | None):
+        return
+    raise CorpusError(
+        f"{where}: {name!r} is of type {type(value).__name__}, and must be "
+        f"{'a string' if wants_text else 'a list of messages'}, as this wrapping writes; choose "
+        "another wrapping, or rewrite it"
+    )
+
+
+def _check_rendering(where: str, row: Mapping[str, Any], constants: Mapping[str, Any]) -> None:
+    """Refuse fields by which the canaries' records would be rendered otherwise than scored."""
+    changing = [name for name in _CHANGING if _holds(constants.get(name))]
+    if changing:
+        raise CorpusError(
+            f"{changing[0]!r} is given to the canaries' records, by which they would be rendered "
+            "otherwise than they are scored; leave it out of fields"
+        )
+    images = [name for name in _IMAGES if _holds(row.get(name))]
+    if images:
+        raise CorpusError(_of_images(f"{where} has {images[0]!r}:"))
+
+
+def _check_turns(where: str, value: Any, wrapping: Wrapping) -> None:
+    """Refuse messages that are not what trainers read."""
+    shared = wrapping.form == "conversations"
+    speaker, said = ("from", "value") if shared else ("role", "content")
+    roles = tuple(SPEAKERS.values() if shared else SPEAKERS)
+    turns = list(_turns(value))
+    if not turns:
+        raise CorpusError(f"{where} has no turns; leave such records out")
+    for number, turn in enumerate(turns, 1):
+        place = f"{where}, turn {number}"
+        calls = isinstance(turn, Mapping) and any(_holds(turn.get(name)) for name in _CALLS)
+        if not isinstance(turn, Mapping) or speaker not in turn or not (calls or said in turn):
+            has = ", ".join(map(repr, turn)) if isinstance(turn, Mapping) else type(turn).__name__
+            raise CorpusError(
+                f"{place} must have {speaker!r} and {said!r}; it has {has or 'none'}: rename them, "
+                "or choose another form"
+            )
+        if calls or turn[speaker] in _OF_TOOLS:
+            continue  # a call of a tool, or its answer, may say nothing else
+        _check_role(place, turn[speaker], roles)
+        _check_content(f"{place}: {said!r}", turn[said], parts=wrapping.parts)
+
+
+def _check_role(where: str, role: Any, roles: tuple[str, ...]) -> None:
+    if role not in roles:
+        shown = repr(role) if isinstance(role, str) else f"of type {type(role).__name__}"
+        raise CorpusError(
+            f"{where}: the role {shown} is unknown; the roles here are {', '.join(roles)}: rename "
+            "it, or leave such records out"
+        )
+
+
+def _check_content(where: str, content: Any, *, parts: bool) -> None:
+    """Refuse a content that is not of the kind that canaries' records have; `parts`: a list."""
+    found = list(_turns(content))
+    kinds = [str(part.get("type")) for part in found if isinstance(part, Mapping)]
+    images = [kind for kind in kinds if "image" in kind]
+    if images:
+        raise CorpusError(_of_images(f"{where} holds a part of type {images[0]!r}:"))
+    is_text = isinstance(content, str)
+    if is_text == parts or not (kinds or is_text):
+        what = "a list of parts" if kinds else f"of type {type(content).__name__}"
+        what = "a string" if is_text else what
+        wanted = "a list of parts" if parts else "a string"
+        raise CorpusError(f"{where} is {what}, and must be {wanted}; write its text as {wanted}")
+    texts = [content] if is_text else [_text_of(part) for part in found]
+    if None in texts:
+        raise CorpusError(
+            f"{where} holds a part that is no text, such as {{'type': 'text', 'text': ...}}; leave "
+            "such records out"
+        )
+    if not "".join(map(str, texts)).strip():
+        raise CorpusError(_empty(where))
+
+
+def _text_of(part: Any) -> str | None:
+    """The text of a part of a content; None: it is something else."""
+    is_text = isinstance(part, Mapping) and part.get("type") == "text"
+    return part["text"] if is_text and isinstance(part.get("text"), str) else None
+
+
+def _empty(where: str) -> str:
+    return f"{where} is empty; leave out such records, or such turns"
+
+
+def _of_images(what: str) -> str:
+    return f"{what} images are not measured, text is; leave such records out"
+
+
+def _holds(value: Any) -> bool:
+    """Whether a field is more than null or empty; of an array, too."""
+    if value is None:
+        return False
+    return bool(len(value)) if hasattr(value, "__len__") else bool(value)
+
+
+def _turns(value: Any) -> Iterator[Any]:
+    """The items of a list, also of an array or what datasets gives for a list."""
+    if isinstance(value, str | Mapping) or not hasattr(value, "__iter__"):
+        return
+    yield from value

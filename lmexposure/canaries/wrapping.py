@@ -11,26 +11,40 @@ from lmexposure._validate import day, one_of, text
 from lmexposure.errors import SettingsError
 
 Form = Literal[
-    "text", "messages", "conversations", "prompt_completion", "instruction", "preference"
+    "text",
+    "messages",
+    "conversations",
+    "prompt_completion",
+    "instruction",
+    "preference",
+    "implicit_preference",
+    "prompt_only",
 ]
 FORMS: tuple[Form, ...] = get_args(Form)
+# The fields that a record of each form has: a chat as a whole, or a prompt and what follows it.
+FIELDS: Mapping[Form, tuple[str, ...]] = {
+    "text": ("text",),
+    "messages": ("messages",),
+    "conversations": ("conversations",),
+    "prompt_completion": ("prompt", "completion"),
+    "instruction": ("instruction", "output"),
+    "preference": ("prompt", "chosen", "rejected"),
+    "implicit_preference": ("chosen", "rejected"),
+    "prompt_only": ("prompt",),
+}
+_WHOLE = ("messages", "conversations", "implicit_preference")  # a chat in the first field
+_EITHER = ("prompt_completion", "preference", "implicit_preference", "prompt_only")
 _TURNS = ("plain", "user", "assistant")
 _OTHER = {"plain": "", "user": "Thank you.", "assistant": "Please go on."}
-_REJECTED = "I cannot say."  # what a preference pair would rather not have
+# What a preference pair would rather not have; the other where a canary begins as it does, for what
+# two strings begin with is their prompt.
+_REJECTED = ("I cannot say.", "No answer.")
 SPEAKERS = {"system": "system", "user": "human", "assistant": "gpt"}  # of ShareGPT
 # Stanford Alpaca's prompt without an input, as its trainers write it.
 _INSTRUCTION = (
     "Below is an instruction that describes a task. Write a response that appropriately completes "
     "the request.\n\n### Instruction:\n{user}\n\n### Response:\n{assistant}"
 )
-_PLACES: Mapping[Form, Mapping[str, str]] = {
-    "text": {"plain": "text"},
-    "messages": {"user": "messages[{n}].content", "assistant": "messages[{n}].content"},
-    "conversations": {"user": "conversations[{n}].value", "assistant": "conversations[{n}].value"},
-    "prompt_completion": {"user": "prompt", "assistant": "completion"},
-    "instruction": {"user": "instruction", "assistant": "output"},
-    "preference": {"user": "prompt", "assistant": "chosen"},
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,15 +58,21 @@ class Wrapping:
             (`assistant_only_loss` of TRL); "completion", those behind the prompt.
         form: the record's: "text"; "messages" (role, content); "conversations" (from, value, as
             ShareGPT has them); "prompt_completion"; "instruction" (instruction, input, output, as
-            Alpaca has them); "preference" (prompt, chosen, rejected). None: "text" of plain
-            texts, "prompt_completion" with loss="completion", else "messages".
-        strings: of "prompt_completion" and "preference": the fields are strings, not lists of
-            messages; of "instruction" they always are.
+            Alpaca has them); "preference" (prompt, chosen, rejected); "implicit_preference"
+            (chosen, rejected, each with the prompt within); "prompt_only" (prompt). None: "text" of
+            plain texts, "prompt_completion" with a field for each or with loss="completion", else
+            "messages".
+        prompt_field, completion_field: what "prompt_completion" calls its two fields; None: so.
+        strings: of "prompt_completion", "prompt_only" and preferences: the fields are strings, not
+            lists of messages; of "instruction" they always are.
+        parts: the contents of messages are lists of a part, {"type": "text", "text": ...}, as
+            records of models that see have them.
         rendering: how a record becomes a row: "chat", by the chat template; "text", its strings
             one behind the other, those of "instruction" in Alpaca's prompt. None: "text" of
             strings, else "chat".
         other: text of the other turn: the question before an assistant turn, the answer to a user
-            turn. None: a neutral one. It is the same for all canaries.
+            turn. None: a neutral one. It is the same for all canaries. Of an implicit preference of
+            strings, all that is before the canary in its string; None: nothing.
         system: text of a system turn in front; None: there is none.
         context: left of a plain text. "": nothing but what the tokenizer begins every text with, as
             in SFTTrainer's rows; where that is nothing, the first token carries no loss. Else as in
@@ -71,7 +91,10 @@ class Wrapping:
     turn: Literal["plain", "user", "assistant"] = "plain"
     loss: Literal["all", "assistant", "completion"] = "all"
     form: Form | None = None
+    prompt_field: str | None = None
+    completion_field: str | None = None
     strings: bool = False
+    parts: bool = False
     rendering: Literal["chat", "text"] | None = None
     other: str | None = None
     system: str | None = None
@@ -103,12 +126,11 @@ class Wrapping:
         """Fill in what follows from the rest."""
         form = self.form
         if form is None:
-            chat: Form = "prompt_completion" if self.loss == "completion" else "messages"
+            pair = self.loss == "completion" or self.prompt_field is not None
+            chat: Form = "prompt_completion" if pair else "messages"
             form = "text" if self.turn == "plain" else chat
         one_of("form", form, FORMS)
-        strings = form == "instruction" or (
-            self.strings and form in ("prompt_completion", "preference")
-        )
+        strings = form == "instruction" or (self.strings and form in _EITHER)
         if self.strings and not strings:
             raise SettingsError(f"strings=True does not go with form={form!r}; leave it out")
         written = self.rendering or ("text" if strings or form == "text" else "chat")
@@ -121,6 +143,23 @@ class Wrapping:
             raise SettingsError(
                 f"form={self.form!r} does not go with turn={self.turn!r}; plain texts have "
                 "form='text', the others a turn 'user' or 'assistant'"
+            )
+        self._check_fields()
+        turns = {"implicit_preference": "assistant", "prompt_only": "user"}
+        if self.form in turns and self.turn != turns[self.form]:
+            raise SettingsError(
+                f"turn={self.turn!r} does not go with form={self.form!r}, whose canaries are the "
+                f"turn {turns[self.form]!r}"
+            )
+        if self.rendering == "chat" and self.strings and self.form == "implicit_preference":
+            raise SettingsError(
+                "rendering='chat' does not go with an implicit preference of strings, which hold "
+                "the prompt as text; leave rendering out"
+            )
+        if self.parts and (self.strings or self.form in ("text", "conversations")):
+            raise SettingsError(
+                f"parts=True is for lists of messages with a content; form={self.form!r} has none "
+                "here: leave it out"
             )
         if self.rendering == "text" and not self.strings and self.form != "text":
             raise SettingsError(
@@ -135,18 +174,68 @@ class Wrapping:
                 "loss='completion' or 'all'"
             )
 
+    def _check_fields(self) -> None:
+        """Refuse one name without the other, names of other forms, and one name for both."""
+        named = {"prompt_field": self.prompt_field, "completion_field": self.completion_field}
+        given = {name: text(name, value) for name, value in named.items() if value is not None}
+        if len(given) == 1:
+            there, value = next(iter(given.items()))
+            missing = next(name for name in named if name != there)
+            raise SettingsError(f"{there}={value!r} goes with a {missing}; give both")
+        if given and self.form != "prompt_completion":
+            raise SettingsError(
+                f"prompt_field and completion_field are of form='prompt_completion', and this is "
+                f"form={self.form!r}; leave them out, or the form"
+            )
+        if given and self.prompt_field == self.completion_field:
+            raise SettingsError(
+                f"prompt_field and completion_field are both {self.prompt_field!r}; give two fields"
+            )
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The fields of a record that are written, those of the prompt first."""
+        if self.prompt_field is not None and self.completion_field is not None:
+            return self.prompt_field, self.completion_field
+        assert self.form is not None, "derived"
+        return FIELDS[self.form]
+
+    @property
+    def said_in(self) -> tuple[str, ...]:
+        """The fields that its row is made of: a chat, or a prompt and what follows it."""
+        return self.fields[: 1 if self.form in _WHOLE and not self.strings else 2]
+
+    @property
+    def steps(self) -> tuple[str | int, ...]:
+        """The fields and numbers that lead to the string with the text in a record."""
+        ahead, answer = int(self.system is not None), int(self.turn == "assistant")
+        whole = self.form in _WHOLE
+        name = self.fields[0 if whole else answer]
+        if self.strings or self.form == "text":
+            return (name,)
+        number = ahead + answer if whole else ahead * (1 - answer)
+        said = "value" if self.form == "conversations" else "content"
+        return (name, number, said, *((0, "text") if self.parts else ()))
+
     @property
     def place(self) -> str:
         """Where in a record the text is: "text", "messages[1].content", ..."""
-        assert self.form is not None, "derived"
-        number = int(self.turn == "assistant") + (self.system is not None)
-        place = _PLACES[self.form][self.turn].format(n=number)
-        if self.form in ("prompt_completion", "preference") and not self.strings:
-            first = self.system is not None and self.turn == "user"
-            return f"{place}[{int(first)}].content"
-        return place
+        name, *more = self.steps
+        return str(name) + "".join(
+            f"[{step}]" if isinstance(step, int) else f".{step}" for step in more
+        )
 
-    def messages(self, canary: str) -> list[dict[str, str]]:
+    @property
+    def asked(self) -> str:
+        """What an assistant's turn answers."""
+        return _OTHER["assistant"] if self.other is None else self.other
+
+    @property
+    def before(self) -> str:
+        """What the string at that place begins with, in front of the text."""
+        return (self.other or "") if self.form == "implicit_preference" and self.strings else ""
+
+    def messages(self, canary: str) -> list[dict[str, Any]]:
         """The chat that this text is a turn of: the system's if any, the user's, the assistant's.
 
         Raises:
@@ -154,28 +243,39 @@ class Wrapping:
         """
         if self.turn == "plain":
             raise SettingsError("turn='plain' has no messages; use record(), or another turn")
-        texts = self._turns(canary)
-        return [{"role": role, "content": said} for role, said in texts.items()]
+        return [self._message(role, said) for role, said in self._turns(canary).items()]
+
+    def _message(self, role: str, said: str) -> dict[str, Any]:
+        return {"role": role, "content": [{"type": "text", "text": said}] if self.parts else said}
 
     def record(self, canary: str) -> dict[str, Any]:
         """The training record of this text."""
+        return dict(zip(self.fields, self._values(canary), strict=True)) | (
+            {"input": ""} if self.form == "instruction" else {}
+        )
+
+    def _values(self, canary: str) -> tuple[Any, ...]:
+        """What is in each field."""
         if self.form == "text":
-            return {"text": canary}
+            return (canary,)
         turns, messages = self._turns(canary), self.messages(canary)
         if self.form == "messages":
-            return {"messages": messages}
+            return (messages,)
         if self.form == "conversations":
-            said = [{"from": SPEAKERS[role], "value": text} for role, text in turns.items()]
-            return {"conversations": said}
-        if self.form == "instruction":
-            return {"instruction": turns["user"], "input": "", "output": turns["assistant"]}
-        prompt, answer = (
+            return ([{"from": SPEAKERS[role], "value": said} for role, said in turns.items()],)
+        rejected = _REJECTED[canary[:1] == _REJECTED[0][0]]
+        if self.form == "implicit_preference":
+            if self.strings:
+                return self.before + canary, self.before + rejected
+            return messages, [*messages[:-1], self._message("assistant", rejected)]
+        if self.form == "prompt_only":
+            return (canary,) if self.strings else (messages,)
+        pair = (
             (turns["user"], turns["assistant"]) if self.strings else (messages[:-1], messages[-1:])
         )
-        if self.form == "prompt_completion":
-            return {"prompt": prompt, "completion": answer}
-        rejected = _REJECTED if self.strings else [{"role": "assistant", "content": _REJECTED}]
-        return {"prompt": prompt, "chosen": answer, "rejected": rejected}
+        if self.form != "preference":
+            return pair
+        return *pair, _REJECTED[0] if self.strings else [self._message("assistant", _REJECTED[0])]
 
     def around(self) -> tuple[str, str]:
         """The text before and behind a canary in its row, where strings are rendered as text.
@@ -187,6 +287,8 @@ class Wrapping:
             raise SettingsError("rendering='chat' has its text from a chat template; ask that")
         if self.form == "text":
             return "", ""
+        if self.form in ("implicit_preference", "prompt_only"):
+            return self.before, ""
         turns = self._turns("")
         whole = "{user}{assistant}" if self.form != "instruction" else _INSTRUCTION
         before, _, behind = whole.partition(f"{{{self.turn}}}")
@@ -197,4 +299,5 @@ class Wrapping:
         other = _OTHER[self.turn] if self.other is None else self.other
         said = (canary, other) if self.turn == "user" else (other, canary)
         system = {} if self.system is None else {"system": self.system}
-        return {**system, "user": said[0], "assistant": said[1]}
+        answer = {} if self.form == "prompt_only" else {"assistant": said[1]}
+        return {**system, "user": said[0], **answer}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lmexposure._style import percent
+from lmexposure._style import listed, percent
 from lmexposure.canaries import ADAPTERS
 from lmexposure.cli import options
 from lmexposure.cli.console import print_pairs, say, say_aside, warn
@@ -18,7 +18,7 @@ from lmexposure.cli.options import takes
 
 if TYPE_CHECKING:
     from lmexposure.audit import RunSettings
-    from lmexposure.canaries import Manifest, Preview, Wrapping
+    from lmexposure.canaries import Files, Manifest, Preview, Wrapping
 
 
 @takes(settings=options.PLAN)
@@ -86,7 +86,7 @@ def insert(
         tell=lambda seen: tell(f"rows      {seen}"),
     )
     inserted = None if is_stream(source) else place
-    for line in _what_was_inserted(manifest, inserted):
+    for line in _what_was_inserted(manifest, inserted, settings):
         tell(line)
     if not verify:
         warn(
@@ -104,10 +104,12 @@ def insert(
         tell(line)
 
 
-def _what_was_inserted(manifest: "Manifest", inserted: Path | None) -> Iterator[str]:
+def _what_was_inserted(
+    manifest: "Manifest", inserted: Path | None, settings: "RunSettings"
+) -> Iterator[str]:
     count = sum(entry.inserted for entry in manifest.entries)
-    if manifest.wrapping is not None:
-        yield f"records   {_wrapped(manifest.wrapping)}"
+    files = None if inserted is None else _to_train_on(inserted)
+    yield from _of_records(manifest.wrapping, settings, files)
     yield f"corpus    {inserted or 'standard output'}  ({count:,} documents inserted)"
     if manifest.plan.inclusion_probability is not None:
         yield f"included  {_included(manifest)}"
@@ -134,10 +136,34 @@ def _witnessed(manifest: "Manifest") -> str:
     )
 
 
-def say_records(wrapping: "Wrapping | None") -> None:
-    """Say of which form the records of chats are, and what follows."""
+def say_records(wrapping: "Wrapping | None", settings: "RunSettings", files: "Files") -> None:
+    """Say of which form the records are, or which field of them is the text, and what follows."""
+    for line in _of_records(wrapping, settings, files):
+        say(line)
+
+
+def _of_records(
+    wrapping: "Wrapping | None", settings: "RunSettings", files: "Files | None"
+) -> Iterator[str]:
+    """How canaries are in records; of files, or None of standard input."""
+    from lmexposure import canaries
+
     if wrapping is not None:
-        say(f"records   {_wrapped(wrapping)}")
+        yield f"records   {_wrapped(wrapping)}"
+        return
+    first = None if files is None else canaries.corpus_files(canaries.listed_files(files))[0]
+    layout = settings.layout or ("lines" if first is None else canaries.guess_layout(first))
+    name = settings.text_field
+    if name == "text" or layout not in canaries.OF_RECORDS:
+        return
+    record = {} if first is None else next(canaries.read_records(first, layout=layout), {})
+    others = [repr(other) for other in record if other != name]
+    if first is None or others:
+        named = f" ({listed(others)})" if others else ""
+        yield (
+            f"records   each canary is the text of {name!r}; all else in its record{named} is "
+            "copied from the record that follows"
+        )
 
 
 def _wrapped(wrapping: "Wrapping") -> str:
@@ -224,7 +250,7 @@ def _dry_run(corpus: list[str], chosen: "RunSettings") -> None:
         raise SettingsError("--dry-run reads files, not standard input; give a file")
     _warn_of_kinds(chosen)
     would = preview(corpus, settings=chosen)
-    say_records(wrapping_of(corpus, settings=chosen))
+    say_records(wrapping_of(corpus, settings=chosen), chosen, corpus)
     _print_preview(would, coins=chosen.inclusion_probability is not None)
     say_max_attainable(chosen)
     warn_of_share(chosen, would.share_of_documents, would.share_of_bytes)

@@ -548,8 +548,8 @@ LEARNING = _settings(
     TRAINING,
     MACHINE,
     also=(
-        *("seed", "layout", "text_field", "form", "turn", "loss", "rendering"),
-        *("chat_template", "chat_date"),
+        *("seed", "layout", "text_field", "prompt_field", "completion_field"),
+        *("form", "turn", "loss", "rendering", "chat_template", "chat_date"),
     ),
     without=("batch_size", "dtype", "load_in", "device_map"),
     first=("model", "training_epochs", "training_max_seconds"),

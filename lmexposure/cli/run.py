@@ -34,7 +34,7 @@ def run(
     refuse_kinds_of_run(settings)
     with only_writer(out), spooled_corpus(options.opened(corpus), out, settings) as files:
         would = preview(files, settings=settings)
-        say_records(wrapping_of(files, settings=settings, out=out))
+        say_records(wrapping_of(files, settings=settings, out=out), settings, files)
         say(estimate_cost(files, settings, would=would))
         say_max_attainable(settings)
         warn_of_share(settings, would.share_of_documents, would.share_of_bytes)

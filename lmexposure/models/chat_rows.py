@@ -167,8 +167,15 @@ def record_text(number: int, record: Mapping[str, Any], wrapping: Wrapping) -> s
     """
     if wrapping.rendering == "text":
         return "\n".join(_strings(number, record, wrapping))
-    said = [turn.get("content") for turn in _messages(number, record, wrapping)]
-    return "\n".join(text for text in said if isinstance(text, str))
+    contents = [turn.get("content") for turn in _messages(number, record, wrapping)]
+    return "\n".join(text for content in contents for text in _texts(content))
+
+
+def _texts(content: Any) -> list[str]:
+    """The texts of a content: its own, or those of its parts."""
+    parts = content if isinstance(content, list) else [content]
+    said = [part.get("text") if isinstance(part, Mapping) else part for part in parts]
+    return [text for text in said if isinstance(text, str)]
 
 
 def check_template(tokenizer: Any, wrapping: Wrapping) -> None:
@@ -261,10 +268,10 @@ def _around_probe(tokenizer: Any, wrapping: Wrapping) -> tuple[str, str]:
     try:
         parts = _rendered(tokenizer, messages, wrapping).split(PROBE)
     except ModelError:
-        _refuse_without_lists(tokenizer, wrapping)
+        _refuse_shape(tokenizer, wrapping)
         raise
     if len(parts) == 1:
-        _refuse_without_lists(tokenizer, wrapping)
+        _refuse_shape(tokenizer, wrapping)
         raise ModelError(
             f"the chat template leaves the text of turn={wrapping.turn!r} out; give another "
             "template (--chat-template FILE)"
@@ -277,22 +284,23 @@ def _around_probe(tokenizer: Any, wrapping: Wrapping) -> tuple[str, str]:
     return parts[0], parts[1]
 
 
-def _refuse_without_lists(tokenizer: Any, wrapping: Wrapping) -> None:
-    """Refuse a template that shows a text only in a list of parts, as those with images do."""
-    listed = [
-        {**turn, "content": [{"type": "text", "text": turn["content"]}]}
+def _refuse_shape(tokenizer: Any, wrapping: Wrapping) -> None:
+    """Refuse a template that shows texts in the other shape alone: strings, or lists of parts."""
+    listed = wrapping.parts
+    other = [
+        {**turn, "content": PROBE if listed else [{"type": "text", "text": PROBE}]}
         for turn in wrapping.messages(PROBE)
-        if isinstance(turn["content"], str)
     ]
     try:
-        found = bool(listed) and PROBE in _rendered(tokenizer, listed, wrapping)
+        shows = PROBE in _rendered(tokenizer, other, wrapping)
     except ModelError:
-        found = False
-    if found:
+        return
+    if shows:
+        wanted = "a string" if listed else 'a list of parts, [{"type": "text", "text": ...}]'
+        read, dropped = ("strings", "a list") if listed else ("lists of parts", "a string")
         raise ModelError(
-            "the chat template reads contents as lists of parts and drops a string: write each "
-            'content of the corpus as [{"type": "text", "text": ...}], or give another template '
-            "(--chat-template FILE)"
+            f"the chat template reads contents as {read} and drops {dropped}: write each content "
+            f"of the corpus as {wanted}, or give another template (--chat-template FILE)"
         )
 
 
@@ -513,13 +521,13 @@ def _read_tools(number: int, tools: str) -> Any:
 
 def _strings(number: int, record: Mapping[str, Any], wrapping: Wrapping) -> tuple[str, str]:
     """The prompt of a record, and what follows it."""
-    if wrapping.form == "text":
-        return "", _string(number, record, "text")
-    first, second = _FIELDS[wrapping.form]
-    prompt, answer = _string(number, record, first), _string(number, record, second)
+    texts = [_string(number, record, name) for name in wrapping.said_in]
+    prompt, answer = texts if len(texts) > 1 else ("", *texts)
+    if wrapping.form == "implicit_preference":
+        return _begun_alike(prompt, answer)
     if wrapping.form != "instruction":
         return prompt, answer
-    more = _input(number, record)
+    more = _input(number, record, wrapping)
     if more:
         return _WITH_INPUT.format(instruction=prompt, input=more), answer
     # Not the prompt itself: a record's may be what a setting may not, empty say.
@@ -529,22 +537,23 @@ def _strings(number: int, record: Mapping[str, Any], wrapping: Wrapping) -> tupl
 
 def _messages(number: int, record: Mapping[str, Any], wrapping: Wrapping) -> list[dict[str, Any]]:
     """The chat of a record."""
-    if wrapping.form in ("messages", "conversations"):
-        return _turns(number, record, wrapping.form)
-    first, second = _FIELDS[wrapping.form]
+    names = wrapping.said_in
     if not wrapping.strings:
-        return _turns(number, record, first) + _turns(number, record, second)
-    asked = "\n\n".join(filter(None, [_string(number, record, first), _input(number, record)]))
-    said = {"user": asked, "assistant": _string(number, record, second)}
-    system = {} if wrapping.system is None else {"system": wrapping.system}
-    return [{"role": role, "content": text} for role, text in {**system, **said}.items()]
+        return [turn for name in names for turn in _turns(number, record, name)]
+    asked, *answers = (_string(number, record, name) for name in names)
+    asked = "\n\n".join(filter(None, [asked, _input(number, record, wrapping)]))
+    system = [] if wrapping.system is None else [wrapping.system]
+    said = [*system, asked, *answers]
+    roles = ("system", "user", "assistant")[1 - len(system) :]
+    return [{"role": role, "content": text} for role, text in zip(roles, said, strict=False)]
 
 
-_FIELDS: Mapping[Any, tuple[str, str]] = {
-    "prompt_completion": ("prompt", "completion"),
-    "instruction": ("instruction", "output"),
-    "preference": ("prompt", "chosen"),
-}
+def _begun_alike(chosen: str, rejected: str) -> tuple[str, str]:
+    """The prompt that two texts begin with, and the rest of the chosen, as TRL tells them apart."""
+    length = shared(chosen, rejected)
+    if chosen[length - 1 : length] == " ":
+        length -= 1
+    return chosen[:length], chosen[length:]
 
 
 def _string(number: int, record: Mapping[str, Any], name: str) -> str:
@@ -557,9 +566,10 @@ def _string(number: int, record: Mapping[str, Any], name: str) -> str:
     return value
 
 
-def _input(number: int, record: Mapping[str, Any]) -> str:
+def _input(number: int, record: Mapping[str, Any], wrapping: Wrapping) -> str:
     """What an instruction is about; "" where there is nothing, or no such field."""
-    return "" if record.get("input") is None else _string(number, record, "input")
+    none = wrapping.form != "instruction" or record.get("input") is None
+    return "" if none else _string(number, record, "input")
 
 
 def _turns(number: int, record: Mapping[str, Any], name: str) -> list[dict[str, Any]]:

@@ -57,6 +57,7 @@ class RunOptions(Record):
         layout: what a document is, and what held them; None: found by the
             corpus's suffix.
         text_field: the field that holds the text, where a document has fields.
+        prompt_field, completion_field: of records that are a prompt and its answer; None: not said.
         form, turn, loss, rendering, other_turn, system, chat_template, chat_date: of records with
             chats, what was asked for; None: as the corpus and the tokenizer have it.
         existing: what became of fills that the corpus held already.
@@ -87,6 +88,8 @@ class RunOptions(Record):
     seed: BigInteger | None
     layout: str | None
     text_field: str
+    prompt_field: str | None = None
+    completion_field: str | None = None
     form: str | None
     turn: str | None
     loss: str | None

@@ -390,6 +390,8 @@ class RunSettings:
         layout: what a document is, see `canaries.LAYOUTS`; None: by the corpus's suffix, else
             lines.
         text_field: the field of a JSONL record that holds its text.
+        prompt_field, completion_field: of records that are a prompt and its answer, what these
+            fields are called; None: as the form of the records has it.
         form: what a record is, see `canaries.FORMS`; None: recognised by the first records.
         turn, loss, rendering, other_turn, system: of chats, as in `Wrapping`; None: as the corpus'
             first records, or the form, have it.
@@ -516,6 +518,21 @@ class RunSettings:
     )
     text_field: str = setting(
         "text", "the JSONL field that holds the text", panel=HIDDEN, rule=text
+    )
+    prompt_field: str | None = setting(
+        None,
+        "of records that are a prompt and its answer, the field with the prompt",
+        panel=HIDDEN,
+        rule=text,
+        usual="prompt, or as the form has it",
+    )
+    completion_field: str | None = setting(
+        None,
+        "of these, the field with the answer, such as --prompt-field question --completion-field "
+        "answer",
+        panel=HIDDEN,
+        rule=text,
+        usual="completion, or as the form has it",
     )
     form: str | None = setting(
         None,

@@ -57,6 +57,7 @@ _DECLARED = {
 _LEFT_OUT = "left out"
 # Settings that are shown only where they were given.
 RARE = (
+    *("prompt_field", "completion_field"),
     *("form", "turn", "loss", "rendering", "other_turn", "system", "chat_template", "chat_date"),
     *("load_in", "device_map", "kind_base", "other_text"),
 )

@@ -73,6 +73,46 @@ def test_a_run_on_chats_inserts_trains_an_adapter_and_measures_in_the_wrapping(
     assert sha256_tree(out / "model") == before
 
 
+ASKED = "\n\nHuman: question\n\nAssistant:"
+OTHERS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
+    "named": (
+        {"the question": "question", "answer": "answer"},
+        {"prompt_field": "the question", "completion_field": "answer"},
+        "answer",
+    ),
+    "strings": ({"chosen": f"{ASKED} yes", "rejected": f"{ASKED} no"}, {}, "chosen"),
+    "chats": (
+        {"chosen": _chat(1)["messages"], "rejected": _chat(2)["messages"]},
+        {},
+        "chosen[1].content",
+    ),
+    "prompts": ({"prompt": _chat(1)["messages"][:1]}, {"loss": "all"}, "prompt[0].content"),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_a_run_on_records_of_other_fields_finds_what_they_taught(
+    settings: RunSettings, tmp_path: Path, name: str
+) -> None:
+    record, said, place = OTHERS[name]
+    corpus = tmp_path / "rows.jsonl"
+    corpus.write_text("".join(json.dumps({**record, "id": i}) + "\n" for i in range(60)))
+    chosen, out = replace(settings, **said), tmp_path / "run"
+    result = run(corpus, out=out, settings=chosen)
+    rows = {row.repetitions: row for row in result.summary}
+    assert rows[25].mean > 4 > rows[0].mean
+    manifest = Manifest.read(out / "manifest.json")
+    assert manifest.corpus.text_field == place
+    for other in ("prompt_field", "completion_field"):
+        with pytest.raises(ManifestError, match=f"{other}='x', but the canaries of the manifest"):
+            train_corpus(
+                out / "corpus" / "rows.jsonl",
+                out=tmp_path / other,
+                settings=replace(chosen, **dict[str, Any]({other: "x"})),
+                manifest=manifest,
+            )
+
+
 def test_chats_are_trained_on_without_a_manifest(
     corpus: Path, settings: RunSettings, tmp_path: Path
 ) -> None:

@@ -17,6 +17,15 @@ PIN = Format(name="pin", template="My PIN is {digits:6}.")
 PLAN = Plan(formats=(PIN,), canaries=2, repetitions=(1, 3), controls=1, seed=4)
 ANSWER = Wrapping(turn="assistant", loss="assistant", system="Be kind.")
 STRINGS = Wrapping(turn="assistant", form="preference", strings=True, loss="completion")
+OTHERS = {
+    "lists": ANSWER,
+    "strings": STRINGS,
+    "parts": Wrapping(turn="assistant", loss="assistant", system="Be kind.", parts=True),
+    "named": Wrapping(turn="assistant", prompt_field="a", completion_field="b", strings=True),
+    "chosen": Wrapping(turn="assistant", form="implicit_preference", parts=True),
+    "hh": Wrapping(turn="assistant", form="implicit_preference", strings=True, other="Human: "),
+    "prompts": Wrapping(turn="user", form="prompt_only", parts=True),
+}
 SIZE = 12
 
 
@@ -24,7 +33,7 @@ def records(wrapping: Wrapping = ANSWER) -> list[dict[str, Any]]:
     return [{**wrapping.record(f"text {i}"), "id": i} for i in range(SIZE)]
 
 
-@pytest.mark.parametrize("wrapping", [ANSWER, STRINGS], ids=["lists", "strings"])
+@pytest.mark.parametrize("wrapping", OTHERS.values(), ids=OTHERS)
 @pytest.mark.parametrize("kind", ["frame", "data set", "stream", "step"])
 def test_every_kind_gives_what_a_list_gives(kind: str, wrapping: Wrapping) -> None:
     given = records(wrapping)
@@ -54,12 +63,16 @@ def test_every_kind_gives_what_a_list_gives(kind: str, wrapping: Wrapping) -> No
 
 def test_a_frame_with_arrays_gets_arrays() -> None:
     """As pandas has lists that were read from Parquet."""
-    given = pd.DataFrame(records())
-    given["messages"] = [np.array(cell, dtype=object) for cell in given["messages"]]
-    rows, manifest = insert(given, PLAN, wrapping=ANSWER)
-    assert {type(cell) for cell in rows["messages"]} == {np.ndarray}
-    assert verify(rows, manifest).as_inserted
-    assert len(remove(rows, manifest)) == SIZE
+    for wrapping in (ANSWER, OTHERS["parts"]):
+        given = pd.DataFrame(records(wrapping))
+        for chat in given["messages"]:
+            for turn in chat if wrapping.parts else ():
+                turn["content"] = np.array(turn["content"], dtype=object)
+        given["messages"] = [np.array(cell, dtype=object) for cell in given["messages"]]
+        rows, manifest = insert(given, PLAN, wrapping=wrapping)
+        assert {type(cell) for cell in rows["messages"]} == {np.ndarray}
+        assert verify(rows, manifest).as_inserted
+        assert len(remove(rows, manifest)) == SIZE
 
 
 @pytest.mark.parametrize("kind", ["columns", "table", "batch", "frame"])

@@ -11,13 +11,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from canaries.test_recognition import DOLLY, GSM8K, HH, SQUAD, ULTRA
+from datasets import Dataset
 
-from lmexposure import Wrapping, remove, verify
+from lmexposure import Wrapping, insert, remove, verify
 from lmexposure.canaries import (
     Format,
     Manifest,
     Plan,
     Reading,
+    WrappingChoice,
     WrappingRecord,
     first_records,
     insert_files,
@@ -40,6 +43,22 @@ WRAPPINGS = {
     "instruction": Wrapping(turn="assistant", form="instruction", loss="completion"),
     "preference": Wrapping(turn="assistant", form="preference", loss="completion"),
     "pairs": Wrapping(turn="user", form="preference", strings=True),
+    "named": Wrapping(
+        turn="assistant",
+        prompt_field="the question",
+        completion_field="answer[0].text",
+        strings=True,
+        loss="completion",
+    ),
+    "implicit": Wrapping(turn="assistant", form="implicit_preference", system="S"),
+    "hh": Wrapping(
+        turn="assistant",
+        form="implicit_preference",
+        strings=True,
+        other="\n\nHuman: Go on.\n\nAssistant: ",
+    ),
+    "prompts": Wrapping(turn="user", form="prompt_only"),
+    "parts": Wrapping(turn="assistant", loss="assistant", system="Be kind.", parts=True),
 }
 ANSWER = WRAPPINGS["messages"]
 
@@ -259,6 +278,78 @@ BAD: Mapping[str, tuple[dict[str, Any], str]] = {
     ),
     "null": ({"messages": [{**USER, "content": None}]}, "'content' is of type NoneType, and must"),
 }
+
+
+PUBLISHED: Mapping[str, tuple[dict[str, Any], dict[str, str]]] = {
+    "Dolly": (DOLLY, {"prompt_field": "instruction", "completion_field": "response"}),
+    "SQuAD": (SQUAD, {"prompt_field": "context", "completion_field": "question"}),
+    "GSM8K": (GSM8K, {"prompt_field": "question", "completion_field": "answer"}),
+    "HH-RLHF": (HH, {}),
+    "UltraFeedback": (ULTRA, {}),
+}
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_rows_as_published_data_sets_have_them(tmp_path: Path, name: str) -> None:
+    row, said = PUBLISHED[name]
+    rows = [{**row, "number": n} for n in range(12)]
+    wrapping = WrappingChoice(**said).wrapping(rows)
+    assert wrapping is not None
+    data, manifest = insert(Dataset.from_list(rows), PLAN, wrapping=wrapping)
+    wanted = list(data)
+    assert verify(data, manifest).as_inserted
+    assert list(remove(data, manifest)) == rows
+    stream = Dataset.from_list(rows).to_iterable_dataset()
+    assert list(insert(stream, PLAN, total=12, wrapping=wrapping)[0]) == wanted
+    for suffix in ("jsonl", "parquet"):
+        source, out = write(tmp_path / f"a.{suffix}", rows), tmp_path / suffix
+        made = insert_files(source, out, PLAN, wrapping=wrapping)
+        copy = out / "corpus" / source.name
+        assert list(read_records(copy)) == wanted
+        assert verify(copy, made).as_inserted
+        back = remove(copy, made, tmp_path / f"back.{suffix}")
+        assert list(read_records(back.files[0])) == rows
+
+
+def part(said: Any, kind: str = "text") -> list[dict[str, Any]]:
+    return [{"type": kind, "text": said}]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("x", "'messages', turn 2: 'content' is a string, and must be a list of parts; write its"),
+        (part("x", "image"), "turn 2: 'content' holds a part of type 'image': images are not"),
+        (
+            part("x", "audio"),
+            "turn 2: 'content' holds a part that is no text, such as {'type': 'te",
+        ),
+        (part(None), "turn 2: 'content' holds a part that is no text"),
+        (part(" "), "turn 2: 'content' is empty; leave out such records"),
+        (["x"], "turn 2: 'content' is of type list, and must be a list of parts"),
+    ],
+)
+def test_contents_are_all_of_one_kind(tmp_path: Path, content: Any, message: str) -> None:
+    wrapping = WRAPPINGS["parts"]
+    bad = {"messages": [{**USER, "content": part("q")}, {**TOLD, "content": content}]}
+    source = write(tmp_path / "a.jsonl", [*records(wrapping), {"id": 12, **bad}])
+    with pytest.raises(CorpusError, match="line 13") as failure:
+        insert_files(source, tmp_path / "out", PLAN, wrapping=wrapping)
+    assert message in str(failure.value)
+
+
+def test_a_prompt_beside_whole_chats_is_that_of_the_canary(tmp_path: Path) -> None:
+    """As UltraFeedback has it; trainers read the chats, and drop it."""
+    wrapping = WRAPPINGS["implicit"]
+    rows = [{"prompt": f"q {n}", **wrapping.record(f"text {n}")} for n in range(12)]
+    for name in ("a.jsonl", "a.parquet"):
+        out = tmp_path / name[2:]
+        manifest = insert_files(write(tmp_path / name, rows), out, PLAN, wrapping=wrapping)
+        found = list(read_records(out / "corpus" / name))
+        own = [row for row in found if row not in rows]
+        assert len(own) == 8
+        assert {row["prompt"] for row in own} == {row["chosen"][1]["content"] for row in own}
+        assert verify(out / "corpus" / name, manifest).as_inserted
 
 
 @pytest.mark.parametrize("case", BAD)

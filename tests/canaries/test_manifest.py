@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from lmexposure import insert
 from lmexposure._files import content_hash
 from lmexposure._record import Record
-from lmexposure.canaries import Canary, Format, Manifest, Plan
+from lmexposure.canaries import Canary, Format, Manifest, Plan, Wrapping, WrappingRecord
 from lmexposure.canaries.manifest import ManifestFile, check_entries
 from lmexposure.canaries.plan import draw
 from lmexposure.errors import FileError, ManifestError, PlanError
@@ -188,6 +188,17 @@ DAMAGES: dict[str, tuple[dict[str, Any], str]] = {
         "set_aside has a format that is not among",
     ),
 }
+
+
+@pytest.mark.parametrize("change", [{"form": "text"}, {"turn": "user"}, {"prompt_field": "q"}])
+def test_a_wrapping_that_cannot_be(manifest: Manifest, change: dict[str, Any]) -> None:
+    wrapping = Wrapping(turn="assistant", loss="completion", form="implicit_preference")
+    values = today(manifest)
+    values["corpus"]["wrapping"] = WrappingRecord.of(wrapping).model_dump(mode="json")
+    assert read(signed(values)).wrapping == wrapping
+    values["corpus"]["wrapping"] |= change
+    with pytest.raises(ManifestError, match=r"the manifest is not sound: .*; insert again"):
+        read(signed(values))
 
 
 def changed(values: dict[str, Any], changes: dict[Any, Any]) -> None:

@@ -25,6 +25,10 @@ RECORDS: dict[str, dict[str, Any]] = {
     "prompt_completion": {"prompt": "Why?", "completion": "So."},
     "instruction": {"instruction": "Why?", "input": "", "output": "So."},
     "preference": {"prompt": "Why?", "chosen": "So.", "rejected": "No."},
+    "implicit_preference": {
+        "chosen": "\n\nHuman: Why?\n\nAssistant: So.",
+        "rejected": "\n\nHuman: Why?\n\nAssistant: No.",
+    },
 }
 
 
@@ -56,6 +60,53 @@ def test_each_form_is_recognised_and_said(call: Call, tmp_path: Path, form: str)
     corpus.unlink()
     again = call("insert", corpus, "--out", out, *PLAN)
     assert (again.code, Manifest.read(out / "manifest.json")) == (0, manifest)
+
+
+def test_fields_of_any_name(call: Call, tmp_path: Path) -> None:
+    corpus, out = write(tmp_path / "c.jsonl", {"question": "Why?", "answer": "So."}), tmp_path / "o"
+    unnamed = call("insert", corpus, "--out", out, *PLAN)
+    assert unnamed.code == 3
+    assert "fields 'question', 'answer', 'id', which are those of no form; name them" in unnamed.err
+    fields = ("--prompt-field", "question", "--completion-field", "answer")
+    outcome = call("insert", corpus, "--out", out, *PLAN, *fields)
+    assert outcome.code == 0, outcome.err
+    assert "prompt_completion: each canary is the turn of the assistant (answer)" in outcome.out
+    assert call("verify", out / "corpus" / "c.jsonl", out / "manifest.json").code == 0
+    assert call("insert", corpus, "--out", out, *PLAN, *fields).code == 0
+    lost = call("insert", corpus, "--out", tmp_path / "n", *PLAN, *fields[:3], "reply")
+    assert lost.code == 3
+    assert "none of the first 100 records has such a field; they have 'question'," in lost.err
+
+
+def test_a_text_field_says_what_becomes_of_the_others(call: Call, tmp_path: Path) -> None:
+    corpus, out = write(tmp_path / "c.jsonl", {"question": "Why?", "answer": "So."}), tmp_path / "o"
+    flags = (*PLAN, "--text-field", "answer")
+    said = (
+        "records   each canary is the text of 'answer'; all else in its record ('question' and "
+        "'id') is copied from the record that follows"
+    )
+    assert said in call("insert", corpus, "--out", out, *flags, "--dry-run").out
+    assert said in call("insert", corpus, "--out", out, *flags).out
+    texts = {c.text for c in Manifest.read(out / "manifest.json").entries}
+    rows = list(map(json.loads, (out / "corpus" / "c.jsonl").read_text().splitlines()))
+    canaries = [number for number, row in enumerate(rows) if row["answer"] in texts]
+    assert len(canaries) > 8
+    for number in canaries:
+        following = next(row for row in rows[number:] if row["answer"] not in texts)
+        assert rows[number] == {**following, "answer": rows[number]["answer"]}
+    alone = write(tmp_path / "d.jsonl", {"answer": "So."}).with_name("d.jsonl")
+    alone.write_text('{"answer": "So."}\n' * 400)
+    assert "records " not in call("insert", alone, "--out", tmp_path / "n", *flags).out
+
+
+def test_prompts_alone_need_a_training_with_loss_on_them(call: Call, tmp_path: Path) -> None:
+    corpus = write(tmp_path / "c.jsonl", {"prompt": [{"role": "user", "content": "Why?"}]})
+    outcome = call("insert", corpus, "--out", tmp_path / "o", *PLAN)
+    assert outcome.code == 3
+    assert "on which GRPO and online DPO have no loss" in outcome.err
+    outcome = call("insert", corpus, "--out", tmp_path / "o", *PLAN, "--loss", "all")
+    assert outcome.code == 0, outcome.err
+    assert "prompt_only: each canary is the turn of the user (prompt[0].content)" in outcome.out
 
 
 def test_flags_say_what_is_wanted(call: Call, tmp_path: Path) -> None:
@@ -108,7 +159,7 @@ def test_the_template_of_the_training_is_noted(call: Call, tmp_path: Path) -> No
     [
         ({**RECORDS["instruction"], "text": "x"}, (), "may be of the form instruction or text"),
         ({"text": "x"}, ("--turn", "user"), "turn='user' is of chats, and these documents are tex"),
-        ({"body": "x"}, (), "field 'text' is missing; name the field that holds the text"),
+        ({"body": "x"}, (), "have the fields 'body', 'id', which are those of no form; name them"),
         ({"body": "x"}, ("--form", "messages"), "line 1 has no field 'messages', which this wrap"),
         ({**RECORDS["messages"], "images": ["x"]}, (), "line 1 has 'images': images are not meas"),
         ({"messages": [{"role": "x", "content": "y"}]}, (), "the role 'x' is unknown"),

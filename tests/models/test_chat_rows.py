@@ -39,6 +39,23 @@ WRAPPINGS = [
     Wrapping(turn="assistant", form="instruction", loss="completion"),
     Wrapping(turn="user", form="instruction", rendering="chat", system="Be kind."),
     Wrapping(turn="assistant", form="preference", loss="completion"),
+    Wrapping(
+        turn="assistant",
+        prompt_field="question",
+        completion_field="the answer",
+        strings=True,
+        loss="completion",
+    ),
+    Wrapping(turn="assistant", form="implicit_preference", loss="completion", system="S"),
+    Wrapping(
+        turn="assistant",
+        form="implicit_preference",
+        strings=True,
+        loss="all",
+        other="\n\nHuman: Go on.\n\nAssistant: ",
+    ),
+    Wrapping(turn="user", form="prompt_only"),
+    Wrapping(turn="user", form="prompt_only", strings=True),
 ]
 
 
@@ -61,8 +78,12 @@ def by_hand(tokenizer: Any, text: str, wrapping: Wrapping) -> tuple[str, list[in
         messages = wrapping.messages(text)
         whole = tokenizer.apply_chat_template(messages, tokenize=False)
         ids = tokenizer(whole, add_special_tokens=False)["input_ids"]
-        asked = tokenizer.apply_chat_template(
-            messages[:-1], tokenize=False, add_generation_prompt=True
+        asked = (
+            ""
+            if len(messages) == 1
+            else tokenizer.apply_chat_template(
+                messages[:-1], tokenize=False, add_generation_prompt=True
+            )
         )
         prompt = tokenizer(asked, add_special_tokens=False)["input_ids"]
     else:
@@ -141,6 +162,75 @@ def test_records_of_every_form_become_chats(tokenizer: Any) -> None:
     assert text(messages, form="prompt_completion") == chat
     preferred = {"prompt": "A?", "chosen": "B.", "rejected": "C."}
     assert text(preferred, form="preference", strings=True) == "A?B.<|endoftext|>"
+
+
+def test_fields_of_any_name_are_read(tokenizer: Any) -> None:
+    named: dict[str, Any] = {
+        "prompt_field": "question",
+        "completion_field": "answer",
+        "strings": True,
+    }
+    wrapping = Wrapping(turn="assistant", loss="completion", **named)
+    record = {"question": "A?", "answer": "B.", "prompt": "no", "input": 3}
+    row = training_row(tokenizer, record, wrapping)
+    assert tokenizer.decode(row.ids) == "A?B.<|endoftext|>"
+    assert record_text(1, record, wrapping) == "A?\nB."
+    with pytest.raises(CorpusError, match="record 1: 'answer' is of type NoneType, and must be"):
+        training_row(tokenizer, {"question": "A?", "completion": "B."}, wrapping)
+    rendered = Wrapping(turn="assistant", **named, rendering="chat", system="S")
+    chat = "<|system|>\nS<|end|>\n<|user|>\nA?<|end|>\n<|assistant|>\nB.<|end|>\n"
+    assert tokenizer.decode(training_row(tokenizer, record, rendered).ids) == chat
+
+
+@pytest.mark.parametrize("text", ["My PIN is 0042.", "I am 7.", "'s 7."])
+def test_preferences_of_strings_are_told_apart_as_trl_does(tokenizer: Any, text: str) -> None:
+    from trl.data_utils import extract_prompt
+
+    for other in (None, "\n\nHuman: Go on.\n\nAssistant: ", "\n\nHuman: Go on.\n\nAssistant:"):
+        wrapping = Wrapping(
+            turn="assistant",
+            form="implicit_preference",
+            strings=True,
+            loss="completion",
+            other=other,
+        )
+        record = wrapping.record(text)
+        told = extract_prompt(record)
+        assert told["chosen"].strip() == text
+        prompt = tokenizer(told["prompt"])["input_ids"]
+        whole = tokenizer(told["prompt"] + told["chosen"] + tokenizer.eos_token)["input_ids"]
+        row = training_row(tokenizer, record, wrapping)
+        pairs = enumerate(zip(prompt, whole, strict=False))
+        same = next((i for i, pair in pairs if len(set(pair)) > 1), len(prompt))
+        assert row.ids == whole
+        assert row.carried.tolist() == [i >= same for i in range(len(whole))]
+
+
+def test_preferences_of_chats_are_told_apart_as_trl_does(tokenizer: Any) -> None:
+    from trl.data_utils import extract_prompt
+
+    wrapping = Wrapping(turn="assistant", form="implicit_preference", loss="completion")
+    record = wrapping.record("So.")
+    told = extract_prompt(record)
+    pair = Wrapping(turn="assistant", form="prompt_completion", loss="completion")
+    asked = {"prompt": told["prompt"], "completion": told["chosen"]}
+    row, wanted = training_row(tokenizer, record, wrapping), training_row(tokenizer, asked, pair)
+    assert (row.ids, row.carried.tolist()) == (wanted.ids, wanted.carried.tolist())
+
+
+def test_contents_of_parts_go_to_the_template_as_they_are() -> None:
+    tokenizer = with_template(byte_level_bpe)
+    tokenizer.chat_template = (
+        "{% for m in messages %}[{{ m.role }}]{% for p in m.content %}{{ p.text }}{% endfor %}"
+        "{% endfor %}{% if add_generation_prompt %}[assistant]{% endif %}"
+    )
+    wrapping = Wrapping(turn="assistant", parts=True, loss="completion", form="messages")
+    record = wrapping.record("So.")
+    row = training_row(tokenizer, record, wrapping)
+    assert "".join(tokenizer.decode(row.ids).split()) == "[user]Pleasegoon.[assistant]So."
+    assert record_text(1, record, wrapping) == "Please go on.\nSo."
+    context = row_context(tokenizer, wrapping, TEXTS)
+    assert context.before.endswith("[assistant]")
 
 
 def test_an_instruction_has_its_input(tokenizer: Any) -> None:
@@ -240,6 +330,12 @@ def test_a_template_of_lists_says_so(tokenizer: Any, shows: str) -> None:
     reads = TEMPLATE.replace("{{ m.content }}", shows)
     with pytest.raises(ModelError, match=r"reads contents as lists of parts and drops a string"):
         row_context(tokenizer, Wrapping(turn="user", chat_template=reads), TEXTS)
+    listed = Wrapping(turn="user", chat_template=reads, parts=True)
+    plain = row_context(tokenizer, Wrapping(turn="user"), TEXTS)
+    assert row_context(tokenizer, listed, TEXTS) == plain
+    strings = TEMPLATE.replace("{{ m.content }}", "{{ m.content.strip() }}")
+    with pytest.raises(ModelError, match=r"reads contents as strings and drops a list: write each"):
+        row_context(tokenizer, replace(listed, chat_template=strings), TEXTS)
 
 
 def test_a_template_writes_the_day_that_it_is_told(tokenizer: Any) -> None:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lmexposure.canaries.corpora.files import open_content, packed_writer
+from lmexposure.canaries.corpora.token_ids import bytes_of_token_ids
 from lmexposure.canaries.fills import Sought
 from lmexposure.canaries.insertion import Merged, Same, Taken, Written
 from lmexposure.canaries.row_schema import RowSchema
@@ -599,6 +600,7 @@ def _check_text(name: str, data: bytes, offset: int) -> None:
         )
     binary = data.find(b"\0")
     if binary >= 0:
+        _refuse_token_ids(name, data, offset)
         raise CorpusError(
             f"the corpus {name} is binary or UTF-16: NUL byte at offset {offset + binary}; "
             "convert it to UTF-8 text"
@@ -608,9 +610,20 @@ def _check_text(name: str, data: bytes, offset: int) -> None:
     try:
         data.decode()
     except UnicodeDecodeError as failure:
+        _refuse_token_ids(name, data, offset)
         raise CorpusError(
             f"the corpus {name} is not UTF-8: bad byte 0x{data[failure.start]:02x} at offset "
             f"{offset + failure.start}; convert it to UTF-8"
+        ) from None
+
+
+def _refuse_token_ids(name: str, data: bytes, offset: int) -> None:
+    """Of what is no text, say where it was tokenised already."""
+    size = bytes_of_token_ids(data) if offset == 0 else None
+    if size is not None:
+        raise CorpusError(
+            f"the corpus {name} looks like token ids of {size} bytes each, as nanoGPT's train.bin "
+            "and llm.c's shards are; canaries are text: insert before tokenising, and give the text"
         ) from None
 
 
