@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,13 @@ from audit.quick import QUICK
 from hashes import sha256_tree
 from known import known
 from models.small_chats import save_base
+from published_templates import PUBLISHED, tiny_model_for, tokenizer_for
 
-from lmexposure.audit import RunSettings, insert_corpus, run, train_corpus
+from lmexposure.audit import RunSettings, insert_corpus, measure, run, train_corpus
 from lmexposure.audit.training import training_settings
 from lmexposure.canaries import Manifest
 from lmexposure.errors import CorpusError, ManifestError, ModelError, SettingsError
-from lmexposure.models import load_model, template_sha256
+from lmexposure.models import chat_rows, load_model, template_sha256
 from lmexposure.records import RunRecord
 
 
@@ -186,3 +188,82 @@ def test_texts_are_no_chats(settings: RunSettings, tmp_path: Path) -> None:
     lines.write_text("a line\n" * 40)
     with pytest.raises((CorpusError, SettingsError), match="texts"):
         train_corpus(lines, out=tmp_path / "t", settings=replace(settings, turn="user"))
+
+
+def _on(monkeypatch: pytest.MonkeyPatch, day: str) -> None:
+    """Let today be this day, for our rows as for the template's own."""
+
+    class Day(date):
+        @classmethod
+        def today(cls) -> date:
+            return date.fromisoformat(day)
+
+    monkeypatch.setattr(chat_rows, "date", Day)
+
+
+@pytest.fixture(scope="module")
+def dated_base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("dated") / "model"
+    tokenizer = tokenizer_for("llama3_2")
+    tiny_model_for(tokenizer).save_pretrained(place)
+    tokenizer.save_pretrained(place)
+    return place
+
+
+def test_a_run_has_the_day_of_its_first_row_whenever_it_goes_on(
+    corpus: Path,
+    settings: RunSettings,
+    dated_base: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    chosen = replace(settings, model=str(dated_base), training={"lora": True, "epochs": 1})
+    _on(monkeypatch, "2026-01-31")
+    files = {"out": tmp_path / "run", "settings": chosen}
+    context = known(run(corpus, **files).context)
+    assert (context.source, context.chat_date) == ("training", "2026-01-31")
+    assert "31 Jan 2026" in context.left
+    before = sha256_tree(tmp_path / "run" / "model")
+    _on(monkeypatch, "2026-02-01")
+    assert known(run(corpus, **files).context) == context
+    assert sha256_tree(tmp_path / "run" / "model") == before
+    (tmp_path / "run" / "result.json").unlink()
+    assert known(run(corpus, **files).context) == context
+
+
+def test_a_training_says_its_day_and_a_measurement_reads_it(
+    corpus: Path,
+    settings: RunSettings,
+    dated_base: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    chosen = replace(settings, model=str(dated_base), training={"lora": True, "epochs": 1})
+    inserted, manifest = insert_corpus(corpus, out=tmp_path / "in", settings=chosen)
+    assert known(manifest.wrapping).chat_date is None
+    _on(monkeypatch, "2026-01-31")
+    trained = train_corpus(
+        inserted, out=tmp_path / "trained", settings=chosen, manifest=manifest
+    ).model_path
+    assert "all rows have that of today; to go on" in caplog.text
+    assert "--chat-date 2026-01-31" in caplog.text
+    _on(monkeypatch, "2026-02-01")
+    result = measure(trained, tmp_path / "in" / "manifest.json", settings=chosen.measure)
+    assert known(result.context).chat_date == "2026-01-31"
+    again = replace(chosen, chat_date="2026-01-31")
+    caplog.clear()
+    train_corpus(inserted, out=tmp_path / "trained", settings=again, manifest=manifest)
+    assert "writes the date" not in caplog.text
+
+
+def test_a_template_of_ones_own_goes_with_the_trained_model(
+    corpus: Path, settings: RunSettings, tmp_path: Path
+) -> None:
+    template = tmp_path / "own.jinja"
+    template.write_text(PUBLISHED["zephyr"])
+    chosen = replace(settings, chat_template=str(template), training={"lora": True, "epochs": 1})
+    context = known(run(corpus, out=tmp_path / "run", settings=chosen).context)
+    assert "<|assistant|>\n" in context.left
+    saved = (tmp_path / "run" / "model" / "chat_template.jinja").read_text()
+    assert saved == PUBLISHED["zephyr"]
