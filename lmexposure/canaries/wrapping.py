@@ -151,6 +151,8 @@ class Wrapping:
                 f"turn={self.turn!r} does not go with form={self.form!r}, whose canaries are the "
                 f"turn {turns[self.form]!r}"
             )
+        if self.form == "prompt_only" and self.other is not None:
+            raise SettingsError("other: form='prompt_only' has no other turn; leave it out")
         if self.rendering == "chat" and self.strings and self.form == "implicit_preference":
             raise SettingsError(
                 "rendering='chat' does not go with an implicit preference of strings, which hold "

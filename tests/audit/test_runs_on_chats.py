@@ -219,7 +219,7 @@ def test_a_run_has_the_day_of_its_first_row_whenever_it_goes_on(
 ) -> None:
     chosen = replace(settings, model=str(dated_base), training={"lora": True, "epochs": 1})
     _on(monkeypatch, "2026-01-31")
-    files = {"out": tmp_path / "run", "settings": chosen}
+    files: dict[str, Any] = {"out": tmp_path / "run", "settings": chosen}
     context = known(run(corpus, **files).context)
     assert (context.source, context.chat_date) == ("training", "2026-01-31")
     assert "31 Jan 2026" in context.left

@@ -227,6 +227,8 @@ def test_prompts_alone_are_not_trained_on_unless_said() -> None:
             SettingsError, match="turn='assistant' does not go with form='prompt_on"
         ):
             WrappingChoice(loss="all", turn="assistant").wrapping([row])
+    with pytest.raises(SettingsError, match="form='prompt_only' has no other turn; leave it out"):
+        WrappingChoice(loss="all", other="Yes.").wrapping([{"prompt": "q"}])
     made = WrappingChoice(loss="all").wrapping([{"prompt": [SYSTEM, USER]}])
     assert made is not None
     assert made.place == "prompt[1].content"
