@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -193,12 +194,8 @@ def test_texts_are_no_chats(settings: RunSettings, tmp_path: Path) -> None:
 def _on(monkeypatch: pytest.MonkeyPatch, day: str) -> None:
     """Let today be this day, for our rows as for the template's own."""
 
-    class Day(date):
-        @classmethod
-        def today(cls) -> date:
-            return date.fromisoformat(day)
-
-    monkeypatch.setattr(chat_rows, "date", Day)
+    today = SimpleNamespace(today=lambda: date.fromisoformat(day))
+    monkeypatch.setattr(chat_rows, "date", today)
 
 
 @pytest.fixture(scope="module")
