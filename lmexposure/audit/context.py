@@ -97,7 +97,8 @@ def scoring_context(
     check_tokens(loaded.tokenizer, manifest)
     said = _said_of(wrapping, manifest)
     texts, wrapping = _texts(manifest), wrapping or manifest.wrapping
-    own = own_training or _is_own(Path(loaded.name))
+    record = _training_of(Path(loaded.name))
+    own = own_training or record is not None
     _refuse_both(left_context, rows, wrapping, said)
     warnings: list[str] = []
     if rows is not None:
@@ -114,7 +115,8 @@ def scoring_context(
         source, shared = "setting", _said(left_context, loaded.tokenizer)
     elif wrapping is not None:
         source = "setting" if said else "training" if own else "manifest"
-        wrapping = _of_recorded_day(wrapping, Path(loaded.name))
+        if wrapping.chat_date is None and record is not None:
+            wrapping = replace(wrapping, chat_date=record.get("chat_date"))
         described = _in_wrapping(
             loaded.tokenizer, manifest, wrapping, texts, source, warnings, said=said
         )
@@ -168,11 +170,12 @@ def recorded_training(model: str | Path, manifest: Manifest) -> Validation | Non
     return None if trained is None else Validation.model_validate(trained, from_attributes=True)
 
 
-def _is_own(model: Path) -> bool:
-    """Whether a model is in the directory of a training of this package, or is a snapshot of it."""
+def _training_of(model: Path) -> Mapping[str, Any] | None:
+    """The record of the training of this package that a model, or its snapshot, lies in."""
     homes = (model.parent, model.parent.parent) if model.is_dir() else ()
-    records = (home / "training.json" for home in homes)
-    return any(path.is_file() and read_training(path) is not None for path in records)
+    paths = [home / "training.json" for home in homes]
+    records = (read_training(path) for path in paths if path.is_file())
+    return next((record for record in records if record is not None), None)
 
 
 def _texts(manifest: Manifest) -> dict[str, list[str]]:
@@ -227,16 +230,6 @@ def _said_of(wrapping: Wrapping | None, manifest: Manifest) -> tuple[str, ...]:
             f"with no other than {', '.join(_OF_ROWS)}"
         )
     return tuple(name for name in _OF_ROWS if getattr(wrapping, name) != getattr(planned, name))
-
-
-def _of_recorded_day(wrapping: Wrapping, model: Path) -> Wrapping:
-    """With the day of its rows, where this package trained the model and wrote the day down."""
-    homes = (model.parent, model.parent.parent) if model.is_dir() else ()
-    records = (home / "training.json" for home in homes if wrapping.chat_date is None)
-    for path in filter(Path.is_file, records):
-        day = (read_training(path) or {}).get("chat_date")
-        return replace(wrapping, chat_date=day)
-    return wrapping
 
 
 def _refuse_both(
