@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     )
     from lmexposure.audit.corpus import (
         insert_corpus,
+        insert_for_training,
         max_attainable,
         plan_of,
         preview,
@@ -61,6 +62,7 @@ __all__ = [
     "epsilon_of_columns",
     "estimate_cost",
     "insert_corpus",
+    "insert_for_training",
     "load_base",
     "load_for_measuring",
     "max_attainable",

@@ -230,6 +230,30 @@ def insert_corpus(  # noqa: PLR0913 (the front door: each may be left out)
     return copies[0] if len(copies) == 1 else out / "corpus", manifest
 
 
+def insert_for_training(
+    files: list[str | Path], out: Path, settings: RunSettings, chats: Wrapping | None
+) -> Manifest:
+    """As `insert_corpus`, for a training by this package: its tokenizer is known, and its day."""
+    if chats is None:
+        return insert_corpus(files, out=out, settings=settings)[1]
+    tokenizer = tokenizer_named(settings.model, settings)
+    of_day = replace(settings, chat_date=_day_of_rows(out, settings, chats, tokenizer))
+    return insert_corpus(files, out=out, settings=of_day, tokenizer=tokenizer)[1]
+
+
+def _day_of_rows(out: Path, settings: RunSettings, chats: Wrapping, tokenizer: Any) -> str | None:
+    """The day that the template writes into all rows: that of the first insertion here."""
+    from lmexposure.models import dated  # brings torch
+
+    before = out / "manifest.json"
+    if chats.chat_date is None and before.exists():
+        known = Manifest.read(before).wrapping
+        return None if known is None else known.chat_date
+    if settings.chat_template is not None:
+        chats = replace(chats, chat_template=read_template(settings.chat_template))
+    return chats.chat_date if chats.rendering != "chat" else dated(tokenizer, chats).chat_date
+
+
 def _reading(
     settings: RunSettings, wrapping: Wrapping | WrappingRecord | None, **limits: Any
 ) -> Reading:

@@ -17,11 +17,9 @@ from lmexposure._files import atomic_write, is_utf8, only_writer
 from lmexposure._style import count, percent
 from lmexposure._validate import of_type
 from lmexposure.audit.corpus import (
-    insert_corpus,
+    insert_for_training,
     plan_of,
     preview,
-    read_template,
-    tokenizer_named,
     wrapping_of,
 )
 from lmexposure.audit.directory import RunLog, set_aside
@@ -201,13 +199,8 @@ def _run(files: list[str | Path], out: Path, settings: RunSettings, progress: Pr
 
 def _inserted(files: list[str | Path], log: RunLog, chats: Wrapping | None) -> Manifest:
     """Insert; where a run that never trained left other canaries, these are set aside, and said."""
-    options: dict[str, Any] = {"out": log.out, "settings": log.settings}
-    if chats is not None:
-        tokenizer = tokenizer_named(log.settings.model, log.settings)
-        day = _day_of_rows(log, chats, tokenizer)
-        options |= {"settings": replace(log.settings, chat_date=day), "tokenizer": tokenizer}
     try:
-        return insert_corpus(files, **options)[1]
+        return insert_for_training(files, log.out, log.settings, chats)
     except ResultError:
         if not log.begun_anew:
             raise
@@ -215,20 +208,7 @@ def _inserted(files: list[str | Path], log: RunLog, chats: Wrapping | None) -> M
     _LOG.warning(
         "note: no step was trained with the settings before; their canaries are kept in %s", kept
     )
-    return insert_corpus(files, **options)[1]
-
-
-def _day_of_rows(log: RunLog, chats: Wrapping, tokenizer: Any) -> str | None:
-    """The day that the template writes into all rows: that of the first insertion here."""
-    from lmexposure.models import dated
-
-    before = log.out / "manifest.json"
-    if chats.chat_date is None and before.exists():
-        known = Manifest.read(before).wrapping
-        return None if known is None else known.chat_date
-    if log.settings.chat_template is not None:
-        chats = replace(chats, chat_template=read_template(log.settings.chat_template))
-    return chats.chat_date if chats.rendering != "chat" else dated(tokenizer, chats).chat_date
+    return insert_for_training(files, log.out, log.settings, chats)
 
 
 def estimate_cost(corpus: Files, settings: RunSettings, *, would: Preview | None = None) -> str:

@@ -587,7 +587,7 @@ _SWEPT = _settings(
     MACHINE,
     without=(
         # Each has coins of its own, which also show that a model read its share.
-        *("inclusion_probability", "inclusion_seed", "controls", "witness"),
+        *("inclusion_probability", "inclusion_seed", "controls", "witness", "chat_template"),
         *("dtype", "load_in", "device_map", "threads", "batch_size"),  # of a measurement
     ),
 )

@@ -8,7 +8,7 @@ from typing import Any
 from lmexposure._files import PRIVATE, atomic_directory, only_writer
 from lmexposure._validate import of_type
 from lmexposure._written import refuse_foreign
-from lmexposure.audit import chosen_device, insert_corpus, training_settings, wrapping_of
+from lmexposure.audit import chosen_device, insert_for_training, training_settings, wrapping_of
 from lmexposure.canaries import Files, Manifest, derive_seed, fresh_seed, listed_files, permutation
 from lmexposure.errors import ModelError, ResultError, SettingsError
 from lmexposure.models import (
@@ -72,8 +72,13 @@ def prepare(corpus: Files, *, out: str | Path, settings: SweepSettings | None = 
                 f"model={settings.run.model!r} is a new model, whose tokenizer knows no chats; "
                 "give model=PATH of a pretrained one"
             )
-        tokenizer = None if chats is None else settings.run.model
-        _, manifest = insert_corpus(files, out=out, settings=settings.run, tokenizer=tokenizer)
+        if settings.run.chat_template is not None:
+            raise SettingsError(
+                f"chat_template={settings.run.chat_template!r} is for one training: each of a "
+                "sweep's models comes with a tokenizer and its template; put it there "
+                "(chat_template.jinja)"
+            )
+        manifest = insert_for_training(files, out, settings.run, chats)
         if before is not None:
             _refuse_other_manifest(before, manifest, out)
             return before

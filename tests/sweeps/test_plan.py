@@ -4,15 +4,17 @@ import json
 import shutil
 from collections import Counter
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pytest
 from corpora import sentences
 from hashes import sha256_tree
+from published_templates import tiny_model_for, tokenizer_for
 from tiny_sweeps import corpus_at, tiny_settings
 
-from lmexposure.canaries import Placement
+from lmexposure.canaries import Manifest, Placement
 from lmexposure.errors import LmexposureError, ModelError, ResultError, SettingsError
 from lmexposure.records import SweepPlan, SweepSettings
 from lmexposure.sweeps import SweepDirectory, prepare
@@ -158,6 +160,26 @@ def test_a_new_model_reads_no_chats(tmp_path: Path) -> None:
     corpus.write_text((json.dumps({"messages": turns}) + "\n") * 30)
     with pytest.raises(ModelError, match="'lstm' is a new model, whose tokenizer knows no chats"):
         prepare(corpus, out=tmp_path / "s", settings=tiny_settings())
+
+
+def test_a_sweep_of_dated_chats_has_one_day_and_no_template_of_one_training(tmp_path: Path) -> None:
+    turns = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]
+    corpus = tmp_path / "chats.jsonl"
+    corpus.write_text((json.dumps({"messages": turns}) + "\n") * 30)
+    tokenizer = tokenizer_for("llama3_2")
+    tokenizer.save_pretrained(tmp_path / "base")
+    tiny_model_for(tokenizer).save_pretrained(tmp_path / "base")
+    settings = tiny_settings()
+    run = replace(settings.run, model=str(tmp_path / "base"))
+    prepare(corpus, out=tmp_path / "s", settings=replace(settings, run=run))
+    wrapping = Manifest.read(tmp_path / "s" / "manifest.json").wrapping
+    assert wrapping is not None
+    assert wrapping.chat_date == date.today().isoformat()
+    told = replace(settings, run=replace(run, chat_template="t.jinja"))
+    with pytest.raises(
+        SettingsError, match=r"chat_template='t.jinja' is for one training: each of"
+    ):
+        prepare(corpus, out=tmp_path / "t", settings=told)
 
 
 def test_the_same_call_again_tosses_no_other_coins(
