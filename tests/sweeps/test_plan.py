@@ -163,9 +163,10 @@ def test_a_new_model_reads_no_chats(tmp_path: Path) -> None:
 
 
 def test_a_sweep_of_dated_chats_has_one_day_and_no_template_of_one_training(tmp_path: Path) -> None:
-    turns = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]
+    said = [("user", "question"), ("assistant", "answer")]
+    chats = [[{"role": role, "content": f"{text} {i}"} for role, text in said] for i in range(40)]
     corpus = tmp_path / "chats.jsonl"
-    corpus.write_text((json.dumps({"messages": turns}) + "\n") * 30)
+    corpus.write_text("".join(json.dumps({"messages": chat}) + "\n" for chat in chats))
     tokenizer = tokenizer_for("llama3_2")
     tokenizer.save_pretrained(tmp_path / "base")
     tiny_model_for(tokenizer).save_pretrained(tmp_path / "base")
