@@ -50,8 +50,8 @@ def verify(
         typer.Argument(
             help="Text, JSONL or Parquet; .gz and .zst too; several files, or a pattern in quotes, "
             "'DIRECTORY/*' for a directory's files; - reads standard input; or the directory of a "
-            "saved tokenised data set (Axolotl's last_run_prepared, LLaMA-Factory's tokenized_path), "
-            "with --tokenizer."
+            "saved tokenised data set, Axolotl's dataset_prepared_path and LLaMA-Factory's "
+            "tokenized_path among them, with --tokenizer."
         ),
     ],
     manifest: Annotated[Path, typer.Argument(help="The manifest.json of the insertion.")],

@@ -223,16 +223,17 @@ class DeliveredCounter:
                 self._count_whole(hit, ids, carried)
 
     def _hits(self, ids: _Row, carried: NDArray[np.bool_]) -> list[Hit]:
-        """Canaries of a document; those, too, that end with a prompt, as LLaMA-Factory cuts them.
+        """Canaries of a document; those, too, that the end of its last prompt cuts.
 
-        What goes on where loss begins is not cut, and the document has it as a whole.
+        LLaMA-Factory cuts prompt and answer each at its end. What goes on where loss begins is not
+        cut, and the document has it as a whole.
         """
         hits = self._search.hits(ids)
-        edges = [0, *(np.flatnonzero(carried[1:] != carried[:-1]) + 1).tolist()]
-        for begin, end in pairwise(edges):
-            if carried[end] and not any(h.kind == "whole" and h.begin < end < h.end for h in hits):
-                prompt = self._search.hits(ids[max(begin, end - _PROMPT) : end])
-                hits += [hit for hit in prompt if hit.kind == "head"]
+        begins = np.flatnonzero(carried[1:] & ~carried[:-1]) + 1
+        end = int(begins[-1]) if begins.size else 0
+        if end and not any(hit.kind == "whole" and hit.begin < end < hit.end for hit in hits):
+            prompt = self._search.hits(ids[max(0, end - _PROMPT) : end])
+            hits += [hit for hit in prompt if hit.kind == "head"]
         return hits
 
     def _count_whole(self, hit: Hit, ids: _Row, carried: NDArray[np.bool_]) -> None:

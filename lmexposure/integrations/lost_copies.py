@@ -59,7 +59,7 @@ def lost_copies(classes: Classes, evidence: Evidence) -> tuple[str, ...]:
         for cause, copies in _causes(some, evidence, once, lost, cut_too):
             found.setdefault(cause, []).append((name, repetitions, copies))
     return tuple(
-        f"{_named(where)}: {cause.format(copies=sum(copies for *_, copies in where))}"
+        f"{_named(where)}: {cause.replace('{copies}', f'{sum(n for *_, n in where):,}')}"
         for cause, where in found.items()
     )
 
@@ -78,19 +78,21 @@ def _causes(
         there = min(missing, sum(held[each.id] for each in some))
         if there:
             missing -= there
-            yield (
-                (
-                    f"{{copies}} copies are in the split {split!r}, which is not trained on; hold out "
-                    "nothing (LLaMA-Factory: val_size), or plan more repetitions"
-                ),
-                there,
-            )
+            yield _held_out(split), there
     if missing:
         yield _missing(some, evidence, once, lost), missing
 
 
+def _held_out(split: str) -> str:
+    return (
+        f"{{copies}} copies are in the split {split!r}, which is not trained on; hold out nothing "
+        "(LLaMA-Factory: val_size), or plan more repetitions"
+    )
+
+
 def _cut(some: Sequence[Delivery], evidence: Evidence, cut_too: bool) -> str:
-    head, tail = cut_too or any(d.head for d in some), any(d.tail for d in some)
+    head = cut_too or any(min(each.head, each.cut) for each in some)
+    tail = any(min(each.tail, each.cut) for each in some)
     if head and tail:
         return (
             "{copies} copies are split between rows: packing cuts documents; use one that keeps "

@@ -1,7 +1,7 @@
 """Verification of any corpus, and of a data set that was tokenised for a training."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -61,7 +61,8 @@ def verify(
     Args:
         corpus: the path of a file or a pattern, a list of `Path`s or of names of files that are
             there; a stream of text, open for reading bytes; the directory of a saved tokenised data
-            set, with its tokenizer; or documents in memory, as `insert` takes them.
+            set, Axolotl's `dataset_prepared_path` and LLaMA-Factory's `tokenized_path` among them,
+            with its tokenizer; or documents in memory, as `insert` takes them.
         manifest: of the insertion, or its path.
         layout: of files and streams; None: by the suffix, else the manifest's.
         text_field: of records and columns; None: the manifest's, else "text".

@@ -1,14 +1,14 @@
-"""What other trainers prepared, by their own code: counts, causes and rows, held against naive ones.
+"""What other trainers prepared, by their own code: counts, causes and rows, by a naive reader too.
 
 `tests/data/prepared/README.md` says how the directories were made.
 """
 
 import shutil
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cli.conftest import Call
 from datasets import Dataset, load_from_disk
 from tiny import byte_level_bpe
 from trl import pack_dataset
@@ -93,7 +93,7 @@ def documents(name: str) -> list[tuple[list[int], list[int]]]:
     for row in saved if isinstance(saved, Dataset) else saved["train"]:
         ids, positions = row["input_ids"], row.get("position_ids") or range(len(row["input_ids"]))
         begins = [i for i, position in enumerate(positions) if position == 0] + [len(ids)]
-        for begin, end in zip(begins, begins[1:], strict=False):
+        for begin, end in pairwise(begins):
             found.append((ids[begin:end], row["labels"][begin:end]))
     return found
 
@@ -176,7 +176,9 @@ def test_prompts_that_are_cut_before_the_answer(tokenizer: Any) -> None:
     form = Format(name="pin", template="My PIN is {digits:4}.")
     plan = Plan(formats=(form,), canaries=3, repetitions=(1, 4), controls=2, seed=2)
     wrapping = Wrapping(turn="user")
-    records, manifest = insert([wrapping.record(f"Text {i}.") for i in range(9)], plan)
+    records, manifest = insert(
+        [wrapping.record(f"Text {i}.") for i in range(9)], plan, wrapping=wrapping
+    )
     rows = []
     for record in records:
         user, answer = (message["content"] for message in record["messages"])
@@ -199,7 +201,7 @@ def test_some_copies_of_a_canary_are_no_dropped_rows(tokenizer: Any) -> None:
 
 
 def test_rows_without_labels_are_said_where_the_insertion_knew_of_some(tokenizer: Any) -> None:
-    plain: Any = load_from_disk(str(DATA / "axolotl/plain" / _hash("axolotl/plain")))
+    plain: Any = load_from_disk(str(prepared_directory(DATA / "axolotl/plain")))
     found = delivered_rows(plain.remove_columns("labels"), MANIFEST, tokenizer)
     assert found.loss == "all"
     assert any("the rows have no labels, so that loss is taken to be" in w for w in found.warnings)
@@ -215,32 +217,10 @@ def test_rows_of_another_tokenizer_are_refused(tokenizer: Any) -> None:
     assert dropped.found == 0
 
 
-def _hash(name: str) -> str:
-    return prepared_directory(DATA / name).name
-
-
-def test_one_level_down(call: Call, tmp_path: Path) -> None:
-    prepared = tmp_path / "last_run_prepared"
-    shutil.copytree(DATA / "axolotl/plain", prepared)
-    shutil.copytree(DATA / "canaried", tmp_path / "canaried")
-    given = (tmp_path / "canaried/manifest.json", "--rows", "--tokenizer", DATA / "tokenizer")
-    outcome = call("verify", prepared, *given)
-    assert (outcome.code, "delivered as planned" in outcome.out) == (0, True)
-    assert outcome.out.startswith(f"data  {prepared / _hash('axolotl/plain')}\n")
-    shutil.copytree(DATA / "axolotl/packed", prepared, dirs_exist_ok=True)
-    outcome = call("verify", prepared, *given)
-    assert outcome.code == 3
-    assert "holds 2 prepared data sets, the newest first: " in outcome.err
-    assert _hash("axolotl/plain") in outcome.err
-    assert _hash("axolotl/packed") in outcome.err
-    (tmp_path / "empty").mkdir()
-    outcome = call("verify", tmp_path / "empty", *given)
-    assert outcome.code == 3
-    assert "Axolotl's dataset_prepared_path, or LLaMA-Factory's tokenized_path" in outcome.err
-
-
 def test_several_prepared_data_sets_are_named(tmp_path: Path) -> None:
     for name in ("axolotl/plain", "axolotl/cut"):
         shutil.copytree(DATA / name, tmp_path, dirs_exist_ok=True)
-    with pytest.raises(CorpusError, match="holds 2 prepared data sets, the newest first: .*; give"):
+    with pytest.raises(
+        CorpusError, match=r"holds 2 prepared data sets, the newest first: .*; give"
+    ):
         prepared_directory(tmp_path)
