@@ -83,9 +83,18 @@ class RowsCounter(DeliveredCounter):
 
     def row(self, row: Mapping[str, Any]) -> None:
         """Count a row of tokens, with what belongs to each of them."""
-        columns = _aligned(row, self.rows + 1)
-        self._labels |= "labels" in columns
-        self.observe(**{name: [values] for name, values in columns.items()})
+        self.observe(**{name: [values] for name, values in _aligned(row, self.rows + 1).items()})
+
+    def observe(
+        self,
+        input_ids: Any,
+        labels: Any = None,
+        attention_mask: Any = None,
+        position_ids: Any = None,
+    ) -> None:
+        """Count one batch, as `DeliveredCounter.observe` does."""
+        self._labels |= labels is not None
+        super().observe(input_ids, labels, attention_mask, position_ids)
 
     @property
     def empty(self) -> bool:
