@@ -50,7 +50,8 @@ def verify(
         typer.Argument(
             help="Text, JSONL or Parquet; .gz and .zst too; several files, or a pattern in quotes, "
             "'DIRECTORY/*' for a directory's files; - reads standard input; or the directory of a "
-            "saved tokenised data set, with --tokenizer."
+            "saved tokenised data set, Axolotl's dataset_prepared_path and LLaMA-Factory's "
+            "tokenized_path among them, with --tokenizer."
         ),
     ],
     manifest: Annotated[Path, typer.Argument(help="The manifest.json of the insertion.")],
@@ -149,7 +150,7 @@ def _look_at_rows(
     from lmexposure.audit import template_difference
     from lmexposure.canaries import Manifest
     from lmexposure.errors import SettingsError
-    from lmexposure.integrations import load_tokenizer
+    from lmexposure.integrations import load_tokenizer, prepared_directory
     from lmexposure.integrations import verify as verify_corpus
     from lmexposure.records import RowsRecord
 
@@ -160,6 +161,9 @@ def _look_at_rows(
         )
     known = load_tokenizer(tokenizer)
     names = [Path(name) for name in corpus]
+    place = prepared_directory(names[0])
+    if place != names[0]:
+        say(f"data  {place}")
     record = verify_corpus(names, manifest, tokenizer=known, rows=True)
     _print_rows(record, known)
     other = template_difference(record, Manifest.read(manifest), known)

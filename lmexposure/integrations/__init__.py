@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from lmexposure.integrations.delivered import DeliveredCounter
     from lmexposure.integrations.delivery_report import DeliveryReport
     from lmexposure.integrations.row_contexts import delivered_rows
-    from lmexposure.integrations.tokenised import load_tokenizer, verify
+    from lmexposure.integrations.tokenised import load_tokenizer, prepared_directory, verify
     from lmexposure.integrations.wrapped_scoring import wrapped_exposures, wrapped_log_perplexity
 else:
     from lmexposure._lazy import lazy_face as _lazy_face
@@ -39,6 +39,7 @@ __all__ = [
     "delivered_rows",
     "insert",
     "load_tokenizer",
+    "prepared_directory",
     "remove",
     "verify",
     "wrapped_exposures",

@@ -29,6 +29,7 @@ _Counts: TypeAlias = Counter[tuple[str, str]]  # (canary, kind)
 _FIELDS = ("input_ids", "labels", "attention_mask", "position_ids")
 _KINDS = ("whole", "head", "tail", "without_loss", "partly_without_loss", "otherwise")
 _OTHERS = 16  # fills by which a format's fixed beginning and end are known
+_PROMPT = 256  # tokens at the end of a prompt that are searched for a canary's beginning
 _ROUNDING = 1e-6  # of an epoch, as trainers add them up from fractions
 
 
@@ -90,7 +91,8 @@ class DeliveredCounter:
         Args:
             input_ids: tokens, shape (B, T), or a list of rows.
             labels: aligned with them, -100 where no loss is; None: loss everywhere.
-            attention_mask: 0 where padding is; None: padding is where the tokenizer's pad token is.
+            attention_mask: 0 where padding is; other numbers are those of a packed row's documents,
+                as LLaMA-Factory has them. None: padding is where the tokenizer's pad token is.
             position_ids: where they begin again at 0, another document begins.
 
         Raises:
@@ -208,16 +210,31 @@ class DeliveredCounter:
     def _count_row(self, ids: _Row, labels: _Row, mask: _Row, positions: _Row) -> None:
         kept = mask != 0
         ids, carried, positions = ids[kept], labels[kept] != IGNORED, positions[kept]
-        borders = sorted({0, *np.flatnonzero(positions == 0).tolist(), len(ids)})
+        begins = (positions == 0) | (np.diff(mask[kept], prepend=mask[kept][:1]) != 0)
+        borders = sorted({0, *np.flatnonzero(begins).tolist(), len(ids)})
         for start, end in pairwise(borders):
             self._count_document(ids[start:end], carried[start:end], alone=len(borders) == 2)
 
     def _count_document(self, ids: _Row, carried: NDArray[np.bool_], *, alone: bool) -> None:
         """A row, or a part of one between borders; `alone`: it is all of its row."""
-        for hit in self._search.hits(ids):
+        for hit in self._hits(ids, carried):
             self._counts[hit.id, hit.kind] += 1
             if hit.kind == "whole":
                 self._count_whole(hit, ids, carried)
+
+    def _hits(self, ids: _Row, carried: NDArray[np.bool_]) -> list[Hit]:
+        """Canaries of a document; those, too, that the end of its last prompt cuts.
+
+        LLaMA-Factory cuts prompt and answer each at its end. What goes on where loss begins is not
+        cut, and the document has it as a whole.
+        """
+        hits = self._search.hits(ids)
+        begins = np.flatnonzero(carried[1:] & ~carried[:-1]) + 1
+        end = int(begins[-1]) if begins.size else 0
+        if end and not any(hit.kind == "whole" and hit.begin < end < hit.end for hit in hits):
+            prompt = self._search.hits(ids[max(0, end - _PROMPT) : end])
+            hits += [hit for hit in prompt if hit.kind == "head"]
+        return hits
 
     def _count_whole(self, hit: Hit, ids: _Row, carried: NDArray[np.bool_]) -> None:
         # Nothing predicts the first token of a row.

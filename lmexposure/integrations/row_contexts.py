@@ -6,8 +6,9 @@ tokens.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -18,6 +19,7 @@ from lmexposure.canaries import Manifest, Wrapping
 from lmexposure.errors import CorpusError
 from lmexposure.integrations.delivered import DeliveredCounter
 from lmexposure.integrations.delivery_report import Delivery
+from lmexposure.integrations.lost_copies import Classes, Evidence, lost_copies
 from lmexposure.integrations.token_search import Hit
 from lmexposure.models import Context, encode_rows, tokenizer_sha256
 from lmexposure.records import RowsClass, RowsRecord
@@ -30,6 +32,7 @@ _HALF, _NEARLY_ALL = 0.5, 0.95  # shares of occurrences
 _COLUMNS = ("input_ids", "labels", "attention_mask", "position_ids")
 _MASKS = ("completion_mask", "assistant_masks")  # what trainers fold into labels later
 _LENGTHS = "seq_lengths"  # of the documents in a packed row, as TRL has them
+_FEW_ROWS = 32  # that are held against the tokenizer, where no canary is found
 _BEGIN = -1  # in the place of a token: the row begins
 
 _Loss = Literal["all", "assistant", "completion"]
@@ -74,22 +77,60 @@ class RowsCounter(DeliveredCounter):
         self._inserted = {entry.id for entry in manifest.canaries}
         self._seen: Counter[_Seen] = Counter()
         self._several = False  # documents in a row, with borders
+        self._lengths, self._cut_at = Counter[int](), Counter[int]()  # tokens -> documents
+        self._labels = False
         self.rows = 0
 
     def row(self, row: Mapping[str, Any]) -> None:
         """Count a row of tokens, with what belongs to each of them."""
         self.observe(**{name: [values] for name, values in _aligned(row, self.rows + 1).items()})
 
-    def record(self, *, whole: bool = True) -> RowsRecord:
-        """What these rows say; `whole`: they are all of one pass over the data."""
+    def observe(
+        self,
+        input_ids: Any,
+        labels: Any = None,
+        attention_mask: Any = None,
+        position_ids: Any = None,
+    ) -> None:
+        """Count one batch, as `DeliveredCounter.observe` does."""
+        self._labels |= labels is not None
+        super().observe(input_ids, labels, attention_mask, position_ids)
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is no canary, nor a part of one."""
+        return not self._counts
+
+    def whole_copies(self) -> Counter[str]:
+        """How often each canary is in a row as a whole, with loss or without."""
+        return Counter({name: n for (name, kind), n in self._counts.items() if kind == "whole"})
+
+    def record(
+        self, *, whole: bool = True, held_out: Mapping[str, Counter[str]] | None = None
+    ) -> RowsRecord:
+        """What these rows say.
+
+        Args:
+            whole: they are all of one pass over the data.
+            held_out: name of a split that is not trained on -> whole copies of each canary in it.
+        """
         report = self.report(1.0 if whole else 0.5, alone=True)
+        evidence = Evidence(
+            lengths=self._lengths,
+            cut_at=self._cut_at,
+            unknown=Counter({f: self._counts[f, "head"] for f in self._manifest.hidden_formats}),
+            held_out=held_out or {},
+        )
+        by_class: dict[tuple[str, int], list[Delivery]] = {}
+        for delivery in report.canaries:
+            by_class.setdefault((delivery.format, delivery.repetitions), []).append(delivery)
         texts = {entry.id: entry.text for entry in self._manifest.entries}
         seen = Counter[str]()
         for each, times in self._seen.items():
             seen[each.id] += times
         known = _Common.of(self._seen, self._manifest, self._tokenizer)
         agree = known.agreeing(texts, self._tokenizer) if known else Counter[str]()
-        classes = tuple(_classes(report.canaries, seen, agree if known else seen))
+        classes = tuple(_classes(by_class, evidence, seen, agree if known else seen))
         context = known.context if known else Context(start=None)
         said = () if known or not seen else (_unknown_context(seen.total()),)
         return RowsRecord(
@@ -105,7 +146,13 @@ class RowsCounter(DeliveredCounter):
             loss=_agreed_loss(self._seen, self._manifest),
             packed=self._several or bool(known and not known.begun),
             classes=classes,
-            warnings=(*report.findings, *said, *_others(classes, seen.total())),
+            warnings=(
+                *lost_copies(by_class, evidence),
+                *report.not_lost,
+                *self._without_labels(),
+                *said,
+                *_others(classes, seen.total()),
+            ),
             whole=whole,
         )
 
@@ -115,7 +162,23 @@ class RowsCounter(DeliveredCounter):
 
     def _count_document(self, ids: Any, carried: NDArray[np.bool_], *, alone: bool) -> None:
         self._several |= not alone
+        if len(ids) > 1:  # one token is padding behind packed documents
+            self._lengths[len(ids)] += 1
         super()._count_document(ids, carried, alone=alone)
+
+    def _hits(self, ids: Any, carried: NDArray[np.bool_]) -> list[Hit]:
+        hits = super()._hits(ids, carried)
+        self._cut_at[len(ids)] += sum(hit.kind == "head" for hit in hits)
+        return hits
+
+    def _without_labels(self) -> Iterator[str]:
+        planned = self._manifest.wrapping
+        if self.rows and not self._labels and planned is not None and planned.loss != "all":
+            yield (
+                f"the rows have no labels, so that loss is taken to be on all tokens, where the "
+                f"insertion was told loss={planned.loss!r}; give the rows with the labels that the "
+                "training has"
+            )
 
     def _count_whole(self, hit: Hit, ids: Any, carried: NDArray[np.bool_]) -> None:
         super()._count_whole(hit, ids, carried)
@@ -160,14 +223,61 @@ def delivered_rows(
             that they cannot be found again.
     """
     found = RowsCounter(manifest, tokenizer)
+    first: list[Any] = []
     with same_random_numbers():
         for row in _read(rows):
             found.row(row)
+            if len(first) < _FEW_ROWS:
+                first.append(row["input_ids"])
             if progress is not None and not found.rows % 1000:
                 progress(found.rows)
     if not found.rows:
         raise CorpusError("there is no row of tokens; give the rows that the training reads")
-    return found.record()
+    if found.empty:
+        _refuse_other_tokenizer(first, tokenizer)
+    record = found.record()
+    if any(each.missing for each in record.classes):
+        record = found.record(held_out=_held_out(rows, manifest, tokenizer))
+    return record
+
+
+def _held_out(rows: Any, manifest: Manifest, tokenizer: Any) -> dict[str, Counter[str]]:
+    """Of data in splits: the name of each but "train" -> whole copies of canaries in it."""
+    splits = rows if isinstance(rows, Mapping) and "train" in rows else {}
+    held: dict[str, Counter[str]] = {}
+    for name, split in splits.items():
+        if name != "train":
+            counter = RowsCounter(manifest, tokenizer)
+            for row in _read(split):
+                counter.row(row)
+            held[str(name)] = counter.whole_copies()
+    return held
+
+
+def _refuse_other_tokenizer(rows: Sequence[Any], tokenizer: Any) -> None:
+    """Rows without a canary, whose text gives other tokens, were made with another tokenizer."""
+    strange = sum(not _is_of(tokenizer, [int(i) for i in row]) for row in rows)
+    if strange > _HALF * len(rows):
+        raise CorpusError(
+            f"the rows hold no canary, and encoding the text of {strange} of the first {len(rows)} "
+            "again gives other tokens: they were made with another tokenizer; give that one as "
+            "--tokenizer"
+        )
+
+
+def _is_of(tokenizer: Any, ids: list[int]) -> bool:
+    """Whether the longest text between special tokens gives its tokens again.
+
+    Its second half: with what it begins may depend on what was in front.
+    """
+    if max(ids, default=0) >= len(tokenizer):
+        return False
+    special = np.flatnonzero(np.isin([-1, *ids, -1], [-1, *tokenizer.all_special_ids]))
+    begin, end = max(pairwise(special.tolist()), key=lambda ends: ends[1] - ends[0])
+    own = ids[begin : end - 1]
+    again = tokenizer(_decoded(tokenizer, own), add_special_tokens=False)["input_ids"]
+    half = len(own) // 2
+    return bool(again[len(again) - half :] == own[len(own) - half :])
 
 
 def _read(rows: Any) -> Iterator[Mapping[str, Any]]:
@@ -405,21 +515,20 @@ def _decoded(tokenizer: Any, ids: Sequence[int]) -> str:
 
 
 def _classes(
-    deliveries: Iterable[Delivery], whole: Mapping[str, int], agree: Mapping[str, int]
+    by_class: Classes, evidence: Evidence, whole: Mapping[str, int], agree: Mapping[str, int]
 ) -> Iterator[RowsClass]:
     """Counts class by class, in the manifest's order."""
-    by_class: dict[tuple[str, int], list[Delivery]] = {}
-    for delivery in deliveries:
-        by_class.setdefault((delivery.format, delivery.repetitions), []).append(delivery)
     for (name, repetitions), some in by_class.items():
+        missing = sum(each.missing for each in some)
+        cut = missing if evidence.only_cut(name, by_class) else 0
         yield RowsClass(
             format=name,
             repetitions=repetitions,
             canaries=len(some),
             planned=repetitions * len(some),
             whole=sum(each.whole for each in some),
-            cut=sum(each.cut for each in some),
-            missing=sum(each.missing for each in some),
+            cut=sum(each.cut for each in some) + cut,
+            missing=missing - cut,
             without_loss=sum(each.whole - each.learnable for each in some),
             otherwise=sum(whole.get(each.id, 0) - agree.get(each.id, 0) for each in some),
         )

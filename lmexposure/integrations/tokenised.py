@@ -1,7 +1,7 @@
 """Verification of any corpus, and of a data set that was tokenised for a training."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -61,7 +61,8 @@ def verify(
     Args:
         corpus: the path of a file or a pattern, a list of `Path`s or of names of files that are
             there; a stream of text, open for reading bytes; the directory of a saved tokenised data
-            set, with its tokenizer; or documents in memory, as `insert` takes them.
+            set, Axolotl's `dataset_prepared_path` and LLaMA-Factory's `tokenized_path` among them,
+            with its tokenizer; or documents in memory, as `insert` takes them.
         manifest: of the insertion, or its path.
         layout: of files and streams; None: by the suffix, else the manifest's.
         text_field: of records and columns; None: the manifest's, else "text".
@@ -119,36 +120,69 @@ def _rows(corpus: Any, manifest: Manifest, tokenizer: Any, *, of_text: str | Non
             f"{names[0]} is no directory of a saved tokenised data set; give one of save_to_disk, "
             "or rows in memory"
         )
-    given = saved_rows(names[0]) if names else corpus
+    given = saved_splits(names[0]) if names else corpus
     return delivered_rows(given, manifest, load_tokenizer(tokenizer))
 
 
 def saved_tokens(path: str | Path) -> Iterator[Sequence[int] | None]:
     """The token ids of a saved `datasets.Dataset`, or of the train split of a `DatasetDict`."""
-    rows = _saved(path).select_columns([_COLUMN])
+    rows = saved_splits(path)["train"].select_columns([_COLUMN])
     return (row for rows in rows.iter(batch_size=_ROWS_AT_ONCE) for row in rows[_COLUMN])
 
 
-def saved_rows(path: str | Path) -> Iterator[Mapping[str, Any]]:
-    """Its rows, with what belongs to their tokens."""
-    return iter(_saved(path))
+def saved_splits(path: str | Path) -> dict[str, Any]:
+    """The splits of a saved data set whose rows are tokens, one named "train" among them.
 
-
-def _saved(path: str | Path) -> Any:
-    """A saved data set with tokens."""
+    Raises:
+        CorpusError: it cannot be read, or has no such rows; several are in the directory.
+    """
     from datasets import DatasetDict, load_from_disk
 
+    place = prepared_directory(path)
     try:
-        dataset: Any = load_from_disk(str(path))
+        dataset: Any = load_from_disk(str(place))
     except Exception as failure:  # damaged and empty ones raise whatever reading them ran into
         reason = str(failure).strip().split("\n")[0] or type(failure).__name__
         raise CorpusError(
-            f"cannot read the data set {path}: {reason}; give a directory of save_to_disk with rows"
+            f"cannot read the data set {place}: {reason}; give a directory of save_to_disk with "
+            "rows, Axolotl's dataset_prepared_path, or LLaMA-Factory's tokenized_path"
         ) from failure
-    if isinstance(dataset, DatasetDict):
-        if "train" not in dataset:
-            raise CorpusError(f"no 'train' split; {path} has {', '.join(dataset) or 'none'}")
-        dataset = dataset["train"]
+    splits = dict(dataset) if isinstance(dataset, DatasetDict) else {"train": dataset}
+    if "train" not in splits:
+        raise CorpusError(f"no 'train' split; {place} has {', '.join(splits) or 'none'}")
+    return {
+        name: _with_tokens(split, place)
+        for name, split in splits.items()
+        if name == "train" or _COLUMN in split.column_names
+    }
+
+
+def prepared_directory(path: str | Path) -> Path:
+    """The saved data set that a directory is, or the only one in it, a level down.
+
+    Axolotl names what it prepares by a hash of its settings: `last_run_prepared/<hash>`.
+
+    Raises:
+        CorpusError: there are several.
+    """
+    path = Path(path)
+    if _is_saved(path) or not path.is_dir():
+        return path
+    inside = sorted((p for p in path.iterdir() if _is_saved(p)), key=lambda p: p.stat().st_mtime)
+    if len(inside) > 1:
+        names = ", ".join(p.name for p in reversed(inside))
+        raise CorpusError(
+            f"{path} holds {len(inside)} prepared data sets, the newest first: {names}; give the "
+            "directory of the one that the training read, which its log names"
+        )
+    return inside[0] if inside else path
+
+
+def _is_saved(path: Path) -> bool:
+    return any((path / name).is_file() for name in ("state.json", "dataset_dict.json"))
+
+
+def _with_tokens(dataset: Any, path: Path) -> Any:
     if _COLUMN not in dataset.column_names:
         raise CorpusError(
             f"no column {_COLUMN!r}; {path} has {', '.join(dataset.column_names)}: tokenise it "

@@ -1,5 +1,6 @@
 """`lmexposure verify --rows`: how a tokenised data set delivers the canaries, for `measure`."""
 
+import shutil
 import stat
 from pathlib import Path
 
@@ -10,9 +11,11 @@ from datasets import Dataset
 
 from lmexposure.canaries import Manifest
 from lmexposure.cli.verify import _shown
+from lmexposure.integrations import prepared_directory
 from lmexposure.models import byte_level_tokenizer
 from lmexposure.records import RowsRecord
 
+DATA = Path(__file__).parents[1] / "data" / "prepared"
 PLAN = (
     *("--format", "pin", "--canaries", "2", "--repetitions", "1,3", "--controls", "2"),
     *("--seed", "0"),
@@ -71,3 +74,23 @@ def test_rows_are_rows_of_tokens(call: Call, tokenised: Path) -> None:
     assert (outcome.code, "neither --layout nor --text-field" in outcome.err) == (3, True)
     outcome = call("verify", tokenised / "corpus.txt", manifest, "--rows", *tokenizer)
     assert (outcome.code, "is no directory of a saved tokenised data" in outcome.err) == (3, True)
+
+
+def test_prepared_data_one_level_down(call: Call, tmp_path: Path) -> None:
+    prepared = tmp_path / "last_run_prepared"
+    shutil.copytree(DATA / "axolotl/plain", prepared)
+    shutil.copytree(DATA / "canaried", tmp_path / "canaried")
+    given = (tmp_path / "canaried/manifest.json", "--rows", "--tokenizer", DATA / "tokenizer")
+    outcome = call("verify", prepared, *given)
+    assert (outcome.code, "delivered as planned" in outcome.out) == (0, True)
+    assert outcome.out.startswith(f"data  {prepared_directory(prepared)}\n")
+    shutil.copytree(DATA / "axolotl/packed", prepared, dirs_exist_ok=True)
+    outcome = call("verify", prepared, *given)
+    assert outcome.code == 3
+    assert "holds 2 prepared data sets, the newest first: " in outcome.err
+    for name in ("axolotl/plain", "axolotl/packed"):
+        assert prepared_directory(DATA / name).name in outcome.err
+    (tmp_path / "empty").mkdir()
+    outcome = call("verify", tmp_path / "empty", *given)
+    assert outcome.code == 3
+    assert "Axolotl's dataset_prepared_path, or LLaMA-Factory's tokenized_path" in outcome.err

@@ -80,7 +80,7 @@ def test_rows_that_are_cut_and_masked_are_said() -> None:
     found = delivered_rows([{"input_ids": ids[:5]} for ids in rows], manifest, tokenizer)
     assert found.start is None
     assert sum(each.cut + each.missing for each in found.classes) == 15
-    assert any("cut off at the end of a row" in line for line in found.warnings)
+    assert any("15 copies are cut: their rows end at 5 tokens" in w for w in found.warnings)
     masked = [{"input_ids": ids, "labels": [-100] * len(ids)} for ids in rows]
     found = delivered_rows(masked, manifest, tokenizer)
     assert found.found == 0
