@@ -58,9 +58,12 @@ class RowsAhead:
         partly = f" but the first {count(self.unscored, 'token')}" if self.unscored else ""
         text = (
             f"a canary ends at token {self.tokens} of its row at most, with loss on all of "
-            f"its tokens{partly} (loss={self.loss}); the first {count(self.records, 'record')} "
-            f"have up to {self.longest:,} tokens"
+            f"its tokens{partly} (loss={self.loss})"
         )
+        if self.records:
+            text += (
+                f"; the first {count(self.records, 'record')} have up to {self.longest:,} tokens"
+            )
         if self.without_loss:
             text += f", and {self.without_loss:,} of them carry no loss"
         if self.chat_date is not None:

@@ -150,7 +150,8 @@ def _encode_in_rows(
         if max_length is not None and row.stop > max_length:
             raise ModelError(
                 f"{name} ends at token {row.stop} of its row, but the model's context window holds "
-                f"{max_length}; use a shorter format, a shorter other turn or another model"
+                f"{max_length}; use a shorter format, a shorter other or system turn, or another "
+                "model"
             )
         encoded.append(
             Encoded(ids=row.ids[: row.stop], scored_from=scored_from, first_unscored=row.first == 0)
