@@ -314,7 +314,12 @@ def _measured(
     """Measure as `lmexposure measure` does; without --out nothing is left on the disk."""
     import tempfile
 
-    from lmexposure.audit import load_for_measuring, rows_beside
+    from lmexposure.audit import (
+        load_for_measuring,
+        recorded_training,
+        rows_beside,
+        told_wrapping,
+    )
     from lmexposure.audit import measure as measure_model
     from lmexposure.canaries import Manifest
     from lmexposure.records import open_run
@@ -330,7 +335,9 @@ def _measured(
             inserted,
             out=out,
             settings=chosen.measure,
+            validation=recorded_training(model, inserted),
             rows=rows,
+            wrapping=told_wrapping(inserted, chosen),
             progress=progress,
         )
         return open_run(out)

@@ -650,9 +650,10 @@ MEASURED_FIRST = Group(
         name: _FLAGS[name]
         for name in (
             *("quick", "references", "delta", "claimed_epsilon", "bootstrap_seed", "left_context"),
-            *("device", "dtype", "offline", "revision"),
+            *("device", "dtype", "offline", "revision", *_OF_ROWS),
         )
     },
+    help=_OF_ROWS,
     old=_OLD_SEED,
     make=_with_bootstrap_seed,
 )
