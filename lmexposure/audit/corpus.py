@@ -236,7 +236,9 @@ def insert_for_training(
     """As `insert_corpus`, for a training by this package: its tokenizer is known, and its day."""
     if chats is None:
         return insert_corpus(files, out=out, settings=settings)[1]
-    tokenizer = tokenizer_named(settings.model, settings)
+    tokenizer = tokenizer_named(
+        settings.model, offline=settings.offline, revision=settings.revision
+    )
     of_day = replace(settings, chat_date=_day_of_rows(out, settings, chats, tokenizer))
     return insert_corpus(files, out=out, settings=of_day, tokenizer=tokenizer)[1]
 
@@ -348,7 +350,7 @@ def _described(
     from lmexposure.models import template_record
 
     if isinstance(tokenizer, str | Path):
-        tokenizer = tokenizer_named(str(tokenizer), settings)
+        tokenizer = tokenizer_named(tokenizer, offline=settings.offline, revision=settings.revision)
     described = template_record(tokenizer, wrapping)
     formats = [load_format(name) for name in settings.uniform_formats]
     tell(str(rows_ahead(tokenizer, wrapping, [*formats, WITNESS], records)))
@@ -377,19 +379,21 @@ def read_template(path: str) -> str:
         ) from None
 
 
-def tokenizer_named(name: str, settings: RunSettings) -> Any:
+def tokenizer_named(name: str | Path, *, offline: bool = False, revision: str | None = None) -> Any:
     """The tokenizer of a training, by its directory or hub name."""
     from transformers import AutoTokenizer
 
+    import lmexposure.models  # noqa: F401  (registers our own tokenizers)
+
     try:
         return AutoTokenizer.from_pretrained(
-            name, local_files_only=settings.offline, revision=settings.revision or "main"
+            name, local_files_only=offline, revision=revision or "main"
         )
     except Exception as failure:  # whatever damaged files ran into
         reason = str(failure).strip().split("\n")[0] or type(failure).__name__
         raise ModelError(
-            f"cannot load a tokenizer from {name!r}: {reason}; give the directory or hub name of "
-            "the model that will be trained"
+            f"cannot load a tokenizer from {str(name)!r}: {reason}; give the directory or hub name "
+            "of the model that is trained"
         ) from failure
 
 

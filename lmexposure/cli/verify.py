@@ -129,7 +129,6 @@ def _look_ahead(files: list[str], manifest: Path, tokenizer: str, layout: str | 
     from lmexposure.audit import rows_ahead, tokenizer_named
     from lmexposure.canaries import Manifest, corpus_files, read_records
     from lmexposure.errors import SettingsError
-    from lmexposure.records import RunSettings
 
     known = Manifest.read(manifest)
     if known.wrapping is None:
@@ -138,7 +137,7 @@ def _look_ahead(files: list[str], manifest: Path, tokenizer: str, layout: str | 
             "of this manifest are plain texts; leave it out"
         )
     records = read_records(corpus_files(files), layout=layout or known.layout)
-    loaded = tokenizer_named(tokenizer, RunSettings())
+    loaded = tokenizer_named(tokenizer)
     formats = known.hidden_formats.values()
     say(f"rows      {rows_ahead(loaded, known.wrapping, formats, records)}")
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
+from lmexposure.audit import tokenizer_named
 from lmexposure.canaries import (
     CorpusCount,
     Found,
@@ -14,7 +15,7 @@ from lmexposure.canaries import (
     file_names,
     find_fills,
 )
-from lmexposure.errors import CorpusError, ModelError, SettingsError
+from lmexposure.errors import CorpusError, SettingsError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -244,17 +245,4 @@ def load_tokenizer(name: Any) -> Any:
     Raises:
         ModelError: there is none of that name, or it cannot be read.
     """
-    if not isinstance(name, str | Path):
-        return name
-    from transformers import AutoTokenizer
-
-    import lmexposure.models  # noqa: F401  (registers our own tokenizers)
-
-    try:
-        return AutoTokenizer.from_pretrained(name)
-    except Exception as failure:  # whatever damaged files ran into
-        reason = str(failure).strip().split("\n")[0] or type(failure).__name__
-        raise ModelError(
-            f"cannot load a tokenizer from {str(name)!r}: {reason}; give the directory or hub name "
-            "that the data set was tokenised with"
-        ) from failure
+    return tokenizer_named(name) if isinstance(name, str | Path) else name
