@@ -191,10 +191,6 @@ def _texts(manifest: Manifest) -> dict[str, list[str]]:
 def told_wrapping(manifest: Manifest, settings: RunSettings) -> Wrapping | None:
     """How a training made rows of the manifest's records, by what was said of it; None: nothing.
 
-    Args:
-        manifest: of the insertion.
-        settings: its loss, rendering, chat_template and chat_date; None of each: as the manifest.
-
     Raises:
         SettingsError: the canaries are no records; or these do not go together.
     """

@@ -34,25 +34,15 @@ _NO_LIMIT = 10**6  # tokens; a tokenizer that knows no limit says more
 
 @dataclass(frozen=True, kw_only=True)
 class RowsAhead:
-    """What was seen of the rows to come.
+    """What was seen of the rows to come."""
 
-    Attributes:
-        tokens: at which token of its row a canary ends, at most.
-        loss: of the wrapping: "all", "assistant" or "completion".
-        unscored: how many first tokens of a canary carry no loss, at most.
-        records: of the corpus that were rendered.
-        without_loss: how many of these carry none.
-        longest: their longest row, in tokens.
-        chat_date: the day that the template writes; None: it writes none.
-    """
-
-    tokens: int
-    loss: str
-    unscored: int
-    records: int
-    without_loss: int
-    longest: int
-    chat_date: str | None
+    tokens: int  # at which a canary ends in its row, at most
+    loss: str  # of the wrapping
+    unscored: int  # how many first tokens of a canary carry no loss, at most
+    records: int  # of the corpus that were rendered
+    without_loss: int  # how many of these carry none
+    longest: int  # tokens of their longest row
+    chat_date: str | None  # the day that the template writes; None: it writes none
 
     def __str__(self) -> str:
         partly = f" but the first {count(self.unscored, 'token')}" if self.unscored else ""
@@ -77,13 +67,7 @@ def rows_ahead(
     formats: Iterable[Format],
     records: Iterable[Mapping[str, Any]],
 ) -> RowsAhead:
-    """Look at the rows that a training will make of canaries and of the first records.
-
-    Args:
-        tokenizer: of the training.
-        wrapping: of the canaries, with the template where it is not the tokenizer's own.
-        formats: of the canaries; a few fills of each are tried.
-        records: of the corpus.
+    """Look at the rows that a training will make of some canaries and of the first records.
 
     Raises:
         ModelError: the template refuses a record, or drops, repeats or rewrites a canary; a canary
@@ -142,11 +126,6 @@ def template_difference(rows: RowsRecord, manifest: Manifest, tokenizer: Any) ->
 
     TRL may put another template in for the training alone, and other trainers have their own:
     canaries are then scored in the rows, and the model answers under a template that it never saw.
-
-    Args:
-        rows: of the training, in which a context was found; else None is returned.
-        manifest: of canaries in chats; else None is returned.
-        tokenizer: with the template, as it is saved next to the model.
     """
     wrapping = manifest.wrapping
     if rows.start is None or wrapping is None or wrapping.rendering != "chat":

@@ -25,10 +25,7 @@ def answer_spans(
 ) -> tuple[str, list[tuple[int, int]]]:
     """The rendering of a chat, and the first and last character, exclusive, of what is answered.
 
-    Args:
-        chat: messages with role and content.
-        render: by the chat template.
-        eos: the text of the EOS token, which closes a turn where nothing else tells.
+    `eos`, the text of the EOS token, closes a turn where nothing else tells.
 
     Raises:
         ModelError: the template refuses the chat, or an answer cannot be told from what is around

@@ -207,24 +207,14 @@ def check_template(tokenizer: Any, wrapping: Wrapping) -> None:
 
 
 def dated(tokenizer: Any, wrapping: Wrapping, day: str | None = None) -> Wrapping:
-    """The wrapping with the day that its rows are of, where the chat template writes the date.
-
-    Args:
-        tokenizer: with the template.
-        wrapping: of chats; one that has a day keeps it.
-        day: as YYYY-MM-DD; None: today.
-    """
+    """The wrapping with the day of its rows, else this one or today, where the template writes it."""
     if wrapping.rendering != "chat" or wrapping.chat_date or not writes_date(tokenizer, wrapping):
         return wrapping
     return replace(wrapping, chat_date=day or date.today().isoformat())
 
 
 def writes_date(tokenizer: Any, wrapping: Wrapping) -> bool:
-    """Whether the chat template writes the day of the rendering into a chat.
-
-    Raises:
-        ModelError: see `check_template`.
-    """
+    """Whether the chat template writes the day of the rendering into a chat."""
     check_template(tokenizer, wrapping)
     if _TODAY not in tokenizer.get_chat_template(wrapping.chat_template):
         return False
