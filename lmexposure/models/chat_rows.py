@@ -207,7 +207,7 @@ def check_template(tokenizer: Any, wrapping: Wrapping) -> None:
 
 
 def dated(tokenizer: Any, wrapping: Wrapping, day: str | None = None) -> Wrapping:
-    """The wrapping with the day of its rows, where the template writes one: its own, this, today."""
+    """The wrapping with the day of its rows if the template writes one: its own, this, or today."""
     if wrapping.rendering != "chat" or wrapping.chat_date or not writes_date(tokenizer, wrapping):
         return wrapping
     return replace(wrapping, chat_date=day or date.today().isoformat())
