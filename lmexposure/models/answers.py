@@ -8,12 +8,13 @@ text shows what comes right behind it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
 
 from lmexposure.errors import ModelError
 
-PROBE = "\ue000"  # of no script: a template shows it where it shows a text, and nowhere else
+_PRIVATE = range(0xF8FF, 0xDFFF, -1)  # of no script: shown where a text is, and nowhere else
 
 Message = Mapping[str, Any]
 # Of turns, and whether the generation prompt follows; a ModelError where the template refuses.
@@ -32,15 +33,17 @@ def answer_spans(
             it; the message names the turn, from 1.
     """
     whole = render(chat, False)
-    spans = []
-    for i, turn in enumerate(chat):
-        if turn["role"] == "assistant":
-            begin = _begin(chat, i, whole, render)
-            spans.append((begin, _end(chat, i, begin, whole, render, eos)))
+    rendered = _Rendered(tuple(chat), render, whole, eos, probe_beside(whole))
+    spans = [rendered.answer(i) for i, turn in enumerate(chat) if turn["role"] == "assistant"]
     for i, turn in enumerate(chat):
         if turn["role"] == "tool":  # some templates write it into the answer that called it
-            spans = [part for span in spans for part in _outside(chat, i, whole, span, render)]
+            spans = [part for span in spans for part in rendered.outside(i, span)]
     return whole, spans
+
+
+def probe_beside(*texts: str) -> str:
+    """A character that none of these texts holds, to be found again in a rendering."""
+    return next(c for c in map(chr, _PRIVATE) if not any(c in text for text in texts))
 
 
 def shared(first: Sequence[Any], second: Sequence[Any]) -> int:
@@ -49,96 +52,95 @@ def shared(first: Sequence[Any], second: Sequence[Any]) -> int:
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
-def probed(turn: Message) -> Message:
-    """The turn with the probe in the place of its text."""
-    parts = isinstance(turn.get("content"), list | tuple)
-    return {**turn, "content": [{"type": "text", "text": PROBE}] if parts else PROBE}
+@dataclass(frozen=True)
+class _Rendered:
+    """A chat, and what its template makes of it and of its parts."""
 
+    chat: tuple[Message, ...]
+    render: Render
+    whole: str
+    eos: str
+    probe: str
 
-def _begin(chat: Sequence[Message], i: int, whole: str, render: Render) -> int:
-    """Where the generation prompt in front of turn i ends."""
-    prompt = _or_none(render, chat[:i], True)
-    if prompt is not None and whole.startswith(prompt):
-        return len(prompt)
-    if i == 0:  # a template that begins with no answer: all in front of the text is its own
-        before = render([probed(chat[0]), *chat[1:]], False).partition(PROBE)[0]
-        return shared(before, whole)
-    behind = _behind(chat, i - 1, len(chat), render, prompt=False)
-    asked = _behind(chat, i - 1, i, render, prompt=True)
-    if behind is None or asked is None or not whole.endswith(behind):
-        raise _unclear(i, "begins")
-    return len(whole) - len(behind) + shared(asked, behind)
+    def answer(self, i: int) -> tuple[int, int]:
+        """Where turn i begins and ends."""
+        begin = self._begin(i)
+        return begin, self._end(i, begin)
 
+    def outside(self, i: int, span: tuple[int, int]) -> list[tuple[int, int]]:
+        """The parts of a span that hold nothing of turn i's text."""
+        before, there, behind = self.render(self._probed(i), False).partition(self.probe)
+        if not (there and self.whole.startswith(before) and self.whole.endswith(behind)):
+            return [span]
+        own = len(before), len(self.whole) - len(behind)
+        parts = [(span[0], min(span[1], own[0])), (max(span[0], own[1]), span[1])]
+        return [(first, last) for first, last in parts if first < last]
 
-def _end(chat: Sequence[Message], i: int, begin: int, whole: str, render: Render, eos: str) -> int:
-    """Where what closes turn i ends; it may be within a token, which then is of the next turn."""
-    until = whole if i + 1 == len(chat) else _or_none(render, chat[: i + 1], False)
-    if until is not None and whole.startswith(until):
-        return len(until)
-    behind = _behind(chat, i, len(chat), render, prompt=False)
-    if behind is None and until is not None:  # a call alone, whose text is not shown
-        alike = whole[begin : shared(until, whole)]
-        if eos and eos in alike:
-            return begin + _closed(alike, eos)
-    if behind is None or not whole.endswith(behind):
-        raise _unclear(i, "ends")
-    ends = [
-        _behind(chat, i, i + 1, render, prompt=False),
-        _without(_behind(chat, i, i + 1, render, prompt=True), _prompt(chat, i, render)),
-    ]
-    closing = [end for end in ends if end is not None]
-    lengths = [len(end) for end in closing if behind.startswith(end)]
-    lengths += [_closed(behind[: shared(end, behind)], eos) for end in closing]
-    if not lengths:
-        raise _unclear(i, "ends")
-    return len(whole) - len(behind) + lengths[0]
+    def _begin(self, i: int) -> int:
+        """Where the generation prompt in front of turn i ends."""
+        prompt = self._part(self.chat[:i], prompt=True)
+        if prompt is not None and self.whole.startswith(prompt):
+            return len(prompt)
+        if i == 0:  # a template that begins with no answer: all in front of the text is its own
+            return shared(self.render(self._probed(0), False).partition(self.probe)[0], self.whole)
+        behind, asked = self._behind(i - 1), self._behind(i - 1, stop=i, prompt=True)
+        if behind is None or asked is None or not self.whole.endswith(behind):
+            raise _unclear(i, "begins")
+        return len(self.whole) - len(behind) + shared(asked, behind)
 
+    def _end(self, i: int, begin: int) -> int:
+        """Where what closes turn i ends; it may be within a token, which then is of the next."""
+        last = i + 1 == len(self.chat)
+        until = self.whole if last else self._part(self.chat[: i + 1])
+        if until is not None and self.whole.startswith(until):
+            return len(until)
+        behind = self._behind(i)
+        if behind is None and until is not None:  # a call alone, whose text is not shown
+            alike = self.whole[begin : shared(until, self.whole)]
+            if self.eos and self.eos in alike:
+                return begin + self._closed(alike)
+        if behind is None or not self.whole.endswith(behind):
+            raise _unclear(i, "ends")
+        ends = self._behind(i, stop=i + 1), self._behind_without_prompt(i)
+        closing = [end for end in ends if end is not None]
+        lengths = [len(end) for end in closing if behind.startswith(end)]
+        lengths += [self._closed(behind[: shared(end, behind)]) for end in closing]
+        if not lengths:
+            raise _unclear(i, "ends")
+        return len(self.whole) - len(behind) + lengths[0]
 
-def _closed(text: str, eos: str) -> int:
-    """How much of this closes a turn: up to the EOS token and the blanks behind it, else all."""
-    until, found, rest = text.partition(eos) if eos else (text, "", "")
-    return len(until + found) + len(rest) - len(rest.lstrip()) if found else len(text)
+    def _closed(self, text: str) -> int:
+        """How much of this closes a turn: until the EOS token and the blanks behind it, or all."""
+        until, found, rest = text.partition(self.eos) if self.eos else (text, "", "")
+        return len(until + found) + len(rest) - len(rest.lstrip()) if found else len(text)
 
+    def _behind(self, i: int, *, stop: int | None = None, prompt: bool = False) -> str | None:
+        """What follows the text of turn i in chat[:stop]; None where it does not show."""
+        rendered = self._part(self._probed(i)[:stop], prompt=prompt) or ""
+        return rendered.rpartition(self.probe)[2] if self.probe in rendered else None
 
-def _outside(
-    chat: Sequence[Message], i: int, whole: str, span: tuple[int, int], render: Render
-) -> list[tuple[int, int]]:
-    """The parts of a span that hold nothing of turn i's text."""
-    before, there, behind = render([*chat[:i], probed(chat[i]), *chat[i + 1 :]], False).partition(
-        PROBE
-    )
-    if not (there and whole.startswith(before) and whole.endswith(behind)):
-        return [span]
-    own = len(before), len(whole) - len(behind)
-    parts = [(span[0], min(span[1], own[0])), (max(span[0], own[1]), span[1])]
-    return [(first, last) for first, last in parts if first < last]
+    def _behind_without_prompt(self, i: int) -> str | None:
+        """What follows turn i where another answer is asked for, less the generation prompt."""
+        asked = self._behind(i, stop=i + 1, prompt=True)
+        bare, before = self._part(self.chat[:i]), self._part(self.chat[:i], prompt=True)
+        if not (asked and bare and before and before.startswith(bare)):
+            return None
+        prompt = before[len(bare) :]
+        return asked.removesuffix(prompt) if prompt and asked.endswith(prompt) else None
 
+    def _probed(self, i: int) -> list[Message]:
+        """The chat with the probe in the place of turn i's text."""
+        turn = self.chat[i]
+        parts = isinstance(turn.get("content"), list | tuple)
+        said = [{"type": "text", "text": self.probe}] if parts else self.probe
+        return [*self.chat[:i], {**turn, "content": said}, *self.chat[i + 1 :]]
 
-def _behind(
-    chat: Sequence[Message], i: int, stop: int, render: Render, *, prompt: bool
-) -> str | None:
-    """What follows the text of turn i in chat[:stop]; None where it does not show."""
-    turns = [*chat[:i], probed(chat[i]), *chat[i + 1 : stop]]
-    rendered = _or_none(render, turns, prompt)
-    return rendered.rpartition(PROBE)[2] if rendered is not None and PROBE in rendered else None
-
-
-def _prompt(chat: Sequence[Message], i: int, render: Render) -> str | None:
-    """The generation prompt by itself."""
-    bare, asked = _or_none(render, chat[:i], False), _or_none(render, chat[:i], True)
-    return asked[len(bare) :] if bare and asked and asked.startswith(bare) else None
-
-
-def _without(text: str | None, end: str | None) -> str | None:
-    return text.removesuffix(end) if text and end and text.endswith(end) else None
-
-
-def _or_none(render: Render, turns: Sequence[Message], prompt: bool) -> str | None:
-    """A rendering of a part of a chat, which a template may refuse."""
-    try:
-        return render(turns, prompt)
-    except ModelError:
-        return None
+    def _part(self, turns: Sequence[Message], *, prompt: bool = False) -> str | None:
+        """A rendering of a part of the chat; None where the template refuses it."""
+        try:
+            return self.render(turns, prompt)
+        except ModelError:
+            return None
 
 
 def _unclear(i: int, what: str) -> ModelError:

@@ -19,10 +19,11 @@ from numpy.typing import NDArray
 from lmexposure._files import sha256_bytes
 from lmexposure.canaries import Wrapping, WrappingRecord
 from lmexposure.errors import CorpusError, InputError, ModelError
-from lmexposure.models.answers import PROBE, answer_spans, shared
+from lmexposure.models.answers import answer_spans, probe_beside, shared
 from lmexposure.models.encoding import Context, Row, encode_rows
 
 _AT_ONCE = 1_000  # records
+_PROBE = probe_beside()
 _SHOWN = 40  # characters of a chat in a message
 _MARKS = re.compile(r"\{%-?\s*generation\s*-?%\}")
 _TODAY = "strftime_now"  # what templates ask for the date
@@ -254,9 +255,10 @@ def _around_in_chat(tokenizer: Any, wrapping: Wrapping, texts: Sequence[str]) ->
 
 def _around_probe(tokenizer: Any, wrapping: Wrapping) -> tuple[str, str]:
     """What the template writes before and behind any text in this turn."""
-    messages = wrapping.messages(PROBE)
+    probe = probe_beside(*filter(None, [wrapping.other, wrapping.system]))
+    messages = wrapping.messages(probe)
     try:
-        parts = _rendered(tokenizer, messages, wrapping).split(PROBE)
+        parts = _rendered(tokenizer, messages, wrapping).split(probe)
     except ModelError:
         _refuse_shape(tokenizer, wrapping)
         raise
@@ -278,11 +280,11 @@ def _refuse_shape(tokenizer: Any, wrapping: Wrapping) -> None:
     """Refuse a template that shows texts in the other shape alone: strings, or lists of parts."""
     listed = wrapping.parts
     other = [
-        {**turn, "content": PROBE if listed else [{"type": "text", "text": PROBE}]}
-        for turn in wrapping.messages(PROBE)
+        {**turn, "content": _PROBE if listed else [{"type": "text", "text": _PROBE}]}
+        for turn in wrapping.messages(_PROBE)
     ]
     try:
-        shows = PROBE in _rendered(tokenizer, other, wrapping)
+        shows = _PROBE in _rendered(tokenizer, other, wrapping)
     except ModelError:
         return
     if shows:
@@ -521,8 +523,8 @@ def _strings(number: int, record: Mapping[str, Any], wrapping: Wrapping) -> tupl
     if more:
         return _WITH_INPUT.format(instruction=prompt, input=more), answer
     # Not the prompt itself: a record's may be what a setting may not, empty say.
-    asked = replace(wrapping, turn="assistant", other=PROBE).around()[0]
-    return asked.replace(PROBE, prompt), answer
+    asked = replace(wrapping, turn="assistant", other=_PROBE).around()[0]
+    return asked.replace(_PROBE, prompt), answer
 
 
 def _messages(number: int, record: Mapping[str, Any], wrapping: Wrapping) -> list[dict[str, Any]]:
