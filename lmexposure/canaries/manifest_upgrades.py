@@ -76,7 +76,7 @@ def as_version_4(values: JsonTable) -> JsonTable:
     if not corpus["wrapping"]:
         return values
     wrapping = table_of(corpus["wrapping"], "corpus.wrapping")
-    new = ("prompt_field", "completion_field", "parts")
+    new = ("prompt_field", "completion_field", "parts", "chat_date")
     wrapping = {k: v for k, v in wrapping.items() if v or k not in new}
     return {**values, "corpus": {**corpus, "wrapping": wrapping}}
 
