@@ -34,10 +34,11 @@ def main() -> int:
     arguments = parse()
     out: Path = arguments.out
     if not (out / "base").exists():
-        run(HERE / "examples" / "chats.py", arguments.text, out)
+        run(HERE / "examples" / "chats.py", arguments.text, out, "--chats", arguments.chats)
+    quick = ["--quick"] if arguments.quick else []
     rows, differ = [], 0
     for name in arguments.names or TWELVE:
-        verdicts = [by_trl(name, out), by_run(name, out)]
+        verdicts = [by_trl(name, out, quick), by_run(name, out, quick)]
         differ += verdicts[0] != verdicts[1] or "failed" in verdicts[0]
         rows.append((name, *verdicts))
         say("  ".join(rows[-1]))
@@ -50,6 +51,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("text", type=Path, help="any text of a few hundred sentences or more")
     parser.add_argument("out", type=Path)
     parser.add_argument("names", nargs="*", help="of tests/templates; twelve by default")
+    parser.add_argument("--chats", type=int, default=400)
+    parser.add_argument("--quick", action="store_true", help="measure with --quick")
     parsed = parser.parse_args()
     unknown = sorted(set(parsed.names) - PUBLISHED.keys())
     if unknown:
@@ -85,7 +88,7 @@ def base_of(name: str, out: Path) -> Path:
     return place
 
 
-def by_trl(name: str, out: Path) -> str:
+def by_trl(name: str, out: Path, quick: list[str]) -> str:
     """Inserted, trained by TRL, measured and judged."""
     canaried, adapter = out / f"canaried-{name}", out / f"adapter-{name}"
     base = base_of(name, out)
@@ -111,16 +114,16 @@ def by_trl(name: str, out: Path) -> str:
         trainer.train()
         trainer.save_model(str(adapter))
     result = canaried / "result"
-    if lmexposure("measure", adapter, canaried / "manifest.json", "--out", result):
+    if lmexposure("measure", adapter, canaried / "manifest.json", "--out", result, *quick):
         return "measure failed"
     return verdict(result)
 
 
-def by_run(name: str, out: Path) -> str:
+def by_run(name: str, out: Path, quick: list[str]) -> str:
     """The same by one command."""
     place = out / f"run-{name}"
     trained = ("--model", base_of(name, out), "--lora", "--epochs", EPOCHS, "--learning-rate", RATE)
-    if lmexposure("run", out / "chats.jsonl", *trained, *PLAN, "--out", place):
+    if lmexposure("run", out / "chats.jsonl", *trained, *PLAN, "--out", place, *quick):
         return "run failed"
     return verdict(place)
 
