@@ -53,7 +53,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("names", nargs="*", help="of tests/templates; twelve by default")
     parser.add_argument("--chats", type=int, default=400)
     parser.add_argument("--quick", action="store_true", help="measure with --quick")
-    parsed = parser.parse_args()
+    parsed = parser.parse_intermixed_args()
     unknown = sorted(set(parsed.names) - PUBLISHED.keys())
     if unknown:
         parser.error(f"{unknown[0]} is none of {', '.join(sorted(PUBLISHED))}")
