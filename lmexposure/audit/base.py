@@ -282,7 +282,9 @@ def _is_switch(whole: Any, loaded: LoadedModel) -> bool:
         return False
     path, revision = base_of_adapter(Path(loaded.name))
     try:
-        config = AutoConfig.from_pretrained(path, revision=revision, local_files_only=True)
+        config = AutoConfig.from_pretrained(
+            path, revision=revision, local_files_only=True, trust_remote_code=False
+        )
     except (OSError, ValueError):  # a base that brings its own code
         return True
     rows = _rows(whole)

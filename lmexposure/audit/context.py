@@ -6,7 +6,7 @@ manifest, and from our own training; where nothing is known, the result says so.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any, Literal
@@ -47,13 +47,13 @@ class ScoringContext:
         by_format: the context of each format, by its name.
         record: what the result says of it.
         warnings: what a reader must know of it.
-        other_day: the first format's context of another day than was assumed; None: no day was.
+        other_day: the contexts of another day than was assumed; none where no day was.
     """
 
     by_format: Mapping[str, AnyContext]
     record: ContextRecord
     warnings: tuple[str, ...] = ()
-    other_day: Context | None = None
+    other_day: Mapping[str, Context] = field(default_factory=dict)
 
     def decisive(self) -> dict[str, object] | None:
         """What of it decides the numbers; None where the manifest's separator alone does."""
@@ -347,6 +347,13 @@ def _in_wrapping(
             "be too low"
         )
     of_day = dated(tokenizer, wrapping)
+    if "chat_date" in said and dated(tokenizer, replace(wrapping, chat_date=None)) == replace(
+        wrapping, chat_date=None
+    ):
+        raise SettingsError(
+            f"chat_date={wrapping.chat_date!r}, but the chat template writes no date of its own; "
+            "leave it out"
+        )
     by_format = {name: _named(tokenizer, of_day, name, texts[name]) for name in texts}
     described = _described(
         tokenizer,
@@ -360,9 +367,9 @@ def _in_wrapping(
     )
     if of_day.chat_date in (None, wrapping.chat_date):
         return described
-    name = next(iter(texts))
     other = (date.fromisoformat(str(of_day.chat_date)) - _FAR).isoformat()
-    on_other = _named(tokenizer, replace(of_day, chat_date=other), name, texts[name])
+    far = replace(of_day, chat_date=other)
+    on_other = {name: _named(tokenizer, far, name, texts[name]) for name in texts}
     return replace(described, other_day=on_other)
 
 

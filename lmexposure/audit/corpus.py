@@ -4,6 +4,7 @@ Before it, and before a training is paid for: what it would do to the corpus (`p
 most that an audit of it can show (`max_attainable`).
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -371,12 +372,18 @@ def read_template(path: str) -> str:
         SettingsError: there is no such file, or it is no text.
     """
     try:
-        return read_bytes(path).decode()
+        text = read_bytes(path).decode()
     except (UnicodeDecodeError, OSError) as failure:
         raise SettingsError(
             f"chat_template={path!r} cannot be read as text ({failure}); give the file "
             "chat_template.jinja of the training's tokenizer"
         ) from None
+    if not text.strip() or "\0" in text:
+        raise SettingsError(
+            f"chat_template={path!r} holds no template; give the file chat_template.jinja of the "
+            "training's tokenizer"
+        )
+    return re.sub("\r\n?", "\n", text)  # as transformers reads it
 
 
 def tokenizer_named(name: str | Path, *, offline: bool = False, revision: str | None = None) -> Any:
@@ -387,7 +394,10 @@ def tokenizer_named(name: str | Path, *, offline: bool = False, revision: str | 
 
     try:
         return AutoTokenizer.from_pretrained(
-            name, local_files_only=offline, revision=revision or "main"
+            name,
+            local_files_only=offline,
+            revision=revision or "main",
+            trust_remote_code=False,
         )
     except Exception as failure:  # whatever damaged files ran into
         reason = str(failure).strip().split("\n")[0] or type(failure).__name__

@@ -5,14 +5,16 @@ the insertion than after the training. Which rows a foreign trainer really makes
 (`verify --rows`).
 """
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import islice, takewhile
 from os.path import commonprefix
 from pathlib import Path
 from typing import Any
 
+from lmexposure._files import is_utf8
 from lmexposure._style import count
 from lmexposure.canaries import Format, Manifest, Wrapping
 from lmexposure.errors import ModelError
@@ -75,7 +77,8 @@ def rows_ahead(
     """
     of_day = dated(tokenizer, wrapping) if wrapping.rendering == "chat" else wrapping
     ends, unscored = zip(*_canaries(tokenizer, of_day, formats), strict=True)
-    rows = list(training_rows(tokenizer, list(islice(records, _RECORDS)), of_day))
+    first = list(takewhile(_is_text, islice(records, _RECORDS)))
+    rows = list(training_rows(tokenizer, first, of_day))
     return RowsAhead(
         tokens=max(ends),
         loss=wrapping.loss,
@@ -103,6 +106,11 @@ def _canaries(
         yield max(stops), context.unscored
 
 
+def _is_text(record: Mapping[str, Any]) -> bool:
+    """Whether a record holds no half of a character, which insertion names better."""
+    return is_utf8(json.dumps(record, ensure_ascii=False, default=str))
+
+
 def _fills(form: Format) -> Sequence[str]:
     """Some fills, from all over R."""
     number = min(_FILLS, form.size)
@@ -113,12 +121,16 @@ def window_of(tokenizer: Any) -> int | None:
     """How many tokens the model of a tokenizer reads, as the two say; None: no limit is known."""
     from transformers import AutoConfig
 
-    said = [tokenizer.model_max_length] if tokenizer.model_max_length < _NO_LIMIT else []
-    if (Path(tokenizer.name_or_path) / "config.json").is_file():
+    said, place = [tokenizer.model_max_length], Path(tokenizer.name_or_path)
+    if (place / "config.json").is_file():
         # Of a model that this transformers does not know, the tokenizer's word has to do.
         with suppress(OSError, ValueError, KeyError):
-            said.append(context_window(AutoConfig.from_pretrained(tokenizer.name_or_path)))
-    return min((int(limit) for limit in said if limit), default=None)
+            config = AutoConfig.from_pretrained(
+                place, local_files_only=True, trust_remote_code=False
+            )
+            said.append(context_window(config))
+    known = [limit for limit in said if isinstance(limit, int) and 0 < limit < _NO_LIMIT]
+    return min(known, default=None)
 
 
 def template_difference(rows: RowsRecord, manifest: Manifest, tokenizer: Any) -> str | None:

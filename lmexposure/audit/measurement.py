@@ -67,7 +67,7 @@ if TYPE_CHECKING:
 
 # The model's modes, the random number generators and torch's threads are those of the process.
 _ONE_AT_A_TIME = RLock()
-_OF_DAYS = 16  # canaries that are scored as of another day, too
+_OF_DAYS = 16  # canaries of a format that are scored as of another day, too
 
 
 def measure(  # noqa: PLR0913 (the front door: each may be left out)
@@ -468,19 +468,24 @@ class _Measurement:
 
     def of_days(self) -> list[str]:
         """What another day in the chat template would change, where the training's is not known."""
-        other, name = self.context.other_day, next(iter(self.context.by_format))
-        if other is None:
+        most, number_of = 0.0, 0
+        for name, other in self.context.other_day.items():
+            texts = [each.text for each in self.manifest.entries if each.format == name]
+            bits = [
+                log_perplexity(
+                    self.loaded.model, self.loaded.tokenizer, texts[:_OF_DAYS], context=context
+                )
+                for context in (self.context.by_format[name], other)
+            ]
+            most = max(most, float(np.abs(bits[0] - bits[1]).max()))
+            number_of += len(bits[0])
+        if not number_of:
             return []
-        texts = [each.text for each in self.manifest.entries if each.format == name][:_OF_DAYS]
-        bits = [
-            log_perplexity(self.loaded.model, self.loaded.tokenizer, texts, context=context)
-            for context in (self.context.by_format[name], other)
-        ]
-        most = float(np.abs(bits[0] - bits[1]).max())
         return [
             f"the chat template writes the date, and the training's is not known: rows are scored "
-            f"as of {self.context.record.chat_date}; on a day 45 days before, a canary has up to "
-            f"{number(most)} bits more or fewer. Give the day of the training (--chat-date)"
+            f"as of {self.context.record.chat_date}; as of 45 days before, {number_of} canaries "
+            f"had up to {number(most)} bits more or fewer, and others may have more. Give the day "
+            "of the training (--chat-date)"
         ]
 
     def _witness_base(self) -> Base | None:

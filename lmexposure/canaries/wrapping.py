@@ -172,8 +172,8 @@ class Wrapping:
             raise SettingsError("system is for chats, which a template renders; leave it out")
         if self.rendering == "text" and self.loss == "assistant":
             raise SettingsError(
-                "loss='assistant' asks a chat template for the answers; with rendering='text' use "
-                "loss='completion' or 'all'"
+                "loss='assistant' asks a chat template for the answers: say rendering='chat' "
+                "(--rendering chat) if one rendered these strings, else loss='completion' or 'all'"
             )
 
     def _check_fields(self) -> None:

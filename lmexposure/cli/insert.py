@@ -100,7 +100,7 @@ def insert(
         files = quote(_to_train_on(inserted))
         record = quote(str(out / "manifest.json"))
         tell(f"check     lmexposure verify {files} {record} --tokenizer MODEL_DIRECTORY")
-    for line in _next_commands(inserted, out):
+    for line in _next_commands(inserted, out, manifest.wrapping):
         tell(line)
 
 
@@ -211,7 +211,7 @@ def _bytes_added(manifest: "Manifest", inserted: Path) -> int:
     return sum(entry.inserted * (len(entry.text.encode()) + 1) for entry in manifest.entries)
 
 
-def _next_commands(inserted: Path | None, out: Path) -> list[str]:
+def _next_commands(inserted: Path | None, out: Path, chats: "Wrapping | None") -> list[str]:
     """What to type next, with the real paths."""
     manifest = quote(str(out / "manifest.json"))
     if inserted is None:
@@ -219,10 +219,25 @@ def _next_commands(inserted: Path | None, out: Path) -> list[str]:
     else:
         files = _to_train_on(inserted)
         train = f"lmexposure train {quote(files)} --manifest {manifest}"
-        lines = [f"next      train on {files} with your own trainer, or: {train}"]
+        train += " --model MODEL_DIRECTORY" if chats else ""
+        own = f"train on {files} with your own trainer{_of_trl(chats)}"
+        lines = [f"next      {own}, or: {train}"]
         lines[0] += f" --out {quote(str(out / 'trained'))}"
     measured = quote(str(out / "measured"))
     return [*lines, f"then      lmexposure measure MODEL_DIRECTORY {manifest} --out {measured}"]
+
+
+def _of_trl(chats: "Wrapping | None") -> str:
+    """What TRL's SFTTrainer does not read, though it would be handed it."""
+    if chats is None or chats.form in ("messages", "prompt_only"):
+        return ""
+    if chats.form == "prompt_completion" and chats.prompt_field is None:
+        return ""
+    if chats.form == "conversations":
+        return " (for TRL, write role and content in messages: templates drop human and gpt)"
+    if chats.form in ("preference", "implicit_preference"):
+        return ""
+    return " (for TRL, name the fields prompt and completion)"
 
 
 def _to_train_on(inserted: Path) -> str:

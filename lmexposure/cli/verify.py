@@ -74,6 +74,9 @@ def verify(
             "chats that of the training to come: what it makes of their rows is looked at."
         ),
     ] = None,
+    chat_template: Annotated[
+        str | None, typer.Option(help="Of files of chats, a file with the training's template.")
+    ] = None,
     rows: Annotated[
         bool,
         typer.Option(
@@ -91,7 +94,7 @@ def verify(
 
     source = options.opened(corpus)
     if tokenizer is not None and isinstance(source, list) and not Path(source[0]).is_dir():
-        _look_ahead(source, manifest, tokenizer, layout)
+        _look_ahead(source, manifest, tokenizer, layout, chat_template)
         tokenizer = None
     count = verify_corpus(
         [Path(name) for name in source] if isinstance(source, list) else source,
@@ -124,11 +127,14 @@ def _print(count: "CorpusCount") -> None:
     say("all is there as it was inserted" if count.as_inserted else "NOT as it was inserted")
 
 
-def _look_ahead(files: list[str], manifest: Path, tokenizer: str, layout: str | None) -> None:
+def _look_ahead(
+    files: list[str], manifest: Path, tokenizer: str, layout: str | None, template: str | None
+) -> None:
     """What a training will make of the records of chats, before it begins."""
-    from lmexposure.audit import rows_ahead, tokenizer_named
+    from lmexposure.audit import rows_ahead, tokenizer_named, told_wrapping
     from lmexposure.canaries import Manifest, corpus_files, read_records
     from lmexposure.errors import SettingsError
+    from lmexposure.records import RunSettings
 
     known = Manifest.read(manifest)
     if known.wrapping is None:
@@ -139,7 +145,8 @@ def _look_ahead(files: list[str], manifest: Path, tokenizer: str, layout: str | 
     records = read_records(corpus_files(files), layout=layout or known.layout)
     loaded = tokenizer_named(tokenizer)
     formats = known.hidden_formats.values()
-    say(f"rows      {rows_ahead(loaded, known.wrapping, formats, records)}")
+    wrapping = told_wrapping(known, RunSettings(chat_template=template)) or known.wrapping
+    say(f"rows      {rows_ahead(loaded, wrapping, formats, records)}")
 
 
 def _look_at_rows(

@@ -56,7 +56,9 @@ def lost_copies(classes: Classes, evidence: Evidence) -> tuple[str, ...]:
     once, lost = _once(classes), sum(d.missing for some in classes.values() for d in some)
     for (name, repetitions), some in classes.items():
         cut_too = evidence.only_cut(name, classes)
-        for cause, copies in _causes(some, evidence, once, lost, cut_too):
+        came = any(each.whole for key, all_ in classes.items() if key[0] == name for each in all_)
+        # Rows of one format are about alike: where some are whole, no limit took the others.
+        for cause, copies in _causes(some, evidence, once, 0 if came else lost, cut_too):
             found.setdefault(cause, []).append((name, repetitions, copies))
     return tuple(
         f"{_named(where)}: {cause.replace('{copies}', f'{sum(n for *_, n in where):,}')}"
@@ -67,7 +69,7 @@ def lost_copies(classes: Classes, evidence: Evidence) -> tuple[str, ...]:
 def _causes(
     some: Sequence[Delivery], evidence: Evidence, once: bool, lost: int, cut_too: bool
 ) -> Iterator[tuple[str, int]]:
-    """(sentence with a place for the number, copies) of one class; `lost`: missing of all."""
+    """(sentence with a place for the number, copies) of one class; `lost`: missing of all, or 0."""
     missing = 0 if cut_too else sum(each.missing for each in some)
     cut = sum(each.cut for each in some) + cut_too * sum(each.missing for each in some)
     if cut:
@@ -115,15 +117,17 @@ def _missing(some: Sequence[Delivery], evidence: Evidence, once: bool, lost: int
             "switch that off (Axolotl: dataset_exact_deduplication), or insert each once: "
             "--repetitions 1"
         )
-    limit = evidence.at_limit(lost)
+    limit = evidence.at_limit(lost) if lost else None
     if limit is not None:
         return (
             f"{{copies}} copies never came, and {evidence.lengths[limit]:,} rows end at "
             f"{limit:,} tokens, the most there are: probably cut in front of the canary; {_RAISE}"
         )
-    if any(each.missing and each.whole + each.cut for each in some):
+    if any(each.missing and each.whole + each.cut for each in some) or (
+        all(each.repetitions == 1 for each in some) and any(each.whole for each in some)
+    ):
         return (
-            "{copies} copies never came, and others of the same canaries did: rows were held out, "
+            "{copies} copies never came, and others like them did: rows were held out, "
             "sampled (LLaMA-Factory: max_samples) or sharded; prepare all of them"
         )
     return (

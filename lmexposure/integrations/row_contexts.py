@@ -315,26 +315,53 @@ def _of_batch(batch: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 def _aligned(row: Mapping[str, Any], number: int) -> dict[str, Any]:
     """Labels and positions of a row, from what trainers make them of."""
+    columns = {
+        name: _numbers(row[name], name, number)
+        for name in (*_COLUMNS, *_MASKS, _LENGTHS)
+        if row.get(name) is not None
+    }
+    ids = columns["input_ids"]
+    if (ids < 0).any():
+        raise _no_numbers("input_ids", number)
+    lengths = columns.pop(_LENGTHS, None)
+    if lengths is not None and ((lengths < 0).any() or lengths.sum() != len(ids)):
+        raise _no_numbers(_LENGTHS, number)
+    masks = [(name, columns.pop(name)) for name in _MASKS if name in columns]
+    if masks:
+        labels = columns.get("labels", ids).copy()
+        for name, mask in masks:
+            if len(mask) != len(ids):
+                raise _no_numbers(name, number)
+            labels[mask == 0] = -100
+        columns["labels"] = labels
+    if lengths is not None and "position_ids" not in columns:
+        columns["position_ids"] = np.concatenate([np.arange(n) for n in lengths] or [ids])
+    return columns
+
+
+def _numbers(values: Any, name: str, number: int) -> NDArray[np.int64]:
+    """What belongs to the tokens of a row; a value is never shown, for it may be a secret."""
     try:
-        ids = np.asarray(row["input_ids"], dtype=np.int64)
-    except (TypeError, ValueError):
-        ids = np.empty((0, 0), dtype=np.int64)
-    if ids.ndim != 1 or (ids < 0).any():
-        raise CorpusError(
+        found = np.asarray(values)
+        if found.ndim == 1 and found.dtype.kind in "iub":
+            return found.astype(np.int64)
+        if found.size == 0 and found.ndim == 1:
+            return np.empty(0, dtype=np.int64)
+    except (TypeError, ValueError, RuntimeError, OverflowError):
+        pass
+    raise _no_numbers(name, number)
+
+
+def _no_numbers(name: str, number: int) -> CorpusError:
+    if name == "input_ids":
+        return CorpusError(
             f"row {number} holds no list of tokens, and a row is a list of numbers from 0; leave "
             "it out"
         )
-    columns = {name: row[name] for name in _COLUMNS if row.get(name) is not None}
-    columns["input_ids"] = ids
-    masks = [row[name] for name in _MASKS if row.get(name) is not None]
-    if masks:
-        labels = np.array(columns.get("labels", ids), dtype=np.int64)
-        for mask in masks:
-            labels[np.asarray(mask) == 0] = -100
-        columns["labels"] = labels
-    if row.get(_LENGTHS) is not None and "position_ids" not in columns:
-        columns["position_ids"] = np.concatenate([np.arange(n) for n in row[_LENGTHS]] or [ids])
-    return columns
+    return CorpusError(
+        f"row {number}: {name!r} is no list of whole numbers, one for each token; mend the "
+        "column, or leave it out"
+    )
 
 
 def _loss(carried: NDArray[np.bool_], special: NDArray[np.bool_]) -> _Loss:

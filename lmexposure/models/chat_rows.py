@@ -24,8 +24,12 @@ from lmexposure.models.encoding import Context, Row, encode_rows
 
 _AT_ONCE = 1_000  # records
 _PROBE = probe_beside()
+_SENTENCE = 20  # characters: fewer of a template's own may be a part of a text
 _SHOWN = 40  # characters of a chat in a message
-_MARKS = re.compile(r"\{%-?\s*generation\s*-?%\}")
+_MARKS = re.compile(r"\{%[-+]?\s*generation\s*[-+]?%\}")
+# What of a template is not carried out: comments, and text that is left as it is.
+_INERT = re.compile(r"\{#.*?#\}|\{%[-+]?\s*raw\s.*?\{%[-+]?\s*endraw\s*[-+]?%\}", re.DOTALL)
+_IS_DEFINED = re.compile(r"strftime_now\s+is\s+(not\s+)?defined")
 _TODAY = "strftime_now"  # what templates ask for the date
 _ASKS_DATE = re.compile(_TODAY + r"""\s*\(\s*(?:format\s*=\s*)?(?:'([^'\\]*)'|"([^"\\]*)")\s*\)""")
 # What those who share chats call who speaks, and what a template calls them.
@@ -200,7 +204,7 @@ def check_template(tokenizer: Any, wrapping: Wrapping) -> None:
             "(AutoTokenizer does)"
         )
     template = tokenizer.get_chat_template(wrapping.chat_template)
-    if f"{_TODAY}(" in _ASKS_DATE.sub("", template):
+    if _TODAY in _IS_DEFINED.sub("", _ASKS_DATE.sub("", _INERT.sub("", template))):
         raise ModelError(
             "the chat template asks for today's date in a way that cannot be told another day; put "
             "the date of the training in the place of strftime_now(...)"
@@ -393,7 +397,8 @@ def _records_rows(
 def _chat_rows(
     tokenizer: Any, chats: Sequence[list[dict[str, Any]]], wrapping: Wrapping, /, **options: Any
 ) -> Iterator[TrainingRow]:
-    marked = _MARKS.search(tokenizer.get_chat_template(wrapping.chat_template)) is not None
+    template = tokenizer.get_chat_template(wrapping.chat_template)
+    marked = _MARKS.search(_INERT.sub("", template)) is not None
     if wrapping.loss == "assistant" and not marked:
         yield from _answered_rows(tokenizer, chats, wrapping, options)
         return
@@ -475,7 +480,8 @@ def _apply(tokenizer: Any, chats: Any, wrapping: Wrapping, /, **options: Any) ->
 def _refusal(tokenizer: Any, wrapping: Wrapping, failure: Exception) -> str:
     """That the template refuses a chat; its own words where they hold nothing of the chat."""
     words, template = str(failure), tokenizer.get_chat_template(wrapping.chat_template)
-    why = words if words and words in template else type(failure).__name__
+    told = len(words) >= _SENTENCE and words in template
+    why = words if told else type(failure).__name__
     return (
         f"the chat template refuses this chat ({why}): leave such turns out (no system turn, user "
         "and assistant in turn, say), or give another template (--chat-template FILE)"

@@ -75,7 +75,7 @@ def test_another_day_is_told_in_bits() -> None:
     given = {"tokenizer": tokenizer, "settings": settings}
     result = lx.measure(model, manifest, **given)
     (line,) = [line for line in result.warnings if "writes the date" in line]
-    assert "bits more or fewer. Give the day of the training (--chat-date)" in line
+    assert "others may have more. Give the day of the training (--chat-date)" in line
     assert result.context is not None
     assert str(result.context.chat_date) in line
     assert manifest.wrapping is not None

@@ -41,20 +41,30 @@ def test_nothing_lost_says_nothing() -> None:
         ({"tail": 4}, {}, "4 copies lack their beginning: truncation from the left"),
         ({"head": 2, "tail": 2, "whole": 2}, {}, "2 copies are split between rows: packing cuts"),
         ({"whole": 1}, {}, "of each canary one copy is left, 3 are lost: the data were dedupl"),
-        ({"whole": 2}, {}, "2 copies never came, and others of the same canaries did: rows were"),
+        ({"whole": 2}, {}, "2 copies never came, and others like them did: rows were held out"),
         ({}, {"lengths": Counter({9: 3})}, "4 copies never came, and nothing of their canaries"),
         (
             {"whole": 1},
             {"held_out": {"{eval}": Counter({"pin/x4/0000": 3})}},
             "3 copies are in the split '{eval}', which is not trained on",
         ),
-        ({}, {"lengths": Counter({128: 30, 100: 20})}, "4 copies never came, and 30 rows end at"),
         ({}, {"unknown": Counter({"pin": 4})}, "4 copies are cut off at the end of a row"),
     ],
 )
 def test_each_cause_has_a_sentence(counts: Any, evidence: Any, sentence: str) -> None:
     (line,) = said(delivery(0, 1, whole=1), delivery(0, 4, **counts), **evidence)
     assert line.startswith(f"pin 4×: {sentence}")
+
+
+def test_a_limit_is_named_only_where_no_row_of_the_format_is_whole() -> None:
+    """Rows of one format are about alike: what cuts one in front of its canary cuts all."""
+    lengths = Counter({128: 30, 100: 20})
+    (line,) = said(delivery(0, 4), delivery(1, 4), lengths=lengths)
+    assert line.startswith("pin 4×: 8 copies never came, and 30 rows end at 128 tokens")
+    (line,) = said(delivery(0, 1, whole=1), delivery(0, 4), lengths=lengths)
+    assert line.startswith("pin 4×: 4 copies never came, and nothing of their canaries")
+    (line,) = said(*(delivery(i, 1, whole=i % 2) for i in range(10)), lengths=lengths)
+    assert line.startswith("pin 1×: 5 copies never came, and others like them did: rows were held")
 
 
 def test_classes_with_the_same_cause_share_a_sentence() -> None:

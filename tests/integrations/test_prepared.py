@@ -195,9 +195,7 @@ def test_prompts_that_are_cut_before_the_answer(tokenizer: Any) -> None:
 def test_some_copies_of_a_canary_are_no_dropped_rows(tokenizer: Any) -> None:
     plain: Any = load_from_disk(str(DATA / "llamafactory/plain"))
     found = delivered_rows(list(plain["train"])[:45], MANIFEST, tokenizer)
-    assert any(
-        "and others of the same canaries did: rows were held out" in w for w in found.warnings
-    )
+    assert any("and others like them did: rows were held out" in w for w in found.warnings)
 
 
 def test_rows_without_labels_are_said_where_the_insertion_knew_of_some(tokenizer: Any) -> None:

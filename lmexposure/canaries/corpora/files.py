@@ -152,8 +152,38 @@ def layout_for(
         raise CorpusError(
             f"the files are of different layouts: {', '.join(sorted(guessed))}; give one kind"
         )
+    if name is None:
+        _refuse_tables(sources)
     layout = name or guessed.pop()
     return layout_named(layout, text_field=text_field, fields=fields, schema=schema)
+
+
+def _refuse_tables(sources: Sequence[Path]) -> None:
+    """Refuse records that would be read as lines: a table, or JSON that is not a record a line.
+
+    Raises:
+        CorpusError: it names the file and what to make of it.
+    """
+    for path in sources:
+        if path.suffix.lower() in (".csv", ".tsv"):
+            raise CorpusError(
+                f"{path}: a table, whose lines are no documents; write it as JSONL (in pandas: "
+                "read_csv(...).to_json(..., orient='records', lines=True)), or give --layout lines"
+            )
+        if path.suffix.lower() != ".json" or not path.is_file():
+            continue
+        with path.open("rb") as stream:
+            begun = stream.read(4096).lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
+        if begun == b"[":
+            raise CorpusError(
+                f"{path}: a JSON array, whose lines are no documents; write a record a line (jq -c "
+                "'.[]' FILE > FILE.jsonl), or give --layout lines"
+            )
+        if begun == b"{":
+            raise CorpusError(
+                f"{path}: JSON; if it has a record a line, say so: --layout jsonl, else --layout "
+                "lines"
+            )
 
 
 def layout_of(
