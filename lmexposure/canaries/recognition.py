@@ -46,6 +46,11 @@ def recognise(records: Iterable[Mapping[str, Any]], *, text_field: str = "text")
                 f"{_SAID.format(min(fitting[0]))}"
             )
     common = frozenset.intersection(*(forms for forms in fitting if forms))
+    if isinstance(first[0].get("chosen"), Mapping):
+        raise CorpusError(
+            "these are preferences with a conversation in front, as LLaMA-Factory has them; write "
+            "prompt, chosen and rejected, each a list of messages with role and content"
+        )
     if len(common) != 1:
         fields = ", ".join(map(repr, first[0]))
         raise CorpusError(

@@ -200,3 +200,84 @@ def test_the_first_difference_of_rows_and_template_is_shown(
     assert context.source == "rows"
     refused = call("measure", base, manifest, "--out", tmp_path / "n", *QUICK, "--loss", "all")
     assert (refused.code, "but rows.json says what they are; leave" in refused.err) == (3, True)
+
+
+def test_code_of_a_directory_is_neither_run_nor_asked_about(call: Call, tmp_path: Path) -> None:
+    corpus, base = chats(tmp_path / "c.jsonl"), tmp_path / "base"
+    tokenizer_for("qwen2_5").save_pretrained(base)
+    config = {"model_type": "zzz", "auto_map": {"AutoConfig": "c.C"}}
+    (base / "config.json").write_text(json.dumps(config))
+    (base / "c.py").write_text(f"open({str(tmp_path / 'run')!r}, 'w')\nclass C: pass\n")
+    outcome = call("insert", corpus, "--out", tmp_path / "o", *PLAN, "--tokenizer", base)
+    assert (outcome.code, "custom code" in outcome.out + outcome.err) == (0, False), outcome.err
+    assert not (tmp_path / "run").exists()
+
+
+def test_half_a_character_is_named_by_its_line(call: Call, tmp_path: Path) -> None:
+    corpus, base = chats(tmp_path / "c.jsonl"), saved(tmp_path / "base", "qwen2_5")
+    corpus.write_text(corpus.read_text().replace("Why?", "Why \\ud800?"))
+    outcome = call("insert", corpus, "--out", tmp_path / "o", *PLAN, "--tokenizer", base)
+    assert (outcome.code, "lone surrogate" in outcome.err) == (3, True), outcome.err
+
+
+def test_a_template_is_the_same_with_windows_line_ends(call: Call, tmp_path: Path) -> None:
+    corpus, base = chats(tmp_path / "c.jsonl"), saved(tmp_path / "base", "qwen2_5")
+    (tmp_path / "crlf.jinja").write_bytes(PUBLISHED["qwen2_5"].replace("\n", "\r\n").encode())
+    told = ("--chat-template", tmp_path / "crlf.jinja")
+    assert call("insert", corpus, "--out", tmp_path / "o", *PLAN, *told).code == 0
+    manifest = tmp_path / "o" / "manifest.json"
+    assert call("measure", base, manifest, "--out", tmp_path / "m", *QUICK).code == 0
+    line = call(
+        "verify", tmp_path / "o" / "corpus" / "c.jsonl", manifest, "--tokenizer", base, *told
+    )
+    assert (line.code, "a canary ends at token" in line.out) == (0, True), line.err
+    vain = call("measure", base, manifest, "--out", tmp_path / "n", "--chat-date", "2026-01-31")
+    assert (vain.code, "writes no date of its own; leave it out" in vain.err) == (3, True)
+    (tmp_path / "none.jinja").write_bytes(b"\0\n")
+    empty = ("--chat-template", tmp_path / "none.jinja")
+    refused = call("insert", corpus, "--out", tmp_path / "p", *PLAN, *empty)
+    assert (refused.code, "holds no template; give the file" in refused.err) == (3, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("a.json", '[\n{"text": "a"}\n]\n', "a JSON array, whose lines are no documents; write a"),
+        ("a.json", '{"text": "a"}\n', "if it has a record a line, say so: --layout jsonl"),
+        ("a.csv", "question,answer\na,b\n", "a table, whose lines are no documents; write it as"),
+    ],
+)
+def test_tables_are_no_lines(
+    call: Call, tmp_path: Path, name: str, text: str, message: str
+) -> None:
+    (tmp_path / name).write_text(text)
+    outcome = call("insert", tmp_path / name, "--out", tmp_path / "o", *PLAN)
+    assert (outcome.code, message in " ".join(outcome.err.split())) == (3, True), outcome.err
+
+
+@pytest.mark.parametrize(
+    ("column", "values"),
+    [
+        ("labels", "My PIN is 4711"),
+        ("labels", [None, None]),
+        ("attention_mask", ["1", "1"]),
+        ("position_ids", [["a"]]),
+        ("completion_mask", [1]),
+        ("seq_lengths", [10**9]),
+        ("seq_lengths", [-1, 3]),
+    ],
+)
+def test_no_value_of_an_odd_column_is_shown(
+    call: Call, tmp_path: Path, column: str, values: Any
+) -> None:
+    corpus, base = chats(tmp_path / "c.jsonl"), tmp_path / "base"
+    tokenizer_for("qwen2_5").save_pretrained(base)
+    call("insert", corpus, "--out", tmp_path / "o", *PLAN)
+    Dataset.from_list([{"input_ids": [1, 2], column: values}]).save_to_disk(tmp_path / "rows")
+    outcome = call(
+        *("verify", tmp_path / "rows", tmp_path / "o" / "manifest.json"),
+        *("--rows", "--tokenizer", base),
+    )
+    assert outcome.code == 3
+    assert f"row 1: '{column}' is no list of whole numbers, one for each token" in outcome.err
+    assert "4711" not in outcome.err

@@ -368,6 +368,26 @@ def test_no_day_is_refused(day: Any) -> None:
         Wrapping(turn="user", chat_date=day)
 
 
+@pytest.mark.parametrize(
+    "asks",
+    ["{% set now = strftime_now %}{{ now('%d') }}", "{{ strftime_now ('%d' ~ '') }}"],
+)
+def test_a_date_by_another_name_is_refused(tokenizer: Any, asks: str) -> None:
+    with pytest.raises(ModelError, match=r"asks for today's date in a way"):
+        row_context(tokenizer, Wrapping(turn="user", chat_template=asks + TEMPLATE), TEXTS)
+    there = "{% if strftime_now is defined %}{{ strftime_now('%d') }}{% endif %}" + TEMPLATE
+    row_context(tokenizer, Wrapping(turn="user", chat_template=there), TEXTS)
+
+
+@pytest.mark.parametrize(
+    "inert", ["{# {% generation %} #}", "{% raw %}{% generation %}{% endraw %}"]
+)
+def test_marks_that_are_not_carried_out_are_none(tokenizer: Any, inert: str) -> None:
+    bare = TEMPLATE.replace("{% generation %}", "").replace("{% endgeneration %}", "")
+    wrapping = Wrapping(turn="assistant", loss="assistant", chat_template=inert + bare)
+    assert row_context(tokenizer, wrapping, TEXTS).unscored == 0
+
+
 def test_marks_that_leave_the_canary_out_are_refused(tokenizer: Any) -> None:
     wrong = TEMPLATE.replace("{{ m.content }}", "").replace(
         "{% endgeneration %}", "{% endgeneration %}{{ m.content }}"
@@ -378,11 +398,14 @@ def test_marks_that_leave_the_canary_out_are_refused(tokenizer: Any) -> None:
 
 
 def test_a_template_that_refuses_a_record_names_it_without_its_text(tokenizer: Any) -> None:
-    raises = "{% if messages[0].content == 'bad' %}{{ raise_exception('x') }}{% endif %}" + TEMPLATE
+    raises = (
+        "{% if messages[0].content == 'bad' %}"
+        "{{ raise_exception('No bad words are taken here') }}{% endif %}" + TEMPLATE
+    )
     wrapping = Wrapping(turn="assistant", chat_template=raises)
     records = [wrapping.record("4711"), Wrapping(turn="assistant", other="bad").record("4711")]
     with pytest.raises(
-        ModelError, match=r"record 2: the chat template refuses this chat \(x\)"
+        ModelError, match=r"record 2: the chat template refuses this chat \(No bad words are"
     ) as e:
         list(training_rows(tokenizer, records, wrapping))
     assert "4711" not in str(e.value)

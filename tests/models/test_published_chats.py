@@ -5,6 +5,7 @@ the tokens taken that hold a character of the canary, or of the answers in the t
 """
 
 import re
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -209,3 +210,18 @@ def refusal(tokenizer: Any, chat: list[dict[str, Any]]) -> str | None:
     except Exception as failure:
         return str(failure)
     return None
+
+
+@pytest.mark.parametrize("name", ["qwen3", "deepseekv3", "gptoss", "command_r7b", "mistral_nemo"])
+def test_a_chat_that_holds_what_a_probe_might_be_is_no_other(name: str) -> None:
+    """Icon fonts use the characters that no script has."""
+    tokenizer = tokenizer_for(name)
+    strange = "".join(map(chr, (*range(0xF8F0, 0xF900), *range(0xE000, 0xE010))))
+    chat = [
+        {**turn, "content": turn["content"] + (strange if turn["role"] == "user" else "")}
+        for turn in CHAT
+    ]
+    rows = [training_row(tokenizer, {"messages": c}, wrapping("assistant")) for c in (CHAT, chat)]
+    assert answers_of(rows[0], tokenizer) == answers_of(rows[1], tokenizer)
+    asked = replace(wrapping("assistant"), other=f"What is {strange}?")
+    assert row_context(tokenizer, asked, TEXTS).before.count(strange) == 1
