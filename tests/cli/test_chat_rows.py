@@ -255,6 +255,18 @@ def test_tables_are_no_lines(
     assert (outcome.code, message in " ".join(outcome.err.split())) == (3, True), outcome.err
 
 
+def test_json_with_a_record_a_line_is_what_was_said(call: Call, tmp_path: Path) -> None:
+    corpus, out = chats(tmp_path / "c.json"), tmp_path / "o"
+    assert call("insert", corpus, "--out", out, *PLAN, "--layout", "jsonl").code == 0
+    checked = call("verify", out / "corpus" / "c.json", out / "manifest.json")
+    assert (checked.code, "all is there as it was inserted" in checked.out) == (0, True)
+    removed = call(
+        "remove", out / "corpus" / "c.json", out / "manifest.json", "--out", tmp_path / "b"
+    )
+    assert removed.code == 0, removed.err
+    assert (tmp_path / "b" / "c.json").read_bytes() == corpus.read_bytes()
+
+
 @pytest.mark.parametrize(
     ("column", "values"),
     [

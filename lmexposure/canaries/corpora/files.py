@@ -30,6 +30,7 @@ SIDECARS = ".sidecars"
 PACKINGS = (".gz", ".zst")
 LAYOUTS = tuple(ADAPTERS)
 OF_RECORDS = ("jsonl", "parquet", "arrow")
+_UNCLEAR = (".csv", ".tsv", ".json")  # of tables, and of JSON that may be a record a line
 _PIECE_BYTES = 1 << 18
 
 
@@ -165,12 +166,12 @@ def _refuse_tables(sources: Sequence[Path]) -> None:
         CorpusError: it names the file and what to make of it.
     """
     for path in sources:
-        if path.suffix.lower() in (".csv", ".tsv"):
+        if path.suffix.lower() in _UNCLEAR[:2]:
             raise CorpusError(
                 f"{path}: a table, whose lines are no documents; write it as JSONL (in pandas: "
                 "read_csv(...).to_json(..., orient='records', lines=True)), or give --layout lines"
             )
-        if path.suffix.lower() != ".json" or not path.is_file():
+        if path.suffix.lower() not in _UNCLEAR or not path.is_file():
             continue
         with path.open("rb") as stream:
             begun = stream.read(4096).lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
@@ -205,6 +206,8 @@ def layout_of(
         CorpusError: as `layout_for`.
     """
     field, schema = text_field or manifest.corpus.text_field or "text", None
+    if name is None and any(path.suffix.lower() in _UNCLEAR for path in sources):
+        name = manifest.layout if manifest.layout in ADAPTERS else None
     known = layout_for(sources, name, field)
     if known.name in OF_RECORDS:
         schema = RowSchema.of(manifest, text_field)
