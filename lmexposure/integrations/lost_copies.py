@@ -42,7 +42,7 @@ class Evidence:
         return length if times >= _NEARLY_ALL * self.cut_at.total() else None
 
     def at_limit(self, least: int) -> int | None:
-        """The greatest length, where at least so many rows have it as no chance would give."""
+        """The greatest length, where at least as many rows have it as no chance would give."""
         longest = max(self.lengths, default=0)
         near = max((self.lengths[longest - i] for i in range(1, _NEAR + 1)), default=0)
         many = self.lengths[longest] >= max(least, _MORE * near)

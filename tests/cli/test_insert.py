@@ -102,7 +102,7 @@ def test_it_ends_with_the_commands_to_type_next(call: Call, tmp_path: Path) -> N
         (("a.jsonl.gz", "b.jsonl.gz"), "o/corpus/*.jsonl.gz", "o/corpus/*.jsonl.gz"),
         (("a.txt", "b.txt.gz"), "o/corpus/*", "o/corpus/*"),
         (("a", "b"), "o/corpus/*", "o/corpus/*"),
-        (("a.json", "b.json"), "o/corpus/*.json", "o/corpus/*.json"),
+        (("a.log", "b.log"), "o/corpus/*.log", "o/corpus/*.log"),
     ],
 )
 def test_it_names_the_files_to_train_on_and_no_sidecar(
