@@ -30,12 +30,17 @@ from lmexposure.models import (
     template_record,
     tokenizer_sha256,
 )
-from lmexposure.records import MOST_SHOWN, ContextRecord, RowsRecord, RunSettings, Validation
+from lmexposure.records import (
+    MOST_SHOWN,
+    SETTINGS_OF_ROWS,
+    ContextRecord,
+    RowsRecord,
+    RunSettings,
+    Validation,
+)
 
 Source = Literal["training", "manifest", "rows", "setting", "assumed"]
 _CHECKED = 50  # references that a template is tried on, next to all that were drawn
-# Settings of how records become rows, which a training decides, and not the corpus.
-_OF_ROWS = ("loss", "rendering", "chat_template", "chat_date")
 _FAR = timedelta(days=45)  # to another day, of another month
 
 
@@ -194,7 +199,7 @@ def told_wrapping(manifest: Manifest, settings: RunSettings) -> Wrapping | None:
     Raises:
         SettingsError: the canaries are no records; or these do not go together.
     """
-    given = {name: getattr(settings, name) for name in _OF_ROWS}
+    given = {name: getattr(settings, name) for name in SETTINGS_OF_ROWS}
     given = {name: value for name, value in given.items() if value is not None}
     if not given:
         return None
@@ -217,15 +222,17 @@ def _said_of(wrapping: Wrapping | None, manifest: Manifest) -> tuple[str, ...]:
     other = [
         name
         for name, value in vars(wrapping).items()
-        if name not in _OF_ROWS and value != getattr(planned, name)
+        if name not in SETTINGS_OF_ROWS and value != getattr(planned, name)
     ]
     if other:
         raise SettingsError(
             f"wrapping has {other[0]}={getattr(wrapping, other[0])!r}, and the records of this "
             f"corpus have {getattr(planned, other[0])!r}; give replace(manifest.wrapping, ...) "
-            f"with no other than {', '.join(_OF_ROWS)}"
+            f"with no other than {', '.join(SETTINGS_OF_ROWS)}"
         )
-    return tuple(name for name in _OF_ROWS if getattr(wrapping, name) != getattr(planned, name))
+    return tuple(
+        name for name in SETTINGS_OF_ROWS if getattr(wrapping, name) != getattr(planned, name)
+    )
 
 
 def _refuse_both(
@@ -347,9 +354,7 @@ def _in_wrapping(
             "be too low"
         )
     of_day = dated(tokenizer, wrapping)
-    if "chat_date" in said and dated(tokenizer, replace(wrapping, chat_date=None)) == replace(
-        wrapping, chat_date=None
-    ):
+    if "chat_date" in said and of_day.chat_date is None:
         raise SettingsError(
             f"chat_date={wrapping.chat_date!r}, but the chat template writes no date of its own; "
             "leave it out"

@@ -254,7 +254,7 @@ def _day_of_rows(out: Path, settings: RunSettings, chats: Wrapping, tokenizer: A
         return None if known is None else known.chat_date
     if settings.chat_template is not None:
         chats = replace(chats, chat_template=read_template(settings.chat_template))
-    return chats.chat_date if chats.rendering != "chat" else dated(tokenizer, chats).chat_date
+    return dated(tokenizer, chats).chat_date
 
 
 def _reading(

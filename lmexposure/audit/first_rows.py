@@ -75,7 +75,7 @@ def rows_ahead(
         ModelError: the template refuses a record, or drops, repeats or rewrites a canary; a canary
             carries no loss, or does not fit the model.
     """
-    of_day = dated(tokenizer, wrapping) if wrapping.rendering == "chat" else wrapping
+    of_day = dated(tokenizer, wrapping)
     ends, unscored = zip(*_canaries(tokenizer, of_day, formats), strict=True)
     first = list(takewhile(_is_text, islice(records, _RECORDS)))
     rows = list(training_rows(tokenizer, first, of_day))

@@ -379,7 +379,7 @@ def _of_today(loaded: LoadedModel, wrapping: Wrapping | None) -> Wrapping | None
     if wrapping is None:
         return None
     of_day = dated(loaded.tokenizer, wrapping)
-    if of_day.chat_date != wrapping.chat_date:
+    if of_day.chat_date is not None and wrapping.chat_date is None:
         _LOG.warning(
             "note: the chat template writes the date, and all rows have that of today; to go on "
             "with this training on another day, give --chat-date %s",

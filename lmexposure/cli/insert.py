@@ -229,15 +229,11 @@ def _next_commands(inserted: Path | None, out: Path, chats: "Wrapping | None") -
 
 def _of_trl(chats: "Wrapping | None") -> str:
     """What TRL's SFTTrainer does not read, though it would be handed it."""
-    if chats is None or chats.form in ("messages", "prompt_only"):
-        return ""
-    if chats.form == "prompt_completion" and chats.prompt_field is None:
-        return ""
-    if chats.form == "conversations":
+    if chats is not None and chats.form == "conversations":
         return " (for TRL, write role and content in messages: templates drop human and gpt)"
-    if chats.form in ("preference", "implicit_preference"):
-        return ""
-    return " (for TRL, name the fields prompt and completion)"
+    if chats is not None and (chats.form == "instruction" or chats.prompt_field is not None):
+        return " (for TRL, name the fields prompt and completion)"
+    return ""
 
 
 def _to_train_on(inserted: Path) -> str:

@@ -25,6 +25,7 @@ from lmexposure.records import (
     OLD_SETTING_NAMES,
     PANELS,
     PRIVACY,
+    SETTINGS_OF_ROWS,
     TRAINING,
     CanifeSettings,
     DefencesSettings,
@@ -555,11 +556,10 @@ LEARNING = _settings(
     first=("model", "training_epochs", "training_max_seconds"),
     help={"seed": "Seed of initial weights and of the order of training.  [default: 0]"},
 )
-# What a training decides, and the manifest may not know.
 _OF_ROWS = {
     name: f"{_FLAGS[name].help[0].upper()}{_FLAGS[name].help[1:]}.  [default: as the manifest, or "
     "the rows of the training, have it]"
-    for name in ("loss", "rendering", "chat_template", "chat_date")
+    for name in SETTINGS_OF_ROWS
 }
 MEASUREMENT = _settings(
     MEASURING,

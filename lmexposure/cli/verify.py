@@ -174,7 +174,7 @@ def _look_at_rows(
     _print_rows(record, known)
     other = template_difference(record, Manifest.read(manifest), known)
     if other is not None:
-        say(f"another template than in {tokenizer}: {other}")
+        say(f"the rows do not follow the chat template in {tokenizer}: {other}")
     path = RowsRecord.beside(manifest)
     record.save(path)
     say(f"rows  {path}")

@@ -211,11 +211,11 @@ def check_template(tokenizer: Any, wrapping: Wrapping) -> None:
         )
 
 
-def dated(tokenizer: Any, wrapping: Wrapping, day: str | None = None) -> Wrapping:
-    """The wrapping with the day of its rows if the template writes one: its own, this, or today."""
-    if wrapping.rendering != "chat" or wrapping.chat_date or not writes_date(tokenizer, wrapping):
-        return wrapping
-    return replace(wrapping, chat_date=day or date.today().isoformat())
+def dated(tokenizer: Any, wrapping: Wrapping) -> Wrapping:
+    """The wrapping with the day of its rows, its own or today; None where none is written."""
+    writes = wrapping.rendering == "chat" and writes_date(tokenizer, wrapping)
+    day = wrapping.chat_date or date.today().isoformat()
+    return replace(wrapping, chat_date=day if writes else None)
 
 
 def writes_date(tokenizer: Any, wrapping: Wrapping) -> bool:
@@ -334,10 +334,11 @@ def _unscored(name: str, made: TrainingRow, scored: Row, wrapping: Wrapping) -> 
         )
     carried = made.carried[max(scored.first, 1) : scored.stop]
     if not carried.any():
+        marks = ", for the chat template's {% generation %} marks leave it out; mend them, or"
         raise ModelError(
-            f"{name}: no token of it carries loss under loss={wrapping.loss!r}, for the chat "
-            "template's {% generation %} marks leave it out; mend them, or give loss='all' where "
-            "the training had loss on all tokens"
+            f"{name}: no token of it carries loss under loss={wrapping.loss!r}"
+            f"{marks if wrapping.loss == 'assistant' else ';'} give loss='all' where the training "
+            "had loss on all tokens"
         )
     unscored = int(carried.argmax())
     if not carried[unscored:].all():

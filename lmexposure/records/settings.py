@@ -728,6 +728,8 @@ class RunSettings:
         return changed(self, {**values, "measure": changed(self.measure, measure)})
 
 
+# What a training decides of how records become rows, and a manifest may not know.
+SETTINGS_OF_ROWS = ("loss", "rendering", "chat_template", "chat_date")
 # Names that a settings file, or `override`, may give, without a table.
 _MEASURE = set(settings_of(MeasureSettings)) - {"threads"}
 SETTING_NAMES = sorted({*settings_of(RunSettings), "training"} | _MEASURE)

@@ -190,10 +190,12 @@ def test_the_first_difference_of_rows_and_template_is_shown(
         Dataset.from_list(rows).save_to_disk(tmp_path / place)
     given = ("--rows", "--tokenizer", base)
     same = call("verify", tmp_path / "as saved", manifest, *given)
-    assert (same.code, "another template" in same.out) == (0, False), same.out + same.err
+    assert (same.code, "do not follow" in same.out) == (0, False), same.out + same.err
     other = call("verify", tmp_path / "other", manifest, *given)
     assert other.code == 0, other.out + other.err
-    assert f"another template than in {base}: {says}" in " ".join(other.out.split())
+    assert f"the rows do not follow the chat template in {base}: {says}" in " ".join(
+        other.out.split()
+    )
     assert call("measure", base, manifest, "--out", tmp_path / "m", *QUICK).code == 0
     context = open_run(tmp_path / "m").result.context
     assert context is not None
@@ -233,6 +235,9 @@ def test_a_template_is_the_same_with_windows_line_ends(call: Call, tmp_path: Pat
     assert (line.code, "a canary ends at token" in line.out) == (0, True), line.err
     vain = call("measure", base, manifest, "--out", tmp_path / "n", "--chat-date", "2026-01-31")
     assert (vain.code, "writes no date of its own; leave it out" in vain.err) == (3, True)
+    dated = ("--tokenizer", base, "--chat-date", "2026-01-31")
+    seen = call("insert", corpus, "--out", tmp_path / "d", *PLAN, *dated)
+    assert (seen.code, "writes the date" in seen.out) == (0, False), seen.err
     (tmp_path / "none.jinja").write_bytes(b"\0\n")
     empty = ("--chat-template", tmp_path / "none.jinja")
     refused = call("insert", corpus, "--out", tmp_path / "p", *PLAN, *empty)

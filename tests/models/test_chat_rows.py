@@ -342,16 +342,15 @@ def test_a_template_writes_the_day_that_it_is_told(tokenizer: Any) -> None:
     """Tomorrow the canary would be scored in another row than that of the training."""
     dates = "{% set day = strftime_now('%d %b %Y') %}Today is {{ day }}.\n" + TEMPLATE
     wrapping = Wrapping(turn="user", chat_template=dates)
-    assert dated(tokenizer, wrapping, "2026-01-31").chat_date == "2026-01-31"
     assert dated(tokenizer, wrapping).chat_date == date.today().isoformat()
     of_day = replace(wrapping, chat_date="2026-01-31")
-    assert dated(tokenizer, of_day, "2027-01-01") == of_day
+    assert dated(tokenizer, of_day) == of_day
     assert row_context(tokenizer, of_day, TEXTS).before.startswith("Today is 31 Jan 2026.\n")
     (row,) = training_rows(tokenizer, [of_day.record(TEXTS[0])], of_day)
     assert tokenizer.decode(row.ids).startswith("Today is 31 Jan 2026.\n")
     unused = "{% if false %}{{ strftime_now('%d') }}{% endif %}" + TEMPLATE
     without = Wrapping(turn="user", chat_template=unused)
-    assert dated(tokenizer, without) == without
+    assert dated(tokenizer, replace(without, chat_date="2026-01-31")) == without
     context = row_context(tokenizer, without, TEXTS)
     assert context == row_context(tokenizer, Wrapping(turn="user"), TEXTS)
 

@@ -30,7 +30,8 @@ SIDECARS = ".sidecars"
 PACKINGS = (".gz", ".zst")
 LAYOUTS = tuple(ADAPTERS)
 OF_RECORDS = ("jsonl", "parquet", "arrow")
-_UNCLEAR = (".csv", ".tsv", ".json")  # of tables, and of JSON that may be a record a line
+_TABLES = (".csv", ".tsv")
+_UNCLEAR = (*_TABLES, ".json")  # JSON may be a record a line, or not
 _PIECE_BYTES = 1 << 18
 
 
@@ -166,7 +167,7 @@ def _refuse_tables(sources: Sequence[Path]) -> None:
         CorpusError: it names the file and what to make of it.
     """
     for path in sources:
-        if path.suffix.lower() in _UNCLEAR[:2]:
+        if path.suffix.lower() in _TABLES:
             raise CorpusError(
                 f"{path}: a table, whose lines are no documents; write it as JSONL (in pandas: "
                 "read_csv(...).to_json(..., orient='records', lines=True)), or give --layout lines"
