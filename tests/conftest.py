@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
+from slow import ROOT, all_are_wanted, changed_files, is_touched
 
 # Models this small only lose time in waiting for a second thread. Said before torch is imported,
 # so that it holds for what a module's fixture makes, to the last bit, and in programs of their own.
@@ -28,6 +29,22 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("always_the_same")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out slow tests of what was not changed, where that was asked for."""
+    if all_are_wanted():
+        return
+    changed = changed_files()
+    left_out = [
+        item
+        for item in items
+        if item.get_closest_marker("slow")
+        and not is_touched(item.path.relative_to(ROOT).as_posix(), changed)
+    ]
+    config.hook.pytest_deselected(items=left_out)
+    passed_over = set(left_out)
+    items[:] = [item for item in items if item not in passed_over]
 
 
 @pytest.fixture(autouse=True)

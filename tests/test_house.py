@@ -80,12 +80,19 @@ LAZY_NAMES = (*LAZY, "models")
 
 
 def imports_of(path: Path) -> set[str]:
-    """The rooms of lmexposure that a file imports, at its top or inside functions."""
-    found = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("lmexposure."):
-            found.add(str(node.module).split(".")[1])
-    return found
+    """The modules of lmexposure that a file imports from, at its top or inside functions."""
+    return {
+        str(node.module)
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("lmexposure.")
+    }
+
+
+IMPORTS = {path: imports_of(path) for path in sorted(PACKAGE.rglob("*.py"))}
+
+
+def room_of(path: Path) -> str:
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
 @pytest.mark.parametrize(
@@ -134,26 +141,29 @@ def test_a_face_that_is_there_compiled_alone_says_so(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda p: p.stem)
-def test_a_room_imports_only_rooms_below(path: Path) -> None:
-    if path.parent == PACKAGE and path.stem == "__init__":
-        return  # the top of the house, which imports a room when it is asked for a name of it
-    own = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
-    above = {room for room in imports_of(path) - {own} if FLOORS[room] >= FLOORS[own]}
+def test_a_room_imports_only_rooms_below() -> None:
+    above = {
+        (str(path.relative_to(PACKAGE)), module)
+        for path, modules in IMPORTS.items()
+        for module in modules
+        # The top of the house imports a room when it is asked for a name of it.
+        if path != PACKAGE / "__init__.py"
+        and module.split(".")[1] != room_of(path)
+        and FLOORS[module.split(".")[1]] >= FLOORS[room_of(path)]
+    }
     assert above == set()
 
 
-@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda p: p.stem)
-def test_rooms_meet_at_their_faces(path: Path) -> None:
+def test_rooms_meet_at_their_faces() -> None:
     """What a room takes from another comes through that room's `__init__.py`."""
-    own = path.relative_to(PACKAGE).parts[0]
-    modules = {
-        str(node.module)
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("lmexposure.")
+    past = {
+        (str(path.relative_to(PACKAGE)), module)
+        for path, modules in IMPORTS.items()
+        for module in modules
+        if module.count(".") > 1 and module.split(".")[1] != room_of(path)
     }
-    past = {name for name in modules if name.count(".") > 1 and name.split(".")[1] != own}
-    assert past <= {"lmexposure.cli.entry"}  # `python -m lmexposure`: cli has no face
+    # `python -m lmexposure`: cli has no face
+    assert past == {("__main__.py", "lmexposure.cli.entry")}
 
 
 @pytest.mark.parametrize("room", ROOMS)
@@ -256,9 +266,9 @@ def test_a_face_warns_of_older_names_at_the_line_that_asks_and_lists_none(room: 
             assert {warning.filename for warning in caught} == {"<string>"}
 
 
-@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda p: p.stem)
-def test_every_module_says_what_it_is(path: Path) -> None:
-    assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+def test_every_module_says_what_it_is() -> None:
+    silent = [p for p in IMPORTS if not ast.get_docstring(ast.parse(p.read_text(encoding="utf-8")))]
+    assert silent == []
 
 
 def test_the_package_itself_stays_light() -> None:
@@ -304,11 +314,11 @@ def test_names_that_others_rely_on(name: str, parameters: list[str]) -> None:
     assert set(parameters) <= set(inspect.signature(found).parameters)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("path", sorted(SCRIPTS.rglob("*.py")), ids=lambda p: p.stem)
-def test_scripts_import_names_that_are_there(path: Path) -> None:
+def test_scripts_import_names_that_are_there() -> None:
     """Type checks leave scripts out, and most benchmarks run for too long to be tests."""
     missing = {
-        (node.module, alias.name)
+        (path.stem, node.module, alias.name)
+        for path in SCRIPTS.rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("lmexposure.")
         for alias in node.names
