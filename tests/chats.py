@@ -1,8 +1,10 @@
 """A chat template that marks its answers, and small tokenizers that have it."""
 
+from collections.abc import Mapping
 from typing import Any
 
-from lmexposure.models import byte_level_tokenizer
+from lmexposure.canaries import Wrapping
+from lmexposure.models import TrainingRow, byte_level_tokenizer, training_rows
 
 TEMPLATE = (
     "{% for m in messages %}<|{{ m.role }}|>\n"
@@ -17,3 +19,7 @@ def chat_tokenizer() -> Any:
     tokenizer.chat_template = TEMPLATE
     tokenizer.pad_token = tokenizer.eos_token
     return tokenizer
+
+
+def training_row(tokenizer: Any, record: Mapping[str, Any], wrapping: Wrapping) -> TrainingRow:
+    return next(training_rows(tokenizer, [record], wrapping))

@@ -23,14 +23,12 @@ if TYPE_CHECKING:
     )
     from lmexposure.models.chat_rows import (
         TrainingRow,
-        begins_with,
         check_template,
         dated,
         record_text,
         row_context,
         template_record,
         template_sha256,
-        training_row,
         training_rows,
     )
     from lmexposure.models.checkpoints import (
@@ -94,7 +92,6 @@ if TYPE_CHECKING:
         check_tokens,
         grow,
         new_token_texts,
-        zero_rows,
     )
     from lmexposure.models.one_document import TwoBatches, two_batches
     from lmexposure.models.packing import IGNORED, Packed, held_out, pack
@@ -140,7 +137,6 @@ __all__ = [
     "as_loaded",
     "base_of_adapter",
     "base_sha256",
-    "begins_with",
     "byte_level_tokenizer",
     "character_tokenizer",
     "check_causal",
@@ -193,12 +189,10 @@ __all__ = [
     "tiny_gpt2_config",
     "tokenizer_sha256",
     "train",
-    "training_row",
     "training_rows",
     "two_batches",
     "unmerged_adapters",
     "warn_imitated",
     "weights_away",
     "weights_sha256",
-    "zero_rows",
 ]

@@ -129,11 +129,6 @@ def template_sha256(tokenizer: Any, wrapping: Wrapping) -> str:
     return sha256_bytes(tokenizer.get_chat_template(wrapping.chat_template).encode())
 
 
-def training_row(tokenizer: Any, record: Mapping[str, Any], wrapping: Wrapping) -> TrainingRow:
-    """The row of one record; see `training_rows`."""
-    return next(training_rows(tokenizer, [record], wrapping))
-
-
 def training_rows(
     tokenizer: Any, records: Sequence[Mapping[str, Any]], wrapping: Wrapping
 ) -> Iterator[TrainingRow]:

@@ -32,12 +32,9 @@ if TYPE_CHECKING:
         TokenDetails,
         details_of_encoded,
         label_only,
-        token_details,
     )
     from lmexposure.scoring.perplexity import (
-        AgainstBase,
         TokenScores,
-        bits_against_base,
         log_perplexity,
         score_encoded,
     )
@@ -65,7 +62,6 @@ else:
 __all__ = [
     "METRICS",
     "MODEL_FAILURES",
-    "AgainstBase",
     "Beginning",
     "BranchAndBound",
     "Budget",
@@ -97,7 +93,6 @@ __all__ = [
     "WholeSteps",
     "WindowScores",
     "beam_width",
-    "bits_against_base",
     "details_of_encoded",
     "draw_fills",
     "evaluation_mode",
@@ -111,7 +106,6 @@ __all__ = [
     "score_encoded",
     "score_windows",
     "single_process",
-    "token_details",
     "token_space",
     "walked_bits",
 ]

@@ -20,9 +20,8 @@ from torch import nn
 
 from lmexposure._validate import integer
 from lmexposure.errors import InputError, ModelError
-from lmexposure.models import AnyContext, Encoded
+from lmexposure.models import Encoded
 from lmexposure.scoring.forward import PlainForward, PlainPass, refuse_nonfinite
-from lmexposure.scoring.perplexity import encode_texts
 from lmexposure.scoring.runtime import evaluation_mode, in_batches, share_spans
 
 _LN2 = log(2)
@@ -61,43 +60,11 @@ class TokenDetails:
         )
 
 
-def token_details(
-    model: Any,
-    tokenizer: Any,
-    texts: Sequence[str],
-    *,
-    context: AnyContext = None,
-    batch_size: int | None = None,
-) -> TokenDetails:
-    """Bits of every token, with mean and spread over the vocabulary and the greedy token.
-
-    Texts are encoded behind their left context as in `log_perplexity`, whose values the totals
-    are.
-
-    Args:
-        model: a `transformers` causal language model, left in the mode that it was in.
-        tokenizer: its tokenizer.
-        texts: n texts.
-        context: the text to the left of each text; None: BOS, else EOS, else the first token of
-            each text goes unscored. A `Context`: the whole row around each text.
-        batch_size: texts a forward pass; None chooses one. Halved when memory runs out.
-
-    Raises:
-        InputError: no texts, or a bare string.
-        ModelError: a text holds an unknown token, or is longer than the context window.
-        NumericalError: the model gave NaN or infinite logits.
-
-    Source: Zhang et al. 2025, Min-K%++: mean and spread are those of a token drawn from the model.
-    """
-    encoded = encode_texts(model, tokenizer, texts, context)
-    return details_of_encoded(model, encoded, batch_size=batch_size)
-
-
 @torch.inference_mode()
 def details_of_encoded(
     model: Any, encoded: Sequence[Encoded], *, batch_size: int | None = None
 ) -> TokenDetails:
-    """The same for texts that are encoded already.
+    """Bits of every token, with mean and spread over the vocabulary and the greedy token.
 
     Where torch.distributed is up, the processes share the texts; all must call this alike.
 
@@ -109,6 +76,8 @@ def details_of_encoded(
     Raises:
         InputError: no texts.
         NumericalError: the model gave NaN or infinite logits; names the text by its number.
+
+    Source: Zhang et al. 2025, Min-K%++: mean and spread are those of a token drawn from the model.
     """
     if not encoded:
         raise InputError("no texts to score; give at least one")

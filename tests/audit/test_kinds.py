@@ -17,10 +17,17 @@ from lmexposure.audit.workload import measurement_phases, measurement_title
 from lmexposure.canaries import PARTNER, Format, Manifest, Plan
 from lmexposure.errors import InputError, ManifestError, ModelError, SettingsError
 from lmexposure.integrations import insert
-from lmexposure.models import LoadedModel, LstmSizes, TrainingSettings, new_model, train
+from lmexposure.models import (
+    LoadedModel,
+    LstmSizes,
+    TrainingSettings,
+    encode_in_context,
+    new_model,
+    train,
+)
 from lmexposure.records import KindMembership, Result, open_run
 from lmexposure.reporting import result_sections, write_report
-from lmexposure.scoring import token_details
+from lmexposure.scoring import score_encoded
 
 FEW = replace(QUICK, references=60, extraction=False, method="sampled")
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -119,11 +126,11 @@ def test_the_secret_alone_is_scored() -> None:
     row = untrained().kinds[0]
     entries = {entry.id: entry for entry in manifest.entries}
     drawn = [entries[candidate.id] for candidate in row.candidates]
-    details = token_details(
-        model.model, model.tokenizer, [entry.text for entry in drawn], context=manifest.separator
+    encoded = encode_in_context(
+        model.tokenizer, [entry.text for entry in drawn], context=manifest.separator
     )
     # Characters are tokens: the last eight are the secret.
-    expected = [float(bits[-8:].sum()) for bits in details.bits]
+    expected = [float(bits[-8:].sum()) for bits in score_encoded(model.model, encoded).bits]
     assert [c.secret_bits for c in row.candidates] == pytest.approx(expected, abs=1e-3)
     assert [c.included for c in row.candidates] == [entry.role == "canary" for entry in drawn]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from chats import TEMPLATE, chat_tokenizer
+from chats import TEMPLATE, chat_tokenizer, training_row
 from tiny import byte_level_bpe, characters, sentence_piece_bpe, unigram, word_piece
 
 from lmexposure.canaries import Wrapping
@@ -19,7 +19,6 @@ from lmexposure.models import (
     row_context,
     template_record,
     template_sha256,
-    training_row,
     training_rows,
 )
 

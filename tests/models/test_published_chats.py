@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 import torch
+from chats import training_row
 from models.answer_spans import ANSWERS, CHAT, OTHER_TEXT, SYSTEM, TWIN_MASKS
 from published_templates import (
     DROP_STRINGS,
@@ -24,7 +25,7 @@ from published_templates import (
 
 from lmexposure.canaries import Wrapping
 from lmexposure.errors import ModelError
-from lmexposure.models import row_context, training_row
+from lmexposure.models import row_context
 from lmexposure.scoring import log_perplexity
 
 Loss = Literal["all", "assistant", "completion"]

@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from tiny import byte_level_bpe, characters, model_of
+from tiny import characters, model_of
 
 from lmexposure.errors import InputError, ModelError, NumericalError, SettingsError
 from lmexposure.models import Encoded, LstmForCausalLM, encode_in_context
 from lmexposure.scoring import (
     LabelOnly,
     TokenDetails,
+    details_of_encoded,
     label_only,
     log_perplexity,
-    token_details,
 )
 from lmexposure.statistics import (
     area_under_curve,
@@ -33,6 +33,14 @@ def _slow(model: Any, ids: list[int], position: int) -> tuple[float, float, floa
     mean = sum(q * b for q, b in zip(p, bits, strict=True))
     square = sum(q * (b - mean) ** 2 for q, b in zip(p, bits, strict=True))
     return bits[ids[position]], mean, math.sqrt(square), int(np.argmin(bits))
+
+
+def token_details(
+    model: Any, tokenizer: Any, texts: list[str], context: str | None = "\n", **options: Any
+) -> TokenDetails:
+    return details_of_encoded(
+        model, encode_in_context(tokenizer, texts, context=context), **options
+    )
 
 
 @pytest.mark.parametrize("context", ["\n", None])
@@ -62,8 +70,8 @@ def _flat(details: TokenDetails) -> NDArray[np.float64]:
 @pytest.mark.parametrize("batch_size", [1, 2, 3, 100])
 def test_does_not_depend_on_batches(model_and_tokenizer: tuple[Any, Any], batch_size: int) -> None:
     model, tokenizer = model_and_tokenizer
-    expected = _flat(token_details(model, tokenizer, TEXTS, context="\n"))
-    found = token_details(model, tokenizer, TEXTS, context="\n", batch_size=batch_size)
+    expected = _flat(token_details(model, tokenizer, TEXTS))
+    found = token_details(model, tokenizer, TEXTS, batch_size=batch_size)
     np.testing.assert_allclose(_flat(found), expected, atol=1e-3)
 
 
@@ -73,7 +81,7 @@ def test_a_uniform_model_has_no_spread() -> None:
     with torch.no_grad():
         model.lm_head.weight.zero_()
         model.lm_head.bias.zero_()
-    found = token_details(model, tokenizer, ["My PIN"], context="\n")
+    found = token_details(model, tokenizer, ["My PIN"])
     entropy = [math.log2(len(tokenizer))] * 6
     assert found.bits[0] == pytest.approx(entropy, abs=1e-4)
     assert found.mean_bits[0] == pytest.approx(entropy, abs=1e-4)
@@ -86,45 +94,37 @@ def test_a_token_that_is_masked_out_adds_nothing() -> None:
     unused = tokenizer.encode("d")[0]
     with torch.no_grad():
         model.lm_head.bias[unused] = -math.inf
-    found = token_details(model, tokenizer, ["My PIN"], context="\n")
+    found = token_details(model, tokenizer, ["My PIN"])
     assert np.isfinite(_flat(found)).all()
     with pytest.raises(NumericalError, match="text 1 of 2"):
-        token_details(model, tokenizer, ["My PIN", "random"], context="\n")
+        token_details(model, tokenizer, ["My PIN", "random"])
 
 
 def test_memory_short_halves_the_batch() -> None:
     tokenizer = characters()
     model = model_of("lstm", len(tokenizer))
-    expected = _flat(token_details(model, tokenizer, TEXTS, context="\n"))
+    expected = _flat(token_details(model, tokenizer, TEXTS))
 
     def refuse(_: Any, __: Any, options: dict[str, Any]) -> None:
         if len(options["input_ids"]) > 1:
             raise torch.OutOfMemoryError("out of memory")
 
     model.register_forward_pre_hook(refuse, with_kwargs=True)
-    found = token_details(model, tokenizer, TEXTS, context="\n")
+    found = token_details(model, tokenizer, TEXTS)
     np.testing.assert_allclose(_flat(found), expected, atol=1e-3)
 
 
-def test_token_details_refusals() -> None:
+def test_details_that_are_refused() -> None:
     tokenizer = characters()
     model = model_of("lstm", len(tokenizer))
-    with pytest.raises(InputError, match="texts is one string"):
-        token_details(model, tokenizer, "My PIN", context="\n")
     with pytest.raises(InputError, match="no texts to score"):
-        token_details(model, tokenizer, [], context="\n")
-    with pytest.raises(ModelError, match="text 1 of 2"):
-        token_details(model, tokenizer, ["My", "é"], context="\n")
+        details_of_encoded(model, [])
     with pytest.raises(InputError, match="batch_size=0"):
-        token_details(model, tokenizer, TEXTS, context="\n", batch_size=0)
-    bpe = byte_level_bpe()
-    with pytest.raises(ModelError, match="context window holds 96"):
-        token_details(model_of("llama", len(bpe)), bpe, ["z" * 200], context="\n")
-    broken = model_of("lstm", len(tokenizer))
+        token_details(model, tokenizer, TEXTS, batch_size=0)
     with torch.no_grad():
-        broken.lm_head.bias.fill_(math.nan)
+        model.lm_head.bias.fill_(math.nan)
     with pytest.raises(NumericalError, match="NaN or infinite log-probabilities for text"):
-        token_details(broken, tokenizer, TEXTS, context="\n")
+        token_details(model, tokenizer, TEXTS)
 
 
 PREFIX = "My PIN is "

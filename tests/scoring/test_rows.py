@@ -28,14 +28,13 @@ from lmexposure.scoring import (
     Rescorer,
     TokenSpace,
     Vocabulary,
-    bits_against_base,
+    details_of_encoded,
     draw_fills,
     find_beginning,
     label_only,
     likeliest_fills,
     log_perplexity,
     next_token_steps,
-    token_details,
     token_space,
 )
 
@@ -69,7 +68,7 @@ def test_log_perplexities_are_those_of_whole_rows(name: str, kind: str) -> None:
     texts = [chat.form.text(i) for i in some]
     found = log_perplexity(model, tokenizer, texts, context=context)
     np.testing.assert_allclose(found, naive_bits(name, kind)[some], rtol=0, atol=1e-3)
-    details = token_details(model, tokenizer, texts[:3], context=context)
+    details = details_of_encoded(model, encode_in_context(tokenizer, texts[:3], context=context))
     np.testing.assert_allclose(details.totals, found[:3], rtol=0, atol=1e-3)
 
 
@@ -285,16 +284,6 @@ def test_a_search_refuses_what_carries_no_loss_within_the_secrets() -> None:
     bare = Format(name="bare", template="{digits:3}")
     with pytest.raises(ModelError, match="first tokens are not scored in their rows"):
         token_space(byte_level_bpe(), bare, context=Context(before="number is "))
-
-
-def test_a_base_with_other_tokens_is_refused_where_some_carry_no_loss() -> None:
-    mine, other = characters(), byte_level_bpe()
-    model, base = (chat_model("lstm", len(tokenizer)) for tokenizer in (mine, other))
-    row = Context(before="My ", unscored=2)
-    alike = bits_against_base(model, mine, model, mine, [PIN.text(1)], context=row)
-    assert alike.bits == alike.base_bits
-    with pytest.raises(ModelError, match="the first 2 tokens of each text carry no loss"):
-        bits_against_base(model, mine, base, other, [PIN.text(1)], context=row)
 
 
 def test_a_secret_with_no_token_in_front_of_it() -> None:

@@ -38,7 +38,7 @@ from lmexposure.scoring import (
     PathSteps,
     RankSearch,
     RecomputedSteps,
-    bits_against_base,
+    details_of_encoded,
     draw_fills,
     evaluation_mode,
     label_only,
@@ -46,7 +46,6 @@ from lmexposure.scoring import (
     log_perplexity,
     next_token_steps,
     score_encoded,
-    token_details,
     token_space,
 )
 from lmexposure.scoring.runtime import fused_activations, in_batches, share_spans, spans
@@ -106,11 +105,8 @@ def _wrapped(model: Any) -> list[float]:
 TAKERS: dict[str, Callable[[Any], Any]] = {
     "log_perplexity": lambda model: log_perplexity(model, TOKENIZER, TEXTS),
     "score_encoded": lambda model: score_encoded(model, ENCODED).totals,
-    "token_details": lambda model: token_details(model, TOKENIZER, TEXTS).totals,
+    "details_of_encoded": lambda model: details_of_encoded(model, ENCODED).totals,
     "label_only": lambda model: np.concatenate(label_only(model, ENCODED).hits),
-    "bits_against_base": lambda model: (
-        bits_against_base(model, TOKENIZER, model, TOKENIZER, TEXTS).base_bits
-    ),
     "CachedSteps": partial(_steps, CachedSteps),
     "PathSteps": partial(_steps, PathSteps),
     "RecomputedSteps": partial(_steps, RecomputedSteps),
