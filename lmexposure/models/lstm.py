@@ -22,6 +22,8 @@ class LstmConfig(PretrainedConfig):  # type: ignore[misc]
         hidden_size: units H of each layer.
         embedding_size: width E of the token embedding.
         dropout: share of units dropped between layers while training, in [0, 1).
+        use_cache: whether a pass gives its state, so that the next reads only what is new.
+        tie_word_embeddings: of transformers' own settings; the LSTM ties nothing.
     """
 
     model_type = "lmexposure_lstm"
@@ -65,7 +67,11 @@ class LstmState:
 
 
 class LstmForCausalLM(PreTrainedModel):  # type: ignore[misc]
-    """Embedding, stacked LSTM, linear head; next-token logits over V tokens."""
+    """Embedding, stacked LSTM, linear head; next-token logits over V tokens.
+
+    Args:
+        config: its sizes.
+    """
 
     config_class = LstmConfig
     base_model_prefix = "model"

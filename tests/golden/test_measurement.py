@@ -126,6 +126,8 @@ class _Comparable:
         return self._labelled(value) if len(value) > _LONG and " " in value else value
 
     def _named(self, key: str, value: Any, row: dict[str, Any]) -> Any:
+        if key == "git_revision":  # None in a tree that is no clone
+            return _NAMED[key]
         if value is None:
             return None
         if key in _NAMED and isinstance(value, str):

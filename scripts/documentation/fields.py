@@ -1,0 +1,76 @@
+"""What the sources say of the fields of a class: by a string under each, or a comment by it."""
+
+import ast
+import inspect
+import io
+import tokenize
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+_ENVELOPE = {
+    "schema": "the kind and the version of the file",
+    "content_sha256": "hash of everything else in the file",
+}
+
+
+@cache
+def meanings(path: Path) -> dict[str, dict[str, str]]:
+    """Class of a file -> field -> what is said of it."""
+    source = path.read_text(encoding="utf-8")
+    comments = {
+        token.start[0]: (token.string.removeprefix("#").strip(), token.line.strip()[0] == "#")
+        for token in tokenize.generate_tokens(io.StringIO(source).readline)
+        if token.type == tokenize.COMMENT
+    }
+    return {
+        node.name: dict(_of_fields(node, comments))
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.ClassDef)
+    }
+
+
+def _of_fields(
+    node: ast.ClassDef, comments: dict[int, tuple[str, bool]]
+) -> Iterator[tuple[str, str]]:
+    for field, after in zip(node.body, [*node.body[1:], None], strict=True):
+        if not isinstance(field, ast.AnnAssign) or not isinstance(field.target, ast.Name):
+            continue
+        above = []
+        line = field.lineno - 1
+        while comments.get(line, ("", False))[1]:
+            above.insert(0, comments[line][0])
+            line -= 1
+        match after:
+            case ast.Expr(value=ast.Constant(value=str(text))):
+                said = [inspect.cleandoc(text)]
+            case _:
+                last = comments.get(field.end_lineno or field.lineno)
+                said = [*above, *([last[0]] if last else [])]
+        if said:
+            yield field.target.id, " ".join(" ".join(said).split())
+
+
+def published(record: Any) -> Any:
+    """The JSON schema of a record's files, with a description of every field."""
+    schema = record.json_schema()
+    ground = next(cls for cls in record.__mro__ if cls.__name__ == "Record")
+    known = {cls.__name__: cls for cls in _below(ground)}
+    for definition in (schema, *schema.get("$defs", {}).values()):
+        cls = known[definition["title"]]
+        said = dict(_ENVELOPE)
+        for base in reversed(cls.__mro__):
+            if base.__module__.startswith("lmexposure."):
+                said |= meanings(Path(inspect.getfile(base))).get(base.__name__, {})
+        for name, field in definition.get("properties", {}).items():
+            if name not in said:
+                raise AssertionError(f"no word is said of {name} in {cls.__name__}")
+            field["description"] = said[name]
+    return schema
+
+
+def _below(cls: Any) -> Iterator[Any]:
+    for child in cls.__subclasses__():
+        yield child
+        yield from _below(child)
