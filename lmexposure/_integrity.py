@@ -21,7 +21,7 @@ CONTENT = "content_sha256"
 _SEAL = re.compile(rb"\nsha256:([0-9a-f]{64})\n")
 _SEAL_BYTES = len(b"\nsha256:\n") + 64
 _DAMAGED = "is damaged, or was changed since it was written"
-_UNSEALED = "is damaged, or an older version wrote it, for it ends in no hash"
+_UNSEALED = "is damaged: it ends in no hash"
 _LOG = logging.getLogger(__name__)
 
 
@@ -36,13 +36,8 @@ def write_hashed(path: Path, record: Mapping[str, Any], *, mode: int = 0o644) ->
 
 
 def take_hash(record: dict[str, Any]) -> bool:
-    """Take the hash out of a record, and say whether the rest fits it.
-
-    A record without one, of a version that wrote none, fits.
-    """
-    if CONTENT not in record:
-        return True
-    known = record.pop(CONTENT)
+    """Take the hash out of a record, and say whether the rest fits it."""
+    known = record.pop(CONTENT, None)
     try:
         return bool(known == content_hash(record))
     except (ValueError, RecursionError):
@@ -81,8 +76,7 @@ def write_sealed(path: Path, data: bytes | memoryview, *, mode: int = 0o644) -> 
 def read_sealed(path: Path) -> bytes | None:
     """The bytes that `write_sealed` wrote; None where there is no such file, or it is damaged.
 
-    A damaged one, and one of a version that wrote no seal, is named in a warning: the caller makes
-    it again.
+    A damaged one is named in a warning: the caller makes it again.
 
     Raises:
         FileError: the disk refused, or a directory has the name; it could not be made again.

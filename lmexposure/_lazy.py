@@ -6,8 +6,7 @@ type checkers understand; `lazy_face` reads the same lines.
 
 import ast
 import sys
-import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
@@ -15,10 +14,6 @@ from typing import Any
 def lazy_face(
     package: str,
     face: str,
-    *,
-    renamed: Mapping[str, str] | None = None,
-    older: Mapping[str, str] | None = None,
-    older_home: str = "",
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """What a package's `__getattr__` and `__dir__` are, so that its names are imported late.
 
@@ -29,31 +24,16 @@ def lazy_face(
         face: its `__file__`, whose first `if TYPE_CHECKING:` holds `from module import name` lines
             and nothing else. No name may be the name of a module of the package: importing that
             module would take the name's place.
-        renamed: what the version before called a name of this face -> that name. Kept for one
-            version, in neither `__all__` nor `dir()`, as is what `older` has.
-        older: a name of the package's module `older_names` -> what to call instead.
-        older_home: the module that holds the older names, where it is not the package's own.
 
     Returns:
-        `__getattr__`, which imports a name once and keeps it in the package, or warns of an older
-        one each time (DeprecationWarning); and `__dir__`.
+        `__getattr__`, which imports a name once and keeps it in the package; and `__dir__`.
 
     Raises:
         ImportError: the face's source is not there to be read, only what was compiled of it.
     """
-    same, home_of = renamed or {}, _homes(package, face)
-    replaced = {**same, **(older or {})}
+    home_of = _homes(package, face)
 
     def __getattr__(name: str) -> Any:  # noqa: N807
-        if name in replaced:
-            warnings.warn(
-                f"{package}.{name} goes with the next version; use {replaced[name]}",
-                DeprecationWarning,
-                stacklevel=2,
-            )
-            if name in same:
-                return getattr(sys.modules[package], same[name])
-            return getattr(import_module(older_home or f"{package}.older_names"), name)
         if name not in home_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         value = getattr(import_module(home_of[name]), name)

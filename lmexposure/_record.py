@@ -8,7 +8,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, ClassVar, Self, TypeAlias, TypeVar
@@ -35,10 +35,8 @@ from lmexposure.errors import InputError, ResultError
 
 JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, JsonValue] | None"
 JsonTable: TypeAlias = dict[str, JsonValue]
-Upgrades: TypeAlias = Mapping[int, Callable[[JsonTable, bool], JsonTable]]
 
 _MOST_DIGITS = 4000  # Python reads no more than 4,300
-_LONGEST_VERSION = 9  # digits
 _SHOWN = 60  # characters of a value in a message
 _DATE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 _FROM_FILE = {"from": "a file"}  # how validation is told that it reads what was written
@@ -122,9 +120,6 @@ class FileRecord(Record):
         ERROR: what is raised of a file that cannot be used.
         AGAIN: how to get a file that can: the end of every message.
         SECRET: whether a value may be a secret, so that no message shows one.
-        UPGRADES: from each older version the function that makes its contents those of the next,
-            told whether they carried a hash; kept for good.
-        UNHASHED: versions of which there are files without a hash; every other carries one.
     """
 
     NAME: ClassVar[str]
@@ -133,8 +128,6 @@ class FileRecord(Record):
     ERROR: ClassVar[type[InputError]] = ResultError
     AGAIN: ClassVar[str]
     SECRET: ClassVar[bool] = False
-    UPGRADES: ClassVar[Upgrades] = {}
-    UNHASHED: ClassVar[frozenset[int]] = frozenset()
 
     @classmethod
     def schema_name(cls) -> str:
@@ -143,15 +136,15 @@ class FileRecord(Record):
 
     @classmethod
     def parse(cls, content: bytes, path: Path) -> Self:
-        """The record of a file of this or an older version.
+        """The record of a file of this version.
 
         Args:
             content: of the file.
             path: its name, for messages.
 
         Raises:
-            InputError: of class `ERROR`: no JSON, of another kind or a newer version, edited or
-                damaged since it was written, or with a part that no such file holds.
+            InputError: of class `ERROR`: no JSON, of another kind or version, edited or damaged
+                since it was written, or with a part that no such file holds.
         """
         try:
             values = json.loads(content.decode("utf-8"), object_pairs_hook=_each_once)
@@ -161,16 +154,19 @@ class FileRecord(Record):
             why = "a key is there twice" if secret else failure
             refused = cls.ERROR(f"{path} is not readable JSON ({why}); {cls.AGAIN}")
             raise refused from (None if secret else failure)
-        version = cls._version(values, path)
-        hashed = CONTENT in values
-        lacking = not hashed and version in {*cls.UPGRADES, cls.VERSION} - cls.UNHASHED
-        if not take_hash(values) or lacking:
+        cls.refuse_version(values, path)
+        if not isinstance(values, dict) or values.get("schema") != cls.schema_name():
+            raise cls.ERROR(
+                f"{path} has schema {_schema_of(values)}; expected {cls.schema_name()!r}: give a "
+                f"{cls.NAME} that lmexposure wrote"
+            )
+        if not take_hash(values):
             raise cls.ERROR(
                 f"{path} does not fit its {CONTENT}: it was edited or damaged after it was "
                 f"written; {cls.AGAIN}"
             )
-        values.pop("schema", None)
-        return cls._validated(cls._upgraded(values, version, hashed, path), path)
+        del values["schema"]
+        return cls._validated(values, path)
 
     def write(self, path: Path, *, mode: int = 0o644) -> None:
         """Write the file, whole or not at all, with the hash of its own content.
@@ -207,50 +203,24 @@ class FileRecord(Record):
         }
 
     @classmethod
-    def is_newer(cls, schema: object) -> bool:
-        """Whether this is the schema of a later version: such a file is whole, and kept."""
-        family, _, version = str(schema).partition("/")
-        digits = version.isascii() and version.isdecimal()
-        late = digits and (len(version) > _LONGEST_VERSION or int(version) > cls.VERSION)
-        return family == cls.FAMILY and late
+    def refuse_version(cls, values: object, path: Path) -> None:
+        """Refuse a file of this kind that another version wrote, older or newer: it may be whole.
 
-    @classmethod
-    def _version(cls, values: object, path: Path) -> int:
-        """Of the schema; 0 where a file has none and there were such files."""
+        Args:
+            values: of the file, however damaged.
+            path: its name, for the message.
+
+        Raises:
+            InputError: of class `ERROR`.
+        """
         schema = values.get("schema") if isinstance(values, dict) else None
-        if schema is None and isinstance(values, dict) and 0 in cls.UPGRADES:
-            return 0
         family, _, version = str(schema).partition("/")
-        shown = ascii(schema) if len(str(schema)) <= _SHOWN else f"{ascii(schema)[:_SHOWN]}..."
-        if family != cls.FAMILY or not (version.isascii() and version.isdecimal()):
+        numbered = version.isascii() and version.isdecimal()
+        if family == cls.FAMILY and numbered and schema != cls.schema_name():
             raise cls.ERROR(
-                f"{path} has schema {shown}; expected {cls.schema_name()!r}: give a {cls.NAME} "
-                "that lmexposure wrote"
+                f"{path} has schema {_schema_of(values)}, and this version of lmexposure reads "
+                f"{cls.schema_name()!r} alone; {cls.AGAIN}"
             )
-        if cls.is_newer(schema):
-            raise cls.ERROR(
-                f"{path} has schema {shown}, newer than {cls.schema_name()!r}; install a newer "
-                "lmexposure"
-            )
-        return int(version)
-
-    @classmethod
-    def _upgraded(cls, values: JsonTable, version: int, hashed: bool, path: Path) -> JsonTable:
-        """The contents as of today; an upgrade looks at nothing but what it moves."""
-        for number in range(version, cls.VERSION):
-            if number not in cls.UPGRADES:
-                raise cls.ERROR(f"{path} has schema {cls.FAMILY}/{number}, which there never was")
-            try:
-                values = cls.UPGRADES[number](values, hashed)
-            except cls.ERROR as failure:  # of ours, and says all itself
-                raise cls.ERROR(f"{path}: {failure}") from failure
-            except (LookupError, TypeError, ValueError) as failure:
-                lacks = "it lacks " if isinstance(failure, LookupError) else ""
-                what = f"{cls.FAMILY}/{version}" if version else f"{cls.NAME} without a schema"
-                raise cls.ERROR(
-                    f"{path} is no sound {what}: {lacks}{visible(failure)[:_SHOWN]}; {cls.AGAIN}"
-                ) from failure
-        return values
 
     @classmethod
     def _validated(cls, values: JsonTable, path: Path) -> Self:
@@ -261,6 +231,12 @@ class FileRecord(Record):
             raise cls.ERROR(f"{path}: {problem}; {cls.AGAIN}") from None
         except RecursionError:
             raise cls.ERROR(f"{path} is nested too deeply; {cls.AGAIN}") from None
+
+
+def _schema_of(values: object) -> str:
+    """For a message."""
+    schema = values.get("schema") if isinstance(values, dict) else None
+    return ascii(schema) if len(str(schema)) <= _SHOWN else f"{ascii(schema)[:_SHOWN]}..."
 
 
 def first_problem(failure: ValidationError, *, shown: bool = True) -> str:
@@ -320,28 +296,6 @@ def _refuse_half_characters(values: object, content: bytes) -> None:
     except UnicodeEncodeError as failure:
         half = failure.object[failure.start : failure.end]
         raise ValueError(f"it holds half a character, {half!a}") from None
-
-
-def table_of(value: JsonValue, where: str) -> JsonTable:
-    """A part of an older file as a table, for an upgrade.
-
-    Raises:
-        TypeError: it is none; names the part.
-    """
-    if not isinstance(value, dict):
-        raise TypeError(f"{where} is no table")
-    return value
-
-
-def list_of(value: JsonValue, where: str) -> list[JsonValue]:
-    """A part of an older file as a list, for an upgrade.
-
-    Raises:
-        TypeError: it is none; names the part.
-    """
-    if not isinstance(value, list):
-        raise TypeError(f"{where} is no list")
-    return value
 
 
 def plain(value: object) -> JsonValue:

@@ -6,17 +6,15 @@ settings file, the command that does a run again, and the table of settings in a
 """
 
 import difflib
-import os
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
-from functools import partial, wraps
+from functools import partial
 from types import UnionType
-from typing import Any, ParamSpec, TypeVar, get_args
+from typing import Any, TypeVar, get_args
 
 from lmexposure._validate import flag, integer, one_of, text
 from lmexposure.errors import SettingsError
 
-P = ParamSpec("P")
 T = TypeVar("T")
 Rule = Callable[[str, Any], object]  # name and value; raises a SettingsError
 
@@ -252,71 +250,3 @@ def changed(record: T, values: Mapping[str, Any]) -> T:
     """A copy of a record with some values replaced; their types are checked by its own rules."""
     made: T = replace(record, **values)  # type: ignore[type-var]
     return made
-
-
-def reads_old_names(renamed: Mapping[str, str]) -> Callable[[type[T]], type[T]]:
-    """A record of settings that takes names of old for one version more; see `with_new_names`."""
-
-    def decorate(record: type[T]) -> type[T]:
-        record.__init__ = takes_old_names(renamed)(record.__init__)  # type: ignore[method-assign]
-        return record
-
-    return decorate
-
-
-def takes_old_names(renamed: Mapping[str, str]) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """A function that takes keywords of old for one version more; see `with_new_names`."""
-
-    def decorate(function: Callable[P, T]) -> Callable[P, T]:
-        @wraps(function)
-        def call(*args: Any, **values: Any) -> T:
-            named: dict[str, Any] = with_new_names(values, renamed)
-            return function(*args, **named)
-
-        return call
-
-    return decorate
-
-
-def with_new_names(
-    values: Mapping[str, object], renamed: Mapping[str, str], *, shown: str = "{}"
-) -> dict[str, object]:
-    """The values by the names of today; names of old are read for one version, with a note.
-
-    Args:
-        values: by name; "coins" = "fixed" said what is said by no probability today.
-        renamed: name of old -> name of today.
-        shown: how a name is written where it was given.
-
-    Raises:
-        SettingsError: an old name and its new one are both given.
-    """
-    given = {old: new for old, new in renamed.items() if values.get(old) is not None}
-    for old, new in given.items():
-        if values.get(new) is not None:
-            raise SettingsError(
-                f"{_spelled(shown, old)} and {_spelled(shown, new)} are the same setting; give "
-                f"{_spelled(shown, new)} alone"
-            )
-    if given and os.environ.get("RANK", "0") == "0":
-        notes = ", ".join(
-            f"{_spelled(shown, old)} is now {_spelled(shown, new)}" for old, new in given.items()
-        )
-        import logging  # no help waits for it
-
-        logging.getLogger(__name__).warning(
-            "note: %s; the old spelling is read for one more version", notes
-        )
-    found = {
-        given.get(name, name): value
-        for name, value in values.items()
-        if name not in renamed or name in given
-    }
-    probability = found.get("inclusion_probability")
-    if isinstance(probability, str) and probability == "fixed":  # of an array "==" is no answer
-        del found["inclusion_probability"]
-    return found
-
-
-def _spelled(shown: str, name: str) -> str:
-    return shown.format(name.replace("_", "-") if shown.startswith("--") else name)

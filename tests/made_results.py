@@ -21,7 +21,7 @@ import numpy as np
 from corpora import sentences
 from scipy.special import gammaincc, ndtr
 
-from lmexposure._files import canonical_json, sha256_bytes
+from lmexposure._files import canonical_json, sha256_bytes, sha256_file
 from lmexposure._integrity import CONTENT
 from lmexposure._quantiles import quantile_of
 from lmexposure.canaries import Canary, Format, Manifest, Plan
@@ -539,7 +539,7 @@ def small_run(path: Path, *, whole: bool = True, **made_of: Any) -> Path:
     manifest, scores, result = _made(small)
     path.mkdir(parents=True, exist_ok=True)
     write_scores(path / "scores.parquet", list(scores))
-    result.write(path / "result.json")
+    with_scores_of(path, result)
     if whole:
         manifest.write(path / "manifest.json")
         _record(small).write(path / "run.json")
@@ -563,12 +563,19 @@ def hostile_run(path: Path, name: str = HOSTILE, **made_of: Any) -> Path:
 
     small_run(path, whole=False, **made_of)
     old = _small(made_of).formats[0]
-    renamed(small_result(**made_of), old, name).write(path / "result.json")
     table = pq.read_table(path / "scores.parquet").to_pydict()
     for column in ("id", "format"):
         table[column] = [cell.replace(old, name) for cell in table[column]]
     pq.write_table(pa.table(table), path / "scores.parquet")
+    with_scores_of(path, renamed(small_result(**made_of), old, name))
     return path
+
+
+def with_scores_of(run: Path, result: Result) -> Result:
+    """The result as it is written beside a scores.parquet, whose hash it has."""
+    made = result.model_copy(update={"scores_sha256": sha256_file(run / "scores.parquet")})
+    made.write(run / "result.json")
+    return made
 
 
 def secret_texts(manifest: Manifest) -> set[str]:

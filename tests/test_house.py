@@ -95,23 +95,6 @@ def room_of(path: Path) -> str:
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
-@pytest.mark.parametrize(
-    ("room", "older", "name"),
-    [
-        ("canaries", "SHAPES", "LAYOUTS"),
-        ("canaries", "shape_named", "layout_named"),
-        ("scoring", "Walk", "BranchAndBound"),
-        ("scoring", "Wish", "SecretSearch"),
-        ("statistics", "CountedExposure", "ExactExposure"),
-        ("statistics", "counted_exposure", "exact_exposure"),
-    ],
-)
-def test_a_renamed_name_is_what_it_was(room: str, older: str, name: str) -> None:
-    module = importlib.import_module(f"lmexposure.{room}")
-    with pytest.warns(DeprecationWarning, match=f"use {name}"):
-        assert getattr(module, older) is getattr(module, name)
-
-
 def test_a_package_in_a_zip_file_has_its_faces_and_formats(tmp_path: Path) -> None:
     sources = {path: path.relative_to(PACKAGE.parent) for path in PACKAGE.rglob("*.py")}
     formats = PACKAGE.parent / "canary_formats"
@@ -250,20 +233,6 @@ def test_a_lazy_face_refuses_a_name_that_it_does_not_have() -> None:
         from lmexposure.canaries import insert_into_nothing  # type: ignore[attr-defined]  # noqa: F401
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         importlib.import_module("lmexposure.canaries").nothing  # noqa: B018
-
-
-@pytest.mark.parametrize("room", ["canaries", "integrations", "scoring", "statistics"])
-def test_a_face_warns_of_older_names_at_the_line_that_asks_and_lists_none(room: str) -> None:
-    module = importlib.import_module(f"lmexposure.{room}")
-    names = inspect.getclosurevars(module.__getattr__).nonlocals["replaced"]
-    assert names
-    assert not set(names) & {*module.__all__, *dir(module), *vars(module)}
-    for name, instead in names.items():
-        told = re.escape(f"lmexposure.{room}.{name} goes with the next version; use {instead}")
-        for _ in range(2):  # it is not kept in the face
-            with pytest.warns(DeprecationWarning, match=told) as caught:
-                exec(f"from lmexposure.{room} import {name}", {"__name__": "caller"})
-            assert {warning.filename for warning in caught} == {"<string>"}
 
 
 def test_every_module_says_what_it_is() -> None:

@@ -31,7 +31,6 @@ from lmexposure.records import (
 )
 
 _PACKAGES = ("torch", "transformers", "tokenizers", "accelerate", "datasets", "numpy", "scipy")
-_OLD_DEFAULT_SEED = 0  # the seed of a run that gave none, before the plan's came from the system
 _WRITTEN = (
     *("run.json", "corpus", "training.json", "checkpoint.pt", "metrics.jsonl", "model"),
     *("best-[0-9]*", "result.json", "scores.parquet", ".measuring", "report.html", "report.md"),
@@ -178,18 +177,22 @@ def _readable(path: Path) -> RunRecord | None:
     try:
         return RunRecord.read(path)
     except ResultError:
-        _refuse_newer(path)
+        _refuse_version(path)
         return None
 
 
-def _refuse_newer(path: Path) -> None:
-    """A later version's record is whole, and not written over."""
-    schema = _values(path).get("schema")
-    if RunRecord.is_newer(schema):
-        raise ResultError(
-            f"{path} is of a newer version of lmexposure ({schema}); install that, or choose "
-            "another directory"
-        )
+def _refuse_version(path: Path) -> None:
+    """Another version's record may be whole, and is not written over."""
+    try:
+        RunRecord.refuse_version(_values(path), path)
+    except ResultError as failure:
+        raise _elsewhere(failure) from failure
+
+
+def _elsewhere(failure: ResultError) -> ResultError:
+    """The same refusal for whoever gave the run's command."""
+    why = str(failure).removesuffix(f"; {RunRecord.AGAIN}")
+    return ResultError(f"{why}; choose another directory")
 
 
 def _values(path: Path) -> dict[str, Any]:
@@ -224,17 +227,14 @@ def _same_run(path: Path, settings: RunSettings) -> dict[str, float] | None:
     try:
         before = RunRecord.read(path)
     except ResultError as failure:
-        _refuse_newer(path)
+        _refuse_version(path)
         if path.with_name("manifest.json").exists():
             # Manifest, training and result each refuse other settings than their own.
             say_rebuilt(path)
             return {}
-        why = str(failure).removesuffix(f"; {RunRecord.AGAIN}")
-        raise ResultError(f"{why}; choose another directory") from failure
+        raise _elsewhere(failure) from failure
     old = _named(before.settings, before.measure)
     new = _named(settings.record(), settings.measure.record())
-    if old.get("seed") == _OLD_DEFAULT_SEED and new.get("seed") is None:
-        new["seed"] = _OLD_DEFAULT_SEED  # the manifest has the plan's, the training's is the same
     for name in sorted(old.keys() | new.keys(), key=lambda name: (name.count("."), name)):
         if old.get(name) != new.get(name):
             made = any((path.parent / name).exists() for name in _OF_STEPS)
@@ -340,7 +340,7 @@ class MeasurementDirectory:
             return False
         if not self.scores.is_file():
             raise ResultError(f"{self.scores} is no file; move it away, and give the command again")
-        if result.scores_sha256 in (None, sha256_file(self.scores)):
+        if result.scores_sha256 == sha256_file(self.scores):
             return True
         say_rebuilt(self.scores, "the model is measured again")
         return False
@@ -408,8 +408,7 @@ def read_part(path: Path | None, kind: type[_PartT]) -> _PartT | None:
         return None
     try:
         values = json.loads(content)
-        # Of a version that wrote no name, none is known.
-        moved = isinstance(values, dict) and values.pop(_PART, part_name(path)) != part_name(path)
+        moved = isinstance(values, dict) and values.pop(_PART, None) != part_name(path)
         part = kind.model_validate(values)
     except (ValueError, RecursionError):
         say_rebuilt(path, why=OTHER_VERSION)

@@ -241,10 +241,9 @@ def _saved(kept: Path | None, texts: int) -> dict[str, Any] | None:
         return None
     try:
         with np.load(io.BytesIO(packed), allow_pickle=False) as arrays:
-            # Of a version that wrote no name, none is known.
-            of = str(arrays["part"]) if "part" in arrays else part_name(kept)
+            of = str(arrays["part"])
             columns: dict[str, Any] = {name: arrays[name] for name in _COLUMNS}
-            columns["slower"] = str(arrays["slower"]) if "slower" in arrays else ""
+            columns["slower"] = str(arrays["slower"])
     except (ValueError, LookupError, TypeError, OSError, EOFError, BadZipFile):
         say_rebuilt(kept, why=OTHER_VERSION)
         return None

@@ -191,12 +191,6 @@ def _checked_manifest(given: Any, model: Any) -> Manifest:
     manifest: Manifest = Manifest.of(given)
     if not manifest.ranked.canaries:
         raise ManifestError("the manifest holds no inserted canary, so there is nothing to measure")
-    if manifest.layout == "chat":
-        raise ManifestError(
-            "the canaries of this manifest are turns of chats, and as plain text the model would "
-            "not recognise them; score them in their wrapping: "
-            "lmexposure.integrations.wrapped_exposures"
-        )
     return manifest
 
 

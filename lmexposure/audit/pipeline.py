@@ -37,7 +37,6 @@ from lmexposure.canaries import (
     copies_of,
     is_stream,
     listed_files,
-    remove,
     spooled_input,
     stream_layout,
     witness_copies,
@@ -54,7 +53,6 @@ from lmexposure.records import (
 )
 
 _LOG = logging.getLogger(__name__)
-_OLDER = "-"  # what standard input's copy was called in older versions
 
 
 def run(
@@ -119,8 +117,7 @@ def spooled_corpus(
 ) -> Iterator[list[str | Path]]:
     """Files or patterns of a corpus; a stream becomes a file in the run's directory.
 
-    A stream that is the same as that file, or empty, goes on from it. What an older version left
-    of "-" is gone on with, and the stream is not read.
+    A stream that is the same as that file, or empty, goes on from it.
 
     Args:
         corpus: as for `run`.
@@ -137,24 +134,8 @@ def spooled_corpus(
         return
     stream_layout(settings.layout, settings.text_field)
     RunLog.open(out, settings)
-    restored = _restored(out)
-    if restored is not None:
-        yield [restored]
-        return
     with spooled_input(corpus, out) as spool:
         yield [spool]
-
-
-def _restored(out: Path) -> Path | None:
-    """The corpus of a run of an older version, which kept of "-" the copy alone; None: no such."""
-    copy, restored = out / "corpus" / _OLDER, out / "source" / _OLDER
-    record = out / "manifest.json"
-    if restored.exists():
-        return restored
-    if not (copy.exists() and record.exists()):
-        return None
-    remove(copy, Manifest.read(record), restored)
-    return restored
 
 
 def _run(files: list[str | Path], out: Path, settings: RunSettings, progress: Progress) -> Result:

@@ -98,29 +98,7 @@ if TYPE_CHECKING:
 else:
     from lmexposure._lazy import lazy_face as _lazy_face
 
-    __getattr__, __dir__ = _lazy_face(
-        __name__,
-        __file__,
-        renamed={"SHAPES": "LAYOUTS", "shape_named": "layout_named"},
-        older={
-            "Shape": "layout_named",
-            "corpus_sha256": "lmexposure.verify",
-            "count_files": "lmexposure.verify",
-            "dataset_texts": "dataset[text_field]",
-            "insert_into_dataset": "lmexposure.insert",
-            "insert_into_file": "lmexposure.insert_files",
-            "insert_into_files": "lmexposure.insert_files",
-            "insert_into_pandas": "InsertionStep",
-            "insert_into_pipe": "the command lmexposure insert -",
-            "insert_into_table": "InsertionStep",
-            "insert_into_texts": "lmexposure.insert",
-            "manifest_of_rows": "InsertionStep.of(plan, total=...).manifest",
-            "remove_from_files": "lmexposure.remove",
-            "separator_of": "layout_named(layout).separator",
-            "verify_file": "lmexposure.verify(path, manifest).as_inserted",
-            "verify_texts": "lmexposure.verify(texts, manifest).as_inserted",
-        },
-    )
+    __getattr__, __dir__ = _lazy_face(__name__, __file__)
 
 __all__ = [
     "ADAPTERS",

@@ -208,9 +208,7 @@ def _insert(
     with atomic_directory(out / "corpus") as unnamed:
         copies = _write_copies(corpus, unnamed, scan, Merge(placement), verification)
         manifest = verification.manifest(plan, corpus.about(), set_aside)
-        if before == manifest:  # it may be of an older version, and keeps the name it had there
-            manifest = before
-        elif before is not None and reading.fields:  # all else was compared before
+        if before not in (None, manifest) and reading.fields:  # all else was compared before
             raise ResultError(
                 f"{out} holds a manifest of other constants; choose another directory"
             )
@@ -219,7 +217,7 @@ def _insert(
                 manifest_sha256=manifest.sha256, shard=shard, shards=len(copies), copied=copied
             )
             note.write(unnamed / copied.name)
-        if manifest is not before:  # one that a person put there stays as it is
+        if manifest != before:  # one that a person put there stays as it is
             manifest.write(out / "manifest.json")
         _set_aside(out, unnamed, copies)
     return manifest
@@ -395,16 +393,15 @@ def _damaged(
     some, notes = copies[0] if len(copies) == 1 else copies[0].parent, None
     with suppress(CorpusError):
         notes = read_sidecars(copies, manifest)
-    bare = len(copies) == 1 and manifest.is_older and not sidecar_path(some).exists()
-    if notes is None and not bare:  # of one file, older versions wrote none
+    if notes is None:
         return some
-    noted = dict(zip(copies, notes or (), strict=False))
+    noted = dict(zip(copies, notes, strict=True))
     ordered = [copies[0].with_name(path.name) for path in originals]
-    ordered = ordered or sorted(copies, key=lambda path: noted[path].shard if noted else 0)
+    ordered = ordered or sorted(copies, key=lambda path: noted[path].shard)
     again = _Again(FileCorpus(originals or ordered, layout), manifest, gone=not originals)
     for number, copy in enumerate(ordered):
-        wanted, note = again.copied(number, copy), noted.get(copy)
-        if wanted is None or (note and (note.shard, note.copied) != (number + 1, wanted)):
+        wanted, note = again.copied(number, copy), noted[copy]
+        if wanted is None or (note.shard, note.copied) != (number + 1, wanted):
             return copy
     whole = manifest.corpus.sha256, manifest.corpus.sha256_inserted
     return None if (again.before.total, again.after.total) == whole else some

@@ -30,7 +30,7 @@ ADAPTERS = {
     "parquet": Adapter("tables", (".parquet",)),
     "arrow": Adapter("tables", (".arrow", ".feather")),
 }
-IN_MEMORY = ("dataset", "texts", "chat")
+IN_MEMORY = ("dataset", "texts")
 
 
 def layouts_listed(*, hints: bool = False) -> str:

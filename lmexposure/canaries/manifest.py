@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import ConfigDict, Field, StringConstraints, WithJsonSchema
 
-from lmexposure._files import PRIVATE, atomic_write, content_hash, read_bytes
+from lmexposure._files import PRIVATE, content_hash, read_bytes
 from lmexposure._record import (
     BigInteger,
     Count,
@@ -24,8 +24,6 @@ from lmexposure._record import (
     Record,
     Rows,
     Sha256,
-    Upgrades,
-    table_of,
 )
 from lmexposure._style import count, listed
 from lmexposure._text import visible
@@ -33,13 +31,6 @@ from lmexposure._validate import LARGEST_SEED, integer, of_type
 from lmexposure.canaries.format import UNIFORM, Format
 from lmexposure.canaries.kinds import PARTNERS
 from lmexposure.canaries.layouts import ADAPTERS, IN_MEMORY
-from lmexposure.canaries.manifest_upgrades import (
-    UPGRADES,
-    as_version_3,
-    as_version_4,
-    is_older,
-    older_name,
-)
 from lmexposure.canaries.plan import (
     DEFAULT_REFERENCES,
     Canary,
@@ -185,8 +176,7 @@ class CorpusRecord(Record):
 
     Attributes:
         name: file name without its directory; "" where there was no file.
-        layout: what a document is, and what held them; "chat", of before version 4: a record with
-            a canary in a turn of a chat, of which it is not known what the other turns were.
+        layout: what a document is, and what held them.
         text_field: the field that holds the text, None where a document has no fields; of chats
             where the canary is, such as "messages[1].content".
         constant_fields: fields of inserted records that were given; the others were copied from
@@ -264,8 +254,6 @@ class ManifestFile(FileRecord):
     ERROR: ClassVar[type[InputError]] = ManifestError
     AGAIN: ClassVar[str] = _AGAIN
     SECRET: ClassVar[bool] = True
-    UPGRADES: ClassVar[Upgrades] = UPGRADES
-    UNHASHED: ClassVar[frozenset[int]] = frozenset({1, 2})  # they have a checksum
 
     plan: PlanRecord
     corpus: CorpusRecord
@@ -314,8 +302,6 @@ class Manifest:
     corpus: CorpusRecord
     entries: tuple[Canary, ...]
     set_aside: Mapping[str, tuple[int, ...]] = field(default_factory=dict, repr=False)
-    # The file of an older version that it was read from: it keeps that version's name.
-    _older: bytes | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         check_entries(self.plan, self.entries, documents=self.corpus.documents)
@@ -407,31 +393,10 @@ class Manifest:
         known = self.corpus.wrapping
         return None if known is None else known.wrapping()
 
-    @property
-    def is_older(self) -> bool:
-        """Whether it was read from the file of an older version."""
-        return self._older is not None
-
     @cached_property
     def sha256(self) -> str:
-        """The manifest's name for other files: the hash of its contents.
-
-        One that an older version wrote keeps the name that it was given then: results, sidecars and
-        trained models refer to it.
-        """
-        if self._older is not None:
-            return older_name(self._older)
-        values = self.to_dict()
-        if self.plan.witness:
-            return content_hash(values)
-        plan = dict(table_of(values["plan"], "plan"))
-        del plan["witness"]
-        values = {**values, "plan": plan}
-        # Where an older version could have said it all, it is what that one said, so that what
-        # refers to it still fits.
-        if all(form.is_uniform for form in self.plan.formats):
-            values = as_version_4(values) if self.corpus.wrapping else as_version_3(values)
-        return content_hash(values)
+        """The manifest's name for other files: the hash of its contents."""
+        return content_hash(self.to_dict())
 
     def references_left(self, format_name: str) -> int:
         """How many secrets of a format are neither candidate, control nor set aside."""
@@ -470,26 +435,20 @@ class Manifest:
     def write(self, path: str | Path) -> None:
         """Write the manifest, readable by its owner only.
 
-        One that an older version wrote is written as it was, so that it keeps its name.
-
         Raises:
             FileError: the disk refused.
         """
-        if self._older is None:
-            file = ManifestFile.model_validate(self, from_attributes=True)
-            file.write(Path(path), mode=PRIVATE)
-            return
-        with atomic_write(Path(path), mode=PRIVATE) as stream:
-            stream.write(self._older)
+        file = ManifestFile.model_validate(self, from_attributes=True)
+        file.write(Path(path), mode=PRIVATE)
 
     @classmethod
     def read(cls, path: str | Path) -> "Manifest":
-        """Read a manifest of this or an older version.
+        """Read a manifest.
 
         Raises:
-            ManifestError: missing, not JSON (cut short, for one), of another kind or a newer
-                version, edited or damaged, with parts that no manifest has, or with entries that
-                are not what its plan says.
+            ManifestError: missing, not JSON (cut short, for one), of another kind or version,
+                edited or damaged, with parts that no manifest has, or with entries that are not
+                what its plan says.
         """
         path = Path(path)
         try:
@@ -501,12 +460,9 @@ class Manifest:
             ) from failure
         file = ManifestFile.parse(content, path)
         try:
-            manifest = file.manifest()
+            return file.manifest()
         except ManifestError as failure:
             raise ManifestError(f"{path}: {failure}") from failure
-        if is_older(content):
-            object.__setattr__(manifest, "_older", content)
-        return manifest
 
     @classmethod
     def of(cls, given: "Manifest | str | Path") -> "Manifest":

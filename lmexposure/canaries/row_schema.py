@@ -55,7 +55,7 @@ class RowSchema:
         if text_field is not None:
             return cls(name)
         known = manifest.corpus.wrapping
-        return cls(name, chat=manifest.layout == "chat" or known is not None, record=known)
+        return cls(name, chat=known is not None, record=known)
 
     @classmethod
     def around(

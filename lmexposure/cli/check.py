@@ -346,6 +346,6 @@ def _measured(
 def _settings(flags: CheckFlags, thresholds: "Thresholds") -> "RunSettings":
     """Defaults, then the settings file, then flags; at least as many guesses as are allowed."""
     file = {"settings_file": flags.settings_file}
-    chosen = options.measurement({**flags.measuring, **file})
+    chosen = options.merged({**flags.measuring, **file})
     guesses = max(chosen.measure.guesses, thresholds.guesses)
     return replace(chosen, measure=replace(chosen.measure, guesses=guesses))

@@ -38,7 +38,6 @@ def epsilon(  # noqa: PLR0913 - a command: its parameters are its flags
             "only where it is true: the strongest bounds rest on it."
         ),
     ] = None,
-    coins: Annotated[float | None, typer.Option("--coins", hidden=True)] = None,
     repetitions: Annotated[
         int | None,
         typer.Option(help="Copies of each candidate, where no column says so.  [default: 1]"),
@@ -59,8 +58,6 @@ def epsilon(  # noqa: PLR0913 - a command: its parameters are its flags
     from lmexposure.errors import InputError, SettingsError
     from lmexposure.records import read_score_file
 
-    if coins is not None:
-        inclusion_probability = _by_the_old_name(coins, inclusion_probability)
     if claimed_epsilon is not None and not delta:
         raise SettingsError(
             f"--claimed-epsilon {setting_value(claimed_epsilon)} needs --delta, such as 0"
@@ -81,16 +78,6 @@ def epsilon(  # noqa: PLR0913 - a command: its parameters are its flags
     _print(privacy, as_json=as_json)
     if privacy.primary is None:
         raise InputError(f"{file}: {privacy.classes[0].note}")
-
-
-def _by_the_old_name(coins: float, inclusion_probability: float | None) -> float:
-    """The probability that --coins gives, with a note; refused next to the flag of today."""
-    from lmexposure._settings import with_new_names
-    from lmexposure.records import OLD_SETTING_NAMES
-
-    given = {"coins": coins, "inclusion_probability": inclusion_probability}
-    with_new_names(given, OLD_SETTING_NAMES, shown="--{}")
-    return coins
 
 
 def _print(privacy: "Privacy", *, as_json: bool) -> None:

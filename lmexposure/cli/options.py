@@ -11,7 +11,7 @@ from typing import IO, Annotated, Literal, ParamSpec, TypeAlias, TypeVar, get_or
 import typer
 from typer.models import OptionInfo
 
-from lmexposure._settings import Setting, build, settings_of, with_new_names
+from lmexposure._settings import Setting, build, settings_of
 from lmexposure._style import sentence
 from lmexposure.errors import CorpusError, SettingsError
 from lmexposure.gate import Thresholds
@@ -22,7 +22,6 @@ from lmexposure.records import (
     MACHINE,
     MEASURING,
     OF_METHOD,
-    OLD_SETTING_NAMES,
     PANELS,
     PRIVACY,
     SETTINGS_OF_ROWS,
@@ -53,7 +52,6 @@ class Group:
         first: those among them that people use most: they come first in the help, in no panel.
         help: other words for some of them, which mean less to this command.
         more: parameters that are no settings, such as a file of them.
-        old: name of old -> its type; read, and in no help.
         make: what the command gets, of the flags that were given (not None) by their arguments.
     """
 
@@ -61,7 +59,6 @@ class Group:
     first: Sequence[str] = ()
     help: Mapping[str, str] = field(default_factory=dict)
     more: Sequence[inspect.Parameter] = ()
-    old: Mapping[str, type] = field(default_factory=dict)
     make: Callable[[Given], object] = dict
 
 
@@ -121,11 +118,8 @@ def _option(
     help: str | None = None,
     metavar: str | None = None,
     panel: str | None = None,
-    hidden: bool = False,
 ) -> OptionInfo:
-    made: OptionInfo = typer.Option(
-        ..., flag, help=help, metavar=metavar, rich_help_panel=panel, hidden=hidden
-    )
+    made: OptionInfo = typer.Option(..., flag, help=help, metavar=metavar, rich_help_panel=panel)
     return made
 
 
@@ -133,15 +127,7 @@ def _parameters(group: Group) -> list[inspect.Parameter]:
     """As Typer reads them; those that people use most come first, in their order."""
     names = [*group.first, *(name for name in group.flags if name not in group.first)]
     found = [_flag_of(name, group) for name in names]
-    old = [
-        _parameter(name, _option(_OLD_FLAGS.get(name) or _spelled(name), hidden=True), kind)
-        for name, kind in group.old.items()
-    ]
-    return [*found, *group.more, *old]
-
-
-def _spelled(name: str) -> str:
-    return "--" + name.replace("_", "-")
+    return [*found, *group.more]
 
 
 def _flag_of(name: str, group: Group) -> inspect.Parameter:
@@ -180,10 +166,7 @@ def parsed(flags: Mapping[str, Setting], given: Given) -> Given:
 
 FILES, OTHER = "Files for other tools", "Other"  # panels of a help, after those of settings
 _FILE = "settings_file"
-_METHOD = "method_of_old"  # of a measurement; where a model is trained, --method is another setting
-_OLD_FLAGS = {_METHOD: "--method"}
 _OF_THE_GATE = {"the table [check]": settings_of(Thresholds).keys()}
-_SEED_OF_A_MEASUREMENT = {"seed": "bootstrap_seed"}  # name of old -> name of today
 _TRAINING = "training_"  # before the arguments that are settings of the training
 
 # The one rule of --out, with which every help of it ends.
@@ -314,7 +297,6 @@ def _settings(
     without: Collection[str] = (),
     first: Sequence[str] = (),
     help: Mapping[str, str] | None = None,
-    old: Mapping[str, type] | None = None,
     make: Callable[[Given], object] | None = None,
 ) -> Group:
     """The settings of these panels, `also` others, `without` some; the rest is as in `Group`.
@@ -331,7 +313,6 @@ def _settings(
         first=first,
         help=help or {},
         more=[_file()],
-        old=old or {},
         make=make or merged,
     )
 
@@ -351,21 +332,16 @@ def merged(given: Given, *, base: RunSettings | None = None) -> RunSettings:
         base: the defaults, where they are not those of `RunSettings`.
 
     Raises:
-        SettingsError: a value out of range; what no setting is called; an old and a new name.
+        SettingsError: a value out of range; what no setting is called.
     """
     given = dict(given)
     file = given.pop(_FILE, None)
     in_file = {} if file is None else read_settings_file(Path(str(file)), elsewhere=_OF_THE_GATE)
-    if given.get("coins") == "fixed":  # the old word against a file's probability
-        in_file = _by_a_fixed_number(in_file)
-    if "coins" in given:
-        given["coins"] = _probability(str(given["coins"]))
-    given = with_new_names(given, OLD_SETTING_NAMES, shown="--{}")
     return _overridden(base or RunSettings(), in_file, given, file)
 
 
 def swept(given: Given) -> SweepSettings:
-    """As `merged`, for a sweep, whose names of old there are none.
+    """As `merged`, for a sweep.
 
     Args:
         given: as for `merged`.
@@ -481,70 +457,7 @@ def _refused(base: RunSettings | SweepSettings | DefencesSettings, given: Given)
     return None
 
 
-def _by_a_fixed_number(settings: Mapping[str, object]) -> dict[str, object]:
-    """What a file says of a plan whose number of canaries is fixed after all."""
-    if "inclusion_probability" not in settings:
-        return dict(settings)
-    vain = ("inclusion_probability", "inclusion_seed", "canaries")
-    return {name: value for name, value in settings.items() if name not in vain}
-
-
-def _probability(text: str) -> float | str:
-    """A number where there is one; the settings judge anything else."""
-    try:
-        return float(text)
-    except ValueError:
-        return text
-
-
-def _with_bootstrap_seed(given: Given) -> Given:
-    """Of a measurement, which has no plan to draw: its --seed is --bootstrap-seed today."""
-    return with_new_names(given, _SEED_OF_A_MEASUREMENT, shown="--{}")
-
-
-def measurement(given: Given) -> RunSettings:
-    """As `merged`, for a measurement, whose --seed of older versions is --bootstrap-seed today.
-
-    Args:
-        given: as for `merged`.
-    """
-    settings = merged(_with_estimate(_with_bootstrap_seed(given)))
-    # Not read as the other: a result tells its bootstrap seed, and the plan's has the secrets.
-    if settings.seed and settings.measure.bootstrap_seed == MeasureSettings.bootstrap_seed:
-        import logging  # no help waits for it
-
-        logging.getLogger(__name__).warning(
-            "note: seed in a settings file is the plan's alone, and no longer that of a measurement"
-            ", whose bootstrap_seed is now %d",
-            settings.measure.bootstrap_seed,
-        )
-    return settings
-
-
-def _with_estimate(given: Given) -> Given:
-    """Of a measurement: its --method of older versions is --estimate today.
-
-    Raises:
-        SettingsError: both are given.
-    """
-    given = dict(given)
-    old = given.pop(_METHOD, None)
-    if old is None:
-        return given
-    if "method" in given:
-        raise SettingsError("--method and --estimate are the same setting; give --estimate alone")
-    import logging  # no help waits for it
-
-    logging.getLogger(__name__).warning(
-        "note: --method is now --estimate; the old spelling is read for one more version"
-    )
-    return {**given, "method": old}
-
-
-_OLD_PLAN = {"coins": str, "candidates": int, "coin_seed": int}
-_OLD_SEED = {"seed": int}
-
-PLAN = _settings(HIDDEN, first=("formats", "canaries", "repetitions"), old=_OLD_PLAN)
+PLAN = _settings(HIDDEN, first=("formats", "canaries", "repetitions"))
 LEARNING = _settings(
     TRAINING,
     MACHINE,
@@ -568,8 +481,6 @@ MEASUREMENT = _settings(
     also=tuple(_OF_ROWS),
     first=("quick", "references", "method"),
     help=_OF_ROWS,
-    old={**_OLD_SEED, _METHOD: str},
-    make=measurement,
 )
 LOADING = Group(
     flags={name: _FLAGS[name] for name in ("device", "dtype", "offline", "revision")},
@@ -579,7 +490,6 @@ RUN = _settings(
     *PANELS,
     without=("batch_size", "training_delta"),  # the delta that is measured at is the promised one
     first=("model", "formats", "canaries", "repetitions", "quick"),
-    old=_OLD_PLAN,
 )
 _SWEPT = _settings(
     HIDDEN,
@@ -654,6 +564,4 @@ MEASURED_FIRST = Group(
         )
     },
     help=_OF_ROWS,
-    old=_OLD_SEED,
-    make=_with_bootstrap_seed,
 )

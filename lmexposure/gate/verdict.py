@@ -301,11 +301,7 @@ def _parted(thresholds: Thresholds) -> tuple[Thresholds, Thresholds]:
 
 
 def rows_unknown(result: Result) -> bool:
-    """Whether nothing is known of the rows that the canaries were trained in.
-
-    Args:
-        result: of a version that said in which rows it scored; of others, False.
-    """
+    """Whether nothing is known of the rows that the canaries were trained in."""
     return result.context is not None and result.context.source == "assumed"
 
 

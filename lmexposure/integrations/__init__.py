@@ -17,18 +17,7 @@ if TYPE_CHECKING:
 else:
     from lmexposure._lazy import lazy_face as _lazy_face
 
-    __getattr__, __dir__ = _lazy_face(
-        __name__,
-        __file__,
-        older={
-            "insert_files": "lmexposure.insert_files",
-            "insert_into_ray": "lmexposure.insert(dataset, plan)",
-            "insert_into_records": "lmexposure.insert(records, plan, wrapping=...)",
-            "insert_into_stream": "lmexposure.insert(stream, plan, total=...)",
-            "number_documents": "lmexposure.insert, which numbers the documents of Ray",
-        },
-        older_home="lmexposure.canaries.older_names",
-    )
+    __getattr__, __dir__ = _lazy_face(__name__, __file__)
 
 __all__ = [
     "DeliveredCounter",

@@ -11,7 +11,7 @@ from lmexposure._files import only_writer
 from lmexposure._validate import of_type
 from lmexposure.audit import MeasureSettings, measure, refuse_foreign
 from lmexposure.canaries import Manifest, Wrapping
-from lmexposure.errors import ManifestError, ModelError, ResultError, SettingsError
+from lmexposure.errors import ModelError, ResultError, SettingsError
 from lmexposure.integrations.pacing import undisturbed
 from lmexposure.integrations.preflight import Preflight
 from lmexposure.integrations.training_evidence import training_record
@@ -37,7 +37,6 @@ class FinalReport:
         settings: of the measurement; None: the defaults of `lmexposure measure`.
 
     Raises:
-        ManifestError: the canaries are in chats of which an older manifest does not say enough.
         SettingsError: `out` is no path, or `settings` are no `MeasureSettings`.
     """
 
@@ -48,12 +47,6 @@ class FinalReport:
             raise SettingsError(f"report={out!r} is no path; give a directory's")
         settings = MeasureSettings() if settings is None else settings
         of_type("measure", settings, MeasureSettings, "MeasureSettings(...), or leave it out")
-        if manifest.layout == "chat":
-            raise ManifestError(
-                f"report={str(out)!r} measures as `lmexposure measure` does, and a manifest of "
-                "before does not say what is around its canaries in chats; insert again, or "
-                "leave report out, and call wrapped_exposures after training"
-            )
         self.out = Path(out)
         self._manifest, self._settings = manifest, settings
         self._understated = ""

@@ -99,8 +99,7 @@ def check_place(manifest: Manifest, wrapping: Wrapping) -> None:
     Raises:
         ManifestError: it names both places.
     """
-    known = manifest.wrapping is not None or manifest.layout == "chat"
-    if known and manifest.corpus.text_field != wrapping.place:
+    if manifest.wrapping is not None and manifest.corpus.text_field != wrapping.place:
         raise ManifestError(
             f"the canaries of this manifest were inserted as {manifest.corpus.text_field}, and "
             f"this wrapping scores them as {wrapping.place}, where they would look unknown; give "

@@ -42,8 +42,7 @@ class Counters:
         best_bits, best_step: lowest validation loss after a step, and that step.
         waited: evaluations since then.
         stopped: why training ended: "patience", "epochs" or "max_seconds"; None while it runs.
-        threads: of the CPU, of each process; None before the first step, and in checkpoints of
-            versions that kept none.
+        threads: of the CPU, of each process; None before the first step.
         rows: one entry per evaluation, as in metrics.jsonl.
     """
 
@@ -103,8 +102,7 @@ class CheckpointDirectory:
         self._out, self.mode = out, mode
         self._inputs = inputs
         self._file = out / "checkpoint.pt"
-        # Of the best model's files, by its step; {} before the first, and in checkpoints of
-        # versions that wrote none.
+        # Of the best model's files, by its step; {} before the first.
         self._hashes: tuple[int, dict[str, str]] = (0, {})
 
     def best(self, step: int) -> Path:
@@ -167,8 +165,8 @@ class CheckpointDirectory:
         return damaged_file(best, self._hashes[1])
 
     def _read(self) -> dict[str, Any] | None:
-        """What the file holds; None where it is damaged. Older versions sealed none."""
-        if check_seal(self._file) is False:
+        """What the file holds; None where it is damaged."""
+        if not check_seal(self._file):
             return None
         try:
             # weights_only: a checkpoint cannot run code.
@@ -217,8 +215,7 @@ def damaged_model(model: str | Path) -> Path | None:
         model: a directory; training.json next to it has the hashes of its files.
 
     Returns:
-        None where all are whole, or nothing is known of them: trained elsewhere, or by a version
-        that wrote no hashes.
+        None where all are whole, or nothing is known of them: trained elsewhere.
     """
     model = Path(model)
     path = model.parent / "training.json"
@@ -234,8 +231,7 @@ def read_training(path: Path) -> dict[str, Any] | None:
     try:
         record = json.loads(read_bytes(path))
         whole = take_hash(record) and record["inputs_sha256"] is not None
-        # An older version's result lacks the fields that came later.
-        TrainingRecord.model_validate({"threads": None, "reused": False, **record["result"]})
+        TrainingRecord.model_validate(record["result"])
         return record if whole and isinstance(record.get("model_files", {}), dict) else None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None

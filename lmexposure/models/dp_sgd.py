@@ -174,10 +174,9 @@ class DpSgd:
         """See `TrainingMethod`."""
         self._optimizer.load_state_dict(state["optimizer"])
         self._key, self._accountant.history = state["key"], list(state["history"])
-        # An older version had neither; a checkpoint is read to the CPU.
+        # A checkpoint is read to the CPU.
         self._norms, self._average = (
-            [kept.to(self._plain.device) for kept in state.get(name, ())]
-            for name in ("norms", "average")
+            [kept.to(self._plain.device) for kept in state[name]] for name in ("norms", "average")
         )
         if self._canaries is not None:
             self._canaries.restore(state["canaries"])

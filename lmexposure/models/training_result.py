@@ -22,7 +22,7 @@ class TrainingResult:
         seconds: time spent training, over all attempts.
         stopped: "patience", "epochs" or "max_seconds".
         processes: how many processes trained.
-        threads: of the CPU, of each process; None in the records of versions that kept none.
+        threads: of the CPU, of each process; None: not known.
         reused: the training had been finished before, and nothing was trained now.
         claim: what was promised of each document; None: nothing.
         unigram_bits: of the validation text, by how often each token is in the training text: the

@@ -32,12 +32,6 @@ class ExPost(Record):
     q95: Nats
     largest: Nats
 
-    @model_validator(mode="after")
-    def _ascend(self) -> Self:
-        if list(self.quantiles) != sorted(self.quantiles):
-            raise ValueError(f"the quantiles {self.quantiles} do not ascend")
-        return self
-
     @property
     def quantiles(self) -> tuple[float, ...]:
         """All of them, from the least to the largest."""

@@ -1,8 +1,6 @@
 """What a training with differential privacy promises, and what the promise leaves out."""
 
-from typing import Literal, Self
-
-from pydantic import model_validator
+from typing import Literal
 
 from lmexposure._record import Count, Delta, Nats, NotNegative, Positive, Record, Rows, Share
 from lmexposure._style import nats, short
@@ -74,11 +72,3 @@ class DpClaim(Record):
             f"RDP {nats(self.epsilon_rdp)}), noise multiplier {short(self.noise_multiplier)}, clip "
             f"{short(self.clip)}, in a step with probability {short(self.sample_rate)}"
         )
-
-    @model_validator(mode="after")
-    def _documents_are_alone(self) -> Self:
-        if self.unit == "document" and self.largest_group != 1:
-            raise ValueError(
-                f"the unit is a document, and one is said to hold {self.largest_group} documents"
-            )
-        return self

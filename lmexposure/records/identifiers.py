@@ -24,7 +24,6 @@ from lmexposure._validate import integer
 from lmexposure.errors import ResultError
 
 _DRAWS, _MOST, _LEFT = 999, 1000, 200
-_SIGNIFICANCE = 0.05
 _FEWEST_DRAWS = 99  # of fewer, not even the lowest rank is among the lowest 1 %
 
 
@@ -127,12 +126,7 @@ class IdentifierClass(Record):
     difference: IdentifierDifference | None
 
     @model_validator(mode="after")
-    def _adds_up(self) -> Self:
-        if not self.tested <= self.compared <= self.distinct <= self.found:
-            raise ValueError(
-                f"tested={self.tested}, compared={self.compared}, distinct={self.distinct} and "
-                f"found={self.found} must ascend"
-            )
+    def _tested_have_rates(self) -> Self:
         if (self.model is None) != (self.tested == 0):
             raise ValueError(f"tested={self.tested} does not go with the rates under the model")
         return self
@@ -249,23 +243,11 @@ class IdentifiersRecord(FileRecord):
 
     @model_validator(mode="after")
     def _agree(self) -> Self:
-        if self.claim == "membership" and not self._allows_membership:
-            raise ValueError(
-                "claim='membership' needs a split that shows it, or identifiers that are random by "
-                "their standard and rank low"
-            )
         if any(max(row.rank, row.base_rank or 1) > self.draws + 1 for row in self.identifiers):
             raise ValueError(f"a rank is above draws + 1 = {self.draws + 1}")
         if any((row.base_rank is None) != (self.base is None) for row in self.identifiers):
             raise ValueError("identifiers have ranks under a base where there is one, else none")
         return self
-
-    @property
-    def _allows_membership(self) -> bool:
-        if self.split is not None:
-            return self.split.p_value <= _SIGNIFICANCE
-        every = self.classes[-1].model if self.classes else None
-        return self.uniform_source and every is not None and every.p_value <= _SIGNIFICANCE
 
     @classmethod
     def read(cls, path: str | Path) -> Self:

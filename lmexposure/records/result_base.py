@@ -4,12 +4,7 @@ Exposures are in bits, higher = more memorised. Calibrated exposures are by rank
 minus the base's, so that what any model finds likely is not taken for memorised.
 """
 
-from typing import Self
-
-from pydantic import model_validator
-
 from lmexposure._record import Bits, Count, Number, Positive, Record, Rows, Sha256
-from lmexposure._text import visible
 from lmexposure.records.result_classes import ClassKey, GuessingTest, QuantileInterval
 from lmexposure.records.result_formats import Estimate, Role
 
@@ -68,17 +63,6 @@ class BaseClass(Record):
     def calibrated_capped(self) -> bool:
         """Whether the median of calibrated exposures is a lower bound."""
         return 2 * self.capped >= self.n
-
-    @model_validator(mode="after")
-    def _parts_are_of_this_class(self) -> Self:
-        test, wanted = self.guessing_test, "memorised" if self.role == "canary" else "different"
-        if (test.n, test.alternative) != (self.n, wanted):
-            raise ValueError(
-                f"{visible(self.format)}, repetitions {self.repetitions}, beside the base: guessing"
-                f" test of n={test.n} and {test.alternative!r}, but the class is of n={self.n} and "
-                f"{wanted!r}"
-            )
-        return self
 
 
 class BaseModelRecord(Record):

@@ -10,7 +10,7 @@ from pydantic import model_validator
 
 from lmexposure._record import Bits, Count, Positive, Rate, Record, Rows
 from lmexposure.records.result_classes import GuessingTest
-from lmexposure.records.result_privacy import AreaUnderCurve, Bound, TruePositiveRate, refuse_other
+from lmexposure.records.result_privacy import AreaUnderCurve, Bound, TruePositiveRate
 
 
 class KindCandidate(Record):
@@ -64,29 +64,7 @@ class KindMembership(Record):
     candidates: Rows[KindCandidate]
 
     @model_validator(mode="after")
-    def _counts_are_of_the_candidates(self) -> Self:
-        inside = sum(candidate.included for candidate in self.candidates)
-        sides = (inside, len(self.candidates) - inside)
-        refuse_other(self.group, "canaries and held_out", (self.canaries, self.held_out), sides)
-        for part in (self.area_under_curve, *self.tpr_at_fpr):
-            if part is not None:
-                found = (part.positives, part.negatives)
-                refuse_other(self.group, "positives and negatives", found, sides)
-        if self.test is not None:
-            found = (self.test.n, self.test.references)
-            refuse_other(self.group, "n and references of the test", found, sides)
-        return self
-
-    @model_validator(mode="after")
     def _missing_is_explained(self) -> Self:
         if None in (self.area_under_curve, self.test, self.bound) and self.note is None:
             raise ValueError(f"{self.group}: a number is missing, and no note says why")
-        return self
-
-    @model_validator(mode="after")
-    def _bound_is_of_this_class(self) -> Self:
-        if self.bound is not None:
-            name = f"{self.group}, bound"
-            refuse_other(name, "significance", self.bound.significance, self.significance)
-            refuse_other(name, "repetitions", self.bound.repetitions, self.repetitions)
         return self

@@ -41,15 +41,6 @@ class RowsClass(Record):
     without_loss: Count
     otherwise: Count
 
-    @model_validator(mode="after")
-    def _add_up(self) -> Self:
-        if self.without_loss + self.otherwise > self.whole:
-            raise ValueError(
-                f"whole={self.whole} is less than without_loss={self.without_loss} and "
-                f"otherwise={self.otherwise}, which it counts"
-            )
-        return self
-
 
 class RowsRecord(FileRecord):
     """rows.json: in which rows the canaries of a manifest were trained.
@@ -99,8 +90,6 @@ class RowsRecord(FileRecord):
 
     @model_validator(mode="after")
     def _agree(self) -> Self:
-        if self.agreeing > self.found:
-            raise ValueError(f"agreeing={self.agreeing} is more than found={self.found}")
         if (self.start is None) != (self.agreeing == 0):
             raise ValueError(
                 f"agreeing={self.agreeing} does not go with a context that is "

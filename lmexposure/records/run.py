@@ -32,7 +32,7 @@ class Provenance:
     """What a result was made by, when, and of what.
 
     Attributes:
-        lmexposure: the version that measured; None: an older version, which did not say.
+        lmexposure: the version that measured; None: not known.
         measured: when the measuring ended, in UTC: "2026-11-22T06:30:00Z"; None: not known.
         model: its path, or its name on a hub.
         weights_sha256: of the weights that were measured, in full.

@@ -11,20 +11,15 @@ from lmexposure._record import (
     BigInteger,
     Count,
     FileRecord,
-    JsonTable,
     NotNegative,
     Rate,
     Record,
     Rows,
-    Upgrades,
     Utc,
-    is_date,
-    table_of,
 )
 from lmexposure.errors import ResultError
 from lmexposure.records.dp_claim import DpClaim
 from lmexposure.records.result import MeasureOptions
-from lmexposure.records.result_upgrades import settings_from_version_1
 
 # Between the names of several files or patterns in `RunRecord.corpus`: no name can hold it.
 SEVERAL = "\0"
@@ -121,11 +116,11 @@ class TrainingRecord(Record):
         steps, epochs, tokens, seconds: of the whole training.
         stopped: what ended it, such as "epochs" or "patience".
         processes: how many it ran on.
-        threads: of each process; None where no version said.
+        threads: of each process; None: not known.
         reused: it had been finished before.
         claim: what was promised of each document; None: nothing.
         unigram_bits: of the validation text, by how often each token is in the training text, bits
-            per token; None where no version said.
+            per token; None: not known.
         delivered: copies of canaries that were read, each whole, in an epoch; None where it is not
             known.
     """
@@ -146,63 +141,6 @@ class TrainingRecord(Record):
     claim: DpClaim | None = None
     unigram_bits: NotNegative | None = None
     delivered: Count | None = None
-
-
-def _from_unversioned(values: JsonTable, hashed: bool) -> JsonTable:
-    """Of before 2026-12: a run.json without a schema; without a hash, the first ones."""
-    settings = dict(table_of(values["settings"], "settings"))
-    measure = settings.pop("measure")
-    training = values.get("training")
-    measured = values.get("measured")
-    if settings:
-        coins = settings.pop("coins", "fixed")
-        settings["inclusion_probability"] = None if coins == "fixed" else coins
-        seed = settings.get("seed")
-        settings["seed"] = str(seed) if type(seed) is int else seed
-    known = ("lmexposure", "git_revision", "python", "platform", "versions")
-    return {
-        **{name: values[name] for name in known},
-        "command": values.get("command", "run"),
-        "corpus": values.get("corpus"),
-        "settings": settings or None,
-        "measure": settings_from_version_1(measure),
-        "seconds": values.get("seconds") or {},
-        "measured": measured if isinstance(measured, str) and is_date(measured) else None,
-        "device": values.get("device"),
-        "training": None
-        if training is None
-        else {"threads": None, **table_of(training, "training")},
-    }
-
-
-_NEW_IN_2 = (
-    *("form", "turn", "loss", "rendering", "other_turn", "system"),
-    *("load_in", "device_map"),
-)
-
-
-def _from_version_1(values: JsonTable, _hashed: bool) -> JsonTable:
-    """Of before 2026-12, with neither chats nor quantised models."""
-    settings = values["settings"]
-    if settings is not None:
-        settings = {**dict.fromkeys(_NEW_IN_2), **table_of(settings, "settings")}
-    measure = {**table_of(values["measure"], "measure"), "left_context": None}
-    return {**values, "settings": settings, "measure": measure}
-
-
-def _from_version_2(values: JsonTable, _hashed: bool) -> JsonTable:
-    """Of before 2026-12, where all canaries were uniform fills."""
-    settings = values["settings"]
-    if settings is not None:
-        plain: JsonTable = {
-            "kinds": ["uniform"],
-            "kind_base": None,
-            "other_text": None,
-            "temperature": 1.0,
-            "partner": "coin",
-        }
-        settings = {**plain, **table_of(settings, "settings")}
-    return {**values, "settings": settings}
 
 
 class RunRecord(FileRecord):
@@ -230,8 +168,6 @@ class RunRecord(FileRecord):
     FAMILY: ClassVar[str] = "lmexposure.run"
     VERSION: ClassVar[int] = 3
     AGAIN: ClassVar[str] = "give the run's command again"
-    UPGRADES: ClassVar[Upgrades] = {0: _from_unversioned, 1: _from_version_1, 2: _from_version_2}
-    UNHASHED: ClassVar[frozenset[int]] = frozenset({0})
 
     lmexposure: str
     git_revision: str | None
@@ -249,10 +185,10 @@ class RunRecord(FileRecord):
 
     @classmethod
     def read(cls, path: str | Path) -> Self:
-        """Read a run.json of this or an older version.
+        """Read a run.json.
 
         Raises:
-            ResultError: missing, not JSON, none of ours, of a newer version, edited or damaged.
+            ResultError: missing, not JSON, none of ours, of another version, edited or damaged.
         """
         path = Path(path)
         try:

@@ -1,8 +1,7 @@
 """Scores of every text: scores.parquet of a measurement, and columns of anyone's file."""
 
 import csv
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,14 +13,11 @@ from lmexposure._record import ROUNDING
 from lmexposure.errors import InputError, ResultError
 from lmexposure.records.result import Result
 
-_DRAWN = ("canary", "control")
-_ROLES = (*_DRAWN, "held_out", "reference")
-OLD_ROLES = {"excluded": "held_out"}  # as results before version 2 have it
+_ROLES = ("canary", "control", "held_out", "reference")
 _BASE = "base_log_perplexity_bits"
 _TEXT_COLUMNS = ("id", "format", "role")
 # A measurement makes its scores again where they do not fit.
 _SAME_COMMAND = "give the command that measured it again, or measure with another directory"
-_SAME_BITS = 1e-3  # what a log-perplexity may differ by, all conditions being equal
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -51,14 +47,12 @@ def read_scores(path: str | Path, result: Result) -> Scores:
         result: that lies next to it.
 
     Raises:
-        ResultError: a file that is torn, was edited, holds a number that is not finite, or does
-            not agree with the result.
+        ResultError: a file that is torn, was edited or is another result's, or holds a number that
+            is not finite.
     """
     path = Path(path)
     _check_hash(path, result.scores_sha256)
-    scores = _read_columns(path)
-    _check_scores(path, scores, result)
-    return scores
+    return _read_columns(path)
 
 
 def write_score_table(
@@ -91,15 +85,15 @@ def write_score_table(
         pq.write_table(pa.table(columns), stream)
 
 
-def _check_hash(path: Path, known: str | None) -> None:
-    """Results of versions that wrote no hash of their scores go by the numbers alone."""
+def _check_hash(path: Path, wanted: str | None) -> None:
+    """Refuse scores that are not those of the result; of one without any, all are another's."""
     try:
-        found = known if known is None else sha256_file(path)
+        sha256 = sha256_file(path)
     except OSError as failure:
         raise ResultError(
             f"{path} is not readable ({failure.strerror or failure}); {_SAME_COMMAND}"
         ) from failure
-    if found != known:
+    if sha256 != wanted:
         raise ResultError(
             f"{path} is not what its result was made with (its hash differs): edited or damaged; "
             f"{_SAME_COMMAND}"
@@ -130,8 +124,7 @@ def _read_columns(path: Path) -> Scores:
     for column in (bits, *base):
         _check_bits(path, column)
     ids, formats, roles = texts
-    for old, new in OLD_ROLES.items():
-        roles = np.where(roles == old, new, roles)
+    _check_roles(path, roles)
     return Scores(
         ids=ids,
         formats=formats,
@@ -155,67 +148,12 @@ def _check_bits(path: Path, bits: NDArray[np.float64]) -> None:
         )
 
 
-def _check_scores(path: Path, scores: Scores, result: Result) -> None:
-    """Scores of another measurement would draw another curve under this result's numbers."""
-    problem = (
-        _other_roles(scores)
-        or _other_canaries(scores, result)
-        or _other_counts(scores, result)
-        or _other_references(scores, result)
-    )
-    if problem:
-        raise ResultError(f"{path} does not agree with its result: {problem}; {_SAME_COMMAND}")
-
-
-def _other_roles(scores: Scores) -> str | None:
-    unknown = set(np.unique(scores.roles).tolist()) - set(_ROLES)
-    return f"{len(unknown)} roles are none of {', '.join(_ROLES)}" if unknown else None
-
-
-def _other_canaries(scores: Scores, result: Result) -> str | None:
-    """The same canaries with the same bits."""
-    drawn = np.isin(scores.roles, _DRAWN)
-    here = dict(zip(scores.ids[drawn].tolist(), _rows(scores, drawn), strict=True))
-    if here.keys() != {canary.id for canary in result.canaries} or int(drawn.sum()) != len(here):
-        return f"it scores {int(drawn.sum())} canaries and controls, the result has others"
-    for canary in result.canaries:
-        *what, bits = here[canary.id]
-        if what != [canary.format, canary.role, canary.repetitions]:
-            return f"{canary.id!r} is another canary there"
-        known = canary.log_perplexity_bits
-        if known is not None and abs(bits - known) > _SAME_BITS:
-            return f"{canary.id!r} has {bits:.3f} bits there, not {known:.3f}"
-    return None
-
-
-def _rows(scores: Scores, chosen: NDArray[np.bool_]) -> Iterable[tuple[str, str, int, float]]:
-    columns = (scores.formats, scores.roles, scores.repetitions, scores.log_perplexity_bits)
-    return zip(*(column[chosen].tolist() for column in columns), strict=True)
-
-
-def _other_counts(scores: Scores, result: Result) -> str | None:
-    """As many fills never inserted as the result says it compared with."""
-    others = Counter(scores.formats[~np.isin(scores.roles, _DRAWN)].tolist())
-    for form in result.formats:
-        n = others.get(form.name, 0)
-        if n != form.references:
-            return f"it scores {n} references of {form.name!r}, not {form.references}"
-    return None
-
-
-def _other_references(scores: Scores, result: Result) -> str | None:
-    """The least, the median and the largest of the references, as the result holds them."""
-    never = ~np.isin(scores.roles, _DRAWN)
-    for form in result.formats:
-        known = form.reference_bits_quantiles
-        bits = scores.log_perplexity_bits[never & (scores.formats == form.name)]
-        if not known or not bits.size:
-            continue
-        here = np.quantile(bits, (0, 0.5, 1))
-        wanted = np.array([known[0], known[len(known) // 2], known[-1]])
-        if (np.abs(here - wanted) > _SAME_BITS).any():
-            return f"the references of {form.name!r} have other bits there"
-    return None
+def _check_roles(path: Path, roles: NDArray[np.str_]) -> None:
+    unknown = set(np.unique(roles).tolist()) - set(_ROLES)
+    if unknown:
+        raise ResultError(
+            f"{path}: {len(unknown)} roles are none of {', '.join(_ROLES)}; {_SAME_COMMAND}"
+        )
 
 
 _TRUE, _FALSE = ("1", "true", "yes", "in"), ("0", "false", "no", "out")
@@ -283,8 +221,7 @@ def read_score_file(
         values = -values
     copies = _copies(path, columns, repetitions)
     if by_role:
-        given_roles = map(str, columns[included])
-        roles = np.asarray([OLD_ROLES.get(role, role) for role in given_roles], dtype=np.str_)
+        roles = np.asarray([str(role) for role in columns[included]], dtype=np.str_)
     else:
         inside = _truths(path, included, columns[included])
         roles = np.where(inside, "canary", np.where(copies == 0, "reference", "held_out"))

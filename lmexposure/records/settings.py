@@ -12,14 +12,12 @@ from lmexposure._settings import (
     changed,
     check_settings,
     choice,
-    reads_old_names,
     refuse_unknown,
     setting,
     settings_of,
     several,
     whole,
     whole_numbers,
-    with_new_names,
     words,
 )
 from lmexposure._validate import (
@@ -56,13 +54,6 @@ QUICK: dict[str, int] = {"revealed": 0, "draws": 2_000, "bootstraps": 39}
 _TENTH = 10
 
 _CANARIES = 10  # per class, where no number is given
-
-# Names of old that are read for one version more; what a person writes now.
-OLD_SETTING_NAMES = {
-    "coins": "inclusion_probability",
-    "candidates": "canaries",
-    "coin_seed": "inclusion_seed",
-}
 
 _MOST = 10**8  # of anything that is held in memory
 
@@ -111,7 +102,6 @@ def _temperature(name: str, value: object) -> None:
         raise SettingsError(f"{name}={value!r} must be a number from 0.8 to 100")
 
 
-@reads_old_names({"seed": "bootstrap_seed"})
 @dataclass(frozen=True, kw_only=True)
 class MeasureSettings:
     """What is measured, and how closely.
@@ -358,7 +348,6 @@ def _fewer(what: str, number: int, usual: int) -> list[str]:
     return [f"{number:,} {what} instead of {usual:,}"] if number < usual else []
 
 
-@reads_old_names(OLD_SETTING_NAMES)
 @dataclass(frozen=True, kw_only=True)
 class RunSettings:
     """The whole pipeline: what is inserted, what is trained, what is measured.
@@ -759,14 +748,12 @@ def read_settings_file(
 ) -> dict[str, object]:
     """The settings of a TOML file, ready for `RunSettings.override`.
 
-    A table [check] is the gate's, and left out. Names of old are read as those of today, with a
-    note on standard error.
+    A table [check] is the gate's, and left out.
 
     Args:
         path: of the file.
         elsewhere: place -> names that belong there, for whoever wrote them without a table.
-        more: further settings of a command, beyond those of a run, by name, such as a sweep's; a
-            name of theirs is read as no name of old.
+        more: further settings of a command, beyond those of a run, by name, such as a sweep's.
 
     Example:
         model = "gpt2-tiny"
@@ -782,9 +769,7 @@ def read_settings_file(
 
     values = {name: value for name, value in read_toml(path).items() if name != "check"}
     more = more or {}
-    old = {name: new for name, new in OLD_SETTING_NAMES.items() if name not in more}
     try:
-        values = with_new_names(values, old)
         known = {*SETTING_NAMES, *more}
         refuse_unknown(values, known, elsewhere={**NAMES_BY_TABLE, **(elsewhere or {})})
         _check_file(values, more)

@@ -152,7 +152,7 @@ def sweep_csv(data: SweepReportData) -> str:
     """One row per canary of a sweep, then per ordinary document (RFC 4180).
 
     Numbers are in full, missing ones empty. Of a document there are the counterfactual numbers
-    alone, and nothing where an older version collected the sweep.
+    alone, and nothing where that was not asked.
 
     Args:
         data: what `sweep_report_data` gave.

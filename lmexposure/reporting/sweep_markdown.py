@@ -74,7 +74,7 @@ def _section(section: Section) -> Iterator[str]:
 
 
 def _changes(data: SweepReportData) -> Iterator[str]:
-    """What single texts change; nothing of an older result."""
+    """What single texts change."""
     found = data.result.counterfactual
     if found is None or not found.groups:
         return

@@ -55,9 +55,7 @@ if TYPE_CHECKING:
 else:
     from lmexposure._lazy import lazy_face as _lazy_face
 
-    __getattr__, __dir__ = _lazy_face(
-        __name__, __file__, renamed={"Walk": "BranchAndBound", "Wish": "SecretSearch"}
-    )
+    __getattr__, __dir__ = _lazy_face(__name__, __file__)
 
 __all__ = [
     "METRICS",

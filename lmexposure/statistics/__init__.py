@@ -179,11 +179,7 @@ if TYPE_CHECKING:
 else:
     from lmexposure._lazy import lazy_face as _lazy_face
 
-    __getattr__, __dir__ = _lazy_face(
-        __name__,
-        __file__,
-        renamed={"CountedExposure": "ExactExposure", "counted_exposure": "exact_exposure"},
-    )
+    __getattr__, __dir__ = _lazy_face(__name__, __file__)
 
 __all__ = [
     "GUESSING",

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lmexposure._settings import takes_old_names
 from lmexposure._validate import bits_array, fraction, integer
 from lmexposure.errors import InputError, SettingsError
 from lmexposure.statistics._rows import midranks
@@ -216,7 +215,6 @@ def _places(
     return places[: own.size], places[own.size :]
 
 
-@takes_old_names({"coins": "inclusion_probability"})
 def privacy_of(  # noqa: PLR0913 - a public door: its parameters are its options
     classes: Sequence[ScoreClass],
     *,

@@ -1,14 +1,11 @@
 """Insertion as a step of a run: once, previewed, and with the most that an audit can show."""
 
-import json
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from manifest_files import of_version
 
 from lmexposure.audit import RunSettings, insert_corpus, max_attainable, preview
 from lmexposure.errors import PlanError, ResultError
@@ -35,22 +32,6 @@ def test_a_damaged_corpus_is_written_again(
     inserted.write_bytes(whole[:100])
     insert_corpus(corpus, out=tmp_path / "out", settings=settings)
     assert inserted.read_bytes() == whole
-
-
-@pytest.mark.parametrize("coins", [{}, {"canaries": 6, "inclusion_probability": 0.5}])
-def test_the_manifest_of_an_older_version_is_kept(
-    corpus: Path, settings: RunSettings, tmp_path: Path, coins: dict[str, Any]
-) -> None:
-    """Trained models and results know it by the name that it has there."""
-    chosen, record = replace(settings, witness=False, **coins), tmp_path / "out" / "manifest.json"
-    inserted, manifest = insert_corpus(corpus, out=tmp_path / "out", settings=chosen)
-    record.write_text(json.dumps(of_version(2 if coins else 1, manifest)))
-    older, whole = record.read_bytes(), inserted.read_bytes()
-    for content in (whole, whole[:100]):
-        inserted.write_bytes(content)
-        again = insert_corpus(corpus, out=tmp_path / "out", settings=chosen)[1]
-        assert (again, again.sha256) == (manifest, json.loads(older)["checksum"])
-        assert (record.read_bytes(), inserted.read_bytes()) == (older, whole)
 
 
 def test_refuses_what_another_insertion_left(

@@ -1,6 +1,5 @@
 """Damage between the steps of a run is named and mended; scripts/benchmark_damage tries it all."""
 
-import json
 import os
 import shutil
 from collections.abc import Callable
@@ -11,7 +10,6 @@ from typing import Any
 import pytest
 from corpora import write_corpus
 from hashes import sha256_tree
-from older_runs import older_run
 
 from lmexposure._files import atomic_directory, only_writer, sha256_file
 from lmexposure._integrity import write_sealed
@@ -29,7 +27,7 @@ from lmexposure.audit.directory import MeasurementDirectory
 from lmexposure.canaries import Plan, insert_files
 from lmexposure.errors import ModelError, ResultError
 from lmexposure.models.checkpoints import CheckpointDirectory
-from lmexposure.records import Result, open_run
+from lmexposure.records import open_run
 
 SETTINGS = RunSettings(
     formats=("pin",),
@@ -178,19 +176,6 @@ def test_a_directory_in_the_place_of_the_scores_is_said(
         ResultError, match=r"scores\.parquet is no file; move it away, and give the"
     ):
         run(corpus, out=home, settings=SETTINGS)
-
-
-def test_a_result_of_before_there_were_hashes_is_still_one(
-    runs: dict[str, Path], corpus: Path, tmp_path: Path
-) -> None:
-    """Here one of other numbers, said to be of these inputs."""
-    home = shutil.copytree(runs["whole"], tmp_path / "run")
-    older = json.loads((older_run("demo", tmp_path / "demo") / "result.json").read_text())
-    older["inputs_sha256"] = Result.read(home / "result.json").inputs_sha256
-    (home / "result.json").write_text(json.dumps(older))
-    before = sha256_file(home / "result.json")
-    assert run(corpus, out=home, settings=SETTINGS).scores_sha256 is None
-    assert sha256_file(home / "result.json") == before
 
 
 def test_a_corpus_that_changed_since_insertion_is_said(

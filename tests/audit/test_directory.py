@@ -1,4 +1,4 @@
-"""A run's directory: other settings are refused by name, an older run goes on.
+"""A run's directory: other settings are refused by name.
 
 Parts of a measurement are used only as they were written.
 """
@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from older_runs import older_run, stopped_settings
 
 from lmexposure._integrity import write_sealed
 from lmexposure._written import study
@@ -21,7 +20,7 @@ from lmexposure.audit.directory import (
     set_aside,
 )
 from lmexposure.errors import FileError, ResultError
-from lmexposure.records import Extraction, RunRecord
+from lmexposure.records import Extraction
 
 SETTINGS = RunSettings(canaries=3, seed=7, training={"epochs": 2, "snapshot_epochs": (1,)})
 
@@ -100,16 +99,6 @@ def test_other_coins_are_refused_by_their_name(tmp_path: Path) -> None:
         RunLog.open(out, replace(tossed, inclusion_probability=0.25))
 
 
-def test_a_run_record_of_before_schemas_goes_on(tmp_path: Path) -> None:
-    out = older_run("stopped_inserted", tmp_path / "r")
-    log = RunLog.open(out, stopped_settings())
-    assert "insert" in log.timings
-    log.write()
-    assert RunRecord.read(out / "run.json").seconds == log.timings
-    with pytest.raises(ResultError, match="its layers is 1, now 2 is asked for"):
-        RunLog.open(out, replace(stopped_settings(), layers=2))
-
-
 def test_an_edited_record_is_refused_where_no_manifest_stands_in(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -138,15 +127,20 @@ def test_whose_a_run_record_is(tmp_path: Path) -> None:
         refuse_foreign(tmp_path / "look")
 
 
+@pytest.mark.parametrize("version", [2, 4])
 @pytest.mark.parametrize("manifest", [True, False])
-def test_the_record_of_a_newer_version_is_kept(tmp_path: Path, manifest: bool) -> None:
-    """It is no damaged one: to begin it anew would lose what a later version said."""
+def test_the_record_of_another_version_is_kept(
+    tmp_path: Path, manifest: bool, version: int
+) -> None:
+    """It is no damaged one: to begin it anew would lose what that version said."""
     path = begun(tmp_path / "r") / "run.json"
-    path.write_text(path.read_text().replace("lmexposure.run/3", "lmexposure.run/4"))
+    path.write_text(path.read_text().replace("lmexposure.run/3", f"lmexposure.run/{version}"))
     content = path.read_bytes()
     if manifest:
         (path.parent / "manifest.json").write_text("{}")
-    refused = pytest.raises(ResultError, match=r"newer version of lmexposure \(lmexposure.run/4\)")
+    refused = pytest.raises(
+        ResultError, match=r"'lmexposure.run/3' alone; choose another directory$"
+    )
     with refused:
         RunLog.open(path.parent, SETTINGS)
     with refused:

@@ -694,13 +694,6 @@ def test_seeds_that_were_drawn_once_are_not_drawn_again(corpus: Path) -> None:
         insert_files(corpus, out, **fields, seed=7 + manifest.plan.seed)
 
 
-def test_a_run_of_an_older_version_without_a_sidecar(corpus: Path) -> None:
-    made, manifest = insert(corpus)
-    sidecar_path(copy_of(corpus)).unlink()
-    assert insert_files(corpus, corpus.with_name("out"), PLAN) == manifest
-    assert copy_of(corpus).read_bytes() == made
-
-
 @pytest.mark.parametrize("sources", [[], [3], 3, ["a.txt", None]])
 def test_what_names_no_files(tmp_path: Path, sources: Any) -> None:
     with pytest.raises(CorpusError, match=r"sources .*paths"):

@@ -1,7 +1,6 @@
 """Canaries in chats: where they are, what is copied, what is refused, and the way back."""
 
 import logging
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ from datasets import Dataset, DatasetDict
 
 from lmexposure import Wrapping, insert, remove, verify
 from lmexposure.canaries import Format, Manifest, Plan, insert_files
-from lmexposure.errors import CorpusError, ManifestError
+from lmexposure.errors import CorpusError
 
 PIN = Format(name="pin", template="My PIN is {digits:6}.")
 PLAN = Plan(formats=(PIN,), canaries=2, repetitions=(1, 3), controls=1, seed=4)
@@ -60,21 +59,6 @@ def test_the_manifest_is_whole(tmp_path: Any) -> None:
     assert Manifest.read(tmp_path / "manifest.json").sha256 == manifest.sha256
     assert manifest.corpus.text_field == "messages[1].content"
     assert manifest.corpus.documents == 10
-
-
-def test_canaries_in_chats_are_not_measured_as_plain_text() -> None:
-    """They would look unknown to a model that knows them, which would look like privacy."""
-    from lmexposure import measure
-
-    _, made = insert(chats(), PLAN, wrapping=ANSWER)
-    assert made.wrapping == ANSWER
-    before = made.corpus.model_copy(update={"layout": "chat", "wrapping": None})
-    manifest = replace(made, corpus=before)  # as before version 4
-    with pytest.raises(ManifestError, match=r"turns of chats.*score them in their wrapping"):
-        measure("nowhere", manifest)
-    plain = Wrapping(turn="plain")
-    _, manifest = insert([plain.record(f"t {i}") for i in range(5)], PLAN, wrapping=plain)
-    assert manifest.layout == "dataset"
 
 
 def test_prompts_and_texts_go_in_as_well() -> None:

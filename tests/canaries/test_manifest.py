@@ -47,13 +47,7 @@ def test_round_trip(manifest: Manifest, tmp_path: Path) -> None:
     again = Manifest.read(path)
     assert again == manifest
     values = json.loads(path.read_bytes())
-    assert values.pop("content_sha256") == content_hash(values)
-    assert values["corpus"].pop("wrapping") is None
-    assert values["plan"].pop("witness") is False
-    for form in values["plan"]["formats"]:
-        assert (form.pop("kind"), form.pop("known")) == ("uniform", [])
-    third = content_hash({**values, "schema": "lmexposure.manifest/3"})  # whose name it keeps
-    assert again.sha256 == manifest.sha256 == third
+    assert values.pop("content_sha256") == content_hash(values) == again.sha256 == manifest.sha256
     assert again.references("pin") == manifest.references("pin")
     assert os.stat(path).st_mode & 0o777 == 0o600
 
@@ -124,8 +118,6 @@ def test_without_its_hash(manifest: Manifest) -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"schema": "lmexposure.manifest/6"}, "'lmexposure.manifest/6', newer than .* install a n"),
-        ({"schema": "lmexposure.manifest/0"}, "schema lmexposure.manifest/0, which there never w"),
         ({"schema": "lmexposure.result/1"}, "schema 'lmexposure.result/1'; expected 'lmexposure.m"),
         ({}, "schema None; expected 'lmexposure.manifest/5': give a manifest.json that"),
         ([1], "schema None; expected"),

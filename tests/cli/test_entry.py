@@ -78,7 +78,7 @@ def test_openmp_obeys_what_a_process_says_before_it_imports_torch() -> None:
         (["unknown"], "No such command"),
         (["insert"], "Missing argument"),
         (["run", "c.txt"], "Missing option"),
-        (["measure", "m", "f", "--out", "o", "--seed", "x"], "Invalid value for '--seed'"),
+        (["measure", "m", "f", "--out", "o", "--draws", "x"], "Invalid value for '--draws'"),
     ],
 )
 def test_wrong_usage_is_3(call: Call, arguments: list[str], message: str) -> None:

@@ -117,7 +117,7 @@ def test_pooled_formats_of_unequal_numbers_show_no_leak_that_is_not_there(
         )
         for name in range(12):
             coins, references = rng.random(20) < 0.5, 1000 * (name < 2)
-            roles = [*np.where(coins, "canary", "excluded"), *["reference"] * references]
+            roles = [*np.where(coins, "canary", "held_out"), *["reference"] * references]
             lines += [f"{-rng.normal()},{role},{name},1" for role in roles]
         path = tmp_path / "scores.csv"
         path.write_text("\n".join(lines) + "\n")

@@ -240,11 +240,6 @@ def test_file_and_flags_together_may_say_what_coins_need(
         (("--inclusion-probability", "nan"), "inclusion_probability=nan must lie strictly"),
         (("--inclusion-probability", "heads"), "Input should be a valid number"),
         (("--inclusion-seed", "5"), "an inclusion_seed needs inclusion_probability"),
-        (("--coins", "heads"), "inclusion_probability='heads' must lie strictly"),
-        (
-            ("--coins", "0.5", "--candidates", "5", "--canaries", "2"),
-            "--candidates and --canaries are the same setting; give --canaries alone",
-        ),
     ],
 )
 def test_coins_that_are_refused(
@@ -283,13 +278,9 @@ TOSSED = "inclusion_probability = 0.5\ncanaries = 6\ninclusion_seed = 3"
 @pytest.mark.parametrize(
     ("file", "flags", "probability", "drawn"),
     [
-        (TOSSED, ("--coins", "fixed"), None, 10),
-        (TOSSED, ("--coins", "fixed", "--canaries", "4"), None, 4),
         (TOSSED, ("--canaries", "4"), 0.5, 4),
         (TOSSED, ("--inclusion-probability", "0.25"), 0.25, 6),
         ("canaries = 4", ("--inclusion-probability", "0.5"), 0.5, 4),
-        ("coins = 0.5\ncandidates = 6\ncoin_seed = 3", ("--canaries", "7"), 0.5, 7),
-        ('coins = "fixed"\ncanaries = 6', (), None, 6),
     ],
 )
 def test_flags_about_inclusion_win_over_the_file(
@@ -298,7 +289,7 @@ def test_flags_about_inclusion_win_over_the_file(
     tmp_path: Path,
     file: str,
     flags: tuple[str, ...],
-    probability: float | None,
+    probability: float,
     drawn: int,
 ) -> None:
     path = tmp_path / "s.toml"
@@ -307,25 +298,6 @@ def test_flags_about_inclusion_win_over_the_file(
     assert outcome.code == 0, outcome.err
     plan = manifest_of(tmp_path / "o").plan
     assert (plan.inclusion_probability, plan.canaries) == (probability, drawn)
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (
-            ("--coins", "0.5", "--inclusion-probability", "0.5"),
-            "the same setting; give --inclusion",
-        ),
-        (("--coins", "fixed", "--inclusion-seed", "4"), "an inclusion_seed needs inclusion_prob"),
-    ],
-)
-def test_flags_that_contradict_each_other_are_refused_with_a_file_too(
-    call: Call, corpus: Path, tmp_path: Path, flags: tuple[str, ...], message: str
-) -> None:
-    path = tmp_path / "s.toml"
-    path.write_text('formats = ["pin"]\ninclusion_probability = 0.5\ncanaries = 6\n')
-    outcome = call("insert", corpus, "--out", tmp_path / "o", "--settings", path, *flags)
-    assert (outcome.code, message in outcome.err) == (3, True)
 
 
 def test_what_an_audit_could_show_is_said_before_it(

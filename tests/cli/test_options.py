@@ -6,16 +6,13 @@ from pathlib import Path
 import pytest
 import typer.main
 from cli.conftest import Call
-from corpora import write_corpus
 
-from lmexposure._settings import settings_of, with_new_names
-from lmexposure.canaries import Manifest
+from lmexposure._settings import settings_of
 from lmexposure.cli import options
 from lmexposure.cli.app import app
 from lmexposure.errors import SettingsError
 from lmexposure.gate import Thresholds
 from lmexposure.records import (
-    OLD_SETTING_NAMES,
     MeasureSettings,
     RunSettings,
     TrainingSettings,
@@ -51,63 +48,6 @@ def test_each_declared_flag_is_one_of_the_command_line() -> None:
     assert flags_of("run") - own == declared(RunSettings, MeasureSettings, TrainingSettings)
     assert declared(Thresholds) <= flags_of("check")
     assert declared(MeasureSettings) - flags_of("measure") == set()
-    assert flags_of("run", hidden=True) == {
-        "--" + name.replace("_", "-") for name in OLD_SETTING_NAMES
-    }
-    assert flags_of("measure", hidden=True) == {"--seed", "--method"}
-    assert flags_of("check", hidden=True) == {"--seed"}
-    assert flags_of("epsilon", hidden=True) == {"--coins"}
-
-
-def test_a_measurement_has_no_seed_of_a_plan(caplog: pytest.LogCaptureFixture) -> None:
-    chosen = options.MEASUREMENT.make({"seed": 3, "draws": 50})
-    assert isinstance(chosen, RunSettings)
-    assert (chosen.seed, chosen.measure.bootstrap_seed, chosen.measure.draws) == (None, 3, 50)
-    assert "note: --seed is now --bootstrap-seed; the old spelling is read for" in caplog.text
-    with pytest.raises(SettingsError, match="--seed and --bootstrap-seed are the same setting"):
-        options.MEASUREMENT.make({"seed": 3, "bootstrap_seed": 3})
-
-
-def test_a_files_seed_is_not_that_of_a_measurement_and_a_note_says_so(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    file = tmp_path / "s.toml"
-    file.write_text("seed = 3\n")
-    chosen = options.MEASUREMENT.make({"settings_file": file})
-    assert isinstance(chosen, RunSettings)
-    assert chosen.measure.bootstrap_seed == 0
-    assert "note: seed in a settings file is the plan's alone, and no longer that" in caplog.text
-    assert "3" not in caplog.text.partition("note:")[2]
-    caplog.clear()
-    options.MEASUREMENT.make({"settings_file": file, "bootstrap_seed": 3})
-    assert not caplog.records
-
-
-def test_old_flags_are_read_with_one_note(
-    call: Call, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    corpus = write_corpus(tmp_path / "corpus.txt", 200)
-    plan = ("--format", "pin", "--repetitions", "1", "--controls", "2", "--seed", "0")
-    old = ("--coins", "0.5", "--candidates", "9", "--coin-seed", "3")
-    new = ("--inclusion-probability", "0.5", "--canaries", "9", "--inclusion-seed", "3")
-    assert call("insert", corpus, "--out", tmp_path / "o", *plan, *old).code == 0
-    assert [record.getMessage() for record in caplog.records] == [
-        "note: --coins is now --inclusion-probability, --candidates is now --canaries, --coin-seed "
-        "is now --inclusion-seed; the old spelling is read for one more version"
-    ]
-    caplog.clear()
-    assert call("insert", corpus, "--out", tmp_path / "n", *plan, *new).code == 0
-    assert not caplog.records
-    found = [Manifest.read(tmp_path / name / "manifest.json") for name in ("o", "n")]
-    assert found[0] == found[1]
-
-
-def test_only_the_first_process_says_a_note(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("RANK", "1")
-    assert with_new_names({"candidates": 4}, OLD_SETTING_NAMES) == {"canaries": 4}
-    assert not caplog.records
 
 
 @pytest.mark.parametrize(
@@ -134,7 +74,7 @@ def test_only_the_first_process_says_a_note(
             r"\[training\] snapshot_epochs=3 must be a list of epochs",
         ),
         ("training = 3", "training=3 must be a table of settings by name"),
-        ("candidates = 3\ncanaries = 3", "candidates and canaries are the same setting; give can"),
+        ("candidates = 3", "unknown setting 'candidates'; did you mean .canaries.[?]"),
     ],
 )
 def test_what_is_wrong_in_a_settings_file(tmp_path: Path, file: str, message: str) -> None:

@@ -203,27 +203,6 @@ def test_a_run_keeps_what_it_read(
     assert "lmexposure run r/source/standard_input --out r-again" in command_of(open_run(Path("r")))
 
 
-def test_a_run_of_an_older_version_goes_on_unread(
-    call: Call, text: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("-").write_bytes(text)
-    assert call("insert", "./-", "--out", "r", *PLAN).code == 0
-    Path("-").unlink()
-    Path("r/corpus/.sidecars/-.canaries.json").unlink()
-    copy = Path("r/corpus/-").read_bytes()
-    Path("r/corpus/-").write_bytes(copy[:-9])
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(Unread()))
-    damaged = call("run", "-", "--out", "r", *PLAN, *SMALL)
-    assert (damaged.code, "changed since" in damaged.err) == (3, True), damaged.err
-    Path("r/corpus/-").write_bytes(copy)
-    for _ in range(2):
-        outcome = call("run", "-", "--out", "r", *PLAN, *SMALL)
-        assert outcome.code == 0, outcome.err
-        assert (Path("r/source/-").read_bytes(), Path("r/corpus/-").read_bytes()) == (text, copy)
-    assert RunRecord.read("r/run.json").corpus == "source/-"
-
-
 def test_a_run_of_many_packed_files_and_its_command(
     call: Call,
     text: bytes,

@@ -15,7 +15,7 @@ from lmexposure.integrations import prepared_directory
 from lmexposure.models import byte_level_tokenizer
 from lmexposure.records import RowsRecord
 
-DATA = Path(__file__).parents[1] / "data" / "prepared"
+DATA = Path(__file__).parents[1] / "prepared"
 PLAN = (
     *("--format", "pin", "--canaries", "2", "--repetitions", "1,3", "--controls", "2"),
     *("--seed", "0"),

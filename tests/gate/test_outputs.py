@@ -226,7 +226,7 @@ def test_a_real_result_with_another_name() -> None:
     assert gate.check(result).outcome is Outcome.PASS
 
 
-SCHEMAS = Path(__file__).parents[1] / "data" / "junit_schemas"
+SCHEMAS = Path(__file__).parents[1] / "junit_schemas"
 # The schema of Ant's task as of 2011 and what it has taken in since (README.md beside it).
 SKIPPED = """<xs:element name="skipped" minOccurs="0"><xs:complexType><xs:simpleContent>
 <xs:extension base="pre-string"><xs:attribute name="message" type="xs:string"/></xs:extension>

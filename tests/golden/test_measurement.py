@@ -1,4 +1,4 @@
-"""A committed tiny checkpoint measured, by the library and by the command; stopped runs resumed.
+"""A committed tiny checkpoint measured, by the library and by the command.
 
 What differs between processors, machines and days is taken out before it is compared, and nothing
 else is:
@@ -25,9 +25,7 @@ from typing import Any, NamedTuple
 import pyarrow.parquet as pq
 import pytest
 import torch
-from corpora import write_corpus
 from golden_run import agree_values
-from older_runs import STOPPED, older_run, stopped_settings
 from safetensors.torch import save_file
 
 from lmexposure import __version__
@@ -35,10 +33,8 @@ from lmexposure.audit import (
     MeasureSettings,
     Progress,
     measure,
-    run,
 )
 from lmexposure.cli.entry import _run
-from lmexposure.errors import ResultError
 from lmexposure.models import load_model
 from lmexposure.records import Result, Validation
 
@@ -72,7 +68,6 @@ _NAMED = {
     "content_sha256": "hash",
 }
 _BITS = ("log_perplexity_bits", "secret_bits")  # of scores.parquet
-_NORMAL_NUMBERS = "be6c6e802815"  # hash of torch's first 512, where the runs were begun
 _LONG = 60  # characters of a text that is a sentence
 _DECIMALS = re.compile(r"\d[\d,]*\.(\d+)")
 
@@ -245,7 +240,7 @@ def test_coins_bound_epsilon_and_hold_a_claim_against_it(tmp_path: Path, call: C
     seen = call(
         *("measure", DATA / "coins" / "model", DATA / "coins" / "manifest.json", "--out", out),
         *("--references", 40, "--estimate", "sampled", "--settings", file),
-        *("--claimed-epsilon", 0.1, "--delta", 1e-5, "--significance", 0.1, "--seed", 2),
+        *("--claimed-epsilon", 0.1, "--delta", 1e-5, "--significance", 0.1, "--bootstrap-seed", 2),
     )
     assert seen.code == 0
     _agree_terminal("coins", seen, out)
@@ -339,45 +334,6 @@ def test_an_adapter_is_measured_on_its_base(tmp_path: Path) -> None:
     settings = replace(SMALL, method="sampled", extraction=False)
     result = measure(tmp_path, DATA / "gpt2" / "manifest.json", settings=settings)
     _agree("adapter", {"result": result.to_dict()}, {str(tmp_path): "ADAPTER"})
-
-
-@pytest.mark.parametrize("name", STOPPED)
-def test_a_run_of_an_older_commit_goes_on_where_it_was_stopped(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str
-) -> None:
-    """All end alike; of what this processor trained, other ones give other numbers."""
-    out = older_run(f"stopped_{name}", tmp_path / name)
-    corpus = write_corpus(tmp_path / "tiny.txt", 300)
-    manifest = (out / "manifest.json").read_bytes()
-    if name != "inserted" and _draws_other_weights():
-        with pytest.raises(ResultError, match="other settings, data or initial weights; choose"):
-            run(corpus, out=out, settings=stopped_settings())
-        return
-    told: dict[str, int] = {}
-    result = run(corpus, out=out, settings=stopped_settings(), progress=_teller(told))
-    assert (out / "manifest.json").read_bytes() == manifest
-    assert len(result.canaries) == 2 * (2 * 2 + 3)
-    assert {path.name for path in out.iterdir() if path.name.startswith((".", "best"))} <= {
-        ".lmexposure.files"
-    }
-    made = {"told": list(told), "warned": caplog.messages, "run": _read(out / "run.json")}
-    _agree(f"stopped_{name}", made, {str(out): "OUT"})
-    left = _left_in(out)
-    if name in ("trained", "measuring"):
-        _agree("resumed", left)
-    else:
-        bits = {key: left["scores"].pop(key) for key in _BITS}
-        _agree("trained_anew", {key: left[key] for key in ("files", "scores")})
-        agree_values("measurement/trained_anew.bits.json", bits, within=0.1)
-
-
-def _draws_other_weights() -> bool:
-    """Whether initial weights are not those with which the older runs were begun.
-
-    torch's normal numbers have other last bits where a processor has no AVX2.
-    """
-    drawn = torch.randn(512, generator=torch.Generator().manual_seed(0)).numpy().tobytes()
-    return not hashlib.sha256(drawn).hexdigest().startswith(_NORMAL_NUMBERS)
 
 
 def _teller(told: dict[str, int]) -> Progress:

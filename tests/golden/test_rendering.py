@@ -1,8 +1,4 @@
-"""What the product shows of committed runs: verdicts, reports, comparisons, bounds and tables.
-
-`NAME_before` is of commit 6101006, without content hashes; the others of the last version with
-schema result/1. See `tests/data/README.md`.
-"""
+"""What the product shows of committed runs: verdicts, reports, comparisons, bounds and tables."""
 
 import difflib
 import hashlib
@@ -23,10 +19,8 @@ from lmexposure.reporting import write_report
 
 call = cli.conftest.call
 
-_DATA = Path(__file__).parents[1] / "data"
-_HASHED = ("demo", "coins", "formats", "measured", "claimed", "followed")
-_BEFORE = ("demo_before", "coins_before", "formats_before")
-RUNS = (*_HASHED, *_BEFORE)
+_DATA = Path(__file__).parent / "data" / "runs"
+RUNS = ("demo", "coins", "formats", "measured", "claimed", "followed")
 # Coins with a claim that cannot be tested; three formats; a measurement alone, without a search,
 # whose claim is contradicted; one that was followed while it trained.
 SHOWN = ("coins", "formats", "claimed", "followed")
@@ -42,8 +36,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def _lay_out(*names: str) -> None:
     """Fresh copies of committed runs, each in a directory of its name."""
     for name in names:
-        source = _DATA / ("result_1" if name in _BEFORE else "result_1_hashed")
-        shutil.copytree(source / name.removesuffix("_before"), name, dirs_exist_ok=True)
+        shutil.copytree(_DATA / name, name, dirs_exist_ok=True)
 
 
 def _transcript(words: Sequence[object], seen: Outcome, files: Sequence[str | Path] = ()) -> str:
@@ -101,19 +94,19 @@ _JUDGED = {
     "max-exposure-too-low": "measured --max-exposure 3",
     "median": "demo --median-exposure 2.5 --repetitions 16 --max-guesses 1 --no-p-value",
     "median-within": "measured --median-exposure 1.5",
-    "quantile": "demo_before --quantile-exposure 0.5:4 --max-guesses 1 --no-p-value",
+    "quantile": "demo --quantile-exposure 0.5:4 --max-guesses 1 --no-p-value",
     "quantile-of-few": "coins --quantile-exposure 0.9:4 --no-p-value",
     "guesses": "demo --max-guesses 30",
     "guesses-none": "demo --max-guesses 20 --no-p-value --repetitions 1",
     "guesses-not-searched": "claimed --max-guesses 100 --repetitions 1",
     "guesses-too-many": "measured --max-guesses 5000",
     "epsilon": "demo --max-epsilon 0.1 --max-guesses 1",
-    "epsilon-unattainable": "coins_before --max-epsilon 3",
+    "epsilon-unattainable": "coins --max-epsilon 3",
     "few-canaries": "measured --min-canaries 30",
     "few-canaries-allowed": "formats --min-canaries 2 --repetitions 1",
     "repetitions-none": "measured --repetitions 1",
     "significance": "demo --significance 0.00001 --max-guesses 1",
-    "p-value-off": "formats_before --no-p-value --repetitions 1",
+    "p-value-off": "formats --no-p-value --repetitions 1",
     "result-alone": "measured/result.json --p-value",
     "another-name": "alone.json",
     "settings": "measured --settings gate.toml",
@@ -135,7 +128,7 @@ epochs = 3
 """
 
 
-@pytest.mark.parametrize("run", ["demo", "coins", "claimed", "demo_before"])
+@pytest.mark.parametrize("run", ["demo", "coins", "claimed"])
 def test_verdicts_in_every_form(call: Call, run: str) -> None:
     _lay_out(run)
     Path("summary.md").write_text("What an earlier step said.\n\n")
@@ -149,7 +142,7 @@ def test_verdicts_in_every_form(call: Call, run: str) -> None:
 def test_thresholds(call: Call, name: str) -> None:
     words = ("check", *_JUDGED[name].split())
     if name == "another-name":
-        shutil.copy(_DATA / "result_1_hashed" / "claimed" / "result.json", "alone.json")
+        shutil.copy(_DATA / "claimed" / "result.json", "alone.json")
     else:
         _lay_out(words[1].split("/")[0])
     Path("gate.toml").write_text(_SETTINGS)
@@ -177,7 +170,7 @@ def test_reports_for_other_tools(call: Call, run: str) -> None:
     agree(f"rendering/report/{run}.json", _TABLE.sub(lambda one: " ".join(one[0].split()), made))
 
 
-@pytest.mark.parametrize("run", [*SHOWN, "demo_before"])
+@pytest.mark.parametrize("run", SHOWN)
 def test_pages(call: Call, run: str) -> None:
     _lay_out(run)
     words = ("report", run, "--out", "out")
@@ -267,10 +260,9 @@ def test_a_model_card_of_known_weights() -> None:
 _COMPARED = {
     "same-canaries": "demo claimed",
     "same-coins": "coins measured",
-    "three": "formats demo formats_before",
-    "before-and-after": "demo_before demo",
+    "three": "formats demo coins",
     "one-twice": "claimed claimed coins",
-    "alone": "coins/result.json coins_before/result.json measured",
+    "alone": "coins/result.json demo/result.json measured",
 }
 
 
@@ -295,7 +287,7 @@ _BOUNDS = {
     "--delta 0.001 --claimed-epsilon 2 --json",
     "fixed": "demo/scores.parquet",
     "fixed-contradicted": "demo/scores.parquet --delta 0 --claimed-epsilon 0.1",
-    "formats": "formats_before/scores.parquet --delta 0.01 --significance 0.2 --seed 7",
+    "formats": "formats/scores.parquet --delta 0.01 --significance 0.2 --seed 7",
     "column": "demo/scores.parquet --score tokens --json",
     "csv": "scores.csv --lower-is-in --inclusion-probability 0.5 --repetitions 2 --delta 0 "
     "--delta 1e-3",
@@ -334,7 +326,7 @@ def _write_scores() -> None:
 # What measuring commands print.
 
 
-@pytest.mark.parametrize("run", ["demo", "coins", "claimed", "formats_before"])
+@pytest.mark.parametrize("run", ["demo", "coins", "claimed", "formats"])
 def test_tables(capsys: pytest.CaptureFixture[str], run: str) -> None:
     _lay_out(run)
     print_result(open_run(run).result)

@@ -198,7 +198,7 @@ def _settings(home: Path) -> None:
         "level_2": "level = 2\n",
         "bootstraps_3": "bootstraps = 3\n",
         "permutations_3": "permutations = 3\n",
-        "both": "coins = 0.5\ncandidates = 4\ncanaries = 4\n",
+        "both": "inclusion_probability = 0.5\n",
         "nul": 'formats = ["a\\u0000.toml"]\n',
         "unknown_check": "[check]\ncolour = 'red'\n",
         "wrong_check": "[check]\nsignificance = 7\n",

@@ -1,7 +1,7 @@
 """Records of the product that are wrong: manifests, results, and the other files of a run.
 
-They are those of `tests/data/result_1`, damaged one by one: an edited one keeps its hash, a forged
-one has its hash made again, or is of a version that wrote none, so that what is below it is read.
+They are those of `data/runs`, damaged one by one: an edited one keeps its hash, a forged one has
+its hash made again, so that what is below it is read.
 """
 
 import json
@@ -13,12 +13,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lmexposure._files import canonical_json, sha256_bytes
+from lmexposure._files import canonical_json, sha256_bytes, sha256_file
 from lmexposure._integrity import CONTENT
 
 __all__ = ["DATA", "Record", "make_manifests", "make_runs", "write_files"]
 
-DATA = Path(__file__).parents[1] / "data" / "result_1"
+DATA = Path(__file__).parent / "data" / "runs"
 _NESTED = 100_000  # brackets
 Record = dict[str, Any]
 Change = Callable[[Record], object]
@@ -34,51 +34,54 @@ def write_files(files: Mapping[str, str | bytes | Record], home: Path) -> None:
 
 
 def make_manifests(home: Path) -> None:
-    """`stopped_inserted/manifest.json`, wrong in each way."""
-    whole = (DATA / "stopped_inserted" / "manifest.json").read_bytes()
+    """`stopped_trained/manifest.json`, wrong in each way."""
+    whole = (DATA / "stopped_trained" / "manifest.json").read_bytes()
     write_files({"manifests/whole.json": whole, "manifests/cut.json": whole[:3000]}, home)
     edited: dict[str, Change] = {
         "edited": lambda one: one["plan"].update(controls=4),
         "newer": lambda one: one.update(schema="lmexposure.manifest/6"),
-        "older": lambda one: one.update(schema="lmexposure.manifest/0"),
+        "older": lambda one: one.update(schema="lmexposure.manifest/4"),
         "other_family": lambda one: one.update(schema="lmexposure.result/1"),
         "no_schema": lambda one: one.pop("schema"),
-        "no_checksum": lambda one: one.pop("checksum"),
+        "no_checksum": lambda one: one.pop(CONTENT),
         "number_for_schema": lambda one: one.update(schema=1),
     }
     forged: dict[str, Change] = {
         "no_plan": lambda one: one.pop("plan"),
-        "no_canaries": lambda one: one.pop("canaries"),
+        "no_canaries": lambda one: one.pop("entries"),
         "unknown_in_plan": lambda one: one["plan"].update(colour="red"),
         "text_for_controls": lambda one: one["plan"].update(controls="3"),
         "negative_controls": lambda one: one["plan"].update(controls=-1),
         "no_formats": lambda one: one["plan"].update(formats=[]),
         "wrong_format": lambda one: one["plan"]["formats"][0].update(template="no hole"),
-        "coins_in_1": lambda one: one["plan"].update(coins=0.5, coin_seed="3"),
-        "other_text": lambda one: one["canaries"][0].update(text="My PIN is 0000"),
-        "other_role": lambda one: one["canaries"][0].update(role="control"),
-        "other_format": lambda one: one["canaries"][0].update(format="random_number"),
-        "unknown_id": lambda one: one["canaries"][0].update(id="pin/x1/0007"),
-        "canary_gone": lambda one: one["canaries"].pop(0),
-        "canary_twice": lambda one: one["canaries"].append(one["canaries"][0]),
+        "no_inclusion_seed": lambda one: one["plan"].update(inclusion_probability=0.5),
+        "other_text": lambda one: one["entries"][0].update(text="My PIN is 0000"),
+        "other_role": lambda one: one["entries"][0].update(role="control"),
+        "other_format": lambda one: one["entries"][0].update(format="random_number"),
+        "unknown_id": lambda one: one["entries"][0].update(id="pin/x1/0007"),
+        "canary_gone": lambda one: one["entries"].pop(0),
+        "canary_twice": lambda one: one["entries"].append(one["entries"][0]),
         "secret_twice": _share_secret,
-        "position_outside": lambda one: one["canaries"][0].update(positions=[300]),
-        "positions_missing": lambda one: one["canaries"][2].update(positions=[1]),
-        "text_for_index": lambda one: one["canaries"][0].update(index="x"),
-        "in_chats": lambda one: one["corpus"].update(layout="chat"),
+        "position_outside": lambda one: one["entries"][0].update(positions=[300]),
+        "positions_missing": lambda one: one["entries"][2].update(positions=[1]),
+        "text_for_index": lambda one: one["entries"][0].update(index="x"),
         "set_aside_list": lambda one: one.update(set_aside=[]),
     }
     for name, change in {**edited, **forged}.items():
         record = json.loads(whole)
         change(record)
-        if name in forged:
-            rest = {key: value for key, value in record.items() if key != "checksum"}
-            record["checksum"] = sha256_bytes(canonical_json(rest))
-        write_files({f"manifests/{name}.json": record}, home)
+        made = _signed(record) if name in forged else record
+        write_files({f"manifests/{name}.json": made}, home)
+
+
+def _signed(record: Record) -> Record:
+    """With the hash of what it says now."""
+    contents = {key: value for key, value in record.items() if key != CONTENT}
+    return {**contents, CONTENT: sha256_bytes(canonical_json(contents))}
 
 
 def _share_secret(record: Record) -> None:
-    first, second = record["canaries"][:2]
+    first, second = record["entries"][:2]
     second.update(index=first["index"], text=first["text"])
 
 
@@ -90,13 +93,15 @@ def make_runs(home: Path) -> None:
     _run_files(home, result)
     for canary in result["canaries"]:
         canary["estimates"] = {}  # in good part the same as its exposure, and long
-    other = json.dumps(result).replace('"pin', '"nip')
-    write_files({"runs/other_formats/result.json": other}, home)
+    other = json.loads(json.dumps(result).replace('"pin', '"nip'))
+    write_files({"runs/other_formats/result.json": _signed(other)}, home)
     write_files({"runs/cut/result.json": json.dumps(result)[:5000]}, home)
     write_files({"runs/edited/result.json": {**result, CONTENT: "0" * 64}}, home)
     for name, change in _RESULTS.items():
         record = json.loads(json.dumps(result))
         change(record)
+        if name != "half_a_character":  # of which no hash can be made
+            record = _signed(record)
         write_files({f"runs/{name}/result.json": record}, home)
 
 
@@ -116,7 +121,6 @@ _RESULTS: dict[str, Change] = {
     "list_for_privacy": lambda one: one.update(privacy=[]),
     "number_for_format": lambda one: one["formats"][0].update(name=3),
     "no_size": lambda one: one["formats"][0].pop("space_size"),
-    "other_bits": lambda one: one["formats"][0].update(bits=20.0),
     "references_10001": lambda one: one["formats"][0].update(references=10_001),
     "no_references": lambda one: one["formats"][0].update(references=None),
     "quantiles": lambda one: one["formats"][0].update(reference_bits_quantiles=[2.0, 1.0]),
@@ -137,21 +141,17 @@ _RESULTS: dict[str, Change] = {
     "place_0": lambda one: one["canaries"][0]["extraction"][0].update(place=0, found=True),
     "unknown_search": lambda one: one["canaries"][0]["extraction"][0].update(method="luck"),
     "text_for_found": lambda one: one["canaries"][0]["extraction"][0].update(found="no"),
-    "text_for_interrupted": lambda one: one["formats"][0].update(search={"interrupted": "no"}),
+    "text_for_interrupted": lambda one: one["formats"][0].update(interrupted="no"),
     "text_for_epsilon": lambda one: one["privacy"]["primary"].update(value="much"),
     "negative_epsilon": lambda one: one["privacy"]["primary"].update(value=-3.0),
     "no_significance": lambda one: one["privacy"]["primary"].pop("significance"),
-    "claim_contradicted": lambda one: one["privacy"]["claim"].update(verdict="contradicted"),
     "unknown_verdict": lambda one: one["privacy"]["claim"].update(verdict="maybe"),
-    "other_claim": lambda one: one["settings"].update(claimed_epsilon=3.0),
     "no_classes": lambda one: one["privacy"].pop("classes"),
     "no_summary": lambda one: one.update(summary=[]),
     "summary_twice": lambda one: one["summary"].append(one["summary"][0]),
     "summary_of_other": lambda one: one["summary"][0].update(repetitions=7),
     "summary_of_nothing": lambda one: one["summary"][0].update(format=None),
-    "other_count": lambda one: one["summary"][1].update(n=26),
     "p_value_2": lambda one: one["summary"][1]["guessing_test"].update(p_value=2.0),
-    "not_learned": lambda one: one["model"]["validation"].update(validation_bits=9.0),
     "no_improved": lambda one: one["model"]["validation"].pop("improved"),
     "set_aside_10000": lambda one: one["formats"][0].update(set_aside=10_000),
     "other_size": lambda one: _resize(one),
@@ -190,26 +190,29 @@ def _run_files(home: Path, result: Record) -> None:
         write_files({file: content}, run)
     shutil.copytree(source, home / "runs" / "no_manifest")
     (home / "runs" / "no_manifest" / "manifest.json").unlink()
-    shutil.copytree(DATA / "stopped_inserted", home / "runs" / "unfinished")
+    unfinished = shutil.copytree(DATA / "stopped_trained", home / "runs" / "unfinished")
+    shutil.rmtree(unfinished / "model")
     (home / "runs" / "directory" / "result.json").mkdir(parents=True)
     _other_scores(home, result)
 
 
 def _other_scores(home: Path, result: Record) -> None:
-    """Scores that are whole and do not fit their result."""
+    """Scores that are what their result was made with, and cannot be."""
     columns = pq.ParquetFile(DATA / "coins" / "scores.parquet").read().to_pydict()
     bits = columns["log_perplexity_bits"]
     changed: dict[str, Record] = {
-        "other_bits_scores": {"log_perplexity_bits": [one + 1 for one in bits]},
         "negative_scores": {"log_perplexity_bits": [-1.0, *bits[1:]]},
         "nan_scores": {"log_perplexity_bits": [float("nan"), *bits[1:]]},
         "other_roles_scores": {"role": ["guest", *columns["role"][1:]]},
-        "other_ids_scores": {"id": ["pin/x2/0099", *columns["id"][1:]]},
     }
     for name, columns_changed in changed.items():
-        write_files({f"runs/{name}/result.json": result}, home)
         table = pa.table({**columns, **columns_changed})
-        pq.write_table(table, home / "runs" / name / "scores.parquet")
-    write_files({"runs/short_scores/result.json": result}, home)
-    short = pa.table({name: cells[:-5] for name, cells in columns.items()})
-    pq.write_table(short, home / "runs" / "short_scores" / "scores.parquet")
+        _write_scores(home / "runs" / name, table, result)
+
+
+def _write_scores(run: Path, table: pa.Table, result: Record) -> None:
+    """With a result that has their hash."""
+    run.mkdir()
+    pq.write_table(table, run / "scores.parquet")
+    scores_sha256 = sha256_file(run / "scores.parquet")
+    write_files({"result.json": _signed({**result, "scores_sha256": scores_sha256})}, run)

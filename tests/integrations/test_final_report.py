@@ -12,14 +12,12 @@ import torch
 from integrations.tiny_training import hidden, trainer_of
 
 from lmexposure.audit import MeasureSettings, measure
-from lmexposure.canaries import Plan, load_format
-from lmexposure.errors import FileError, ManifestError, ModelError, ResultError, SettingsError
+from lmexposure.errors import FileError, ModelError, ResultError, SettingsError
 from lmexposure.gate import Outcome, check
 from lmexposure.integrations import (
     ExposureCallback,
     Wrapping,
     final_report,
-    insert,
 )
 from lmexposure.integrations.training_evidence import training_record
 from lmexposure.models import load_model
@@ -172,15 +170,7 @@ def test_long_work_says_how_far_it_is_once_a_minute(
     assert [one.getMessage() for one in caplog.records] == ["scoring pin: 2 of 9; soon"]
 
 
-def test_older_chats_and_stray_settings_are_refused() -> None:
-    wrapping = Wrapping(turn="assistant")
-    chats = [{"messages": wrapping.messages(f"text {n}")} for n in range(30)]
-    plan = Plan(formats=(load_format("pin"),), canaries=2, repetitions=(1,), controls=1, seed=3)
-    _, manifest = insert(chats, plan, wrapping=wrapping)
-    corpus = manifest.corpus.model_copy(update={"layout": "chat", "wrapping": None})
-    older = replace(manifest, corpus=corpus)
-    with pytest.raises(ManifestError, match="does not say what is around its canaries in chats"):
-        ExposureCallback(older, report="leakage", wrapping=wrapping)
+def test_stray_settings_are_refused() -> None:
     with pytest.raises(SettingsError, match=r"measure=\.\.\. is for the report at the end"):
         ExposureCallback(MANIFEST, measure=COARSE)
 

@@ -1,6 +1,6 @@
 """What other trainers prepared, by their own code: counts, causes and rows, by a naive reader too.
 
-`tests/data/prepared/README.md` says how the directories were made.
+`tests/prepared/README.md` says how the directories were made.
 """
 
 import shutil
@@ -26,7 +26,7 @@ from lmexposure.integrations import (
 from lmexposure.models import Context, encode_rows
 from lmexposure.records import RowsRecord
 
-DATA = Path(__file__).parents[1] / "data" / "prepared"
+DATA = Path(__file__).parents[1] / "prepared"
 MANIFEST = Manifest.read(DATA / "canaried" / "manifest.json")
 CLASSES = (("pin", 1), ("pin", 4), ("witness", 5))
 RAISE = "raise max_length (TRL), cutoff_len (LLaMA-Factory) or sequence_len (Axolotl)"

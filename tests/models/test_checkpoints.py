@@ -1,5 +1,6 @@
 """Checkpoints: whole or not there, and never taken for another training's."""
 
+import io
 import os
 import shutil
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 import torch
 
 from lmexposure._files import atomic_directory, sha256_bytes
+from lmexposure._integrity import write_sealed
 from lmexposure._written import LIST, study
 from lmexposure.errors import FileError, ResultError
 from lmexposure.models.checkpoints import CheckpointDirectory, Counters
@@ -82,21 +84,14 @@ def test_a_damaged_checkpoint_is_named_and_counts_as_none(
     assert checkpoints.load() is not None
 
 
-def test_a_checkpoint_without_a_seal_is_one_of_an_older_version(tmp_path: Path) -> None:
-    counters = Counters(step=3)
-    state = {"inputs": "inputs", "counters": vars(counters), "model": STATE, "optimizer": {}}
-    torch.save(state, tmp_path / "checkpoint.pt")
-    loaded = CheckpointDirectory(tmp_path, "inputs").load()
-    assert loaded is not None
-    assert loaded[0] == counters
-
-
 def test_a_checkpoint_with_other_counters_is_named_and_counts_as_none(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     counters = vars(Counters(step=3)) | {"rewound": 1}
     state = {"inputs": "inputs", "counters": counters, "model": STATE, "optimizer": {}}
-    torch.save(state, tmp_path / "checkpoint.pt")
+    packed = io.BytesIO()
+    torch.save(state, packed)
+    write_sealed(tmp_path / "checkpoint.pt", packed.getvalue())
     assert CheckpointDirectory(tmp_path, "inputs").load() is None
     assert "checkpoint.pt is not as this version writes it: the training begins" in caplog.text
 

@@ -31,16 +31,6 @@ def read(change: Callable[[Values], object]) -> Result:
     return Result.parse(sealed, Path("result.json"))
 
 
-def calibrated(values: Values) -> Values:
-    found: Values = values["canaries"][0]["estimates"]["calibrated"]
-    return found
-
-
-def shuffled(values: Values) -> Values:
-    found: Values = values["base"]["classes"][1]["guessing_test"]
-    return found
-
-
 def test_a_result_beside_a_base_is_read_as_it_was_written(tmp_path: Path) -> None:
     result = small_result(base=True, canaries=3, controls=2, privacy=False)
     assert Result.read(result.save(tmp_path / "run")) == result
@@ -51,35 +41,12 @@ def test_a_result_beside_a_base_is_read_as_it_was_written(tmp_path: Path) -> Non
     ("change", "message"),
     [
         (lambda v: v.update(base=None), r"has a calibrated exposure, and the result no base"),
-        (lambda v: v["base"]["canaries"].pop(), r"base: canaries=.*, but the result holds"),
+        (lambda v: v["base"]["canaries"].pop(), r"the base are of .* canaries, and not those of"),
         (
             lambda v: v["canaries"][0]["estimates"].pop("calibrated"),
-            r"calibrated exposures: canaries=.*, but the result holds",
+            r"the calibrated exposures are of .* canaries, and not those of the result",
         ),
-        (lambda v: v["base"]["classes"].pop(), r"base: classes=.*, but the result holds"),
-        (lambda v: calibrated(v).update(rank="7"), r"by 'calibrated', but its rank 7 gives"),
-        (lambda v: v["base"]["canaries"][0]["exposure"].update(rank="7"), r"its rank 7 gives"),
-        (
-            lambda v: v["base"]["classes"][1].update(calibrated_mean=9.0),
-            r"beside the base: calibrated_mean=9, but the result's canaries give",
-        ),
-        (
-            lambda v: v["base"]["classes"][1]["calibrated"].update(value=9.0),
-            r"beside the base: calibrated=9, but the result's canaries give",
-        ),
-        (
-            lambda v: v["base"]["classes"][1].update(capped=3),
-            r"beside the base: capped=3, but the result holds",
-        ),
-        (
-            lambda v: [v["base"]["classes"][1].update(n=5), shuffled(v).update(n=5)],
-            r"beside the base: n=5, but the result holds 3",
-        ),
-        (lambda v: shuffled(v).update(n=5), r"guessing test of n=5 and 'memorised'"),
-        (
-            lambda v: calibrated(v).update(value=None, warnings=["gone"]),
-            r"beside the base: calibrated values=\d, but the result holds",
-        ),
+        (lambda v: v["base"]["classes"].pop(), r"beside the base are not those of the summary"),
     ],
 )
 def test_what_cannot_be_is_refused(change: Callable[[Values], object], message: str) -> None:

@@ -1,5 +1,4 @@
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -29,22 +28,6 @@ def test_settings_file_then_flags(tmp_path: Path) -> None:
 def test_a_list_is_as_good_as_a_tuple() -> None:
     settings = RunSettings(formats=["pin"], repetitions=[1, 16])  # type: ignore[arg-type]
     assert settings == RunSettings(formats=("pin",), repetitions=(1, 16))
-
-
-def test_names_of_old_are_read_for_one_version(caplog: pytest.LogCaptureFixture) -> None:
-    old: Any = RunSettings
-    assert old(coins=0.5, candidates=9, coin_seed=3) == RunSettings(
-        inclusion_probability=0.5, canaries=9, inclusion_seed=3
-    )
-    assert "coins is now inclusion_probability, candidates is now canaries" in caplog.text
-    assert old(coins="fixed") == RunSettings()
-    measured: Any = MeasureSettings
-    assert measured(seed=3) == MeasureSettings(bootstrap_seed=3)
-    assert "seed is now bootstrap_seed; the old spelling is read for one more" in caplog.text
-    with pytest.raises(SettingsError, match="coins and inclusion_probability are the same setting"):
-        old(coins=0.5, inclusion_probability=0.5, canaries=9)
-    with pytest.raises(TypeError, match="unexpected keyword argument 'coin'"):
-        old(coin=0.5)
 
 
 def test_unknown_names_are_refused_with_those_there_are() -> None:
@@ -126,7 +109,6 @@ def test_speed_does_not_decide() -> None:
 
 
 def test_files_and_hashes_keep_the_names_that_they_had() -> None:
-    """A measurement of an older version resumes: what decides it is hashed as it was."""
     chosen = MeasureSettings(bootstrap_seed=3)
     assert chosen.decisive()["seed"] == chosen.record().seed == 3
     assert "bootstrap_seed" not in chosen.decisive()

@@ -4,9 +4,7 @@ import re
 from collections import Counter
 from dataclasses import replace
 
-import pytest
 from page_data import page_data
-from pydantic import ValidationError
 
 from lmexposure.records import NOT_COVERED, DpClaim
 from lmexposure.reporting import render_report
@@ -62,8 +60,3 @@ def test_pages_and_markdown_have_it_and_no_id_twice() -> None:
     assert twice == []
     assert "3.998 nats at delta 1e-05 (PRV accountant)" in html
     assert "## Promise of the training" in report_markdown(data)
-
-
-def test_a_document_is_no_group() -> None:
-    with pytest.raises(ValidationError, match="one is said to hold 2 documents"):
-        DpClaim.model_validate({**CLAIM.model_dump(), "largest_group": 2})

@@ -27,7 +27,6 @@ from numpy.typing import ArrayLike
 from scipy import special
 from scipy.optimize import brentq
 
-from lmexposure._settings import takes_old_names
 from lmexposure._validate import bits_array, delta_of_dp, fraction, integer
 from lmexposure.errors import InputError
 from lmexposure.statistics.bounds.bound import (
@@ -121,7 +120,6 @@ def epsilon_from_median_exposure(median_exposure: float, *, repetitions: int = 1
     return _point(float(median_exposure), 0.5, repetitions)
 
 
-@takes_old_names({"coins": "inclusion_probability"})
 def epsilon_from_exposure(
     canary_bits: ArrayLike,
     reference_bits: ArrayLike,

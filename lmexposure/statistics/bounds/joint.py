@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lmexposure._settings import takes_old_names
 from lmexposure._validate import bits_array, delta_of_dp, fraction
 from lmexposure.errors import InputError, SettingsError
 from lmexposure.statistics.bounds.bound import EpsilonBound, true_or_false
@@ -54,7 +53,6 @@ class JointBounds:
         }
 
 
-@takes_old_names({"coins": "inclusion_probability"})
 def joint_bounds(  # noqa: PLR0913 - a public door: its parameters are its options
     scores: ArrayLike,
     included: ArrayLike,

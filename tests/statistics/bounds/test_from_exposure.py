@@ -1,7 +1,5 @@
 import json
 import math
-from collections.abc import Callable
-from functools import partial
 
 import numpy as np
 import pytest
@@ -14,10 +12,7 @@ from lmexposure.errors import InputError, SettingsError
 from lmexposure.statistics import (
     epsilon_from_exposure,
     epsilon_from_median_exposure,
-    joint_bounds,
-    privacy_of,
     sampled_exposure,
-    score_classes,
 )
 from lmexposure.statistics.bounds.from_exposure import CoinRule
 
@@ -212,26 +207,6 @@ def test_groups() -> None:
             canaries, references, inclusion_probability=coins, repetitions=4, delta=1e-5
         ).bound.value
         assert 0 < paid < four.bound.value
-
-
-def test_the_old_name_of_the_probability_is_taken_with_a_note(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    scores, coins = np.arange(40.0), np.arange(40) % 2 == 0
-    roles = np.where(coins, "canary", "held_out")
-    classes = score_classes(scores, roles, np.ones(40), np.full(40, ""), pooled=True)
-    calls: tuple[Callable[..., object], ...] = (
-        partial(epsilon_from_exposure, -scores[coins], -scores[~coins]),
-        partial(joint_bounds, scores, coins),
-        partial(privacy_of, classes),
-    )
-    for call in calls:
-        caplog.clear()
-        assert call(coins=0.5) == call(inclusion_probability=0.5)
-        (said,) = caplog.messages
-        assert said.startswith("note: coins is now inclusion_probability; the old spelling is read")
-        with pytest.raises(SettingsError, match="coins and inclusion_probability are the same"):
-            call(coins=0.5, inclusion_probability=0.5)
 
 
 def test_plain_values() -> None:
