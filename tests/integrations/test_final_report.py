@@ -12,15 +12,9 @@ import torch
 from integrations.tiny_training import hidden, trainer_of
 
 from lmexposure.audit import MeasureSettings, measure
-from lmexposure.canaries import Plan, load_format
-from lmexposure.errors import FileError, ManifestError, ModelError, ResultError, SettingsError
+from lmexposure.errors import FileError, ModelError, ResultError, SettingsError
 from lmexposure.gate import Outcome, check
-from lmexposure.integrations import (
-    ExposureCallback,
-    Wrapping,
-    final_report,
-    insert,
-)
+from lmexposure.integrations import ExposureCallback, final_report
 from lmexposure.integrations.training_evidence import training_record
 from lmexposure.models import load_model
 from lmexposure.records import Result, RowsClass, RowsRecord, Validation, open_run
@@ -29,7 +23,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # of the Trainer, which is no
 
 TEXTS, MANIFEST = hidden()
 COARSE = MeasureSettings(references=200, revealed=1, draws=200, guesses=20, budget_steps=2000)
-WHOLE: dict[str, Any] = {"references": 64, "budget_seconds": 60.0, "preflight": "off"}
+WHOLE: dict[str, Any] = {"references": 64, "preflight": "off"}
 
 
 NONE: dict[str, int] = {"canaries": 2, "cut": 0, "missing": 0, "without_loss": 0, "otherwise": 0}
@@ -149,19 +143,6 @@ def test_a_failure_does_not_take_the_trained_model_away(
     assert not (tmp_path / "leakage").exists()
 
 
-def test_rows_that_begin_otherwise_are_named_in_the_result(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr("lmexposure.reporting.write_report", lambda run: [])
-    coarser = replace(COARSE, method="sampled", extraction=False)
-    callback = reporting(tmp_path / "leakage", wrapping=Wrapping(), measure=coarser)
-    trainer_of(tmp_path / "run", TEXTS, [callback], max_steps=1).train()
-    said = "canaries are scored behind other tokens than they were trained behind"
-    assert said in caplog.text
-    assert Result.read(tmp_path / "leakage/result.json").warnings[0].startswith(said)
-    assert open_run(tmp_path / "leakage").scores() is not None
-
-
 def test_long_work_says_how_far_it_is_once_a_minute(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -172,15 +153,7 @@ def test_long_work_says_how_far_it_is_once_a_minute(
     assert [one.getMessage() for one in caplog.records] == ["scoring pin: 2 of 9; soon"]
 
 
-def test_older_chats_and_stray_settings_are_refused() -> None:
-    wrapping = Wrapping(turn="assistant")
-    chats = [{"messages": wrapping.messages(f"text {n}")} for n in range(30)]
-    plan = Plan(formats=(load_format("pin"),), canaries=2, repetitions=(1,), controls=1, seed=3)
-    _, manifest = insert(chats, plan, wrapping=wrapping)
-    corpus = manifest.corpus.model_copy(update={"layout": "chat", "wrapping": None})
-    older = replace(manifest, corpus=corpus)
-    with pytest.raises(ManifestError, match="does not say what is around its canaries in chats"):
-        ExposureCallback(older, report="leakage", wrapping=wrapping)
+def test_stray_settings_are_refused() -> None:
     with pytest.raises(SettingsError, match=r"measure=\.\.\. is for the report at the end"):
         ExposureCallback(MANIFEST, measure=COARSE)
 
