@@ -44,7 +44,7 @@ _BY_HAND = "the trained model is as it was; save it, and measure it with `lmexpo
 class ExposureCallback(TrainerCallback):  # type: ignore[misc]
     """Follows the exposure of canaries while a `transformers.Trainer` trains.
 
-    At each evaluation, or every so many steps, and of the trained model at the end, the canaries,
+    At each evaluation, or every N steps, and of the trained model at the end, the canaries,
     the controls and a fixed sample of references are scored under the model as it is. Exposure is
     by rank among the references, in bits, higher = more memorised, capped at log2 of them; nothing
     is extrapolated. It is logged through the Trainer, as `exposure/FORMAT/xREPETITIONS/median`,
