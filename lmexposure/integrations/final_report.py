@@ -10,16 +10,14 @@ from lmexposure import _written
 from lmexposure._files import only_writer
 from lmexposure._validate import of_type
 from lmexposure.audit import MeasureSettings, measure, refuse_foreign
-from lmexposure.canaries import Manifest, Wrapping
+from lmexposure.canaries import Manifest
 from lmexposure.errors import ModelError, ResultError, SettingsError
-from lmexposure.integrations.pacing import undisturbed
-from lmexposure.integrations.preflight import Preflight
+from lmexposure.integrations.preflight import RowsAhead
 from lmexposure.integrations.training_evidence import training_record
 from lmexposure.integrations.watched import write_rows
-from lmexposure.integrations.wrapped_scoring import encode_wrapped
 from lmexposure.models import LoadedModel
-from lmexposure.records import RowsRecord, Validation
-from lmexposure.scoring import single_process
+from lmexposure.records import RowsRecord
+from lmexposure.scoring import evaluation_mode, same_random_numbers, single_process
 
 _LOG = logging.getLogger(__name__)
 _WRITTEN = ("exposure.jsonl", "rows.json", "report.html", "report.md")
@@ -49,9 +47,7 @@ class FinalReport:
         of_type("measure", settings, MeasureSettings, "MeasureSettings(...), or leave it out")
         self.out = Path(out)
         self._manifest, self._settings = manifest, settings
-        self._understated = ""
-        self._rows: RowsRecord | None = None
-        self._found, self._resumed = Preflight(), False
+        self.ahead, self._resumed = RowsAhead(), False
 
     def prepare(self, trainer: Any, *, resumed: bool) -> None:
         """Find out before the first step whether the report can be made.
@@ -77,24 +73,6 @@ class FinalReport:
             refuse_foreign(self.out)
             _written.refuse_foreign(self.out, _WRITTEN)
 
-    def score_in(self, found: Preflight, tokenizer: Any, wrapping: Wrapping) -> str:
-        """Say in which rows the canaries are to be scored.
-
-        Args:
-            found: in the rows of the training, where they were looked at.
-            tokenizer: of the training.
-            wrapping: in which the canaries are trained, as far as is known.
-
-        Returns:
-            what the report's reader must know; "" where nothing.
-        """
-        self._found, rows = found, found.rows
-        said = self._settings.left_context is not None
-        self._rows = None if rows is None or rows.start is None or said else rows
-        known = self._rows is not None or said
-        self._understated = "" if known else self._otherwise(tokenizer, wrapping)
-        return self._understated
-
     def write(self, trainer: Any, tokenizer: Any, rows: Sequence[Mapping[str, Any]]) -> list[str]:
         """Measure and write, in this process alone; the model is left as it was.
 
@@ -115,12 +93,27 @@ class FinalReport:
 
         model = _bare(trainer.model)
         loaded = LoadedModel(model=model, tokenizer=tokenizer, name=trainer.args.output_dir)
-        found = self._found
-        record = training_record(trainer, found.rows, found.unigram_bits, resumed=self._resumed)
-        with only_writer(self.out), single_process(), undisturbed(trainer.model):
-            self._measure(loaded, None if isinstance(record, str) else record)
-            if self._rows is not None:
-                self._rows.save(self.out / RowsRecord.NAME)
+        seen, unigram_bits = self.ahead.record, self.ahead.unigram_bits
+        record = training_record(trainer, seen, unigram_bits, resumed=self._resumed)
+        said = self._settings.left_context is not None
+        seen = None if seen is None or seen.start is None or said else seen
+        with (
+            only_writer(self.out),
+            single_process(),
+            same_random_numbers(),
+            evaluation_mode(trainer.model),
+        ):
+            measure(
+                loaded,
+                self._manifest,
+                out=self.out,
+                settings=self._settings,
+                validation=None if isinstance(record, str) else record,
+                rows=seen,
+                progress=_Lines(),
+            )
+            if seen is not None:
+                seen.save(self.out / RowsRecord.NAME)
             write_rows(self.out / "exposure.jsonl", rows)
             run = open_run(self.out)
             written = write_report(run)
@@ -130,35 +123,6 @@ class FinalReport:
             why = record if isinstance(record, str) else _LITTLE
             lines.append(f"nor does the training's record show that it saw the canaries: {why}")
         return [*lines, *(f"report  {path}" for path in written)]
-
-    def _measure(self, loaded: LoadedModel, validation: Validation | None) -> None:
-        progress = _Lines()
-        result = measure(
-            loaded,
-            self._manifest,
-            out=self.out,
-            settings=self._settings,
-            validation=validation,
-            rows=self._rows,
-            progress=progress,
-        )
-        if self._understated and self._understated not in result.warnings:
-            warnings = (self._understated, *result.warnings)
-            result = result.model_copy(update={"warnings": warnings})
-            result.write(self.out / "result.json")
-
-    def _otherwise(self, tokenizer: Any, wrapping: Wrapping) -> str:
-        """Whether `measure` scores a canary behind other tokens than it is trained behind."""
-        own = self._manifest.wrapping or Wrapping(context=self._manifest.separator)
-        text = self._manifest.entries[0].text
-        ids = [encode_wrapped(tokenizer, [text], each)[0].ids for each in (own, wrapping)]
-        if ids[0] == ids[1]:
-            return ""
-        return (
-            "canaries are scored behind other tokens than they were trained behind, as a document "
-            "of their own, so exposures may be too low: exposure.jsonl has those in the training's "
-            "own rows"
-        )
 
 
 def _bare(model: Any) -> Any:

@@ -18,8 +18,8 @@ from lmexposure._style import count
 from lmexposure.canaries import Manifest, Wrapping
 from lmexposure.errors import CorpusError
 from lmexposure.integrations.delivered import DeliveredCounter
-from lmexposure.integrations.delivery_report import Delivery
-from lmexposure.integrations.lost_copies import Classes, Evidence, lost_copies
+from lmexposure.integrations.delivery_report import Delivery, DeliveryReport
+from lmexposure.integrations.lost_copies import lost_copies
 from lmexposure.integrations.token_search import Hit
 from lmexposure.models import Context, encode_rows, tokenizer_sha256
 from lmexposure.records import RowsClass, RowsRecord
@@ -77,7 +77,7 @@ class RowsCounter(DeliveredCounter):
         self._inserted = {entry.id for entry in manifest.canaries}
         self._seen: Counter[_Seen] = Counter()
         self._several = False  # documents in a row, with borders
-        self._lengths, self._cut_at = Counter[int](), Counter[int]()  # tokens -> documents
+        self._cut_at = Counter[int]()  # tokens of a document that cuts a canary -> documents
         self._labels = False
         self.rows = 0
 
@@ -101,26 +101,14 @@ class RowsCounter(DeliveredCounter):
         """Whether there is no canary, nor a part of one."""
         return not self._counts
 
-    def whole_copies(self) -> Counter[str]:
-        """How often each canary is in a row as a whole, with loss or without."""
-        return Counter({name: n for (name, kind), n in self._counts.items() if kind == "whole"})
-
-    def record(
-        self, *, whole: bool = True, held_out: Mapping[str, Counter[str]] | None = None
-    ) -> RowsRecord:
+    def record(self, *, whole: bool = True) -> RowsRecord:
         """What these rows say.
 
         Args:
             whole: they are all of one pass over the data.
-            held_out: name of a split that is not trained on -> whole copies of each canary in it.
         """
-        report = self.report(1.0 if whole else 0.5, alone=True)
-        evidence = Evidence(
-            lengths=self._lengths,
-            cut_at=self._cut_at,
-            unknown=Counter({f: self._counts[f, "head"] for f in self._manifest.hidden_formats}),
-            held_out=held_out or {},
-        )
+        report = self._delivery(whole)
+        unknown = Counter({f: self._counts[f, "head"] for f in self._manifest.hidden_formats})
         by_class: dict[tuple[str, int], list[Delivery]] = {}
         for delivery in report.canaries:
             by_class.setdefault((delivery.format, delivery.repetitions), []).append(delivery)
@@ -128,11 +116,11 @@ class RowsCounter(DeliveredCounter):
         seen = Counter[str]()
         for each, times in self._seen.items():
             seen[each.id] += times
-        known = _Common.of(self._seen, self._manifest, self._tokenizer)
-        agree = known.agreeing(texts, self._tokenizer) if known else Counter[str]()
-        classes = tuple(_classes(by_class, evidence, seen, agree if known else seen))
-        context = known.context if known else Context(start=None)
-        said = () if known or not seen else (_unknown_context(seen.total()),)
+        common = _Common.of(self._seen, self._manifest, self._tokenizer)
+        agree = common.agreeing(texts, self._tokenizer) if common else Counter[str]()
+        classes = tuple(_classes(by_class, unknown, seen, agree if common else seen))
+        context = common.context if common else Context(start=None)
+        unknown_context = () if common or not seen else (_unknown_context(seen.total()),)
         return RowsRecord(
             manifest_sha256=self._manifest.sha256,
             tokenizer_sha256=tokenizer_sha256(self._tokenizer),
@@ -144,17 +132,52 @@ class RowsCounter(DeliveredCounter):
             behind=context.behind,
             unscored=context.unscored,
             loss=_agreed_loss(self._seen, self._manifest),
-            packed=self._several or bool(known and not known.begun),
+            packed=self._several or bool(common and not common.begun),
             classes=classes,
             warnings=(
-                *lost_copies(by_class, evidence),
+                *lost_copies(classes, report.canaries, self._cut_at),
                 *report.not_lost,
                 *self._without_labels(),
-                *said,
+                *unknown_context,
                 *_others(classes, seen.total()),
             ),
             whole=whole,
         )
+
+    def in_vain(self, *, whole: bool) -> str:
+        """Which canaries would be learned less than half as often as planned; "" for none.
+
+        Less than half, for classes of repetitions lie farther apart. Rows that lack some canaries
+        are no reason: a part of the data may have been held out.
+        """
+        report = self._delivery(whole)
+        planned = [delivery for delivery in report.canaries if delivery.repetitions]
+        wholes = sum(delivery.whole for delivery in planned)
+        parts = sum(max(delivery.head, delivery.tail) for delivery in planned)
+        if whole and planned and not wholes + parts + report.unattributed:
+            return "the training's rows hold no canary of the manifest"
+        # What looks like a part may be other text, as long as not all was seen.
+        cutting = whole or parts + report.unattributed > wholes
+
+        def come(delivery: Delivery) -> int:
+            if not cutting:
+                return delivery.whole
+            # Where rows end too early to tell which canary they cut, it is the missing ones.
+            missing = delivery.missing if report.unattributed else 0
+            return delivery.whole + delivery.cut + missing
+
+        lost = [delivery for delivery in planned if 2 * delivery.learnable < come(delivery)]
+        if cutting and not whole and report.unattributed > wholes:
+            lost = planned
+        if not lost:
+            return ""
+        return (
+            f"{len(lost)} of {len(planned)} canaries would be learned less than half as often as "
+            "planned"
+        )
+
+    def _delivery(self, whole: bool) -> DeliveryReport:
+        return self.report(1.0 if whole else 0.5, alone=True)
 
     def _count_row(self, ids: Any, labels: Any, mask: Any, positions: Any) -> None:
         self.rows += 1
@@ -162,8 +185,6 @@ class RowsCounter(DeliveredCounter):
 
     def _count_document(self, ids: Any, carried: NDArray[np.bool_], *, alone: bool) -> None:
         self._several |= not alone
-        if len(ids) > 1:  # one token is padding behind packed documents
-            self._lengths[len(ids)] += 1
         super()._count_document(ids, carried, alone=alone)
 
     def _hits(self, ids: Any, carried: NDArray[np.bool_]) -> list[Hit]:
@@ -222,36 +243,20 @@ def delivered_rows(
         ModelError: a tokenizer that does not say where its tokens begin, or that writes canaries so
             that they cannot be found again.
     """
-    found = RowsCounter(manifest, tokenizer)
+    counter = RowsCounter(manifest, tokenizer)
     first: list[Any] = []
     with same_random_numbers():
-        for row in _read(rows):
-            found.row(row)
+        for row in each_row(rows):
+            counter.row(row)
             if len(first) < _FEW_ROWS:
                 first.append(row["input_ids"])
-            if progress is not None and not found.rows % 1000:
-                progress(found.rows)
-    if not found.rows:
+            if progress is not None and not counter.rows % 1000:
+                progress(counter.rows)
+    if not counter.rows:
         raise CorpusError("there is no row of tokens; give the rows that the training reads")
-    if found.empty:
+    if counter.empty:
         _refuse_other_tokenizer(first, tokenizer)
-    record = found.record()
-    if any(each.missing for each in record.classes):
-        record = found.record(held_out=_held_out(rows, manifest, tokenizer))
-    return record
-
-
-def _held_out(rows: Any, manifest: Manifest, tokenizer: Any) -> dict[str, Counter[str]]:
-    """Of data in splits: the name of each but "train" -> whole copies of canaries in it."""
-    splits = rows if isinstance(rows, Mapping) and "train" in rows else {}
-    held: dict[str, Counter[str]] = {}
-    for name, split in splits.items():
-        if name != "train":
-            counter = RowsCounter(manifest, tokenizer)
-            for row in _read(split):
-                counter.row(row)
-            held[str(name)] = counter.whole_copies()
-    return held
+    return counter.record()
 
 
 def _refuse_other_tokenizer(rows: Sequence[Any], tokenizer: Any) -> None:
@@ -280,7 +285,7 @@ def _is_of(tokenizer: Any, ids: list[int]) -> bool:
     return bool(again[len(again) - half :] == own[len(own) - half :])
 
 
-def _read(rows: Any) -> Iterator[Mapping[str, Any]]:
+def each_row(rows: Any) -> Iterator[Mapping[str, Any]]:
     """The rows of whatever holds them, one by one."""
     loader = getattr(rows, "get_train_dataloader", None)
     if isinstance(rows, Mapping):  # splits, or a batch
@@ -302,14 +307,13 @@ def _first(values: Any) -> Any:
 
 
 def _of_batch(batch: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    known = (*_COLUMNS, *_MASKS, _LENGTHS)
-    columns = {name: batch[name] for name in known if name in batch and batch[name] is not None}
-    for i in range(len(columns["input_ids"])):
-        # A mask of other shape says which token sees which.
+    columns = {name: batch[name] for name in (*_COLUMNS, *_MASKS, _LENGTHS) if name in batch}
+    for i in range(len(batch["input_ids"])):
+        # A mask of other shape says which token sees which; positions, where in an image.
         yield {
             name: values[min(i, len(values) - 1)]
             for name, values in columns.items()
-            if name != "attention_mask" or getattr(values, "ndim", 2) == 2
+            if values is not None and (name == "labels" or getattr(values, "ndim", 2) == 2)
         }
 
 
@@ -542,12 +546,22 @@ def _decoded(tokenizer: Any, ids: Sequence[int]) -> str:
 
 
 def _classes(
-    by_class: Classes, evidence: Evidence, whole: Mapping[str, int], agree: Mapping[str, int]
+    by_class: Mapping[tuple[str, int], Sequence[Delivery]],
+    unknown: Mapping[str, int],
+    whole: Mapping[str, int],
+    agree: Mapping[str, int],
 ) -> Iterator[RowsClass]:
-    """Counts class by class, in the manifest's order."""
+    """Counts class by class, in the manifest's order.
+
+    `unknown` are the beginnings of a format's canaries that are too short to say of which: where
+    there are enough of them, its missing copies are cut.
+    """
+    of_format = Counter[str]()
+    for (name, _), some in by_class.items():
+        of_format[name] += sum(each.missing for each in some)
     for (name, repetitions), some in by_class.items():
         missing = sum(each.missing for each in some)
-        cut = missing if evidence.only_cut(name, by_class) else 0
+        cut = missing if of_format[name] <= unknown[name] else 0
         yield RowsClass(
             format=name,
             repetitions=repetitions,

@@ -121,18 +121,18 @@ def _rows(corpus: Any, manifest: Manifest, tokenizer: Any, *, of_text: str | Non
             f"{names[0]} is no directory of a saved tokenised data set; give one of save_to_disk, "
             "or rows in memory"
         )
-    given = saved_splits(names[0]) if names else corpus
+    given = saved_rows(names[0]) if names else corpus
     return delivered_rows(given, manifest, load_tokenizer(tokenizer))
 
 
 def saved_tokens(path: str | Path) -> Iterator[Sequence[int] | None]:
     """The token ids of a saved `datasets.Dataset`, or of the train split of a `DatasetDict`."""
-    rows = saved_splits(path)["train"].select_columns([_COLUMN])
+    rows = saved_rows(path).select_columns([_COLUMN])
     return (row for rows in rows.iter(batch_size=_ROWS_AT_ONCE) for row in rows[_COLUMN])
 
 
-def saved_splits(path: str | Path) -> dict[str, Any]:
-    """The splits of a saved data set whose rows are tokens, one named "train" among them.
+def saved_rows(path: str | Path) -> Any:
+    """A saved data set whose rows are tokens; of several splits the one named "train".
 
     Raises:
         CorpusError: it cannot be read, or has no such rows; several are in the directory.
@@ -148,14 +148,11 @@ def saved_splits(path: str | Path) -> dict[str, Any]:
             f"cannot read the data set {place}: {reason}; give a directory of save_to_disk with "
             "rows, Axolotl's dataset_prepared_path, or LLaMA-Factory's tokenized_path"
         ) from failure
-    splits = dict(dataset) if isinstance(dataset, DatasetDict) else {"train": dataset}
-    if "train" not in splits:
-        raise CorpusError(f"no 'train' split; {place} has {', '.join(splits) or 'none'}")
-    return {
-        name: _with_tokens(split, place)
-        for name, split in splits.items()
-        if name == "train" or _COLUMN in split.column_names
-    }
+    if isinstance(dataset, DatasetDict):
+        if "train" not in dataset:
+            raise CorpusError(f"no 'train' split; {place} has {', '.join(dataset) or 'none'}")
+        dataset = dataset["train"]
+    return _with_tokens(dataset, place)
 
 
 def prepared_directory(path: str | Path) -> Path:

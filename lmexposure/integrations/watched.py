@@ -1,22 +1,17 @@
 """Which texts are scored while a model trains, and what each scoring gave.
 
-The order in which texts are scored is always the same, and every beginning of it holds about the
-same share of each format's references and of each class: a time budget that cuts it cuts all alike.
-Canaries come sooner than references, for they are few and it is they who are asked about. Each
-scoring is a row of exposure.jsonl, with the names of metrics.jsonl, so that a report draws it next
-to the loss.
+Each scoring is a row of exposure.jsonl, with the names of metrics.jsonl, so that a report draws it
+next to the loss.
 """
 
 import json
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from math import isfinite, log
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lmexposure._files import atomic_write
 from lmexposure._written import refuse_foreign, study
@@ -27,30 +22,18 @@ from lmexposure.models import Context, Encoded, check_tokens, context_window, en
 from lmexposure.statistics import sampled_exposure
 
 LEAST_REFERENCES = 64  # with fewer the cap is so low that a class says little
-_CANARIES_WITHIN = 0.25  # of the order, all canaries have had their turn
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClassExposure:
-    """Exposures of one class of canaries in bits; higher = more memorised.
-
-    Attributes:
-        format: its format.
-        repetitions: how often each canary was inserted; 0: the controls.
-        median, largest: of the exposures by rank among the references, in bits.
-        capped: how many of the canaries lie below all references: their exposure is log2 of the
-            references at least.
-        canaries, planned: how many were scored, of how many.
-        references: how many of the format were scored.
-    """
+    """Exposures of one class of canaries in bits, by rank among the references of its format."""
 
     format: str
-    repetitions: int
+    repetitions: int  # how often each canary was inserted; 0: the controls
     median: float
     largest: float
-    capped: int
+    capped: int  # canaries below all references: their exposure is log2 of these at least
     canaries: int
-    planned: int
     references: int
 
     @property
@@ -70,60 +53,44 @@ class ClassExposure:
 
 @dataclass(frozen=True, kw_only=True)
 class Watched:
-    """Texts in the order of scoring.
+    """Texts of all formats, each format's canaries and controls first."""
 
-    Attributes:
-        encoded: N canaries, controls and references in context, of all formats, scored where they
-            carried loss in training.
-        owners: the format of each, and its canary; None: a reference.
-        least: how many texts from the beginning hold a canary of each class and the fewest
-            references that are of use.
-    """
-
-    encoded: tuple[Encoded, ...]
-    owners: tuple[tuple[str, Canary | None], ...]
-    least: int
+    encoded: tuple[Encoded, ...]  # in context, scored where they carried loss in training
+    owners: tuple[tuple[str, Canary | None], ...]  # format and canary of each; None: a reference
 
     @property
     def canaries(self) -> int:
         """Canaries and controls in all."""
-        return self.canaries_within(len(self.owners))
+        return sum(canary is not None for _, canary in self.owners)
 
-    def canaries_within(self, texts: int) -> int:
-        """Canaries and controls among this number of texts from the beginning."""
-        return sum(canary is not None for _, canary in self.owners[:texts])
-
-    def exposures(self, bits: NDArray[np.float64]) -> list[ClassExposure]:
+    def exposures(self, bits: Sequence[float]) -> list[ClassExposure]:
         """Exposure by rank, class by class, in order of format and repetitions.
 
-        Args:
-            bits: log-perplexities of texts from the beginning of the order, shape (n,), n at least
-                `least`.
+        `bits` are log-perplexities of all texts.
         """
-        planned = Counter((name, canary.inserted) for name, canary in self.owners if canary)
-        found: dict[tuple[str, int], list[float]] = {of_class: [] for of_class in sorted(planned)}
+        classes = sorted({(name, canary.inserted) for name, canary in self.owners if canary})
+        of_class: dict[tuple[str, int], list[float]] = {key: [] for key in classes}
         null: dict[str, list[float]] = {}
-        for (name, canary), value in zip(self.owners, bits.tolist(), strict=False):
-            at = null.setdefault(name, []) if canary is None else found[name, canary.inserted]
-            at.append(value)
+        for (name, canary), value in zip(self.owners, bits, strict=True):
+            alike = null.setdefault(name, []) if canary is None else of_class[name, canary.inserted]
+            alike.append(value)
         return [
-            _class_exposure(of_class, values, null[of_class[0]], planned[of_class])
-            for of_class, values in found.items()
+            _class_exposure(name, repetitions, values, null[name])
+            for (name, repetitions), values in of_class.items()
         ]
 
 
 def _class_exposure(
-    of_class: tuple[str, int], values: Sequence[float], null: Sequence[float], planned: int
+    name: str, repetitions: int, values: Sequence[float], null: Sequence[float]
 ) -> ClassExposure:
     exposure = sampled_exposure(values, null)
     return ClassExposure(
-        format=of_class[0],
-        repetitions=of_class[1],
+        format=name,
+        repetitions=repetitions,
         median=float(np.median(exposure.value)),
         largest=float(exposure.value.max()),
         capped=int(exposure.capped.sum()),
         canaries=len(values),
-        planned=planned,
         references=exposure.references,
     )
 
@@ -137,7 +104,7 @@ def watch(
     wrapping: Wrapping | None = None,
     row: Context | None = None,
 ) -> Watched:
-    """The texts of a manifest, encoded as `measure` encodes them, in the order of scoring.
+    """The texts of a manifest, encoded as `measure` encodes them.
 
     Args:
         manifest: what was inserted; candidates that their coins kept out are not watched.
@@ -161,7 +128,8 @@ def watch(
         raise ManifestError("the manifest holds no inserted canary, so there is nothing to watch")
     wrapping = wrapping or manifest.wrapping or Wrapping(context=manifest.separator)
     check_place(manifest, wrapping)
-    texts: list[tuple[float, str, Canary | None, Encoded]] = []
+    encoded: list[Encoded] = []
+    owners: list[tuple[str, Canary | None]] = []
     for name, form in manifest.formats.items():
         canaries = [c for c in manifest.entries if c.format == name and c.role != "held_out"]
         drawn = [form.text(index) for index in manifest.references(name, references)]
@@ -169,33 +137,10 @@ def watch(
             raise ManifestError(
                 f"format {name!r} has no secret left to compare with; plan fewer canaries"
             )
-        owners: list[Canary | None] = [*canaries, *[None] * len(drawn)]
-        fills = [c.text for c in canaries] + drawn
-        encoded = _encoded(fills, tokenizer, config, name, row or wrapping)
-        keys = [*_canary_keys(canaries), *_reference_keys(len(drawn))]
-        texts += [(k, name, c, e) for k, c, e in zip(keys, owners, encoded, strict=True)]
-    texts.sort(key=lambda text: text[0])  # stable: format by format where keys are the same
-    return Watched(
-        encoded=tuple(text[3] for text in texts),
-        owners=tuple((text[1], text[2]) for text in texts),
-        least=sum(text[0] == 0 for text in texts),
-    )
-
-
-def _canary_keys(canaries: Sequence[Canary]) -> list[float]:
-    """The first of each class at 0, the others evenly up to a quarter of the references."""
-    sizes, seen = Counter(c.inserted for c in canaries), Counter[int]()
-    keys = []
-    for canary in canaries:
-        keys.append(_CANARIES_WITHIN * seen[canary.inserted] / sizes[canary.inserted])
-        seen[canary.inserted] += 1
-    return keys
-
-
-def _reference_keys(references: int) -> list[float]:
-    """The fewest of use at 0, the others evenly up to 1."""
-    more = max(1, references - LEAST_REFERENCES)
-    return [max(0, i + 1 - LEAST_REFERENCES) / more for i in range(references)]
+        fills = [canary.text for canary in canaries] + drawn
+        encoded += _encoded(fills, tokenizer, config, name, row or wrapping)
+        owners += [(name, canary) for canary in [*canaries, *[None] * len(drawn)]]
+    return Watched(encoded=tuple(encoded), owners=tuple(owners))
 
 
 def _encoded(
@@ -223,39 +168,22 @@ _FEW = 5  # canaries; a median of fewer is moved far by each of them
 
 @dataclass(frozen=True, kw_only=True)
 class Observation:
-    """What one scoring of the canaries gave; no secrets.
+    """What one scoring of the canaries gave; no secrets."""
 
-    Attributes:
-        classes: exposures class by class; empty where nothing could be said.
-        texts, texts_planned: how many texts were scored, of how many.
-        canaries, canaries_planned: the canaries and controls among them.
-        seconds: what the scoring took.
-        budget_seconds: what it was allowed.
-        spent_seconds: what all scorings so far took, and getting ready for them.
-        note: why something is missing; "" where nothing is.
-        stops: the class whose median passed the threshold; "" where none did.
-        full: whether all texts were to be scored, whatever was allowed.
-    """
-
-    classes: Sequence[ClassExposure] = field(default=())
-    texts: int
-    texts_planned: int
-    canaries: int
-    canaries_planned: int
-    seconds: float
-    budget_seconds: float
-    spent_seconds: float
-    note: str
-    stops: str
-    full: bool = False
+    classes: Sequence[ClassExposure]  # empty where nothing could be said
+    texts: int  # how many were scored
+    canaries: int  # of them canaries and controls
+    seconds: float  # what the scoring took
+    note: str  # why nothing could be said; "" else
+    stops: str  # the class whose median passed the threshold; "" where none did
 
     @property
     def few(self) -> str:
         """The classes whose numbers rest on few canaries, each with its n; "" where none does."""
         return "; ".join(
-            f"{exposure.name}: n = {exposure.canaries} of {exposure.planned}"
+            f"{exposure.name}: n = {exposure.canaries}"
             for exposure in self.classes
-            if exposure.canaries < max(_FEW, exposure.planned)
+            if exposure.canaries < _FEW
         )
 
     def logs(self) -> dict[str, float]:
@@ -269,32 +197,33 @@ class Observation:
             values[f"exposure/{exposure.format}/references"] = exposure.references
         return values | {
             "exposure/canaries": self.canaries,
-            "exposure/canaries_planned": self.canaries_planned,
             "exposure/seconds": round(self.seconds, 4),
         }
 
-    def row(
-        self, step: int, epoch: float | None, losses: Mapping[str, float | None]
-    ) -> dict[str, Any]:
-        """A line of exposure.jsonl.
+    def row(self, step: int, losses: Mapping[str, float | None]) -> dict[str, Any]:
+        """A line of exposure.jsonl: a step of the optimizer, with its `losses_at`."""
+        exposures = {exposure.name: exposure.median for exposure in self.classes}
+        return {"step": step, **losses, "exposure": exposures, **asdict(self)}
 
-        Args:
-            step: of the optimizer.
-            epoch: None where it is not known.
-            losses: "train" and "validation" in nats per token, as a Trainer logs them; one that
-                is not finite, or 0 because a Trainer filtered it out, becomes null.
-        """
-        bits = {
-            f"{part}_bits_per_token": nats / log(2) if nats and isfinite(nats) else None
-            for part, nats in losses.items()
-        }
-        return {
-            "step": step,
-            "epoch": epoch,
-            **bits,
-            "exposure": {exposure.name: exposure.median for exposure in self.classes},
-            **asdict(self),
-        }
+
+def losses_at(state: Any, step: int) -> dict[str, float | None]:
+    """Epoch, and losses in bits per token, as a Trainer's state has logged them up to a step.
+
+    A loss that is not finite, or 0 because a Trainer filtered it out, becomes None.
+    """
+    logged: dict[str, Any] = {}
+    for row in state.log_history:
+        if row["step"] == step or (row["step"] < step and "eval_loss" not in row):
+            logged |= row
+
+    def bits(nats: float | None) -> float | None:
+        return nats / log(2) if nats and isfinite(nats) else None
+
+    return {
+        "epoch": state.epoch if step == state.global_step else logged.get("epoch"),
+        "train_bits_per_token": bits(logged.get("loss")),
+        "validation_bits_per_token": bits(logged.get("eval_loss")),
+    }
 
 
 def read_rows(path: Path, *, until: int) -> list[dict[str, Any]]:

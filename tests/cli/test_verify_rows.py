@@ -53,7 +53,7 @@ def test_rows_are_looked_at_and_written_down(call: Call, tokenised: Path) -> Non
     outcome = call("verify", tokenised / "cut", manifest, *given)
     assert outcome.code == 2
     assert "NOT delivered as planned" in outcome.out
-    assert "cut off at the end of a row" in outcome.out
+    assert "copies are cut, by truncation" in outcome.out
     for entry in Manifest.read(manifest).entries:
         assert entry.text not in outcome.out + path.read_text()
 

@@ -1,8 +1,5 @@
-import itertools
 import json
-import logging
-import re
-import time
+from math import log
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +13,7 @@ from transformers import TrainerCallback
 
 from lmexposure.canaries import Format, Manifest
 from lmexposure.errors import ManifestError, ModelError, SettingsError
-from lmexposure.integrations import (
-    ExposureCallback,
-)
+from lmexposure.integrations import ExposureCallback
 from lmexposure.records.run import read_curve
 from lmexposure.reporting.charts.training import training_chart
 from lmexposure.scoring import log_perplexity
@@ -27,7 +22,7 @@ from lmexposure.statistics import sampled_exposure
 pytestmark = pytest.mark.filterwarnings("ignore")  # of the Trainer, which is not ours
 
 TEXTS, MANIFEST = hidden()
-WHOLE: dict[str, Any] = {"references": 128, "budget_seconds": 60.0}
+WHOLE: dict[str, Any] = {"references": 128}
 
 
 def rows_of(out: Path) -> list[dict[str, Any]]:
@@ -55,7 +50,7 @@ def test_each_evaluation_logs_what_measuring_gives(
         expected = median(model, trainer.processing_class, repetitions)
         assert logged[-1][f"exposure/pin/{name}/median"] == pytest.approx(expected, abs=1e-9)
     assert logged[-1]["exposure/pin/references"] == 128
-    assert logged[-1]["exposure/canaries"] == logged[-1]["exposure/canaries_planned"] == 7
+    assert logged[-1]["exposure/canaries"] == 7
 
 
 def test_the_trajectory_is_written_for_the_report_and_without_secrets(tmp_path: Path) -> None:
@@ -66,7 +61,7 @@ def test_the_trajectory_is_written_for_the_report_and_without_secrets(tmp_path: 
     assert [row["step"] for row in rows] == [2, 3]
     assert set(rows[0]["exposure"]) == {"pin, 1 repetition", "pin, 8 repetitions", "pin, controls"}
     assert rows[0]["validation_bits_per_token"] > 0 < rows[0]["train_bits_per_token"]
-    assert all(row["texts"] == row["texts_planned"] == 135 and not row["note"] for row in rows)
+    assert all(row["texts"] == 135 and not row["note"] for row in rows)
     chart = training_chart(read_curve(tmp_path / "exposure.jsonl")[0])
     assert chart is not None
     assert chart.title == "Loss while training, and exposure"
@@ -79,7 +74,7 @@ def test_training_ends_with_the_very_weights_of_one_without(
     tmp_path: Path, more: dict[str, Any]
 ) -> None:
     ends = []
-    for callbacks in ([], [ExposureCallback(MANIFEST, **WHOLE)]):
+    for callbacks in ([], [ExposureCallback(MANIFEST, every=1, **WHOLE)]):
         trainer = trainer_of(tmp_path, TEXTS, callbacks, **more)
         assert trainer.model.config.resid_pdrop > 0
         trainer.train()
@@ -98,60 +93,31 @@ def test_a_class_that_passes_the_threshold_stops_training(
     assert "training stops at step 2" in caplog.text
 
 
-def test_what_the_budget_leaves_out_is_said(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    callback = ExposureCallback(MANIFEST, budget_share=1e-9, full_at_end=False)
-    trainer_of(tmp_path, TEXTS, [callback]).train()
-    for row in rows_of(tmp_path):
-        assert row["exposure"] == {}
-        assert row["note"].startswith("not measured: the time budget, 0.00 s")
-        assert (row["texts"], row["texts_planned"]) == (0, 1007)
-    assert "exposure was never measured in this training" in caplog.text
-
-
 def test_without_evaluations_the_end_is_measured(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     trainer_of(tmp_path, TEXTS, [ExposureCallback(MANIFEST, **WHOLE)], eval_strategy="no").train()
     assert [row["step"] for row in rows_of(tmp_path)] == [4]
-    assert "no evaluations, so exposure is measured at the end only" in caplog.text
+    assert "no evaluations, so exposure is measured at the end only; give every=N" in caplog.text
 
 
-UNPAID: dict[str, Any] = {"references": 128, "budget_share": 1e-9}
-
-
-def test_the_last_evaluation_measures_all_and_says_before_what_that_takes(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(
+    ("every", "evaluations", "steps"),
+    [(1, "no", [1, 2, 3, 4]), (3, "steps", [3, 4]), (2, "steps", [2, 4]), (9, "steps", [4])],
+)
+def test_every_so_many_steps_and_at_the_end(
+    tmp_path: Path, every: int, evaluations: str, steps: list[int]
 ) -> None:
-    trainer_of(tmp_path, TEXTS, [ExposureCallback(MANIFEST, **UNPAID)]).train()
-    first, last = rows_of(tmp_path)
-    assert (first["step"], first["texts"], first["full"]) == (2, 0, False)
-    assert (last["step"], last["texts"], last["full"]) == (4, 135, True)
-    assert last["exposure"]
-    assert last["validation_bits_per_token"] > 0
-    assert not last["note"]
-    said = re.search(
-        r"scoring all 135 texts under the trained model: about ([0-9.e-]+) s", caplog.text
-    )
-    assert said is not None
-    assert float(said[1]) > 0
-
-
-def test_an_evaluation_that_left_texts_out_says_what_the_end_will_take(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    callback = ExposureCallback(MANIFEST, references=1000, budget_seconds=14, preflight="off")
-    clock = itertools.count()  # a second passes whenever somebody looks
-    callback._budget.clock = lambda: float(next(clock))
-    trainer_of(tmp_path, TEXTS, [callback]).train()
-    first, last = rows_of(tmp_path)
-    assert 0 < first["texts"] < first["texts_planned"] == last["texts"]
-    assert re.search(
-        r"at the end all 1007 texts are scored, which would take about [0-9.]+ s; "
-        r"full_at_end=False keeps the end to the budget",
-        caplog.text,
-    )
+    callback = ExposureCallback(MANIFEST, every=every, **WHOLE)
+    trainer = trainer_of(tmp_path, TEXTS, [callback], eval_strategy=evaluations)
+    trainer.train()
+    rows = rows_of(tmp_path)
+    assert [row["step"] for row in rows] == steps
+    assert [row["epoch"] for row in rows] == [step / 4 for step in steps]
+    logged = {r["step"]: r["eval_loss"] for r in trainer.state.log_history if "eval_loss" in r}
+    for row in rows:  # what was evaluated at the step, before the scoring or behind it
+        bits, nats = row["validation_bits_per_token"], logged.get(row["step"])
+        assert bits == (None if nats is None else pytest.approx(nats / log(2)))
 
 
 def test_a_class_of_few_canaries_is_logged_with_its_n(
@@ -164,78 +130,9 @@ def test_a_class_of_few_canaries_is_logged_with_its_n(
         assert last[f"exposure/pin/{name}/n"] == n
     said = [line for line in caplog.messages if "few canaries" in line]
     assert said == [
-        "at step 2 exposures of these classes are of few canaries: pin, controls: n = 3 of 3; "
-        "pin, 1 repetition: n = 2 of 2; pin, 8 repetitions: n = 2 of 2"
+        "exposures of these classes are of few canaries: pin, controls: n = 3; "
+        "pin, 1 repetition: n = 2; pin, 8 repetitions: n = 2"
     ]
-
-
-class Unhurried(TrainerCallback):  # type: ignore[misc]
-    """A training that takes long beside a measurement, as real ones do."""
-
-    def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        time.sleep(0.1)
-
-
-def test_the_log_says_what_to_change(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    trainer_of(tmp_path, TEXTS, [ExposureCallback(MANIFEST, budget_seconds=1e-9)]).train()
-    assert re.search(r"not measured: .*; give (at least )?budget_seconds=[0-9.e-]+", caplog.text)
-    caplog.clear()
-    callbacks = [ExposureCallback(MANIFEST, budget_share=1e-9), Unhurried()]
-    trainer_of(tmp_path, TEXTS, callbacks).train()
-    assert re.search(r"; give at least budget_share=0\.[0-9]+ or budget_seconds=", caplog.text)
-
-
-class Slow(TrainerCallback, logging.Handler):  # type: ignore[misc]
-    """A logger, of training and of Python, that takes a twentieth of a second for each line."""
-
-    def __init__(self) -> None:
-        logging.Handler.__init__(self)
-
-    def on_log(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        time.sleep(0.05)
-
-    def emit(self, record: logging.LogRecord) -> None:
-        time.sleep(0.05)
-
-
-class Timed(ExposureCallback):
-    """Each hook with the seconds that it took, and those that its own clock says."""
-
-    def __init__(self, manifest: Manifest, **settings: Any) -> None:
-        super().__init__(manifest, **settings)
-        self.took: list[tuple[str, float, float]] = []
-        for name in vars(ExposureCallback):
-            if name.startswith("on_"):
-                setattr(self, name, self._timed(name, getattr(self, name)))
-
-    def _timed(self, name: str, hook: Any) -> Any:
-        def timed(*arguments: Any, **more: Any) -> None:
-            # What was spent before is forgotten when training begins.
-            before = 0.0 if name == "on_train_begin" else self.spent_seconds
-            began = time.perf_counter()
-            hook(*arguments, **more)
-            took = time.perf_counter() - began
-            self.took.append((name, took, self.spent_seconds - before))
-
-        return timed
-
-
-@pytest.mark.parametrize("settings", [WHOLE, {"budget_share": 1e-9}])
-def test_the_time_of_every_hook_is_on_its_own_clock(
-    tmp_path: Path, settings: dict[str, Any]
-) -> None:
-    callback, slow = Timed(MANIFEST, **settings), Slow()
-    logger = logging.getLogger("lmexposure")
-    logger.addHandler(slow)
-    try:
-        trainer_of(tmp_path, TEXTS, [callback, slow]).train()
-    finally:
-        logger.removeHandler(slow)
-    hooks = [name for name, _, _ in callback.took]
-    assert hooks == ["on_train_begin", "on_evaluate", "on_evaluate", "on_train_end"]
-    for name, took, counted in callback.took:
-        assert took - 0.02 <= counted <= took, name
-    assert callback.spent_seconds == pytest.approx(sum(counted for _, _, counted in callback.took))
 
 
 class StopAtThree(TrainerCallback):  # type: ignore[misc]
@@ -243,15 +140,17 @@ class StopAtThree(TrainerCallback):  # type: ignore[misc]
         control.should_training_stop = state.global_step == 3
 
 
-@pytest.mark.parametrize("settings", [WHOLE, UNPAID])  # measured when it was evaluated, or not
-@pytest.mark.parametrize(("best", "steps"), [(False, [2, 3]), (True, [2])])
+@pytest.mark.parametrize(
+    ("best", "every", "steps"),
+    [(False, None, [2, 3]), (True, None, [2]), (True, 3, [2, 3])],
+)
 def test_a_best_model_that_is_loaded_again_is_no_new_state(
-    tmp_path: Path, best: bool, steps: list[int], settings: dict[str, Any]
+    tmp_path: Path, best: bool, every: int | None, steps: list[int]
 ) -> None:
     trainer_of(
         tmp_path,
         TEXTS,
-        [StopAtThree(), ExposureCallback(MANIFEST, **settings)],
+        [StopAtThree(), ExposureCallback(MANIFEST, every=every, **WHOLE)],
         save_strategy="steps",
         save_steps=2,
         load_best_model_at_end=best,
@@ -259,7 +158,7 @@ def test_a_best_model_that_is_loaded_again_is_no_new_state(
     rows = rows_of(tmp_path)
     assert [row["step"] for row in rows] == steps
     assert rows[-1]["texts"] == 135
-    assert rows[0]["validation_bits_per_token"] > 0
+    assert (rows[0]["epoch"], rows[0]["validation_bits_per_token"] > 0) == (0.5, True)
 
 
 def test_several_evaluation_sets_are_one_look_and_a_later_evaluation_none(tmp_path: Path) -> None:
@@ -362,8 +261,8 @@ class TestRefusedBeforeTheFirstStep:
 @pytest.mark.parametrize(
     ("settings", "match"),
     [
-        ({"budget_share": 1.0}, "budget_share=1.0 must lie strictly between 0 and 1"),
-        ({"budget_seconds": 0}, "budget_seconds=0 must be a finite number above 0"),
+        ({"every": 0}, "every=0 must be a whole number at least 1"),
+        ({"every": 2.5}, "every=2.5 must be a whole number"),
         ({"references": 63}, "references=63 must be a whole number at least 64"),
         ({"stop_above": -1}, "stop_above=-1 must be a finite number above 0"),
         ({"stop_above": 10, "references": 1024}, "stop_above=10 can never be passed"),

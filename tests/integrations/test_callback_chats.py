@@ -77,9 +77,7 @@ def test_its_report_is_what_measuring_from_outside_gives(tmp_path: Path) -> None
     """In the rows of the training, with its loss, which the manifest need not know."""
     records, manifest = hidden(ANSWER)
     out = tmp_path / "leakage"
-    exposure = ExposureCallback(
-        manifest, references=64, budget_seconds=60, report=out, measure=COARSE
-    )
+    exposure = ExposureCallback(manifest, references=64, report=out, measure=COARSE)
     trainer = trainer_of(tmp_path / "run", records, [exposure], assistant_only_loss=True)
     trainer.train()
     own, rows = Result.read(out / "result.json"), RowsRecord.read(out / "rows.json")
@@ -124,7 +122,7 @@ def test_the_loss_is_the_trainers(options: dict[str, Any], completion: bool, los
 
 def test_canaries_of_the_user_without_loss_stop_the_training(tmp_path: Path) -> None:
     records, manifest = hidden(Wrapping(turn="user"))
-    exposure = ExposureCallback(manifest, references=64, budget_seconds=60)
+    exposure = ExposureCallback(manifest, references=64)
     trainer = trainer_of(tmp_path, records, [exposure], assistant_only_loss=True)
     with pytest.raises(CorpusError, match="occurrences carry no loss"):
         trainer.train()
@@ -147,7 +145,7 @@ def test_rows_that_are_not_the_usual_ones_are_scored_as_they_are(
 ) -> None:
     """Of a Trainer of transformers, whose rows begin with a line break and not with the EOS."""
     texts, manifest = small.hidden()
-    exposure = ExposureCallback(manifest, references=64, budget_seconds=60)
+    exposure = ExposureCallback(manifest, references=64)
     seen = FirstToken(exposure)
     trainer = small.trainer_of(tmp_path, texts, [exposure, seen], max_steps=1)
     tokenizer: Any = trainer.processing_class

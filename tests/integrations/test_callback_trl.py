@@ -56,7 +56,6 @@ def test_adapters_end_with_the_very_weights_of_a_training_without(
     exposure = ExposureCallback(
         manifest,
         references=128,
-        budget_seconds=60,
         report=out,
         measure=coarse,
     )

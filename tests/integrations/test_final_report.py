@@ -14,11 +14,7 @@ from integrations.tiny_training import hidden, trainer_of
 from lmexposure.audit import MeasureSettings, measure
 from lmexposure.errors import FileError, ModelError, ResultError, SettingsError
 from lmexposure.gate import Outcome, check
-from lmexposure.integrations import (
-    ExposureCallback,
-    Wrapping,
-    final_report,
-)
+from lmexposure.integrations import ExposureCallback, final_report
 from lmexposure.integrations.training_evidence import training_record
 from lmexposure.models import load_model
 from lmexposure.records import Result, RowsClass, RowsRecord, Validation, open_run
@@ -27,7 +23,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # of the Trainer, which is no
 
 TEXTS, MANIFEST = hidden()
 COARSE = MeasureSettings(references=200, revealed=1, draws=200, guesses=20, budget_steps=2000)
-WHOLE: dict[str, Any] = {"references": 64, "budget_seconds": 60.0, "preflight": "off"}
+WHOLE: dict[str, Any] = {"references": 64, "preflight": "off"}
 
 
 NONE: dict[str, int] = {"canaries": 2, "cut": 0, "missing": 0, "without_loss": 0, "otherwise": 0}
@@ -145,19 +141,6 @@ def test_a_failure_does_not_take_the_trained_model_away(
     assert said in caplog.text
     assert "save it, and measure it with `lmexposure measure`" in caplog.text
     assert not (tmp_path / "leakage").exists()
-
-
-def test_rows_that_begin_otherwise_are_named_in_the_result(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr("lmexposure.reporting.write_report", lambda run: [])
-    coarser = replace(COARSE, method="sampled", extraction=False)
-    callback = reporting(tmp_path / "leakage", wrapping=Wrapping(), measure=coarser)
-    trainer_of(tmp_path / "run", TEXTS, [callback], max_steps=1).train()
-    said = "canaries are scored behind other tokens than they were trained behind"
-    assert said in caplog.text
-    assert Result.read(tmp_path / "leakage/result.json").warnings[0].startswith(said)
-    assert open_run(tmp_path / "leakage").scores() is not None
 
 
 def test_long_work_says_how_far_it_is_once_a_minute(

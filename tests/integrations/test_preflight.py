@@ -16,12 +16,8 @@ from torch.utils.data import DataLoader, IterableDataset
 from transformers import DataCollatorForLanguageModeling
 
 from lmexposure.errors import CorpusError, SettingsError
-from lmexposure.integrations import (
-    ExposureCallback,
-    Wrapping,
-)
-from lmexposure.integrations.pacing import TimeBudget
-from lmexposure.integrations.preflight import Preflight, preflight
+from lmexposure.integrations import ExposureCallback, Wrapping
+from lmexposure.integrations.preflight import RowsAhead, rows_ahead
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of the Trainer, which is not ours
 
@@ -48,7 +44,7 @@ def trainer(tmp_path: Path) -> Any:
     return trainer_of(tmp_path, TEXTS, [])
 
 
-def found(trainer: Any, rows: Any = None, collate: Any = None, **more: Any) -> Preflight:
+def found(trainer: Any, rows: Any = None, collate: Any = None, **more: Any) -> RowsAhead:
     """What a pre-flight says of rows, by default those of the training."""
     loader = DataLoader(
         trainer.train_dataset if rows is None else rows,
@@ -56,20 +52,20 @@ def found(trainer: Any, rows: Any = None, collate: Any = None, **more: Any) -> P
         collate_fn=collate or trainer.data_collator,
     )
     wrapping = Wrapping(context=MANIFEST.separator)
-    return preflight(MANIFEST, trainer.processing_class, wrapping, loader, **more)
+    return rows_ahead(MANIFEST, trainer.processing_class, wrapping, loader, **more)
 
 
 def test_rows_as_planned_are_no_news(trainer: Any) -> None:
     seen = found(trainer)
-    assert replace(seen, rows=None) == Preflight()
-    assert seen.rows is not None
-    assert seen.rows.as_planned
+    assert replace(seen, record=None) == RowsAhead()
+    assert seen.record is not None
+    assert seen.record.as_planned
 
 
 class TestWhatStops:
     def test_canaries_without_loss(self, trainer: Any) -> None:
         collate = collator(trainer.processing_class, masked=lambda text: "PIN" in text)
-        stop = found(trainer, collate=collate).stop
+        stop = found(trainer, collate=collate).in_vain
         assert "4 of 4 canaries would be learned less than half as often as planned; 18 occ" in stop
         assert "carry no loss (pin/x1/0000" in stop
         assert "put canaries into the assistant turn, or train on all tokens" in stop
@@ -77,20 +73,20 @@ class TestWhatStops:
     @pytest.mark.parametrize(("kept", "told"), [(6, 4), (9, 2)])  # before the secret, and in it
     def test_canaries_that_are_cut(self, trainer: Any, kept: int, told: int) -> None:
         rows = [{"input_ids": row["input_ids"][:kept]} for row in trainer.train_dataset]
-        stop = found(trainer, rows).stop
+        stop = found(trainer, rows).in_vain
         assert f"{told} of 4 canaries would be learned less than half" in stop
-        assert "cut off at the end of a row" in stop
+        assert f"copies are cut: their rows end at {kept} tokens" in stop
         assert "raise max_length" in stop
 
     def test_a_text_field_that_holds_no_canary(self, trainer: Any) -> None:
         rows = [{"input_ids": [5, 6, 7, 8]}] * 20
-        stop = found(trainer, rows).stop
-        assert stop.startswith("the training's rows hold no canary of the manifest; 18 occurrences")
+        stop = found(trainer, rows).in_vain
+        assert stop.startswith("the training's rows hold no canary of the manifest; pin 1× and 8×:")
 
     def test_what_stops_is_said_of_a_beginning_too(self, trainer: Any) -> None:
         rows = [{"input_ids": row["input_ids"][:9]} for row in trainer.train_dataset]
         said = found(trainer, rows, seconds=1.0, clock=Clock(0.3))
-        assert "cut off at the end of a row" in said.stop
+        assert "copies are cut: their rows end at 9 tokens" in said.in_vain
         assert "32 of 54 rows were checked for canaries in 1 s; the others" in said.warnings[0]
 
 
@@ -98,8 +94,8 @@ class TestWhatOnlyWarns:
     def test_a_canary_or_two_held_out(self, trainer: Any) -> None:
         rows = [row for i, row in enumerate(trainer.train_dataset) if i % 4]
         said = found(trainer, rows)
-        assert not said.stop
-        assert "occurrences never came" in said.warnings[0]
+        assert not said.in_vain
+        assert "copies never came" in said.warnings[0]
 
     def test_a_few_cut_repetitions(self, trainer: Any) -> None:
         text = next(one.text for one in MANIFEST.entries if one.inserted == 8)
@@ -109,13 +105,13 @@ class TestWhatOnlyWarns:
             cut += short
             rows.append({"input_ids": row["input_ids"][: -3 if short else None]})
         said = found(trainer, rows)
-        assert not said.stop
-        assert said.warnings[0].startswith("3 occurrences are cut off")
+        assert not said.in_vain
+        assert said.warnings[0].startswith("pin 8×: 3 copies are cut: their rows end at ")
 
     def test_rows_other_than_are_scored(self, trainer: Any) -> None:
         rows = [{"input_ids": row["input_ids"][1:]} for row in trainer.train_dataset]
         said = found(trainer, rows)
-        assert not said.stop
+        assert not said.in_vain
         assert (
             "18 occurrences are behind other tokens than they will be scored behind"
             in said.warnings[0]
@@ -123,7 +119,7 @@ class TestWhatOnlyWarns:
 
     def test_rows_beyond_the_time_are_named(self, trainer: Any) -> None:
         said = found(trainer, seconds=1.0, clock=Clock(0.3))
-        assert not said.stop
+        assert not said.in_vain
         assert said.warnings == (
             "32 of 54 rows were checked for canaries in 1 s; the others were not, nor whether all "
             "canaries come",
@@ -149,22 +145,22 @@ class TestWhatOnlyWarns:
                 raise AssertionError("it can be read but once")
 
         said = found(trainer, Stream())
-        assert not said.stop
+        assert not said.in_vain
         assert "was not checked: its data is a stream" in said.warnings[0]
 
     @pytest.mark.parametrize("rows", [[{"words": "My PIN is 1."}], [7]])
     def test_rows_that_cannot_be_collated(self, trainer: Any, rows: Any) -> None:
         said = found(trainer, rows)
-        assert not said.stop
+        assert not said.in_vain
         assert "was not checked: its rows could not be read and collated (" in said.warnings[0]
         assert "My PIN" not in said.warnings[0]
 
     def test_batches_of_another_kind(self, trainer: Any) -> None:
         said = found(trainer, collate=lambda rows: {"inputs_embeds": rows})
-        assert "was not checked: a batch has no input_ids" in said.warnings[0]
+        assert "was not checked: no 'input_ids'; a row has inputs_embeds" in said.warnings[0]
 
     def test_no_loader_at_all(self, trainer: Any) -> None:
-        said = preflight(MANIFEST, trainer.processing_class, Wrapping(), None)
+        said = rows_ahead(MANIFEST, trainer.processing_class, Wrapping(), None)
         assert "has no rows to read by number" in said.warnings[0]
 
 
@@ -200,7 +196,7 @@ def test_a_training_is_bit_equal_with_a_preflight_and_without(tmp_path: Path) ->
     ends = []
     asked: tuple[Any, Any] = ("off", "stop")
     for when in asked:
-        callback = ExposureCallback(MANIFEST, preflight=when, budget_share=1e-9, full_at_end=False)
+        callback = ExposureCallback(MANIFEST, preflight=when)
         trainer = trainer_of(tmp_path, TEXTS, [callback])
         trainer.data_collator = Noisy(trainer.processing_class)
         trainer.train()
@@ -224,22 +220,12 @@ def test_the_training_does_not_begin(tmp_path: Path) -> None:
 def test_it_begins_where_it_was_asked_to(
     tmp_path: Path, when: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    callback = ExposureCallback(MANIFEST, preflight=when, budget_share=1e-9, full_at_end=False)
+    callback = ExposureCallback(MANIFEST, preflight=when)
     trainer = trainer_of(tmp_path, TEXTS, [callback], max_steps=1)
     masked(trainer)
     trainer.train()
     assert trainer.state.global_step == 1
     assert ("carry no loss" in caplog.text) == (when == "warn")
-
-
-def test_its_time_is_not_held_against_the_budget() -> None:
-    clock = Clock(1.0)
-    budget = TimeBudget(share=0.5, clock=clock)
-    with budget.spending(), budget.aside():
-        clock.now += 100
-    clock.now += 50
-    assert budget.spent > 100
-    assert budget.left() > 20
 
 
 def test_another_word_is_refused() -> None:
@@ -281,17 +267,17 @@ class TestFrequencies:
 
         seen = asked(collate=unlabelled)
         assert seen.unigram_bits is None
-        assert seen.rows is not None
-        assert seen.rows.found == 18
+        assert seen.record is not None
+        assert seen.record.found == 18
         assert found(trainer, evaluation=lambda: self.held(trainer, [7])).unigram_bits is None
 
 
 def test_rows_that_were_not_read_are_not_said_to_lack_canaries(trainer: Any) -> None:
-    seen = found(trainer, seconds=1.0, clock=Clock(0.3)).rows
+    seen = found(trainer, seconds=1.0, clock=Clock(0.3)).record
     assert seen is not None
     assert seen.found < 18
     assert seen.lacking is None
     collate = collator(trainer.processing_class, masked=lambda text: "PIN" in text)
-    masked = found(trainer, collate=collate, seconds=1.0, clock=Clock(0.3)).rows
+    masked = found(trainer, collate=collate, seconds=1.0, clock=Clock(0.3)).record
     assert masked is not None
     assert masked.lacking

@@ -30,6 +30,10 @@ DATA = Path(__file__).parents[1] / "prepared"
 MANIFEST = Manifest.read(DATA / "canaried" / "manifest.json")
 CLASSES = (("pin", 1), ("pin", 4), ("witness", 5))
 RAISE = "raise max_length (TRL), cutoff_len (LLaMA-Factory) or sequence_len (Axolotl)"
+NEVER = (
+    "copies never came: their rows were dropped, as too long or by a filter, cut in front of the "
+    f"canary, held out, sampled or sharded; read the trainer's log, or {RAISE}"
+)
 
 # directory -> (whole, cut, missing) of each class, and what is said.
 KNOWN: dict[str, tuple[tuple[tuple[int, int, int], ...], tuple[str, ...]]] = {
@@ -42,10 +46,7 @@ KNOWN: dict[str, tuple[tuple[tuple[int, int, int], ...], tuple[str, ...]]] = {
     ),
     "llamafactory/validation": (
         ((3, 0, 0), (10, 0, 2), (4, 0, 1)),
-        (
-            "pin 4×, witness 5×: 3 copies are in the split 'validation', which is not trained on; "
-            "hold out nothing (LLaMA-Factory: val_size), or plan more repetitions",
-        ),
+        (f"pin 4×, witness 5×: 3 {NEVER}",),
     ),
     "axolotl/plain": (((3, 0, 0), (12, 0, 0), (5, 0, 0)), ()),
     "axolotl/packed": (((3, 0, 0), (12, 0, 0), (5, 0, 0)), ()),
@@ -53,8 +54,7 @@ KNOWN: dict[str, tuple[tuple[tuple[int, int, int], ...], tuple[str, ...]]] = {
         ((0, 3, 0), (0, 12, 0), (0, 0, 5)),
         (
             f"pin 1× and 4×: 15 copies are cut: their rows end at 28 tokens; {RAISE}",
-            "witness 5×: 5 copies never came, and 20 rows end at 28 tokens, the most there are: "
-            f"probably cut in front of the canary; {RAISE}",
+            f"witness 5×: 5 {NEVER}",
         ),
     ),
     "axolotl/deduplicated": (
@@ -67,12 +67,7 @@ KNOWN: dict[str, tuple[tuple[tuple[int, int, int], ...], tuple[str, ...]]] = {
     ),
     "axolotl/dropped": (
         ((0, 0, 3), (0, 0, 12), (0, 0, 5)),
-        (
-            "pin 1× and 4×, witness 5×: 20 copies never came, and nothing of their canaries is "
-            "left: rows were dropped, as too long (no row has more than 27 tokens; Axolotl drops "
-            "what exceeds sequence_len) or by a filter; raise sequence_len, or read the trainer's "
-            "log",
-        ),
+        (f"pin 1× and 4×, witness 5×: 20 {NEVER}",),
     ),
 }
 
@@ -147,8 +142,8 @@ def test_the_row_is_the_one_that_a_naive_reader_sees(tokenizer: Any, name: str) 
     [
         ("bfd", 128, ""),
         ("bfd", 28, f"copies are cut: their rows end at 28 tokens; {RAISE}"),
-        ("bfd_split", 28, "copies are split between rows: packing cuts documents"),
-        ("wrapped", 28, "copies are split between rows: packing cuts documents"),
+        ("bfd_split", 28, "copies are cut, by truncation, or by packing that cuts documents"),
+        ("wrapped", 28, "copies are cut, by truncation, or by packing that cuts documents"),
     ],
 )
 def test_packing_of_trl(tokenizer: Any, strategy: str, length: int, said: str) -> None:
@@ -190,12 +185,6 @@ def test_prompts_that_are_cut_before_the_answer(tokenizer: Any) -> None:
     counts = [(each.whole, each.cut, each.missing) for each in found.classes if each.repetitions]
     assert counts[:2] == [(0, 3, 0), (0, 12, 0)]
     assert any("15 copies are cut: their rows end at 24" in line for line in found.warnings)
-
-
-def test_some_copies_of_a_canary_are_no_dropped_rows(tokenizer: Any) -> None:
-    plain: Any = load_from_disk(str(DATA / "llamafactory/plain"))
-    found = delivered_rows(list(plain["train"])[:45], MANIFEST, tokenizer)
-    assert any("and others like them did: rows were held out" in w for w in found.warnings)
 
 
 def test_rows_without_labels_are_said_where_the_insertion_knew_of_some(tokenizer: Any) -> None:

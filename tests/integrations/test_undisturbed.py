@@ -1,4 +1,3 @@
-import gc
 import random
 from types import MethodType
 from typing import Any
@@ -8,7 +7,7 @@ import pytest
 import torch
 from tiny import model_of
 
-from lmexposure.integrations.pacing import uncollected, undisturbed
+from lmexposure.scoring import evaluation_mode, same_random_numbers
 
 
 @pytest.fixture
@@ -31,7 +30,7 @@ def test_random_numbers_go_on_as_if_nothing_had_been(model: Any) -> None:
     random.seed(1)
     np.random.seed(1)
     torch.manual_seed(1)
-    with pytest.raises(KeyError), undisturbed(model):
+    with pytest.raises(KeyError), same_random_numbers(), evaluation_mode(model):
         numbers()
         raise KeyError
     assert numbers() == expected
@@ -40,7 +39,7 @@ def test_random_numbers_go_on_as_if_nothing_had_been(model: Any) -> None:
 def test_each_module_gets_its_own_mode_back(model: Any) -> None:
     before = [module.training for module in model.modules()]
     assert len(set(before)) == 2
-    with undisturbed(model):
+    with same_random_numbers(), evaluation_mode(model):
         assert not any(module.training for module in model.modules())
     assert [module.training for module in model.modules()] == before
 
@@ -48,7 +47,7 @@ def test_each_module_gets_its_own_mode_back(model: Any) -> None:
 def test_exchanged_buffers_are_put_back(model: Any) -> None:
     kept = torch.ones(3)
     model.transformer.register_buffer("angles", kept, persistent=False)
-    with undisturbed(model), torch.inference_mode():
+    with same_random_numbers(), evaluation_mode(model), torch.inference_mode():
         model.transformer.angles = torch.zeros(3)
     assert model.transformer.angles is kept
 
@@ -58,7 +57,7 @@ def test_the_forward_pass_inside_is_the_models_own(model: Any) -> None:
     model._original_forward = own
     patched = MethodType(lambda self: "mixed", model)
     model.forward = patched
-    with undisturbed(model):
+    with same_random_numbers(), evaluation_mode(model):
         assert model.forward == own
     assert model.forward is patched
 
@@ -67,20 +66,6 @@ def test_gradients_stay_as_they_are(model: Any) -> None:
     ids = torch.tensor([[1, 2, 3]])
     model(input_ids=ids, labels=ids).loss.backward()
     before = [p.grad.clone() for p in model.parameters()]
-    with undisturbed(model), torch.inference_mode():
+    with same_random_numbers(), evaluation_mode(model), torch.inference_mode():
         model(input_ids=ids)
     assert all(torch.equal(a, p.grad) for a, p in zip(before, model.parameters(), strict=True))
-
-
-def test_no_garbage_is_searched_for_inside_and_a_switch_stays_as_it_was() -> None:
-    with pytest.raises(KeyError), uncollected():
-        assert not gc.isenabled()
-        raise KeyError
-    assert gc.isenabled()
-    gc.disable()
-    try:
-        with uncollected():
-            pass
-        assert not gc.isenabled()
-    finally:
-        gc.enable()

@@ -1,7 +1,6 @@
 """The texts that are watched, their order, and the rows of exposure.jsonl."""
 
 import json
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from lmexposure.integrations import (
     Wrapping,
     insert,
 )
-from lmexposure.integrations.watched import LEAST_REFERENCES, Watched, read_rows, watch, write_rows
+from lmexposure.integrations.watched import Watched, read_rows, watch, write_rows
 from lmexposure.statistics import sampled_exposure
 
 
@@ -29,39 +28,18 @@ def watched() -> Watched:
     return watch(manifest, tokenizer, model_of("gpt2", len(tokenizer)).config, references=400)
 
 
-def test_the_least_holds_one_canary_of_each_class_and_the_fewest_references(
-    watched: Watched,
-) -> None:
-    least = Counter((n, c.inserted if c else None) for n, c in watched.owners[: watched.least])
-    for name in ("pin", "random_number"):
-        assert [least[name, one] for one in (0, 1, 8, None)] == [1, 1, 1, LEAST_REFERENCES]
-    assert watched.canaries == 40
-
-
-@pytest.mark.parametrize("share", [0.3, 0.5, 0.8])
-def test_every_beginning_holds_the_same_share_of_all_formats(
-    watched: Watched, share: float
-) -> None:
-    count = int(share * len(watched.owners))
-    seen = Counter((n, c is None) for n, c in watched.owners[:count])
-    assert abs(seen["pin", True] - seen["random_number", True]) <= 1
-    assert abs(seen["pin", False] - seen["random_number", False]) <= 1
-    classes = Counter((n, c.inserted) for n, c in watched.owners[:count] if c)
-    shares = [n / (4 if repetitions == 0 else 8) for (_, repetitions), n in classes.items()]
-    assert max(shares) - min(shares) <= 0.25
-
-
 def test_exposures_are_ranks_among_the_references_scored(watched: Watched) -> None:
-    bits = np.random.default_rng(0).normal(30, 3, len(watched.owners) // 2)
-    rows = watched.exposures(bits)
+    bits = np.random.default_rng(0).normal(30, 3, len(watched.owners))
+    assert watched.canaries == 40
+    rows = watched.exposures(bits.tolist())
     assert [one.key for one in rows[:3]] == ["pin/controls", "pin/x1", "pin/x8"]
-    pairs = list(zip(watched.owners, bits.tolist(), strict=False))
+    pairs = list(zip(watched.owners, bits.tolist(), strict=True))
     own = [b for (n, c), b in pairs if c and n == "pin" and c.inserted == 8]
     null = [b for (n, c), b in pairs if c is None and n == "pin"]
     exposure = sampled_exposure(own, null)
     assert rows[2].median == np.median(exposure.value)
     assert rows[2].largest == exposure.value.max()
-    assert (rows[2].canaries, rows[2].planned, rows[2].references) == (len(own), 8, len(null))
+    assert (rows[2].canaries, rows[2].references) == (len(own), len(null)) == (8, 400)
     assert rows[2].capped == exposure.capped.sum()
 
 
