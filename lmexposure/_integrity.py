@@ -26,11 +26,7 @@ _LOG = logging.getLogger(__name__)
 
 
 def write_hashed(path: Path, record: Mapping[str, Any], *, mode: int = 0o644) -> None:
-    """Write a record as JSON that carries the hash of its own content.
-
-    Raises:
-        FileError: the disk refused.
-    """
+    """Write a record as JSON that carries the hash of its own content."""
     values = json.loads(json.dumps(record))  # as a reader will see it
     write_json(path, {**record, CONTENT: content_hash(values)}, mode=mode)
 
@@ -51,10 +47,7 @@ def file_hashes(directory: Path) -> dict[str, str]:
 
 
 def damaged_file(directory: Path, hashes: Mapping[str, str]) -> Path | None:
-    """The first file that is missing or has another hash; None where all are as they were.
-
-    Files that are not listed, such as a README.md that was added, are not read.
-    """
+    """The first file that is missing or has another hash; None where all are as they were."""
     for name, sha256 in hashes.items():
         path = Path(directory) / name
         if not path.is_file() or sha256_file(path) != sha256:
@@ -63,24 +56,14 @@ def damaged_file(directory: Path, hashes: Mapping[str, str]) -> Path | None:
 
 
 def write_sealed(path: Path, data: bytes | memoryview, *, mode: int = 0o644) -> None:
-    """Write bytes, and behind them a line with their hash.
-
-    Raises:
-        FileError: the disk refused.
-    """
+    """Write bytes, and behind them a line with their hash."""
     with atomic_write(path, mode=mode) as stream:
         stream.write(data)
         stream.write(b"\nsha256:%s\n" % sha256_bytes(data).encode())
 
 
 def read_sealed(path: Path) -> bytes | None:
-    """The bytes that `write_sealed` wrote; None where there is no such file, or it is damaged.
-
-    A damaged one is named in a warning: the caller makes it again.
-
-    Raises:
-        FileError: the disk refused, or a directory has the name; it could not be made again.
-    """
+    """The bytes that `write_sealed` wrote; None where there is no such file, or it is damaged."""
     if not path.exists():
         return None
     try:

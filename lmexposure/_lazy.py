@@ -18,18 +18,6 @@ def lazy_face(
     """What a package's `__getattr__` and `__dir__` are, so that its names are imported late.
 
     Source: PEP 562.
-
-    Args:
-        package: `__name__` of the package.
-        face: its `__file__`, whose first `if TYPE_CHECKING:` holds `from module import name` lines
-            and nothing else. No name may be the name of a module of the package: importing that
-            module would take the name's place.
-
-    Returns:
-        `__getattr__`, which imports a name once and keeps it in the package; and `__dir__`.
-
-    Raises:
-        ImportError: the face's source is not there to be read, only what was compiled of it.
     """
     home_of = _homes(package, face)
 

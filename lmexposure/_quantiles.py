@@ -16,27 +16,17 @@ _STEPS = 100
 
 @dataclass(frozen=True, kw_only=True)
 class ExposureEstimate:
-    """One canary's exposure in bits, higher = more memorised, with what its error comes from.
+    """One canary's exposure in bits, higher = more memorised, with what its error comes from."""
 
-    Attributes:
-        method: "sampled", "importance", "exact" and so on, as in a result.
-        value, low, high: the estimate and its interval.
-        capped: the value is a lower bound.
-        level: two-sided coverage of the interval; 1: it is proven.
-        bits: the canary's log-perplexity, or anything that orders canaries of a format alike.
-        references: how many fills were drawn to compare with.
-        space_bits: log2|R|; infinite where it is not known.
-    """
-
-    method: str
-    value: float
-    low: float
-    high: float
-    capped: bool
-    level: float
-    bits: float
-    references: int
-    space_bits: float
+    method: str  # "sampled", "importance", "exact" and so on, as in a result
+    value: float  # the estimate and its interval
+    low: float  # the estimate and its interval
+    high: float  # the estimate and its interval
+    capped: bool  # the value is a lower bound
+    level: float  # two-sided coverage of the interval; 1: it is proven
+    bits: float  # the canary's log-perplexity, or anything that orders canaries of a format alike
+    references: int  # how many fills were drawn to compare with
+    space_bits: float  # log2|R|; infinite where it is not known
 
     @property
     def drawn(self) -> bool:
@@ -75,10 +65,7 @@ class ExposureEstimate:
         return -math.log2(most + 2.0**-self.space_bits), high
 
     def _widened(self, tail: float) -> tuple[float, float]:
-        """On the scale of bits a gamma quantile moves no faster than the logarithm of its tail.
-
-        Of a count of none, whose upper end is proportional to that logarithm, only this end moves.
-        """
+        """On the scale of bits a gamma quantile moves no faster than the logarithm of its tail."""
         factor = max(1.0, math.log(tail) / math.log((1 - self.level) / 2))
         if self.capped:
             return self.low - math.log2(factor), self.high
@@ -100,15 +87,6 @@ def quantile_range(
     drawn. The r-th lowest and the s-th lowest exposure are beyond the quantile with half of the
     tail each, and each is itself known but for the other half.
 
-    Args:
-        estimates: of canaries of one format, independent of each other but for what they were
-            compared with; at least one.
-        quantile: of exposure, strictly between 0 and 1; 0.9: a tenth is more memorised.
-        tail: the chance that each end may miss with.
-
-    Returns:
-        Low and high in bits; None where too few canaries give no end on that side.
-
     Source: order statistics, David and Nagaraja 2003, section 7.1; Clopper and Pearson 1934.
     """
     half = order_tail(estimates, tail)
@@ -120,15 +98,6 @@ def quantile_range(
 
 def quantile_ends(n: int, quantile: float, tail: float) -> tuple[int | None, int | None]:
     """The r-th and the s-th smallest of n draws, each rarely beyond its quantile.
-
-    Args:
-        n: draws, at least 1.
-        quantile: strictly between 0 and 1.
-        tail: the chance that each end may miss with.
-
-    Returns:
-        The largest r with P(Bin(n, q) < r) <= tail, and the smallest s with P(Bin(n, q) >= s) <=
-        tail; None where no order statistic reaches so far.
 
     Source: David and Nagaraja 2003, Order Statistics, section 7.1.
 

@@ -112,22 +112,14 @@ class Record(BaseModel):
 
 
 class FileRecord(Record):
-    """A whole file.
+    """A whole file."""
 
-    Attributes:
-        NAME: of the file, as lmexposure writes it.
-        FAMILY, VERSION: of its schema, written "family/version".
-        ERROR: what is raised of a file that cannot be used.
-        AGAIN: how to get a file that can: the end of every message.
-        SECRET: whether a value may be a secret, so that no message shows one.
-    """
-
-    NAME: ClassVar[str]
-    FAMILY: ClassVar[str]
-    VERSION: ClassVar[int]
-    ERROR: ClassVar[type[InputError]] = ResultError
-    AGAIN: ClassVar[str]
-    SECRET: ClassVar[bool] = False
+    NAME: ClassVar[str]  # of the file, as lmexposure writes it
+    FAMILY: ClassVar[str]  # of its schema, written "family/version"
+    VERSION: ClassVar[int]  # of its schema, written "family/version"
+    ERROR: ClassVar[type[InputError]] = ResultError  # what is raised of a file that cannot be used
+    AGAIN: ClassVar[str]  # how to get a file that can: the end of every message
+    SECRET: ClassVar[bool] = False  # whether a value may be a secret, so that no message shows one
 
     @classmethod
     def schema_name(cls) -> str:
@@ -136,16 +128,7 @@ class FileRecord(Record):
 
     @classmethod
     def parse(cls, content: bytes, path: Path) -> Self:
-        """The record of a file of this version.
-
-        Args:
-            content: of the file.
-            path: its name, for messages.
-
-        Raises:
-            InputError: of class `ERROR`: no JSON, of another kind or version, edited or damaged
-                since it was written, or with a part that no such file holds.
-        """
+        """The record of a file of this version."""
         try:
             values = json.loads(content.decode("utf-8"), object_pairs_hook=_each_once)
             _refuse_half_characters(values, content)
@@ -169,11 +152,7 @@ class FileRecord(Record):
         return cls._validated(values, path)
 
     def write(self, path: Path, *, mode: int = 0o644) -> None:
-        """Write the file, whole or not at all, with the hash of its own content.
-
-        Raises:
-            FileError: the disk refused.
-        """
+        """Write the file, whole or not at all, with the hash of its own content."""
         values = self.to_dict()
         write_json(path, {**values, CONTENT: content_hash(values)}, mode=mode)
 
@@ -204,15 +183,7 @@ class FileRecord(Record):
 
     @classmethod
     def refuse_version(cls, values: object, path: Path) -> None:
-        """Refuse a file of this kind that another version wrote, older or newer: it may be whole.
-
-        Args:
-            values: of the file, however damaged.
-            path: its name, for the message.
-
-        Raises:
-            InputError: of class `ERROR`.
-        """
+        """Refuse a file of this kind by another version, older or newer: it may be whole."""
         schema = values.get("schema") if isinstance(values, dict) else None
         family, _, version = str(schema).partition("/")
         numbered = version.isascii() and version.isdecimal()
@@ -241,10 +212,6 @@ def _schema_of(values: object) -> str:
 
 def first_problem(failure: ValidationError, *, shown: bool = True) -> str:
     """The first thing that is wrong, in words: where it is, what is there, what may be.
-
-    Args:
-        failure: as pydantic raised it.
-        shown: whether the value may be shown; one of a manifest may be a secret.
 
     >>> class Example(Record):
     ...     bits: float

@@ -23,38 +23,22 @@ _KEY = "setting"
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """What is declared of a setting.
+    """What is declared of a setting."""
 
-    Attributes:
-        name: of the field.
-        default: its value where nothing is said.
-        help: what it decides, a noun phrase without a stop.
-        panel: of the help that it is shown in.
-        rule: which values it takes; None is taken where it is the default.
-        usual: what the default comes to, in words; empty: the default says it itself.
-        flag: of the command line; None: only a settings file sets it.
-        metavar: the sign for its value in the help; empty: its type.
-        parse: reads the flag's text, given the flag; None: the command line does, by the type.
-        kind: the type of its value, without None.
-    """
-
-    name: str
-    default: Any
-    help: str
-    panel: str
-    rule: Rule
-    usual: str
-    flag: str | None
-    metavar: str
+    name: str  # of the field
+    default: Any  # its value where nothing is said
+    help: str  # what it decides, a noun phrase without a stop
+    panel: str  # of the help that it is shown in
+    rule: Rule  # which values it takes; None is taken where it is the default
+    usual: str  # what the default comes to, in words; empty: the default says it itself
+    flag: str | None  # of the command line; None: only a settings file sets it
+    metavar: str  # the sign for its value in the help; empty: its type
+    # reads the flag's text, given the flag; None: the command line does, by the type
     parse: Rule | None
-    kind: Any
+    kind: Any  # the type of its value, without None
 
     def check(self, value: object) -> None:
-        """Refuse a value out of range.
-
-        Raises:
-            SettingsError: it is; with the name, the value and the range.
-        """
+        """Refuse a value out of range."""
         if value is not None or self.default is not None:
             self.rule(self.name, value)
 
@@ -85,20 +69,7 @@ def setting(  # noqa: PLR0913 - what is declared of a setting, each by its name
     parse: Rule | None = None,
     secret: bool = False,
 ) -> T:
-    """A field of a record of settings; see `Setting`.
-
-    Args:
-        default: of the field.
-        help: as in `Setting`.
-        panel: as in `Setting`.
-        rule: as in `Setting`; None: true or false.
-        usual: as in `Setting`.
-        by_flag: whether the command line has a flag for it.
-        flag_name: the flag; None: "--" and the name, with dashes.
-        metavar: as in `Setting`.
-        parse: as in `Setting`.
-        secret: kept out of what is printed.
-    """
+    """A field of a record of settings; see `Setting`."""
     declared = {
         "help": help,
         "panel": panel,
@@ -145,11 +116,7 @@ def _without_none(kind: Any) -> Any:
 
 
 def check_settings(record: object) -> None:
-    """Hold every setting of a record against its own rule; a list becomes a tuple.
-
-    Raises:
-        SettingsError: a value out of range; with its name, the value and the range.
-    """
+    """Hold every setting of a record against its own rule; a list becomes a tuple."""
     for name, declared in settings_of(type(record)).items():
         value = getattr(record, name)
         if isinstance(value, list):
@@ -184,11 +151,7 @@ words = several(text)
 
 
 def whole_numbers(flag: str, text: str) -> tuple[int, ...]:
-    """Whole numbers separated by commas, as a flag takes them.
-
-    Raises:
-        SettingsError: something between the commas is no whole number.
-    """
+    """Whole numbers separated by commas, as a flag takes them."""
     try:
         return tuple(int(part) for part in text.split(","))
     except ValueError:
@@ -198,11 +161,7 @@ def whole_numbers(flag: str, text: str) -> tuple[int, ...]:
 
 
 def numbers(flag: str, text: str) -> tuple[float, ...]:
-    """Numbers separated by commas, as a flag takes them.
-
-    Raises:
-        SettingsError: something between the commas is no number.
-    """
+    """Numbers separated by commas, as a flag takes them."""
     try:
         return tuple(float(part) for part in text.split(","))
     except ValueError:
@@ -218,17 +177,7 @@ def refuse_unknown(
     what: str = "setting",
     elsewhere: Mapping[str, Collection[str]] | None = None,
 ) -> None:
-    """Refuse a name that is none of these, and name the nearest that is.
-
-    Args:
-        given: names.
-        known: those that there are.
-        what: they are names of.
-        elsewhere: place -> names that belong there, such as "the table [training]".
-
-    Raises:
-        SettingsError: an unknown name.
-    """
+    """Refuse a name that is none of these, and name the nearest that is."""
     unknown = sorted(set(given) - set(known))
     if not unknown:
         return

@@ -121,12 +121,6 @@ def interval(
 ) -> str:
     """Both ends of an interval; an end that too few canaries do not give is missing.
 
-    Args:
-        low: the lower end.
-        high: the upper end.
-        digits: decimals.
-        capped: the upper end is a lower bound itself.
-
     >>> interval(1, 2.5), interval(1, None), interval(None, None)
     ('1.00 .. 2.50', '1.00 .. n/a', 'n/a')
     """
@@ -334,11 +328,6 @@ def class_name(role: str, repetitions: int) -> str:
 def found_of(found: int, of: int, by_chance: float) -> str:
     """Found of searched for; in brackets where guessing would do half as well or better.
 
-    Args:
-        found: secrets that were found.
-        of: secrets that were searched for.
-        by_chance: how many of them guessing finds, in expectation.
-
     >>> found_of(3, 10, 1e-05), found_of(3, 10, 2.0)
     ('3/10', '(3/10)')
     """
@@ -375,8 +364,6 @@ def claim_word(verdict: str) -> str:
 
 def bound_name(method: str) -> str:
     """What people call a bound on epsilon; what follows the method's name stays.
-
-    A method without words of its own is called by its name.
 
     >>> bound_name("one_run_audit"), bound_name("epsilon_from_exposure with coins")
     ('one-run audit', 'from exposure ranks with coins')

@@ -25,12 +25,7 @@ def visible(text: object) -> str:
 
 
 def printable(text: str, *, json_escapes: bool = False) -> str:
-    """A whole file's text with all but its line ends and blanks spelled out where it is unseen.
-
-    Args:
-        text: of a page, a table or JSON.
-        json_escapes: spell as JSON does, so that the values stay what they are.
-    """
+    """A whole file's text with all but its line ends and blanks spelled out where it is unseen."""
     spelled = _spelled_in_json if json_escapes else _spelled
     return _UNSEEN.sub(lambda found: spelled(found[0]), text)
 

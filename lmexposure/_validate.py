@@ -120,11 +120,7 @@ def one_of(
 
 
 def bits_array(name: str, values: "ArrayLike") -> "NDArray[np.float64]":
-    """Return finite float64 numbers of shape (n,), n >= 1; a scalar becomes shape (1,).
-
-    Raises:
-        InputError: no numbers at all, more than one dimension, or a NaN or infinity among them.
-    """
+    """Return finite float64 numbers of shape (n,), n >= 1; a scalar becomes shape (1,)."""
     import numpy as np
 
     try:

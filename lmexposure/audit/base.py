@@ -55,19 +55,12 @@ class _BaseBits(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Base:
-    """A base model, ready to score.
+    """A base model, ready to score."""
 
-    Attributes:
-        loaded: the model, with the tokenizer that it came with.
-        weights_sha256: of its weights; of a model whose adapter is switched off, without it.
-        switched_off: it is the measured model without its adapter.
-        adapters: its adapters are to be switched off while it scores.
-    """
-
-    loaded: LoadedModel
-    weights_sha256: str
-    switched_off: bool = False
-    adapters: bool = False
+    loaded: LoadedModel  # the model, with the tokenizer that it came with
+    weights_sha256: str  # of its weights; of a model whose adapter is switched off, without it
+    switched_off: bool = False  # it is the measured model without its adapter
+    adapters: bool = False  # its adapters are to be switched off while it scores
 
     def bits(
         self,
@@ -77,19 +70,7 @@ class Base:
         kept: Path | None,
         progress: Callable[[int, int], None],
     ) -> NDArray[np.float64]:
-        """Log-perplexity of each text under the base, in bits, shape (n,).
-
-        Args:
-            encoded: n texts as the measured model reads them.
-            batch_size: texts a forward pass; None chooses one.
-            kept: where the numbers are kept between interruptions; None keeps nothing.
-            progress: called with (texts done, texts in all).
-
-        Raises:
-            ModelError: a token that the base's tokenizer does not have, or a text that is longer
-                than the base's context window.
-            NumericalError: the base gave NaN or infinite logits.
-        """
+        """Log-perplexity of each text under the base, in bits, shape (n,)."""
         saved = read_part(kept, _BaseBits)
         if saved is not None and len(saved.bits) == len(encoded):
             return np.array(saved.bits, dtype=np.float64)
@@ -145,16 +126,7 @@ class Base:
 
 
 def load_base(base: str | None, settings: RunSettings) -> "LoadedModel | str | None":
-    """The base that a command names, loaded as the settings say; what is no model stays as it is.
-
-    Args:
-        base: a directory or hub name, "adapter-off", or None.
-        settings: of the machine; a revision is the measured model's alone.
-
-    Raises:
-        ModelError: no such model, or one that cannot be loaded.
-        SettingsError: a device that this machine does not have.
-    """
+    """The base that a command names, loaded as the settings say; what is no model stays so."""
     if base is None or _is_off(base):
         return base
     try:
@@ -171,21 +143,7 @@ def base_of(
     model_sha256: str,
     manifest: Manifest,
 ) -> Base:
-    """The base that was asked for, checked to be one of this model.
-
-    Args:
-        base: a directory or hub name, what `load_model` gives, a model in memory, or
-            "adapter-off".
-        model: as it was given to be measured.
-        loaded: the same, loaded.
-        model_sha256: hash of its weights.
-        manifest: what was inserted; some of its texts are given to both tokenizers.
-
-    Raises:
-        ModelError: no such model, or none that can be a base of this one: the model itself, one
-            with another tokenizer, or not the one that an adapter was trained on; or an adapter
-            that cannot be switched off.
-    """
+    """The base that was asked for, checked to be one of this model."""
     found = _switched_off(model, loaded) if _is_off(base) else _another(base, loaded)
     name = found.loaded.name
     if found.weights_sha256 == model_sha256:
@@ -203,14 +161,7 @@ def base_of(
 def own_base(
     model: Any, loaded: LoadedModel, *, model_sha256: str, manifest: Manifest
 ) -> Base | None:
-    """The base that a measured adapter brings along; None: no adapter, or no room for its base.
-
-    Args:
-        model: as for `base_of`, like the others.
-        loaded: the same, loaded.
-        model_sha256: hash of its weights.
-        manifest: what was inserted.
-    """
+    """The base that a measured adapter brings along; None: no adapter, or no room for its base."""
     whole = _whole(model, loaded)
     if is_adapter(Path(loaded.name)) and not _is_switch(whole, loaded):
         if not _has_room(loaded.model):

@@ -23,32 +23,18 @@ _NEVER_FIRST = "it is given beside the exposure that is shown, and decides no ve
 
 @dataclass(frozen=True, kw_only=True)
 class BesideBase:
-    """One format beside the base, ready for the result.
+    """One format beside the base, ready for the result."""
 
-    Attributes:
-        estimates: the calibrated exposure of each canary and control, in the manifest's order.
-        canaries: the same under the base.
-        classes: by ascending repetitions, 0 (the controls) first.
-    """
-
+    # the calibrated exposure of each canary and control, in the manifest's order
     estimates: list[Estimate]
-    canaries: list[BaseCanary]
-    classes: list[BaseClass]
+    canaries: list[BaseCanary]  # the same under the base
+    classes: list[BaseClass]  # by ascending repetitions, 0 (the controls) first
 
 
 def beside_base(
     scores: FormatScores, settings: MeasureSettings, *, origin: str
 ) -> BesideBase | None:
-    """Exposures under the base, calibrated exposures, and what the training added.
-
-    Args:
-        scores: log-perplexities of one format, under the base too.
-        settings: level, permutations, seed.
-        origin: what distinguishes this measurement from all others, for the permutations.
-
-    Returns:
-        None where no base was measured.
-    """
+    """Exposures under the base, calibrated exposures, and what the training added."""
     if scores.base_bits is None:
         return None
     made = {control: _made(scores, settings, control=control) for control in (False, True)}
@@ -75,11 +61,7 @@ def beside_base(
 def _made(
     scores: FormatScores, settings: MeasureSettings, *, control: bool
 ) -> CalibratedExposure | None:
-    """Of canaries or of controls; what each of them is ranked among is as for plain exposures.
-
-    Where the references are all that are left, the controls belong to the null of a canary, whose
-    rank is exact. A control is never part of its own null.
-    """
+    """Of canaries or of controls; what each of them is ranked among is as for plain exposures."""
     chosen = scores.controls == control
     if not chosen.any():
         return None

@@ -46,18 +46,12 @@ _FAR = timedelta(days=45)  # to another day, of another month
 
 @dataclass(frozen=True, kw_only=True)
 class ScoringContext:
-    """The row around every canary and reference of a measurement.
+    """The row around every canary and reference of a measurement."""
 
-    Attributes:
-        by_format: the context of each format, by its name.
-        record: what the result says of it.
-        warnings: what a reader must know of it.
-        other_day: the contexts of another day than was assumed; none where no day was.
-    """
-
-    by_format: Mapping[str, AnyContext]
-    record: ContextRecord
-    warnings: tuple[str, ...] = ()
+    by_format: Mapping[str, AnyContext]  # the context of each format, by its name
+    record: ContextRecord  # what the result says of it
+    warnings: tuple[str, ...] = ()  # what a reader must know of it
+    # the contexts of another day than was assumed; none where no day was
     other_day: Mapping[str, Context] = field(default_factory=dict)
 
     def decisive(self) -> dict[str, object] | None:
@@ -79,26 +73,7 @@ def scoring_context(
     own_training: bool = False,
     wrapping: Wrapping | None = None,
 ) -> ScoringContext:
-    """The row that canaries and references are to be scored in.
-
-    Args:
-        loaded: model and tokenizer.
-        manifest: what was inserted.
-        left_context: of another trainer's rows: "bos", "eos", "none", or the text itself.
-        rows: what `verify --rows` found in the rows of the training.
-        own_training: this package trained the model on what the manifest says; also where it lies
-            in the directory of such a training.
-        wrapping: how the training made rows of records, where not as the manifest says.
-
-    Raises:
-        ManifestError: rows of another manifest or tokenizer; a chat template that is not the one of
-            the insertion.
-        ModelError: the tokenizer lacks the token that is to be in front, or cannot wrap the
-            canaries as the manifest says (see `models.row_context`), or lacks the entry that a
-            canary has to itself (see `models.check_tokens`).
-        SettingsError: a left context, or a wrapping, where the row is known already; a wrapping of
-            other records than the corpus holds.
-    """
+    """The row that canaries and references are to be scored in."""
     check_tokens(loaded.tokenizer, manifest)
     said = _said_of(wrapping, manifest)
     texts, wrapping = _texts(manifest), wrapping or manifest.wrapping
@@ -143,26 +118,13 @@ def _lacking(context: ScoringContext, rows: RowsRecord | None) -> ScoringContext
 
 
 def rows_beside(manifest: str | Path) -> RowsRecord | None:
-    """What `verify --rows` left next to a manifest; None where there is nothing.
-
-    Args:
-        manifest: its path.
-
-    Raises:
-        ManifestError: a rows.json that is none.
-    """
+    """What `verify --rows` left next to a manifest; None where there is nothing."""
     path = RowsRecord.beside(manifest)
     return RowsRecord.read(path) if path.exists() else None
 
 
 def recorded_training(model: str | Path, manifest: Manifest) -> Validation | None:
-    """What the training of a model says of itself, where it was this package's, on this manifest.
-
-    Args:
-        model: its directory, `model/` beside the training.json that lists its files by their
-            hashes; None is returned where they are not those, or there is no such record.
-        manifest: of the corpus that it should have read.
-    """
+    """What a training by this package, on this manifest, says of itself."""
     model = Path(model)
     path = model.parent / "training.json"
     if model.name != "model" or not path.is_file() or damaged_model(model) is not None:
@@ -194,11 +156,7 @@ def _texts(manifest: Manifest) -> dict[str, list[str]]:
 
 
 def told_wrapping(manifest: Manifest, settings: RunSettings) -> Wrapping | None:
-    """How a training made rows of the manifest's records, by what was said of it; None: nothing.
-
-    Raises:
-        SettingsError: the canaries are no records; or these do not go together.
-    """
+    """How a training made rows of the manifest's records, by what was said of it; None: nothing."""
     given = {name: getattr(settings, name) for name in SETTINGS_OF_ROWS}
     given = {name: value for name, value in given.items() if value is not None}
     if not given:
@@ -282,12 +240,7 @@ def _of_rows(rows: RowsRecord) -> Iterator[str]:
 
 
 def _said(left: str, tokenizer: Any) -> AnyContext:
-    """The context that a person named.
-
-    Raises:
-        ModelError: the tokenizer has no such token.
-        SettingsError: nothing is named, a word in capitals, or text that no tokenizer reads.
-    """
+    """The context that a person named."""
     _refuse_unclear(left)
     if left == "none":
         return Context(start=())

@@ -50,33 +50,19 @@ _OF_STEPS = (
 
 @dataclass(kw_only=True)
 class RunLog:
-    """What run.json says of a run that is under way.
+    """What run.json says of a run that is under way."""
 
-    Attributes:
-        out: the run directory.
-        settings: of the run.
-        corpus: its path from `out`, where it is known.
-        timings: seconds by step, of the call that did the step.
-        begun_anew: other settings took the place of those of a run that never trained a step.
-    """
-
-    out: Path
-    settings: RunSettings
-    corpus: str | None = None
+    out: Path  # the run directory
+    settings: RunSettings  # of the run
+    corpus: str | None = None  # its path from `out`, where it is known
+    # seconds by step, of the call that did the step
     timings: dict[str, float] = field(default_factory=dict)
+    # other settings took the place of those of a run that never trained a step
     begun_anew: bool = False
 
     @classmethod
     def open(cls, out: Path, settings: RunSettings) -> "RunLog":
-        """Begin a run directory, or go on with one of the same settings.
-
-        A run that never took a step of a training takes other settings too. The directory is
-        claimed (run.json is written) when the first step is done.
-
-        Raises:
-            ResultError: the directory holds another run, or something that is no run.
-            FileError: the disk refused.
-        """
+        """Begin a run directory, or go on with one of the same settings."""
         path = out / "run.json"
         if path.exists():
             same = _same_run(path, settings)
@@ -120,24 +106,13 @@ class RunLog:
 
 
 def refuse_foreign(out: Path) -> None:
-    """Refuse, before a measurement, a directory whose files it would overwrite and are not its own.
-
-    Args:
-        out: the directory of the result, without one yet.
-
-    Raises:
-        ResultError: the directory of another kind of study.
-        FileError: something is in the way that is not ours.
-    """
+    """Refuse, before a measurement, a directory with files in its way that are not its own."""
     refuse_other_study(out, ("training.json", "run.json", "result.json"), "measured")
     _written.refuse_foreign(out, ("result.json", "run.json", "scores.parquet", ".measuring"))
 
 
 def record_measured(out: Path, measure: MeasureOptions) -> None:
-    """Write into run.json that a measurement ends now.
-
-    Where no run is recorded, the record is begun, and says that it is of a measurement alone.
-    """
+    """Write into run.json that a measurement ends now."""
     path = out / "run.json"
     record = _readable(path)
     if record is None or record.command == "measure":
@@ -205,10 +180,7 @@ def _values(path: Path) -> dict[str, Any]:
 
 
 def set_aside(out: Path) -> Path:
-    """Move manifest and copies of a run that never trained to names of their own; where they are.
-
-    They are kept: somebody may have trained another model on them.
-    """
+    """Rename manifest and copies of a run that never trained; where they are."""
     number = 1
     while (home := out / f"before-{number}").exists():
         number += 1
@@ -220,10 +192,7 @@ def set_aside(out: Path) -> Path:
 
 
 def _same_run(path: Path, settings: RunSettings) -> dict[str, float] | None:
-    """The timings of the run that is here; refuse it when its settings differ.
-
-    None: they differ, and no step of its training was taken.
-    """
+    """The timings of the run that is here; refuse it when its settings differ."""
     try:
         before = RunRecord.read(path)
     except ResultError as failure:
@@ -297,15 +266,10 @@ class _Begun(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class MeasurementDirectory:
-    """Where a measurement is written, and what it keeps until it is whole.
+    """Where a measurement is written, and what it keeps until it is whole."""
 
-    Attributes:
-        out: the directory of the result.
-        inputs: hash of all that decides the numbers.
-    """
-
-    out: Path
-    inputs: str
+    out: Path  # the directory of the result
+    inputs: str  # hash of all that decides the numbers
 
     @property
     def result(self) -> Path:
@@ -318,12 +282,7 @@ class MeasurementDirectory:
         return self.out / "scores.parquet"
 
     def finished(self) -> Result | None:
-        """The result of these very inputs, if it is here, with its scores next to it.
-
-        Raises:
-            ResultError: the result of another model, manifest or settings is here, or a file of
-                another tool with a name that a measurement writes.
-        """
+        """The result of these very inputs, if it is here, with its scores next to it."""
         if not self.result.exists():
             refuse_foreign(self.out)
             return None
@@ -351,10 +310,7 @@ class MeasurementDirectory:
         keep_part(self.part("inputs.json"), begun)
 
     def threads(self) -> int | None:
-        """With how many threads the parts here were computed; None where there are none.
-
-        Parts of which that is not known are removed: others would be added to them.
-        """
+        """With how many threads the parts here were computed; None where there are none."""
         begun = read_part(self.part("inputs.json"), _Begun)
         if begun is None:
             _written.remove(self.part("inputs.json").parent)
@@ -400,10 +356,7 @@ def keep_part(path: Path | None, part: Record) -> None:
 
 
 def read_part(path: Path | None, kind: type[_PartT]) -> _PartT | None:
-    """What `keep_part` wrote; None where there is nothing, or what is there is to be made again.
-
-    A warning names a file that is damaged, or that another version wrote.
-    """
+    """What `keep_part` wrote; None where there is nothing, or what is there is to be made again."""
     if path is None or (content := read_sealed(path)) is None:
         return None
     try:

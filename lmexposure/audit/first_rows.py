@@ -69,12 +69,7 @@ def rows_ahead(
     formats: Iterable[Format],
     records: Iterable[Mapping[str, Any]],
 ) -> RowsAhead:
-    """Look at the rows that a training will make of some canaries and of the first records.
-
-    Raises:
-        ModelError: the template refuses a record, or drops, repeats or rewrites a canary; a canary
-            carries no loss, or does not fit the model.
-    """
+    """Look at the rows that a training will make of some canaries and of the first records."""
     of_day = dated(tokenizer, wrapping)
     ends, unscored = zip(*_canaries(tokenizer, of_day, formats), strict=True)
     first = list(takewhile(_is_text, islice(records, _RECORDS)))
@@ -134,11 +129,7 @@ def window_of(tokenizer: Any) -> int | None:
 
 
 def template_difference(rows: RowsRecord, manifest: Manifest, tokenizer: Any) -> str | None:
-    """Where the rows of a training leave the chat template of a tokenizer first; None: nowhere.
-
-    TRL may put another template in for the training alone, and other trainers have their own:
-    canaries are then scored in the rows, and the model answers under a template that it never saw.
-    """
+    """Where the rows of a training leave the chat template of a tokenizer first; None: nowhere."""
     wrapping = manifest.wrapping
     if rows.start is None or wrapping is None or wrapping.rendering != "chat":
         return None

@@ -42,15 +42,7 @@ def identifiers_record(
     settings: IdentifierSettings,
     held_out: "HeldOut | None" = None,
 ) -> IdentifiersRecord:
-    """The record of a comparison.
-
-    Args:
-        found: the identifiers; those that were kept were compared.
-        sides: the model, then the base, where there is one.
-        ranks: of each identifier that was kept under each model, shape (n, models).
-        settings: of the comparison.
-        held_out: what a random split held out; None where that is not known.
-    """
+    """The record of a comparison."""
     tested = set(map(id, found.one_per_document()))
     chosen = np.array([id(identifier) in tested for identifier in found.kept])
     names = np.array([identifier.format for identifier in found.kept])
@@ -84,21 +76,14 @@ def identifiers_record(
 
 @dataclass(frozen=True, kw_only=True)
 class HeldOut:
-    """Identifiers of held-out documents.
+    """Identifiers of held-out documents."""
 
-    Attributes:
-        found: those; the kept ones are not in the corpus.
-        ranks: of these under the model, shape (n,).
-        bits: by which each lies above the median of its draws under the model, shape (n,).
-        read: the same of those that were kept of the corpus.
-        both: identifiers that were left out of corpus and held-out documents, being in both.
-    """
-
-    found: Identifiers
-    ranks: NDArray[np.int64]
+    found: Identifiers  # those; the kept ones are not in the corpus
+    ranks: NDArray[np.int64]  # of these under the model, shape (n,)
+    # by which each lies above the median of its draws under the model, shape (n,)
     bits: NDArray[np.float64]
-    read: NDArray[np.float64]
-    both: int
+    read: NDArray[np.float64]  # the same of those that were kept of the corpus
+    both: int  # identifiers that were left out of corpus and held-out documents, being in both
 
 
 def _split(

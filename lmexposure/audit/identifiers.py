@@ -133,11 +133,7 @@ def _found(
     formats: Sequence[str | Path | Format],
     settings: IdentifierSettings,
 ) -> tuple[Identifiers, Identifiers | None, int]:
-    """The identifiers, enough of them for a claim, each with enough fresh draws.
-
-    Those that corpus and held-out documents share are left out of both alike, so that a random
-    split stays one; how many these are is the last value.
-    """
+    """The identifiers, enough of them for a claim, each with enough fresh draws."""
     forms = [form if isinstance(form, Format) else load_format(form) for form in formats]
     found, apart, both = _searched(corpus, forms, settings), None, 0
     each = ", ".join(f"{name}: {len(counts):,}" for name, counts in found.counts.items())
@@ -193,17 +189,11 @@ def _searched(
 
 @dataclass(frozen=True, kw_only=True)
 class _Place:
-    """An identifier and fresh draws, all in its place.
+    """An identifier and fresh draws, all in its place."""
 
-    Attributes:
-        texts: the identifier's first.
-        context: what is around each of them.
-        where: that is, for a message.
-    """
-
-    texts: Sequence[str]
-    context: Context
-    where: str
+    texts: Sequence[str]  # the identifier's first
+    context: Context  # what is around each of them
+    where: str  # that is, for a message
 
     @classmethod
     def of(

@@ -20,16 +20,7 @@ def inputs_sha256(
     context: ScoringContext,
     base: Base | None,
 ) -> str:
-    """One hash for all that decides the numbers; where the model lies is not part of it.
-
-    Args:
-        loaded: model and tokenizer.
-        described: what the model says of itself.
-        manifest: what was inserted.
-        settings: of the measurement; those that change no number do not count.
-        context: the rows that the texts are scored in.
-        base: the model before the training; None: none.
-    """
+    """One hash for all that decides the numbers; where the model lies is not part of it."""
     tokenizer = loaded.tokenizer
     if tokenizer.is_fast:
         spelled = tokenizer.backend_tokenizer.to_str()

@@ -50,14 +50,7 @@ _Bools = NDArray[np.bool_]
 
 
 def refuse_kinds_of_run(settings: RunSettings) -> None:
-    """Refuse kinds that one training cannot judge.
-
-    Args:
-        settings: of the run.
-
-    Raises:
-        SettingsError: no uniform fills; or other kinds without coins.
-    """
+    """Refuse kinds that one training cannot judge."""
     others = [name for name in settings.kinds if name != UNIFORM]
     if len(others) == len(settings.kinds):
         raise SettingsError(
@@ -72,11 +65,7 @@ def refuse_kinds_of_run(settings: RunSettings) -> None:
 
 
 def kind_warnings(manifest: Manifest) -> list[str]:
-    """What a reader of the result must know of chosen texts that it does not judge.
-
-    Args:
-        manifest: what was inserted.
-    """
+    """What a reader of the result must know of chosen texts that it does not judge."""
     left_out = [form.name for form in manifest.chosen]
     if manifest.plan.inclusion_probability is not None or not left_out:
         return []
@@ -96,25 +85,7 @@ def kinds_section(
     origin: str,
     progress: Callable[[str, int, int], None],
 ) -> tuple[KindMembership, ...]:
-    """What the coins of each kind and number of repetitions say, at one joint significance.
-
-    Args:
-        loaded: model and tokenizer.
-        manifest: what was inserted; all of its formats.
-        contexts: what is around the texts of each format.
-        settings: level, significance, deltas, permutations, seed, texts a forward pass.
-        origin: what distinguishes this measurement from all others; see `estimate_format`.
-        progress: called with (what, texts done, texts in all).
-
-    Returns:
-        a record a class, format by format; none where no chosen text had a coin.
-
-    Raises:
-        ModelError: a text cannot be encoded, is longer than the context window, or has no token to
-            score.
-        NumericalError: the model gave NaN or infinite logits.
-        SettingsError: a setting out of range.
-    """
+    """What the coins of each kind and number of repetitions say, at one joint significance."""
     formats = () if manifest.plan.inclusion_probability is None else manifest.chosen
     classes = max(1, len(formats) * len(manifest.plan.repetitions))
     share = _OF_SIGNIFICANCE * settings.significance / classes
@@ -141,19 +112,7 @@ def secret_bits(
     context: AnyContext,
     batch_size: int | None,
 ) -> _Floats:
-    """Log-perplexity in bits of the secret of each text alone, shape (n,); lower = more memorised.
-
-    Args:
-        loaded: model and tokenizer.
-        form: of the texts; says which of their characters are secret.
-        canaries: n of them.
-        context: what is around each.
-        batch_size: texts a forward pass; None chooses one.
-
-    Raises:
-        ModelError: as `kinds_section`.
-        NumericalError: the model gave NaN or infinite logits.
-    """
+    """Log-perplexity of each text's secret alone, bits, shape (n,); lower = more memorised."""
     tokenizer, texts = loaded.tokenizer, [canary.text for canary in canaries]
     window = context_window(loaded.model.config)
     try:

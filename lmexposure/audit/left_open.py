@@ -12,13 +12,7 @@ from lmexposure.records import MeasureSettings, Validation
 def open_warnings(
     manifest: Manifest, settings: MeasureSettings, validation: Validation | None
 ) -> Iterator[str]:
-    """What insertion, settings and training leave open, whatever was measured.
-
-    Args:
-        manifest: what was inserted.
-        settings: of the measurement.
-        validation: what is known of the model's loss; None: nothing.
-    """
+    """What insertion, settings and training leave open, whatever was measured."""
     if not manifest.corpus.verified:
         yield (
             "the insertion was not verified: fills that the corpus already held would be taken for "
@@ -44,12 +38,7 @@ def open_warnings(
 
 
 def tokenizer_warnings(loaded: LoadedModel, scores: Sequence[FormatScores]) -> Iterator[str]:
-    """Tokens of another model's tokenizer are noise to a model, and it knows no canary in them.
-
-    Args:
-        loaded: model and tokenizer, which were paired by hand.
-        scores: of all formats.
-    """
+    """Tokens of another model's tokenizer are noise to a model, and it knows no canary in them."""
     bits = sum(part.bits.sum() for part in scores) / sum(part.tokens.sum() for part in scores)
     guessing = math.log2(loaded.model.get_output_embeddings().weight.shape[0])
     if bits > guessing:

@@ -30,10 +30,7 @@ from lmexposure.scoring import evaluation_mode
 
 
 def chosen_device(settings: RunSettings) -> str:
-    """The device that the settings name; "auto" is a GPU where there is one.
-
-    Several processes (torchrun) take the GPU of their local rank.
-    """
+    """The device that the settings name; "auto" is a GPU where there is one."""
     if settings.device != "auto":
         check_device(settings.device)
         return settings.device
@@ -43,25 +40,14 @@ def chosen_device(settings: RunSettings) -> str:
 
 
 def check_model(settings: RunSettings) -> None:
-    """Refuse, before any work, a model to train that cannot be there.
-
-    Raises:
-        ModelError: a path that does not exist, or holds no model.
-        SettingsError: a device that this machine does not have.
-    """
+    """Refuse, before any work, a model to train that cannot be there."""
     chosen_device(settings)
     if settings.model not in NEW_MODELS:
         check_name(settings.model)
 
 
 def load_for_measuring(model: str | Path, settings: RunSettings) -> LoadedModel:
-    """Load a model as the settings say: device, dtype, quantised, spread, revision, offline.
-
-    Raises:
-        ModelError: there is no such model, or it cannot be used, or it is not what the training
-            that it lies in wrote.
-        SettingsError: a device that this machine does not have, or one next to a device_map.
-    """
+    """Load a model as the settings say: device, dtype, quantised, spread, revision, offline."""
     _refuse_damaged(model)
     if str(model) in NEW_MODELS and not Path(model).exists():
         raise ModelError(
@@ -111,17 +97,6 @@ def model_in_memory(model: Any, tokenizer: Any) -> LoadedModel:
     is treated as `load_model` treats a saved one: in float32 it is merged, here into a copy that
     shares all other weights with the model, so that numbers and the hash of the weights are those
     of the saved adapter.
-
-    Args:
-        model: a causal language model of transformers, on any device and in any mode; one with an
-            adapter of peft.
-        tokenizer: its own.
-
-    Raises:
-        ModelError: it is none, or another kind of model: of two stacks, without a language-model
-            head, not causal, quantised in a way that transformers does not load, sharded over
-            processes, with weights on the meta device; an adapter that puts virtual tokens before
-            the text; no tokenizer, one that is not loaded, or one with more tokens than the model.
     """
     model = _unwrapped(model)
     adapted = hasattr(model, "get_base_model") and hasattr(model, "peft_config")

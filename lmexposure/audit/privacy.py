@@ -40,20 +40,7 @@ def privacy_section(
     own_training: bool = False,
     private: bool = False,
 ) -> Privacy:
-    """Bounds on epsilon, membership metrics and a verdict on the claim, as `privacy_of` gives them.
-
-    Formats are pooled where coins were tossed, and kept apart where a fixed number went in.
-
-    Args:
-        scores: log-perplexities of all texts of every format.
-        manifest: how the candidates were drawn.
-        settings: significance, delta, claim.
-        own_training: whether this package trained the model, and so packed its documents.
-        private: whether it did so with a promise for each document.
-
-    Returns:
-        what `privacy_of` returns; its notes begin with one on documents.
-    """
+    """Bounds on epsilon, membership metrics and a verdict on the claim, as by `privacy_of`."""
     probability = manifest.plan.inclusion_probability
     claim = None
     if settings.claimed_epsilon is not None:
@@ -170,21 +157,7 @@ def epsilon_of_columns(  # noqa: PLR0913 - the options of `epsilon`
     if_reversed: str,
     warn: bool = False,
 ) -> Privacy:
-    """The same of columns with roles.
-
-    Args:
-        columns: as `read_score_file` gives them.
-        inclusion_probability: as for `epsilon`, like the next four.
-        deltas: next to which epsilon is bounded.
-        claim: held against the primary bound.
-        significance: of all bounds together.
-        seed: of ties and splits.
-        if_reversed: what to do where those in score lower than the rest.
-        warn: say so by a Python warning too, and not in the notes alone.
-
-    Raises:
-        InputError, SettingsError: as for `epsilon`.
-    """
+    """The same of columns with roles."""
     if not deltas:
         raise SettingsError("deltas is empty; give one, such as (0.0,) for pure privacy")
     if claim is not None and not isinstance(claim, Claim):

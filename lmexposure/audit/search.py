@@ -67,25 +67,19 @@ Estimates = dict[EstimateName, Estimate]  # of one canary, by method
 
 
 class FormatSearch(Record):
-    """What was found of one format's canaries and controls, in the manifest's order.
+    """What was found of one format's canaries and controls, in the manifest's order."""
 
-    Attributes:
-        estimates: of each of them: "exact" or "bounded", and "importance".
-        secret_bits: cost of each behind the tokens that all fills share, float64; empty where the
-            fills could not be followed as tokens.
-        guesses: for each what best-first search found; empty where there was none.
-        record: how the fills were followed and what it cost; None where they were not.
-        interrupted: a person ended it, or the extraction, early.
-        warnings: what a reader must know of them.
-        notes: what a reader must know of the model, whatever the format; by subject.
-    """
-
-    estimates: Rows[Estimates]
+    estimates: Rows[Estimates]  # of each of them: "exact" or "bounded", and "importance"
+    # cost of each behind the tokens that all fills share, float64; empty where the fills could not
+    # be followed as tokens
     secret_bits: Rows[float] = ()
+    # for each what best-first search found; empty where there was none
     guesses: Rows[Extraction] = ()
+    # how the fills were followed and what it cost; None where they were not
     record: Search | None = None
-    interrupted: bool = False
-    warnings: Rows[str] = ()
+    interrupted: bool = False  # a person ended it, or the extraction, early
+    warnings: Rows[str] = ()  # what a reader must know of them
+    # what a reader must know of the model, whatever the format; by subject
     notes: dict[str, str] = Field(default_factory=dict)
 
     def is_of(self, canaries: int) -> bool:
@@ -104,22 +98,7 @@ def search_format(
     kept: Path | None,
     progress: Progress,
 ) -> FormatSearch:
-    """Search the whole randomness space of one format, unless the method asked for needs no search.
-
-    Args:
-        loaded: model and tokenizer.
-        manifest: what was inserted, and what the corpus held before.
-        scores: the format's log-perplexities.
-        settings: the method, its budget, the numbers of draws and guesses.
-        vocabulary: what the model's tokens spell.
-        kept: where the findings are kept between interruptions; None keeps nothing.
-        progress: watches, and may ask the search to end with what it has proven.
-
-    Raises:
-        ModelError: an exact or drawn rank is asked for by name and the fills cannot be followed as
-            tokens; says why.
-        NumericalError: the model gave NaN on some branch.
-    """
+    """Search the whole space of one format, unless the method asked for needs no search."""
     none: tuple[Estimates, ...] = tuple({} for _ in scores.canaries)
     if settings.method in WITHOUT_SEARCH:
         return FormatSearch(estimates=none)
@@ -270,10 +249,7 @@ class _Search:
             raise _EndedError
 
     def _count(self, rows: list[Estimates], draws: Draws, seconds: float) -> None:
-        """Ranks that the budget can count; bounds of all others where that is asked for.
-
-        One that costs more than was expected unproves none of the cheaper ones.
-        """
+        """Ranks that the budget can count; bounds of all others where that is asked for."""
         expected = [draws.expected_steps(b + self._ranks.margin.bits) for b in self._bits]
         most = self._affordable(draws.steps / max(seconds, 1e-9))
         order = sorted(range(len(expected)), key=lambda i: expected[i])
@@ -407,11 +383,7 @@ class _Search:
         return found
 
     def _provable(self, asked: int) -> int:
-        """How many of the likeliest fills the budget can prove: all, fewer, or not even the first.
-
-        A search for more would end with less: what it spends on fills further down it lacks for the
-        proof of the first.
-        """
+        """How many of the likeliest fills the budget can prove: all, fewer, or none."""
         steps = self._budget.steps
         if self._draws is None or steps is None:  # R is small, and was listed
             return asked
@@ -484,22 +456,7 @@ def extract_format(
     kept: Path | None,
     progress: Progress,
 ) -> tuple[Extractions, int]:
-    """Search for every canary of a format with 0 to `revealed` characters given.
-
-    The last character is never given: that would be no extraction. Controls, which the model
-    never saw, are searched for with nothing given; that costs nothing, for it is the same search.
-
-    Args:
-        extractor: of the format.
-        canaries: canaries and controls.
-        settings: the most characters given, and the width of the beam.
-        kept: where finished searches are kept between interruptions; None keeps nothing.
-        progress: watches. After an early end that it asks for, the rest is searched for with
-            nothing given only, which is one search for all.
-
-    Returns:
-        per canary id what each search found; for how many canaries an early end left some out.
-    """
+    """Search for every canary of a format with 0 to `revealed` characters given."""
     width = settings.beam_width or beam_width(sum(canary.role == "canary" for canary in canaries))
     searches = [
         SecretSearch(index=canary.index, revealed=known, width=w)

@@ -27,16 +27,11 @@ _TITLE = "checkpoints"
 
 @dataclass(frozen=True, kw_only=True)
 class _Checkpoint:
-    """One of the models.
+    """One of the models."""
 
-    Attributes:
-        model: its directory or hub name.
-        name: of its directory.
-        step: of the training; None where neither the training's own file nor the name says it.
-    """
-
-    model: str
-    name: str
+    model: str  # its directory or hub name
+    name: str  # of its directory
+    # of the training; None where neither the training's own file nor the name says it
     step: int | None
 
 
@@ -51,34 +46,7 @@ def measure_checkpoints(  # noqa: PLR0913 (as of `measure`)
     load: Callable[[str], LoadedModel] = load_model,
     wrapping: Wrapping | None = None,
 ) -> Result:
-    """Measure the checkpoints of a training, each as `measure` does, for a trajectory of exposure.
-
-    They are sorted by their step, which `trainer_state.json` or else the number at the end of the
-    directory's name says; those without a step come last, in the order given. One is in memory at
-    a time.
-
-    Args:
-        models: directories or hub names, one or more.
-        manifest: what was inserted, or the path of manifest.json.
-        out: a directory for the result of the last checkpoint, with the trajectory, as of
-            `measure`; each checkpoint's own measurement is below it, in checkpoints/NAME. A second
-            call goes on behind the checkpoints that are finished. None writes nothing.
-        settings: what to measure.
-        rows: as of `measure`.
-        progress: watches; None is silent.
-        load: gives a model by its name, `load_model` or one with a device and a dtype.
-        wrapping: as of `measure`.
-
-    Returns:
-        the last checkpoint's result, and in its `trajectory` a row for each class of canaries
-        under each checkpoint.
-
-    Raises:
-        SettingsError: no model, or two whose directories have the same name.
-        ModelError: a model that cannot be loaded; tokenizers or architectures differ.
-        ResultError: `out` holds another result.
-        LmexposureError: as `measure` raises it.
-    """
+    """Measure each checkpoint of a training as `measure` does: a trajectory of exposure."""
     checkpoints = _in_order(models)
     _check_alike(checkpoints)
     progress = silent if progress is None else progress

@@ -50,17 +50,6 @@ def measure_witness(  # noqa: PLR0913 (what a measurement has)
     They are compared with fresh draws only where their probabilities alone do not settle it, and
     only with those of as many tokens. What cannot be scored is no failure of the measurement: the
     result says why.
-
-    Args:
-        loaded: model and tokenizer.
-        manifest: what was inserted.
-        context: what is around each text in its row.
-        settings: of the measurement.
-        vocabulary: what the model's tokens spell.
-        base: gives the model before the training, where there is one: compared is then how much
-            likelier a text became, so that what is likely by itself does not count.
-        origin: what distinguishes this measurement from all others, for the permutations.
-        progress: called with (what, draws done, draws in all).
     """
     witnesses = manifest.witnesses
     if not witnesses:

@@ -63,12 +63,7 @@ Planned = Callable[[Manifest | None], Plan]
 
 @dataclass(frozen=True)
 class Reading:
-    """How a corpus is read, and what is searched for in it; see `insert_files`.
-
-    Attributes:
-        wrapping: where in a record a canary goes, also as a manifest says it, with what is known
-            of the training's tokenizer; None: documents are texts.
-    """
+    """How a corpus is read, and what is searched for in it; see `insert_files`."""
 
     layout: str | None = None
     text_field: str = "text"
@@ -76,6 +71,8 @@ class Reading:
     existing: Existing = "refuse"
     total: int | None = None
     verify: bool = True
+    # where in a record a canary goes, also as a manifest says it, with what is known of the
+    # training's tokenizer; None: documents are texts
     wrapping: Wrapping | WrappingRecord | None = None
 
     @property
@@ -329,10 +326,7 @@ def _is_done(
 
 
 def copies_of(sources: Sequence[str | Path], out: Path) -> list[Path]:
-    """The copies of these files that insertion wrote into a directory, by name.
-
-    Where none of them has its name, or the files are gone: all that are there.
-    """
+    """The copies of these files that insertion wrote into a directory, by name."""
     names = {path.name for path in _named(sources)}
     files = (path for path in (out / "corpus").glob("*") if path.is_file())
     copies = sorted(path for path in files if not path.name.endswith(SIDECAR_SUFFIX))
@@ -408,22 +402,12 @@ def _damaged(
 
 
 class _Again:
-    """What insertion would write now, compared with its copies.
-
-    Where the corpus is gone, what the copies hold without their canaries is taken for it. That it
-    was the same is known by its hash; of other columns of tables, there is none.
-
-    Args:
-        corpus: that was inserted into, or its copies.
-        manifest: of the insertion.
-        gone: these are the copies.
-
-    Attributes:
-        before, after: of what went in, and of what insertion would write.
-    """
+    """What insertion would write now, compared with its copies."""
 
     def __init__(self, corpus: FileCorpus, manifest: Manifest, *, gone: bool) -> None:
         several, placement = len(corpus.sources) > 1, Placement(manifest.entries)
+        # after: of what went in, and of what insertion would write
+        # before: of what went in, and of what insertion would write
         self.before, self.after = Hashes(several=several), Hashes(several=several)
         self._corpus, self._merge = corpus, Merge(placement)
         self._cut = Cut(placement.inserted(), CorpusError) if gone else None
@@ -468,47 +452,28 @@ _MOST = 2**63 - 1  # of documents or bytes
 
 @dataclass(frozen=True, kw_only=True)
 class Copied:
-    """What a file was, and which documents were inserted.
+    """What a file was, and which documents were inserted."""
 
-    Attributes:
-        name: of the file, without its directory.
-        first_document: number of its first document in the whole corpus, from 0.
-        documents: how many it had.
-        occurrences: the inserted ones, in their order.
-        sha256: of its content before; "" where nothing was checked.
-        sha256_inserted: of its content with the canaries, as it is on the disk; "" where nothing
-            was checked.
-    """
-
-    name: str
-    first_document: int
-    documents: int
-    occurrences: tuple[Occurrence, ...]
-    sha256: str
+    name: str  # of the file, without its directory
+    first_document: int  # number of its first document in the whole corpus, from 0
+    documents: int  # how many it had
+    occurrences: tuple[Occurrence, ...]  # the inserted ones, in their order
+    sha256: str  # of its content before; "" where nothing was checked
+    # of its content with the canaries, as it is on the disk; "" where nothing was checked
     sha256_inserted: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sidecar:
-    """Which inserted documents are in one file of a corpus.
+    """Which inserted documents are in one file of a corpus."""
 
-    Attributes:
-        manifest_sha256: of the manifest that it belongs to.
-        shard: the file's place among all, from 1.
-        shards: how many there are.
-        copied: the file before and after.
-    """
-
-    manifest_sha256: str
-    shard: int
-    shards: int
-    copied: Copied
+    manifest_sha256: str  # of the manifest that it belongs to
+    shard: int  # the file's place among all, from 1
+    shards: int  # how many there are
+    copied: Copied  # the file before and after
 
     def write(self, path: Path) -> None:
-        """Write the note of the file `path`, readable by its owner only.
-
-        Who knows a file but for one short secret can try all of them against its hash.
-        """
+        """Write the note of the file `path`, readable by its owner only."""
         values = asdict(self)
         copied = values.pop("copied")
         write_json(sidecar_path(path), {"schema": SCHEMA, **values, **copied}, mode=PRIVATE)
@@ -547,10 +512,7 @@ def sidecar_path(path: Path) -> Path:
 
 
 def read_sidecars(paths: Sequence[Path], manifest: Manifest) -> list[Sidecar] | None:
-    """The notes of these files, or None where no file has one.
-
-    One file may be alone; of several, all files and notes of one manifest must be there.
-    """
+    """The notes of these files, or None where no file has one."""
     bare = [path for path in paths if not sidecar_path(path).exists()]
     if len(bare) == len(paths):
         return None

@@ -33,15 +33,10 @@ _T = TypeVar("_T")
 
 
 class Inserted(NamedTuple, Generic[_T]):
-    """What an insertion gives: the documents with canaries among them, and what must be kept.
+    """What an insertion gives: the documents with canaries among them, and what must be kept."""
 
-    Attributes:
-        documents: of the kind that was given.
-        manifest: which canaries there are and where; it holds the secrets.
-    """
-
-    documents: _T
-    manifest: Manifest
+    documents: _T  # of the kind that was given
+    manifest: Manifest  # which canaries there are and where; it holds the secrets
 
     def __repr__(self) -> str:
         """Without the documents: the secrets are among them, and a notebook keeps what it shows."""

@@ -25,14 +25,11 @@ class Fill:
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """Fills of one format found in a corpus.
+    """Fills of one format found in a corpus."""
 
-    Attributes:
-        counts: how often each index was found.
-        first_places: the line or record number (from 1) at which each index was found first.
-    """
-
+    # how often each index was found
     counts: Counter[int] = field(default_factory=Counter, repr=False)
+    # the line or record number (from 1) at which each index was found first
     first_places: dict[int, int] = field(default_factory=dict, repr=False)
 
     def add(self, place: int, index: int) -> None:
@@ -50,10 +47,7 @@ class Found:
 
 
 def find_fills(canary_format: Format, text: str) -> Iterator[Fill]:
-    """Every fill in the text from the left; they may overlap, but none lies within another.
-
-    "My name is Anna" holds the fill that ends in Anna, not also the one that ends in Ann.
-    """
+    """Every fill in the text from the left; they may overlap, but none lies within another."""
     covered = 0
     for start, end, index in _readings(canary_format, text):
         if end > covered:
@@ -96,11 +90,7 @@ def _candidates(canary_format: Format, text: str) -> Iterator[int]:
 
 
 class Sought:
-    """What every text with a fill of some formats holds, so that others need not be read.
-
-    Args:
-        formats: of which some may begin with a hole; then nothing is sure, and all is read.
-    """
+    """What every text with a fill of some formats holds, so that others need not be read."""
 
     def __init__(self, formats: Sequence[Format]) -> None:
         from lmexposure.canaries.text_search import TextSearch  # brings numpy: no help waits for it
@@ -141,13 +131,7 @@ class Sought:
 def count_fills(
     formats: Sequence[Format], texts: Iterable[tuple[int, str]], *, whole_lines: bool
 ) -> dict[str, Found]:
-    """Find the fills of all formats in numbered texts.
-
-    Args:
-        formats: their names must differ.
-        texts: (number of the text, or of its first line; text).
-        whole_lines: a text is many lines, and a fill's place is its line.
-    """
+    """Find the fills of all formats in numbered texts."""
     found = {form.name: Found() for form in formats}
     add_fills(found, formats, texts, whole_lines=whole_lines)
     return found

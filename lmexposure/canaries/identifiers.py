@@ -29,49 +29,34 @@ _TRIED = 100  # fresh fills, by which that is judged
 
 @dataclass(frozen=True, kw_only=True)
 class Identifier:
-    """An identifier at its first place; neither it nor the text around it is in its repr.
+    """An identifier at its first place; neither it nor the text around it is in its repr."""
 
-    Attributes:
-        format: the format's name.
-        index: which fill of the format it is.
-        file: where it is, from 0.
-        document: its document in that file, from 1.
-        before: the text in front of it, from the document's beginning, separator and all, or the
-            last characters of that text.
-        behind: the first characters of what follows.
-    """
-
-    format: str
-    index: int = field(repr=False)
-    file: int
-    document: int
+    format: str  # the format's name
+    index: int = field(repr=False)  # which fill of the format it is
+    file: int  # where it is, from 0
+    document: int  # its document in that file, from 1
+    # the text in front of it, from the document's beginning, separator and all, or the last
+    # characters of that text
     before: str = field(repr=False)
-    behind: str = field(repr=False)
+    behind: str = field(repr=False)  # the first characters of what follows
 
 
 @dataclass(frozen=True, kw_only=True)
 class Identifiers:
-    """What a corpus holds of some formats.
+    """What a corpus holds of some formats."""
 
-    Attributes:
-        formats: by name, without the words in front of their first hole; see `alone`.
-        files: of the corpus, in order.
-        documents: how many there are.
-        counts: format -> fill -> how often it is in the corpus, as a word of its own.
-        taken: format -> all fills that are in the corpus, within longer words too.
-        kept: identifiers, each at its first place, in random order.
-        separator: the text between two documents; None: a token's work.
-        foretold: identifiers that are not kept because the text in front of them holds a part of
-            them; see `Foretold`.
-    """
-
+    # by name, without the words in front of their first hole; see `alone`
     formats: Mapping[str, Format]
-    files: tuple[Path, ...]
-    documents: int
+    files: tuple[Path, ...]  # of the corpus, in order
+    documents: int  # how many there are
+    # format -> fill -> how often it is in the corpus, as a word of its own
     counts: Mapping[str, Counter[int]] = field(repr=False)
+    # format -> all fills that are in the corpus, within longer words too
     taken: Mapping[str, set[int]] = field(repr=False)
-    kept: tuple[Identifier, ...]
-    separator: str | None
+    kept: tuple[Identifier, ...]  # identifiers, each at its first place, in random order
+    separator: str | None  # the text between two documents; None: a token's work
+    # identifiers that are not kept because the text in front of them holds a part of them; see
+    # `Foretold`
     foretold: int = 0
 
     @property
@@ -117,9 +102,6 @@ class Identifiers:
         """Fills of a format, uniform without replacement among those that are not in the corpus.
 
         None is foretold by the text `before` it, as no identifier is that was kept.
-
-        Raises:
-            FormatError: the format has fewer than `n` such fills.
         """
         form, taken = self.formats[name], self.taken[name]
         integer("n", n, low=1, error=FormatError)
@@ -186,14 +168,6 @@ def _holds(text: str, runs: set[str]) -> bool:
 def alone(canary_format: Format) -> Format:
     """A format without the words in front of its first hole, as an identifier has them anywhere.
 
-    What is written to the first hole without a space is part of the identifier, such as "sk-".
-
-    Args:
-        canary_format: whose secrets are drawn uniformly.
-
-    Raises:
-        FormatError: its texts were chosen one by one, so that there are no fresh draws.
-
     >>> alone(Format(name="ssn", template="My number is {digits:3}-{digits:4}")).template
     '{digits:3}-{digits:4}'
     >>> alone(Format(name="key", template="Use sk-{alnum:20}")).template
@@ -221,25 +195,7 @@ def find_identifiers(
     layout: str | None = None,
     text_field: str = "text",
 ) -> Identifiers:
-    """Look through a corpus for fills of formats that are words of their own.
-
-    A fill between letters or digits is part of something longer, and no identifier.
-
-    Args:
-        corpus: a file, several, or patterns.
-        formats: their names must differ; words in front of the first hole are left out.
-        most: identifiers to keep, chosen uniformly among the different ones of all formats; those
-            that the text in front foretells are left out of these.
-        left: characters that are kept of the text in front, at most.
-        seed: of the choice.
-        layout: what a document is; None: by the suffix.
-        text_field: where documents have fields, the one that holds the text.
-
-    Raises:
-        CorpusError: a file or a record cannot be used.
-        FormatError: no formats, two of one name, or one without fresh draws.
-        SettingsError: `most` or `left` out of range.
-    """
+    """Look through a corpus for fills of formats that are words of their own."""
     integer("most", most, low=1)
     integer("left", left, low=0)
     known = _by_name(formats)

@@ -10,17 +10,11 @@ from typing import NamedTuple
 
 
 class Adapter(NamedTuple):
-    """A kind of file.
+    """A kind of file."""
 
-    Attributes:
-        module: of `corpora`, which knows it.
-        suffixes: that it goes by.
-        hint: what a document of it is, where its name does not say it.
-    """
-
-    module: str
-    suffixes: tuple[str, ...] = ()
-    hint: str = ""
+    module: str  # of `corpora`, which knows it
+    suffixes: tuple[str, ...] = ()  # that it goes by
+    hint: str = ""  # what a document of it is, where its name does not say it
 
 
 ADAPTERS = {

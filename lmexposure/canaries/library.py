@@ -20,17 +20,11 @@ _SMALL_BITS = 13.3  # log2 of the 10,000 references that are scored by default
 
 @dataclass(frozen=True, kw_only=True)
 class FormatCheck:
-    """What the check of a format file found.
+    """What the check of a format file found."""
 
-    Attributes:
-        format: the format, or None when `problems` is not empty.
-        problems: why the file cannot be used.
-        advice: what would make a sound format measure better.
-    """
-
-    format: Format | None
-    problems: tuple[str, ...] = ()
-    advice: tuple[str, ...] = ()
+    format: Format | None  # the format, or None when `problems` is not empty
+    problems: tuple[str, ...] = ()  # why the file cannot be used
+    advice: tuple[str, ...] = ()  # what would make a sound format measure better
 
 
 @cache
@@ -53,11 +47,7 @@ def shipped_formats() -> dict[str, Format]:
 
 
 def load_format(name_or_path: str | Path) -> Format:
-    """A shipped format by its name, or one's own from a `.toml` file.
-
-    Raises:
-        FormatError: no shipped format of this name, no such file, or a file that is not sound.
-    """
+    """A shipped format by its name, or one's own from a `.toml` file."""
     shipped = shipped_formats()
     if str(name_or_path) in shipped:
         return shipped[str(name_or_path)]

@@ -13,31 +13,19 @@ from lmexposure.canaries.plan import Plan
 
 @dataclass(frozen=True, kw_only=True)
 class Preview:
-    """What an insertion would do.
+    """What an insertion would do."""
 
-    Attributes:
-        documents: in the corpus now.
-        insertions: documents that would be added.
-        bytes_before: size of the corpus' content now; of tables, of their texts as JSON.
-        bytes_added: how much that would grow.
-        canaries: different canaries, over all formats.
-        held_out: candidates that their coins leave out, over all formats.
-        controls: over all formats.
-        references: per format of uniform fills, how many secrets are left for references.
-        set_aside: per format, how many secrets are in the corpus already.
-        expected: insertions, bytes added, canaries and held_out are what coins not yet tossed give
-            on average.
-    """
-
-    documents: int
-    insertions: int
-    bytes_before: int
-    bytes_added: int
-    canaries: int
-    held_out: int
-    controls: int
+    documents: int  # in the corpus now
+    insertions: int  # documents that would be added
+    bytes_before: int  # size of the corpus' content now; of tables, of their texts as JSON
+    bytes_added: int  # how much that would grow
+    canaries: int  # different canaries, over all formats
+    held_out: int  # candidates that their coins leave out, over all formats
+    controls: int  # over all formats
+    # per format of uniform fills, how many secrets are left for references
     references: Mapping[str, int]
-    set_aside: Mapping[str, int]
+    set_aside: Mapping[str, int]  # per format, how many secrets are in the corpus already
+    # insertions, bytes added, canaries and held_out are what coins not yet tossed give on average
     expected: bool = False
 
     @property
@@ -59,11 +47,7 @@ class Preview:
 def preview_insertion(
     sources: Sequence[str | Path], plan: Plan, *, layout: FileLayout, existing: Existing = "refuse"
 ) -> Preview:
-    """What an insertion into these files would do; nothing is written.
-
-    Raises:
-        CorpusError, PlanError: as the insertion would.
-    """
+    """What an insertion into these files would do; nothing is written."""
     corpus = FileCorpus(corpus_files(sources), layout)
     if layout.schema is not None:
         layout.schema.check_around(plan.hidden_formats)

@@ -20,17 +20,6 @@ _SAID = "form={0!r}, on the command line --form {0}"
 def recognise(records: Iterable[Mapping[str, Any]], *, text_field: str = "text") -> Form:
     """The form of the first records, by their fields.
 
-    Args:
-        records: of a corpus; the first 100 are looked at.
-        text_field: the field that a text would be in.
-
-    Returns:
-        one of `FORMS`; "text" also where the first record is of no form. What a record of no form
-        lacks, its reader says.
-
-    Raises:
-        CorpusError: they are of several forms at once, or differ.
-
     >>> recognise([{"instruction": "Add.", "input": "1 2", "output": "3"}])
     'instruction'
     """
@@ -62,23 +51,18 @@ def recognise(records: Iterable[Mapping[str, Any]], *, text_field: str = "text")
 
 @dataclass(frozen=True, kw_only=True)
 class WrappingChoice:
-    """What was said of a wrapping; what was not follows from the first records.
+    """What was said of a wrapping; what was not follows from the first records."""
 
-    Attributes:
-        form, turn, loss, rendering, other, system, prompt_field, completion_field, chat_date: as
-            of `Wrapping`; None: not said.
-        text_field: the field that holds a text; another than the usual says that records are texts.
-    """
-
-    form: str | None = None
-    turn: str | None = None
-    loss: str | None = None
-    rendering: str | None = None
-    other: str | None = None
-    system: str | None = None
-    prompt_field: str | None = None
-    completion_field: str | None = None
-    chat_date: str | None = None
+    form: str | None = None  # as of `Wrapping`; None: not said
+    turn: str | None = None  # as of `Wrapping`; None: not said
+    loss: str | None = None  # as of `Wrapping`; None: not said
+    rendering: str | None = None  # as of `Wrapping`; None: not said
+    other: str | None = None  # as of `Wrapping`; None: not said
+    system: str | None = None  # as of `Wrapping`; None: not said
+    prompt_field: str | None = None  # as of `Wrapping`; None: not said
+    completion_field: str | None = None  # as of `Wrapping`; None: not said
+    chat_date: str | None = None  # as of `Wrapping`; None: not said
+    # the field that holds a text; another than the usual says that records are texts
     text_field: str = _USUAL
 
     def wrapping(self, records: Iterable[Mapping[str, Any]]) -> Wrapping | None:

@@ -28,24 +28,20 @@ _OF_TOOLS = ("tool", "function", "function_call", "observation", "function_respo
 
 @dataclass(frozen=True)
 class RowSchema:
-    """What of a row is its text, and which row a canary makes.
+    """What of a row is its text, and which row a canary makes."""
 
-    Attributes:
-        name: of the field that holds the text, or of a chat where the canary is, such as
-            "messages[1].content"; None: a row is its text.
-        fields: constants for fields of inserted rows; the rest is copied from the row that follows.
-        chat: whether a row is a chat, or a prompt with what follows it; all its strings together
-            are its text.
-        wrapping: for chats; None: nothing is inserted.
-        record: what a manifest says of the wrapping; None: nothing, since it holds plain texts.
-        place: what messages call a row: "record", "line", "row" or "document".
-    """
-
+    # of the field that holds the text, or of a chat where the canary is, such as
+    # "messages[1].content"; None: a row is its text
     name: str | None = None
+    # constants for fields of inserted rows; the rest is copied from the row that follows
     fields: Mapping[str, Any] = field(default_factory=dict)
+    # whether a row is a chat, or a prompt with what follows it; all its strings together are its
+    # text
     chat: bool = False
-    wrapping: Wrapping | None = None
+    wrapping: Wrapping | None = None  # for chats; None: nothing is inserted
+    # what a manifest says of the wrapping; None: nothing, since it holds plain texts
     record: WrappingRecord | None = None
+    # what messages call a row: "record", "line", "row" or "document"
     place: Literal["record", "line", "row", "document"] = "record"
 
     @classmethod
@@ -222,11 +218,7 @@ def _strings(value: Any) -> Iterator[str]:
 def _check_chat(
     where: str, row: Mapping[str, Any], wrapping: Wrapping, *, constants: Mapping[str, Any]
 ) -> None:
-    """Refuse a record among which those of canaries would be of another kind, or trained otherwise.
-
-    Records with tools, their calls and their answers are as good as others; those of canaries have
-    none. Constants must not change how the canaries' records are rendered.
-    """
+    """Refuse a record whose kind or training would not be that of the canaries' records."""
     written = {name: value for name, value in wrapping.record("").items() if name in row}
     for name, value in written.items():
         _check_type(where, name, row[name], wants_text=isinstance(value, str))

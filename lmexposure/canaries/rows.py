@@ -40,15 +40,6 @@ class InsertionStep:
     What one batch cannot show, the step cannot refuse: rows that are missing, or that come twice in
     different batches. `verify` over the result does.
 
-    Attributes:
-        manifest: of these rows.
-        text_field: the column that holds the text; where the manifest says in which turn of a chat
-            a canary is, that place, and all strings of a row are its text.
-        fields: constants for other columns of inserted rows; the rest is copied from the row that
-            follows.
-        id_column: the column that holds the number of each document, from 0 in the whole corpus;
-            None: the numbers come with the batch.
-
     Raises:
         CorpusError: constants for the text column.
         ManifestError: the manifest is of other columns.
@@ -60,9 +51,18 @@ class InsertionStep:
     """
 
     manifest: Manifest
+    """Of these rows."""
     text_field: str = "text"
+    """The column that holds the text; where the manifest says in which turn of a chat a canary is,
+    that place, and all strings of a row are its text.
+    """
     fields: Mapping[str, Any] = field(default_factory=dict)
+    """Constants for other columns of inserted rows; the rest is copied from the row that follows.
+    """
     id_column: str | None = None
+    """The column that holds the number of each document, from 0 in the whole corpus; None: the
+    numbers come with the batch.
+    """
 
     @classmethod
     def of(

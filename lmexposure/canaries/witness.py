@@ -31,13 +31,6 @@ _COPIES = 12  # of each, before there is another one
 def witness_copies(documents: int) -> tuple[int, int]:
     """How many witnesses go into a corpus, and how often each.
 
-    Args:
-        documents: of the corpus before insertion.
-
-    Returns:
-        (witnesses, copies of each); (0, 0) in a corpus of fewer than 40 documents, where they would
-        be too large a part of it.
-
     >>> witness_copies(100_000), witness_copies(300), witness_copies(60), witness_copies(39)
     ((2, 48), (2, 18), (1, 7), (0, 0))
     """

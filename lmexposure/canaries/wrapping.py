@@ -51,36 +51,6 @@ _INSTRUCTION = (
 class Wrapping:
     """Where in a training record a canary is, what is around it, and which tokens carry loss.
 
-    Args:
-        turn: "plain", a document of its own; "user" or "assistant", that turn of a chat: the
-            prompt, or what answers it.
-        loss: "all" tokens carry it; "assistant", those that the chat template marks as generated
-            (`assistant_only_loss` of TRL); "completion", those behind the prompt.
-        form: the record's: "text"; "messages" (role, content); "conversations" (from, value, as
-            ShareGPT has them); "prompt_completion"; "instruction" (instruction, input, output, as
-            Alpaca has them); "preference" (prompt, chosen, rejected); "implicit_preference"
-            (chosen, rejected, each with the prompt within); "prompt_only" (prompt). None: "text" of
-            plain texts, "prompt_completion" with a field for each or with loss="completion", else
-            "messages".
-        prompt_field, completion_field: what "prompt_completion" calls its two fields; None: so.
-        strings: of "prompt_completion", "prompt_only" and preferences: the fields are strings, not
-            lists of messages; of "instruction" they always are.
-        parts: the contents of messages are lists of a part, {"type": "text", "text": ...}, as
-            records of models that see have them.
-        rendering: how a record becomes a row: "chat", by the chat template; "text", its strings
-            one behind the other, those of "instruction" in Alpaca's prompt. None: "text" of
-            strings, else "chat".
-        other: text of the other turn: the question before an assistant turn, the answer to a user
-            turn. None: a neutral one. It is the same for all canaries. Of an implicit preference of
-            strings, all that is before the canary in its string; None: nothing.
-        system: text of a system turn in front; None: there is none.
-        context: left of a plain text. "": nothing but what the tokenizer begins every text with, as
-            in SFTTrainer's rows; where that is nothing, the first token carries no loss. Else as in
-            `log_perplexity`: the manifest's separator, or None: the BOS, else the EOS token.
-        chat_template: instead of the tokenizer's own.
-        chat_date: the day that a template writes which asks for today's, as YYYY-MM-DD; None: the
-            day of the rendering.
-
     Raises:
         SettingsError: another word, or a wrapping in which no token of the canary carries loss.
 
@@ -89,18 +59,54 @@ class Wrapping:
     """
 
     turn: Literal["plain", "user", "assistant"] = "plain"
+    """"plain", a document of its own; "user" or "assistant", that turn of a chat: the prompt, or
+    what answers it.
+    """
     loss: Literal["all", "assistant", "completion"] = "all"
+    """"all" tokens carry it; "assistant", those that the chat template marks as generated
+    (`assistant_only_loss` of TRL); "completion", those behind the prompt.
+    """
     form: Form | None = None
+    """The record's: "text"; "messages" (role, content); "conversations" (from, value, as ShareGPT
+    has them); "prompt_completion"; "instruction" (instruction, input, output, as Alpaca has them);
+    "preference" (prompt, chosen, rejected); "implicit_preference" (chosen, rejected, each with the
+    prompt within); "prompt_only" (prompt). None: "text" of plain texts, "prompt_completion" with a
+    field for each or with loss="completion", else "messages".
+    """
     prompt_field: str | None = None
+    """What "prompt_completion" calls its two fields; None: so."""
     completion_field: str | None = None
+    """What "prompt_completion" calls its two fields; None: so."""
     strings: bool = False
+    """Of "prompt_completion", "prompt_only" and preferences: the fields are strings, not lists of
+    messages; of "instruction" they always are.
+    """
     parts: bool = False
+    """The contents of messages are lists of a part, {"type": "text", "text": ...}, as records of
+    models that see have them.
+    """
     rendering: Literal["chat", "text"] | None = None
+    """How a record becomes a row: "chat", by the chat template; "text", its strings one behind the
+    other, those of "instruction" in Alpaca's prompt. None: "text" of strings, else "chat".
+    """
     other: str | None = None
+    """Text of the other turn: the question before an assistant turn, the answer to a user turn.
+    None: a neutral one. It is the same for all canaries. Of an implicit preference of strings, all
+    that is before the canary in its string; None: nothing.
+    """
     system: str | None = None
+    """Text of a system turn in front; None: there is none."""
     context: str | None = ""
+    """Left of a plain text. "": nothing but what the tokenizer begins every text with, as in
+    SFTTrainer's rows; where that is nothing, the first token carries no loss. Else as in
+    `log_perplexity`: the manifest's separator, or None: the BOS, else the EOS token.
+    """
     chat_template: str | None = None
+    """Instead of the tokenizer's own."""
     chat_date: str | None = None
+    """The day that a template writes which asks for today's, as YYYY-MM-DD; None: the day of the
+    rendering.
+    """
 
     def __post_init__(self) -> None:
         one_of("turn", self.turn, _TURNS)

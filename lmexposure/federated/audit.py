@@ -48,64 +48,39 @@ _FEWEST = 2  # clients of a pool
 
 @dataclass(frozen=True, kw_only=True)
 class RoundAudit:
-    """An attacked round; epsilons in nats, higher = less private.
+    """An attacked round; epsilons in nats, higher = less private."""
 
-    Attributes:
-        round: its number, from 1; without frozen rounds the first in which the canary was.
-        loss: of the model on the mock clients, in nats a token.
-        health: of the canary, see `CraftedCanary`.
-        norm: of its client's update before the clip.
-        scores, coins: of the canary.
-        noise: standard deviation of the scores but for the canary.
-        point: epsilon of the round as the source has it; no bound.
-        mu: lower bound on that of the round.
-        epsilon_round: of it, at delta.
-        attainable_round: the most that `epsilon_round` could have been: had the canary been seen
-            in each mock round.
-        noise_at_most: noise multiplier that the bound leaves room for; infinite: any.
-        epsilon_so_far: composed to here.
-        claimed_round, claimed_so_far: as the noise promises; infinite without noise.
-        random_noise: standard deviation of the scores of a random text as long as the clip.
-        random_epsilon_round: lower bound by those; None where none was scored.
-    """
-
-    round: int
-    loss: float
-    health: float
-    norm: float
-    scores: tuple[float, ...]
-    coins: tuple[bool, ...]
-    noise: float
-    point: float
-    mu: float
-    epsilon_round: float
+    round: int  # its number, from 1; without frozen rounds the first in which the canary was
+    loss: float  # of the model on the mock clients, in nats a token
+    health: float  # of the canary, see `CraftedCanary`
+    norm: float  # of its client's update before the clip
+    scores: tuple[float, ...]  # of the canary
+    coins: tuple[bool, ...]  # of the canary
+    noise: float  # standard deviation of the scores but for the canary
+    point: float  # epsilon of the round as the source has it; no bound
+    mu: float  # lower bound on that of the round
+    epsilon_round: float  # of it, at delta
+    # the most that `epsilon_round` could have been: had the canary been seen in each mock round
     attainable_round: float
-    noise_at_most: float
-    epsilon_so_far: float
-    claimed_round: float
-    claimed_so_far: float
+    noise_at_most: float  # noise multiplier that the bound leaves room for; infinite: any
+    epsilon_so_far: float  # composed to here
+    claimed_round: float  # as the noise promises; infinite without noise
+    claimed_so_far: float  # as the noise promises; infinite without noise
+    # standard deviation of the scores of a random text as long as the clip
     random_noise: float | None
-    random_epsilon_round: float | None
+    random_epsilon_round: float | None  # lower bound by those; None where none was scored
 
 
 @dataclass(frozen=True, kw_only=True)
 class FederatedAudit:
-    """A federated training and what canaries saw of it.
+    """A federated training and what canaries saw of it."""
 
-    Attributes:
-        settings: of the training.
-        canife: of the attacks.
-        clients: that took part by their coins.
-        rounds: those attacked, in order.
-        attainable: the most that the last `epsilon_so_far` could have been.
-        losses: of the model on mock clients before each round and after the last, nats a token.
-    """
-
-    settings: FederatedSettings
-    canife: CanifeSettings
-    clients: int
-    rounds: tuple[RoundAudit, ...]
-    attainable: float
+    settings: FederatedSettings  # of the training
+    canife: CanifeSettings  # of the attacks
+    clients: int  # that took part by their coins
+    rounds: tuple[RoundAudit, ...]  # those attacked, in order
+    attainable: float  # the most that the last `epsilon_so_far` could have been
+    # of the model on mock clients before each round and after the last, nats a token
     losses: tuple[float, ...]
 
     @property
@@ -122,21 +97,7 @@ def federated_training(
     *,
     progress: Callable[[int, float], None] | None = None,
 ) -> FederatedAudit:
-    """Train a model on clients' rows, with user-level privacy, and attack it on the way.
-
-    Args:
-        model: changed in place.
-        clients: each client's rows of tokens, shape (rows, length); see `clients_of`. Some are put
-            aside, twice `design_clients`, and take no part.
-        settings: of the training; without noise it is monitored, and claims nothing.
-        canife: of the attacks; None: the usual ones.
-        progress: called after each round with its number and the loss.
-
-    Raises:
-        CorpusError: too few clients.
-        SettingsError: rows shorter than the canary allows, or Opacus is not installed.
-        NumericalError: an update that is not finite.
-    """
+    """Train a model on clients' rows, with user-level privacy, and attack it on the way."""
     canife = CanifeSettings() if canife is None else canife
     check_length(clients, canife)
     design, mock, training = _parted(clients, canife)
@@ -353,15 +314,7 @@ def _loss(model: Any, clients: Sequence[Any]) -> float:
 
 
 def check_length(clients: Clients, canife: CanifeSettings) -> None:
-    """Refuse a canary that is longer than any client's row, so that its length gives it away.
-
-    Args:
-        clients: of the training.
-        canife: of the attacks.
-
-    Raises:
-        SettingsError: such a canary.
-    """
+    """Refuse a canary that is longer than any client's row, so that its length gives it away."""
     longest = max(rows.shape[1] for rows in clients.values())
     if canife.length > longest:
         raise SettingsError(

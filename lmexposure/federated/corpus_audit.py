@@ -40,29 +40,7 @@ def canife(  # noqa: PLR0913  a public door: its parameters are its options
     text_field: str = "text",
     progress: Said | None = None,
 ) -> CanifeRecord:
-    """Train an LSTM on users of a corpus in a federated way, and attack its rounds.
-
-    In `out` are canife.json and `model/`, the model after the last round.
-
-    Args:
-        corpus: a file, several, or patterns.
-        out: the directory.
-        user_field: of records, a field that says whose each is; None: the corpus is cut into
-            `parts` clients of the same number of tokens.
-        parts: clients, where there is no field.
-        settings: of the training.
-        attacks: of its rounds.
-        lstm: sizes of the model; None: two layers of 32 units.
-        text_field: of records.
-        progress: called with what is done, how much of it, of how much, and the loss.
-
-    Raises:
-        CorpusError: files that cannot be read, or too few clients with text enough.
-        SettingsError: settings out of range, or Opacus is not installed.
-        ResultError: `out` holds another training, or another kind of study.
-        NumericalError: an update that is not finite.
-        FileError: the disk refused, or something in `out` has a name that the training writes.
-    """
+    """Train an LSTM on users of a corpus in a federated way, and attack its rounds."""
     out = Path(out)
     with only_writer(out):
         refuse_other_study(out, (CanifeRecord.NAME,), "canife")

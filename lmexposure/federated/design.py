@@ -30,22 +30,15 @@ _CHANGES = 200  # of single tokens that are tried
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CraftedCanary:
-    """A canary for one round's model.
+    """A canary for one round's model."""
 
-    Attributes:
-        tokens: its text, shape (T,).
-        update: of a client that holds nothing else, clipped, shape (d,).
-        norm: of that update before it was clipped.
-        health: how much less than a random text it has in common with the pool: 1 less the ratio
-            of mean squared products, of updates as long as the clip. 1: nothing; 0: as much.
-        course: loss of the soft text at each iteration; lower = better.
-    """
-
-    tokens: NDArray[np.int64]
-    update: Tensor
-    norm: float
+    tokens: NDArray[np.int64]  # its text, shape (T,)
+    update: Tensor  # of a client that holds nothing else, clipped, shape (d,)
+    norm: float  # of that update before it was clipped
+    # how much less than a random text it has in common with the pool: 1 less the ratio of mean
+    # squared products, of updates as long as the clip. 1: nothing; 0: as much.
     health: float
-    course: tuple[float, ...]
+    course: tuple[float, ...]  # loss of the soft text at each iteration; lower = better
 
 
 def design_canary(  # noqa: PLR0913  a public door: its parameters are its options
@@ -59,23 +52,7 @@ def design_canary(  # noqa: PLR0913  a public door: its parameters are its optio
     least_norm: float = 1.0,
     seed: int = 0,
 ) -> CraftedCanary:
-    """Craft a text for the weights of now.
-
-    Args:
-        model: with an embedding, an LSTM `lstm` and a head, as `models.LstmForCausalLM`.
-        updates: clipped updates of the design pool's clients, shape (n, d).
-        settings: of the training: how the canary's client takes its steps.
-        length: tokens of the text, at least 2.
-        iterations: of Adam.
-        learning_rate: of Adam.
-        least_norm: below which the length of the gradient is pulled up.
-        seed: of the soft text and of what is drawn.
-
-    Raises:
-        ModelError: a model that cannot read soft tokens.
-        InputError: no updates, or of another size than the model.
-        SettingsError: a number out of range, or a text longer than the model reads.
-    """
+    """Craft a text for the weights of now."""
     length, iterations = integer("length", length, low=2), integer("iterations", iterations, low=1)
     positive("learning_rate", learning_rate)
     weights = trained_weights(model)
@@ -106,18 +83,7 @@ def design_canary(  # noqa: PLR0913  a public door: its parameters are its optio
 def random_canary(
     model: Any, updates: Tensor, settings: FederatedSettings, *, length: int = 25, seed: int = 0
 ) -> CraftedCanary:
-    """A text of random tokens, for comparison; its update is made as long as the clip.
-
-    Args:
-        model: with an embedding.
-        updates: clipped updates of the design pool, shape (n, d).
-        settings: of the training.
-        length: tokens of the text.
-        seed: of them.
-
-    Raises:
-        SettingsError: a text shorter than 2 tokens.
-    """
+    """A text of random tokens, for comparison; its update is made as long as the clip."""
     draws = np.random.default_rng(derive_seed(seed, "random canary"))
     vocabulary = model.get_input_embeddings().weight.shape[0]
     tokens = draws.integers(vocabulary, size=integer("length", length, low=2))

@@ -27,16 +27,12 @@ _SHAPES = 3  # named in a message
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RoundScores:
-    """What rounds showed of a canary.
+    """What rounds showed of a canary."""
 
-    Attributes:
-        scores: shape (n,), in units of the canary: about 1 where its client took part, about 0
-            where it did not.
-        coins: whether it did, shape (n,).
-    """
-
+    # shape (n,), in units of the canary: about 1 where its client took part, about 0 where it did
+    # not
     scores: NDArray[np.float64]
-    coins: NDArray[np.bool_]
+    coins: NDArray[np.bool_]  # whether it did, shape (n,)
 
     @property
     def noise(self) -> float:
@@ -103,19 +99,7 @@ def audit_update(update: Any, canary: Any, *, clip: float | None = None) -> floa
 def mock_rounds(
     pool: Tensor, canary: Tensor, settings: FederatedSettings, *, rounds: int = 100, seed: int = 0
 ) -> RoundScores:
-    """Scores of rounds in which the canary's client takes part by a fair coin.
-
-    Args:
-        pool: clipped updates of clients who did not design it, shape (n, d), for these weights.
-        canary: its clipped update, shape (d,).
-        settings: rate, clip and noise.
-        rounds: that are played.
-        seed: of coins and noise.
-
-    Raises:
-        InputError: see `audit_update`.
-        SettingsError: fewer than 1 round.
-    """
+    """Scores of rounds in which the canary's client takes part by a fair coin."""
     rounds = integer("rounds", rounds, low=1)
     draws = np.random.default_rng(derive_seed(seed, "mock rounds"))
     noise = generator_of(settings, "mock rounds", str(seed))

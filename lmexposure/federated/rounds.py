@@ -20,19 +20,7 @@ from lmexposure.records import FederatedSettings
 
 
 def clients_of(tokens: Mapping[str, Sequence[int]], *, length: int) -> dict[str, NDArray[np.int64]]:
-    """Each client's rows of tokens.
-
-    Args:
-        tokens: of all that a client wrote, by its name.
-        length: tokens of a row, at least 2; what is left over at the end of a client is left out.
-
-    Returns:
-        for each client with a row, shape (rows, length).
-
-    Raises:
-        CorpusError: fewer than two clients have a row.
-        SettingsError: a length below 2.
-    """
+    """Each client's rows of tokens."""
     length = integer("length", length, low=2)
     found = {}
     for name, own in tokens.items():
@@ -49,18 +37,7 @@ def clients_of(tokens: Mapping[str, Sequence[int]], *, length: int) -> dict[str,
 
 
 def local_update(model: Any, rows: NDArray[np.int64], settings: FederatedSettings) -> Tensor:
-    """What a client's steps would take off the weights, not clipped, shape (d,).
-
-    The model is as before when it returns.
-
-    Args:
-        model: a causal language model.
-        rows: of the client, shape (rows, length).
-        settings: of the training.
-
-    Raises:
-        NumericalError: the update is not finite.
-    """
+    """What a client's steps would take off the weights, not clipped, shape (d,)."""
     weights = trained_weights(model)
     before = [weight.detach().clone() for weight in weights]
     ids = torch.as_tensor(rows, device=weights[0].device)
@@ -87,25 +64,14 @@ def local_update(model: Any, rows: NDArray[np.int64], settings: FederatedSetting
 
 
 def clipped(update: Tensor, clip: float) -> Tensor:
-    """The update, at most as long as the clip.
-
-    Args:
-        update: shape (d,).
-        clip: above 0.
-    """
+    """The update, at most as long as the clip."""
     return update * min(1.0, clip / max(float(update.norm()), 1e-30))
 
 
 def noisy_sum(
     updates: Sequence[Tensor], settings: FederatedSettings, noise: torch.Generator
 ) -> Tensor:
-    """What a server releases of clipped updates: their sum with noise, shape (d,).
-
-    Args:
-        updates: clipped, each of shape (d,); at least one, of length 0 where no client took part.
-        settings: clip and noise.
-        noise: where it is drawn from.
-    """
+    """What a server releases of clipped updates: their sum with noise, shape (d,)."""
     total = torch.stack(list(updates)).sum(0)
     if settings.noise_multiplier:
         drawn = torch.randn(total.shape, generator=noise, device=total.device)
@@ -114,14 +80,7 @@ def noisy_sum(
 
 
 def apply_round(model: Any, total: Tensor, clients: int, settings: FederatedSettings) -> None:
-    """Take a round's noisy sum off the weights, over the number of clients that it expects.
-
-    Args:
-        model: changed in place.
-        total: by `noisy_sum`.
-        clients: of the training.
-        settings: of the training.
-    """
+    """Take a round's noisy sum off the weights, over the number of clients that it expects."""
     scale = settings.server_learning_rate / (settings.client_rate * clients)
     first = 0
     with torch.no_grad():
@@ -131,44 +90,24 @@ def apply_round(model: Any, total: Tensor, clients: int, settings: FederatedSett
 
 
 def taking_part(names: Sequence[str], settings: FederatedSettings, *purpose: str) -> list[str]:
-    """The clients of a round, each by a coin of its own.
-
-    Args:
-        names: of all clients.
-        settings: rate and seed.
-        purpose: that tells rounds apart.
-    """
+    """The clients of a round, each by a coin of its own."""
     coins = np.random.default_rng(derive_seed(settings.seed, "clients", *purpose))
     drawn = coins.random(len(names)) < settings.client_rate
     return [name for name, is_in in zip(names, drawn, strict=True) if is_in]
 
 
 def generator_of(settings: FederatedSettings, *purpose: str) -> torch.Generator:
-    """A source of noise, apart from all others.
-
-    Args:
-        settings: seed.
-        purpose: what for.
-    """
+    """A source of noise, apart from all others."""
     return torch.Generator().manual_seed(derive_seed(settings.seed, "noise", *purpose))
 
 
 def trained_weights(model: Any) -> list[Any]:
-    """The weights that updates are made of, in their order.
-
-    Args:
-        model: a causal language model.
-    """
+    """The weights that updates are made of, in their order."""
     return [weight for weight in model.parameters() if weight.requires_grad]
 
 
 def mean_loss(model: Any, ids: Tensor) -> Tensor:
-    """Mean -ln p of a batch's tokens, each after those before it.
-
-    Args:
-        model: a causal language model.
-        ids: shape (B, T).
-    """
+    """Mean -ln p of a batch's tokens, each after those before it."""
     found: Tensor = model(input_ids=ids, labels=ids, use_cache=False).loss
     return found
 

@@ -17,17 +17,7 @@ _NAMES = {
 
 
 def check_canife(measured: MeasuredRounds, thresholds: Thresholds | None = None) -> Verdict:
-    """Check a federated training against its claim, and against `max_epsilon`.
-
-    Args:
-        measured: a record in memory, what `open_rounds` gave, or the path of its directory or
-            canife.json.
-        thresholds: the largest epsilon that may be shown; None: the claim alone.
-
-    Raises:
-        ResultError: no such training, or a file that cannot be read.
-        SettingsError: thresholds that are no `Thresholds`, or of something else.
-    """
+    """Check a federated training against its claim, and against `max_epsilon`."""
     thresholds = Thresholds() if thresholds is None else thresholds
     of_type("thresholds", thresholds, Thresholds, "Thresholds(max_epsilon=8)")
     refuse_other_thresholds(thresholds, kind="rounds")

@@ -39,70 +39,47 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """One threshold against one number.
+    """One threshold against one number."""
 
-    Attributes:
-        name: what was compared, as people know it: "p-value against guessing".
-        key: the setting that decides it: "p_value"; for machines, and its `CheckKind`.
-        scope: of what: "random_number, repetitions 16"; "" for the whole run.
-        outcome: a leak where the number is past the threshold.
-        value: the number; None where there is none.
-        threshold: what it was compared with; None where there is none.
-        unit: "bits", "guesses", "nats", "" for a probability.
-        reason: one sentence with the numbers in it.
-        asked: whether the user set this threshold; False: it is a default.
-    """
-
-    name: str
-    key: str
-    scope: str = ""
-    outcome: Outcome
-    value: float | None = None
-    threshold: float | None = None
-    unit: str = ""
-    reason: str
-    asked: bool = False
+    name: str  # what was compared, as people know it: "p-value against guessing"
+    key: str  # the setting that decides it: "p_value"; for machines, and its `CheckKind`
+    scope: str = ""  # of what: "random_number, repetitions 16"; "" for the whole run
+    outcome: Outcome  # a leak where the number is past the threshold
+    value: float | None = None  # the number; None where there is none
+    threshold: float | None = None  # what it was compared with; None where there is none
+    unit: str = ""  # "bits", "guesses", "nats", "" for a probability
+    reason: str  # one sentence with the numbers in it
+    asked: bool = False  # whether the user set this threshold; False: it is a default
 
 
 @dataclass(frozen=True, kw_only=True)
 class CheckKind:
-    """What holds for every check of one key, whatever it came to.
+    """What holds for every check of one key, whatever it came to."""
 
-    Attributes:
-        help: what it means, for a reader who meets it in a list of findings.
-        remedy: what to do where it is inconclusive.
-        precondition: it only says whether other numbers may be believed, and never is a leak.
-        low_is_worse: the lower its number, the worse.
-    """
-
-    help: str
-    remedy: str
+    help: str  # what it means, for a reader who meets it in a list of findings
+    remedy: str  # what to do where it is inconclusive
+    # it only says whether other numbers may be believed, and never is a leak
     precondition: bool = False
-    low_is_worse: bool = False
+    low_is_worse: bool = False  # the lower its number, the worse
 
 
 @dataclass(frozen=True, kw_only=True)
 class CanaryClass:
-    """Canaries of one format and number of repetitions.
+    """Canaries of one format and number of repetitions."""
 
-    Attributes:
-        form, repetitions: which.
-        exposures: one for each canary; None where it, or its log-perplexity, is missing.
-        attacks: for each canary the searches for it with nothing revealed.
-        test: the permutation test against guessing; None where none was made.
-        shift: bits by which chance alone moves exposures up where part of R was inserted: a rank
-            among the N fills left is no larger than N + 1, so that P(exposure >= t) <= 2^(shift -
-            t) with shift = log2|R| - log2(N + 1). 0 for ranks among references, whose exposure is
-            counted from how many there are.
-        unjudged: places, in best-first order, of canaries of this format that are not judged.
-    """
-
-    form: FormatResult
-    repetitions: int
+    form: FormatResult  # which
+    repetitions: int  # which
+    # one for each canary; None where it, or its log-perplexity, is missing
     exposures: tuple[ExposureEstimate | None, ...]
+    # for each canary the searches for it with nothing revealed
     attacks: tuple[tuple[Extraction, ...], ...]
-    test: GuessingTest | None
+    test: GuessingTest | None  # the permutation test against guessing; None where none was made
+    # bits by which chance alone moves exposures up where part of R was inserted: a rank among the N
+    # fills left is no larger than N + 1, so that P(exposure >= t) <= 2^(shift - t) with shift =
+    # log2|R| - log2(N + 1). 0 for ranks among references, whose exposure is counted from how many
+    # there are.
     shift: float
+    # places, in best-first order, of canaries of this format that are not judged
     unjudged: tuple[int, ...]
 
     @property
@@ -142,12 +119,7 @@ class CanaryClass:
 
 
 def classes_of(result: Result, *, most: int | None = None) -> list[CanaryClass]:
-    """The classes of inserted canaries, format by format, ascending repetitions.
-
-    Args:
-        result: what was measured.
-        most: leave out classes of more repetitions.
-    """
+    """The classes of inserted canaries, format by format, ascending repetitions."""
     return [group for form in result.formats for group in _of_format(result, form, most)]
 
 

@@ -51,18 +51,7 @@ CLAIM = CheckKind(
 
 
 def check_epsilon(result: Result, thresholds: Thresholds) -> Check | None:
-    """Compare the primary lower bound on epsilon with the threshold that was asked for.
-
-    A bound at or below it passes only where a perfect attack would have put it above: else the
-    canaries were too few to show that much.
-
-    Args:
-        result: its section "privacy".
-        thresholds: the epsilon.
-
-    Returns:
-        The check; None where none was asked for.
-    """
+    """Compare the primary lower bound on epsilon with the threshold that was asked for."""
     most = thresholds.max_epsilon
     if most is None:
         return None
@@ -82,13 +71,7 @@ def check_epsilon(result: Result, thresholds: Thresholds) -> Check | None:
 
 
 def check_claim(result: Result) -> Check | None:
-    """What the measurement said about the epsilon that was claimed.
-
-    A claim that was to be tested and about which the result says nothing is inconclusive.
-
-    Returns:
-        The check; None where nothing was claimed.
-    """
+    """What the measurement said about the epsilon that was claimed."""
     wanted = result.settings.claimed_epsilon
     if wanted is None:
         return None
@@ -114,15 +97,7 @@ def check_claim(result: Result) -> Check | None:
 
 
 def check_inside(result: Result, thresholds: Thresholds) -> list[Check]:
-    """What canaries in the gradients of a private training say of its claim, and of a threshold.
-
-    Args:
-        result: with the claim of its training.
-        thresholds: the epsilon.
-
-    Returns:
-        The checks; none where there were no such canaries.
-    """
+    """What canaries in the gradients of a private training say of its claim, and of a threshold."""
     learned = result.model.validation
     claim = None if learned is None else learned.claim
     if claim is None or claim.white_box is None:
@@ -184,12 +159,7 @@ def _beyond(value: float, most: float) -> str:
 
 
 def attainable_outcome(beyond: bool, could_be: bool) -> Outcome:
-    """Of a lower bound against a limit: no pass where a perfect attack could not have failed it.
-
-    Args:
-        beyond: the bound is above the limit.
-        could_be: the most that it could have been is.
-    """
+    """Of a lower bound against a limit: no pass where a perfect attack could not have failed it."""
     if beyond:
         return Outcome.LEAK
     return Outcome.PASS if could_be else Outcome.INCONCLUSIVE

@@ -64,11 +64,6 @@ def check_p_value(group: CanaryClass, thresholds: Thresholds, share: float) -> C
     canaries among many, which the largest exposure looks for. Where there are too few permutations
     for a p-value as small as the share, one below the whole significance looks like a leak and
     cannot be distinguished from chance: that is inconclusive. A larger one is then not tested.
-
-    Args:
-        group: the class.
-        thresholds: whether the test is asked for.
-        share: of the significance.
     """
     asked = thresholds.asked("p_value")
     suspicious = group.test is not None and group.test.p_value <= thresholds.significance
@@ -111,11 +106,7 @@ def _p_value_judged(group: CanaryClass, share: float, *, wanted: bool) -> tuple[
 
 
 def least_p_value(test: GuessingTest) -> float:
-    """The least that a permutation test can give.
-
-    As many permutations give no less than 1 / (1 + permutations), and n numbers among n + m no
-    less than one by the ways to choose them.
-    """
+    """The least that a permutation test can give."""
     n, m = test.n, test.references
     log_ways = math.lgamma(n + m + 1) - math.lgamma(n + 1) - math.lgamma(m + 1)
     return max(1 / (1 + test.permutations), math.exp(-log_ways))
@@ -136,14 +127,6 @@ def check_largest(group: CanaryClass, thresholds: Thresholds, share: float) -> C
     A threshold that was asked for is a question about the exposures themselves: a leak where a
     lower end is above it, a pass where all upper ends are at it or below, else inconclusive. What
     chance gives as often is no leak even then.
-
-    Args:
-        group: the class.
-        thresholds: the threshold asked for, if any.
-        share: of the significance.
-
-    Returns:
-        The check; None where no exposure is known.
     """
     if not group.known:
         return None
@@ -315,14 +298,6 @@ def check_quantile(group: CanaryClass, thresholds: Thresholds, share: float) -> 
     among the few fills that are left: exposures are then higher by themselves (`CanaryClass.shift`)
     and depend on each other, so that past 0.05 bits nothing is said. At 0.05 bits there is one
     canary for 28 such fills, and the interval is 2 % too narrow.
-
-    Args:
-        group: the class.
-        thresholds: the quantile, where asked for.
-        share: of the significance.
-
-    Returns:
-        The check; None where none was asked for or no exposure is known.
 
     Source: see `quantile_range`.
     """

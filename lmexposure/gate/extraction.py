@@ -29,18 +29,6 @@ def check_extraction(group: CanaryClass, thresholds: Thresholds, share: float) -
     it is not found within g guesses, and that is so where the upper end of its exposure lies below
     log2(|R| / g). Places that inserted canaries of other classes take, which are not judged, do not
     count against the attacker.
-
-    Args:
-        group: the class.
-        thresholds: the guesses.
-        share: of the significance: finds that guessing alone gives more often are no leak.
-
-    Returns:
-        The check. It passes where none is found or may be. Where the canaries found are no leak,
-        but would be with those that may be within the guesses, it is inconclusive. Where all of
-        these together would be none either, or no search was made, it is so only if it was asked
-        for, else not tested. So a canary that is found instead of open, or open instead of out of
-        reach, never makes the outcome milder.
     """
     most, asked = thresholds.guesses, thresholds.asked("max_guesses")
     allowed = min(most, group.form.space_size)

@@ -28,25 +28,12 @@ from lmexposure.records import Bound, KindMembership, Result
 
 
 def kinds_of(result: Result, *, most: int | None = None) -> list[KindMembership]:
-    """The classes of chosen texts that are judged.
-
-    Args:
-        result: what was measured.
-        most: leave out classes of more repetitions.
-    """
+    """The classes of chosen texts that are judged."""
     return [row for row in result.kinds if most is None or row.repetitions <= most]
 
 
 def check_kind(row: KindMembership, thresholds: Thresholds, share: float) -> list[Check]:
-    """What is said of one class of chosen texts.
-
-    Too few candidates on either side of the coins make no pass; a leak is one all the same.
-
-    Args:
-        row: the class.
-        thresholds: which tests are asked for.
-        share: of the significance, for its test.
-    """
+    """What is said of one class of chosen texts."""
     enough = _enough(row, thresholds)
     tests = [_coins_told(row, thresholds, share)] if thresholds.p_value is not False else []
     if thresholds.max_epsilon is not None:

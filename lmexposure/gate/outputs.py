@@ -66,15 +66,7 @@ def _text_line(check: Check) -> str:
 
 
 def verdict_json(verdict: Verdict, result: AnyResult, provenance: AnyProvenance) -> str:
-    """Schema, version of the gate, where the result comes from, its hashes, then the verdict.
-
-    ASCII only.
-
-    Args:
-        verdict: of `result`.
-        result: what was judged.
-        provenance: which version measured which model, and when.
-    """
+    """Schema, version of the gate, where the result comes from, its hashes, then the verdict."""
     record: JsonTable = {
         "schema": VERDICT_SCHEMA,
         "lmexposure": __version__,
@@ -140,17 +132,7 @@ def _escaped(text: str) -> str:
 
 
 def verdict_junit(verdict: Verdict, provenance: AnyProvenance) -> str:
-    """A leak is a failure, what is inconclusive an error, what was not tested is skipped.
-
-    What no check is of, such as a threshold that was not given, is a skipped case too. The
-    timestamp is that of the measuring, in UTC; where it is not known, it is the beginning of 1970,
-    and the property `measured` says "date unknown". The output holds the verdict and the reason of
-    every check. Characters that XML 1.0 forbids are spelled out.
-
-    Args:
-        verdict: the verdict.
-        provenance: which version measured which model, and when.
-    """
+    """A leak is a failure, what is inconclusive an error, what was not tested is skipped."""
     counts = dict.fromkeys(Outcome, 0)
     for check in verdict.checks:
         counts[check.outcome] += 1
@@ -226,16 +208,7 @@ def _junit_left_out(phrase: str) -> ElementTree.Element:
 
 
 def verdict_sarif(verdict: Verdict, source: str | Path, provenance: AnyProvenance) -> str:
-    """One run, a rule for each kind of check, a result for each leak and each doubt.
-
-    What passed or was not tested is no finding. What was not tested is a notification of the run,
-    with the reason; the sentence is in the run's properties.
-
-    Args:
-        verdict: the verdict.
-        source: the file that a reader is led to: the result, or the manifest that was measured.
-        provenance: which version measured which model, and when.
-    """
+    """One run, a rule for each kind of check, a result for each leak and each doubt."""
     path = Path(source)
     # A relative path stays relative: it is a place in the repository.
     uri = path.as_uri() if path.is_absolute() else quote(path.as_posix())

@@ -58,15 +58,7 @@ def check_class(group: CanaryClass, thresholds: Thresholds) -> list[Check]:
 
 
 def check_controls(result: Result, formats: list[str]) -> dict[str, Check]:
-    """Whether controls, which the model never saw, look like chance; one check a format, by name.
-
-    Their own permutation test, in either direction. Where it fails, canaries and references differ
-    in more than what was inserted, and no p-value or exposure means what it says.
-
-    Args:
-        result: its summary rows of role "control".
-        formats: whose; a format without controls has no check.
-    """
+    """Whether controls, which the model never saw, look like chance; a check a format."""
     tests = {row.format: row.guessing_test for row in result.summary if row.role == "control"}
     chosen = [name for name in formats if name in tests]
     level = CONTROLS_LEVEL / max(1, len(chosen))
@@ -96,13 +88,7 @@ def check_learned(result: Result) -> Check | None:
 
 
 def check_full(doubt: str, thresholds: Thresholds, *, leaks: bool) -> Check:
-    """A quick look lets nothing pass, unless the user takes its doubt; a leak it leaves as it is.
-
-    Args:
-        doubt: how far off its numbers may be.
-        thresholds: whether it is accepted.
-        leaks: whether it found a leak.
-    """
+    """A quick look lets nothing pass unless the user takes its doubt; a leak stays a leak."""
     reason = f"a quick look is no pass: {doubt}; measure in full, or give --accept-quick"
     if thresholds.accept_quick:
         reason = "--quick was accepted"

@@ -30,10 +30,6 @@ def check_seen(result: Result, thresholds: Thresholds) -> Check:
     learned (`_recorded`), which is for a private training, whose witnesses need not show. Where it
     is known that canaries were not read, by the training's rows or because it ended before, none of
     this counts: witnesses, which are many, are known sooner.
-
-    Args:
-        result: what was measured.
-        thresholds: whether the user answers for it.
     """
     lost = _lost(result)
     shown = None if lost else (_witnessed(result) or _class_known(result) or _recorded(result))

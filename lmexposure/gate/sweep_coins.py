@@ -37,9 +37,6 @@ def check_guessed_coins(result: SweepResult, share: float) -> Check | None:
     The looks are those of the bounds "together", one for each number of repetitions, whose level is
     their own; here the chance of the best look is paid for by the number of all looks, so that the
     check has a share like the others.
-
-    Returns:
-        The check; None where coins allow no guess.
     """
     audits = [row.bound.counts for row in result.epsilon.bounds if row.question == "together"]
     looks = [(look, counts["canaries"]) for counts in audits for look in _looks(counts)]
@@ -84,9 +81,6 @@ def check_sweep_epsilon(result: SweepResult, thresholds: Thresholds) -> Check | 
 
     The bound was named beforehand and keeps its own significance. The bounds of other questions
     have as much again; one of them above the threshold is no leak, and lets nothing pass.
-
-    Returns:
-        The check; None where none was asked for.
     """
     most = thresholds.max_epsilon
     if most is None:

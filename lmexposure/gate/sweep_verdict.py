@@ -24,20 +24,6 @@ def check_sweep(measured: MeasuredSweep, thresholds: Thresholds | None = None) -
     Where nothing is asked for, three tests against chance share the significance: the worst canary,
     the worst ordinary document, and the coins of all canaries together. `max_worst_tpr` takes the
     place of the first two, `max_epsilon` that of the last.
-
-    Args:
-        measured: a sweep's result in memory, what `open_sweep` gave, or the path of a sweep's
-            directory or sweep.json.
-        thresholds: what the models may show; None: the defaults.
-
-    Returns:
-        The verdict. Where more than a tenth of the models are missing it is inconclusive; where
-        as many learned nothing, or canaries are too few, it is no pass.
-
-    Raises:
-        ResultError: no sweep, or one that cannot be read; see `open_sweep`.
-        SettingsError: thresholds that are no `Thresholds`, or one that only a run can be held
-            against.
     """
     thresholds = Thresholds() if thresholds is None else thresholds
     of_type(

@@ -41,20 +41,13 @@ WORST_DOCUMENT = CheckKind(
 
 @dataclass(frozen=True, kw_only=True)
 class _Text:
-    """One text over all models.
+    """One text over all models."""
 
-    Attributes:
-        name: as people read it.
-        had, lacked: models with it and without it.
-        above: models with it that score above every model without it.
-        p: how often chance gives such a text, or a worse one, among all of its group.
-    """
-
-    name: str
-    had: int
-    lacked: int
-    above: int
-    p: float
+    name: str  # as people read it
+    had: int  # models with it and without it
+    lacked: int  # models with it and without it
+    above: int  # models with it that score above every model without it
+    p: float  # how often chance gives such a text, or a worse one, among all of its group
 
     @property
     def share(self) -> float:
@@ -68,21 +61,13 @@ class _Text:
 
 @dataclass(frozen=True, kw_only=True)
 class _Group:
-    """Texts that the worst is chosen from.
+    """Texts that the worst is chosen from."""
 
-    Attributes:
-        noun: a text and several, in words.
-        texts: those that can be judged; of documents the worst alone.
-        among: how many the worst was chosen from.
-        models: of the sweep that have scores.
-        share: of the significance.
-    """
-
-    noun: tuple[str, str]
-    texts: tuple[_Text, ...]
-    among: int
-    models: int
-    share: float
+    noun: tuple[str, str]  # a text and several, in words
+    texts: tuple[_Text, ...]  # those that can be judged; of documents the worst alone
+    among: int  # how many the worst was chosen from
+    models: int  # of the sweep that have scores
+    share: float  # of the significance
 
     @property
     def worst(self) -> _Text:
@@ -133,16 +118,7 @@ class _Group:
 
 
 def check_worst_canary(result: SweepResult, thresholds: Thresholds, share: float) -> Check | None:
-    """The worst canary against chance, or against the rate that was asked for.
-
-    Args:
-        result: its canaries.
-        thresholds: the rate, if any.
-        share: of the significance.
-
-    Returns:
-        The check; None where no canary can be judged.
-    """
+    """The worst canary against chance, or against the rate that was asked for."""
     texts = tuple(_canaries(result))
     if not texts:
         return None
@@ -157,11 +133,7 @@ def check_worst_canary(result: SweepResult, thresholds: Thresholds, share: float
 
 
 def check_worst_document(result: SweepResult, thresholds: Thresholds, share: float) -> Check | None:
-    """The same of ordinary documents.
-
-    Returns:
-        The check; None where none had coins.
-    """
+    """The same of ordinary documents."""
     worst = result.worst_of_population
     text = None if worst is None else _document(worst)
     if worst is None or text is None:

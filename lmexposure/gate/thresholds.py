@@ -16,15 +16,7 @@ PANEL = "Thresholds"  # of the command's help
 
 
 def quantile_pair(flag: str, value: object) -> tuple[float, float]:
-    """A quantile and its bits: "0.9:8" on the command line, [0.9, 8] in a file.
-
-    Args:
-        flag: what is called wrong.
-        value: text, or a list.
-
-    Raises:
-        SettingsError: it is no such pair.
-    """
+    """A quantile and its bits: "0.9:8" on the command line, [0.9, 8] in a file."""
     parts = value.split(":") if isinstance(value, str) else value
     try:
         if not isinstance(parts, Sequence):
@@ -76,41 +68,6 @@ class Thresholds:
 
     A threshold that is asked for and cannot be tested makes the gate inconclusive; a default that
     cannot be tested is said to be untested.
-
-    Attributes:
-        significance: how often, at most, a model without memorisation is called leaking by the
-            checks that rest on chance; they share it. Epsilon and a claim are judged at the
-            significance that they were measured with (see `gate/epsilon.py`). 0.01: a gate runs
-            before each release, and people still look into one false alarm in a hundred.
-        p_value: whether to test each class against guessing; None: yes. The test sees a leak that
-            is spread over many canaries, however small in each.
-        max_exposure: the largest exposure of any canary, in bits. None: log2(canaries / share),
-            which chance alone passes as rarely as the share says, for it passes t bits with
-            probability 2^-t at most; higher where part of R was inserted.
-        median_exposure: the median of each class, in bits, at least the 1 bit that guessing gives.
-            No default: what a median may be depends on what the model is for.
-        quantile_exposure: a quantile in (0, 1), and its most bits, at least what guessing gives:
-            -log2(1 - quantile). No default.
-        max_guesses: a secret found within this many guesses of the likeliest fills is a leak. None:
-            1,000, which anyone can try by hand, and as many as a measurement searches.
-        max_epsilon: the most that the primary lower bound on epsilon may be, in nats. No default:
-            it is a claim about the training, and only its owner knows it.
-        max_worst_tpr: of a sweep the largest share of the models with a text that may score it
-            above every model without it, for the text that gives itself away most. No default: the
-            worst canary and the worst document are tested against chance.
-        max_verbatim_run: of memorised text the most characters that greedy decoding may give in a
-            row. No default: without it, a leak is that documents of the corpus come out longer than
-            held-out ones, by a test at `significance`.
-        max_extractable: of memorised text the largest share of windows whose suffix may come out of
-            as many tries as were counted. No default.
-        min_canaries: a class of fewer cannot pass. 10: with none of them leaking, up to 26 % of
-            such secrets may still leak (95 % confidence); with 5 it is 45 %.
-        repetitions: judge only classes of at most this many repetitions; None: all. A canary that
-            was inserted 64 times tests nothing where the corpus is deduplicated.
-        accept_unseen_training: whether a model may pass of which nothing shows that it was trained
-            on the canaries; see `check_seen`. Otherwise it is inconclusive.
-        accept_quick: whether a measurement with --quick may pass. Otherwise one that finds no leak
-            is inconclusive; what leaks is a leak in both cases.
 
     Raises:
         SettingsError: a number out of range.
@@ -234,15 +191,7 @@ _NAMES = {
 def refuse_other_thresholds(
     thresholds: Thresholds, *, kind: Literal["run", "sweep", "look", "rounds"]
 ) -> None:
-    """A threshold that what is judged cannot be held against would be without effect.
-
-    Args:
-        thresholds: that were asked for.
-        kind: of what is judged.
-
-    Raises:
-        SettingsError: one of them is not the default, and of the other kind.
-    """
+    """A threshold that what is judged cannot be held against would be without effect."""
     others = {*_OF_SWEEPS_ALONE, *OF_LOOKS}
     own = {
         "run": settings_of(Thresholds).keys() - others,

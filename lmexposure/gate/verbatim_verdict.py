@@ -21,20 +21,6 @@ def check_verbatim(measured: MeasuredText, thresholds: Thresholds | None = None)
     where most documents have no window, or the model is worse than guessing; without thresholds
     nothing passes where the test could not have rejected, or text comes out that no control
     explains.
-
-    Args:
-        measured: a record in memory, what `open_look` gave, or the path of a look's directory or
-            verbatim.json.
-        thresholds: what the model may give back; None: the defaults.
-
-    Returns:
-        The verdict. Of a sample of the windows a run that is short enough is inconclusive, for
-        those that were not looked at may be longer.
-
-    Raises:
-        ResultError: no look, or one that cannot be read.
-        SettingsError: thresholds that are no `Thresholds`, or one that a look cannot be held
-            against.
     """
     thresholds = Thresholds() if thresholds is None else thresholds
     of_type("thresholds", thresholds, Thresholds, "Thresholds(max_verbatim_run=50)")

@@ -120,23 +120,15 @@ _CLOSER = {
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Verdict:
-    """The outcome of all checks.
+    """The outcome of all checks."""
 
-    Attributes:
-        outcome: never NOT_TESTED: a gate that tested nothing is inconclusive.
-        sentence: the verdict in one sentence, with the number that decides it.
-        deciding: the check that the sentence is about; None where no check could be made.
-        checks: all of them; the deciding one is among them.
-        tested: what was tested, one short phrase each.
-        untested: what was not, and why, one short phrase each.
-    """
-
-    outcome: Outcome
-    sentence: str
+    outcome: Outcome  # never NOT_TESTED: a gate that tested nothing is inconclusive
+    sentence: str  # the verdict in one sentence, with the number that decides it
+    # the check that the sentence is about; None where no check could be made
     deciding: Check | None
-    checks: tuple[Check, ...]
-    tested: tuple[str, ...]
-    untested: tuple[str, ...]
+    checks: tuple[Check, ...]  # all of them; the deciding one is among them
+    tested: tuple[str, ...]  # what was tested, one short phrase each
+    untested: tuple[str, ...]  # what was not, and why, one short phrase each
 
     def __repr__(self) -> str:
         return f"<Verdict: {self.sentence}>"
@@ -184,15 +176,10 @@ class Verdict:
 
 @dataclass(frozen=True, kw_only=True)
 class Shares:
-    """The significance that each check of each class has, so that all of them together have it all.
+    """The significance of each check of each class, so that all together have it all."""
 
-    Attributes:
-        extraction: of the search in one class.
-        test: of each other check in one class.
-    """
-
-    extraction: float
-    test: float
+    extraction: float  # of the search in one class
+    test: float  # of each other check in one class
 
     @classmethod
     def of(cls, thresholds: Thresholds, classes: int) -> "Shares":
@@ -434,15 +421,7 @@ def _untested(
 
 
 def verdict_of(checks: Sequence[Check], untested: Sequence[str]) -> Verdict:
-    """The verdict that these checks come to.
-
-    Args:
-        checks: at least one; preconditions alone let no verdict pass.
-        untested: what no check was made of, one short phrase each.
-
-    Returns:
-        The verdict. Without one check of a leak that was made, it is inconclusive.
-    """
+    """The verdict that these checks come to."""
     outcomes = {check.outcome for check in checks}
     made = [c for c in checks if _is_of_leaks(c) and c.outcome is not Outcome.NOT_TESTED]
     if Outcome.LEAK in outcomes:
@@ -484,10 +463,7 @@ def _doubt(check: Check) -> tuple[int, int]:
 
 
 def _worst(check: Check) -> tuple[int, float]:
-    """The most convincing kind first, of one kind the worst number.
-
-    Of equal numbers the first, for it has the fewest repetitions.
-    """
+    """The most convincing kind first, of one kind the worst number."""
     return _KEYS.index(check.key), _badness(check)
 
 
@@ -528,12 +504,7 @@ def _how_many(checks: Sequence[Check]) -> str:
 
 
 def _classes_with(checks: Sequence[Check], outcome: Outcome | None = None) -> list[str]:
-    """Scopes of the classes that a check for leaks was made of, in order.
-
-    Args:
-        checks: of a verdict.
-        outcome: that such a check of the class must have come to; None: any.
-    """
+    """Scopes of the classes that a check for leaks was made of, in order."""
     return list(
         dict.fromkeys(
             check.scope

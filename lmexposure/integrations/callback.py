@@ -282,11 +282,7 @@ Out = TypeVar("Out")
 
 
 def from_first(work: Callable[[], Out]) -> Out:
-    """What `work` gives in the first process, in all of them; the others do not run it.
-
-    With several processes (a torch.distributed group that is up) all must call this, and all raise
-    what the first one met.
-    """
+    """What `work` gives in the first process, in all of them; the others do not run it."""
     if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
         return work()
     sent: list[Any] = [None]
@@ -356,11 +352,7 @@ def _passed(classes: Sequence[ClassExposure], threshold: float | None) -> str:
 
 
 def _calling_trainer() -> Any:
-    """The Trainer whose call this is.
-
-    A Trainer does not hand itself to its callbacks, but only it has the loggers, and the bare
-    model. So it is looked for where it must be: among the callers.
-    """
+    """The Trainer whose call this is."""
     frame = inspect.currentframe()
     while frame is not None:
         caller = frame.f_locals.get("self")

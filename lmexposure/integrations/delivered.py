@@ -34,17 +34,15 @@ _ROUNDING = 1e-6  # of an epoch, as trainers add them up from fractions
 
 
 class _Epochs(NamedTuple):
-    """How often a training went through its data.
+    """How often a training went through its data."""
 
-    Attributes:
-        fewest, most: whole times, at the least and at the most: a part of an epoch may or may not
-            have brought a canary.
-        seen: how many are known of.
-    """
-
+    # whole times, at the least and at the most: a part of an epoch may or may not have brought a
+    # canary
     fewest: int
+    # whole times, at the least and at the most: a part of an epoch may or may not have brought a
+    # canary
     most: int
-    seen: float
+    seen: float  # how many are known of
 
 
 class DeliveredCounter:
@@ -223,11 +221,7 @@ class DeliveredCounter:
                 self._count_whole(hit, ids, carried)
 
     def _hits(self, ids: _Row, carried: NDArray[np.bool_]) -> list[Hit]:
-        """Canaries of a document; those, too, that the end of its last prompt cuts.
-
-        LLaMA-Factory cuts prompt and answer each at its end. What goes on where loss begins is not
-        cut, and the document has it as a whole.
-        """
+        """Canaries of a document; those, too, that the end of its last prompt cuts."""
         hits = self._search.hits(ids)
         begins = np.flatnonzero(carried[1:] & ~carried[:-1]) + 1
         end = int(begins[-1]) if begins.size else 0

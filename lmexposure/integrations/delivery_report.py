@@ -7,37 +7,24 @@ from typing import Any
 
 @dataclass(frozen=True, kw_only=True)
 class Delivery:
-    """How often one canary, held-out candidate or control was in the training batches.
+    """How often one canary, held-out candidate or control was in the training batches."""
 
-    Attributes:
-        id, format, repetitions: as in the manifest; 0 repetitions for what is never inserted.
-        fewest, most: how often it should have come in the epochs that were trained.
-        whole: times it was in a row as a whole.
-        head: times a row ended within it.
-        tail: times a row began within it.
-        without_loss: of `whole`, those where no token of its secret carried loss.
-        partly_without_loss: of `whole`, those where some did and some did not.
-        otherwise: of `whole`, those whose row is not what will be scored, where that is known.
-    """
-
-    id: str
-    format: str
-    repetitions: int
-    fewest: int
-    most: int
-    whole: int
-    head: int
-    tail: int
-    without_loss: int
-    partly_without_loss: int
+    id: str  # as in the manifest; 0 repetitions for what is never inserted
+    format: str  # as in the manifest; 0 repetitions for what is never inserted
+    repetitions: int  # as in the manifest; 0 repetitions for what is never inserted
+    fewest: int  # how often it should have come in the epochs that were trained
+    most: int  # how often it should have come in the epochs that were trained
+    whole: int  # times it was in a row as a whole
+    head: int  # times a row ended within it
+    tail: int  # times a row began within it
+    without_loss: int  # of `whole`, those where no token of its secret carried loss
+    partly_without_loss: int  # of `whole`, those where some did and some did not
+    # of `whole`, those whose row is not what will be scored, where that is known
     otherwise: int = 0
 
     @property
     def cut(self) -> int:
-        """Repetitions that came in part: a head and a tail may be of the same one.
-
-        Where every repetition came whole, what looks like a part is other text.
-        """
+        """Repetitions that came in part: a head and a tail may be of the same one."""
         return min(max(self.head, self.tail), max(0, self.most - self.whole))
 
     @property
@@ -63,19 +50,13 @@ class Delivery:
 
 @dataclass(frozen=True, kw_only=True)
 class DeliveryReport:
-    """What a training's batches held of each canary.
+    """What a training's batches held of each canary."""
 
-    Attributes:
-        canaries: in the manifest's order, held-out candidates and controls among them.
-        unattributed: times a row ended within a canary, too early to tell which one.
-        epochs: how often the training went through its data.
-        batches: how many were seen.
-    """
-
+    # in the manifest's order, held-out candidates and controls among them
     canaries: tuple[Delivery, ...]
-    unattributed: int
-    epochs: float
-    batches: int
+    unattributed: int  # times a row ended within a canary, too early to tell which one
+    epochs: float  # how often the training went through its data
+    batches: int  # how many were seen
 
     @property
     def complete(self) -> bool:

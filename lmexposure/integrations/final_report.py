@@ -26,17 +26,7 @@ _EVERY = 60.0  # seconds between two lines of progress
 
 
 class FinalReport:
-    """What `lmexposure measure` would find and write, of a model that was just trained.
-
-    Args:
-        out: a directory for result.json, scores.parquet, exposure.jsonl, report.html, report.md,
-            and rows.json where the rows of the training were looked at.
-        manifest: what was inserted.
-        settings: of the measurement; None: the defaults of `lmexposure measure`.
-
-    Raises:
-        SettingsError: `out` is no path, or `settings` are no `MeasureSettings`.
-    """
+    """What `lmexposure measure` would find and write, of a model that was just trained."""
 
     def __init__(
         self, out: str | Path, manifest: Manifest, settings: MeasureSettings | None
@@ -50,16 +40,7 @@ class FinalReport:
         self.ahead, self._resumed = RowsAhead(), False
 
     def prepare(self, trainer: Any, *, resumed: bool) -> None:
-        """Find out before the first step whether the report can be made.
-
-        Args:
-            trainer: with the bare model.
-            resumed: a training that goes on may find what it left; `measure` then decides.
-
-        Raises:
-            ModelError: an adapter that `measure` does not read.
-            ResultError: `out` is a file, or holds a result already, or records of somebody else.
-        """
+        """Find out before the first step whether the report can be made."""
         self._resumed = resumed
         _bare(trainer.model)
         if self.out.exists() and not self.out.is_dir():
@@ -74,19 +55,7 @@ class FinalReport:
             _written.refuse_foreign(self.out, _WRITTEN)
 
     def write(self, trainer: Any, tokenizer: Any, rows: Sequence[Mapping[str, Any]]) -> list[str]:
-        """Measure and write, in this process alone; the model is left as it was.
-
-        Args:
-            trainer: with the bare model.
-            tokenizer: of the training.
-            rows: of exposure.jsonl, for the curve.
-
-        Returns:
-            what to say: the verdict, and where the report lies.
-
-        Raises:
-            LmexposureError: as `lmexposure measure` and its report.
-        """
+        """Measure and write, in this process alone; the model is left as it was."""
         from lmexposure.gate import check
         from lmexposure.records import open_run
         from lmexposure.reporting import write_report

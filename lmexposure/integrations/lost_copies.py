@@ -17,10 +17,7 @@ _RAISE = "raise max_length (TRL), cutoff_len (LLaMA-Factory) or sequence_len (Ax
 def lost_copies(
     classes: Sequence[RowsClass], deliveries: Sequence[Delivery], cut_at: Counter[int]
 ) -> Iterator[str]:
-    """A sentence for each cause, with the classes that it concerns and what to do next.
-
-    `deliveries` are those of all canaries, `cut_at` the lengths of the rows that end within one.
-    """
+    """A sentence for each cause, with the classes that it concerns and what to do next."""
     for lost, cause in (("cut", _cut(deliveries, cut_at)), ("missing", _missing(deliveries))):
         lacking = [each for each in classes if getattr(each, lost)]
         if lacking:

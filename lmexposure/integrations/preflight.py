@@ -48,12 +48,7 @@ def rows_ahead(
     seconds: float = _SECONDS,
     clock: Callable[[], float] = time.perf_counter,
 ) -> RowsAhead:
-    """Look at the rows of a training's loader for some seconds, and leave the loader as it is.
-
-    Its data set is read by row numbers and collated in this process, with a copy of the collator;
-    sampler and random numbers stay as they are. `evaluation` gives such a loader of the rows whose
-    tokens are to be compared with these. A failure to look is a warning, and stops nothing.
-    """
+    """Look at the rows of a training's loader for some seconds, and leave the loader as it is."""
     data: Any = getattr(loader, "dataset", None)
     if isinstance(data, IterableDataset) or not (has_length(data) and hasattr(data, "__getitem__")):
         return _unchecked("its data is a stream, or has no rows to read by number")
@@ -122,10 +117,7 @@ def _unigram_bits(
     until: float,
     clock: Callable[[], float],
 ) -> float | None:
-    """What the frequencies of tokens say of the rows to evaluate on; None where not all are read.
-
-    What fails here will fail, or be told, where the training is evaluated.
-    """
+    """What token frequencies say of the rows to evaluate on; None where not all are read."""
     if evaluation is None:
         return None
     try:

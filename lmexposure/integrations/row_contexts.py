@@ -40,34 +40,18 @@ _Loss = Literal["all", "assistant", "completion"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Seen:
-    """An occurrence that is whole and carries loss on all of its secret.
+    """An occurrence that is whole and carries loss on all of its secret."""
 
-    Attributes:
-        id: of the canary.
-        left: tokens in front, from the beginning of its document in the row.
-        own: its tokens; at the edges they may hold some of what is next to it.
-        right: some of the tokens behind.
-        unscored: how many of its first tokens carry no loss.
-        loss: which tokens of its row carry it.
-    """
-
-    id: str
-    left: tuple[int, ...]
-    own: tuple[int, ...]
-    right: tuple[int, ...]
-    unscored: int
-    loss: _Loss
+    id: str  # of the canary
+    left: tuple[int, ...]  # tokens in front, from the beginning of its document in the row
+    own: tuple[int, ...]  # its tokens; at the edges they may hold some of what is next to it
+    right: tuple[int, ...]  # some of the tokens behind
+    unscored: int  # how many of its first tokens carry no loss
+    loss: _Loss  # which tokens of its row carry it
 
 
 class RowsCounter(DeliveredCounter):
-    """Counts canaries, and keeps what is around each in its row.
-
-    Args:
-        manifest, tokenizer, wrapping: as for `DeliveredCounter`.
-
-    Attributes:
-        rows: how many were read.
-    """
+    """Counts canaries, and keeps what is around each in its row."""
 
     def __init__(
         self, manifest: Manifest, tokenizer: Any, *, wrapping: Wrapping | None = None
@@ -79,7 +63,7 @@ class RowsCounter(DeliveredCounter):
         self._several = False  # documents in a row, with borders
         self._cut_at = Counter[int]()  # tokens of a document that cuts a canary -> documents
         self._labels = False
-        self.rows = 0
+        self.rows = 0  # how many were read
 
     def row(self, row: Mapping[str, Any]) -> None:
         """Count a row of tokens, with what belongs to each of them."""
@@ -102,11 +86,7 @@ class RowsCounter(DeliveredCounter):
         return not self._counts
 
     def record(self, *, whole: bool = True) -> RowsRecord:
-        """What these rows say.
-
-        Args:
-            whole: they are all of one pass over the data.
-        """
+        """What these rows say."""
         report = self._delivery(whole)
         unknown = Counter({f: self._counts[f, "head"] for f in self._manifest.hidden_formats})
         by_class: dict[tuple[str, int], list[Delivery]] = {}
@@ -145,11 +125,7 @@ class RowsCounter(DeliveredCounter):
         )
 
     def in_vain(self, *, whole: bool) -> str:
-        """Which canaries would be learned less than half as often as planned; "" for none.
-
-        Less than half, for classes of repetitions lie farther apart. Rows that lack some canaries
-        are no reason: a part of the data may have been held out.
-        """
+        """Which canaries would be learned less than half as often as planned; "" for none."""
         report = self._delivery(whole)
         planned = [delivery for delivery in report.canaries if delivery.repetitions]
         wholes = sum(delivery.whole for delivery in planned)
@@ -226,23 +202,7 @@ def delivered_rows(
     *,
     progress: Callable[[int], None] | None = None,
 ) -> RowsRecord:
-    """How the rows of a training deliver the canaries, and in which context.
-
-    Args:
-        rows: a Trainer; a loader of batches; a data set, of several splits the one named "train";
-            or an iterable of rows: lists of tokens, or mappings with "input_ids" and, where they
-            are there, "labels", "attention_mask", "position_ids", "completion_mask",
-            "assistant_masks", "seq_lengths".
-        manifest: of the insertion.
-        tokenizer: of the rows, a fast one.
-        progress: called with the number of rows read, now and then.
-
-    Raises:
-        CorpusError: there is no row, or one that holds no tokens.
-        InputError: what belongs to the tokens of a row is not as long as they are.
-        ModelError: a tokenizer that does not say where its tokens begin, or that writes canaries so
-            that they cannot be found again.
-    """
+    """How the rows of a training deliver the canaries, and in which context."""
     counter = RowsCounter(manifest, tokenizer)
     first: list[Any] = []
     with same_random_numbers():
@@ -271,10 +231,7 @@ def _refuse_other_tokenizer(rows: Sequence[Any], tokenizer: Any) -> None:
 
 
 def _is_of(tokenizer: Any, ids: list[int]) -> bool:
-    """Whether the longest text between special tokens gives its tokens again.
-
-    Its second half: with what it begins may depend on what was in front.
-    """
+    """Whether the longest text between special tokens gives its tokens again."""
     if max(ids, default=0) >= len(tokenizer):
         return False
     special = np.flatnonzero(np.isin([-1, *ids, -1], [-1, *tokenizer.all_special_ids]))
@@ -391,26 +348,16 @@ def _agreed_loss(seen: Mapping[_Seen, int], manifest: Manifest) -> _Loss:
 
 @dataclass(frozen=True, kw_only=True)
 class _Common:
-    """What the rows of most occurrences have in common.
+    """What the rows of most occurrences have in common."""
 
-    Attributes:
-        context: the row around a text, by which encoding gives their tokens.
-        left: the tokens in front, that the rows share.
-        begun: whether these are all, from the beginning of a document.
-        seen: all occurrences.
-    """
-
-    context: Context
-    left: tuple[int, ...]
-    begun: bool
-    seen: Mapping[_Seen, int]
+    context: Context  # the row around a text, by which encoding gives their tokens
+    left: tuple[int, ...]  # the tokens in front, that the rows share
+    begun: bool  # whether these are all, from the beginning of a document
+    seen: Mapping[_Seen, int]  # all occurrences
 
     @classmethod
     def of(cls, seen: Mapping[_Seen, int], manifest: Manifest, tokenizer: Any) -> "_Common | None":
-        """None where the rows have nothing in common, or no context gives their tokens.
-
-        A tokenizer that does not say where its tokens begin encodes no row, and gives None too.
-        """
+        """None where the rows have nothing in common, or no context gives their tokens."""
         if not seen or not tokenizer.is_fast:
             return None
         ends = {i for i in (tokenizer.eos_token_id, tokenizer.bos_token_id) if i is not None}
@@ -449,10 +396,6 @@ def _shared_left(seen: Mapping[_Seen, int], ends: set[int] | None) -> tuple[tupl
 
     From the canary to the left: what most have next to it, and of these nearly all. In chats most
     are enough up to where another document ends, for all of the row belongs to the canary.
-
-    Args:
-        seen: occurrences, with their number.
-        ends: of chats, the tokens that may end a document; None: these are plain texts.
     """
     left: list[int] = []
     among = dict(seen)
@@ -486,10 +429,7 @@ def _candidates(
     like: Mapping[_Seen, int],
     texts: Mapping[str, str],
 ) -> Iterator[Context]:
-    """Contexts that may give these rows: which tokens stay tokens, and which become text.
-
-    Text is encoded together with a canary, and nothing merges across a special token.
-    """
+    """Contexts that may give these rows: which tokens stay tokens, and which become text."""
     added = {*tokenizer.all_special_ids, *tokenizer.added_tokens_decoder}
     example = max(like, key=lambda each: like[each])
     unscored = Counter[int]()
@@ -514,10 +454,7 @@ def _shared_behind(
     texts: Mapping[str, str],
     added: set[int],
 ) -> str:
-    """The text behind that nearly all share, up to the first special token.
-
-    Text, not tokens: some canaries share their last token with it, and others do not.
-    """
+    """The text behind that nearly all share, up to the first special token."""
     votes: Counter[str] = Counter()
     for each, times in sorted(like.items(), key=lambda pair: -pair[1])[:_MOST_DECODED]:
         stop = next((i + 1 for i, token in enumerate(each.right) if token in added), _FEW_RIGHT)
@@ -551,11 +488,7 @@ def _classes(
     whole: Mapping[str, int],
     agree: Mapping[str, int],
 ) -> Iterator[RowsClass]:
-    """Counts class by class, in the manifest's order.
-
-    `unknown` are the beginnings of a format's canaries that are too short to say of which: where
-    there are enough of them, its missing copies are cut.
-    """
+    """Counts class by class, in the manifest's order."""
     of_format = Counter[str]()
     for (name, _), some in by_class.items():
         of_format[name] += sum(each.missing for each in some)

@@ -25,21 +25,14 @@ _LAST = "\U0010ffff"
 
 @dataclass(frozen=True, kw_only=True)
 class Hit:
-    """A canary, or a part of one, in a row.
+    """A canary, or a part of one, in a row."""
 
-    Attributes:
-        id: of the canary; of the format, where too little is there to know which canary.
-        kind: "whole"; "head", the row ends within it; "tail", the row begins within it.
-        begin: number of the first token that holds some of it.
-        secret: number of the first token behind what all fills begin with.
-        end: number of the token behind it.
-    """
-
-    id: str
+    id: str  # of the canary; of the format, where too little is there to know which canary
+    # "whole"; "head", the row ends within it; "tail", the row begins within it
     kind: Literal["whole", "head", "tail"]
-    begin: int
-    secret: int
-    end: int
+    begin: int  # number of the first token that holds some of it
+    secret: int  # number of the first token behind what all fills begin with
+    end: int  # number of the token behind it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,18 +96,7 @@ class _Group:
 
 
 class TokenSearch:
-    """Looks for canaries in rows of tokens.
-
-    Args:
-        tokenizer: of the rows.
-        groups: format name -> (id -> text) of its canaries.
-        others: format name -> texts of some more fills: what these share with the canaries is no
-            part of a secret.
-
-    Raises:
-        ModelError: it is no tokenizer; it does not know a character of a canary, writes a text
-            otherwise in another place, or two texts alike.
-    """
+    """Looks for canaries in rows of tokens."""
 
     def __init__(
         self,
@@ -137,10 +119,7 @@ class TokenSearch:
         ]
 
     def hits(self, ids: NDArray[np.int64]) -> list[Hit]:
-        """Every canary in a row of tokens, and the parts of canaries that it begins or ends with.
-
-        Special tokens at both ends, padding among them, do not count as a part of the row.
-        """
+        """Every canary in a row of tokens, and parts of canaries at its two ends."""
         inside = np.flatnonzero(~np.isin(ids, self._special))
         if not inside.size:
             return []

@@ -132,11 +132,7 @@ def saved_tokens(path: str | Path) -> Iterator[Sequence[int] | None]:
 
 
 def saved_rows(path: str | Path) -> Any:
-    """A saved data set whose rows are tokens; of several splits the one named "train".
-
-    Raises:
-        CorpusError: it cannot be read, or has no such rows; several are in the directory.
-    """
+    """A saved data set whose rows are tokens; of several splits the one named "train"."""
     from datasets import DatasetDict, load_from_disk
 
     place = prepared_directory(path)
@@ -156,13 +152,7 @@ def saved_rows(path: str | Path) -> Any:
 
 
 def prepared_directory(path: str | Path) -> Path:
-    """The saved data set that a directory is, or the only one in it, a level down.
-
-    Axolotl names what it prepares by a hash of its settings: `last_run_prepared/<hash>`.
-
-    Raises:
-        CorpusError: there are several.
-    """
+    """The saved data set that a directory is, or the only one in it, a level down."""
     path = Path(path)
     if _is_saved(path) or not path.is_dir():
         return path
@@ -208,11 +198,7 @@ def count_tokenised(
     *,
     decode: Callable[[Sequence[int]], str],
 ) -> CorpusCount:
-    """Count the fills in pieces of token ids, in the order of the data set.
-
-    A fill counts as found where it is whole in one piece: a model learns from a piece at a time.
-    One that the border of two pieces cuts is counted apart. `decode` leaves out special tokens.
-    """
+    """Count the fills in pieces of token ids, in the order of the data set."""
     found = {name: Found() for name in manifest.hidden_formats}
     cut: Counter[str] = Counter()
     ids = {(entry.format, entry.index): entry.id for entry in manifest.entries}
@@ -237,9 +223,5 @@ def count_tokenised(
 
 
 def load_tokenizer(name: Any) -> Any:
-    """A tokenizer of transformers, by its directory or hub name; anything else as it is.
-
-    Raises:
-        ModelError: there is none of that name, or it cannot be read.
-    """
+    """A tokenizer of transformers, by its directory or hub name; anything else as it is."""
     return tokenizer_named(name) if isinstance(name, str | Path) else name

@@ -37,9 +37,6 @@ class LabelFrequencies:
 
         That is the mean over the tokens of each batch, then over batches by their rows. Each token
         counts one more than it is there, so that none is impossible.
-
-        Args:
-            held: of each batch, how many rows it has, and the tokens that are predicted.
         """
         held = [(rows, labels) for rows, labels in held if labels.size]
         if self._counts is None or not held:
@@ -72,14 +69,7 @@ def step_of_weights(trainer: Any) -> int:
 def training_record(
     trainer: Any, rows: RowsRecord | None, unigram_bits: float | None, *, resumed: bool = False
 ) -> Validation | str:
-    """What a training that ended says of itself, or what it lacks to say it, in words.
-
-    Args:
-        trainer: at the end of a training.
-        rows: that were counted before the first step.
-        unigram_bits: of the evaluation's rows, by the frequencies in those of the training.
-        resumed: it went on from a checkpoint.
-    """
+    """What a training that ended says of itself, or what it lacks to say it, in words."""
     args, state = trainer.args, trainer.state
     before, after = (_evaluated(state.log_history, n) for n in (0, step_of_weights(trainer)))
     if resumed:

@@ -64,10 +64,7 @@ class Watched:
         return sum(canary is not None for _, canary in self.owners)
 
     def exposures(self, bits: Sequence[float]) -> list[ClassExposure]:
-        """Exposure by rank, class by class, in order of format and repetitions.
-
-        `bits` are log-perplexities of all texts.
-        """
+        """Exposure by rank, class by class, in order of format and repetitions."""
         classes = sorted({(name, canary.inserted) for name, canary in self.owners if canary})
         of_class: dict[tuple[str, int], list[float]] = {key: [] for key in classes}
         null: dict[str, list[float]] = {}
@@ -104,24 +101,7 @@ def watch(
     wrapping: Wrapping | None = None,
     row: Context | None = None,
 ) -> Watched:
-    """The texts of a manifest, encoded as `measure` encodes them.
-
-    Args:
-        manifest: what was inserted; candidates that their coins kept out are not watched.
-        tokenizer: of the model.
-        config: of the model, for its context window.
-        references: per format at most, drawn once: the same fills at each evaluation.
-        wrapping: that of the training; None: the manifest's, or a document of its own behind the
-            manifest's separator.
-        row: in which the training has them, where that was seen.
-
-    Raises:
-        ManifestError: no canary was inserted, a format has no references left, or the canaries
-            are in chats in another place than this wrapping's.
-        ModelError: a fill meets an unknown token, is longer than the context window, cannot be
-            distinguished from another by its tokens, or is changed by its wrapping; or its
-            tokenizer lacks the entry that a canary has to itself (see `models.check_tokens`).
-    """
+    """The texts of a manifest, encoded as `measure` encodes them."""
     check_tokens(tokenizer, manifest)  # of all kinds, whatever is watched of them
     manifest = manifest.ranked
     if not manifest.canaries:
@@ -207,10 +187,7 @@ class Observation:
 
 
 def losses_at(state: Any, step: int) -> dict[str, float | None]:
-    """Epoch, and losses in bits per token, as a Trainer's state has logged them up to a step.
-
-    A loss that is not finite, or 0 because a Trainer filtered it out, becomes None.
-    """
+    """Epoch, and losses in bits per token, as a Trainer's state has logged them up to a step."""
     logged: dict[str, Any] = {}
     for row in state.log_history:
         if row["step"] == step or (row["step"] < step and "eval_loss" not in row):
@@ -227,14 +204,7 @@ def losses_at(state: Any, step: int) -> dict[str, float | None]:
 
 
 def read_rows(path: Path, *, until: int) -> list[dict[str, Any]]:
-    """The rows of an earlier training up to a step, for one that goes on from there.
-
-    A training from the beginning, at step 0, takes over nothing.
-
-    Raises:
-        ResultError: the file is no exposure.jsonl.
-        FileError: at step 0, the file was not written here.
-    """
+    """The rows of an earlier training up to a step, for one that goes on from there."""
     if until == 0:
         refuse_foreign(path.parent, [path.name])
         return []
@@ -250,10 +220,6 @@ def read_rows(path: Path, *, until: int) -> list[dict[str, Any]]:
 
 
 def write_rows(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Write all rows, a line each; the file is whole at any time.
-
-    Raises:
-        FileError: the disk refused.
-    """
+    """Write all rows, a line each; the file is whole at any time."""
     with study(path.parent), atomic_write(path) as stream:
         stream.writelines(json.dumps(row, allow_nan=False).encode() + b"\n" for row in rows)

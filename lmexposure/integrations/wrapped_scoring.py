@@ -36,26 +36,6 @@ def wrapped_log_perplexity(
 ) -> NDArray[np.float64]:
     """Log-perplexity in bits of each text in its wrapping. Lower = more memorised.
 
-    Summed over the tokens that hold a character of the text and carry loss. Tokens of the template
-    are not counted: before the text they are the same for all fills.
-
-    Args:
-        model: a `transformers` causal language model, left in the mode that it was in.
-        tokenizer: its tokenizer, with the chat template of the training.
-        texts: n canaries or references.
-        wrapping: the one of the training.
-        batch_size: texts a forward pass; None chooses one.
-
-    Returns:
-        float64 array of shape (n,), in input order.
-
-    Raises:
-        InputError: no texts, or a bare string.
-        ModelError: the template changes a text or writes today's date; no token of a text carries
-            loss, or not all that follow the first which does; it holds an unknown token, has the
-            tokens of another, or ends beyond the context window.
-        NumericalError: the model gave NaN or infinite logits.
-
     Source: Carlini et al. 2019, "The Secret Sharer", Definition 1, given the wrapping.
     """
     window = context_window(model.config)
@@ -67,18 +47,7 @@ def wrapped_log_perplexity(
 def encode_wrapped(
     tokenizer: Any, texts: Sequence[str], wrapping: Wrapping, *, max_length: int | None = None
 ) -> list[Encoded]:
-    """Tokens of each text as the training had them, scored where they carry loss.
-
-    Args:
-        tokenizer: of the training, a fast one where there is a chat template.
-        texts: n texts; they never appear in an error message.
-        wrapping: of the training.
-        max_length: the model's context window in tokens; None for no limit.
-
-    Raises:
-        InputError: no texts, or a bare string.
-        ModelError: see `wrapped_log_perplexity`.
-    """
+    """Tokens of each text as the training had them, scored where they carry loss."""
     if isinstance(texts, str) or not texts:
         raise InputError("texts must be a list of at least one text; give [text] for a single one")
     if not isinstance(tokenizer, PreTrainedTokenizerBase):
@@ -94,11 +63,7 @@ def encode_wrapped(
 
 
 def check_place(manifest: Manifest, wrapping: Wrapping) -> None:
-    """Refuse canaries that are in chats in another place than they would be scored in.
-
-    Raises:
-        ManifestError: it names both places.
-    """
+    """Refuse canaries that are in chats in another place than they would be scored in."""
     if manifest.wrapping is not None and manifest.corpus.text_field != wrapping.place:
         raise ManifestError(
             f"the canaries of this manifest were inserted as {manifest.corpus.text_field}, and "

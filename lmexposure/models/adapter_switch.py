@@ -20,12 +20,7 @@ _LEAVE_BASE = (True, False, "gaussian", "eva", "orthogonal")
 
 @contextmanager
 def adapters_off(model: Any) -> Iterator[None]:
-    """Switch all adapters of a model off, and leave them as they were.
-
-    Args:
-        model: of transformers, with layers of peft in it that are not merged; one without any is
-            left alone.
-    """
+    """Switch all adapters of a model off, and leave them as they were."""
     layers = _switched(model)
     before = [layer._disable_adapters for layer in layers]
     trained = [(weight, weight.requires_grad) for weight in model.parameters()]
@@ -41,11 +36,7 @@ def adapters_off(model: Any) -> Iterator[None]:
 
 
 def comes_off(model: Any) -> bool:
-    """Whether a model with its adapters switched off is its base: no bias of it was trained, too.
-
-    Args:
-        model: of transformers, with layers of peft in it, or a `peft.PeftModel`.
-    """
+    """Whether a model with its adapters switched off is its base: no bias was trained."""
     return all(
         getattr(config, "bias", "none") == "none"
         and getattr(config, "init_lora_weights", True) in _LEAVE_BASE
@@ -54,16 +45,7 @@ def comes_off(model: Any) -> bool:
 
 
 def check_switch(name: str, model: Any) -> None:
-    """Refuse a model whose adapters cannot be switched off.
-
-    Args:
-        name: for the message.
-        model: of transformers, or a `peft.PeftModel`.
-
-    Raises:
-        ModelError: it has no adapter apart from its weights, or a merged one, or one that changed
-            weights of the base.
-    """
+    """Refuse a model whose adapters cannot be switched off."""
     layers = _switched(model)
     if not layers:
         raise ModelError(
@@ -86,11 +68,7 @@ def check_switch(name: str, model: Any) -> None:
 
 
 def base_sha256(model: Any) -> str:
-    """The hash of the weights without their adapters: that of the base model as it was saved.
-
-    Args:
-        model: of transformers, with layers of peft in it that are not merged.
-    """
+    """The hash of the weights without their adapters: that of the base model as it was saved."""
     weights, places = model.state_dict(), {}
     for name, layer in model.named_modules():
         if _is_switched(layer):
@@ -104,11 +82,7 @@ def base_sha256(model: Any) -> str:
 
 
 def _take_off(weights: dict[str, Any], layer_name: str, layer: Any) -> dict[str, str]:
-    """Leave of one layer's weights its own, under the names that they had before.
-
-    Returns:
-        the modules that hold them now, by the names of before.
-    """
+    """Leave of one layer's weights its own, under the names that they had before."""
     added = (*layer.adapter_layer_names, *layer.other_param_names, "modules_to_save")
     places = {}
     for key in [key for key in weights if key.startswith(layer_name)]:

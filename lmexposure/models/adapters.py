@@ -30,14 +30,7 @@ def is_adapter(path: Path) -> bool:
 
 
 def check_adapter(path: Path) -> None:
-    """Refuse an adapter directory that cannot be loaded safely.
-
-    A config.json alone is no whole model: Axolotl writes one next to each adapter.
-
-    Raises:
-        ModelError: no safetensors weights, or cut short, no base model named, or the weights of a
-            whole model next to it.
-    """
+    """Refuse an adapter directory that cannot be loaded safely."""
     whole = sorted(file.name for pattern in _WHOLE for file in path.glob(pattern))
     if whole:
         raise ModelError(
@@ -62,11 +55,7 @@ def check_adapter(path: Path) -> None:
 
 
 def base_of_adapter(path: Path) -> tuple[str, str | None]:
-    """(directory or hub name of the base model, its revision if one is said).
-
-    Raises:
-        ModelError: adapter_config.json cannot be read, or names no base that can be loaded.
-    """
+    """(directory or hub name of the base model, its revision if one is said)."""
     try:
         config = json.loads((path / _CONFIG).read_bytes())
         base, revision = config.get("base_model_name_or_path"), config.get("revision")
@@ -90,16 +79,6 @@ def with_adapter(model: PreTrainedModel, path: Path, *, tokens: int) -> PreTrain
     There a merged weight would be rounded to the dtype, which can swallow what the adapter learned.
     Nor is it merged into a weight that two layers share: it belongs to one of them; nor where it
     brings a bias that its layer has no place for.
-
-    Args:
-        model: the base, changed in place.
-        path: of the adapter.
-        tokens: of its tokenizer; the base gets as many embedding rows as in training.
-
-    Raises:
-        ModelError: peft is missing, the adapter does not fit, has weights that its base has no
-            place for, or lacks weights, those of the tokens that its base lacks among them, or it
-            is of a kind that puts virtual tokens before the text or waits for some in it.
     """
     try:
         from peft import PeftModel, get_peft_model_state_dict
@@ -128,18 +107,7 @@ def with_adapter(model: PreTrainedModel, path: Path, *, tokens: int) -> PreTrain
 
 
 def as_loaded(name: str, adapted: Any) -> PreTrainedModel:
-    """A model in memory with its adapter as `with_adapter` gives a saved one, unchanged itself.
-
-    Where the adapter is merged, that is done in a copy, which shares all weights with the model but
-    those that the adapter changes. Adapters that are switched off stay so, and unmerged.
-
-    Args:
-        name: for the message.
-        adapted: a `peft.PeftModel`, or another wrapper of the same methods.
-
-    Raises:
-        ModelError: the adapter puts virtual tokens before the text.
-    """
+    """A model in memory with its adapter as `with_adapter` gives a saved one, unchanged itself."""
     _refuse_virtual_tokens(name, adapted)
     if not _is_merged(adapted) or any(layer.disable_adapters for layer in _layers(adapted)):
         return _base(adapted)
@@ -157,12 +125,7 @@ def active_adapters(adapted: Any) -> list[str]:
 
 
 def unmerged_adapters(model: Any) -> dict[str, list[Any]]:
-    """What decides, next to its weights, what each layer with an adapter computes.
-
-    Returns:
-        by the layer's name: the adapters in use, their scalings, whether they are switched off;
-        nothing for a model without adapters, or with merged ones.
-    """
+    """What decides, next to its weights, what each layer with an adapter computes."""
     if not hasattr(model, "peft_config"):
         return {}
     found: dict[str, list[Any]] = {}

@@ -24,14 +24,7 @@ Render = Callable[[Sequence[Message], bool], str]
 def answer_spans(
     chat: Sequence[Message], render: Render, *, eos: str = ""
 ) -> tuple[str, list[tuple[int, int]]]:
-    """The rendering of a chat, and the first and last character, exclusive, of what is answered.
-
-    `eos`, the text of the EOS token, closes a turn where nothing else tells.
-
-    Raises:
-        ModelError: the template refuses the chat, or an answer cannot be told from what is around
-            it; the message names the turn, from 1.
-    """
+    """The rendering of a chat, and the first and last character, exclusive, of what is answered."""
     whole = render(chat, False)
     rendered = _Rendered(tuple(chat), render, whole, eos, probe_beside(whole))
     spans = [rendered.answer(i) for i, turn in enumerate(chat) if turn["role"] == "assistant"]

@@ -33,12 +33,7 @@ def epoch_steps(
 def micro_batches(
     step: NDArray[np.int64], *, process: int, processes: int, accumulation: int
 ) -> list[NDArray[np.int64]]:
-    """This process's share of a step, in `accumulation` parts, of which some may be empty.
-
-    There are no more parts than the step has blocks, in each process as many as in the others.
-
-    Empty parts are kept, because all processes have to take part in each exchange of gradients.
-    """
+    """This process's share of a step, in `accumulation` parts, of which some may be empty."""
     share = np.array_split(step, processes)[process]
     return np.array_split(share, min(accumulation, len(step)))
 
@@ -79,10 +74,7 @@ class Batches(Protocol):
 
 
 def unigram_bits(training: Batches, held: Batches) -> float:
-    """Loss on held-out rows by how often each token is in the training rows, bits per token.
-
-    Each token counts one more than it is there, so that none is impossible.
-    """
+    """Loss on held-out rows by how often each token is in the training rows, bits per token."""
     learned, asked = _counts(training), _counts(held)
     size = max(learned.size, asked.size)
     learned, asked = (np.pad(n, (0, size - n.size)) for n in (learned, asked))
@@ -102,12 +94,7 @@ def _counts(rows: Batches) -> NDArray[np.int64]:
 
 
 class SomeRows:
-    """Some of the rows, as rows of their own.
-
-    Args:
-        rows: all of them.
-        numbers: of those that are kept, shape (M,).
-    """
+    """Some of the rows, as rows of their own."""
 
     def __init__(self, rows: Batches, numbers: NDArray[np.int64]) -> None:
         self._rows, self._numbers = rows, numbers
@@ -131,27 +118,15 @@ class SomeRows:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Read:
-    """What a model says of the predicted tokens of some rows.
+    """What a model says of the predicted tokens of some rows."""
 
-    Attributes:
-        logits: of each of N tokens, row by row, float32 of shape (N, V).
-        labels: the tokens, shape (N,).
-        kept: where they are, shape (B, T).
-    """
-
-    logits: Tensor
-    labels: Tensor
-    kept: Tensor
+    logits: Tensor  # of each of N tokens, row by row, float32 of shape (N, V)
+    labels: Tensor  # the tokens, shape (N,)
+    kept: Tensor  # where they are, shape (B, T)
 
 
 class Blocks:
-    """The loss of a model on some of the rows.
-
-    Args:
-        rows: packed documents, or padded records.
-        device: where the model computes.
-        precision: "float32", or "bf16" for mixed precision.
-    """
+    """The loss of a model on some of the rows."""
 
     def __init__(self, rows: Batches, *, device: torch.device, precision: str) -> None:
         self._rows = rows
@@ -167,10 +142,7 @@ class Blocks:
         return int(self.predicted[numbers].sum())
 
     def nats(self, model: nn.Module, numbers: NDArray[np.int64]) -> Tensor:
-        """Summed -ln p of the predicted tokens of these rows, a float32 scalar with gradient.
-
-        No rows give 0, by way of a row that counts nothing, so that the gradient exists.
-        """
+        """Summed -ln p of the predicted tokens of these rows, a float32 scalar with gradient."""
         ids, labels = self._batch(numbers)
         with self._precision():
             logits = model(input_ids=ids, use_cache=False).logits
@@ -181,10 +153,7 @@ class Blocks:
         return loss if numbers.size else loss * 0.0
 
     def read(self, model: nn.Module, numbers: NDArray[np.int64]) -> "Read":
-        """What a model says of the predicted tokens of these rows, with gradient.
-
-        No rows give no tokens.
-        """
+        """What a model says of the predicted tokens of these rows, with gradient."""
         ids, labels = self._batch(numbers)
         with self._precision():
             logits = model(input_ids=ids, use_cache=False).logits
@@ -193,11 +162,7 @@ class Blocks:
         return Read(logits=logits[kept].float(), labels=labels[kept], kept=kept)
 
     def nats_of_each(self, model: nn.Module, numbers: NDArray[np.int64]) -> Tensor:
-        """The same of each row, float32 of shape (B,), each by itself: for per-document gradients.
-
-        Positions are given, a row of them for each row: where a model makes them itself, they are
-        one row for all, and the gradient of a learned position has no document to belong to.
-        """
+        """The same of each row by itself, float32 of shape (B,): for per-document gradients."""
         ids, labels = self._batch(numbers)
         places = torch.arange(ids.shape[1], device=self._device).expand(ids.shape)
         logits = model(input_ids=ids, position_ids=places, use_cache=False).logits

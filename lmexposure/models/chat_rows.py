@@ -56,19 +56,12 @@ _WITH_INPUT = (
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TrainingRow:
-    """A record as a training has it.
+    """A record as a training has it."""
 
-    Attributes:
-        ids: its tokens.
-        carried: which of them carry loss, shape (T,); nothing predicts the first.
-        owner: whose it is, where a promise is made to users; None: it is by itself.
-        number: of the record in the corpus, from 1; 0 where it is not known.
-    """
-
-    ids: list[int]
-    carried: NDArray[np.bool_]
-    owner: str | None = None
-    number: int = 0
+    ids: list[int]  # its tokens
+    carried: NDArray[np.bool_]  # which of them carry loss, shape (T,); nothing predicts the first
+    owner: str | None = None  # whose it is, where a promise is made to users; None: it is by itself
+    number: int = 0  # of the record in the corpus, from 1; 0 where it is not known
 
     def cut(self, length: int) -> "TrainingRow":
         """Its first tokens, at most of this number."""
@@ -76,20 +69,7 @@ class TrainingRow:
 
 
 def row_context(tokenizer: Any, wrapping: Wrapping, texts: Sequence[str]) -> Context:
-    """The row around a canary, by a wrapping and the tokenizer of the training.
-
-    Args:
-        tokenizer: with the chat template of the training, where a template renders the records.
-        wrapping: of the training.
-        texts: fills to check on, at least 1: the row must be the same around all of them. They
-            never appear in an error message.
-
-    Raises:
-        InputError: no texts, or a bare string.
-        ModelError: a tokenizer without a chat template, or one that does not say where its tokens
-            begin; a template that changes a text, writes today's date or marks no answer; the
-            tokens of a text carry no loss, or other ones in one text than in another.
-    """
+    """The row around a canary, by a wrapping and the tokenizer of the training."""
     if isinstance(texts, str) or not texts:
         raise InputError("texts must be a list of at least one text; give [text] for a single one")
     if wrapping.rendering == "chat":
@@ -107,15 +87,7 @@ def row_context(tokenizer: Any, wrapping: Wrapping, texts: Sequence[str]) -> Con
 
 
 def template_record(tokenizer: Any, wrapping: Wrapping) -> WrappingRecord:
-    """What a manifest says of a wrapping and of the tokenizer of the training.
-
-    Args:
-        tokenizer: of the training.
-        wrapping: of chats, or of strings in pairs.
-
-    Raises:
-        ModelError: see `row_context`.
-    """
+    """What a manifest says of a wrapping and of the tokenizer of the training."""
     template = None
     if wrapping.rendering == "chat":
         check_template(tokenizer, wrapping)
@@ -132,17 +104,7 @@ def template_sha256(tokenizer: Any, wrapping: Wrapping) -> str:
 def training_rows(
     tokenizer: Any, records: Sequence[Mapping[str, Any]], wrapping: Wrapping
 ) -> Iterator[TrainingRow]:
-    """The rows of records, in order, and which of their tokens carry loss.
-
-    Args:
-        tokenizer: of the training.
-        records: in the wrapping's form.
-        wrapping: form, rendering, loss, and the system turn of strings that a template renders.
-
-    Raises:
-        CorpusError: a record is not of this form; it is named by its number, from 1.
-        ModelError: the chat template refuses a record, or the tokenizer has none.
-    """
+    """The rows of records, in order, and which of their tokens carry loss."""
     if wrapping.rendering == "chat":
         check_template(tokenizer, wrapping)
     for first in range(0, len(records), _AT_ONCE):
@@ -155,16 +117,7 @@ def training_rows(
 
 
 def record_text(number: int, record: Mapping[str, Any], wrapping: Wrapping) -> str:
-    """What is said in a record, to be measured and searched.
-
-    Args:
-        number: of the record, for messages.
-        record: in the wrapping's form.
-        wrapping: of the training.
-
-    Raises:
-        CorpusError: the record is not of this form.
-    """
+    """What is said in a record, to be measured and searched."""
     if wrapping.rendering == "text":
         return "\n".join(_strings(number, record, wrapping))
     contents = [turn.get("content") for turn in _messages(number, record, wrapping)]
@@ -179,12 +132,7 @@ def _texts(content: Any) -> list[str]:
 
 
 def check_template(tokenizer: Any, wrapping: Wrapping) -> None:
-    """Refuse a tokenizer that cannot wrap a text in a chat.
-
-    Raises:
-        ModelError: no chat template, or a tokenizer that does not say where its tokens begin and
-            end.
-    """
+    """Refuse a tokenizer that cannot wrap a text in a chat."""
     try:
         tokenizer.get_chat_template(wrapping.chat_template)
     except ValueError:  # none, or several of which none is the usual one

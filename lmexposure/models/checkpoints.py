@@ -31,53 +31,34 @@ _PARTS = {"inputs", "counters", "model", "optimizer"}
 
 @dataclass(kw_only=True)
 class Counters:
-    """How far a training is; the same on every process.
+    """How far a training is; the same on every process."""
 
-    Args:
-        step: optimizer steps done.
-        tokens: tokens predicted so far.
-        seconds: time spent, over all attempts.
-        recent_nats, recent_tokens: training loss since the last evaluation.
-        initial_bits: validation loss before the first step, bits per token.
-        best_bits, best_step: lowest validation loss after a step, and that step.
-        waited: evaluations since then.
-        stopped: why training ended: "patience", "epochs" or "max_seconds"; None while it runs.
-        threads: of the CPU, of each process; None before the first step.
-        rows: one entry per evaluation, as in metrics.jsonl.
-    """
-
-    step: int = 0
-    tokens: int = 0
-    seconds: float = 0.0
-    recent_nats: float = 0.0
-    recent_tokens: int = 0
-    initial_bits: float | None = None
-    best_bits: float | None = None
-    best_step: int = 0
-    waited: int = 0
+    step: int = 0  # optimizer steps done
+    tokens: int = 0  # tokens predicted so far
+    seconds: float = 0.0  # time spent, over all attempts
+    recent_nats: float = 0.0  # training loss since the last evaluation
+    recent_tokens: int = 0  # training loss since the last evaluation
+    initial_bits: float | None = None  # validation loss before the first step, bits per token
+    best_bits: float | None = None  # lowest validation loss after a step, and that step
+    best_step: int = 0  # lowest validation loss after a step, and that step
+    waited: int = 0  # evaluations since then
+    # why training ended: "patience", "epochs" or "max_seconds"; None while it runs
     stopped: str | None = None
-    threads: int | None = None
+    threads: int | None = None  # of the CPU, of each process; None before the first step
+    # one entry per evaluation, as in metrics.jsonl
     rows: list[dict[str, Any]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """How far training is after a step.
+    """How far training is after a step."""
 
-    Args:
-        step: optimizer steps done.
-        total_steps: steps at most; training may stop earlier.
-        epoch: passes over the corpus done, a fraction within a pass.
-        tokens: tokens predicted so far.
-        train_bits: training loss of this step, bits per token.
-        validation_bits: lowest validation loss so far, bits per token; None before the first.
-    """
-
-    step: int
-    total_steps: int
-    epoch: float
-    tokens: int
-    train_bits: float
+    step: int  # optimizer steps done
+    total_steps: int  # steps at most; training may stop earlier
+    epoch: float  # passes over the corpus done, a fraction within a pass
+    tokens: int  # tokens predicted so far
+    train_bits: float  # training loss of this step, bits per token
+    # lowest validation loss so far, bits per token; None before the first
     validation_bits: float | None
 
 
@@ -90,12 +71,6 @@ class CheckpointDirectory:
     `checkpoint.pt` is the last state, replaced as a whole, with the hashes of the best model's
     files, and sealed with a hash of its own. `best-STEP` is the model with the lowest validation
     loss; an older one is removed only when a checkpoint that does not need it is there.
-
-    Args:
-        out: the output directory.
-        inputs: hash of everything that decides the result.
-        mode: permission bits that the files of models may have at most, for weights remember the
-            corpus; the checkpoint is the owner's alone.
     """
 
     def __init__(self, out: Path, inputs: str, *, mode: int = 0o666) -> None:
@@ -127,14 +102,7 @@ class CheckpointDirectory:
         self._remove_best_but(counters.best_step)
 
     def load(self) -> tuple[Counters, dict[str, Any], dict[str, Any]] | None:
-        """The last state: counters, model and optimizer; None where there is none.
-
-        A damaged checkpoint, or one whose best model is damaged, is named in a warning and counts
-        as none: the training begins anew.
-
-        Raises:
-            ResultError: the checkpoint belongs to another training.
-        """
+        """The last state: counters, model and optimizer; None where there is none."""
         if not self._file.exists():
             return None
         state = self._read()
@@ -176,14 +144,7 @@ class CheckpointDirectory:
         return state if isinstance(state, dict) and state.keys() >= _PARTS else None
 
     def finish(self, best_step: int) -> dict[str, str]:
-        """Put the best model at its final place, `model`.
-
-        Returns:
-            the hashes of its files.
-
-        Raises:
-            FileError: the disk refused, or gave back other bytes than were written.
-        """
+        """Put the best model at its final place, `model`."""
         path = self._out / "model"
         with atomic_directory(path, mode=self.mode) as partial:
             shutil.copytree(self.best(best_step), partial, dirs_exist_ok=True)
@@ -209,14 +170,7 @@ class CheckpointDirectory:
 
 
 def damaged_model(model: str | Path) -> Path | None:
-    """The first file of a trained model that is not what its training wrote, or is gone.
-
-    Args:
-        model: a directory; training.json next to it has the hashes of its files.
-
-    Returns:
-        None where all are whole, or nothing is known of them: trained elsewhere.
-    """
+    """The first file of a trained model that is not what its training wrote, or is gone."""
     model = Path(model)
     path = model.parent / "training.json"
     if model.name != "model" or not path.is_file():

@@ -25,14 +25,7 @@ _NEEDS_ONE_OF = {
 
 
 def threads_for(model: Any, *, asked: int | None = None, recorded: int | None = None) -> int:
-    """The number of threads for a training or a measurement.
-
-    Args:
-        model: what computes.
-        asked: what the user wants; None: one thread for a model under a million parameters unless
-            OMP_NUM_THREADS is set, else those that torch has.
-        recorded: what the work began with; nothing else is right for the rest of it.
-    """
+    """The number of threads for a training or a measurement."""
     if recorded is not None:
         if asked not in (None, recorded):
             _LOG.warning(
@@ -60,13 +53,7 @@ def computing_threads(number: int) -> Iterator[None]:
 
 
 def is_native(dtype: torch.dtype, device: str | torch.device) -> bool | None:
-    """Whether products in `dtype` are no slower on this device than in float32.
-
-    Without instructions of its own a CPU is about 3.5 times slower in bfloat16 than in float32.
-
-    Returns:
-        None where the machine does not say: a version of torch without the question.
-    """
+    """Whether products in `dtype` are no slower on this device than in float32."""
     if torch.device(device).type != "cpu" or dtype not in _NEEDS_ONE_OF:
         return True
     able = _capabilities()

@@ -32,18 +32,6 @@ def deduplicated(
     Nearly the same are two whose 13-grams of characters have a Jaccard similarity of at least .8.
     Such pairs are proposed by MinHash, of which one in 600 is missed, and then compared
     themselves, so that none is dropped that is not alike.
-
-    Args:
-        documents: texts, or records of `wrapping`.
-        canaries: text of each inserted canary -> its repetitions.
-        wrapping: how a record becomes a text; None: documents are texts.
-        near: also those that are nearly the same.
-
-    Returns:
-        (documents that are kept, text of each canary that is left -> its repetitions).
-
-    Raises:
-        ModelError: datasketch is not installed, and `near` is asked for.
     """
     texts = _texts(documents, wrapping)
     kept = _first_of_each(texts)

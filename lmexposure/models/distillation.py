@@ -28,14 +28,7 @@ _AT_ONCE = 256  # rows that are sampled together
 
 
 class Distillation(PlainTraining):
-    """Plain training on sampled rows, towards what the teacher predicts; see the module.
-
-    Args:
-        setup: model, settings, rows, of which only their number is read, and one teacher.
-
-    Raises:
-        ModelError: the tokenizer has neither BOS nor EOS to begin with.
-    """
+    """Plain training on sampled rows, towards what the teacher predicts; see the module."""
 
     def __init__(self, setup: Setup) -> None:
         self._teacher = load_model(setup.teachers[0], device=str(setup.accelerator.device))
@@ -62,31 +55,18 @@ class Distillation(PlainTraining):
 
 
 def whole_corpus(settings: TrainingSettings, rows: Batches) -> list[Batches]:
-    """The rows of the one teacher: all.
-
-    Args:
-        settings: of the training.
-        rows: of the training.
-    """
+    """The rows of the one teacher: all."""
     return [rows]
 
 
 def rows_to_sample(settings: TrainingSettings, rows: Batches) -> int:
-    """How many rows the teacher makes up, at least 1.
-
-    Args:
-        settings: of the training.
-        rows: of the corpus, whose tokens with loss are counted.
-    """
+    """How many rows the teacher makes up, at least 1."""
     tokens = settings.synthetic_share * int(rows.predicted.sum())
     return max(1, round(tokens / (settings.block_size - 1)))
 
 
 def _opener(rows: Batches) -> int | None:
-    """The token that every document begins with, such as that of a separator; None: there is none.
-
-    A teacher of packed documents has seen it in front of them, and need not have seen BOS.
-    """
+    """The token that every document begins with, such as a separator's; None: there is none."""
     openers = rows.openers if isinstance(rows, Packed) else frozenset()
     return next(iter(openers)) if len(openers) == 1 else None
 
@@ -94,18 +74,7 @@ def _opener(rows: Batches) -> int | None:
 def sampled_rows(
     teacher: LoadedModel, rows: int, *, length: int, seed: int, start: int | None = None
 ) -> Packed:
-    """Text that a model makes up, in rows of one length.
-
-    Args:
-        teacher: samples, at temperature 1.
-        rows: how many.
-        length: tokens in each, the first of them `start`.
-        seed: of the draws.
-        start: a token; None: BOS, or EOS.
-
-    Raises:
-        ModelError: the tokenizer has neither BOS nor EOS.
-    """
+    """Text that a model makes up, in rows of one length."""
     tokenizer = teacher.tokenizer
     special = (start, tokenizer.bos_token_id, tokenizer.eos_token_id)
     start = next((token for token in special if token is not None), None)

@@ -27,24 +27,7 @@ def rows_of_documents(
     validation: Sequence[str] | None = None,
     units: Sequence[str | None] | None = None,
 ) -> tuple[PaddedRows, PaddedRows]:
-    """Rows to train on, with each canary whole and as often as planned, and rows to validate on.
-
-    A document is cut at the end of its row, and what is cut off is not trained on.
-
-    Args:
-        tokenizer: of the model that will read them.
-        documents: the corpus with its canaries, in order.
-        separator: the text in front of each, None for records.
-        canaries: text of each inserted canary -> its repetitions.
-        settings: of the training: block_size is the longest row, and decides what is cut.
-        validation: documents to validate on, none of `documents`; None: some of those are held out.
-        units: whose each document is; None, or None for a document: it is by itself.
-
-    Raises:
-        CorpusError: too few documents to hold some out.
-        ModelError: a canary does not fit a row, meets an unknown token, or is not in the documents
-            as planned.
-    """
+    """Rows to train on, with each canary whole and as often as planned, and rows to validate on."""
     _check_canaries(tokenizer, documents, separator, canaries, settings.block_size)
     owners = [None] * len(documents) if units is None else units
     every = list(zip(documents, owners, range(1, len(documents) + 1), strict=True))
@@ -106,10 +89,7 @@ def _rows(
     separator: str | None,
     block_size: int,
 ) -> list[TrainingRow]:
-    """A row of each document, all its tokens with loss; those of one token have none.
-
-    A document is its text, whose it is, and its number in the corpus.
-    """
+    """A row of each document, all its tokens with loss; those of one token have none."""
     texts = [text for text, _, _ in documents]
     every = encode_documents(tokenizer, texts, context=separator)
     long = sum(len(ids) > block_size for ids in every)

@@ -34,17 +34,11 @@ _MORE_NOISE, _LEAST_NOISE, _ENOUGH_NOISE = 1.1, 0.03, 10.0  # that PRV is tried 
 
 @dataclass(frozen=True)
 class Spent:
-    """The epsilon of a training, in nats, at the delta that was asked for.
+    """The epsilon of a training, in nats, at the delta that was asked for."""
 
-    Attributes:
-        prv: by the PRV accountant, an upper bound; None where it gives no usable number.
-        rdp: by the RDP accountant, an upper bound.
-        note: why `prv` is None; else empty.
-    """
-
-    prv: float | None
-    rdp: float
-    note: str = ""
+    prv: float | None  # by the PRV accountant, an upper bound; None where it gives no usable number
+    rdp: float  # by the RDP accountant, an upper bound
+    note: str = ""  # why `prv` is None; else empty
 
     @property
     def epsilon(self) -> float:
@@ -62,15 +56,6 @@ def epsilon_spent(history: History, *, delta: float) -> Spent:
 
     Adding or removing one document is hidden. Where every document is in every batch, the number
     is exact: the Gaussian curve.
-
-    Args:
-        history: (noise multiplier, sampling rate, steps), one for each stretch of the training with
-            the same two; the noise multiplier is the noise's standard deviation over the clipping
-            norm, the rate the share of documents that a batch expects. Empty: nothing is spent.
-        delta: in (0, 1).
-
-    Raises:
-        SettingsError: a number out of range, or Opacus is not installed.
 
     Source: Gopi, Lee and Wutschitz 2021 (PRV); Mironov, Talwar and Zhang 2019 (RDP); Dong, Roth and
         Su 2019, Corollary 2.13 (the Gaussian curve).
@@ -102,16 +87,6 @@ def epsilon_at_least(history: History, *, delta: float) -> float:
     less and further noise on it, so that the training spends no less than that. And no training
     spends less than a single one of its steps, sampled.
 
-    Args:
-        history: as `epsilon_spent` takes it.
-        delta: in (0, 1).
-
-    Returns:
-        epsilon in nats, at least 0.
-
-    Raises:
-        SettingsError: a number out of range, or Opacus is not installed.
-
     Source: Gopi, Lee and Wutschitz 2021, Theorem 5: the truth lies between both ends;
         `sampled_epsilon` for a single step.
     """
@@ -140,21 +115,7 @@ def _at_least(stretches: tuple[tuple[float, float, int], ...], delta: float) -> 
 
 
 def noise_for(epsilon: float, *, delta: float, sample_rate: float, steps: int) -> float:
-    """The smallest noise multiplier that keeps a training's epsilon, to .1 % on the safe side.
-
-    Args:
-        epsilon: that the training may spend, in nats, above 0.
-        delta: in (0, 1).
-        sample_rate: share of the documents that a batch expects, in (0, 1].
-        steps: of the training, at least 1.
-
-    Returns:
-        A noise multiplier, at most `LARGEST_NOISE`, with `epsilon_spent` at most `epsilon`.
-
-    Raises:
-        SettingsError: a number out of range, an epsilon that no such noise reaches, or Opacus is
-            not installed.
-    """
+    """The smallest noise multiplier that keeps a training's epsilon, to .1 % on the safe side."""
     epsilon = positive("epsilon", epsilon)
 
     @cache

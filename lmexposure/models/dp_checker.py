@@ -48,21 +48,14 @@ _NO_LOOP = "the loop around the optimizer (give step=)"
 
 @dataclass(frozen=True, kw_only=True)
 class DpCheck:
-    """What a check of a DP training found.
+    """What a check of a DP training found."""
 
-    Args:
-        findings: one a question, in the order in which they were asked.
-        noise_multiplier, max_grad_norm, sample_rate: the claim that was checked; None: unknown.
-        level: the probability that a right training has any finding that failed, at most.
-        not_covered: what a pass says nothing about.
-    """
-
-    findings: tuple[DpFinding, ...]
-    noise_multiplier: float
-    max_grad_norm: float
-    sample_rate: float | None
-    level: float
-    not_covered: tuple[str, ...]
+    findings: tuple[DpFinding, ...]  # one a question, in the order in which they were asked
+    noise_multiplier: float  # the claim that was checked; None: unknown
+    max_grad_norm: float  # the claim that was checked; None: unknown
+    sample_rate: float | None  # the claim that was checked; None: unknown
+    level: float  # the probability that a right training has any finding that failed, at most
+    not_covered: tuple[str, ...]  # what a pass says nothing about
 
     @property
     def passed(self) -> bool:
@@ -80,12 +73,7 @@ class DpCheck:
         return tuple(f for f in self.findings if not f.seen)
 
     def require(self) -> None:
-        """Go on only if nothing is wrong and all was seen; a pass does not cover `not_covered`.
-
-        Raises:
-            ModelError: something is wrong, or was not seen; the message is that of each such
-                finding.
-        """
+        """Go on only if nothing is wrong and all was seen; a pass does not cover `not_covered`."""
         if self.failed:
             raise ModelError(
                 "this is not the DP-SGD training that its epsilon is for. " + _said(self.failed)

@@ -33,15 +33,10 @@ _NO_GRADIENTS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Mechanism:
-    """What is claimed of a step, apart from who is in it.
+    """What is claimed of a step, apart from who is in it."""
 
-    Args:
-        noise_multiplier: sigma, in units of the clipping norm.
-        max_grad_norm: the clipping norm C.
-    """
-
-    noise_multiplier: float
-    max_grad_norm: float
+    noise_multiplier: float  # sigma, in units of the clipping norm
+    max_grad_norm: float  # the clipping norm C
 
 
 def check_position_ids(training: DpTraining, numbers: Sequence[int]) -> DpFinding:
@@ -69,11 +64,7 @@ def check_position_ids(training: DpTraining, numbers: Sequence[int]) -> DpFindin
 
 
 def check_gradients(training: DpTraining, numbers: Sequence[int]) -> tuple[DpFinding, list[float]]:
-    """Each document's gradient in a batch against that of the document alone.
-
-    Returns:
-        The finding; and the norm of each document's gradient, alone.
-    """
+    """Each document's gradient in a batch against that of the document alone."""
     training.backward(training.batch(numbers))
     together = {
         id(p): held
@@ -118,10 +109,7 @@ def check_clipping(
     bound: float,
     see: Callable[[Step], None],
 ) -> DpFinding:
-    """The clipped sums of twelve steps against that of documents alone, weights held still.
-
-    By turns the loss is made so steep that all documents are just above the clip, and far above.
-    """
+    """The clipped sums of twelve steps against that of documents alone, weights held still."""
     least = min((norm for norm in norms if norm > _FAINT * max(norms)), default=1.0)
     scales = [max(steep * bound, steep / _STEEP[0]) / least for steep in _STEEP]
     expected = [[torch.zeros_like(p) for p in training.weights] for _ in scales]
@@ -204,10 +192,7 @@ def _kept_places(weight: Tensor, most: int) -> Tensor:
 
 
 def check_noise(training: DpTraining, seen: NoiseSeen, claim: Mechanism, level: float) -> DpFinding:
-    """The noise of all steps: size, distribution, and independence over steps and coordinates.
-
-    The tests of `noise_p` share `level` equally.
-    """
+    """The noise of all steps: size, distribution, and independence over steps and coordinates."""
     wanted = claim.noise_multiplier * claim.max_grad_norm
     if wanted == 0:
         told = "the claim is a noise multiplier of 0: no epsilon is; set one above 0"
@@ -275,11 +260,7 @@ def _times(share: float) -> str:
 
 
 def check_weights(training: DpTraining, numbers: Sequence[int]) -> DpFinding:
-    """Whether every weight that is meant to learn moves in one step.
-
-    Meant are those that require a gradient, and those that the optimizer was given; with adapters,
-    frozen weights may be among the latter.
-    """
+    """Whether every weight that is meant to learn moves in one step."""
     held = [p for group in training.innermost.param_groups for p in group["params"]]
     free = [p for p in training.model.parameters() if p.requires_grad]
     adapters = any("lora_" in name for name in training.names.values())

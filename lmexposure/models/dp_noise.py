@@ -31,11 +31,7 @@ class Noise:
 
 
 def noise_p(noise: Noise) -> dict[str, float]:
-    """The p-value of each test, corrected for what it chooses from; see the functions below.
-
-    `all`, `step`, `weight`, `cell`: the size in all, of a step, of a weight, of a weight in a step.
-    `law`, `tail 3`, `tail 4`: the distribution. `pair`: two steps. `copies`, `volume`: coordinates.
-    """
+    """The p-value of each test, corrected for what it chooses from; see the functions below."""
     squares, sizes = noise.squares, noise.sizes
     steps = len(squares)
     return {
@@ -123,10 +119,7 @@ def copies_p(kept: Floats) -> float:
 
 
 def copied(kept: Floats) -> bool:
-    """Whether two coordinates follow each other where each step's noise is made equally large.
-
-    Where a few steps have all the noise, coordinates look alike that share none.
-    """
+    """Whether two coordinates follow each other where each step's noise is made equally large."""
     lengths = np.linalg.norm(kept, axis=1, keepdims=True)
     return copies_p(kept / np.where(lengths > 0, lengths, 1.0)) < CLEAR
 

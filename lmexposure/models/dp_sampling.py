@@ -20,53 +20,34 @@ _EXPONENTS = np.geomspace(1e-4, 30, 120)
 
 @dataclass(frozen=True, kw_only=True)
 class DpBatches:
-    """Where the documents of a step come from, for a training without a torch loader.
+    """Where the documents of a step come from, for a training without a torch loader."""
 
-    Args:
-        count: number of documents N; they have the numbers 0 to N - 1.
-        batch: document numbers -> what `loss` takes of them, such as (input_ids, labels); an empty
-            list gives an empty batch.
-        sample: the numbers of the documents of the next step; each call draws anew.
-        rate: the probability by which `sample` takes a document, where it is known; held against
-            the claim exactly, next to the test of what is drawn.
-        generators: of torch or numpy, from which `sample` draws; they are put back. The global ones
-            need not be named.
-        pool: how many documents this process draws from; None: all.
-    """
-
-    count: int
+    count: int  # number of documents N; they have the numbers 0 to N - 1
+    # document numbers -> what `loss` takes of them, such as (input_ids, labels); an empty list
+    # gives an empty batch
     batch: Callable[[Sequence[int]], Any]
+    # the numbers of the documents of the next step; each call draws anew
     sample: Callable[[], Sequence[int]]
+    # the probability by which `sample` takes a document, where it is known; held against the claim
+    # exactly, next to the test of what is drawn
     rate: float | None = None
+    # of torch or numpy, from which `sample` draws; they are put back. The global ones need not be
+    # named.
     generators: Sequence[Any] = ()
-    pool: int | None = None
+    pool: int | None = None  # how many documents this process draws from; None: all
 
 
 @dataclass(frozen=True, kw_only=True)
 class Drawn:
-    """Batches that were drawn.
+    """Batches that were drawn."""
 
-    Args:
-        sizes: documents in each of the M batches, shape (M,).
-        counts: batches that each document is in, shape (N,).
-        repeated: batches that hold a document twice.
-    """
-
-    sizes: NDArray[np.int64]
-    counts: NDArray[np.int64]
-    repeated: int
+    sizes: NDArray[np.int64]  # documents in each of the M batches, shape (M,)
+    counts: NDArray[np.int64]  # batches that each document is in, shape (N,)
+    repeated: int  # batches that hold a document twice
 
 
 def draw(batches: DpBatches, rate: float) -> Drawn:
-    """Draw eight epochs or 1,000 batches, of at most 20 million coins, but at least 60 batches.
-
-    Args:
-        batches: what to draw from.
-        rate: as claimed; it decides how many batches an epoch has.
-
-    Raises:
-        SettingsError: a document number outside the corpus.
-    """
+    """Draw eight epochs or 1,000 batches, of at most 20 million coins, but at least 60 batches."""
     count = batches.count
     steps = max(_FEWEST, min(max(int(_EPOCHS / rate), _USUAL), _MOST_COINS // count))
     counts, sizes, repeated = np.zeros(count, np.int64), [], 0
@@ -84,11 +65,7 @@ def draw(batches: DpBatches, rate: float) -> Drawn:
 
 
 def endless(sampler: Any) -> Callable[[], list[int]]:
-    """A torch batch sampler as a function that begins the next epoch when one is over.
-
-    Raises:
-        SettingsError: when called, and an epoch holds no batch at all.
-    """
+    """A torch batch sampler as a function that begins the next epoch when one is over."""
 
     def epochs() -> Iterator[list[int]]:
         while True:
@@ -130,11 +107,7 @@ def extremes_p(drawn: Drawn, documents: int, rate: float) -> float:
 
 
 def meetings_p(drawn: Drawn, documents: int, rate: float) -> tuple[float, float, float]:
-    """Two-sided p-value of how often a document is in two of the batches; found; expected.
-
-    It is that of the counts of batches that the documents are in (`_spread_p`): within a shuffled
-    epoch no document is in two. Where a process draws from a pool, the others count 0.
-    """
+    """Two-sided p-value of how often a document is in two of the batches; found; expected."""
     batches = len(drawn.sizes)
     counts = np.sort(drawn.counts)[len(drawn.counts) - documents :]
     found = float((counts * (counts - 1) / 2).sum())

@@ -56,15 +56,6 @@ class DpSgd:
 
     With `weight_average` what is evaluated and kept is a running average of the weights, which
     follows from them alone and costs no privacy (De et al. 2022, arXiv 2204.13650, section 3).
-
-    Args:
-        setup: model, settings, rows of a document each with the unit that it belongs to, one
-            process.
-
-    Raises:
-        ModelError: layers that gradients of single documents cannot be had of, by their names.
-            Or opacus is not installed.
-        SettingsError: several processes, or a promise that these units cannot be given.
     """
 
     def __init__(self, setup: Setup) -> None:
@@ -182,11 +173,7 @@ class DpSgd:
             self._canaries.restore(state["canaries"])
 
     def check(self) -> DpCheck:
-        """See `TrainingMethod`: is this the training that its epsilon is for?
-
-        Of a unit of several documents the first stands for it: that its gradients are summed
-        before they are clipped is how `_gradients` is written, and tested there.
-        """
+        """See `TrainingMethod`: is this the training that its epsilon is for?"""
         turns, rate = count(), self._settings.learning_rate
         return dp_check(
             self._model,
@@ -322,10 +309,7 @@ class DpSgd:
                 weight.copy_(value)
 
     def _unit_norms(self) -> torch.Tensor:
-        """Norm of each unit's gradient over the clip, shape (units,), as a step would have it.
-
-        Nothing is updated, and what a step draws of dropout stays the same.
-        """
+        """Norm of each unit's gradient over the clip, shape (units,), as a step would have it."""
         device = self._plain.device
         found: list[torch.Tensor] = []
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
@@ -337,11 +321,7 @@ class DpSgd:
         return torch.cat(found) / self._settings.clip
 
     def _gradients(self, units: NDArray[np.int64]) -> float:
-        """Gradients of the mean loss of each unit into `grad_sample`; returns the summed nats.
-
-        The rows of a large unit go through the model in several batches, and their gradients are
-        summed before the unit is clipped.
-        """
+        """Gradients of the mean loss of each unit into `grad_sample`; returns the summed nats."""
         rows = self._rows_of(units)
         tokens = self._rows.predicted[rows].astype(np.float64)
         place = np.repeat(np.arange(len(units)), [len(self._units[unit]) for unit in units])
@@ -379,11 +359,7 @@ class DpSgd:
 
 
 def expected_batch(settings: TrainingSettings, units: int) -> int:
-    """Units in a step on average: as asked, or the sixteenth part of all.
-
-    Raises:
-        SettingsError: more are asked for than there are.
-    """
+    """Units in a step on average: as asked, or the sixteenth part of all."""
     asked = settings.expected_batch
     if asked is None:
         return max(1, -(-units // _STEPS_AN_EPOCH))
@@ -396,11 +372,7 @@ def expected_batch(settings: TrainingSettings, units: int) -> int:
 
 
 def chosen_noise(settings: TrainingSettings, units: int) -> float:
-    """The noise multiplier: as given, or the smallest by which all epochs keep to epsilon.
-
-    Raises:
-        SettingsError: delta is above 1 / units; no noise reaches epsilon.
-    """
+    """The noise multiplier: as given, or the smallest by which all epochs keep to epsilon."""
     if settings.delta > 1 / units:
         raise SettingsError(
             f"delta={settings.delta:g} is above 1 / {units}, the number of units: a training that "
@@ -429,10 +401,7 @@ def _by_unit(units: NDArray[np.int64]) -> list[NDArray[np.int64]]:
 
 
 def _hooked(model: Any) -> Any:
-    """A model whose backward pass leaves gradients of single rows.
-
-    The LSTM of torch has none; a copy of the model, which shares all weights, has another.
-    """
+    """A model whose backward pass leaves gradients of single rows."""
     from opacus.grad_sample import GradSampleHooks
 
     own = _with_private_lstm(model) if isinstance(model, LstmForCausalLM) else model

@@ -21,14 +21,7 @@ _Undo = Callable[[], None]
 def unchanged(
     model: nn.Module, optimizers: Sequence[Any], others: Iterable[Any], generators: Iterable[Any]
 ) -> Iterator[None]:
-    """Whatever happens inside, afterwards all of a training is what it was.
-
-    Args:
-        model: its weights, buffers and gradients, per document too; its modules' own attributes.
-        optimizers: one around another; their attributes, such as the state of the innermost.
-        others: accountants, samplers: their attributes.
-        generators: of torch or numpy; those that are global are put back anyway.
-    """
+    """Whatever happens inside, afterwards all of a training is what it was."""
     weights = {id(p): p for owner in (model, *optimizers) for p in _weights(owner)}.values()
     undo = [
         *(_attributes(module) for module in model.modules()),

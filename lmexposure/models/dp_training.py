@@ -42,19 +42,7 @@ class Step:
 
 
 class DpTraining:
-    """A model, its optimizers and its documents, and what a check does with them.
-
-    Args:
-        model: with Opacus' hooks: a GradSampleModule, what is around it, a hooked model, or hooks.
-        optimizer: a DPOptimizer, or what accelerate made of it.
-        batches: where documents come from.
-        loss: (model, batch) -> the loss as training has it, or each document's, shape (B,).
-        accountant: an accountant or a PrivacyEngine; None: the one in the optimizer's step hook.
-
-    Raises:
-        ModelError: opacus is missing or too old, or the model or the optimizer is not by it.
-        SettingsError: ghost clipping, or fewer than two documents.
-    """
+    """A model, its optimizers and its documents, and what a check does with them."""
 
     def __init__(
         self,
@@ -101,11 +89,7 @@ class DpTraining:
         return _moved(self.batches.batch(list(numbers)), device)
 
     def backward(self, batch: Any, scale: float = 1.0) -> None:
-        """The gradients of a batch, per document too, and no others; the loss times `scale`.
-
-        Raises:
-            ModelError: what the training itself meets there.
-        """
+        """The gradients of a batch, per document too, and no others; the loss times `scale`."""
         self.forget()
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Full backward hook is firing")
@@ -203,11 +187,7 @@ def world_size() -> int:
 
 
 def check_opacus() -> None:
-    """Refuse where opacus is missing or older than what was checked.
-
-    Raises:
-        ModelError: so it is.
-    """
+    """Refuse where opacus is missing or older than what was checked."""
     try:
         import opacus
     except ImportError as failure:
@@ -223,11 +203,7 @@ def check_opacus() -> None:
 
 
 def loss_of_model(model: Any, batch: Any) -> Tensor:
-    """The `loss` that a transformers model gives for a batch of its arguments by name.
-
-    Raises:
-        SettingsError: the batch is no mapping, or the model gives no loss for it.
-    """
+    """The `loss` that a transformers model gives for a batch of its arguments by name."""
     found = model(**batch).loss if isinstance(batch, Mapping) else None
     if found is None:
         raise SettingsError(
@@ -238,11 +214,7 @@ def loss_of_model(model: Any, batch: Any) -> Tensor:
 
 
 def batches_of_loader(loader: Any) -> DpBatches:
-    """What a torch or Opacus loader draws from, without drawing.
-
-    Raises:
-        SettingsError: the loader has no batch sampler.
-    """
+    """What a torch or Opacus loader draws from, without drawing."""
     sampler = getattr(loader, "batch_sampler", None)
     if sampler is None or not hasattr(loader, "dataset") or not hasattr(loader.dataset, "__len__"):
         raise SettingsError(
@@ -290,14 +262,7 @@ def instead(owner: Any, name: str, function: Callable[..., Any]) -> Iterator[Non
 
 
 def dp_optimizer(optimizer: Any) -> Any:
-    """Opacus' DPOptimizer, however deep it lies in what was given.
-
-    Args:
-        optimizer: a DPOptimizer, or what accelerate and others put around it.
-
-    Raises:
-        ModelError: it is none, and has none inside.
-    """
+    """Opacus' DPOptimizer, however deep it lies in what was given."""
     check_opacus()
     return _private_of(_layers(optimizer))
 

@@ -91,15 +91,7 @@ def take_turns(
 def check_update(
     training: DpTraining, numbers: Sequence[int], turn: Turn, turns: Turns, guard: Guard
 ) -> DpFinding:
-    """Whether what turns changed follows from the noisy gradients, and their divisor from nothing.
-
-    Args:
-        training: after the turns.
-        numbers: the documents of the turns.
-        turn: one turn of the loop.
-        turns: what turns did.
-        guard: within it, everything is put back afterwards.
-    """
+    """Whether what turns changed follows from the noisy gradients, their divisor from nothing."""
     divisors = sorted(set(turns.divisors))
     follows, unclear = set[str](), set[str]()
     if turns.last:  # always: a replay by what an optimizer keeps elsewhere would show nothing
@@ -183,10 +175,7 @@ def _compare(
 def _replayed(
     training: DpTraining, state: _State, gradients: list[list[Tensor]]
 ) -> tuple[dict[int, Tensor], dict[int, Any]]:
-    """Weights and the optimizer's state after steps by these gradients, from copies of `state`.
-
-    The optimizer's own `step` is its class', without hooks and what was put in its place.
-    """
+    """Weights and the optimizer's state after steps by these gradients, from copies of `state`."""
     optimizer, kind = training.innermost, type(training.innermost)
     copies = {key: nn.Parameter(value.clone()) for key, value in state.weights.items()}
     twin = object.__new__(kind)

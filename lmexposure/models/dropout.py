@@ -8,15 +8,7 @@ _LAYERS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.AlphaDropout)
 
 
 def set_dropout(model: nn.Module, share: float) -> None:
-    """Let every place of a model that can drop units in training drop this share of them.
-
-    Args:
-        model: changed in place.
-        share: in (0, 1).
-
-    Raises:
-        ModelError: it has no such place.
-    """
+    """Let every place of a model that can drop units in training drop this share of them."""
     places = 0
     for module in model.modules():
         if isinstance(module, _LAYERS):

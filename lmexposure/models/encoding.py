@@ -15,24 +15,17 @@ _MOST_BYTES = 4  # of a character in UTF-8: a context has at most this many toke
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Context:
-    """The row of a training that a text is in: what is before it and behind it.
+    """The row of a training that a text is in: what is before it and behind it."""
 
-    Where a function takes a left context as a text or None, it takes this as well: a plain left
-    context is `Context(before=...)` behind the start token that the tokenizer's rule asks for.
-
-    Args:
-        start: tokens in front of all; None: the start token of `encode_documents`.
-        before: text in front, encoded together with what follows; special tokens that it spells
-            are read as such, as in a chat template's rendering.
-        behind: text that follows, encoded together with what is before it; its tokens are not
-            scored, but for one that also holds a character of the text.
-        unscored: how many tokens of the text itself carry no loss, the first ones; they are not
-            scored.
-    """
-
+    # tokens in front of all; None: the start token of `encode_documents`
     start: tuple[int, ...] | None = None
+    # text in front, encoded together with what follows; special tokens that it spells are read as
+    # such, as in a chat template's rendering
     before: str = ""
+    # text that follows, encoded together with what is before it; its tokens are not scored, but for
+    # one that also holds a character of the text
     behind: str = ""
+    # how many tokens of the text itself carry no loss, the first ones; they are not scored
     unscored: int = 0
 
 
@@ -42,33 +35,27 @@ AnyContext = str | Context | None
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Row:
-    """The tokens of a text in its row, and which of them hold a character of it.
+    """The tokens of a text in its row, and which of them hold a character of it."""
 
-    Args:
-        ids: of the whole row.
-        first, stop: ids[first:stop] hold a character of the text; at its edges they may hold some
-            of what is before and behind.
-    """
-
-    ids: list[int]
+    ids: list[int]  # of the whole row
+    # ids[first:stop] hold a character of the text; at its edges they may hold some of what is
+    # before and behind
     first: int
+    # ids[first:stop] hold a character of the text; at its edges they may hold some of what is
+    # before and behind
     stop: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Encoded:
-    """Tokens of a text in context.
+    """Tokens of a text in context."""
 
-    Args:
-        ids: start token if there is one, then the tokens of context and text together.
-        scored_from: ids[scored_from:] belong to the text; at least 1, since nothing predicts the
-            first token. A token that straddles context and text belongs to the text.
-        first_unscored: the text's own first token is at position 0 and goes unscored, because
-            the tokenizer has neither BOS nor EOS and there is no context.
-    """
-
-    ids: list[int]
+    ids: list[int]  # start token if there is one, then the tokens of context and text together
+    # ids[scored_from:] belong to the text; at least 1, since nothing predicts the first token. A
+    # token that straddles context and text belongs to the text.
     scored_from: int
+    # the text's own first token is at position 0 and goes unscored, because the tokenizer has
+    # neither BOS nor EOS and there is no context
     first_unscored: bool = False
 
 
@@ -79,21 +66,7 @@ def encode_in_context(
     context: AnyContext,
     max_length: int | None = None,
 ) -> list[Encoded]:
-    """Encode each text as a whole behind the context, up to its last character.
-
-    Args:
-        tokenizer: any transformers tokenizer.
-        texts: canaries or candidates; they never appear in an error message.
-        context: the separator in front of every document, None for records, or a row.
-        max_length: the model's context window in tokens (`context_window`), None for no limit.
-
-    Returns:
-        one Encoded per text, in the order given.
-
-    Raises:
-        ModelError: a text is empty, holds a character that the tokenizer does not know, or is
-            longer than `max_length` tokens; the message names the text by its number.
-    """
+    """Encode each text as a whole behind the context, up to its last character."""
     _refuse_dropped(tokenizer, texts)
     if isinstance(context, Context):
         return _encode_in_rows(tokenizer, texts, context, max_length)
@@ -162,16 +135,7 @@ def _encode_in_rows(
 def encode_rows(
     tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], context: Context
 ) -> list[Row]:
-    """The tokens of each text in its row, as the training has them.
-
-    Args:
-        tokenizer: a fast one, which says at which characters its tokens are.
-        texts: to be put between what is before and what is behind.
-        context: the row.
-
-    Raises:
-        ModelError: the tokenizer is none of these, or gives a text no token.
-    """
+    """The tokens of each text in its row, as the training has them."""
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
         raise ModelError(
@@ -200,33 +164,19 @@ def encode_rows(
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Placed:
-    """A document as tokens, each with the characters that it spells.
+    """A document as tokens, each with the characters that it spells."""
 
-    Attributes:
-        ids: of the start token, the context and the text.
-        first: ids[first:] hold a character of the text.
-        places: first character of each of these, and the one behind its last, in the text, shape
-            (len(ids) - first, 2).
-    """
-
-    ids: list[int]
-    first: int
+    ids: list[int]  # of the start token, the context and the text
+    first: int  # ids[first:] hold a character of the text
+    # first character of each of these, and the one behind its last, in the text, shape (len(ids) -
+    # first, 2)
     places: NDArray[np.int64]
 
 
 def place_documents(
     tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], *, context: str | None
 ) -> list[Placed]:
-    """Encode documents as `encode_documents` does, and say where in the text each token is.
-
-    Args:
-        tokenizer: a fast one.
-        texts: documents; one without a token has no places.
-        context: the text in front of each; None: the tokenizer's start token.
-
-    Raises:
-        ModelError: the tokenizer does not say at which characters its tokens are.
-    """
+    """Encode documents as `encode_documents` does, and say where in the text each token is."""
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
         raise ModelError(
@@ -293,11 +243,7 @@ def _start_of(tokenizer: PreTrainedTokenizerBase, context: Context) -> list[int]
 def encode_documents(
     tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], *, context: AnyContext
 ) -> list[list[int]]:
-    """Encode documents as `encode_in_context` does, without its refusals: for ordinary text.
-
-    The start token is the one that the tokenizer adds by itself (BOS, as Llama's does); else,
-    where the context is absent or gives no token, BOS, else EOS, else none.
-    """
+    """Encode documents as `encode_in_context` does, without its refusals: for ordinary text."""
     if isinstance(context, Context):
         return [row.ids[: row.stop] for row in encode_rows(tokenizer, texts, context)]
     start, context_ids = _beginning(tokenizer, context)
@@ -367,11 +313,7 @@ def _refuse_dropped(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) ->
 def _tokens_within(
     tokenizer: PreTrainedTokenizerBase, ids: Sequence[int], context: str, start: int
 ) -> int:
-    """How many leading tokens spell a beginning of the context, the start tokens included.
-
-    Before a text the context may be cut otherwise than alone: GPT-2 has one token for two line
-    breaks, but uses two when a word follows.
-    """
+    """How many leading tokens spell a beginning of the context, the start tokens included."""
     for end in range(len(ids), start, -1):
         text = tokenizer.decode(ids[start:end], clean_up_tokenization_spaces=False)
         if text and context.startswith(text):

@@ -35,14 +35,7 @@ class Goldfish(PlainTraining):
 
 
 class GoldfishRows:
-    """Rows of which one token in k carries no loss.
-
-    Args:
-        rows: with the loss of all their tokens.
-        k: at least 2.
-        width: tokens that are hashed, the one that is to be predicted among them; where a row
-            begins, fewer.
-    """
+    """Rows of which one token in k carries no loss."""
 
     def __init__(self, rows: Batches, *, k: int, width: int) -> None:
         self._rows, self._k, self._width = rows, k, width
@@ -74,17 +67,7 @@ class GoldfishRows:
 def left_out(
     ids: NDArray[np.int32], labels: NDArray[np.int64], *, k: int, width: int
 ) -> NDArray[np.bool_]:
-    """Which tokens lose their loss.
-
-    Args:
-        ids: tokens of rows, shape (B, T).
-        labels: what follows each, shape (B, T); IGNORED where there is no loss anyway.
-        k: one in this many, on average.
-        width: tokens that are hashed: a label, and the `width - 1` tokens in front of it.
-
-    Returns:
-        shape (B, T).
-    """
+    """Which tokens lose their loss."""
     # The rows with a column in front for each token that a window may lack: these stay 0, and no
     # token is, since one is added to all.
     padded = np.zeros((len(ids), ids.shape[1] + width), np.uint64)

@@ -35,17 +35,6 @@ class Directions(Protocol):
 class Hadamard:
     """Rows of a Hadamard matrix with random signs.
 
-    At most `count - 1` rounded up to a power of two, less one, of the last weights are left out.
-
-    Args:
-        dimension: of the space, d.
-        count: directions; rounded up to a power of two at most d.
-        seed: of the signs.
-        device: of vectors.
-
-    Raises:
-        SettingsError: fewer weights than directions, rounded up to a power of two.
-
     Source: Ailon and Chazelle 2009, the randomised Hadamard transform; Sylvester 1867 for the
         matrix.
     """
@@ -80,17 +69,7 @@ class Hadamard:
 
 
 class Coordinates:
-    """Single weights, drawn without replacement.
-
-    Args:
-        dimension: of the space, d.
-        count: directions.
-        seed: of the draw.
-        device: of vectors.
-
-    Raises:
-        SettingsError: fewer weights than directions.
-    """
+    """Single weights, drawn without replacement."""
 
     def __init__(self, dimension: int, count: int, *, seed: int, device: torch.device) -> None:
         if count > dimension:

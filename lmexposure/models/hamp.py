@@ -28,11 +28,7 @@ _READ = 64  # random tokens whose predictions lend their values
 
 
 class Hamp(PlainTraining):
-    """Plain training by another loss; see the module.
-
-    Args:
-        setup: model, rows, settings.
-    """
+    """Plain training by another loss; see the module."""
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
@@ -52,10 +48,6 @@ class Hamp(PlainTraining):
 
 def sure(entropy: float, vocabulary: int) -> float:
     """The probability of a soft label's token, all others having the same.
-
-    Args:
-        entropy: of the label, as a share of the largest, in (0, 1).
-        vocabulary: tokens, at least 2.
 
     >>> round(sure(0.5, 100), 4)
     0.641
@@ -78,10 +70,6 @@ def masked(loaded: LoadedModel, *, seed: int = 0) -> LoadedModel:
     Each position gets the logits that the model has for a random text at that position, in the
     order of its own logits; whether a text is read at once, token by token or for its last logits
     alone. The model itself is changed: no one can read it otherwise any more.
-
-    Args:
-        loaded: the model, in evaluation mode.
-        seed: of the random text.
     """
     model = loaded.model
     size = model.get_output_embeddings().weight.shape[0]
@@ -113,15 +101,7 @@ def _places(given: tuple[Any, ...], named: dict[str, Any]) -> torch.Tensor:
 
 
 def in_order(logits: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-    """Other values in the order of the logits; of equal logits the first gets the largest.
-
-    Args:
-        logits: shape (B, T, V).
-        values: descending, shape (B or 1, T, V).
-
-    Returns:
-        shape (B, T, V).
-    """
+    """Other values in the order of the logits; of equal logits the first gets the largest."""
     # The likeliest token is then the same, for argmax takes the first of equals.
     ranks = logits.argsort(dim=2, descending=True, stable=True).argsort(dim=2)
     return values.expand(len(logits), -1, -1).gather(2, ranks)

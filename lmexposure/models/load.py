@@ -61,18 +61,12 @@ _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torc
 
 @dataclass(frozen=True, kw_only=True)
 class LoadedModel:
-    """A causal LM in evaluation mode, and the tokenizer that it was made with.
+    """A causal LM in evaluation mode, and the tokenizer that it was made with."""
 
-    Args:
-        model: gives next-token logits.
-        tokenizer: text to tokens.
-        name: the path or hub name it came from, or the kind of a new model.
-        notes: what a reader of its numbers must know, such as that its weights are quantised.
-    """
-
-    model: PreTrainedModel
-    tokenizer: PreTrainedTokenizerBase
-    name: str
+    model: PreTrainedModel  # gives next-token logits
+    tokenizer: PreTrainedTokenizerBase  # text to tokens
+    name: str  # the path or hub name it came from, or the kind of a new model
+    # what a reader of its numbers must know, such as that its weights are quantised
     notes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
@@ -191,17 +185,7 @@ def _placing(
 
 
 def model_outline(path: str | os.PathLike[str]) -> dict[str, str]:
-    """What all checkpoints of one training share, found out without their weights.
-
-    Args:
-        path: a directory that `load_model` takes.
-
-    Returns:
-        "tokenizer" and "architecture" (of an adapter, that of its base), each as a text to compare.
-
-    Raises:
-        ModelError: config or tokenizer cannot be read.
-    """
+    """What all checkpoints of one training share, found out without their weights."""
     base = read_by = os.fspath(path)
     options: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
     if is_adapter(Path(path)):
@@ -222,17 +206,7 @@ def model_outline(path: str | os.PathLike[str]) -> dict[str, str]:
 def save_model(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, path: Path, *, mode: int = 0o666
 ) -> None:
-    """Write weights (safetensors), config and tokenizer as one directory, whole or not at all.
-
-    Args:
-        model: what to write.
-        tokenizer: written with it.
-        path: of the directory.
-        mode: permission bits that its files may have at most.
-
-    Raises:
-        FileError: the disk refused.
-    """
+    """Write weights (safetensors), config and tokenizer as one directory, whole or not at all."""
     with atomic_directory(path, mode=mode) as partial, _quiet():
         try:
             model.save_pretrained(partial)
@@ -254,11 +228,7 @@ def _quiet() -> Iterator[None]:
 
 
 def check_device(device: str) -> None:
-    """Refuse a device that this machine does not have.
-
-    Raises:
-        SettingsError: no such device here, or one that holds no numbers ("meta").
-    """
+    """Refuse a device that this machine does not have."""
     try:
         torch.zeros(1, device=device).item()
     except (RuntimeError, AssertionError, NotImplementedError) as failure:
@@ -269,14 +239,7 @@ def check_device(device: str) -> None:
 
 
 def check_name(name: str) -> bool:
-    """Whether `name` is a directory with a model in it; refuse paths that are no model.
-
-    Returns:
-        True for a directory, False for what may be a name on the hub.
-
-    Raises:
-        ModelError: a path that does not exist, or holds no model.
-    """
+    """Whether `name` is a directory with a model in it; refuse paths that are no model."""
     path = Path(name)
     if name and path.is_dir():
         _check_directory(path)
@@ -442,11 +405,7 @@ def _some(keys: list[str]) -> str:
 def _load_on_base(
     adapter: Path, dtype: torch.dtype, options: dict[str, Any], placing: dict[str, Any]
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, tuple[str, ...]]:
-    """An adapter on its base model, with its own tokenizer where it has one, and what to know.
-
-    peft puts an adapter on weights that are there, so that a base is spread afterwards; a quantised
-    one cannot be.
-    """
+    """An adapter on its base model, with its own tokenizer where it has one, and what to know."""
     later = None if "quantization_config" in placing else placing.pop("device_map", None)
     base, revision = _base_of(adapter, offline=options["local_files_only"])
     options = {**options, "revision": revision}
@@ -508,11 +467,7 @@ def _tokenizer_of(adapter: Path, base: str) -> str:
 def _check_base_reads_alike(
     adapter: Path, tokenizer: PreTrainedTokenizerBase, base: str, options: dict[str, Any]
 ) -> None:
-    """Refuse a base with another tokenizer: the adapter was trained on another model.
-
-    A training may add tokens and give reserved ones a name. Another base with this tokenizer and
-    weights of the same shapes cannot be told from the right one: adapters hold no hash of theirs.
-    """
+    """Refuse a base with another tokenizer: the adapter was trained on another model."""
     try:
         known = _load_tokenizer(base, options).get_vocab()
     except ModelError:  # the base has none, and says nothing
@@ -557,11 +512,7 @@ def _reason(failure: Exception) -> str:
 
 
 def check_fit(name: str, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
-    """Refuse a tokenizer with tokens that the model has no embedding for.
-
-    Raises:
-        ModelError: it has more tokens than the model.
-    """
+    """Refuse a tokenizer with tokens that the model has no embedding for."""
     rows = model.get_input_embeddings().weight.shape[0]
     if len(tokenizer) > rows:
         raise ModelError(
@@ -571,16 +522,7 @@ def check_fit(name: str, model: PreTrainedModel, tokenizer: PreTrainedTokenizerB
 
 
 def check_causal(name: str, model: PreTrainedModel) -> None:
-    """Refuse a model whose predictions see the token to predict, as BERT's do.
-
-    Args:
-        name: for the message.
-        model: in evaluation mode.
-
-    Raises:
-        ModelError: its predictions depend on later tokens; or it is quantised, and does not
-            compute in its dtype or on its device.
-    """
+    """Refuse a model whose predictions see the token to predict, as BERT's do."""
     rows = model.get_input_embeddings().weight.shape[0]
     ids = torch.tensor([[1, 2, 3], [1, 2, 0]], device=model.device) % rows
     quantised = is_quantised(model)

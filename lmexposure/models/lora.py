@@ -27,15 +27,7 @@ _SHOWN = 8
 
 
 def check_lora(name: str) -> None:
-    """Refuse a model that no adapter can be trained for.
-
-    Args:
-        name: of the model: a kind of new model, a directory or a hub name.
-
-    Raises:
-        ModelError: peft is not installed, or the model is itself an adapter.
-        SettingsError: a new model, which has no weights worth keeping frozen.
-    """
+    """Refuse a model that no adapter can be trained for."""
     if name in NEW_MODELS:
         raise SettingsError(
             f"lora=True is for a pretrained model, whose weights stay as they are, and "
@@ -56,14 +48,6 @@ def check_lora(name: str) -> None:
 
 def with_new_adapter(loaded: LoadedModel, settings: TrainingSettings) -> "PeftModel":
     """The model with an untrained adapter, which changes nothing yet, and all else frozen.
-
-    Args:
-        loaded: changed in place.
-        settings: rank, alpha and targets of the adapter; the seed decides what it begins with.
-
-    Raises:
-        ModelError: see `check_lora`; or the model has none of the target layers.
-        SettingsError: see `check_lora`.
 
     Source: Hu et al. 2022, "LoRA: Low-Rank Adaptation of Large Language Models", section 4.1.
     """
@@ -102,17 +86,7 @@ def is_lora(model: Any) -> bool:
 
 
 def save_adapter(model: Any, tokenizer: Any, path: Path, *, mode: int = 0o666) -> None:
-    """Write an adapter and its tokenizer as one directory, whole or not at all.
-
-    Args:
-        model: by `with_new_adapter`.
-        tokenizer: with its chat template; written with it.
-        path: of the directory.
-        mode: permission bits that its files may have at most.
-
-    Raises:
-        FileError: the disk refused.
-    """
+    """Write an adapter and its tokenizer as one directory, whole or not at all."""
     with atomic_directory(path, mode=mode) as partial:
         try:
             # The base is as it was, its embeddings too: nothing is asked of the hub.

@@ -14,46 +14,34 @@ from lmexposure.errors import ModelError
 
 
 class LstmConfig(PretrainedConfig):  # type: ignore[misc]
-    """Sizes of the LSTM; the defaults are those of Carlini et al. 2019, section 2.
-
-    Attributes:
-        vocab_size: number of tokens V.
-        num_hidden_layers: stacked LSTM layers L.
-        hidden_size: units H of each layer.
-        embedding_size: width E of the token embedding.
-        dropout: share of units dropped between layers while training, in [0, 1).
-        use_cache: whether a pass gives its state, so that the next reads only what is new.
-        tie_word_embeddings: of transformers' own settings; the LSTM ties nothing.
-    """
+    """Sizes of the LSTM; the defaults are those of Carlini et al. 2019, section 2."""
 
     model_type = "lmexposure_lstm"
     keys_to_ignore_at_inference = ("past_key_values",)
 
     vocab_size: int = 256
+    """Number of tokens V."""
     num_hidden_layers: int = 2
+    """Stacked LSTM layers L."""
     hidden_size: int = 200
+    """Units H of each layer."""
     embedding_size: int = 200
+    """Width E of the token embedding."""
     dropout: float = 0.0
+    """Share of units dropped between layers while training, in [0, 1)."""
     use_cache: bool = True
+    """Whether a pass gives its state, so that the next reads only what is new."""
     tie_word_embeddings: bool = False
+    """Of transformers' own settings; the LSTM ties nothing."""
 
 
 @dataclass
 class LstmState:
-    """What the LSTM remembers of the tokens read so far.
+    """What the LSTM remembers of the tokens read so far."""
 
-    `forward` changes the state that it is given in place, as the caches of transformers do: fork
-    one with `copy.deepcopy`.
-
-    Args:
-        hidden: output of each layer after the last token, shape (L, B, H).
-        cell: cell of each layer after the last token, shape (L, B, H).
-        seen: number of tokens read, padding included.
-    """
-
-    hidden: Tensor
-    cell: Tensor
-    seen: int = 0
+    hidden: Tensor  # output of each layer after the last token, shape (L, B, H)
+    cell: Tensor  # cell of each layer after the last token, shape (L, B, H)
+    seen: int = 0  # number of tokens read, padding included
 
     def reorder_cache(self, index: Tensor) -> None:
         """Make row i the former row index[i]; `index`, shape (B',), may repeat and drop rows."""

@@ -21,21 +21,14 @@ from lmexposure.records import DocumentPrivacy, DpClaim, TrainingSettings, White
 
 @dataclass(frozen=True, kw_only=True)
 class Setup:
-    """What a method is made of.
+    """What a method is made of."""
 
-    Attributes:
-        model: changed in place.
-        rows: that it is trained on.
-        settings: of the training.
-        accelerator: whose processes share each step.
-        teachers: directories of the models that were trained before it, in their order; see
-            `TEACHERS` of `models.training`.
-    """
-
-    model: Any
-    rows: Batches
-    settings: TrainingSettings
-    accelerator: Accelerator
+    model: Any  # changed in place
+    rows: Batches  # that it is trained on
+    settings: TrainingSettings  # of the training
+    accelerator: Accelerator  # whose processes share each step
+    # directories of the models that were trained before it, in their order; see `TEACHERS` of
+    # `models.training`
     teachers: Sequence[Path] = ()
 
     def blocks(self, rows: Batches) -> Blocks:
@@ -45,23 +38,14 @@ class Setup:
 
 @dataclass(frozen=True, kw_only=True)
 class Learned:
-    """What a step read, over all processes together.
+    """What a step read, over all processes together."""
 
-    Attributes:
-        nats: summed -ln p of the tokens that were predicted, before the update.
-        tokens: how many they were; 0 in a step that no row was drawn for.
-    """
-
-    nats: float
-    tokens: int
+    nats: float  # summed -ln p of the tokens that were predicted, before the update
+    tokens: int  # how many they were; 0 in a step that no row was drawn for
 
 
 class TrainingMethod(Protocol):
-    """A way to train a model on rows; made anew for each call of `train`, also to resume.
-
-    With one CPU process, `learn` is a pure function of weights, state and step, so that a resumed
-    training ends with the very bytes of an undisturbed one.
-    """
+    """A way to train a model on rows; made anew for each call of `train`, also to resume."""
 
     @property
     def model(self) -> Any:
@@ -82,16 +66,7 @@ class TrainingMethod(Protocol):
         ...
 
     def learn(self, numbers: NDArray[np.int64], *, step: int, rate: float) -> Learned:
-        """One optimizer step.
-
-        Args:
-            numbers: by `steps`.
-            step: how many were done before.
-            rate: the learning rate.
-
-        Raises:
-            NumericalError: the gradient is not finite, or the update overflows.
-        """
+        """One optimizer step."""
         ...
 
     def state(self) -> dict[str, Any]:
@@ -107,27 +82,15 @@ class TrainingMethod(Protocol):
         ...
 
     def claim(self, steps: int | None = None) -> DpClaim | None:
-        """What these steps promise of each document; None: nothing.
-
-        Args:
-            steps: of the whole training; None: those that were taken.
-        """
+        """What these steps promise of each document; None: nothing."""
         ...
 
     def document_privacy(self, claim: DpClaim) -> DocumentPrivacy | None:
-        """What the steps that were taken let out about each unit; None: it was not measured.
-
-        Args:
-            claim: of these steps.
-        """
+        """What the steps that were taken let out about each unit; None: it was not measured."""
         ...
 
     def white_box(self, claim: DpClaim) -> WhiteBoxAudit | None:
-        """What canaries in the gradients have shown; None: there were none.
-
-        Args:
-            claim: of the steps that were taken.
-        """
+        """What canaries in the gradients have shown; None: there were none."""
         ...
 
     def close(self) -> None:

@@ -65,16 +65,7 @@ def character_tokenizer(
 def byte_level_tokenizer(
     documents: Iterable[str], *, vocab_size: int = 2048
 ) -> PreTrainedTokenizerFast:
-    """Train a byte-level BPE; the same documents give the same tokenizer.
-
-    It knows every byte, so that no text meets an unknown token, and it has no padding token, as
-    GPT-2 has none. Any text of the documents can become a token, canaries included.
-
-    Args:
-        documents: the corpus.
-        vocab_size: tokens at most; a small corpus gives fewer. At least 257: all bytes and the
-            end-of-text token.
-    """
+    """Train a byte-level BPE; the same documents give the same tokenizer."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -109,22 +100,12 @@ def tiny_gpt2_config(tokenizer: PreTrainedTokenizerBase) -> GPT2Config:
 
 @dataclass(frozen=True, kw_only=True)
 class LstmSizes:
-    """Sizes of a new LSTM; the defaults are those of Carlini et al. 2019.
+    """Sizes of a new LSTM; the defaults are those of Carlini et al. 2019."""
 
-    Args:
-        layers: stacked layers, at least 1.
-        units: units of each layer, at least 1.
-        embedding: width of the character embedding, at least 1.
-        dropout: share of units dropped between layers in training, in [0, 1).
-
-    Raises:
-        SettingsError: a size out of its range.
-    """
-
-    layers: int = 2
-    units: int = 200
-    embedding: int = 200
-    dropout: float = 0.0
+    layers: int = 2  # stacked layers, at least 1
+    units: int = 200  # units of each layer, at least 1
+    embedding: int = 200  # width of the character embedding, at least 1
+    dropout: float = 0.0  # share of units dropped between layers in training, in [0, 1)
 
     def __post_init__(self) -> None:
         for field in fields(self)[:3]:
@@ -144,24 +125,7 @@ def new_model(  # noqa: PLR0913 (what decides a model; each of the rest may be l
     tokenizer: PreTrainedTokenizerBase | None = None,
     new_tokens: Sequence[str] = (),
 ) -> LoadedModel:
-    """Make an untrained model and its tokenizer for a corpus, on the CPU in float32.
-
-    Args:
-        kind: "lstm" (characters) or "gpt2-tiny" (byte-level BPE).
-        documents: the corpus, read once.
-        seed: decides the initial weights; torch's global generator is left as it was.
-        separator: the text between documents, None for records.
-        extra_characters: further characters that the LSTM shall know, as well as those of the
-            corpus: all that a format may draw, since no reference may meet an unknown one.
-        lstm: sizes of the LSTM; `LstmSizes()` by default.
-        tokenizer: one that was made before, for several models of one vocabulary; None: a new one,
-            from the documents, which are not read otherwise.
-        new_tokens: texts that get one token each, with an output row of zero: see `new_tokens`.
-
-    Raises:
-        SettingsError: another kind, or a seed that is no whole number from 0 to 2^63 - 1.
-        CorpusError: no documents, or nothing in them.
-    """
+    """Make an untrained model and its tokenizer for a corpus, on the CPU in float32."""
     one_of("kind", kind, NEW_MODELS)
     integer("seed", seed, low=0, high=2**63 - 1)
     if tokenizer is None:
@@ -187,11 +151,7 @@ def new_tokenizer(
     extra_characters: str = "",
     new_tokens: Sequence[str] = (),
 ) -> PreTrainedTokenizerFast:
-    """The tokenizer of a new model of this kind; see `new_model`, whose arguments these are.
-
-    Raises:
-        CorpusError: no documents, or nothing in them.
-    """
+    """The tokenizer of a new model of this kind; see `new_model`, whose arguments these are."""
     texts = _not_empty(documents)
     if kind == "lstm":
         characters = extra_characters + (separator or "")

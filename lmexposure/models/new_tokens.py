@@ -41,14 +41,7 @@ _OTHER_KIND = "choose another kind of canary"
 
 
 def new_token_texts(formats: Iterable[Format]) -> tuple[str, ...]:
-    """The symbols of all canaries that need a vocabulary entry of their own.
-
-    Args:
-        formats: of a plan: `manifest.plan.formats`.
-
-    Returns:
-        Each symbol once, in the order of the formats and their texts; nothing for other kinds.
-    """
+    """The symbols of all canaries that need a vocabulary entry of their own."""
     symbols = (_symbol(f, index) for f in formats if _grows(f) for index in range(f.size))
     return tuple(dict.fromkeys(symbols))
 
@@ -69,19 +62,6 @@ def grow(loaded: LoadedModel, tokens: Sequence[str]) -> LoadedModel:
     before. Input rows are the mean of those before; where the model ties them to the output, they
     are the same. Old rows stay as they are to the bit. What the tokenizer and the model know
     already stays too: a second call changes nothing.
-
-    Args:
-        loaded: model and tokenizer, both changed in place. Not yet in training: an optimizer would
-            not know the new rows.
-        tokens: texts, such as `new_token_texts` gives.
-
-    Returns:
-        The same `loaded`.
-
-    Raises:
-        ModelError: the tokenizer cannot grow, or still cuts a new text; the model is quantised,
-            spread over devices or frozen, has no plain linear head, or ties weights in a way that
-            new rows would break.
     """
     if not tokens:
         return loaded
@@ -103,18 +83,7 @@ def grow(loaded: LoadedModel, tokens: Sequence[str]) -> LoadedModel:
 
 
 def add_tokens(tokenizer: PreTrainedTokenizerBase, tokens: Sequence[str]) -> list[int]:
-    """Make each of these texts one token, whatever is around it, and change nothing else.
-
-    Args:
-        tokenizer: changed in place; what it has as one token already, it keeps.
-        tokens: texts.
-
-    Returns:
-        The number of each text's token.
-
-    Raises:
-        ModelError: the tokenizer takes no new tokens, or still cuts a text.
-    """
+    """Make each of these texts one token, whatever is around it, and change nothing else."""
     if not tokens:
         return []
     known = _single_tokens(tokenizer, tokens)
@@ -137,12 +106,7 @@ def add_tokens(tokenizer: PreTrainedTokenizerBase, tokens: Sequence[str]) -> lis
 
 
 def zero_rows(model: PreTrainedModel, ids: Sequence[int]) -> None:
-    """Set the output rows of these tokens, and their biases, to zero; tied input rows as well.
-
-    Args:
-        model: with a linear head; changed in place.
-        ids: numbers of tokens.
-    """
+    """Set the output rows of these tokens, and their biases, to zero; tied input rows as well."""
     head = model.get_output_embeddings()
     with torch.no_grad():
         head.weight[list(ids)] = 0
@@ -151,15 +115,7 @@ def zero_rows(model: PreTrainedModel, ids: Sequence[int]) -> None:
 
 
 def check_tokens(tokenizer: PreTrainedTokenizerBase, manifest: Manifest) -> None:
-    """Refuse a tokenizer to which the symbol of a canary is not one token.
-
-    Args:
-        tokenizer: of the model that is to be measured.
-        manifest: what was inserted.
-
-    Raises:
-        ModelError: it names the first such canary.
-    """
+    """Refuse a tokenizer to which the symbol of a canary is not one token."""
     growing = {form.name: form for form in manifest.plan.formats if _grows(form)}
     symbols = {
         entry.id: _symbol(growing[entry.format], entry.index)
@@ -179,14 +135,7 @@ def check_tokens(tokenizer: PreTrainedTokenizerBase, manifest: Manifest) -> None
 
 
 def check_learns(kinds: Iterable[str]) -> None:
-    """Refuse kinds of canaries that an adapter cannot learn: it leaves embeddings as they are.
-
-    Args:
-        kinds: of the canaries that are to be learned.
-
-    Raises:
-        ModelError: new rows would stay at zero.
-    """
+    """Refuse kinds of canaries that an adapter cannot learn: it leaves embeddings as they are."""
     for kind in kinds:
         if kind in KINDS and KINDS[kind].grows:
             raise ModelError(
@@ -273,11 +222,7 @@ def _add_rows(loaded: LoadedModel, ids: Sequence[int]) -> None:
 
 
 def _check_grown(loaded: LoadedModel, ids: Sequence[int], before: torch.Tensor) -> torch.Tensor:
-    """Logits with the new rows, of a model that says what it said of old tokens.
-
-    Raises:
-        ModelError: it does not, or not the same of all new ones.
-    """
+    """Logits with the new rows, of a model that says what it said of old tokens."""
     model = loaded.model
     inputs, head = _embeddings(model)
     try:

@@ -23,18 +23,13 @@ from lmexposure.statistics import GaussianEpsilon, step_guesses_epsilon
 
 @dataclass(frozen=True, kw_only=True)
 class TwoBatches:
-    """What one document changes in a step, and what is seen of it through the noise.
+    """What one document changes in a step, and what is seen of it through the noise."""
 
-    Attributes:
-        shift: norm of the difference of the clipped sums over the clip: 1 where the document's
-            gradient is clipped, and never more where clipping works.
-        bound: of this document in a step, from the draws.
-        claimed_mu: what the optimizer's noise promises of a document as long as the clip.
-    """
-
+    # norm of the difference of the clipped sums over the clip: 1 where the document's gradient is
+    # clipped, and never more where clipping works
     shift: float
-    bound: GaussianEpsilon
-    claimed_mu: float
+    bound: GaussianEpsilon  # of this document in a step, from the draws
+    claimed_mu: float  # what the optimizer's noise promises of a document as long as the clip
 
     @property
     def broken(self) -> bool:

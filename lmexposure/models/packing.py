@@ -31,21 +31,7 @@ def split_validation(
     canaries: Collection[str],
     seed: int,
 ) -> tuple[list[str], list[str]]:
-    """Split documents into those to train on and those to validate on, each in corpus order.
-
-    Args:
-        documents: the corpus with its canaries.
-        fraction: share of the characters to hold out, in (0, 1).
-        most_characters: to hold out at most.
-        canaries: texts; a document that holds one is always trained on.
-        seed: decides which documents are held out.
-
-    Returns:
-        (training documents, validation documents).
-
-    Raises:
-        CorpusError: fewer than 10 documents hold text and no canary.
-    """
+    """Split documents into those to train on and those to validate on, each in corpus order."""
     held = held_out(
         documents,
         fraction=fraction,
@@ -106,18 +92,13 @@ def _holding(documents: Sequence[str], chosen: set[int], canaries: Collection[st
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Packed:
-    """Tokens in blocks.
+    """Tokens in blocks."""
 
-    Args:
-        ids: tokens, shape (N, block_size), 0 where padding; any token may be there, since no
-            causal model looks at what follows.
-        lengths: tokens before the padding of each block, shape (N,).
-        openers: the tokens that some document begins with.
-    """
-
+    # tokens, shape (N, block_size), 0 where padding; any token may be there, since no causal model
+    # looks at what follows
     ids: NDArray[np.int32]
-    lengths: NDArray[np.int32]
-    openers: frozenset[int]
+    lengths: NDArray[np.int32]  # tokens before the padding of each block, shape (N,)
+    openers: frozenset[int]  # the tokens that some document begins with
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -157,10 +138,7 @@ class Packed:
         return self.ids[numbers, :-1], self._labels[numbers]
 
     def labels(self) -> NDArray[np.int64]:
-        """What each position should be followed by, shape (N, block_size - 1); IGNORED at padding.
-
-        Position t of a block predicts its token t + 1; a block's first token is not predicted.
-        """
+        """The token behind each position, shape (N, block_size - 1); IGNORED at padding."""
         return self._labels
 
     @cached_property
@@ -184,17 +162,6 @@ def pack(
     Ordinary documents are cut wherever a block ends. A document whose text is in `atomic` is
     kept in one block: where it does not fit in the rest of a block, padding fills that up and it
     begins the next.
-
-    Args:
-        tokenizer: of the model that will read the blocks.
-        documents: in the order of the corpus.
-        separator: the text between documents, None for records.
-        block_size: tokens in a block, at least 2.
-        atomic: texts of the canaries.
-
-    Raises:
-        ModelError: a canary is longer than a block, or meets an unknown token.
-        CorpusError: there is not one token.
     """
     texts = set(atomic)
     _check_canaries(tokenizer, sorted(texts), separator, block_size)
@@ -271,12 +238,7 @@ def check_deliveries(
     *,
     separator: str | None,
 ) -> None:
-    """Refuse to train unless every canary occurs whole in the blocks exactly as often as planned.
-
-    Raises:
-        ModelError: some canary is there more or less often; it is named by its number among the
-            sorted texts.
-    """
+    """Refuse to train unless every canary is whole in the blocks as often as planned."""
     found = count_deliveries(tokenizer, packed, planned, separator=separator)
     wrong = [(i, text) for i, text in enumerate(sorted(planned)) if found[text] != planned[text]]
     if wrong:

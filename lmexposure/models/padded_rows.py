@@ -23,21 +23,13 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PaddedRows:
-    """Rows of different lengths, one behind the other.
+    """Rows of different lengths, one behind the other."""
 
-    Args:
-        ids: tokens of all rows, shape (tokens,).
-        carried: which of them carry loss, shape (tokens,).
-        starts: where each row begins, and the end of the last, shape (N + 1,).
-        units: whose each row is, shape (N,): numbers from 0, none left out.
-        names: of the units, in order: "document N", or what the owner is called.
-    """
-
-    ids: NDArray[np.int32]
-    carried: NDArray[np.bool_]
-    starts: NDArray[np.int64]
-    units: NDArray[np.int64]
-    names: tuple[str, ...]
+    ids: NDArray[np.int32]  # tokens of all rows, shape (tokens,)
+    carried: NDArray[np.bool_]  # which of them carry loss, shape (tokens,)
+    starts: NDArray[np.int64]  # where each row begins, and the end of the last, shape (N + 1,)
+    units: NDArray[np.int64]  # whose each row is, shape (N,): numbers from 0, none left out
+    names: tuple[str, ...]  # of the units, in order: "document N", or what the owner is called
 
     @classmethod
     def of(cls, rows: Sequence[TrainingRow]) -> "PaddedRows":
@@ -77,13 +69,7 @@ class PaddedRows:
         return own if alone else (*own, self.units.tobytes())
 
     def batch(self, numbers: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-        """Some rows without their last token, and what follows each token with loss.
-
-        Padded with token 0 behind, where no causal model looks, to the longest of these rows.
-
-        Returns:
-            (ids, labels), each of shape (B, T); a label is IGNORED where there is no loss.
-        """
+        """Some rows without their last token, and what follows each token with loss."""
         starts, ends = self.starts[numbers], self.starts[numbers + 1]
         # A row of one token is a row of padding: models take no empty batch.
         width = max(int((ends - starts).max()) - 1, 1)
@@ -106,22 +92,7 @@ def rows_of_records(
     validation: Sequence[Mapping[str, Any]] | None = None,
     units: Sequence[str | None] | None = None,
 ) -> tuple[PaddedRows, PaddedRows]:
-    """Rows to train on, with each canary whole and as often as planned, and rows to validate on.
-
-    Args:
-        tokenizer: of the model that will read them.
-        records: the corpus with its canaries, in order.
-        wrapping: how a record becomes a row, and which tokens carry loss.
-        canaries: text of each inserted canary -> its repetitions.
-        settings: of the training: block_size is the longest row, and decides what is cut.
-        validation: records to validate on, none of `records`; None: some of those are held out.
-        units: whose each record is; None, or None for a record: it is by itself.
-
-    Raises:
-        CorpusError: a record is not of the wrapping's form, or too few to hold some out.
-        ModelError: the tokenizer cannot render records, or changes a canary; a canary that carries
-            no loss, does not fit, meets an unknown token or is not in the records as planned.
-    """
+    """Rows to train on, with each canary whole and as often as planned, and rows to validate on."""
     texts = sorted(canaries)
     expected = _canary_rows(tokenizer, texts, wrapping, settings.block_size)
     owners = [None] * len(records) if units is None else units
@@ -160,17 +131,7 @@ def rows_of_records(
 def check_units(
     units: Sequence[str | None] | None, documents: Sequence[object], settings: TrainingSettings
 ) -> None:
-    """Refuse units that a promise would not be of.
-
-    Args:
-        units: whose each document is.
-        documents: the corpus.
-        settings: of the training.
-
-    Raises:
-        SettingsError: units without a name of what they are, or the name without units.
-        CorpusError: more or fewer units than documents.
-    """
+    """Refuse units that a promise would not be of."""
     if (units is None) != (settings.unit_field is None):
         what = "no units are given" if units is None else "units are given"
         raise SettingsError(

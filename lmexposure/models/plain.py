@@ -23,11 +23,7 @@ def new_optimizer(model: Any, settings: TrainingSettings) -> torch.optim.AdamW:
 
 
 def update(optimizer: Any, *, step: int, rate: float) -> None:
-    """Step; torch refuses by a RuntimeError what overflows before it reaches a weight.
-
-    Raises:
-        NumericalError: the update overflows.
-    """
+    """Step; torch refuses by a RuntimeError what overflows before it reaches a weight."""
     try:
         optimizer.step()
     except RuntimeError as failure:
@@ -47,9 +43,6 @@ class PlainTraining:
     Only model and optimizer are handed to accelerate: which rows a process reads at which step is
     decided here, since accelerate's loaders repeat rows to fill the last batch, and a canary in a
     repeated row would get more repetitions than planned.
-
-    Args:
-        setup: model, rows, settings.
     """
 
     def __init__(self, setup: Setup) -> None:

@@ -47,11 +47,7 @@ class _Layer(nn.Module):
 
 
 class PrivateLstm(nn.Module):
-    """In the place of torch's LSTM, for training alone; the weights are those of torch's.
-
-    Args:
-        lstm: batch first, in one direction, with biases.
-    """
+    """In the place of torch's LSTM, for training alone; the weights are those of torch's."""
 
     def __init__(self, lstm: nn.LSTM) -> None:
         super().__init__()

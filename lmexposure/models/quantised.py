@@ -26,20 +26,13 @@ _NOISY = (
 
 
 def is_quantised(model: Any) -> bool:
-    """Whether weights of the model are kept in fewer bits; its config's word is none of torchao's.
-
-    torchao leaves alone what it does not know, and transformers calls the model quantised still.
-    """
+    """Whether weights are kept in fewer bits; the config's word is none of torchao's."""
     believed = _says_quantised(model) and _method(model)[0] != "torchao"
     return believed or quantised_share(model) > 0
 
 
 def quantised_share(model: Any) -> float:
-    """The share of a model's weights that torchao or bitsandbytes keeps in fewer bits, in [0, 1].
-
-    It counts the tensors as they are, not what a config says. Other libraries pack weights into
-    tensors of their own, which are not counted.
-    """
+    """The share of weights that torchao or bitsandbytes keeps in fewer bits, in [0, 1]."""
     counts = [(_numbers(weight), _in_fewer_bits(weight)) for weight in model.parameters()]
     return sum(n for n, fewer in counts if fewer) / max(1, sum(n for n, _ in counts))
 
@@ -60,16 +53,7 @@ def _numbers(weight: Any) -> int:
 
 
 def check_quantised(name: str, model: Any, load_in: str) -> None:
-    """Refuse a model in which `load_in` quantised nothing.
-
-    Args:
-        name: of the model, for the message.
-        model: as it was loaded.
-        load_in: what was asked for.
-
-    Raises:
-        ModelError: none of its weights is in fewer bits.
-    """
+    """Refuse a model in which `load_in` quantised nothing."""
     if quantised_share(model) > 0:
         return
     library = _method(model)[0]
@@ -93,18 +77,7 @@ def _says_quantised(model: Any) -> bool:
 
 
 def quantisation(load_in: str, device: str) -> Any:
-    """What `from_pretrained` takes to quantise a model while it is loaded.
-
-    Weights alone are quantised: on a CPU by torchao, elsewhere by bitsandbytes (of 8 bits this
-    rounds what goes into a layer, too).
-
-    Args:
-        load_in: "8bit" or "4bit".
-        device: where the model is to be.
-
-    Raises:
-        ModelError: the library is not installed.
-    """
+    """What `from_pretrained` takes to quantise a model while it is loaded."""
     if device.startswith("cpu"):
         _check_installed("torchao", "'lmexposure[quantised]'", load_in)
         return _by_torchao(load_in)
@@ -140,10 +113,7 @@ def _check_installed(library: str, package: str, load_in: str) -> None:
 
 @contextmanager
 def quiet_libraries() -> Iterator[None]:
-    """Keep out of our output what these libraries log of kernels for other machines, and weights.
-
-    What is wrong with a model's weights, the loading itself refuses.
-    """
+    """Keep out of our output what these libraries log of weights and others' kernels."""
     loggers = [logging.getLogger(name) for name in _NOISY]
     levels = [logger.level for logger in loggers]
     for logger in loggers:
@@ -156,17 +126,7 @@ def quiet_libraries() -> Iterator[None]:
 
 
 def precision_notes(name: str, model: PreTrainedModel) -> tuple[str, ...]:
-    """What a reader of a quantised model's numbers must know; nothing for others.
-
-    A few tokens are computed alone and beside others, so that what is said of batches was seen.
-
-    Args:
-        name: of the model, for messages.
-        model: in evaluation mode.
-
-    Raises:
-        ModelError: it gives NaN or infinite logits, or cannot compute at all.
-    """
+    """What a reader of a quantised model's numbers must know; nothing for others."""
     if not is_quantised(model):
         if not _says_quantised(model):
             return ()

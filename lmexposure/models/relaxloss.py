@@ -22,14 +22,7 @@ from lmexposure.models.plain import PlainTraining
 
 
 class RelaxLoss(PlainTraining):
-    """Plain training by another loss; see the module.
-
-    Args:
-        setup: model, rows, settings, of one process: the loss is of the mean of a whole step.
-
-    Raises:
-        SettingsError: several processes.
-    """
+    """Plain training by another loss; see the module."""
 
     def __init__(self, setup: Setup) -> None:
         if setup.accelerator.num_processes > 1:
@@ -56,17 +49,7 @@ class RelaxLoss(PlainTraining):
 def relaxed_loss(
     read: Read, *, level: float, upper: float, even: bool
 ) -> tuple[torch.Tensor, float]:
-    """The loss of a step, and the summed -ln p of its tokens.
-
-    Args:
-        read: of all its rows.
-        level: nats a token.
-        upper: the largest probability that a flattened target keeps.
-        even: whether the epoch is, the first being 0.
-
-    Returns:
-        (a scalar with gradient, nats).
-    """
+    """The loss of a step, and the summed -ln p of its tokens."""
     if not len(read.labels):
         return read.logits.sum() * 0.0, 0.0
     logs = torch.log_softmax(read.logits, dim=1)

@@ -26,11 +26,7 @@ _MOST_TOKENS = 50  # of a distribution that are kept; the others are taken for i
 
 
 class Selena(PlainTraining):
-    """Plain training on what the teachers predict; see the module.
-
-    Args:
-        setup: model, rows, settings, and the teachers of `parts_of`.
-    """
+    """Plain training on what the teachers predict; see the module."""
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
@@ -75,15 +71,7 @@ class Selena(PlainTraining):
 
 
 def parts_of(settings: TrainingSettings, rows: Batches) -> list[Batches]:
-    """The rows of each teacher.
-
-    Args:
-        settings: how many teachers, how many of them without a row, and the seed.
-        rows: of the training.
-
-    Returns:
-        `selena_parts` of them; a teacher of a corpus of very few rows may have none.
-    """
+    """The rows of each teacher."""
     absent = absent_of(settings, len(rows))
     numbers = np.arange(len(rows))
     return [

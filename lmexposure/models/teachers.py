@@ -17,21 +17,14 @@ TEACHERS = "teachers"  # a directory each, while the training is under way
 
 @dataclass(frozen=True, kw_only=True)
 class Lesson:
-    """One of the models that teach.
+    """One of the models that teach."""
 
-    Attributes:
-        loaded: with the initial weights of the one that is taught, in an object of its own.
-        rows: that it is trained on.
-        settings: a plain training, with a seed of its own.
-        out: its directory.
-        progress: of the whole training.
-    """
-
+    # with the initial weights of the one that is taught, in an object of its own
     loaded: LoadedModel
-    rows: Batches
-    settings: TrainingSettings
-    out: Path
-    progress: ProgressCallback | None
+    rows: Batches  # that it is trained on
+    settings: TrainingSettings  # a plain training, with a seed of its own
+    out: Path  # its directory
+    progress: ProgressCallback | None  # of the whole training
 
 
 def taught(
@@ -44,23 +37,7 @@ def taught(
     progress: ProgressCallback | None,
     train: Callable[[Lesson], Path],
 ) -> tuple[list[Path], ProgressCallback | None]:
-    """Train the teachers, or find those that are trained; as often called, as often the same.
-
-    Args:
-        loaded: the model that is taught, untrained.
-        rows: of each teacher.
-        settings: of the model that is taught; the teachers have the same, plainly.
-        out: the directory of the training.
-        after: steps of the model that is taught, at most.
-        progress: called after each step of each of them.
-        train: a lesson; returns where the model is.
-
-    Returns:
-        directories of the models, and what takes the progress of the one that is taught.
-
-    Raises:
-        CorpusError: a teacher has no rows.
-    """
+    """Train the teachers, or find those that are trained; as often called, as often the same."""
     steps = [steps_per_epoch(len(own), settings.batch_size) * settings.epochs for own in rows]
     total = sum(steps) + after
     empty = [place for place, own in enumerate(rows) if not len(own)]

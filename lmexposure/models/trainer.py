@@ -25,21 +25,7 @@ from lmexposure.records import TrainingSettings
 
 
 class Trainer:
-    """Trains one model by one method; `training.train` prepares everything it needs.
-
-    With one CPU process the weights are a pure function of settings, rows and initial weights,
-    however often training was interrupted.
-
-    Args:
-        method: how a step changes the model.
-        validation: rows that are held out.
-        tokenizer: saved with each model.
-        settings: of the training.
-        accelerator: whose processes train.
-        out: the output directory.
-        checkpoints: of `out`.
-        progress: called after each step on the main process.
-    """
+    """Trains one model by one method; `training.train` prepares everything it needs."""
 
     def __init__(  # noqa: PLR0913 - what a training is made of
         self,
@@ -72,12 +58,7 @@ class Trainer:
         return True
 
     def run(self) -> Counters:
-        """Train until patience, epochs or time are used up.
-
-        Raises:
-            NumericalError: a gradient or a validation loss is not finite.
-            FileError: the disk refused.
-        """
+        """Train until patience, epochs or time are used up."""
         device = self._accelerator.device
         self._started = time.monotonic() - self.counters.seconds
         self._saved = time.monotonic()

@@ -10,42 +10,27 @@ from lmexposure.records import LEAST_GAIN, DpClaim
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingResult:
-    """What a training gave.
+    """What a training gave."""
 
-    Args:
-        model_path: directory of the checkpoint with the lowest validation loss.
-        validation_bits: that loss, bits per token; lower = more useful.
-        initial_validation_bits: the loss before the first step.
-        best_step, best_epoch: when it was lowest.
-        steps, epochs: how far training went.
-        tokens: tokens predicted in all.
-        seconds: time spent training, over all attempts.
-        stopped: "patience", "epochs" or "max_seconds".
-        processes: how many processes trained.
-        threads: of the CPU, of each process; None: not known.
-        reused: the training had been finished before, and nothing was trained now.
-        claim: what was promised of each document; None: nothing.
-        unigram_bits: of the validation text, by how often each token is in the training text: the
-            loss of a model that learned nothing of their order, bits per token.
-        delivered: copies of canaries that the model read, each whole, in an epoch; None where it
-            learned from what other models say.
-    """
-
-    model_path: Path
-    validation_bits: float
-    initial_validation_bits: float
-    best_step: int
-    best_epoch: float
-    steps: int
-    epochs: float
-    tokens: int
-    seconds: float
-    stopped: str
-    processes: int
-    threads: int | None = None
-    reused: bool = False
-    claim: DpClaim | None = None
+    model_path: Path  # directory of the checkpoint with the lowest validation loss
+    validation_bits: float  # that loss, bits per token; lower = more useful
+    initial_validation_bits: float  # the loss before the first step
+    best_step: int  # when it was lowest
+    best_epoch: float  # when it was lowest
+    steps: int  # how far training went
+    epochs: float  # how far training went
+    tokens: int  # tokens predicted in all
+    seconds: float  # time spent training, over all attempts
+    stopped: str  # "patience", "epochs" or "max_seconds"
+    processes: int  # how many processes trained
+    threads: int | None = None  # of the CPU, of each process; None: not known
+    reused: bool = False  # the training had been finished before, and nothing was trained now
+    claim: DpClaim | None = None  # what was promised of each document; None: nothing
+    # of the validation text, by how often each token is in the training text: the loss of a model
+    # that learned nothing of their order, bits per token
     unigram_bits: float | None = None
+    # copies of canaries that the model read, each whole, in an epoch; None where it learned from
+    # what other models say
     delivered: int | None = None
 
     @property

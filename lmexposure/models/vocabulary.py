@@ -6,9 +6,5 @@ from lmexposure._files import content_hash
 
 
 def tokenizer_sha256(tokenizer: PreTrainedTokenizerBase) -> str:
-    """SHA-256 of a tokenizer's vocabulary: each token with its number, in canonical JSON.
-
-    Templates and settings such as truncation do not change it: rows of the same tokenizer keep
-    their meaning when these change.
-    """
+    """SHA-256 of a tokenizer's vocabulary: each token with its number, in canonical JSON."""
     return content_hash(tokenizer.get_vocab())

@@ -12,11 +12,7 @@ from lmexposure.errors import ModelError
 
 
 def weights_sha256(model: PreTrainedModel) -> str:
-    """SHA-256 over the names, dtypes, shapes and bytes of all weights, wherever they lie.
-
-    Of a quantised weight, over the numbers that it is kept as. Weights that accelerate offloaded
-    are read one layer at a time.
-    """
+    """SHA-256 over the names, dtypes, shapes and bytes of all weights, wherever they lie."""
     digest = hashlib.sha256()
     for name, tensor in sorted(model.state_dict().items()):
         if tensor.device.type == "meta":
@@ -51,13 +47,7 @@ def weights_offloaded(model: PreTrainedModel) -> bool:
 def spread(
     model: PreTrainedModel, device_map: str | Mapping[str, int | str], folder: Callable[[], str]
 ) -> None:
-    """Spread a model in memory over devices, as `from_pretrained` spreads one that it loads.
-
-    Args:
-        model: on the CPU.
-        device_map: "auto", or where each part goes.
-        folder: asked for one where weights go to the disk.
-    """
+    """Spread a model in memory over devices, as `from_pretrained` spreads one that it loads."""
     from accelerate import dispatch_model, infer_auto_device_map
     from accelerate.utils import get_balanced_memory
 
@@ -73,11 +63,7 @@ def spread(
 
 
 def check_embeddings_are_here(name: str, model: PreTrainedModel) -> None:
-    """Refuse a model whose first weights are offloaded: they say where inputs have to be.
-
-    Raises:
-        ModelError: they are.
-    """
+    """Refuse a model whose first weights are offloaded: they say where inputs have to be."""
     if model.device.type == "meta":
         raise ModelError(
             f"model {name!r} has its embeddings offloaded, so that inputs have no device; leave "

@@ -16,17 +16,11 @@ MeasuredRounds: TypeAlias = "CanifeRecord | CanifeFiles | str | Path"
 
 @dataclass(frozen=True, kw_only=True)
 class CanifeProvenance:
-    """What the numbers were made by, when, and of what; as `Provenance` of a run.
+    """What the numbers were made by, when, and of what; as `Provenance` of a run."""
 
-    Attributes:
-        lmexposure: the version.
-        measured: when, in UTC.
-        inputs_sha256: of clients and settings.
-    """
-
-    lmexposure: str
-    measured: str
-    inputs_sha256: str
+    lmexposure: str  # the version
+    measured: str  # when, in UTC
+    inputs_sha256: str  # of clients and settings
 
     @property
     def version(self) -> str:
@@ -55,15 +49,10 @@ class CanifeProvenance:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CanifeFiles:
-    """What a federated training and its canaries left.
+    """What a federated training and its canaries left."""
 
-    Attributes:
-        result: what was found.
-        result_path: the file that it was read from; None for one in memory.
-    """
-
-    result: CanifeRecord
-    result_path: Path | None
+    result: CanifeRecord  # what was found
+    result_path: Path | None  # the file that it was read from; None for one in memory
 
     @property
     def provenance(self) -> CanifeProvenance:
@@ -76,11 +65,7 @@ class CanifeFiles:
 
 
 def holds_rounds(path: object) -> bool:
-    """Whether a directory is that of such a training, or a file its record.
-
-    Args:
-        path: anything.
-    """
+    """Whether a directory is that of such a training, or a file its record."""
     if not isinstance(path, str | Path):
         return False
     path = Path(path)
@@ -94,28 +79,14 @@ def holds_rounds(path: object) -> bool:
 
 
 def open_rounds(path: str | Path) -> CanifeFiles:
-    """Read the directory of such a training, or its canife.json.
-
-    Args:
-        path: a directory with a canife.json in it, or such a file.
-
-    Raises:
-        ResultError: none, or a file that is torn, was edited or is of a newer schema.
-    """
+    """Read the directory of such a training, or its canife.json."""
     path = Path(path)
     result_path = path / CanifeRecord.NAME if path.is_dir() else path
     return CanifeFiles(result=CanifeRecord.read(result_path), result_path=result_path)
 
 
 def rounds_of(measured: MeasuredRounds) -> CanifeFiles:
-    """Such a training, however it is given.
-
-    Args:
-        measured: a record in memory, what `open_rounds` gave, or a path.
-
-    Raises:
-        ResultError: as of `open_rounds`.
-    """
+    """Such a training, however it is given."""
     if isinstance(measured, CanifeFiles):
         return measured
     if isinstance(measured, CanifeRecord):

@@ -24,46 +24,30 @@ from lmexposure.errors import ResultError
 
 
 class CanifeRound(Record):
-    """An attacked round; epsilons in nats at the training's delta, higher = less private.
+    """An attacked round; epsilons in nats at the training's delta, higher = less private."""
 
-    Attributes:
-        round: its number, from 1; without frozen rounds the first that the canary was in.
-        loss: of the model on mock clients before it, nats a token.
-        health: of the canary: 1 less the ratio of its mean squared product with the design pool to
-            that of random texts. 1: nothing in common.
-        norm: of its client's update before the clip.
-        scores: of mock rounds: about 1 with the canary, about 0 without.
-        coins: whether it was in.
-        noise: standard deviation of the scores but for the canary's own part.
-        point: epsilon of the round as the source of the method has it; no bound.
-        mu: lower bound on the round's; 0 without signal.
-        epsilon_round: of that.
-        attainable_round: the most that `epsilon_round` could have been, of a perfect canary.
-        noise_at_most: noise multiplier that the bound leaves room for; None: any.
-        epsilon_so_far: of the training to here, where noise is as in the last attacked round; no
-            less than a round shows by itself, at the clients' rate.
-        claimed_round, claimed_so_far: as the noise promises; None: without noise, nothing.
-        random_noise: as `noise`, of a random text as long as the clip; None: none was scored.
-        random_epsilon_round: as `epsilon_round`, of that.
-    """
-
-    round: Positive
-    loss: NotNegative
+    round: Positive  # its number, from 1; without frozen rounds the first that the canary was in
+    loss: NotNegative  # of the model on mock clients before it, nats a token
+    # of the canary: 1 less the ratio of its mean squared product with the design pool to that of
+    # random texts. 1: nothing in common.
     health: Number
-    norm: NotNegative
-    scores: Rows[float]
-    coins: Rows[bool]
-    noise: NotNegative | None
-    point: Nats
-    mu: NotNegative
-    epsilon_round: Nats
-    attainable_round: Nats
-    noise_at_most: NotNegative | None
+    norm: NotNegative  # of its client's update before the clip
+    scores: Rows[float]  # of mock rounds: about 1 with the canary, about 0 without
+    coins: Rows[bool]  # whether it was in
+    noise: NotNegative | None  # standard deviation of the scores but for the canary's own part
+    point: Nats  # epsilon of the round as the source of the method has it; no bound
+    mu: NotNegative  # lower bound on the round's; 0 without signal
+    epsilon_round: Nats  # of that
+    attainable_round: Nats  # the most that `epsilon_round` could have been, of a perfect canary
+    noise_at_most: NotNegative | None  # noise multiplier that the bound leaves room for; None: any
+    # of the training to here, where noise is as in the last attacked round; no less than a round
+    # shows by itself, at the clients' rate
     epsilon_so_far: Nats
-    claimed_round: Nats | None
-    claimed_so_far: Nats | None
+    claimed_round: Nats | None  # as the noise promises; None: without noise, nothing
+    claimed_so_far: Nats | None  # as the noise promises; None: without noise, nothing
+    # as `noise`, of a random text as long as the clip; None: none was scored
     random_noise: NotNegative | None
-    random_epsilon_round: Nats | None
+    random_epsilon_round: Nats | None  # as `epsilon_round`, of that
 
     @model_validator(mode="after")
     def _one_each(self) -> Self:
@@ -73,28 +57,7 @@ class CanifeRound(Record):
 
 
 class CanifeRecord(FileRecord):
-    """A federated training, its claim, and its attacked rounds.
-
-    Attributes:
-        inputs_sha256: of the clients' tokens and of all settings.
-        clients: that took part by their coins.
-        aside: clients that took no part: the design pool, and mock rounds.
-        weights: of the model.
-        rounds: of the training.
-        client_rate: of a client, in each round.
-        local_epochs: of a client.
-        local_batch: rows of a client's step; None: all.
-        clip: of a client's update.
-        noise_multiplier: of the noise; 0: there was no privacy.
-        delta: of all epsilons.
-        frozen: whether rounds were frozen to be attacked.
-        significance: of all bounds together.
-        attacked: rounds, in order.
-        attainable: the most that `largest` could have been, with perfect canaries.
-        losses: on mock clients, before each round and after the last.
-        measured: when, in UTC.
-        lmexposure: the version.
-    """
+    """A federated training, its claim, and its attacked rounds."""
 
     NAME: ClassVar[str] = "canife.json"
     FAMILY: ClassVar[str] = "lmexposure.canife"
@@ -102,24 +65,24 @@ class CanifeRecord(FileRecord):
     ERROR = ResultError
     AGAIN: ClassVar[str] = "audit again: lmexposure canife, with the same flags"
 
-    inputs_sha256: Sha256
-    clients: Positive
-    aside: Count
-    weights: Positive
-    rounds: Positive
-    client_rate: NotNegative
-    local_epochs: Positive
-    local_batch: Positive | None
-    clip: NotNegative
-    noise_multiplier: NotNegative
-    delta: Delta
-    frozen: bool
-    significance: Rate
-    attacked: Rows[CanifeRound]
-    attainable: Nats
-    losses: Rows[NotNegative]
-    measured: Utc
-    lmexposure: str
+    inputs_sha256: Sha256  # of the clients' tokens and of all settings
+    clients: Positive  # that took part by their coins
+    aside: Count  # clients that took no part: the design pool, and mock rounds
+    weights: Positive  # of the model
+    rounds: Positive  # of the training
+    client_rate: NotNegative  # of a client, in each round
+    local_epochs: Positive  # of a client
+    local_batch: Positive | None  # rows of a client's step; None: all
+    clip: NotNegative  # of a client's update
+    noise_multiplier: NotNegative  # of the noise; 0: there was no privacy
+    delta: Delta  # of all epsilons
+    frozen: bool  # whether rounds were frozen to be attacked
+    significance: Rate  # of all bounds together
+    attacked: Rows[CanifeRound]  # rounds, in order
+    attainable: Nats  # the most that `largest` could have been, with perfect canaries
+    losses: Rows[NotNegative]  # on mock clients, before each round and after the last
+    measured: Utc  # when, in UTC
+    lmexposure: str  # the version
 
     @model_validator(mode="after")
     def _has_rounds(self) -> Self:
@@ -164,11 +127,7 @@ class CanifeRecord(FileRecord):
 
     @classmethod
     def read(cls, path: str | Path) -> Self:
-        """Read a canife.json, or that of its directory.
-
-        Raises:
-            ResultError: no such file, or a damaged one; it says why.
-        """
+        """Read a canife.json, or that of its directory."""
         path = Path(path)
         path = path / cls.NAME if path.is_dir() else path
         try:

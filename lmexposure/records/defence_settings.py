@@ -42,22 +42,7 @@ def _share(name: str, value: float) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class DefenceSettings:
-    """Of a training, what is to make it give less away; each but the first two is of one method.
-
-    Args:
-        deduplicate: "exact" trains on the first of the documents that say the same, "near" also on
-            the first of those whose 13-grams nearly are, see `models.deduplication`.
-        dropout: share of units dropped in training, in [0, 1); at 0 a model keeps its own.
-        goldfish_k, goldfish_width: one token in k carries no loss, chosen by a hash of the last
-            `width` tokens, itself among them; see `models.goldfish`.
-        relax_level, relax_upper: nats a token that the loss is held at, and the largest probability
-            of a target that is flattened; see `models.relaxloss`.
-        hamp_entropy, hamp_weight: entropy of the soft labels as a share of the largest, and weight
-            of the entropy of what is predicted; see `models.hamp`.
-        selena_parts, selena_absent: models that teach, and how many of them never saw a row; see
-            `models.selena`.
-        synthetic_share: tokens that are sampled, for each of the corpus; see `models.distillation`.
-    """
+    """Of a training, what is to make it give less away; each but the first two is of one method."""
 
     deduplicate: str = setting(
         "none",
@@ -131,11 +116,7 @@ class DefenceSettings:
     )
 
     def _check_defence(self, method: str) -> None:
-        """Refuse what does not go together.
-
-        Raises:
-            SettingsError: see there.
-        """
+        """Refuse what does not go together."""
         _refuse_settings_of_others(self, method)
         if method == RELAXLOSS and self.relax_level is None:
             raise SettingsError(
@@ -161,12 +142,7 @@ class DefenceSettings:
 
 
 def undecided(settings: DefenceSettings, method: str) -> set[str]:
-    """Settings that decide nothing of a training by this method, or that leave it as it was.
-
-    Args:
-        settings: of the training.
-        method: by name.
-    """
+    """Settings that decide nothing of a training by this method, or that leave it as it was."""
     names = {name for other, own in OF_METHOD.items() if other != method for name in own}
     names |= {"method"} if method == PLAIN else set()
     # As before there were any: the hash of a training without them is then the same.

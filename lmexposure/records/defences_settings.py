@@ -51,19 +51,7 @@ def _default_sweep() -> SweepSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class DefencesSettings:
-    """Several defences at one utility, each under the attacks that fit it.
-
-    Attributes:
-        methods: by name, see `lmexposure.defences`; "none" is always among them.
-        target: validation loss that each is to have, as a multiple of the undefended models'.
-        tolerance: how far from the target, as a share of it, a method may be and still be ranked.
-        tries: trainings that the search of a method's settings may take.
-        fpr: false-positive rate at which the methods are ranked.
-        full: the whole corpus, and 64 models where no other number was given.
-        characters: of the corpus that are read where it is not full.
-        repeated: how often each canary is in the one model whose exposure is measured; 0: in none.
-        sweep: of each method: models, canaries, training.
-    """
+    """Several defences at one utility, each under the attacks that fit it."""
 
     methods: tuple[str, ...] = setting(
         ("early-stop", "relaxloss", "hamp", "dp-sgd"),
@@ -118,6 +106,7 @@ class DefencesSettings:
         by_flag=False,
     )
     sweep: SweepSettings = field(default_factory=_default_sweep)
+    """Of each method: models, canaries, training."""
 
     def __post_init__(self) -> None:
         check_settings(self)

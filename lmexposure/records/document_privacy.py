@@ -14,22 +14,23 @@ _QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 
 
 class ExPost(Record):
-    """How the epsilons of single documents lie, ex post: of the gradients that there were.
+    """How the epsilons of single documents lie, ex post: of the gradients that there were."""
 
-    Attributes:
-        moments: of the training at which gradients were measured; in between, they are taken to be
-            as large.
-        least, q05, q25, median, q75, q95, largest: quantiles over the units, in nats, lower = more
-            private; each an epsilon that some unit has.
-    """
-
+    # of the training at which gradients were measured; in between, they are taken to be as large
     moments: Positive
+    # quantiles over the units, in nats, lower = more private; each an epsilon that some unit has
     least: Nats
+    # quantiles over the units, in nats, lower = more private; each an epsilon that some unit has
     q05: Nats
+    # quantiles over the units, in nats, lower = more private; each an epsilon that some unit has
     q25: Nats
+    # quantiles over the units, in nats, lower = more private; each an epsilon that some unit has
     median: Nats
+    # quantiles over the units, in nats, lower = more private; each an epsilon that some unit has
     q75: Nats
+    # quantiles over the units, in nats, lower = more private; each an epsilon that some unit has
     q95: Nats
+    # quantiles over the units, in nats, lower = more private; each an epsilon that some unit has
     largest: Nats
 
     @property
@@ -45,14 +46,6 @@ class DocumentPrivacy(FileRecord):
     A unit's epsilon depends on what the unit holds, and says something about it: the file is for
     the owner of the corpus alone. And it is not adaptively composable: who stops, or drops
     documents, because of these numbers has no promise left.
-
-    Attributes:
-        unit: "document", or the field whose values tell users apart.
-        claimed: the epsilon that the training promised to all, in nats.
-        delta: of all epsilons.
-        moments: of the training at which gradients were measured.
-        names: of the units: "document N" by its number in the corpus, from 1, or the field's value.
-        epsilons: of the units, in nats, lower = more private.
     """
 
     NAME: ClassVar[str] = "dp_report.json"
@@ -61,12 +54,13 @@ class DocumentPrivacy(FileRecord):
     AGAIN: ClassVar[str] = "train again with --method dp-sgd --document-norms"
     SECRET: ClassVar[bool] = True
 
-    unit: str
-    claimed: Nats
-    delta: Delta
-    moments: Positive
+    unit: str  # "document", or the field whose values tell users apart
+    claimed: Nats  # the epsilon that the training promised to all, in nats
+    delta: Delta  # of all epsilons
+    moments: Positive  # of the training at which gradients were measured
+    # of the units: "document N" by its number in the corpus, from 1, or the field's value
     names: Rows[str]
-    epsilons: Rows[Nats]
+    epsilons: Rows[Nats]  # of the units, in nats, lower = more private
 
     @model_validator(mode="after")
     def _one_each(self) -> Self:
@@ -88,14 +82,7 @@ class DocumentPrivacy(FileRecord):
 
     @classmethod
     def read(cls, training: str | Path) -> Self:
-        """Read the file of a training, or of a run.
-
-        Args:
-            training: its directory, or the file.
-
-        Raises:
-            ResultError: no such file, or a damaged one; it says how to get another.
-        """
+        """Read the file of a training, or of a run."""
         path = Path(training)
         path = path if path.name == cls.NAME else path / cls.NAME
         try:
@@ -105,9 +92,5 @@ class DocumentPrivacy(FileRecord):
         return cls.parse(content, path)
 
     def save(self, training: Path) -> None:
-        """Write the file into the directory of a training, readable by its owner alone.
-
-        Raises:
-            FileError: the disk refused.
-        """
+        """Write the file into the directory of a training, readable by its owner alone."""
         self.write(training / self.NAME, mode=PRIVATE)

@@ -20,48 +20,30 @@ NOT_COVERED = (
 
 
 class DpClaim(Record):
-    """The promise of one training, of (epsilon, delta)-differential privacy.
+    """The promise of one training, of (epsilon, delta)-differential privacy."""
 
-    Attributes:
-        method: of the training.
-        sampler: "poisson": each unit is in each step by a coin of its own.
-        accountant: that gave epsilon: "prv", or "rdp" where that failed.
-        unit: what is added or removed: "document", or the field whose values tell users apart.
-        adjacency: which corpora are neighbours.
-        epsilon: in nats, lower = more private.
-        epsilon_rdp: the same by Renyi divergences, which is never smaller but for rounding.
-        delta: of both.
-        noise_multiplier: standard deviation of the noise over `clip`.
-        clip: largest norm of a unit's gradient in a step.
-        sample_rate: of a unit, in each step.
-        steps: that were taken.
-        units: that there were.
-        largest_group: documents of the unit that has most.
-        noise_is_given: the noise follows from a seed that someone chose, so that the promise holds
-            only against those who do not know it.
-        not_covered: what the promise does not speak of.
-        ex_post: what the training let out about single units, which is no promise; None: their
-            gradients were not measured, or the training has not ended.
-        white_box: lower bounds by canaries in the gradients; None: there were none.
-    """
-
-    method: Literal["dp-sgd"]
-    sampler: Literal["poisson"]
-    accountant: Literal["prv", "rdp"]
-    unit: str
-    adjacency: Literal["add or remove one"]
-    epsilon: Nats
-    epsilon_rdp: Nats
-    delta: Delta
-    noise_multiplier: NotNegative
-    clip: NotNegative
-    sample_rate: Share
-    steps: Count
-    units: Positive
-    largest_group: Positive
+    method: Literal["dp-sgd"]  # of the training
+    sampler: Literal["poisson"]  # "poisson": each unit is in each step by a coin of its own
+    accountant: Literal["prv", "rdp"]  # that gave epsilon: "prv", or "rdp" where that failed
+    unit: str  # what is added or removed: "document", or the field whose values tell users apart
+    adjacency: Literal["add or remove one"]  # which corpora are neighbours
+    epsilon: Nats  # in nats, lower = more private
+    epsilon_rdp: Nats  # the same by Renyi divergences, which is never smaller but for rounding
+    delta: Delta  # of both
+    noise_multiplier: NotNegative  # standard deviation of the noise over `clip`
+    clip: NotNegative  # largest norm of a unit's gradient in a step
+    sample_rate: Share  # of a unit, in each step
+    steps: Count  # that were taken
+    units: Positive  # that there were
+    largest_group: Positive  # documents of the unit that has most
+    # the noise follows from a seed that someone chose, so that the promise holds only against those
+    # who do not know it
     noise_is_given: bool
-    not_covered: Rows[str]
+    not_covered: Rows[str]  # what the promise does not speak of
+    # what the training let out about single units, which is no promise; None: their gradients were
+    # not measured, or the training has not ended
     ex_post: ExPost | None = None
+    # lower bounds by canaries in the gradients; None: there were none
     white_box: WhiteBoxBounds | None = None
 
     def __str__(self) -> str:

@@ -40,23 +40,7 @@ def _noise(name: str, value: float) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class FederatedSettings:
-    """How a federated training goes.
-
-    Args:
-        rounds: of the training.
-        client_rate: probability of a client to be in a round, by a coin of its own.
-        local_epochs: passes of a client over its rows.
-        local_batch: rows in a step of a client; None: all of them, DP-FedSGD with one epoch.
-        client_learning_rate: of a client's steps, plain gradient descent.
-        server_learning_rate: what a round takes off the weights, times the mean update.
-        clip: largest norm of a client's update.
-        noise_multiplier: standard deviation of the noise over the clip; 0: no privacy.
-        delta: of the claim, in (0, 1).
-        seed: of weights, clients, coins and noise.
-
-    Raises:
-        SettingsError: a number out of range.
-    """
+    """How a federated training goes."""
 
     rounds: int = setting(10, "rounds of the training", panel=FEDERATED, rule=_COUNT)
     client_rate: float = setting(
@@ -90,24 +74,7 @@ class FederatedSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class CanifeSettings:
-    """How rounds are attacked.
-
-    Args:
-        every: of how many rounds one is attacked, the first among them.
-        mock_rounds: with a coin each, in an attacked round.
-        design_clients: of the design pool; the same number plays in mock rounds.
-        length: tokens of a row and of the canary.
-        iterations: of its design.
-        design_rate: learning rate of its design, by Adam.
-        frozen: whether mock rounds are of the attacked round's model. If not, the canary takes
-            part in the training's own rounds by a coin each, from when it was made until the next.
-        compared: whether a random text of the same length is scored too.
-        significance: how often, at most, any bound of the training lies above the truth.
-        canary_seed: of pools, canaries and their coins.
-
-    Raises:
-        SettingsError: a number out of range.
-    """
+    """How rounds are attacked."""
 
     every: int = setting(
         1,

@@ -29,26 +29,14 @@ _FEWEST_DRAWS = 99  # of fewer, not even the lowest rank is among the lowest 1 %
 
 @dataclass(frozen=True, kw_only=True)
 class IdentifierSettings:
-    """How identifiers of a corpus are looked for and compared.
+    """How identifiers of a corpus are looked for and compared."""
 
-    Args:
-        draws: fresh draws that each is compared with, at least 99.
-        most: identifiers that are compared, chosen among all that are found.
-        left: characters of the text in front of each that the model reads, at most.
-        seed: of choice and draws.
-        layout: what a document is; None: by the file's suffix.
-        text_field: where documents have fields, the one that holds the text.
-
-    Raises:
-        SettingsError: a number out of range.
-    """
-
-    draws: int = _DRAWS
-    most: int = _MOST
-    left: int = _LEFT
-    seed: int = 0
-    layout: str | None = None
-    text_field: str = "text"
+    draws: int = _DRAWS  # fresh draws that each is compared with, at least 99
+    most: int = _MOST  # identifiers that are compared, chosen among all that are found
+    left: int = _LEFT  # characters of the text in front of each that the model reads, at most
+    seed: int = 0  # of choice and draws
+    layout: str | None = None  # what a document is; None: by the file's suffix
+    text_field: str = "text"  # where documents have fields, the one that holds the text
 
     def __post_init__(self) -> None:
         integer("draws", self.draws, low=_FEWEST_DRAWS)
@@ -58,72 +46,46 @@ class IdentifierSettings:
 
 
 class IdentifierRates(Record):
-    """What the ranks of some identifiers say under one model.
+    """What the ranks of some identifiers say under one model."""
 
-    Attributes:
-        hits: identifiers whose rank is among the lowest 1 % of their comparison.
-        tpr: their share: TPR at a FPR of 1 %; chance has at most .01.
-        low, high: its interval, Clopper-Pearson.
-        median_exposure: in bits; chance has 1.
-        p_value: how often chance alone gives ranks that are as low together, Fisher's test.
-        null: whether the ranks are those of chance: the test does not reject at 5 %, and `high` is
-            at most .05.
-    """
-
-    hits: Count
-    tpr: Share
-    low: Share
-    high: Share
-    median_exposure: NotNegative
-    p_value: Share
+    hits: Count  # identifiers whose rank is among the lowest 1 % of their comparison
+    tpr: Share  # their share: TPR at a FPR of 1 %; chance has at most .01
+    low: Share  # its interval, Clopper-Pearson
+    high: Share  # its interval, Clopper-Pearson
+    median_exposure: NotNegative  # in bits; chance has 1
+    p_value: Share  # how often chance alone gives ranks that are as low together, Fisher's test
+    # whether the ranks are those of chance: the test does not reject at 5 %, and `high` is at most
+    # .05
     null: bool
 
 
 class IdentifierDifference(Record):
-    """The model beside the base, on the same comparisons.
+    """The model beside the base, on the same comparisons."""
 
-    Attributes:
-        value: TPR under the model - TPR under the base.
-        low, high: its interval; wider than it need be, as if the two were independent.
-        p_value: how often chance has as many identifiers rank lower under one of the two, the sign
-            test of pairs.
-    """
-
-    value: Number
-    low: Number
-    high: Number
+    value: Number  # TPR under the model - TPR under the base
+    low: Number  # its interval; wider than it need be, as if the two were independent
+    high: Number  # its interval; wider than it need be, as if the two were independent
+    # how often chance has as many identifiers rank lower under one of the two, the sign test of
+    # pairs
     p_value: Share
 
 
 class IdentifierClass(Record):
-    """The identifiers of one format, or of all of them.
+    """The identifiers of one format, or of all of them."""
 
-    Attributes:
-        format: its name; None: all formats together.
-        space_size: how many fills the format has; None of all formats.
-        found: occurrences in the corpus.
-        distinct: different identifiers.
-        repeated: those that are in the corpus more than once.
-        compared: those that were compared with fresh draws.
-        compared_hits: of these, those among the lowest 1 % under the model; identifiers of one
-            document depend on each other, so that there is no interval.
-        tested: those that the rates are of: one per document.
-        model: their rates under the model; None where there are none.
-        base: under the base; None where there is none.
-        difference: between the two; None where there is no base.
-    """
-
-    format: str | None
-    space_size: BigInteger | None
-    found: Count
-    distinct: Count
-    repeated: Count
-    compared: Count
+    format: str | None  # its name; None: all formats together
+    space_size: BigInteger | None  # how many fills the format has; None of all formats
+    found: Count  # occurrences in the corpus
+    distinct: Count  # different identifiers
+    repeated: Count  # those that are in the corpus more than once
+    compared: Count  # those that were compared with fresh draws
+    # of these, those among the lowest 1 % under the model; identifiers of one document depend on
+    # each other, so that there is no interval
     compared_hits: Count
-    tested: Count
-    model: IdentifierRates | None
-    base: IdentifierRates | None
-    difference: IdentifierDifference | None
+    tested: Count  # those that the rates are of: one per document
+    model: IdentifierRates | None  # their rates under the model; None where there are none
+    base: IdentifierRates | None  # under the base; None where there is none
+    difference: IdentifierDifference | None  # between the two; None where there is no base
 
     @model_validator(mode="after")
     def _tested_have_rates(self) -> Self:
@@ -133,113 +95,71 @@ class IdentifierClass(Record):
 
 
 class IdentifierRank(Record):
-    """One identifier: where it is, and its rank, never its text.
+    """One identifier: where it is, and its rank, never its text."""
 
-    Attributes:
-        format: its format.
-        file: of the corpus, from 0 in `files`.
-        document: in this file, from 1; where each line is a document, the line.
-        times: how often it is in the corpus.
-        tested: whether it is the one of its document that the rates are of.
-        rank: among fresh draws under the model, from 1.
-        base_rank: under the base; None where there is none.
-    """
-
-    format: str
-    file: Count
-    document: Positive
-    times: Positive
-    tested: bool
-    rank: Positive
-    base_rank: Positive | None
+    format: str  # its format
+    file: Count  # of the corpus, from 0 in `files`
+    document: Positive  # in this file, from 1; where each line is a document, the line
+    times: Positive  # how often it is in the corpus
+    tested: bool  # whether it is the one of its document that the rates are of
+    rank: Positive  # among fresh draws under the model, from 1
+    base_rank: Positive | None  # under the base; None where there is none
 
 
 class IdentifierModel(Record):
-    """A model that was compared.
+    """A model that was compared."""
 
-    Attributes:
-        path: its directory or hub name.
-        weights_sha256: of its weights.
-    """
-
-    path: str
-    weights_sha256: Sha256
+    path: str  # its directory or hub name
+    weights_sha256: Sha256  # of its weights
 
 
 class IdentifierSplit(Record):
-    """Identifiers of the documents that a random split held out of the training.
+    """Identifiers of the documents that a random split held out of the training."""
 
-    Attributes:
-        files: names of the files with these documents.
-        documents: how many there are.
-        tested: those with an identifier, one of each.
-        both: identifiers that corpus and held-out documents share, which were left out of both.
-        model: rates of the held-out ones under the model, among fresh draws.
-        area: share of pairs in which that of the corpus lies lower, in bits beside the median of
-            its own draws; chance has .5.
-        p_value: how often a random split has as many such pairs, one-sided.
-    """
-
-    files: Rows[str]
-    documents: Count
-    tested: Positive
-    both: Count
-    model: IdentifierRates
+    files: Rows[str]  # names of the files with these documents
+    documents: Count  # how many there are
+    tested: Positive  # those with an identifier, one of each
+    both: Count  # identifiers that corpus and held-out documents share, which were left out of both
+    model: IdentifierRates  # rates of the held-out ones under the model, among fresh draws
+    # share of pairs in which that of the corpus lies lower, in bits beside the median of its own
+    # draws; chance has .5
     area: Share
-    p_value: Share
+    p_value: Share  # how often a random split has as many such pairs, one-sided
 
 
 IdentifierClaim = Literal["membership", "distribution or membership", "nothing found"]
 
 
 class IdentifiersRecord(FileRecord):
-    """identifiers.json: an audit after the fact, without insertion.
-
-    Attributes:
-        model: the audited model.
-        base: a model that never saw the corpus; None where none was given.
-        files: names of the corpus's files.
-        documents: of the corpus.
-        draws: fresh draws that each identifier was compared with.
-        left: characters of the text in front of each that were read, at most.
-        seed: of choice and draws.
-        level: of the intervals.
-        needed: identifiers in different documents that the claim takes.
-        split: beside held-out documents; None where none were given.
-        uniform_source: whether all that were compared are UUIDs of version 4, which are random by
-            their standard.
-        foretold: identifiers that were left out, because the text in front holds a part of them.
-        claim: "membership": they lie lower than those that a random split held out, or, without
-            such, lower than chance and are random by their standard; "distribution or membership":
-            lower than chance, which may be what such identifiers look like; "nothing found".
-        reason: why, in words.
-        classes: format by format; the last is of all formats.
-        identifiers: each that was compared.
-        warnings: what a reader must know, a sentence each.
-    """
+    """identifiers.json: an audit after the fact, without insertion."""
 
     NAME: ClassVar[str] = "identifiers.json"
     FAMILY: ClassVar[str] = "lmexposure.identifiers"
     VERSION: ClassVar[int] = 1
     AGAIN: ClassVar[str] = "run `lmexposure identifiers` again"
 
-    model: IdentifierModel
-    base: IdentifierModel | None
-    files: Rows[str]
-    documents: Count
-    draws: Positive
-    left: Count
-    seed: Count
-    level: Level
-    needed: Positive
-    split: IdentifierSplit | None
+    model: IdentifierModel  # the audited model
+    base: IdentifierModel | None  # a model that never saw the corpus; None where none was given
+    files: Rows[str]  # names of the corpus's files
+    documents: Count  # of the corpus
+    draws: Positive  # fresh draws that each identifier was compared with
+    left: Count  # characters of the text in front of each that were read, at most
+    seed: Count  # of choice and draws
+    level: Level  # of the intervals
+    needed: Positive  # identifiers in different documents that the claim takes
+    split: IdentifierSplit | None  # beside held-out documents; None where none were given
+    # whether all that were compared are UUIDs of version 4, which are random by their standard
     uniform_source: bool
+    # identifiers that were left out, because the text in front holds a part of them
     foretold: Count
+    # "membership": they lie lower than those that a random split held out, or, without such, lower
+    # than chance and are random by their standard; "distribution or membership": lower than chance,
+    # which may be what such identifiers look like; "nothing found"
     claim: IdentifierClaim
-    reason: str
-    classes: Rows[IdentifierClass]
-    identifiers: Rows[IdentifierRank]
-    warnings: Rows[str]
+    reason: str  # why, in words
+    classes: Rows[IdentifierClass]  # format by format; the last is of all formats
+    identifiers: Rows[IdentifierRank]  # each that was compared
+    warnings: Rows[str]  # what a reader must know, a sentence each
 
     @model_validator(mode="after")
     def _agree(self) -> Self:
@@ -251,11 +171,7 @@ class IdentifiersRecord(FileRecord):
 
     @classmethod
     def read(cls, path: str | Path) -> Self:
-        """Read an identifiers.json.
-
-        Raises:
-            ResultError: no such file, or none that `lmexposure identifiers` wrote; it says why.
-        """
+        """Read an identifiers.json."""
         try:
             content = read_bytes(path)
         except OSError as failure:
@@ -266,9 +182,5 @@ class IdentifiersRecord(FileRecord):
         return cls.parse(content, Path(path))
 
     def save(self, path: str | Path) -> None:
-        """Write the file, readable by its owner alone.
-
-        Raises:
-            FileError: the disk refused.
-        """
+        """Write the file, readable by its owner alone."""
         self.write(Path(path), mode=PRIVATE)

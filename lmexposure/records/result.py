@@ -58,32 +58,22 @@ LEAST_GAIN = 0.01
 
 
 class Validation(Record):
-    """How well the model learned, where its training says so: utility next to exposure.
+    """How well the model learned, where its training says so: utility next to exposure."""
 
-    Attributes:
-        validation_bits: loss of the kept checkpoint, bits per token, lower = more useful.
-        initial_validation_bits: the same before training.
-        best_epoch: when the kept checkpoint was made.
-        epochs: of the whole training.
-        stopped: what ended the training, such as "epochs" or "patience".
-        improved: whether training lowered the loss; a model that did not learn cannot leak.
-        unigram_bits: of the same text, by how often each token is in the training text: what a
-            model reaches that learned nothing of their order; None: not known.
-        delivered: copies of canaries that the training read, each whole, in an epoch; None where
-            it is not known.
-        claim: what the training promised of each document; None: nothing.
-        foreign: the trainer is not this package's, which only counted its rows before it began.
-    """
-
+    # loss of the kept checkpoint, bits per token, lower = more useful
     validation_bits: NotNegative | None
-    initial_validation_bits: NotNegative | None
-    best_epoch: NotNegative
-    epochs: NotNegative
-    stopped: str
-    improved: bool
+    initial_validation_bits: NotNegative | None  # the same before training
+    best_epoch: NotNegative  # when the kept checkpoint was made
+    epochs: NotNegative  # of the whole training
+    stopped: str  # what ended the training, such as "epochs" or "patience"
+    improved: bool  # whether training lowered the loss; a model that did not learn cannot leak
+    # of the same text, by how often each token is in the training text: what a model reaches that
+    # learned nothing of their order; None: not known
     unigram_bits: NotNegative | None = None
+    # copies of canaries that the training read, each whole, in an epoch; None where it is not known
     delivered: Count | None = None
-    claim: DpClaim | None = None
+    claim: DpClaim | None = None  # what the training promised of each document; None: nothing
+    # the trainer is not this package's, which only counted its rows before it began
     foreign: bool = False
 
     @model_validator(mode="after")
@@ -94,53 +84,38 @@ class Validation(Record):
 
 
 class Model(Record):
-    """The model that was measured.
+    """The model that was measured."""
 
-    Attributes:
-        path: its directory, from the result's where it lies below it, or its name on a hub; of a
-            model in memory its `name_or_path`, else its class, with the adapters in use.
-        type: of its config, such as "gpt2".
-        parameters: how many.
-        dtype: that it was measured in, such as "float32".
-        context_window: tokens; None where it has no end.
-        weights_sha256: of the weights that were measured: of an adapter in float32 merged with its
-            base, whether it was saved or in memory.
-        validation: None where nothing is known of its training.
-    """
-
+    # its directory, from the result's where it lies below it, or its name on a hub; of a model in
+    # memory its `name_or_path`, else its class, with the adapters in use
     path: str
-    type: str
-    parameters: Count
-    dtype: str
-    context_window: Count | None
+    type: str  # of its config, such as "gpt2"
+    parameters: Count  # how many
+    dtype: str  # that it was measured in, such as "float32"
+    context_window: Count | None  # tokens; None where it has no end
+    # of the weights that were measured: of an adapter in float32 merged with its base, whether it
+    # was saved or in memory
     weights_sha256: Sha256
-    validation: Validation | None
+    validation: Validation | None  # None where nothing is known of its training
 
 
 class WitnessResult(Record):
-    """Whether the model knows the witnesses of the manifest, which are in no other number.
+    """Whether the model knows the witnesses of the manifest, which are in no other number."""
 
-    Attributes:
-        witnesses: how many were inserted.
-        copies: how often each was.
-        references: fresh draws of the same form that they were compared with; 0: none was needed.
-        certificate_bits: evidence in their probabilities alone, a log2 of an e-value; higher =
-            better known. A model that never read them reaches t bits with probability 2^-t at most.
-            None where tokens allow no certificate, or they were not scored.
-        p_value: of the comparison with fresh draws; None where there was none.
-        beside_base: what is compared is how much likelier a text became than under the base.
-        note: why they were not scored; "" where they were.
-        in_tokenizer: the tokenizer was made from text that holds them, so that a model which read
-            nothing may seem to know them, and the canaries.
-    """
-
-    witnesses: Positive
-    copies: Positive
+    witnesses: Positive  # how many were inserted
+    copies: Positive  # how often each was
+    # fresh draws of the same form that they were compared with; 0: none was needed
     references: Count
+    # evidence in their probabilities alone, a log2 of an e-value; higher = better known. A model
+    # that never read them reaches t bits with probability 2^-t at most. None where tokens allow no
+    # certificate, or they were not scored.
     certificate_bits: Number | None
+    # of the comparison with fresh draws; None where there was none
     p_value: Annotated[float, Field(gt=0, le=1)] | None
-    beside_base: bool
-    note: str = ""
+    beside_base: bool  # what is compared is how much likelier a text became than under the base
+    note: str = ""  # why they were not scored; "" where they were
+    # the tokenizer was made from text that holds them, so that a model which read nothing may seem
+    # to know them, and the canaries
     in_tokenizer: bool = False
 
     @property
@@ -158,143 +133,87 @@ MOST_SHOWN = 200  # characters in front of a text
 
 
 class ContextRecord(Record):
-    """The row that each canary and reference was scored in.
+    """The row that each canary and reference was scored in."""
 
-    Attributes:
-        source: how that is known: "training", this package trained the model; "manifest", the
-            insertion wrote it down; "rows", the rows of the training were looked at (`verify
-            --rows`, the callback); "setting", a person said so; "assumed", nothing is known.
-        form: of the records, as in the manifest; "text": each canary is a text of its own.
-        turn: that the canaries are: "plain", "user" or "assistant".
-        loss: which tokens of a row carried loss: "all", "assistant" or "completion".
-        left: the text of the tokens in front, special tokens included; of a long one the last 200
-            characters.
-        left_tokens: how many these are.
-        right_tokens: how many follow a canary in its row; they are not scored.
-        unscored_tokens: of a canary, how many of its first tokens were not scored, because they
-            carried no loss or nothing predicts them.
-        template_sha256: of the chat template; None where there is none.
-        chat_date: the day that the template writes; None: it writes none.
-        said: which of the settings about rows a person gave: "loss", "rendering", "chat_template",
-            "chat_date".
-        rendering: how records became rows: "chat", by the template, or "text".
-        lacking: how many planned copies of canaries the rows of the training did not hold whole and
-            with loss; None: these were not looked at.
-    """
-
+    # how that is known: "training", this package trained the model; "manifest", the insertion wrote
+    # it down; "rows", the rows of the training were looked at (`verify --rows`, the callback);
+    # "setting", a person said so; "assumed", nothing is known
     source: Literal["training", "manifest", "rows", "setting", "assumed"]
-    form: str
+    form: str  # of the records, as in the manifest; "text": each canary is a text of its own
+    # that the canaries are: "plain", "user" or "assistant"
     turn: Literal["plain", "user", "assistant"]
+    # which tokens of a row carried loss: "all", "assistant" or "completion"
     loss: Literal["all", "assistant", "completion"]
+    # the text of the tokens in front, special tokens included; of a long one the last 200
+    # characters
     left: str
-    left_tokens: Count
-    right_tokens: Count
+    left_tokens: Count  # how many these are
+    right_tokens: Count  # how many follow a canary in its row; they are not scored
+    # of a canary, how many of its first tokens were not scored, because they carried no loss or
+    # nothing predicts them
     unscored_tokens: Count
-    template_sha256: Sha256 | None
-    chat_date: str | None = None
+    template_sha256: Sha256 | None  # of the chat template; None where there is none
+    chat_date: str | None = None  # the day that the template writes; None: it writes none
+    # which of the settings about rows a person gave: "loss", "rendering", "chat_template",
+    # "chat_date"
     said: Rows[str] = ()
+    # how records became rows: "chat", by the template, or "text"
     rendering: Literal["chat", "text"] = "text"
+    # how many planned copies of canaries the rows of the training did not hold whole and with loss;
+    # None: these were not looked at
     lacking: Count | None = None
 
 
 class CheckpointClass(Record):
-    """The exposures of one class under one checkpoint of a training.
+    """The exposures of one class under one checkpoint of a training."""
 
-    Attributes:
-        checkpoint: the name of its directory.
-        step: of the training; None where the name does not say it.
-        format: of the class.
-        repetitions: of the class; 0: the controls.
-        n: how many canaries.
-        median, low, high: of their exposures, in bits, with its interval; None: no such end.
-        exact: how many of the ranks were counted exactly.
-    """
-
-    checkpoint: str
-    step: Count | None
-    format: str
-    repetitions: Count
-    n: Count
-    median: float
-    low: Number | None
-    high: Number | None
-    exact: Count
+    checkpoint: str  # the name of its directory
+    step: Count | None  # of the training; None where the name does not say it
+    format: str  # of the class
+    repetitions: Count  # of the class; 0: the controls
+    n: Count  # how many canaries
+    median: float  # of their exposures, in bits, with its interval; None: no such end
+    low: Number | None  # of their exposures, in bits, with its interval; None: no such end
+    high: Number | None  # of their exposures, in bits, with its interval; None: no such end
+    exact: Count  # how many of the ranks were counted exactly
 
 
 class MeasureOptions(Record):
-    """What was asked of the measurement: every setting that decides a number.
+    """What was asked of the measurement: every setting that decides a number."""
 
-    Attributes:
-        references: fills to compare with, per format; None: 10,000, or as many as there are.
-        revealed: extraction was tried with 0 to this many of the secret's characters given.
-        beam_width: candidates that a beam kept; None: 100, or twice the canaries of the format.
-        extraction: whether secrets were searched for at all.
-        method: which estimate of exposure was asked for; "auto" takes the best that there is.
-        draws: fills drawn by importance, per format.
-        guesses: the likeliest fills that best-first search was to find, per format.
-        budget_steps: model steps that the search of a format might take; None: by the model's size.
-        budget_seconds: how long each search might take; None: no such end.
-        live_states: model states that a search might hold at once.
-        level: coverage of every interval.
-        bootstraps: refits behind the goodness of the skew-normal curve.
-        permutations: shuffles behind each p-value against guessing.
-        significance: of all bounds on epsilon together.
-        delta: of the pair (epsilon, delta) that is bounded; None: 0, and one that follows from the
-            number of documents.
-        claimed_epsilon: what was claimed of the training, in nats, with `delta`.
-        quick: a first look, with a tenth of the references and of the search.
-        seed: of bootstraps and, with the hashes of manifest and weights, of permutations.
-        threads: of the CPU, whose number decides the last bits of a score; None: not known.
-        left_context: what was said to be left of each text in the training: "bos", "eos", "none" or
-            a text; None: nothing was said.
-    """
-
+    # fills to compare with, per format; None: 10,000, or as many as there are
     references: Count | None
-    revealed: Count
+    revealed: Count  # extraction was tried with 0 to this many of the secret's characters given
+    # candidates that a beam kept; None: 100, or twice the canaries of the format
     beam_width: Count | None
-    extraction: bool
-    method: str
-    draws: Count
-    guesses: Count
+    extraction: bool  # whether secrets were searched for at all
+    method: str  # which estimate of exposure was asked for; "auto" takes the best that there is
+    draws: Count  # fills drawn by importance, per format
+    guesses: Count  # the likeliest fills that best-first search was to find, per format
+    # model steps that the search of a format might take; None: by the model's size
     budget_steps: BigInteger | None
+    # how long each search might take; None: no such end
     budget_seconds: Annotated[float, Field(gt=0)] | None
-    live_states: Count | None
-    level: Rate
-    bootstraps: Count
-    permutations: Count
-    significance: Rate
+    live_states: Count | None  # model states that a search might hold at once
+    level: Rate  # coverage of every interval
+    bootstraps: Count  # refits behind the goodness of the skew-normal curve
+    permutations: Count  # shuffles behind each p-value against guessing
+    significance: Rate  # of all bounds on epsilon together
+    # of the pair (epsilon, delta) that is bounded; None: 0, and one that follows from the number of
+    # documents
     delta: Delta | None
-    claimed_epsilon: Nats | None
-    quick: bool
-    seed: BigInteger
+    claimed_epsilon: Nats | None  # what was claimed of the training, in nats, with `delta`
+    quick: bool  # a first look, with a tenth of the references and of the search
+    seed: BigInteger  # of bootstraps and, with the hashes of manifest and weights, of permutations
+    # of the CPU, whose number decides the last bits of a score; None: not known
     threads: Count | None
+    # what was said to be left of each text in the training: "bos", "eos", "none" or a text; None:
+    # nothing was said
     left_context: str | None = None
 
 
 class Result(FileRecord):
-    """Everything that one measurement found: result.json.
-
-    Attributes:
-        lmexposure: the version that measured; None: not known. The date is in run.json, so that
-            the same measurement gives the same bytes.
-        inputs_sha256: hash of all that decides the numbers: manifest, weights, settings.
-        manifest_sha256: of the manifest's contents.
-        scores_sha256: of the scores.parquet next to it; None where there is none.
-        model: what was measured.
-        settings: what was asked of the measurement.
-        formats: in the manifest's order.
-        canaries: canaries and controls, in the manifest's order.
-        summary: classes of canaries and the controls, format by format.
-        privacy: bounds on epsilon; None where nothing was bounded.
-        warnings: what a reader must know before believing a number.
-        context: in which rows the canaries were scored; None: not known.
-        base: the model before the training, where it was measured too; else None.
-        trajectory: exposures under earlier checkpoints of the training, in their order, and under
-            this one; empty where one model was measured.
-        kinds: canaries whose texts were chosen, judged by their coins alone: they are in no other
-            section; empty where there are none.
-        witness: whether the model knows what was inserted to see that; None where nothing was.
-    """
+    """Everything that one measurement found: result.json."""
 
     NAME: ClassVar[str] = "result.json"
     FAMILY: ClassVar[str] = "lmexposure.result"
@@ -302,21 +221,43 @@ class Result(FileRecord):
     AGAIN: ClassVar[str] = MEASURE_AGAIN
 
     lmexposure: str | None
+    """The version that measured; None: not known. The date is in run.json, so that the same
+    measurement gives the same bytes.
+    """
     inputs_sha256: Sha256
+    """Hash of all that decides the numbers: manifest, weights, settings."""
     manifest_sha256: Sha256
+    """Of the manifest's contents."""
     scores_sha256: Sha256 | None
+    """Of the scores.parquet next to it; None where there is none."""
     model: Model
+    """What was measured."""
     settings: MeasureOptions
+    """What was asked of the measurement."""
     formats: Rows[FormatResult]
+    """In the manifest's order."""
     canaries: Rows[CanaryResult]
+    """Canaries and controls, in the manifest's order."""
     summary: Rows[ClassSummary]
+    """Classes of canaries and the controls, format by format."""
     privacy: Privacy | None
+    """Bounds on epsilon; None where nothing was bounded."""
     warnings: Rows[str]
+    """What a reader must know before believing a number."""
     context: ContextRecord | None = None
+    """In which rows the canaries were scored; None: not known."""
     base: BaseModelRecord | None = None
+    """The model before the training, where it was measured too; else None."""
     trajectory: Rows[CheckpointClass] = ()
+    """Exposures under earlier checkpoints of the training, in their order, and under this one;
+    empty where one model was measured.
+    """
     kinds: Rows[KindMembership] = ()
+    """Canaries whose texts were chosen, judged by their coins alone: they are in no other section;
+    empty where there are none.
+    """
     witness: WitnessResult | None = None
+    """Whether the model knows what was inserted to see that; None where nothing was."""
 
     @classmethod
     def read(cls, path: str | Path) -> Self:

@@ -10,49 +10,30 @@ from lmexposure.records.result_formats import Estimate, Role
 
 
 class BaseCanary(Record):
-    """One canary or control under the base.
+    """One canary or control under the base."""
 
-    Attributes:
-        id: as in the manifest.
-        log_perplexity_bits: under the base; lower = likelier before the training.
-        exposure: under the base, by its rank among the references.
-    """
-
-    id: str
-    log_perplexity_bits: Bits
-    exposure: Estimate
+    id: str  # as in the manifest
+    log_perplexity_bits: Bits  # under the base; lower = likelier before the training
+    exposure: Estimate  # under the base, by its rank among the references
 
 
 class BaseClass(Record):
-    """A class of canaries, or the controls of a format, beside the base.
+    """A class of canaries, or the controls of a format, beside the base."""
 
-    Attributes:
-        format, role, repetitions: which; a control has repetitions 0.
-        n: how many.
-        exposure: the median under the base, by ranks among the references.
-        added: median of what the training added to each exposure by rank; below 0: it took away.
-        added_capped: `added` is a lower bound.
-        calibrated: the median of calibrated exposures.
-        calibrated_mean: their mean; 1.44 where the training left nothing.
-        capped: how many calibrated exposures are lower bounds.
-        gained_bits: median of the bits by which the training made a canary likelier.
-        reference_gained_bits: the same of the references.
-        guessing_test: of the calibrated mean against chance.
-    """
-
-    format: str
-    role: Role
-    repetitions: Count
-    n: Positive
-    exposure: QuantileInterval
+    format: str  # which; a control has repetitions 0
+    role: Role  # which; a control has repetitions 0
+    repetitions: Count  # which; a control has repetitions 0
+    n: Positive  # how many
+    exposure: QuantileInterval  # the median under the base, by ranks among the references
+    # median of what the training added to each exposure by rank; below 0: it took away
     added: Number
-    added_capped: bool
-    calibrated: QuantileInterval
-    calibrated_mean: Number
-    capped: Count
-    gained_bits: Number
-    reference_gained_bits: Number
-    guessing_test: GuessingTest
+    added_capped: bool  # `added` is a lower bound
+    calibrated: QuantileInterval  # the median of calibrated exposures
+    calibrated_mean: Number  # their mean; 1.44 where the training left nothing
+    capped: Count  # how many calibrated exposures are lower bounds
+    gained_bits: Number  # median of the bits by which the training made a canary likelier
+    reference_gained_bits: Number  # the same of the references
+    guessing_test: GuessingTest  # of the calibrated mean against chance
 
     @property
     def key(self) -> ClassKey:
@@ -66,18 +47,10 @@ class BaseClass(Record):
 
 
 class BaseModelRecord(Record):
-    """The model before the training that is judged, and what the canaries are under it.
+    """The model before the training that is judged, and what the canaries are under it."""
 
-    Attributes:
-        path: its directory or name, as in `Model`.
-        weights_sha256: of its weights.
-        switched_off: whether it is the measured model with its adapters switched off.
-        canaries: canaries and controls, in the result's order.
-        classes: in the order of the result's summary.
-    """
-
-    path: str
-    weights_sha256: Sha256
-    switched_off: bool
-    canaries: Rows[BaseCanary]
-    classes: Rows[BaseClass]
+    path: str  # its directory or name, as in `Model`
+    weights_sha256: Sha256  # of its weights
+    switched_off: bool  # whether it is the measured model with its adapters switched off
+    canaries: Rows[BaseCanary]  # canaries and controls, in the result's order
+    classes: Rows[BaseClass]  # in the order of the result's summary

@@ -45,134 +45,78 @@ _QUANTILES = 9  # of the references that are kept
 
 
 class Goodness(Record):
-    """How well the skew-normal curve fits its references.
+    """How well the skew-normal curve fits its references."""
 
-    Attributes:
-        ks_statistic: Kolmogorov-Smirnov distance between curve and references.
-        ks_p_value: of that, by bootstrap; small = a bad fit.
-        tail_bits: by how much the curve overstates exposure among the lowest references.
-        tail_p_value: of that, by the same bootstrap.
-        bootstraps: how many refits.
-        warnings: what does not fit.
-    """
-
-    ks_statistic: Share
-    ks_p_value: Share
-    tail_bits: float
-    tail_p_value: Share
-    bootstraps: Count
-    warnings: Rows[str]
+    ks_statistic: Share  # Kolmogorov-Smirnov distance between curve and references
+    ks_p_value: Share  # of that, by bootstrap; small = a bad fit
+    tail_bits: float  # by how much the curve overstates exposure among the lowest references
+    tail_p_value: Share  # of that, by the same bootstrap
+    bootstraps: Count  # how many refits
+    warnings: Rows[str]  # what does not fit
 
 
 class SkewNormalFit(Record):
-    """The skew-normal curve through the log-perplexities of a format's references.
+    """The skew-normal curve through the log-perplexities of a format's references."""
 
-    Attributes:
-        location: where the curve lies, in bits; its mean where the shape is 0.
-        scale: how wide it is, in bits.
-        shape: how lopsided it is, without unit: 0 is a normal curve, above 0 the long tail is to
-            the right, towards fills that surprise the model more.
-        goodness: how well it fits.
-    """
-
-    location: Number
-    scale: Annotated[float, Field(gt=0, le=LARGEST_NUMBER)]
+    location: Number  # where the curve lies, in bits; its mean where the shape is 0
+    scale: Annotated[float, Field(gt=0, le=LARGEST_NUMBER)]  # how wide it is, in bits
+    # how lopsided it is, without unit: 0 is a normal curve, above 0 the long tail is to the right,
+    # towards fills that surprise the model more
     shape: Number
-    goodness: Goodness
+    goodness: Goodness  # how well it fits
 
 
 class TokenProof(Record):
-    """How it was shown that every fill was followed as its own tokens.
+    """How it was shown that every fill was followed as its own tokens."""
 
-    Attributes:
-        rule: of the tokenizer, that was shown to hold.
-        counted: fills that the walk over tokens holds.
-        looked_up: texts that were encoded to show it.
-    """
-
-    rule: str
-    counted: BigInteger
-    looked_up: Count
+    rule: str  # of the tokenizer, that was shown to hold
+    counted: BigInteger  # fills that the walk over tokens holds
+    looked_up: Count  # texts that were encoded to show it
 
 
 class Margin(Record):
-    """By how much a cost may be off, in bits, and how that is known.
+    """By how much a cost may be off, in bits, and how that is known."""
 
-    Attributes:
-        bits: two fills that are further apart are in their true order.
-        measured: the largest difference that was seen.
-        sample: over how many fills.
-        empirical: whether it is only seen, and not kept by recomputing in float64.
-    """
-
-    bits: NotNegative
-    measured: NotNegative
-    sample: Count
-    empirical: bool
+    bits: NotNegative  # two fills that are further apart are in their true order
+    measured: NotNegative  # the largest difference that was seen
+    sample: Count  # over how many fills
+    empirical: bool  # whether it is only seen, and not kept by recomputing in float64
 
 
 class Search(Record):
-    """How a format's fills were searched; None for what was not done.
+    """How a format's fills were searched; None for what was not done."""
 
-    Attributes:
-        tokens: how fills were followed as tokens.
-        shared_tokens: how many tokens all fills begin with.
-        margin: by how much a fill's cost in bits may be off.
-        budget_steps: model steps that each search might take.
-        draws: fills drawn by importance.
-        draw_steps: model steps that drawing took.
-        walk_steps: model steps that counting ranks took.
-        most_live: model states held at once.
-        guesses_proven: how many of the likeliest fills are known in their order.
-        guess_steps: model steps that this took.
-    """
-
-    tokens: TokenProof
-    shared_tokens: Count
-    margin: Margin
-    budget_steps: BigInteger
-    draws: Count | None
-    draw_steps: Count | None
-    walk_steps: Count | None
-    most_live: Count | None
-    guesses_proven: Count | None
-    guess_steps: Count | None
+    tokens: TokenProof  # how fills were followed as tokens
+    shared_tokens: Count  # how many tokens all fills begin with
+    margin: Margin  # by how much a fill's cost in bits may be off
+    budget_steps: BigInteger  # model steps that each search might take
+    draws: Count | None  # fills drawn by importance
+    draw_steps: Count | None  # model steps that drawing took
+    walk_steps: Count | None  # model steps that counting ranks took
+    most_live: Count | None  # model states held at once
+    guesses_proven: Count | None  # how many of the likeliest fills are known in their order
+    guess_steps: Count | None  # model steps that this took
 
 
 class FormatResult(Record):
-    """A format, and the references that its canaries were compared with.
+    """A format, and the references that its canaries were compared with."""
 
-    Attributes:
-        name: as in the manifest.
-        space_size: |R|, exactly.
-        bits: log2|R|, the most that exposure can show.
-        references: fills never inserted that were scored.
-        exhaustive: they are all fills that are neither canary nor control.
-        set_aside: fills that the corpus held before insertion: not drawn, and in no rank.
-        shared_tokens: how many tokens all scored texts begin with.
-        certifiable: fills have token paths of their own behind those, and all of it was scored.
-        first_unscored: the first token of a text went unscored, for there was nothing before it.
-        reference_bits_quantiles: of the references' log-perplexities: least, 1, 5, 25, 50, 75, 95,
-            99 %, largest; empty in results that did not keep them.
-        skew_normal: the curve through them; None where there is none.
-        search: over all of R; None where the fills could not be followed as tokens, or it was
-            not asked for.
-        interrupted: a person ended the search or the extraction early.
-    """
-
-    name: str
-    space_size: Annotated[BigInteger, Field(ge=1)]
-    bits: NotNegative
-    references: Positive
-    exhaustive: bool
-    set_aside: Count
-    shared_tokens: Count
-    certifiable: bool
-    first_unscored: bool
+    name: str  # as in the manifest
+    space_size: Annotated[BigInteger, Field(ge=1)]  # |R|, exactly
+    bits: NotNegative  # log2|R|, the most that exposure can show
+    references: Positive  # fills never inserted that were scored
+    exhaustive: bool  # they are all fills that are neither canary nor control
+    set_aside: Count  # fills that the corpus held before insertion: not drawn, and in no rank
+    shared_tokens: Count  # how many tokens all scored texts begin with
+    certifiable: bool  # fills have token paths of their own behind those, and all of it was scored
+    first_unscored: bool  # the first token of a text went unscored, for there was nothing before it
+    # of the references' log-perplexities: least, 1, 5, 25, 50, 75, 95, 99 %, largest; empty in
+    # results that did not keep them
     reference_bits_quantiles: Rows[Number]
-    skew_normal: SkewNormalFit | None
+    skew_normal: SkewNormalFit | None  # the curve through them; None where there is none
+    # over all of R; None where the fills could not be followed as tokens, or it was not asked for
     search: Search | None
-    interrupted: bool
+    interrupted: bool  # a person ended the search or the extraction early
 
     @model_validator(mode="after")
     def _references_are_some_of_all(self) -> Self:
@@ -195,36 +139,25 @@ class FormatResult(Record):
 
 
 class Estimate(Record):
-    """One estimate of one canary's exposure.
+    """One estimate of one canary's exposure."""
 
-    Attributes:
-        method: how it was made.
-        value: bits; None where it is not finite.
-        low, high: its interval; None where it has no end on that side.
-        level: two-sided coverage; 1: it is proven.
-        rank: 1 + fills never inserted that cost no more; None where no rank was counted.
-        capped: the value is a lower bound.
-        place: the rank among all of R, inserted ones too; None where it is not known.
-        draws, effective_draws: behind an "importance" estimate, and how many independent ones they
-            are worth; None for others.
-        steps: model steps that it took; None where it took none of its own.
-        assumptions: what it rests on.
-        warnings: what is not as it should be, and why a number is missing.
-    """
-
-    method: Method
-    value: Number | None
-    low: Number | None
-    high: Number | None
-    level: Level
+    method: Method  # how it was made
+    value: Number | None  # bits; None where it is not finite
+    low: Number | None  # its interval; None where it has no end on that side
+    high: Number | None  # its interval; None where it has no end on that side
+    level: Level  # two-sided coverage; 1: it is proven
+    # 1 + fills never inserted that cost no more; None where no rank was counted
     rank: Annotated[BigInteger, Field(ge=1)] | None
-    capped: bool
+    capped: bool  # the value is a lower bound
+    # the rank among all of R, inserted ones too; None where it is not known
     place: Annotated[BigInteger, Field(ge=1)] | None
+    # behind an "importance" estimate, and how many independent ones they are worth; None for others
     draws: Count | None
+    # behind an "importance" estimate, and how many independent ones they are worth; None for others
     effective_draws: NotNegative | None
-    steps: Count | None
-    assumptions: Rows[str]
-    warnings: Rows[str]
+    steps: Count | None  # model steps that it took; None where it took none of its own
+    assumptions: Rows[str]  # what it rests on
+    warnings: Rows[str]  # what is not as it should be, and why a number is missing
 
     @model_validator(mode="after")
     def _missing_is_explained(self) -> Self:
@@ -250,19 +183,7 @@ class Estimate(Record):
     def with_error(
         self, bits: float | None, *, references: int, space_bits: float
     ) -> ExposureEstimate | None:
-        """The same with what its error comes from, for a quantile of a class.
-
-        A missing lower end is 0 bits, or the value where that is a lower bound itself; a missing
-        upper end, like any that lies beyond it, is the whole secret.
-
-        Args:
-            bits: the canary's log-perplexity.
-            references: fills that were drawn to compare with.
-            space_bits: log2|R|.
-
-        Returns:
-            None where the value or the log-perplexity is missing.
-        """
+        """The same with what its error comes from, for a quantile of a class."""
         if self.value is None or bits is None:
             return None
         least = self.value if self.capped else 0.0
@@ -280,30 +201,19 @@ class Estimate(Record):
 
 
 class Extraction(Record):
-    """One search for one secret.
+    """One search for one secret."""
 
-    Attributes:
-        method: "greedy" and "beam" follow the likeliest characters, "best_first" tries fills in
-            proven order.
-        revealed: characters of the secret that were given.
-        width: fills that were tried at most.
-        found: whether the secret was among them.
-        place: at which of them; None where it was not found, or the search does not say.
-        steps: model steps.
-        proven: guesses whose order is proven, of "best_first"; None for the others.
-        fills_left: that agree with what was given.
-        by_chance: how likely as many blind guesses hold the secret.
-    """
-
+    # "greedy" and "beam" follow the likeliest characters, "best_first" tries fills in proven order
     method: Literal["greedy", "beam", "best_first"]
-    revealed: Count
-    width: Count
-    found: bool
+    revealed: Count  # characters of the secret that were given
+    width: Count  # fills that were tried at most
+    found: bool  # whether the secret was among them
+    # at which of them; None where it was not found, or the search does not say
     place: Annotated[BigInteger, Field(ge=1)] | None
-    steps: Count
-    proven: Count | None
-    fills_left: Annotated[BigInteger, Field(ge=1)]
-    by_chance: Share
+    steps: Count  # model steps
+    proven: Count | None  # guesses whose order is proven, of "best_first"; None for the others
+    fills_left: Annotated[BigInteger, Field(ge=1)]  # that agree with what was given
+    by_chance: Share  # how likely as many blind guesses hold the secret
 
     @property
     def tried(self) -> int:
@@ -325,24 +235,17 @@ class Extraction(Record):
 
 
 class CanaryResult(Record):
-    """What was measured of one canary or control. Its secret is not here; the manifest holds it.
+    """What was measured of one canary or control. Its secret is not here; the manifest holds it."""
 
-    Attributes:
-        id, format, role, repetitions: as in the manifest; a control has repetitions 0.
-        log_perplexity_bits: lower = more memorised; None where the model gave no finite one.
-        exposure: the estimate that is shown: one of `estimates`.
-        estimates: every estimate that was made, by name.
-        extraction: one row per method and number of revealed characters.
-    """
-
-    id: str
-    format: str
-    role: Role
-    repetitions: Count
+    id: str  # as in the manifest; a control has repetitions 0
+    format: str  # as in the manifest; a control has repetitions 0
+    role: Role  # as in the manifest; a control has repetitions 0
+    repetitions: Count  # as in the manifest; a control has repetitions 0
+    # lower = more memorised; None where the model gave no finite one
     log_perplexity_bits: Bits | None
-    exposure: Estimate
-    estimates: dict[EstimateName, Estimate]
-    extraction: Rows[Extraction]
+    exposure: Estimate  # the estimate that is shown: one of `estimates`
+    estimates: dict[EstimateName, Estimate]  # every estimate that was made, by name
+    extraction: Rows[Extraction]  # one row per method and number of revealed characters
 
     @property
     def calibrated(self) -> Estimate | None:

@@ -14,54 +14,35 @@ from lmexposure.records.result_privacy import AreaUnderCurve, Bound, TruePositiv
 
 
 class KindCandidate(Record):
-    """One candidate of a chosen text.
+    """One candidate of a chosen text."""
 
-    Attributes:
-        id: as in the manifest.
-        included: whether its coin put it in.
-        secret_bits: log-perplexity of the tokens of its secret alone; lower = more memorised.
-    """
-
-    id: str
-    included: bool
-    secret_bits: Bits
+    id: str  # as in the manifest
+    included: bool  # whether its coin put it in
+    secret_bits: Bits  # log-perplexity of the tokens of its secret alone; lower = more memorised
 
 
 class KindMembership(Record):
-    """How well a model tells the candidates of one kind that went in from those that did not.
+    """How well a model tells the candidates of one kind that went in from those that did not."""
 
-    Attributes:
-        group: the class, such as "new_token/x1".
-        kind: of `canaries.KINDS`.
-        format: of its texts.
-        repetitions: copies of each candidate that went in.
-        canaries: how many went in.
-        held_out: how many did not.
-        inclusion_probability: of each candidate's own coin.
-        area_under_curve: of -bits; None, as the four below, where one side is empty.
-        tpr_at_fpr: a row for each false-positive rate; empty where one side is.
-        test: of the coins, which are shuffled; higher exposure among those that are out = harder to
-            explain by chance.
-        bound: on epsilon, by these coins alone.
-        significance: of this bound; those of all kinds together are at most that of the settings.
-        note: why something is missing; None where nothing is.
-        candidates: in the manifest's order.
-    """
-
-    group: str
-    kind: str
-    format: str
-    repetitions: Positive
-    canaries: Count
-    held_out: Count
-    inclusion_probability: Rate
+    group: str  # the class, such as "new_token/x1"
+    kind: str  # of `canaries.KINDS`
+    format: str  # of its texts
+    repetitions: Positive  # copies of each candidate that went in
+    canaries: Count  # how many went in
+    held_out: Count  # how many did not
+    inclusion_probability: Rate  # of each candidate's own coin
+    # of -bits; None, as the four below, where one side is empty
     area_under_curve: AreaUnderCurve | None
+    # a row for each false-positive rate; empty where one side is
     tpr_at_fpr: Rows[TruePositiveRate]
+    # of the coins, which are shuffled; higher exposure among those that are out = harder to explain
+    # by chance
     test: GuessingTest | None
-    bound: Bound | None
+    bound: Bound | None  # on epsilon, by these coins alone
+    # of this bound; those of all kinds together are at most that of the settings
     significance: Rate
-    note: str | None
-    candidates: Rows[KindCandidate]
+    note: str | None  # why something is missing; None where nothing is
+    candidates: Rows[KindCandidate]  # in the manifest's order
 
     @model_validator(mode="after")
     def _missing_is_explained(self) -> Self:

@@ -25,43 +25,27 @@ Validity = Literal["any-dp", "iid-scores", "gaussian", "asymptotic", "bayesian"]
 
 
 class Bound(Record):
-    """A lower bound on epsilon in nats; higher = less private. At no signal it is 0.
+    """A lower bound on epsilon in nats; higher = less private. At no signal it is 0."""
 
-    Attributes:
-        method: the rule that gave it.
-        value: epsilon is at least this with confidence 1 - significance.
-        significance: how often, at most, `value` may lie above the true epsilon.
-        delta: of the pair (epsilon, delta) that `value` bounds, for one document.
-        validity: for which trainings it holds: "any-dp" for every one; the others are in the
-            glossary.
-        counts: what was counted, by name.
-        threshold: the score above which a canary was guessed to be in; None: no single one.
-        threshold_choice: how it, or what takes its place, was chosen.
-        max_attainable: the most that `value` could have been, had the attack been perfect; None
-            where the rule has no such end.
-        mu: of a Gaussian mechanism with as much leakage; None for other rules.
-        repetitions: copies of each canary.
-        unit: of `value`.
-        adjacency: which data sets count as neighbours.
-        assumptions: what must hold in addition to the class of validity.
-        notes: what is not as it should be, and what became of it.
-    """
-
-    method: str
-    value: Nats
-    significance: Rate
-    delta: Delta
+    method: str  # the rule that gave it
+    value: Nats  # epsilon is at least this with confidence 1 - significance
+    significance: Rate  # how often, at most, `value` may lie above the true epsilon
+    delta: Delta  # of the pair (epsilon, delta) that `value` bounds, for one document
+    # for which trainings it holds: "any-dp" for every one; the others are in the glossary
     validity: Validity
-    counts: dict[str, Count]
+    counts: dict[str, Count]  # what was counted, by name
+    # the score above which a canary was guessed to be in; None: no single one
     threshold: float | None
-    threshold_choice: str
+    threshold_choice: str  # how it, or what takes its place, was chosen
+    # the most that `value` could have been, had the attack been perfect; None where the rule has no
+    # such end
     max_attainable: Nats | None
-    mu: NotNegative | None
-    repetitions: Positive
-    unit: Literal["nats"]
-    adjacency: str
-    assumptions: Rows[str]
-    notes: Rows[str]
+    mu: NotNegative | None  # of a Gaussian mechanism with as much leakage; None for other rules
+    repetitions: Positive  # copies of each canary
+    unit: Literal["nats"]  # of `value`
+    adjacency: str  # which data sets count as neighbours
+    assumptions: Rows[str]  # what must hold in addition to the class of validity
+    notes: Rows[str]  # what is not as it should be, and what became of it
 
     @property
     def name(self) -> str:
@@ -78,100 +62,60 @@ class Bound(Record):
 
 
 class PrimaryBound(Bound):
-    """The largest of the classes' primary bounds; its other fields are as in `Bound`.
+    """The largest of the classes' primary bounds; its other fields are as in `Bound`."""
 
-    Attributes:
-        significance: the sum of what the primary bounds of all classes have.
-        formats: of the class that it is from.
-    """
-
-    formats: Rows[str]
+    formats: Rows[str]  # of the class that it is from
 
 
 class RefusedBound(Record):
-    """A bound that these data do not support.
+    """A bound that these data do not support."""
 
-    Attributes:
-        method: the rule that would have given it.
-        reason: why it was not computed.
-    """
-
-    method: str
-    reason: str
+    method: str  # the rule that would have given it
+    reason: str  # why it was not computed
 
 
 class ClassBounds(Record):
-    """Bounds on epsilon of one class, which hold together.
+    """Bounds on epsilon of one class, which hold together."""
 
-    Attributes:
-        primary: named beforehand, with half of the significance.
-        others: what else the data supports.
-        refused: what it does not.
-        significance: of all of them together.
-        inclusion_probability: with which each candidate went in; None where a fixed number did.
-    """
-
-    primary: Bound
-    others: Rows[Bound]
-    refused: Rows[RefusedBound]
-    significance: Rate
+    primary: Bound  # named beforehand, with half of the significance
+    others: Rows[Bound]  # what else the data supports
+    refused: Rows[RefusedBound]  # what it does not
+    significance: Rate  # of all of them together
+    # with which each candidate went in; None where a fixed number did
     inclusion_probability: Rate | None
 
 
 class AreaUnderCurve(Record):
-    """P(score in > score out) + P(equal) / 2, in [0, 1]; 0.5 = guessing, higher = more leaks.
+    """P(score in > score out) + P(equal) / 2, in [0, 1]; 0.5 = guessing, higher = more leaks."""
 
-    Attributes:
-        value: of these scores.
-        low, high: its two-sided interval.
-        level: coverage wanted.
-        method: of the interval: "effective", "newcombe" or "hoeffding".
-        validity: of the interval: "iid-scores" (for every number of scores) or "asymptotic".
-        positives: scores of candidates that went in.
-        negatives: scores of candidates that did not.
-        assumptions: what the interval rests on.
-        notes: what is unusual about these scores.
-    """
-
-    value: Share
-    low: Share
-    high: Share
-    level: Rate
-    method: str
-    validity: str
-    positives: Count
-    negatives: Count
-    assumptions: Rows[str]
-    notes: Rows[str]
+    value: Share  # of these scores
+    low: Share  # its two-sided interval
+    high: Share  # its two-sided interval
+    level: Rate  # coverage wanted
+    method: str  # of the interval: "effective", "newcombe" or "hoeffding"
+    validity: str  # of the interval: "iid-scores" (for every number of scores) or "asymptotic"
+    positives: Count  # scores of candidates that went in
+    negatives: Count  # scores of candidates that did not
+    assumptions: Rows[str]  # what the interval rests on
+    notes: Rows[str]  # what is unusual about these scores
 
 
 class TruePositiveRate(Record):
-    """The true-positive rate at a false-positive rate, in [0, 1]; higher = more leaks.
+    """The true-positive rate at a false-positive rate, in [0, 1]; higher = more leaks."""
 
-    Attributes:
-        fpr: the false-positive rate that is allowed.
-        value: of these scores; None, as the four below, where the negatives are too few for `fpr`.
-        low, high: its interval.
-        threshold: the score from which on the attack takes a candidate for one that went in.
-        false_positives: how many that did not go in it takes for ones that did.
-        level: coverage of the interval.
-        positives: scores of candidates that went in.
-        negatives: scores of candidates that did not.
-        note: why there is no number.
-        validity: what the interval assumes.
-    """
-
-    fpr: Rate
+    fpr: Rate  # the false-positive rate that is allowed
+    # of these scores; None, as the four below, where the negatives are too few for `fpr`
     value: Share | None
-    low: Share | None
-    high: Share | None
-    level: Rate
+    low: Share | None  # its interval
+    high: Share | None  # its interval
+    level: Rate  # coverage of the interval
+    # the score from which on the attack takes a candidate for one that went in
     threshold: float | None
-    false_positives: Count | None
-    positives: Count
-    negatives: Count
-    note: str | None
-    validity: str
+    false_positives: Count | None  # how many that did not go in it takes for ones that did
+    positives: Count  # scores of candidates that went in
+    negatives: Count  # scores of candidates that did not
+    note: str | None  # why there is no number
+    validity: str  # what the interval assumes
 
     @model_validator(mode="after")
     def _missing_is_explained(self) -> Self:
@@ -181,40 +125,24 @@ class TruePositiveRate(Record):
 
 
 class Membership(Record):
-    """How well scores tell candidates that went in from those that did not.
+    """How well scores tell candidates that went in from those that did not."""
 
-    Attributes:
-        area_under_curve: over all thresholds.
-        tpr_at_fpr: how many that went in are found, at few false positives; a row for each
-            false-positive rate.
-    """
-
-    area_under_curve: AreaUnderCurve
+    area_under_curve: AreaUnderCurve  # over all thresholds
+    # how many that went in are found, at few false positives; a row for each false-positive rate
     tpr_at_fpr: Rows[TruePositiveRate]
 
 
 class PrivacyClass(Record):
-    """What one class of candidates says of privacy.
+    """What one class of candidates says of privacy."""
 
-    Attributes:
-        formats: pooled in it; one where a fixed number of canaries went in.
-        repetitions: copies of each canary.
-        canaries: how many went in.
-        held_out: how many candidates did not.
-        references: that they were compared with.
-        bounds: on epsilon; None where there is none.
-        membership: how well scores tell who went in; None where there is no bound.
-        note: why there is no bound.
-    """
-
-    formats: Rows[str]
-    repetitions: Positive
-    canaries: Count
-    held_out: Count
-    references: Count
-    bounds: ClassBounds | None
-    membership: Membership | None
-    note: str | None
+    formats: Rows[str]  # pooled in it; one where a fixed number of canaries went in
+    repetitions: Positive  # copies of each canary
+    canaries: Count  # how many went in
+    held_out: Count  # how many candidates did not
+    references: Count  # that they were compared with
+    bounds: ClassBounds | None  # on epsilon; None where there is none
+    membership: Membership | None  # how well scores tell who went in; None where there is no bound
+    note: str | None  # why there is no bound
 
     @property
     def key(self) -> tuple[tuple[str, ...], int]:
@@ -229,37 +157,26 @@ class PrivacyClass(Record):
 
 
 class ClaimCheck(Record):
-    """What the primary bound says of the epsilon that was claimed.
+    """What the primary bound says of the epsilon that was claimed."""
 
-    Attributes:
-        verdict: "contradicted": the bound is above the claim; "consistent": it is not, although a
-            perfect attack would have put it there; "cannot tell": no attack could have.
-        reason: the same with its numbers.
-        claimed_epsilon: in nats.
-        claimed_delta: of the same claim.
-        bound: the primary bound; None where there is none.
-        max_attainable: the most that it could have been; None where there is no such end.
-        significance: how often, at most, a true claim is contradicted.
-        validity, method: of the bound.
-        could_show: what a perfect attack shows at least, with probability `power`; None, as the
-            two below, where no coins were tossed.
-        refutable_from: the smallest true epsilon at which an ideal attack contradicts the claim
-            with probability `power`; None where no leak, however large, would.
-        power: with which this is so.
-    """
-
+    # "contradicted": the bound is above the claim; "consistent": it is not, although a perfect
+    # attack would have put it there; "cannot tell": no attack could have
     verdict: Literal["contradicted", "consistent", "cannot tell"]
-    reason: str
-    claimed_epsilon: Nats
-    claimed_delta: Delta
-    bound: Nats | None
-    max_attainable: Nats | None
-    significance: Share | None
-    validity: Validity | None
-    method: str | None
+    reason: str  # the same with its numbers
+    claimed_epsilon: Nats  # in nats
+    claimed_delta: Delta  # of the same claim
+    bound: Nats | None  # the primary bound; None where there is none
+    max_attainable: Nats | None  # the most that it could have been; None where there is no such end
+    significance: Share | None  # how often, at most, a true claim is contradicted
+    validity: Validity | None  # of the bound
+    method: str | None  # of the bound
+    # what a perfect attack shows at least, with probability `power`; None, as the two below, where
+    # no coins were tossed
     could_show: Nats | None = None
+    # the smallest true epsilon at which an ideal attack contradicts the claim with probability
+    # `power`; None where no leak, however large, would
     refutable_from: Nats | None = None
-    power: Rate | None = None
+    power: Rate | None = None  # with which this is so
 
     @model_validator(mode="after")
     def _power_is_whole(self) -> Self:
@@ -279,28 +196,19 @@ class ClaimCheck(Record):
 
 
 class Privacy(Record):
-    """Bounds on epsilon with their conditions, membership metrics, and a verdict on a claim.
+    """Bounds on epsilon with their conditions, membership metrics, and a verdict on a claim."""
 
-    Attributes:
-        inclusion_probability: with which each candidate went in by its own coin; None where a fixed
-            number of canaries went in.
-        significance: of all bounds together.
-        deltas: for which epsilon is bounded, the primary bound's first.
-        primary: the largest of the classes' primary bounds; None where no class has one.
-        max_attainable: the most that a perfect attack on these classes would have shown.
-        classes: by repetitions, and by format where formats are not pooled.
-        claim: None where nothing was claimed.
-        notes: what a reader must know of all this.
-    """
-
+    # with which each candidate went in by its own coin; None where a fixed number of canaries went
+    # in
     inclusion_probability: Rate | None
-    significance: Rate
-    deltas: Rows[Delta]
+    significance: Rate  # of all bounds together
+    deltas: Rows[Delta]  # for which epsilon is bounded, the primary bound's first
+    # the largest of the classes' primary bounds; None where no class has one
     primary: PrimaryBound | None
-    max_attainable: Nats | None
-    classes: Rows[PrivacyClass]
-    claim: ClaimCheck | None
-    notes: Rows[str]
+    max_attainable: Nats | None  # the most that a perfect attack on these classes would have shown
+    classes: Rows[PrivacyClass]  # by repetitions, and by format where formats are not pooled
+    claim: ClaimCheck | None  # None where nothing was claimed
+    notes: Rows[str]  # what a reader must know of all this
 
     def __repr__(self) -> str:
         bound = self.primary

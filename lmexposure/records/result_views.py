@@ -31,40 +31,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class FoundShare:
-    """Of how many secrets of a class an attacker finds some; higher = more memorised.
+    """Of how many secrets of a class an attacker finds some; higher = more memorised."""
 
-    Attributes:
-        found, of: secrets.
-        guesses: that the attacker makes for each, the likeliest first, with nothing given.
-        value: found / of.
-        low, high: the interval of Clopper and Pearson, for canaries drawn like these.
-        level: its coverage.
-        complete: whether as many of the likeliest fills were tried, in proven order, for each
-            secret not found; else `value` is a lower bound, and `high` allows for those that more
-            guesses would find.
-    """
-
-    found: int
-    of: int
-    guesses: int
-    value: float
-    low: float
-    high: float
-    level: float
+    found: int  # secrets
+    of: int  # secrets
+    guesses: int  # that the attacker makes for each, the likeliest first, with nothing given
+    value: float  # found / of
+    low: float  # the interval of Clopper and Pearson, for canaries drawn like these
+    high: float  # the interval of Clopper and Pearson, for canaries drawn like these
+    level: float  # its coverage
+    # whether as many of the likeliest fills were tried, in proven order, for each secret not found;
+    # else `value` is a lower bound, and `high` allows for those that more guesses would find
     complete: bool
 
 
 def class_of(result: Result, name: str | None, repetitions: int | None) -> ClassSummary:
-    """The one class of this format and number of repetitions.
-
-    Args:
-        result: what was measured.
-        name: of the format; None: the only one there is.
-        repetitions: 0 for the controls; None: the only class of inserted canaries.
-
-    Raises:
-        ResultError: no such class, or several; it lists those that there are.
-    """
+    """The one class of this format and number of repetitions."""
     rows = [row for row in result.summary if name in (None, row.format)]
     if repetitions is None:
         rows = [row for row in rows if row.role == "canary"]
@@ -91,12 +73,7 @@ def _listed(result: Result) -> Iterator[str]:
 
 
 def quantile_of_class(result: Result, quantile: float, key: ClassKey) -> QuantileInterval:
-    """A quantile of a class's exposures, with an interval as that of its median.
-
-    Raises:
-        SettingsError: the quantile is not strictly between 0 and 1.
-        ResultError: an exposure is missing.
-    """
+    """A quantile of a class's exposures, with an interval as that of its median."""
     from lmexposure.statistics import estimated_quantile
 
     form = result.format_named[key[0]]
@@ -119,12 +96,7 @@ def _estimate(canary: CanaryResult, references: int, space_bits: float) -> Expos
 
 
 def share_found(result: Result, key: ClassKey, guesses: int) -> FoundShare:
-    """How many secrets of a class fall within this many guesses, with nothing of them given.
-
-    Raises:
-        SettingsError: fewer than one guess.
-        ResultError: the secrets were not searched for.
-    """
+    """How many secrets of a class fall within this many guesses, with nothing of them given."""
     from lmexposure.statistics import binomial_interval
 
     guesses = integer("guesses", guesses, low=1)
@@ -238,10 +210,7 @@ def title_of(result: Result) -> str:
 
 
 def _refuse_another_run(directory: Path, scores: "Scores | None") -> None:
-    """Refuse scores without a result here, which are of another, and a run that was begun here.
-
-    The very bytes of these scores are what a save left that was killed between its two files.
-    """
+    """Refuse scores without a result here, which are of another, and a run that was begun here."""
     for path in (directory / "scores.parquet", directory / "run.json"):
         if path.exists() and not (path.suffix == ".parquet" and _holds(path, scores)):
             raise ResultError(

@@ -16,52 +16,23 @@ from lmexposure.errors import ManifestError
 
 
 class RowsClass(Record):
-    """What became of the canaries of one class in one pass over the rows.
+    """What became of the canaries of one class in one pass over the rows."""
 
-    Attributes:
-        format: of the class.
-        repetitions: how often each was inserted; 0: controls and candidates that were not inserted,
-            which must not be there.
-        canaries: how many there are.
-        planned: how many occurrences there should be: canaries times repetitions.
-        whole: occurrences that are in a row as a whole.
-        cut: occurrences that a row's end cuts.
-        missing: planned occurrences that are neither.
-        without_loss: of `whole`, those of which some of the secret carries no loss.
-        otherwise: of `whole`, those with loss that are in another context than the record's.
-    """
-
-    format: str
+    format: str  # of the class
+    # how often each was inserted; 0: controls and candidates that were not inserted, which must not
+    # be there
     repetitions: Count
-    canaries: Count
-    planned: Count
-    whole: Count
-    cut: Count
-    missing: Count
-    without_loss: Count
-    otherwise: Count
+    canaries: Count  # how many there are
+    planned: Count  # how many occurrences there should be: canaries times repetitions
+    whole: Count  # occurrences that are in a row as a whole
+    cut: Count  # occurrences that a row's end cuts
+    missing: Count  # planned occurrences that are neither
+    without_loss: Count  # of `whole`, those of which some of the secret carries no loss
+    otherwise: Count  # of `whole`, those with loss that are in another context than the record's
 
 
 class RowsRecord(FileRecord):
-    """rows.json: in which rows the canaries of a manifest were trained.
-
-    Attributes:
-        manifest_sha256: of the manifest whose canaries were looked for.
-        tokenizer_sha256: of the rows' tokenizer, as `models.tokenizer_sha256` gives it.
-        rows: how many rows were read.
-        found: occurrences of inserted canaries that are whole and carry loss.
-        agreeing: those of them that are in the row that the next four fields describe.
-        start: numbers of the tokens in front of all; None: the rows agree with no single context.
-        before: text between these tokens and a canary, encoded together with it.
-        behind: text that follows a canary, up to the first special token.
-        unscored: how many of a canary's first tokens carry no loss.
-        loss: which tokens of these rows carry it: "all"; "completion", those from a place on;
-            "assistant", others.
-        packed: whether other texts are in the same rows.
-        classes: occurrences class by class.
-        warnings: what is not as planned, a sentence each.
-        whole: whether these are all rows of a pass, and not those that there was time for.
-    """
+    """rows.json: in which rows the canaries of a manifest were trained."""
 
     # What is next to a canary may be somebody's text.
     model_config = ConfigDict(hide_input_in_errors=True)
@@ -73,19 +44,24 @@ class RowsRecord(FileRecord):
     AGAIN: ClassVar[str] = "run `lmexposure verify --rows` again, or remove the file"
     SECRET: ClassVar[bool] = True
 
-    manifest_sha256: Sha256
-    tokenizer_sha256: Sha256
-    rows: Count
-    found: Count
-    agreeing: Count
+    manifest_sha256: Sha256  # of the manifest whose canaries were looked for
+    tokenizer_sha256: Sha256  # of the rows' tokenizer, as `models.tokenizer_sha256` gives it
+    rows: Count  # how many rows were read
+    found: Count  # occurrences of inserted canaries that are whole and carry loss
+    agreeing: Count  # those of them that are in the row that the next four fields describe
+    # numbers of the tokens in front of all; None: the rows agree with no single context
     start: Rows[Count] | None
+    # text between these tokens and a canary, encoded together with it
     before: str = Field(repr=False)
-    behind: str = Field(repr=False)
-    unscored: Count
+    behind: str = Field(repr=False)  # text that follows a canary, up to the first special token
+    unscored: Count  # how many of a canary's first tokens carry no loss
+    # which tokens of these rows carry it: "all"; "completion", those from a place on; "assistant",
+    # others
     loss: Literal["all", "assistant", "completion"]
-    packed: bool
-    classes: Rows[RowsClass]
-    warnings: Rows[str]
+    packed: bool  # whether other texts are in the same rows
+    classes: Rows[RowsClass]  # occurrences class by class
+    warnings: Rows[str]  # what is not as planned, a sentence each
+    # whether these are all rows of a pass, and not those that there was time for
     whole: bool = True
 
     @model_validator(mode="after")
@@ -99,20 +75,13 @@ class RowsRecord(FileRecord):
 
     @property
     def as_planned(self) -> bool:
-        """Whether each planned occurrence is whole and carries loss, and the context is known.
-
-        Some may be in other rows than most: where texts are packed, one of many begins its row.
-        """
+        """Whether each planned occurrence is whole and carries loss, and the context is known."""
         whole = all(each.whole == each.planned for each in self.classes)
         return self.start is not None and whole and not any(c.without_loss for c in self.classes)
 
     @property
     def lacking(self) -> int | None:
-        """How many planned copies the rows lack, or hold cut or without loss.
-
-        Rows that were not read may hold what these lack: of some, only what has no loss counts, and
-        None says that nothing else is known.
-        """
+        """How many planned copies the rows lack, or hold cut or without loss."""
         without = sum(c.without_loss for c in self.classes)
         if not self.whole:
             return without or None
@@ -120,11 +89,7 @@ class RowsRecord(FileRecord):
 
     @classmethod
     def read(cls, path: str | Path) -> Self:
-        """Read a rows.json.
-
-        Raises:
-            ManifestError: no such file, or none that `verify --rows` wrote; it says why.
-        """
+        """Read a rows.json."""
         try:
             content = read_bytes(path)
         except OSError as failure:
@@ -135,11 +100,7 @@ class RowsRecord(FileRecord):
         return cls.parse(content, Path(path))
 
     def save(self, path: str | Path) -> None:
-        """Write the file, readable by its owner alone.
-
-        Raises:
-            FileError: the disk refused.
-        """
+        """Write the file, readable by its owner alone."""
         self.write(Path(path), mode=PRIVATE)
 
     @classmethod

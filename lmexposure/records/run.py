@@ -29,28 +29,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Provenance:
-    """What a result was made by, when, and of what.
+    """What a result was made by, when, and of what."""
 
-    Attributes:
-        lmexposure: the version that measured; None: not known.
-        measured: when the measuring ended, in UTC: "2026-11-22T06:30:00Z"; None: not known.
-        model: its path, or its name on a hub.
-        weights_sha256: of the weights that were measured, in full.
-    """
-
-    lmexposure: str | None
+    lmexposure: str | None  # the version that measured; None: not known
+    # when the measuring ended, in UTC: "2026-11-22T06:30:00Z"; None: not known
     measured: str | None
-    model: str
-    weights_sha256: str
+    model: str  # its path, or its name on a hub
+    weights_sha256: str  # of the weights that were measured, in full
 
     @classmethod
     def of(cls, result: Result, measured: str | None = None) -> "Provenance":
-        """What a result says of itself, and the date next to it.
-
-        Args:
-            result: what was measured.
-            measured: when, as run.json says.
-        """
+        """What a result says of itself, and the date next to it."""
         return cls(
             lmexposure=result.lmexposure,
             measured=measured,
@@ -94,52 +83,36 @@ Measured: TypeAlias = "Result | RunFiles | str | Path"
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluation:
-    """A point of a training's curve: a row of metrics.jsonl, or of exposure.jsonl.
+    """A point of a training's curve: a row of metrics.jsonl, or of exposure.jsonl."""
 
-    Attributes:
-        step, epoch: when; None where the row does not say.
-        train_bits, validation_bits: losses in bits per token; None where not known.
-        tokens, seconds: trained on, and since the beginning; None where not known.
-        exposures: median exposure in bits by class, as `ExposureCallback` writes it; empty else.
-    """
-
-    step: int | None
-    epoch: float | None
-    train_bits: float | None
-    validation_bits: float | None
-    tokens: int | None = None
-    seconds: float | None = None
+    step: int | None  # when; None where the row does not say
+    epoch: float | None  # when; None where the row does not say
+    train_bits: float | None  # losses in bits per token; None where not known
+    validation_bits: float | None  # losses in bits per token; None where not known
+    tokens: int | None = None  # trained on, and since the beginning; None where not known
+    seconds: float | None = None  # trained on, and since the beginning; None where not known
+    # median exposure in bits by class, as `ExposureCallback` writes it; empty else
     exposures: tuple[tuple[str, float | None], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RunFiles:
-    """What a run or a measurement left.
+    """What a run or a measurement left."""
 
-    Attributes:
-        path: as it was given; None for a result in memory.
-        name: of the directory, or of a result without one.
-        result: what was measured.
-        manifest: what was inserted; None where it is not next to the result.
-        record: run.json; None where there is none.
-        curve: of the training in order, from metrics.jsonl, or for a model that was trained
-            elsewhere from exposure.jsonl; empty without either.
-        result_path: the file that `result` was read from; None for one in memory.
-        scores_path: where the scores would be; None for a result without a directory.
-        notes: what could not be read of it, and decides no number.
-        look: at memorised text of the same weights, from the run's directory `verbatim`; None
-            where there is none.
-    """
-
-    path: Path | None
-    name: str
-    result: Result
-    manifest: Manifest | None = None
-    record: RunRecord | None = None
+    path: Path | None  # as it was given; None for a result in memory
+    name: str  # of the directory, or of a result without one
+    result: Result  # what was measured
+    manifest: Manifest | None = None  # what was inserted; None where it is not next to the result
+    record: RunRecord | None = None  # run.json; None where there is none
+    # of the training in order, from metrics.jsonl, or for a model that was trained elsewhere from
+    # exposure.jsonl; empty without either
     curve: tuple[Evaluation, ...] = ()
-    result_path: Path | None
+    result_path: Path | None  # the file that `result` was read from; None for one in memory
+    # where the scores would be; None for a result without a directory
     scores_path: Path | None = None
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # what could not be read of it, and decides no number
+    # at memorised text of the same weights, from the run's directory `verbatim`; None where there
+    # is none
     look: "VerbatimRecord | None" = None
 
     @property
@@ -158,11 +131,7 @@ class RunFiles:
         return Provenance.of(self.result, None if self.record is None else self.record.measured)
 
     def scores(self) -> "Scores | None":
-        """The scores of every text; None where there are none in memory and no scores.parquet.
-
-        Raises:
-            ResultError: see `read_scores`.
-        """
+        """The scores of every text; None where there are none in memory and no scores.parquet."""
         if self.result_path is None:
             return self.result.scores
         if self.scores_path is None or not self.scores_path.exists():
@@ -172,11 +141,7 @@ class RunFiles:
         return read_scores(self.scores_path, self.result)
 
     def white_box(self) -> "WhiteBoxAudit | None":
-        """Scores of canaries in the gradients; None where there are none next to the result.
-
-        Raises:
-            ResultError: a file that cannot be read, or is of another training.
-        """
+        """Scores of canaries in the gradients; None where there are none next to the result."""
         learned = self.result.model.validation
         claim = None if learned is None else learned.claim
         if claim is None or claim.white_box is None or self.scores_path is None:
@@ -196,16 +161,7 @@ class RunFiles:
 
 
 def run_of(measured: "Measured") -> RunFiles:
-    """What was measured, however it is given.
-
-    Args:
-        measured: a result in memory, what `open_run` gave, or the path of a run directory or a
-            result.json.
-
-    Raises:
-        ResultError: none of these; or as `open_run`.
-        ManifestError: as `open_run`.
-    """
+    """What was measured, however it is given."""
     if isinstance(measured, RunFiles):
         return measured
     if isinstance(measured, Result):
@@ -265,10 +221,7 @@ def open_run(path: str | Path) -> RunFiles:
 
 
 def _refuse_other_model(home: Path, result: Result) -> None:
-    """Refuse a model beside its result that was put there, or changed, since its training.
-
-    One that was moved elsewhere, or trained elsewhere, is not looked at.
-    """
+    """Refuse a model beside its result that was put there, or changed, since its training."""
     model, path = home / "model", home / "training.json"
     if result.model.path != model.name or not model.is_dir() or not path.exists():
         return
@@ -338,11 +291,7 @@ def _read_manifest(path: Path, result: Result, *, whole: bool) -> Manifest | Non
 
 
 def read_curve(path: Path) -> tuple[tuple[Evaluation, ...], tuple[str, ...]]:
-    """The rows that are whole, and what is missing: they are a curve, and decide no number.
-
-    Args:
-        path: of metrics.jsonl or exposure.jsonl; where there is none, there are no rows.
-    """
+    """The rows that are whole, and what is missing: they are a curve, and decide no number."""
     if not path.exists():
         return (), ()
     try:

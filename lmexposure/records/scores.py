@@ -22,34 +22,20 @@ _SAME_COMMAND = "give the command that measured it again, or measure with anothe
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Scores:
-    """The columns of scores.parquet: one row per candidate, control and reference.
+    """The columns of scores.parquet: one row per candidate, control and reference."""
 
-    Attributes:
-        ids, formats, roles: shape (N,); roles are "canary", "control", "held_out", "reference".
-        repetitions: the class of a candidate, 0 for controls and references, shape (N,).
-        log_perplexity_bits: bits, finite, shape (N,); lower = more memorised.
-        base_log_perplexity_bits: the same under the base model; None where none was measured.
-    """
-
-    ids: NDArray[np.str_]
-    formats: NDArray[np.str_]
-    roles: NDArray[np.str_]
+    ids: NDArray[np.str_]  # shape (N,); roles are "canary", "control", "held_out", "reference"
+    formats: NDArray[np.str_]  # shape (N,); roles are "canary", "control", "held_out", "reference"
+    roles: NDArray[np.str_]  # shape (N,); roles are "canary", "control", "held_out", "reference"
+    # the class of a candidate, 0 for controls and references, shape (N,)
     repetitions: NDArray[np.int64]
-    log_perplexity_bits: NDArray[np.float64]
+    log_perplexity_bits: NDArray[np.float64]  # bits, finite, shape (N,); lower = more memorised
+    # the same under the base model; None where none was measured
     base_log_perplexity_bits: NDArray[np.float64] | None = None
 
 
 def read_scores(path: str | Path, result: Result) -> Scores:
-    """The scores that a result was made from.
-
-    Args:
-        path: of scores.parquet.
-        result: that lies next to it.
-
-    Raises:
-        ResultError: a file that is torn, was edited or is another result's, or holds a number that
-            is not finite.
-    """
+    """The scores that a result was made from."""
     path = Path(path)
     _check_hash(path, result.scores_sha256)
     return _read_columns(path)
@@ -58,16 +44,7 @@ def read_scores(path: str | Path, result: Result) -> Scores:
 def write_score_table(
     path: Path, scores: Scores, **more: NDArray[np.float64] | NDArray[np.int64]
 ) -> None:
-    """Write scores.parquet: one row per candidate, control and reference; no secrets.
-
-    Args:
-        path: where.
-        scores: what every reader needs.
-        more: further columns, shape (N,).
-
-    Raises:
-        FileError: the disk refused.
-    """
+    """Write scores.parquet: one row per candidate, control and reference; no secrets."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -163,20 +140,14 @@ Columns = Mapping[str, Sequence[object]]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ScoreColumns:
-    """What a file says of N texts.
+    """What a file says of N texts."""
 
-    Attributes:
-        scores: shape (N,), finite; higher = more likely in the training data.
-        roles: "canary" was in, "held_out" is a candidate that was not, "reference" was never in
-            and is no candidate, "control" is left aside; or whatever a column "role" says.
-        repetitions: copies, shape (N,).
-        formats: each one's format, shape (N,); empty names where the file has none.
-    """
-
-    scores: NDArray[np.float64]
+    scores: NDArray[np.float64]  # shape (N,), finite; higher = more likely in the training data
+    # "canary" was in, "held_out" is a candidate that was not, "reference" was never in and is no
+    # candidate, "control" is left aside; or whatever a column "role" says
     roles: NDArray[np.str_]
-    repetitions: NDArray[np.float64]
-    formats: NDArray[np.str_]
+    repetitions: NDArray[np.float64]  # copies, shape (N,)
+    formats: NDArray[np.str_]  # each one's format, shape (N,); empty names where the file has none
 
 
 def read_score_file(
@@ -187,24 +158,7 @@ def read_score_file(
     repetitions: int | None = None,
     lower_is_in: bool = False,
 ) -> ScoreColumns:
-    """Read a CSV or Parquet file of scores.
-
-    A file of this package, scores.parquet, needs no names: its roles say who was in. Columns
-    "repetitions" and "format" keep classes apart. Of those that were not in, one with 0
-    repetitions is a reference, any other a candidate that was left out.
-
-    Args:
-        path: a .csv file with a header, or a .parquet file.
-        score: the column of scores; None: "log_perplexity_bits" where it is there, else "score".
-        included: the column that says who was in, as true and false, 1 and 0, yes and no, in and
-            out; None: "role" where it is there, else "included".
-        repetitions: copies of each candidate, where no column "repetitions" says so; None: 1.
-        lower_is_in: lower scores mean in, as of a loss; always so for log_perplexity_bits.
-
-    Raises:
-        InputError: a file that is missing or unreadable, a column that is not there, a cell that
-            is no finite number or no yes or no; names the row, and shows no cell.
-    """
+    """Read a CSV or Parquet file of scores."""
     path = Path(path)
     columns = _columns(path)
     score = score or _first_there(columns, ("log_perplexity_bits", "score"))

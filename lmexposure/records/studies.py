@@ -21,16 +21,7 @@ _STUDIES = {
 
 
 def refuse_other_study(out: Path, own: Collection[str], name: str) -> None:
-    """Refuse a directory that holds another kind of study, whose files this one would replace.
-
-    Args:
-        out: the directory.
-        own: names of records whose kinds may be there.
-        name: of a directory that is free, for the message.
-
-    Raises:
-        ResultError: it holds one.
-    """
+    """Refuse a directory that holds another kind of study, whose files this one would replace."""
     kinds = {_STUDIES[record] for record in own}
     for record, what in _STUDIES.items():
         if what not in kinds and (out / record).exists():

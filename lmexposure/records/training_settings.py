@@ -112,60 +112,7 @@ def _refuse_settings_of_adapters(given: Mapping[str, object]) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingSettings(DefenceSettings):
-    """Settings of a training; the defaults are those of a new LSTM. Those of defences come first.
-
-    These change the result:
-
-    Args:
-        seed: order of the blocks, dropout, choice of the validation documents.
-        epochs: passes over the corpus at most.
-        patience: evaluations without a new lowest validation loss before training stops.
-        evaluate_every: optimizer steps between evaluations; None: once an epoch.
-        batch_size: blocks in an optimizer step, over all processes together.
-        block_size: tokens in a block, at least 2.
-        learning_rate: of AdamW, at its highest.
-        schedule: "constant", or "linear" down to 0 at the last step of the last epoch.
-        warmup_steps: steps in which the learning rate grows from 0.
-        weight_decay: of AdamW, at least 0.
-        gradient_clip: largest norm of the gradient of one step.
-        precision: "float32", or "bf16" for mixed precision (the weights stay float32).
-        validation_fraction: share of the corpus's characters held out, in (0, 1).
-        validation_characters: held out at most.
-        snapshot_epochs: after these epochs a copy of the model is kept in `snapshots/`.
-        max_steps: stop after as many optimizer steps, before all epochs are through.
-        max_seconds: stop when training has taken this long; the result then depends on the machine.
-        lora: train adapters next to frozen weights.
-        lora_rank, lora_alpha, lora_targets: of these; an alpha of None is twice the rank; the
-            target "all-linear" is every linear layer but the output.
-        method: "plain", a defence, or "dp-sgd": with a promise for each document, see
-            `models.dp_sgd`. There `batch_size` is rows that go through the model together, and
-            `gradient_clip` nothing.
-        epsilon, delta: that are to be promised, epsilon in nats, lower = more private.
-        noise_multiplier: standard deviation of the noise over `clip`, in the place of epsilon.
-        clip: largest norm of a document's gradient.
-        expected_batch: documents in a step, on average; None: the sixteenth part of all.
-        unit_field: field of a record; all documents of one value, such as a user's, are promised
-            for together. None: each document is by itself. Documents without a value are, too.
-        noise_seed: of noise and batches; None draws it from the operating system. With one that
-            someone knows, the promise does not hold against them: for tests and benchmarks.
-        document_norms: measure each document's gradient once an epoch, which is another pass, for
-            each document's own epsilon: see `records.DocumentPrivacy`.
-        gradient_canaries: of dp-sgd, canaries in the gradients, by which the training is audited
-            from inside, see `models.gradient_canaries`; None: no such audit.
-        weight_average: of dp-sgd, evaluate and keep an average of the weights, in which each step
-            moves this share of it less; None: the weights themselves.
-
-    These change only the speed:
-
-    Args:
-        accumulation: parts in which a process handles its share of a step: more need less memory.
-        checkpoint_seconds: time between checkpoints to resume from; others are at evaluations.
-        threads: of the CPU, which decide the last bits of a sum; None: one for a small model, else
-            what torch has. A training that is resumed keeps those that it began with.
-
-    Raises:
-        SettingsError: a value out of its range.
-    """
+    """Settings of a training, those of defences first; the defaults are those of a new LSTM."""
 
     seed: int = setting(
         0,
@@ -398,14 +345,6 @@ class TrainingSettings(DefenceSettings):
     @classmethod
     def for_model(cls, kind: str, **changes: object) -> "TrainingSettings":
         """Defaults for a kind of model, with changes.
-
-        Args:
-            kind: "lstm", "gpt2-tiny", or "pretrained" for a model that is fine-tuned.
-            changes: settings by name.
-
-        Raises:
-            SettingsError: another kind, a setting that does not exist, a value out of range, or a
-                setting of adapters (its default, too) without lora=True.
 
         >>> TrainingSettings.for_model("pretrained", epochs=1).learning_rate
         5e-05

@@ -17,21 +17,13 @@ MeasuredText: TypeAlias = "VerbatimRecord | VerbatimFiles | str | Path"
 
 @dataclass(frozen=True, kw_only=True)
 class VerbatimProvenance:
-    """What a look's numbers were made by, when, and of what; as `Provenance` of a run.
+    """What a look's numbers were made by, when, and of what; as `Provenance` of a run."""
 
-    Attributes:
-        lmexposure: the version.
-        measured: when, in UTC: "2026-11-22T06:30:00Z".
-        model: that was asked.
-        weights_sha256: of it.
-        corpus_sha256: of the documents.
-    """
-
-    lmexposure: str
-    measured: str
-    model: str
-    weights_sha256: str
-    corpus_sha256: str
+    lmexposure: str  # the version
+    measured: str  # when, in UTC: "2026-11-22T06:30:00Z"
+    model: str  # that was asked
+    weights_sha256: str  # of it
+    corpus_sha256: str  # of the documents
 
     @property
     def version(self) -> str:
@@ -63,15 +55,10 @@ class VerbatimProvenance:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class VerbatimFiles:
-    """What a look left.
+    """What a look left."""
 
-    Attributes:
-        result: what it found.
-        result_path: the file that it was read from; None for one in memory.
-    """
-
-    result: VerbatimRecord
-    result_path: Path | None
+    result: VerbatimRecord  # what it found
+    result_path: Path | None  # the file that it was read from; None for one in memory
 
     @property
     def provenance(self) -> VerbatimProvenance:
@@ -86,11 +73,7 @@ class VerbatimFiles:
 
 
 def holds_look(path: object) -> bool:
-    """Whether a directory is that of a look at memorised text, or a file its record.
-
-    Args:
-        path: anything.
-    """
+    """Whether a directory is that of a look at memorised text, or a file its record."""
     if not isinstance(path, str | Path):
         return False
     path = Path(path)
@@ -104,28 +87,14 @@ def holds_look(path: object) -> bool:
 
 
 def open_look(path: str | Path) -> VerbatimFiles:
-    """Read a look's directory, or its verbatim.json.
-
-    Args:
-        path: a directory with a verbatim.json in it, or such a file.
-
-    Raises:
-        ResultError: no look, or a file that is torn, was edited or is of a newer schema.
-    """
+    """Read a look's directory, or its verbatim.json."""
     path = Path(path)
     result_path = path / VerbatimRecord.NAME if path.is_dir() else path
     return VerbatimFiles(result=VerbatimRecord.read(result_path), result_path=result_path)
 
 
 def look_of(measured: MeasuredText) -> VerbatimFiles:
-    """A look, however it is given.
-
-    Args:
-        measured: a record in memory, what `open_look` gave, or a path.
-
-    Raises:
-        ResultError: as of `open_look`.
-    """
+    """A look, however it is given."""
     if isinstance(measured, VerbatimFiles):
         return measured
     if isinstance(measured, VerbatimRecord):

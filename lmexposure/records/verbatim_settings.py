@@ -39,11 +39,7 @@ def _tokens_kept(name: str, value: int | None) -> None:
 
 
 def _top_k(flag: str, text: str) -> int | None:
-    """As a flag has it: a number, or all.
-
-    Raises:
-        SettingsError: neither.
-    """
+    """As a flag has it: a number, or all."""
     if text.strip() == "all":
         return None
     try:
@@ -78,32 +74,7 @@ def _numbers(name: str, value: object) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class VerbatimSettings:
-    """Which windows of a corpus are looked at, and how they are asked for.
-
-    Attributes:
-        prefix_tokens: of the prompt, taken from the document.
-        suffix_tokens: that are to come out.
-        stride: tokens between two windows of a document; None: as many as the suffix has.
-        windows: most windows, a random sample where there are more; with held-out documents twice
-            as many of both together, drawn without looking at which are which.
-        documents: numbers of those to look at, from 1; None: all.
-        temperature, top_k, top_p: of decoding, see `scoring.DecodingRule`; top_k None: all tokens.
-        tries: n of "extractable": n tries give the suffix with the chance `chance`.
-        chance: p of it.
-        near_windows: windows whose chance within `distance` edits is bounded, those likeliest to
-            come out first; 0: none.
-        distance, metric, beam, draws: of that, see `scoring.near_verbatim`.
-        samples: texts that are sampled freely, half from nothing and half behind beginnings of
-            documents; 0: none.
-        sample_tokens: of each.
-        least_match: characters of the shortest match that is told.
-        level: two-sided coverage of all intervals.
-        seed: of what is drawn.
-        random_split: the held-out documents were split off at random before the training.
-        false_share: of the documents that are called memorised, the share that may be false, on
-            average.
-        run: layout, text field, and how models are loaded.
-    """
+    """Which windows of a corpus are looked at, and how they are asked for."""
 
     prefix_tokens: int = setting(
         50, "tokens of a prompt, taken from the document", panel=VERBATIM, rule=whole(1)
@@ -197,6 +168,7 @@ class VerbatimSettings:
         rule=fraction,
     )
     run: RunSettings = field(default_factory=RunSettings)
+    """Layout, text field, and how models are loaded."""
 
     def __post_init__(self) -> None:
         check_settings(self)

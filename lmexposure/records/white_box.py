@@ -23,48 +23,31 @@ from lmexposure.records.result_privacy import Bound
 
 
 class WhiteBoxBounds(Record):
-    """Lower bounds on epsilon by someone who sees the noisy gradients; all hold together.
+    """Lower bounds on epsilon by someone who sees the noisy gradients; all hold together."""
 
-    Attributes:
-        kind: of the directions.
-        weights: dimensions that the directions lie in.
-        canaries: that coins were tossed for, once, for the whole training.
-        included: of them.
-        sample_rate: of an included canary, in each step.
-        steps: that were taken.
-        tosses: coins of single steps, each for a canary in that step alone.
-        noise_multiplier: the least that the optimizer had.
-        delta: of all epsilons.
-        one_run: by canaries of the whole training, for every private training; None: too few.
-        one_run_gaussian: by the same, for a Gaussian trade-off; None: too few.
-        step: of a single step that the canary is in; its `mu` counts. None: no such coins.
-        noise_at_most: the noise multiplier that `step` leaves room for; None: any.
-        composed: epsilon of all steps with that noise, granted that units are sampled at
-            `sample_rate`; of one step, where their noise changed; None: there is no `step`.
-        attainable: the most that `largest` could have been: had every canary been guessed.
-        noise_attainable: the least that `noise_at_most` could have been; None: any.
-        significance: of all bounds together.
-        assumptions: what is taken for granted.
-    """
-
-    kind: Literal["hadamard", "dirac"]
-    weights: Positive
-    canaries: Count
-    included: Count
-    sample_rate: Share
-    steps: Count
-    tosses: Count
-    noise_multiplier: NotNegative
-    delta: Delta
+    kind: Literal["hadamard", "dirac"]  # of the directions
+    weights: Positive  # dimensions that the directions lie in
+    canaries: Count  # that coins were tossed for, once, for the whole training
+    included: Count  # of them
+    sample_rate: Share  # of an included canary, in each step
+    steps: Count  # that were taken
+    tosses: Count  # coins of single steps, each for a canary in that step alone
+    noise_multiplier: NotNegative  # the least that the optimizer had
+    delta: Delta  # of all epsilons
+    # by canaries of the whole training, for every private training; None: too few
     one_run: Bound | None
-    one_run_gaussian: Bound | None
+    one_run_gaussian: Bound | None  # by the same, for a Gaussian trade-off; None: too few
+    # of a single step that the canary is in; its `mu` counts. None: no such coins.
     step: Bound | None
-    noise_at_most: NotNegative | None
+    noise_at_most: NotNegative | None  # the noise multiplier that `step` leaves room for; None: any
+    # epsilon of all steps with that noise, granted that units are sampled at `sample_rate`; of one
+    # step, where their noise changed; None: there is no `step`
     composed: Nats | None
-    attainable: Nats
+    attainable: Nats  # the most that `largest` could have been: had every canary been guessed
+    # the least that `noise_at_most` could have been; None: any
     noise_attainable: NotNegative | None
-    significance: Rate
-    assumptions: Rows[str]
+    significance: Rate  # of all bounds together
+    assumptions: Rows[str]  # what is taken for granted
 
     @property
     def largest(self) -> float:
@@ -73,21 +56,11 @@ class WhiteBoxBounds(Record):
         return max([0.0, *bounds, *([] if self.composed is None else [self.composed])])
 
     def refutes(self, *, epsilon: float, noise_multiplier: float) -> bool:
-        """Whether a claim of epsilon, or of the noise that it is made of, cannot be true.
-
-        Args:
-            epsilon: claimed of the training, in nats.
-            noise_multiplier: claimed of its steps.
-        """
+        """Whether a claim of epsilon, or of the noise that it is made of, cannot be true."""
         return _below(self.noise_at_most, noise_multiplier) or self.largest > epsilon
 
     def could_refute(self, *, epsilon: float, noise_multiplier: float) -> bool:
-        """Whether `refutes` could have said so, had every canary been guessed.
-
-        Args:
-            epsilon: see `refutes`.
-            noise_multiplier: see `refutes`.
-        """
+        """Whether `refutes` could have said so, had every canary been guessed."""
         return _below(self.noise_attainable, noise_multiplier) or self.attainable > epsilon
 
 
@@ -96,16 +69,7 @@ def _below(noise: float | None, claimed: float) -> bool:
 
 
 class WhiteBoxAudit(FileRecord):
-    """white_box.json: the bounds, and the scores and coins that they are made of.
-
-    Attributes:
-        bounds: on epsilon.
-        scores: of each canary: noisy sums along it, over all steps, what is known of the records
-            taken off; in units of the clip, higher = more likely in.
-        coins: whether the canary was in.
-        step_scores: the same of each canary of a single step.
-        step_coins: whether it was in.
-    """
+    """white_box.json: the bounds, and the scores and coins that they are made of."""
 
     NAME: ClassVar[str] = "white_box.json"
     FAMILY: ClassVar[str] = "lmexposure.white_box"
@@ -114,11 +78,13 @@ class WhiteBoxAudit(FileRecord):
     AGAIN: ClassVar[str] = "train again with --method dp-sgd --gradient-canaries"
     SECRET: ClassVar[bool] = True
 
-    bounds: WhiteBoxBounds
+    bounds: WhiteBoxBounds  # on epsilon
+    # of each canary: noisy sums along it, over all steps, what is known of the records taken off;
+    # in units of the clip, higher = more likely in
     scores: Rows[float]
-    coins: Rows[bool]
-    step_scores: Rows[float]
-    step_coins: Rows[bool]
+    coins: Rows[bool]  # whether the canary was in
+    step_scores: Rows[float]  # the same of each canary of a single step
+    step_coins: Rows[bool]  # whether it was in
 
     @model_validator(mode="after")
     def _one_each(self) -> Self:
@@ -130,14 +96,7 @@ class WhiteBoxAudit(FileRecord):
 
     @classmethod
     def read(cls, training: str | Path) -> Self:
-        """Read the file of a training, or of a run.
-
-        Args:
-            training: its directory, or the file.
-
-        Raises:
-            ResultError: no such file, or a damaged one; it says how to get another.
-        """
+        """Read the file of a training, or of a run."""
         path = Path(training)
         path = path if path.name == cls.NAME else path / cls.NAME
         try:
@@ -147,9 +106,5 @@ class WhiteBoxAudit(FileRecord):
         return cls.parse(content, path)
 
     def save(self, training: Path) -> None:
-        """Write the file into the directory of a training, readable by its owner alone.
-
-        Raises:
-            FileError: the disk refused.
-        """
+        """Write the file into the directory of a training, readable by its owner alone."""
         self.write(training / self.NAME, mode=PRIVATE)

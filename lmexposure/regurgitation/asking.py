@@ -37,19 +37,12 @@ _PROMPTS = 10  # beginnings of documents that are sampled behind
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Asking:
-    """Questions to one model.
+    """Questions to one model."""
 
-    Attributes:
-        loaded: the model.
-        settings: of the look.
-        parts: that are done.
-        progress: watches.
-    """
-
-    loaded: LoadedModel
-    settings: VerbatimSettings
-    parts: Parts
-    progress: Progress
+    loaded: LoadedModel  # the model
+    settings: VerbatimSettings  # of the look
+    parts: Parts  # that are done
+    progress: Progress  # watches
 
     @property
     def rule(self) -> DecodingRule:
@@ -63,13 +56,7 @@ class Asking:
         return context_window(self.loaded.model.config)
 
     def windows(self, name: str, windows: Windows, encoded: Sequence[Encoded]) -> Asked:
-        """What the model says of all windows, part by part.
-
-        Args:
-            name: of the parts, and of what is watched.
-            windows: of a group of documents.
-            encoded: the same in the tokens of this model.
-        """
+        """What the model says of all windows, part by part."""
         total = len(encoded)
         found: list[WindowScores] = []
         for first in range(0, total, _PART):
@@ -96,11 +83,7 @@ class Asking:
         return Asked(windows=windows, scores=scores, extractable=needed <= self.settings.tries)
 
     def near(self, own: Asked) -> list[NearWindow]:
-        """The windows that are likeliest to come out, within some edits, by their lower ends.
-
-        Args:
-            own: all windows, as the model has scored them.
-        """
+        """The windows that are likeliest to come out, within some edits, by their lower ends."""
         chosen = self.settings
         picked = np.argsort(own.scores.bits, kind="stable")[: chosen.near_windows].tolist()
         search = NearSearch(
@@ -139,12 +122,7 @@ class Asking:
         return sorted(found, key=lambda row: -row.low)
 
     def samples(self, windows: Windows, prompts: Sequence[str]) -> list[str]:
-        """Texts that the model makes up: from nothing, behind beginnings, behind a user's.
-
-        Args:
-            windows: of the corpus, whose documents give beginnings.
-            prompts: of a user.
-        """
+        """Texts that the model makes up: from nothing, behind beginnings, behind a user's."""
         chosen = self.settings
         texts: list[str] = []
         every = self._prompts(windows, prompts) if chosen.samples else []
@@ -169,13 +147,7 @@ class Asking:
     def passages(
         self, windows: Windows, runs: Sequence[Run | None], picked: Sequence[int]
     ) -> list[Passage]:
-        """What the model says behind the prompts of some runs, beside the original.
-
-        Args:
-            windows: of the corpus.
-            runs: of each document.
-            picked: documents that have a run.
-        """
+        """What the model says behind the prompts of some runs, beside the original."""
         found = []
         for done, number in enumerate(picked):
             kept = self.parts.read(f"passage-{number}")
@@ -204,11 +176,7 @@ class Asking:
         return found
 
     def steps(self, probe: Sequence[int]) -> WholeSteps:
-        """Next-token steps of the model, tried once.
-
-        Args:
-            probe: at least 2 tokens that they are tried on.
-        """
+        """Next-token steps of the model, tried once."""
         if "steps" not in self._made:
             self._made["steps"] = next_token_steps(self.loaded.model, probe)
         return self._made["steps"]

@@ -32,17 +32,7 @@ Floats = NDArray[np.float64]
 def encoded_by(
     tokenizer: Any, windows: Windows, prefix: int, *, limit: int | None
 ) -> list[Encoded]:
-    """The same prompts and suffixes in the tokens of another model.
-
-    Args:
-        tokenizer: of that model; None: it has the tokens of the windows, which stay as they are.
-        windows: of the corpus.
-        prefix: tokens of a prompt, by the tokenizer of the windows.
-        limit: tokens that that model reads at once; the beginnings of prompts are left out.
-
-    Raises:
-        ModelError: a suffix alone is longer than that model reads at once, or it has no token.
-    """
+    """The same prompts and suffixes in the tokens of another model."""
     if tokenizer is None:
         every = windows.encoded
     else:
@@ -57,15 +47,7 @@ def encoded_by(
 def reference_runs(
     model: Any, tokenizer: Any, windows: Windows, runs: Sequence[Run | None], limit: int | None
 ) -> list[int | None]:
-    """Characters of each document's run that another model gives in a row, behind the same text.
-
-    Args:
-        model: that never saw the corpus.
-        tokenizer: its own; None: it has the tokens of the windows.
-        windows: of the corpus.
-        runs: of each document; None: it has none.
-        limit: tokens that the model reads at once; a longer run is asked for as far as it goes.
-    """
+    """Characters of each document's run that another model gives in a row, behind the same text."""
     found: list[int | None] = [None if run is None else 0 for run in runs]
     there = [(n, run, windows.documents[n]) for n, run in enumerate(runs) if run is not None]
     if tokenizer is None:
@@ -116,10 +98,7 @@ class _Spelled:
 
 
 def _behind(tokenizer: Any, spans: Sequence[_Span]) -> list[_Spelled]:
-    """Texts behind their prompts, in tokens; one whose first token is in the prompt begins there.
-
-    A token that straddles the two belongs to the text.
-    """
+    """Texts behind their prompts, in tokens; a text may begin within the prompt's last token."""
     placed = place_documents(tokenizer, [span.prompt + span.text for span in spans], context=None)
     found = []
     for span, tokens in zip(spans, placed, strict=True):
@@ -157,16 +136,11 @@ def _longest_row(hits: NDArray[np.bool_], places: NDArray[np.int64]) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """Windows of a group of documents and what a model said of them.
+    """Windows of a group of documents and what a model said of them."""
 
-    Attributes:
-        windows: of the documents.
-        scores: of the windows.
-        extractable: whether a window comes out within the tries of the rule, shape (n,).
-    """
-
-    windows: Windows
-    scores: WindowScores
+    windows: Windows  # of the documents
+    scores: WindowScores  # of the windows
+    # whether a window comes out within the tries of the rule, shape (n,)
     extractable: NDArray[np.bool_]
 
     @property
@@ -197,13 +171,6 @@ def group_test(
 
     Without a random split there is no p: that a classifier fails to tell groups apart is no proof
     that a model without memory would.
-
-    Args:
-        members: the corpus.
-        held_out: the documents that it never saw.
-        units: documents that are no near copies; None: there are none of one group.
-        base: bits a character of both groups under a reference model.
-        settings: of the look.
     """
     if units is None:
         return None
@@ -253,13 +220,7 @@ def _assumed(settings: VerbatimSettings, beside: bool) -> str:
 
 
 def run_test(units: Units | None, near_copies: int, settings: VerbatimSettings) -> RunTest:
-    """Whether documents of the corpus come out longer than held-out ones, of a random split.
-
-    Args:
-        units: documents of both groups; None: there are none of one group.
-        near_copies: documents that count with another one.
-        settings: of the look.
-    """
+    """Whether documents of the corpus come out longer than held-out ones, of a random split."""
     found = None
     if units is not None:
         found = longer_runs(units.scores, units.sides, units.strata, seed=settings.seed)

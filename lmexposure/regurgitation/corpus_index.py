@@ -26,20 +26,13 @@ _LONGEST = 1 << 16  # bytes of a match that are looked up
 
 @dataclass(frozen=True, kw_only=True)
 class Match:
-    """A part of a text that the corpus holds, and that is part of no longer one at its place.
+    """A part of a text that the corpus holds, and that is part of no longer one at its place."""
 
-    Attributes:
-        start, stop: characters in the text.
-        document: number of the first document that holds it, from 1.
-        place: its first character there, from 0.
-        copies: documents that hold it.
-    """
-
-    start: int
-    stop: int
-    document: int
-    place: int
-    copies: int
+    start: int  # characters in the text
+    stop: int  # characters in the text
+    document: int  # number of the first document that holds it, from 1
+    place: int  # its first character there, from 0
+    copies: int  # documents that hold it
 
     @property
     def characters(self) -> int:
@@ -48,16 +41,7 @@ class Match:
 
 
 class CorpusIndex:
-    """The suffix array of some documents.
-
-    Args:
-        texts: whole documents.
-        first: number of the first of them.
-
-    Raises:
-        CorpusError: more text than one array can hold.
-        SettingsError: pydivsufsort is not installed.
-    """
+    """The suffix array of some documents."""
 
     def __init__(self, texts: Sequence[str], *, first: int = 1) -> None:
         parts = [text.encode("utf-8", "surrogatepass") for text in texts]
@@ -73,12 +57,7 @@ class CorpusIndex:
         self._array: NDArray[np.int32] = _sorted_suffixes(self._data)
 
     def matches(self, text: str, least: int) -> list[Match]:
-        """All parts of a text, at least `least` characters long, that the documents hold, in order.
-
-        Args:
-            text: any.
-            least: characters, at least 2.
-        """
+        """All parts of a text of at least `least` characters that the documents hold, in order."""
         data = text.encode("utf-8", "surrogatepass")
         found: list[Match] = []
         reached = 0
@@ -163,15 +142,7 @@ class CorpusIndex:
 
 
 def shards(documents: Iterable[str], *, most: int = SHARD_BYTES) -> Iterator[CorpusIndex]:
-    """The documents in suffix arrays, one after another.
-
-    Args:
-        documents: of the corpus, in order.
-        most: bytes of text in one of them; a longer document has one of its own.
-
-    Raises:
-        CorpusError, SettingsError: as of `CorpusIndex`.
-    """
+    """The documents in suffix arrays, one after another."""
     texts: list[str] = []
     size, first = 0, 1
     for text in documents:
@@ -194,22 +165,7 @@ def look_up(
     least: int,
     most: int = SHARD_BYTES,
 ) -> tuple[list[list[Match]], list[int]]:
-    """What of some texts a corpus holds, and how many of its documents hold others whole.
-
-    Args:
-        documents: of the corpus, in order.
-        searched: texts of which all parts of at least `least` characters are found.
-        counted: texts that are looked up whole.
-        least: characters.
-        most: as of `shards`.
-
-    Returns:
-        for each text of `searched` its matches in order, none within a longer one; for each of
-        `counted` the documents that hold it.
-
-    Raises:
-        CorpusError, SettingsError: as of `CorpusIndex`.
-    """
+    """What of some texts a corpus holds, and how many of its documents hold others whole."""
     found: list[list[Match]] = [[] for _ in searched]
     copies = [0] * len(counted)
     for index in shards(documents, most=most):
@@ -241,10 +197,7 @@ def _merged(matches: Sequence[Match]) -> list[Match]:
 
 
 def _worth_a_look(index: CorpusIndex, data: bytes, least: int) -> Iterator[int]:
-    """Places where a match of `least` bytes may begin.
-
-    Such a match holds a whole block of half its length, at a multiple of that.
-    """
+    """Places where a match of `least` bytes may begin."""
     half = max(1, least // 2)
     held = [index.holds(data[at : at + half]) for at in range(0, len(data) - half + 1, half)]
     looked_at = -1

@@ -24,17 +24,11 @@ _AT_ONCE = 256  # texts that are sampled side by side
 
 @dataclass(frozen=True, kw_only=True)
 class Passages:
-    """Passages of a corpus that samples hold.
+    """Passages of a corpus that samples hold."""
 
-    Attributes:
-        rows: longest first.
-        texts: of these.
-        with_match: samples that hold one.
-    """
-
-    rows: Sequence[FoundPassage]
-    texts: Sequence[str]
-    with_match: int
+    rows: Sequence[FoundPassage]  # longest first
+    texts: Sequence[str]  # of these
+    with_match: int  # samples that hold one
 
 
 def sample_tokens(
@@ -47,20 +41,7 @@ def sample_tokens(
     seed: Sequence[int],
     progress: Callable[[int], None] = lambda done: None,
 ) -> list[list[int]]:
-    """Texts that a model makes up behind a prompt.
-
-    Args:
-        steps: next-token steps of the model.
-        prompt: at least one token.
-        samples: how many.
-        tokens: of each.
-        rule: of decoding.
-        seed: of the draws.
-        progress: called with the samples that are done.
-
-    Returns:
-        the tokens behind the prompt, a list each.
-    """
+    """Texts that a model makes up behind a prompt."""
     draws = np.random.default_rng(list(seed))
     found: list[list[int]] = []
     while len(found) < samples:
@@ -81,13 +62,7 @@ def sample_tokens(
 
 
 def greedy_tokens(steps: WholeSteps, prompt: Sequence[int], tokens: int) -> list[int]:
-    """What greedy decoding gives behind a prompt.
-
-    Args:
-        steps: next-token steps of the model.
-        prompt: at least one token.
-        tokens: how many.
-    """
+    """What greedy decoding gives behind a prompt."""
     state, logits = steps.start_all(list(prompt))
     found: list[int] = []
     nowhere = np.zeros(1, dtype=np.int64)
@@ -106,15 +81,7 @@ def _shares(logits: torch.Tensor, rule: DecodingRule) -> np.ndarray[Any, np.dtyp
 
 
 def fold(texts: Sequence[str], matches: Sequence[Sequence[Match]]) -> Passages:
-    """Matches of samples as passages: near duplicates, and parts of one place, count once.
-
-    Args:
-        texts: the samples.
-        matches: of each, in the corpus.
-
-    Raises:
-        SettingsError: rapidfuzz is not installed.
-    """
+    """Matches of samples as passages: near duplicates, and parts of one place, count once."""
     ratio = _likeness()
     every = [
         (match, text[match.start : match.stop], number)
@@ -150,15 +117,7 @@ def fold(texts: Sequence[str], matches: Sequence[Sequence[Match]]) -> Passages:
 def free_record(
     texts: Sequence[str], found: Passages, *, tokens: int, least: int, level: float
 ) -> FreeExtraction:
-    """What sampling brought out, and what it left.
-
-    Args:
-        texts: the samples.
-        found: in them.
-        tokens: of each sample.
-        least: characters of the shortest match that counts.
-        level: of the interval.
-    """
+    """What sampling brought out, and what it left."""
     unseen = unseen_passages([row.samples for row in found.rows], len(texts), level=level)
     return FreeExtraction(
         samples=len(texts),

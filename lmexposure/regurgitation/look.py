@@ -123,11 +123,7 @@ def verbatim(  # noqa: PLR0913 (a public door: each is an option of a look)
 
 
 def _documents(corpus: Files, settings: VerbatimSettings) -> tuple[Documents, str | None]:
-    """The documents of some files, from the beginning each time, and what is between them.
-
-    Raises:
-        CorpusError: no file, or no text in them.
-    """
+    """The documents of some files, from the beginning each time, and what is between them."""
     files = corpus_files(listed_files(corpus))
     layout = layout_for(files, settings.run.layout, settings.run.text_field)
 
@@ -151,11 +147,7 @@ def _loaded(model: Any, tokenizer: Any, settings: VerbatimSettings) -> LoadedMod
 
 
 def _finished(out: Path, key: str) -> VerbatimRecord | None:
-    """What the same look found, where its texts are beside it; None: it has to be done.
-
-    Raises:
-        ResultError: another look is there.
-    """
+    """What the same look found, where its texts are beside it; None: it has to be done."""
     try:
         record = VerbatimRecord.read(out)
     except (ResultError, OSError):
@@ -187,11 +179,7 @@ class _Look:
     progress: Progress
 
     def check_length(self) -> None:
-        """Refuse windows that are longer than the model reads at once.
-
-        Raises:
-            ModelError: they are.
-        """
+        """Refuse windows that are longer than the model reads at once."""
         chosen, lead = self.settings, lead_of(self.model.tokenizer)
         limit = getattr(self.model.model.config.get_text_config(), "max_position_embeddings", None)
         length = chosen.prefix_tokens + chosen.suffix_tokens + len(lead)
@@ -203,11 +191,7 @@ class _Look:
             )
 
     def all(self, out: Path) -> VerbatimRecord:
-        """Everything, or what the directory has of the same look.
-
-        Args:
-            out: of record, texts and parts.
-        """
+        """Everything, or what the directory has of the same look."""
         windows, others = read_windows(
             self.documents,
             self.model.tokenizer,

@@ -28,19 +28,13 @@ _BASE = np.uint64(0x9E3779B97F4A7C15)  # odd, so that no character is lost in th
 
 @dataclass(frozen=True, eq=False)
 class OwnText:
-    """Which characters that were asked for are a document's own.
+    """Which characters that were asked for are a document's own."""
 
-    Attributes:
-        places: of the characters in its text, ascending, shape (C,).
-        first: no document earlier in the order has them, shape (C,).
-        held: a held-out document has them too; of held-out documents nowhere, shape (C,).
-        unit: it is no near copy.
-    """
-
-    places: NDArray[np.int64]
-    first: NDArray[np.bool_]
+    places: NDArray[np.int64]  # of the characters in its text, ascending, shape (C,)
+    first: NDArray[np.bool_]  # no document earlier in the order has them, shape (C,)
+    # a held-out document has them too; of held-out documents nowhere, shape (C,)
     held: NDArray[np.bool_]
-    unit: bool
+    unit: bool  # it is no near copy
 
     @property
     def characters(self) -> int:
@@ -50,24 +44,14 @@ class OwnText:
     def longest(
         self, runs: Sequence[Run], within: int | None = None, *, with_held: bool = False
     ) -> int:
-        """Characters of its own in one run.
-
-        Args:
-            runs: of the document.
-            within: only the first of its own characters, this many; None: all.
-            with_held: also those that a held-out document has.
-        """
+        """Characters of its own in one run."""
         kept = self.first if with_held else self.first & ~self.held
         if within is not None:
             kept = kept & (self.first.cumsum() <= within)
         return max((self._of(kept, run) for run in runs), default=0)
 
     def unheld(self, runs: Sequence[Run]) -> int:
-        """Characters of one run that no held-out document has.
-
-        Args:
-            runs: of the document.
-        """
+        """Characters of one run that no held-out document has."""
         return max((run.characters - self._of(self.held, run) for run in runs), default=0)
 
     def _of(self, marks: NDArray[np.bool_], run: Run) -> int:
@@ -77,32 +61,20 @@ class OwnText:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Units:
-    """Documents of both groups as a test takes them, near copies left out.
+    """Documents of both groups as a test takes them, near copies left out."""
 
-    Attributes:
-        corpus, held_out: places of units among the documents of each group.
-        sides: whether a unit is of the corpus, those first, shape (N,).
-        strata: units of about one length, shape (N,).
-        scores: characters of the longest run, the median of its stratum taken off, shape (N,).
-    """
-
-    corpus: NDArray[np.int64]
-    held_out: NDArray[np.int64]
-    sides: NDArray[np.bool_]
-    strata: NDArray[np.int64]
+    corpus: NDArray[np.int64]  # places of units among the documents of each group
+    held_out: NDArray[np.int64]  # places of units among the documents of each group
+    sides: NDArray[np.bool_]  # whether a unit is of the corpus, those first, shape (N,)
+    strata: NDArray[np.int64]  # units of about one length, shape (N,)
+    # characters of the longest run, the median of its stratum taken off, shape (N,)
     scores: NDArray[np.float64]
 
 
 def own_texts(
     corpus: Windows, held_out: Windows | None, *, seed: int
 ) -> tuple[list[OwnText], list[OwnText]]:
-    """What is the own of each document, of the corpus and of those held out.
-
-    Args:
-        corpus: its windows.
-        held_out: of documents that the model never saw; None: there are none.
-        seed: of the order.
-    """
+    """What is the own of each document, of the corpus and of those held out."""
     groups = [corpus] if held_out is None else [corpus, held_out]
     read = [_Read.of(windows, n) for windows in groups for n in range(len(windows.documents))]
     among, D = len(read), len(corpus.documents)
@@ -135,17 +107,7 @@ def units(
     others: Sequence[OwnText],
     other_runs: Sequence[Sequence[Run]],
 ) -> Units | None:
-    """Documents of both groups, looked at over the same length within a stratum.
-
-    Args:
-        own: text of the documents of the corpus.
-        runs: of each.
-        others: text of held-out documents.
-        other_runs: of each.
-
-    Returns:
-        None where one of the groups has no unit.
-    """
+    """Documents of both groups, looked at over the same length within a stratum."""
     kept = [[n for n, text in enumerate(group) if text.unit] for group in (own, others)]
     if not (kept[0] and kept[1]):
         return None
@@ -177,21 +139,13 @@ def units(
 
 @dataclass(frozen=True, eq=False)
 class _Read:
-    """What was looked at of a document.
+    """What was looked at of a document."""
 
-    Attributes:
-        places: of characters that were asked for, ascending.
-        starts: of stretches that hold one of these, ascending.
-        stretches: a number of the text of each.
-        length: of the document.
-        suffix: characters of a suffix.
-    """
-
-    places: NDArray[np.int64]
-    starts: NDArray[np.int64]
-    stretches: NDArray[np.uint64]
-    length: int
-    suffix: float
+    places: NDArray[np.int64]  # of characters that were asked for, ascending
+    starts: NDArray[np.int64]  # of stretches that hold one of these, ascending
+    stretches: NDArray[np.uint64]  # a number of the text of each
+    length: int  # of the document
+    suffix: float  # characters of a suffix
 
     @classmethod
     def of(cls, windows: Windows, number: int) -> "_Read":

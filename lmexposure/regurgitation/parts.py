@@ -10,12 +10,7 @@ _KEY, _SEAL = "key", "content_sha256"
 
 
 class Parts:
-    """What is done of a piece of work.
-
-    Args:
-        out: the directory of the work.
-        key: of all that decides its numbers; parts of other work are done again.
-    """
+    """What is done of a piece of work."""
 
     NAME = "parts"
 
@@ -23,11 +18,7 @@ class Parts:
         self._directory, self._key = out / self.NAME, key
 
     def read(self, name: str) -> dict[str, Any] | None:
-        """A part that is whole and of this work, or None.
-
-        Args:
-            name: of the part.
-        """
+        """A part that is whole and of this work, or None."""
         try:
             values = json.loads((self._directory / f"{name}.json").read_bytes())
         except (OSError, ValueError):
@@ -41,15 +32,7 @@ class Parts:
         return values
 
     def write(self, name: str, values: dict[str, Any]) -> None:
-        """Keep a part; private, since samples may hold what was memorised.
-
-        Args:
-            name: of the part.
-            values: numbers and texts.
-
-        Raises:
-            FileError: the disk refused.
-        """
+        """Keep a part; private, since samples may hold what was memorised."""
         sealed = {**values, _KEY: self._key}
         sealed[_SEAL] = content_hash(sealed)
         with atomic_write(self._directory / f"{name}.json", mode=PRIVATE) as stream:

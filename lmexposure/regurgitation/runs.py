@@ -17,21 +17,14 @@ from lmexposure.scoring import WindowScores, score_windows
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """A row of tokens that are the model's first choice.
+    """A row of tokens that are the model's first choice."""
 
-    Attributes:
-        first, stop: places of its tokens in the document's `placed.ids`.
-        start, end: its characters in the document.
-        prompt: tokens of the document that the model was given in front.
-        whole: it does not end at the end of the model's context.
-    """
-
-    first: int
-    stop: int
-    start: int
-    end: int
-    prompt: int
-    whole: bool
+    first: int  # places of its tokens in the document's `placed.ids`
+    stop: int  # places of its tokens in the document's `placed.ids`
+    start: int  # its characters in the document
+    end: int  # its characters in the document
+    prompt: int  # tokens of the document that the model was given in front
+    whole: bool  # it does not end at the end of the model's context
 
     @property
     def characters(self) -> int:
@@ -52,15 +45,7 @@ def longest(runs: Sequence[Run]) -> Run | None:
 def document_runs(
     model: Any, windows: Windows, scores: WindowScores, *, prefix: int, limit: int | None
 ) -> list[list[Run]]:
-    """The runs of each document: the rows within its windows, and those followed beyond.
-
-    Args:
-        model: that was asked.
-        windows: of the documents.
-        scores: of these windows.
-        prefix: tokens of a prompt.
-        limit: tokens that the model reads at once; None: no limit.
-    """
+    """The runs of each document: the rows within its windows, and those followed beyond."""
     found: list[list[Run]] = [[] for _ in windows.documents]
     open_ends: list[list[tuple[int, int]]] = [[] for _ in windows.documents]  # (place, length)
     for window, hits in zip(windows.windows, scores.greedy, strict=True):

@@ -32,40 +32,23 @@ _Verdict = Literal["memorised", "reproduced", "explained", "no"]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Evidence:
-    """All that is known of the documents of a corpus.
+    """All that is known of the documents of a corpus."""
 
-    Attributes:
-        own: their windows under the model.
-        runs: of each document.
-        base: the windows under the reference model; None: there is none.
-        base_runs: characters of each longest run that the reference model follows.
-        control: windows of held-out documents; None: there are none.
-        control_runs: of each of these.
-        texts: what is the own of each document.
-        control_texts: of each held-out document.
-        units: documents that a test takes; None: there are none of one group.
-        copies: documents that hold a document's run, where it was looked up.
-        settings: of the look.
-    """
-
-    own: Asked
-    runs: Sequence[Sequence[Run]]
-    base: Asked | None
+    own: Asked  # their windows under the model
+    runs: Sequence[Sequence[Run]]  # of each document
+    base: Asked | None  # the windows under the reference model; None: there is none
+    # characters of each longest run that the reference model follows
     base_runs: Sequence[int | None]
-    control: Asked | None
-    control_runs: Sequence[Sequence[Run]]
-    texts: Sequence[OwnText]
-    control_texts: Sequence[OwnText]
-    units: Units | None
-    copies: dict[int, int]
-    settings: VerbatimSettings
+    control: Asked | None  # windows of held-out documents; None: there are none
+    control_runs: Sequence[Sequence[Run]]  # of each of these
+    texts: Sequence[OwnText]  # what is the own of each document
+    control_texts: Sequence[OwnText]  # of each held-out document
+    units: Units | None  # documents that a test takes; None: there are none of one group
+    copies: dict[int, int]  # documents that hold a document's run, where it was looked up
+    settings: VerbatimSettings  # of the look
 
     def row(self, number: int) -> VerbatimDocument:
-        """What is said of one document.
-
-        Args:
-            number: its place among those looked at.
-        """
+        """What is said of one document."""
         own, run = self.own, longest(self.runs[number])
         document = own.windows.documents[number]
         mine = own.windows.of_document(number)
@@ -103,12 +86,7 @@ class Evidence:
         return [key[-1] for key in sorted(keys)]
 
     def group_of(self, asked: Asked, lengths: Sequence[int]) -> VerbatimWindows:
-        """What is said of all windows of a group.
-
-        Args:
-            asked: of the group.
-            lengths: characters of its runs.
-        """
+        """What is said of all windows of a group."""
         needed = tries_for(asked.scores.rule_bits, self.settings.chance)
         return VerbatimWindows(
             windows=len(needed),
@@ -226,11 +204,7 @@ class Evidence:
 
 
 def rule_of(settings: VerbatimSettings) -> VerbatimRule:
-    """How windows are asked for, as the record has it.
-
-    Args:
-        settings: of the look.
-    """
+    """How windows are asked for, as the record has it."""
     metric: Any = settings.metric
     return VerbatimRule(
         prefix_tokens=settings.prefix_tokens,
@@ -247,11 +221,7 @@ def rule_of(settings: VerbatimSettings) -> VerbatimRule:
 
 
 def described(loaded: LoadedModel) -> VerbatimModel:
-    """A model, as the record has it.
-
-    Args:
-        loaded: the model.
-    """
+    """A model, as the record has it."""
     return VerbatimModel(
         name=loaded.name,
         weights_sha256=weights_sha256(loaded.model),
@@ -260,23 +230,12 @@ def described(loaded: LoadedModel) -> VerbatimModel:
 
 
 def worse_than_guessing(own: Asked, vocabulary: int) -> bool:
-    """Whether the model finds the corpus more surprising than equally likely tokens.
-
-    Args:
-        own: windows of the corpus under the model.
-        vocabulary: tokens of the model.
-    """
+    """Whether the model finds the corpus more surprising than equally likely tokens."""
     return bool(own.scores.bits.sum() > np.log2(vocabulary) * sum(map(len, own.scores.greedy)))
 
 
 def warnings_of(evidence: Evidence, *, same_model: bool, worse: bool) -> Iterator[str]:
-    """What is not as it should be.
-
-    Args:
-        evidence: of the look.
-        same_model: the reference model has the model's own weights.
-        worse: as of `worse_than_guessing`.
-    """
+    """What is not as it should be."""
     own, settings = evidence.own, evidence.settings
     if evidence.base is None and evidence.control is None:
         yield (
@@ -314,12 +273,6 @@ def extractable_share(
     no more documents than these with one more for each; in the others no more documents than
     an interval says have one, and no more than all windows of the largest come out in these. Where
     both are random, each end has half of what may fail.
-
-    Args:
-        tries: within which.
-        out: whether a window comes out, shape (n,).
-        windows: that were looked at.
-        level: of the interval.
     """
     total, hits, D = out.size, int(out.sum()), windows.sizes.size
     low = high = float(hits)  # windows

@@ -31,93 +31,53 @@ _TOGETHER = 256  # documents that are encoded at once
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Document:
-    """A document of which windows are looked at.
+    """A document of which windows are looked at."""
 
-    Attributes:
-        number: from 1; of several copies the first.
-        copies: documents of the corpus with this very text.
-        text: all of it.
-        placed: its tokens.
-        lead: tokens that every window begins with: BOS, where the tokenizer adds it.
-    """
-
-    number: int
-    copies: int
-    text: str
-    placed: Placed
-    lead: tuple[int, ...]
+    number: int  # from 1; of several copies the first
+    copies: int  # documents of the corpus with this very text
+    text: str  # all of it
+    placed: Placed  # its tokens
+    lead: tuple[int, ...]  # tokens that every window begins with: BOS, where the tokenizer adds it
 
     def encoded(self, place: int, prefix: int, suffix: int) -> Encoded:
-        """Tokens in front of a place, and behind it.
-
-        Args:
-            place: of the first token of the suffix, in `placed.ids`.
-            prefix: tokens of the prompt, fewer at the beginning of the document.
-            suffix: tokens that follow, fewer at its end.
-        """
+        """Tokens in front of a place, and behind it."""
         begin = max(0, place - prefix)
         lead = list(self.lead) if begin else []
         ids = lead + self.placed.ids[begin : place + suffix]
         return Encoded(ids=ids, scored_from=len(lead) + place - begin)
 
     def characters(self, first: int, stop: int) -> tuple[int, int]:
-        """First character of some of its tokens, and the one behind the last.
-
-        Args:
-            first: place in `placed.ids`.
-            stop: place behind the last of them.
-        """
+        """First character of some of its tokens, and the one behind the last."""
         places = self.placed.places[max(0, first - self.placed.first) : stop - self.placed.first]
         return (int(places[0, 0]), int(places[:, 1].max())) if len(places) else (0, 0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Window:
-    """One window.
+    """One window."""
 
-    Attributes:
-        document: its place among the documents looked at, from 0.
-        place: of the suffix's first token.
-        encoded: prompt and suffix.
-        start, stop: characters of the suffix in the document.
-    """
-
-    document: int
-    place: int
-    encoded: Encoded
-    start: int
-    stop: int
+    document: int  # its place among the documents looked at, from 0
+    place: int  # of the suffix's first token
+    encoded: Encoded  # prompt and suffix
+    start: int  # characters of the suffix in the document
+    stop: int  # characters of the suffix in the document
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Windows:
-    """The windows of a corpus that are looked at.
+    """The windows of a corpus that are looked at."""
 
-    Attributes:
-        documents: that have one.
-        windows: by document, then by place.
-        among: windows that there are.
-        sizes: of these, in each document that has one, most first.
-        drawn: documents that were drawn, with or without a window among `windows`.
-        among_drawn: windows that these have.
-        read: documents of the corpus.
-        distinct: different ones of those asked for.
-        too_short: of these, that have no window.
-        characters: of all documents.
-        sha256: of their texts.
-    """
-
-    documents: Sequence[Document]
-    windows: Sequence[Window]
-    among: int
-    sizes: NDArray[np.int64]
-    drawn: int
-    among_drawn: int
-    read: int
-    distinct: int
-    too_short: int
-    characters: int
-    sha256: str
+    documents: Sequence[Document]  # that have one
+    windows: Sequence[Window]  # by document, then by place
+    among: int  # windows that there are
+    sizes: NDArray[np.int64]  # of these, in each document that has one, most first
+    drawn: int  # documents that were drawn, with or without a window among `windows`
+    among_drawn: int  # windows that these have
+    read: int  # documents of the corpus
+    distinct: int  # different ones of those asked for
+    too_short: int  # of these, that have no window
+    characters: int  # of all documents
+    sha256: str  # of their texts
 
     @property
     def encoded(self) -> list[Encoded]:
@@ -137,20 +97,7 @@ def read_windows(
     separator: str | None,
     held_out: Documents | None = None,
 ) -> tuple[Windows, Windows | None]:
-    """Draw windows of a corpus, and of held-out documents together with it.
-
-    Args:
-        corpus: gives its documents, from the beginning each time.
-        tokenizer: of the model.
-        settings: lengths, stride, how many, which documents of the corpus.
-        separator: the text in front of each document; None: the tokenizer's start token.
-        held_out: gives documents that the model never saw; None: there are none.
-
-    Raises:
-        CorpusError: no document has a window, a number that the corpus does not have, or no window
-            of one of the two was drawn.
-        ModelError: the tokenizer does not say where its tokens are.
-    """
+    """Draw windows of a corpus, and of held-out documents together with it."""
     numbers = frozenset(settings.documents or ())
     readings = [_Reading.of(corpus, tokenizer, settings, separator, "the corpus", numbers)]
     if held_out is not None:
@@ -174,13 +121,7 @@ def read_windows(
 def _drawn(
     counts: Sequence[NDArray[np.int64]], most: int, seed: int
 ) -> tuple[list[NDArray[np.int64]], list[NDArray[np.int64]]]:
-    """Documents of each group that are drawn, and windows of these by their numbers; ascending.
-
-    Args:
-        counts: windows of each document, of each group.
-        most: windows of all groups together.
-        seed: of the draws.
-    """
+    """Documents of each group that are drawn, and windows of these by their numbers; ascending."""
     draws = np.random.default_rng([seed, 1])
     documents = [np.flatnonzero(group) for group in counts]
     total = sum(int(group.sum()) for group in counts)
@@ -211,27 +152,19 @@ def _drawn(
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Reading:
-    """What the first reading of some documents found, and the second one, of those drawn.
+    """What the first reading of some documents found, and the second one, of those drawn."""
 
-    Attributes:
-        corpus, tokenizer, settings, separator: as of `read_windows`.
-        name: what messages call the documents.
-        counts: windows of each document; of further copies none.
-        copies: of documents that are there several times, by their numbers.
-        distinct, too_short, characters, sha256: as of `Windows`.
-    """
-
-    corpus: Documents
-    tokenizer: Any
-    settings: VerbatimSettings
-    separator: str | None
-    name: str
-    counts: NDArray[np.int64]
-    copies: dict[int, int]
-    distinct: int
-    too_short: int
-    characters: int
-    sha256: str
+    corpus: Documents  # as of `read_windows`
+    tokenizer: Any  # as of `read_windows`
+    settings: VerbatimSettings  # as of `read_windows`
+    separator: str | None  # as of `read_windows`
+    name: str  # what messages call the documents
+    counts: NDArray[np.int64]  # windows of each document; of further copies none
+    copies: dict[int, int]  # of documents that are there several times, by their numbers
+    distinct: int  # as of `Windows`
+    too_short: int  # as of `Windows`
+    characters: int  # as of `Windows`
+    sha256: str  # as of `Windows`
 
     @classmethod
     def of(
@@ -243,11 +176,7 @@ class _Reading:
         name: str,
         wanted: frozenset[int] = frozenset(),
     ) -> "_Reading":
-        """Count the windows; of some documents, where numbers are given.
-
-        Raises:
-            CorpusError: as of `read_windows`.
-        """
+        """Count the windows; of some documents, where numbers are given."""
         counts: list[int] = []
         copies: Counter[bytes] = Counter()
         firsts: dict[bytes, int] = {}
@@ -293,12 +222,7 @@ class _Reading:
         )
 
     def windows(self, drawn: NDArray[np.int64], chosen: NDArray[np.int64]) -> Windows:
-        """What is looked at.
-
-        Args:
-            drawn: documents, from 0.
-            chosen: numbers of their windows, ascending.
-        """
+        """What is looked at."""
         documents, windows = self._kept(chosen)
         return Windows(
             documents=documents,

@@ -56,17 +56,11 @@ _MOST_NAMES = 3
 
 @dataclass(frozen=True, kw_only=True)
 class CheckLine:
-    """One kind of check and what it came to.
+    """One kind of check and what it came to."""
 
-    Attributes:
-        outcome: the worst of all classes.
-        what: the check, as people know it.
-        said: in how many classes it came to that, or why it was not made.
-    """
-
-    outcome: Outcome
-    what: str
-    said: str
+    outcome: Outcome  # the worst of all classes
+    what: str  # the check, as people know it
+    said: str  # in how many classes it came to that, or why it was not made
 
     @property
     def word(self) -> str:
@@ -76,33 +70,19 @@ class CheckLine:
 
 @dataclass(frozen=True, kw_only=True)
 class Answers:
-    """The first screen of a report; whether it leaks is the outcome of the verdict.
+    """The first screen of a report; whether it leaks is the outcome of the verdict."""
 
-    Attributes:
-        asked: what the finding answers; a pass and a doubt have another question than a leak.
-        finding: how badly: the finding that decides, in a sentence or two.
-        since: when which version measured which weights.
-        tested: what was tested and what was not, leaks first.
-        more: how many more of these there was no room for.
-        sure: how often the gate errs in either direction, a sentence each.
-        steps: what to do now, the most urgent first.
-    """
-
-    asked: str
-    finding: str
-    since: tuple[Fact, ...]
-    tested: tuple[CheckLine, ...]
-    more: int
-    sure: tuple[str, ...]
-    steps: tuple[str, ...]
+    asked: str  # what the finding answers; a pass and a doubt have another question than a leak
+    finding: str  # how badly: the finding that decides, in a sentence or two
+    since: tuple[Fact, ...]  # when which version measured which weights
+    tested: tuple[CheckLine, ...]  # what was tested and what was not, leaks first
+    more: int  # how many more of these there was no room for
+    sure: tuple[str, ...]  # how often the gate errs in either direction, a sentence each
+    steps: tuple[str, ...]  # what to do now, the most urgent first
 
 
 def answers_of(data: ReportData) -> Answers:
-    """The answers of a report.
-
-    Args:
-        data: what `report_data` gave.
-    """
+    """The answers of a report."""
     verdict = data.verdict
     lines = [*check_lines(verdict.checks), *what_was_left_out(verdict.untested, verdict.checks)]
     return Answers(
@@ -223,12 +203,7 @@ def _sure(checks: Sequence[Check], significance: float) -> Iterator[str]:
 
 
 def next_steps(verdict: Verdict, *, rows_unknown: bool = False) -> tuple[str, ...]:
-    """What to do now, one sentence or two for each step, the most urgent first.
-
-    Args:
-        verdict: of the gate.
-        rows_unknown: whether it is not known in which rows the model was trained.
-    """
+    """What to do now, one sentence or two for each step, the most urgent first."""
     if verdict.outcome is Outcome.LEAK:
         return tuple(_after_a_leak(verdict.checks))
     if verdict.outcome is Outcome.PASS:

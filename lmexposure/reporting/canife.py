@@ -38,11 +38,7 @@ _COLUMNS = (
 
 
 def canife_finding(record: CanifeRecord) -> str:
-    """What canaries saw of the training, in a line.
-
-    Args:
-        record: of the training.
-    """
+    """What canaries saw of the training, in a line."""
     seen = f"canaries show an epsilon of at least {nats(record.largest)}"
     if record.claimed is None:
         return f"the training had no noise, so that no epsilon holds for it; {seen}"
@@ -63,20 +59,12 @@ def canife_finding(record: CanifeRecord) -> str:
 
 
 def canife_sections(record: CanifeRecord) -> list[Section]:
-    """The tables, in the order of a reader's questions.
-
-    Args:
-        record: of the training.
-    """
+    """The tables, in the order of a reader's questions."""
     return [_rounds(record), _training(record)]
 
 
 def canife_markdown(record: CanifeRecord) -> str:
-    """All of it as Markdown.
-
-    Args:
-        record: of the training.
-    """
+    """All of it as Markdown."""
     parts = ["# Federated training, seen by canaries", f"**{inline(_said(record))}**"]
     for section in canife_sections(record):
         parts += [f"## {inline(section.title)}", section_table(section)]
@@ -86,11 +74,7 @@ def canife_markdown(record: CanifeRecord) -> str:
 
 
 def canife_origin(record: CanifeRecord) -> str:
-    """What was trained, and when.
-
-    Args:
-        record: of the training.
-    """
+    """What was trained, and when."""
     return (
         f"{whole(record.weights)} weights, {count(record.clients, 'client')} "
         f"({short_hash(record.inputs_sha256)}); lmexposure {record.lmexposure}, {record.measured}"
@@ -98,11 +82,7 @@ def canife_origin(record: CanifeRecord) -> str:
 
 
 def canife_csv(record: CanifeRecord) -> str:
-    """A row an attacked round (RFC 4180); numbers in full, missing ones empty.
-
-    Args:
-        record: of the training.
-    """
+    """A row an attacked round (RFC 4180); numbers in full, missing ones empty."""
     stream = io.StringIO()
     names = [name for name in CanifeRound.model_fields if name not in ("scores", "coins")]
     table = csv.DictWriter(stream, names, lineterminator="\r\n", extrasaction="ignore")
@@ -114,17 +94,7 @@ def canife_csv(record: CanifeRecord) -> str:
 def write_canife(
     record: CanifeRecord, out: str | Path, *, source: Path | None = None
 ) -> list[Path]:
-    """Write report.html, report.md and report.csv into a directory, each whole or not at all.
-
-    Args:
-        record: of the training.
-        out: the directory.
-        source: the record on the disk; None: the one in `out`, or one in memory.
-
-    Raises:
-        ResultError, SettingsError: `out` holds another study.
-        FileError: the disk refused, or another report is there.
-    """
+    """Write report.html, report.md and report.csv into a directory, each whole or not at all."""
     from lmexposure.reporting.canife_page import render_canife
 
     of = known_in(Path(out), CanifeRecord.NAME, source, record.inputs_sha256)

@@ -7,14 +7,7 @@ from lmexposure.reporting.page import filled_page
 
 
 def render_canife(record: CanifeRecord) -> str:
-    """The whole report as one HTML document.
-
-    Args:
-        record: of the training.
-
-    Returns:
-        the document; the same record gives the same text.
-    """
+    """The whole report as one HTML document."""
     rounds, training = canife_sections(record)
     return filled_page(
         "canife.html.jinja",

@@ -55,109 +55,66 @@ _LONGEST = 60  # characters of what is in front
 
 @dataclass(frozen=True, kw_only=True)
 class ComparedRun:
-    """One run, as the head of its column.
+    """One run, as the head of its column."""
 
-    Attributes:
-        name: of the run; made different where two have one name.
-        verdict: of the gate, with the same thresholds for all.
-        provenance: which version measured which model, and when.
-        model: what was measured.
-        manifest_sha256: of what was inserted; equal hashes mean the same canaries.
-        epsilon: the primary lower bound, in nats, higher = less private; None where there is none.
-        delta: at which it holds.
-        validity: the kind of training that it holds for.
-        max_attainable: what a perfect attack would have shown, in nats.
-        claim: what the bound says of a claim; None without one.
-        validation_bits: loss in bits per token, lower = more useful; None where it is not known.
-        command: what gives the result again; None where it is not known.
-        where: the directory that it is given in, and what must be there.
-    """
-
-    name: str
-    verdict: Verdict
-    provenance: Provenance
-    model: tuple[Fact, ...]
-    manifest_sha256: str
+    name: str  # of the run; made different where two have one name
+    verdict: Verdict  # of the gate, with the same thresholds for all
+    provenance: Provenance  # which version measured which model, and when
+    model: tuple[Fact, ...]  # what was measured
+    manifest_sha256: str  # of what was inserted; equal hashes mean the same canaries
+    # the primary lower bound, in nats, higher = less private; None where there is none
     epsilon: float | None
-    delta: float | None
-    validity: str | None
-    max_attainable: float | None
-    claim: ClaimCheck | None
+    delta: float | None  # at which it holds
+    validity: str | None  # the kind of training that it holds for
+    max_attainable: float | None  # what a perfect attack would have shown, in nats
+    claim: ClaimCheck | None  # what the bound says of a claim; None without one
+    # loss in bits per token, lower = more useful; None where it is not known
     validation_bits: float | None
-    command: str | None
-    where: str
+    command: str | None  # what gives the result again; None where it is not known
+    where: str  # the directory that it is given in, and what must be there
 
 
 @dataclass(frozen=True, kw_only=True)
 class ComparedClass:
-    """One number of repetitions of one format.
+    """One number of repetitions of one format."""
 
-    Attributes:
-        role: "canary" or "control"; a control has repetitions 0.
-        cells: what each run has of it, in the runs' order; None where it has no such class.
-    """
-
-    role: Role
+    role: Role  # "canary" or "control"; a control has repetitions 0
     repetitions: int
+    # what each run has of it, in the runs' order; None where it has no such class
     cells: tuple[ClassRow | None, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ComparedFormat:
-    """One format that two runs or more have.
+    """One format that two runs or more have."""
 
-    Attributes:
-        name: of the format.
-        pattern: its text with holes; None where no run has its manifest.
-        bits: log2 of the size of the randomness space.
-        space_size: that size, exactly, as text.
-        references: fills that each run compared with; None where it has no such format.
-        classes: controls first, then ascending repetitions.
-    """
-
-    name: str
-    pattern: str | None
-    bits: float
-    space_size: str
+    name: str  # of the format
+    pattern: str | None  # its text with holes; None where no run has its manifest
+    bits: float  # log2 of the size of the randomness space
+    space_size: str  # that size, exactly, as text
+    # fills that each run compared with; None where it has no such format
     references: tuple[int | None, ...]
-    classes: tuple[ComparedClass, ...]
+    classes: tuple[ComparedClass, ...]  # controls first, then ascending repetitions
 
 
 @dataclass(frozen=True, kw_only=True)
 class CompareData:
-    """Everything that a comparison shows.
+    """Everything that a comparison shows."""
 
-    Attributes:
-        title: names of the runs.
-        runs: in the order given; the others are compared with the first.
-        formats: those that two runs or more have, in the first run's order.
-        findings: per later run, which leaks more, it or the first, and whether chance explains it.
-        differences: per later run and class that the first one has too.
-        notes: what could not be compared, or not alike, and why.
-    """
-
-    title: str
-    runs: tuple[ComparedRun, ...]
+    title: str  # names of the runs
+    runs: tuple[ComparedRun, ...]  # in the order given; the others are compared with the first
+    # those that two runs or more have, in the first run's order
     formats: tuple[ComparedFormat, ...]
+    # per later run, which leaks more, it or the first, and whether chance explains it
     findings: tuple[Finding, ...]
-    differences: tuple[Difference, ...]
-    notes: tuple[str, ...]
+    differences: tuple[Difference, ...]  # per later run and class that the first one has too
+    notes: tuple[str, ...]  # what could not be compared, or not alike, and why
 
 
 def compare_data(
     runs: Sequence[RunFiles], *, thresholds: Thresholds | None = None, level: float = 0.95
 ) -> CompareData:
-    """Several runs side by side.
-
-    Args:
-        runs: two or more; the others are compared with the first.
-        thresholds: of the verdicts; None: the gate's defaults.
-        level: coverage of the intervals of the differences, in (0, 1).
-
-    Raises:
-        SettingsError: fewer than two runs.
-        ResultError: no format in common, or a format of one name that is not the same in two runs.
-    """
+    """Several runs side by side."""
     if len(runs) < 2:
         raise SettingsError(f"{len(runs)} run to compare; give at least two run directories")
     names = _names(runs)
@@ -316,12 +273,7 @@ def _notes(runs: Sequence[RunFiles], names: Sequence[str]) -> Iterator[str]:
 
 
 def setting_differences(base: Result, other: Result) -> str:
-    """Which settings of the measurement differ, and in what; "" where none does.
-
-    Args:
-        base: a result; its numbers are given first.
-        other: another.
-    """
+    """Which settings of the measurement differ, and in what; "" where none does."""
     pairs = [
         (name.replace("_", " "), getattr(base.settings, name), getattr(other.settings, name))
         for name in _MEASURED
@@ -340,12 +292,7 @@ def setting_differences(base: Result, other: Result) -> str:
 
 
 def context_differences(base: Result, other: Result) -> str:
-    """In what the rows differ that canaries were scored in; "" where they do not, or do not say.
-
-    Args:
-        base: a result; its rows are given first.
-        other: another.
-    """
+    """In what the rows differ that canaries were scored in; "" where they do not, or do not say."""
     if base.context is None or other.context is None:
         return ""
     pairs = [

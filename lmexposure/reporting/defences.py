@@ -42,11 +42,7 @@ NO_COUNTERPART = (
 
 
 def defences_sections(record: DefencesRecord) -> list[Section]:
-    """The table of methods at the target, those that are not, and how settings were found.
-
-    Args:
-        record: of a comparison.
-    """
+    """The table of methods at the target, those that are not, and how settings were found."""
     sections = [_table(record, ranked(record), "Defences at one utility", tuple(_notes(record)))]
     apart = [row for row in record.rows if not row.ranked]
     if apart:
@@ -65,25 +61,14 @@ def defences_sections(record: DefencesRecord) -> list[Section]:
 
 
 def ranked(record: DefencesRecord) -> list[DefenceRow]:
-    """The methods at their targets: the undefended training, then who shows least first.
-
-    Args:
-        record: of a comparison.
-    """
+    """The methods at their targets: the undefended training, then who shows least first."""
     rows = [row for row in record.rows if row.ranked and row.name != _UNDEFENDED]
     first = [row for row in record.rows if row.name == _UNDEFENDED]
     return [*first, *sorted(rows, key=lambda row: _tpr(row.strongest))]
 
 
 def defences_finding(record: DefencesRecord) -> str:
-    """What the comparison says, in a line: a winner only where it is told from all others.
-
-    At most a share of 1 - level of comparisons names a method which does not show least, however
-    many methods there are; see `alike_to`.
-
-    Args:
-        record: of a comparison.
-    """
+    """What the comparison says, in a line: a winner only where it is told from all others."""
     undefended, *others = ranked(record)
     if not others:
         return "no defence is at the target: nothing is ranked"
@@ -120,11 +105,6 @@ def alike_to(best: DefenceRow, rows: Sequence[DefenceRow], *, level: float) -> l
     is paid for it, which with three attacks or more makes (1 - level) / 2 in all. Or the p of a
     pair must be small that is truly in the other order, or equal; of N defences that may come out
     lowest each has one such pair, paid for N times and with the other half.
-
-    Args:
-        best: that method.
-        rows: all that are ranked, in order.
-        level: of the comparison.
     """
     end = 1.0 if best.strongest is None or best.strongest.high is None else best.strongest.high
     return [
@@ -136,11 +116,7 @@ def alike_to(best: DefenceRow, rows: Sequence[DefenceRow], *, level: float) -> l
 
 
 def defences_markdown(record: DefencesRecord) -> str:
-    """A comparison as Markdown, every value escaped.
-
-    Args:
-        record: of a comparison.
-    """
+    """A comparison as Markdown, every value escaped."""
     parts = [
         "# Defences at one utility",
         f"**{inline(sentence(defences_finding(record)))}**",
@@ -155,11 +131,7 @@ def defences_markdown(record: DefencesRecord) -> str:
 
 
 def defences_origin(record: DefencesRecord) -> str:
-    """What was compared on what, and when.
-
-    Args:
-        record: of a comparison.
-    """
+    """What was compared on what, and when."""
     return (
         f"{whole(record.canaries)} canaries, {whole(record.documents)} documents of "
         f"{whole(record.characters)} characters ({short_hash(record.corpus_sha256)}); lmexposure "
@@ -168,11 +140,7 @@ def defences_origin(record: DefencesRecord) -> str:
 
 
 def defences_csv(record: DefencesRecord) -> str:
-    """A row a method (RFC 4180); numbers in full, missing ones empty.
-
-    Args:
-        record: of a comparison.
-    """
+    """A row a method (RFC 4180); numbers in full, missing ones empty."""
     stream = io.StringIO()
     rows = [_flat(row) for row in record.rows]
     table = csv.DictWriter(stream, list(rows[0]), lineterminator="\r\n")
@@ -182,16 +150,7 @@ def defences_csv(record: DefencesRecord) -> str:
 
 
 def write_defences(record: DefencesRecord, out: str | Path) -> list[Path]:
-    """Write report.html, report.md and report.csv into a directory, each whole or not at all.
-
-    Args:
-        record: of a comparison.
-        out: the directory.
-
-    Raises:
-        ResultError: `out` holds another study.
-        FileError: the disk refused, or another report is there.
-    """
+    """Write report.html, report.md and report.csv into a directory, each whole or not at all."""
     from lmexposure.reporting.defences_page import render_defences
 
     of = known_in(Path(out), DefencesRecord.NAME, None, record.corpus_sha256)

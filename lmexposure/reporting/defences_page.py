@@ -12,14 +12,7 @@ from lmexposure.reporting.page import filled_page
 
 
 def render_defences(record: DefencesRecord) -> str:
-    """The whole report as one HTML document.
-
-    Args:
-        record: of a comparison.
-
-    Returns:
-        the document; the same record gives the same text.
-    """
+    """The whole report as one HTML document."""
     table, *others = defences_sections(record)
     return filled_page(
         "defences.html.jinja",

@@ -38,56 +38,44 @@ _MISSED = 0.001
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """How much more of a class one model gives away than another, in bits.
+    """How much more of a class one model gives away than another, in bits."""
 
-    Attributes:
-        base, other: names of the runs.
-        format, role, repetitions: the class.
-        paired: both measured the same canaries, and each is compared with itself; else a pair is
-            any canary of `base` with any of `other`.
-        n, n_base: canaries with an exposure in `other` and in `base`; where `paired`, in both.
-        median: where `paired`, of exposure under `other` less exposure under `base`, else the
-            difference of both medians; above 0 = `other` memorised more. With lower bounds taken
-            for exposures: where there are many, look at the interval.
-        least, most: the same with each lower bound as far up as the whole secret.
-        low, high: interval of that median by order statistics, wide enough for whatever lower
-            bounds, references and draws leave open; None where too few canaries give no bound on
-            that side.
-        level: two-sided coverage wanted.
-        higher, lower: pairs whose exposure is surely higher, or lower, under `other`.
-        open: pairs of which lower bounds, references or draws leave open which is higher.
-        p_value: two-sided, of a rank-sum test; where `paired`, the larger of a sign test's and that
-            of a median test of the canaries' differences beside the references', and None without
-            references that both runs measured. Open pairs are counted against a difference.
-        p_adjusted: the same, so that those of all classes of canaries hold together (Holm); None
-            for controls, and without `p_value`.
-        p_least: the smallest that this many canaries can have, adjusted likewise.
-        capped: canaries, or pairs of one canary, of which an exposure is only a lower bound.
-        assumes: what interval and test rest on.
-    """
-
-    base: str
-    other: str
-    format: str
-    role: Role
-    repetitions: int
+    base: str  # names of the runs
+    other: str  # names of the runs
+    format: str  # the class
+    role: Role  # the class
+    repetitions: int  # the class
+    # both measured the same canaries, and each is compared with itself; else a pair is any canary
+    # of `base` with any of `other`
     paired: bool
-    n: int
-    n_base: int
+    n: int  # canaries with an exposure in `other` and in `base`; where `paired`, in both
+    n_base: int  # canaries with an exposure in `other` and in `base`; where `paired`, in both
+    # where `paired`, of exposure under `other` less exposure under `base`, else the difference of
+    # both medians; above 0 = `other` memorised more. With lower bounds taken for exposures: where
+    # there are many, look at the interval.
     median: float
-    least: float
-    most: float
+    least: float  # the same with each lower bound as far up as the whole secret
+    most: float  # the same with each lower bound as far up as the whole secret
+    # interval of that median by order statistics, wide enough for whatever lower bounds, references
+    # and draws leave open; None where too few canaries give no bound on that side
     low: float | None
+    # interval of that median by order statistics, wide enough for whatever lower bounds, references
+    # and draws leave open; None where too few canaries give no bound on that side
     high: float | None
-    level: float
-    higher: int
-    lower: int
-    open: int
+    level: float  # two-sided coverage wanted
+    higher: int  # pairs whose exposure is surely higher, or lower, under `other`
+    lower: int  # pairs whose exposure is surely higher, or lower, under `other`
+    open: int  # pairs of which lower bounds, references or draws leave open which is higher
+    # two-sided, of a rank-sum test; where `paired`, the larger of a sign test's and that of a
+    # median test of the canaries' differences beside the references', and None without references
+    # that both runs measured. Open pairs are counted against a difference.
     p_value: float | None
+    # the same, so that those of all classes of canaries hold together (Holm); None for controls,
+    # and without `p_value`
     p_adjusted: float | None
-    p_least: float
-    capped: int
-    assumes: str
+    p_least: float  # the smallest that this many canaries can have, adjusted likewise
+    capped: int  # canaries, or pairs of one canary, of which an exposure is only a lower bound
+    assumes: str  # what interval and test rest on
 
 
 def differences(
@@ -103,11 +91,6 @@ def differences(
     two models that read none of them: one may put most fills a little higher, and a few far lower.
     But then canaries and references are exchangeable under both at once, and so are their
     differences, which the median test compares. The larger of both p-values holds in either case.
-
-    Args:
-        results: in order; the first is the base.
-        names: one for each.
-        level: coverage of each interval, in (0, 1).
 
     Source: the interval, David and Nagaraja 2003, section 7.1; the price of the ends, Berger and
     Boos 1994, P values maximized over a confidence set for the nuisance parameter.
@@ -137,10 +120,7 @@ class _Side:
         self.exposures = {name: known for name, known in found.items() if known is not None}
 
     def beside(self, other: "_Side", ids: Sequence[str]) -> tuple[Floats, Floats] | None:
-        """By how much less surprising `other` finds these canaries, then the same references.
-
-        In log2 of ranks among both together; None where no references are in both.
-        """
+        """By how much less surprising `other` finds these canaries, then the same references."""
         columns = [side._bits(ids) for side in (self, other)]
         if not columns[0] or not columns[1]:
             return None
@@ -259,10 +239,7 @@ def _median(base: Floats, other: Floats, paired: bool) -> float:
 
 
 def _counts(before: _Known, after: _Known, paired: bool, missed: float) -> tuple[int, int, int]:
-    """(surely higher, surely lower, open) pairs, where all ends hold but for `missed`.
-
-    What ties is neither. Each exposure has two ends, which share what they may miss.
-    """
+    """(surely higher, surely lower, open) pairs, where all ends hold but for `missed`."""
     tail = missed / 2 / (len(before.estimates) + len(after.estimates))
     (base_low, base_high), (other_low, other_high) = before.ends(tail), after.ends(tail)
     if not paired:
@@ -318,30 +295,19 @@ _CONTROLS = 0.01  # of the controls of row run, which are no finding but an alar
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """What a later run comes to next to the first.
+    """What a later run comes to next to the first."""
 
-    Attributes:
-        base, other: names of the runs.
-        which: `other` leaks "more" or "less" than `base`: in some class, beyond chance, and in no
-            class the other way; "both" where classes disagree; "neither" where chance explains
-            all; "unknown" where no class of canaries can be compared or tested, or controls differ
-            too.
-        sentence: the same with its numbers.
-    """
-
-    base: str
-    other: str
+    base: str  # names of the runs
+    other: str  # names of the runs
+    # `other` leaks "more" or "less" than `base`: in some class, beyond chance, and in no class the
+    # other way; "both" where classes disagree; "neither" where chance explains all; "unknown" where
+    # no class of canaries can be compared or tested, or controls differ too
     which: Which
-    sentence: str
+    sentence: str  # the same with its numbers
 
 
 def findings(names: Sequence[str], rows: Sequence[Difference]) -> Iterator[Finding]:
-    """One finding for each later run.
-
-    Args:
-        names: of the runs; the others are compared with the first.
-        rows: what `differences` gave for them.
-    """
+    """One finding for each later run."""
     tests = sum(row.role == "canary" and row.p_value is not None for row in rows)
     for other in names[1:]:
         of_run = [row for row in rows if row.other == other]

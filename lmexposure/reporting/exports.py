@@ -62,15 +62,7 @@ _CHANGE_COLUMNS = {
 
 
 def report_csv(data: ReportData) -> str:
-    """One row per canary and control (RFC 4180); numbers in full, missing ones empty.
-
-    Where there are chosen texts, a row per candidate of these follows, in columns of their own:
-    kind, whether its coin put it in, and the log-perplexity of its secret alone in bits. A text
-    that a spreadsheet would take for a formula gets an apostrophe in front.
-
-    Args:
-        data: what `report_data` gave.
-    """
+    """One row per canary and control (RFC 4180); numbers in full, missing ones empty."""
     names = dict(_CANARY_COLUMNS) | ({} if data.redacted else {"secret": "secret"})
     origin = _origin(data.provenance)
     more = _KIND_COLUMNS if data.kinds else ()
@@ -111,11 +103,7 @@ def _cell(canary: CanaryRow, name: str) -> object:
 
 
 def compare_csv(data: CompareData) -> str:
-    """One row per run, format and number of repetitions.
-
-    Args:
-        data: what `compare_data` gave.
-    """
+    """One row per run, format and number of repetitions."""
     header = ["run", "format", "role", "repetitions", *_CLASS_COLUMNS, "guesses", "found"]
     header += [field.name for field in fields(Provenance)]
     rows = (
@@ -149,14 +137,7 @@ def _written(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 def sweep_csv(data: SweepReportData) -> str:
-    """One row per canary of a sweep, then per ordinary document (RFC 4180).
-
-    Numbers are in full, missing ones empty. Of a document there are the counterfactual numbers
-    alone, and nothing where that was not asked.
-
-    Args:
-        data: what `sweep_report_data` gave.
-    """
+    """One row per canary of a sweep, then per ordinary document (RFC 4180)."""
     origin, result = _origin(data.provenance), data.result
     groups = () if result.counterfactual is None else result.counterfactual.groups
     changes = {text.id: text for group in groups for text in group.texts}
@@ -187,11 +168,7 @@ def _change_cells(change: CounterfactualText | None) -> Iterator[object]:
 
 
 def sweep_report_json(data: SweepReportData) -> str:
-    """Everything that a sweep's report shows, as plain values; a missing number is null.
-
-    Args:
-        data: what `sweep_report_data` gave.
-    """
+    """Everything that a sweep's report shows, as plain values; a missing number is null."""
     options = data.result.settings
     # As in every report: whoever has a seed that was chosen, and the formats, has the secrets.
     run = options.run.model_copy(update={"seed": None})
@@ -201,20 +178,12 @@ def sweep_report_json(data: SweepReportData) -> str:
 
 
 def report_json(data: ReportData) -> str:
-    """Everything that a report shows, as plain values; a missing number is null.
-
-    Args:
-        data: what `report_data` gave.
-    """
+    """Everything that a report shows, as plain values; a missing number is null."""
     return _json(REPORT_SCHEMA, data)
 
 
 def compare_json(data: CompareData) -> str:
-    """Everything that a comparison shows, as plain values; a missing number is null.
-
-    Args:
-        data: what `compare_data` gave.
-    """
+    """Everything that a comparison shows, as plain values; a missing number is null."""
     return _json(COMPARE_SCHEMA, data)
 
 

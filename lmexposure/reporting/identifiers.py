@@ -43,20 +43,12 @@ _EXCEPTION = (
 
 
 def identifier_claim(record: IdentifiersRecord) -> str:
-    """What was found, in a line.
-
-    Args:
-        record: of a comparison.
-    """
+    """What was found, in a line."""
     return f"{_CLAIMS[record.claim]}: {record.reason}"
 
 
 def identifier_sections(record: IdentifiersRecord) -> list[Section]:
-    """The identifiers of a corpus, their ranks under each model, and the difference.
-
-    Args:
-        record: of a comparison.
-    """
+    """The identifiers of a corpus, their ranks under each model, and the difference."""
     classes = record.classes[:1] if len(record.classes) == 2 else record.classes
     sections = [_counts(record, classes), _rates("Under the model", [c.model for c in classes])]
     if record.base is not None:
@@ -68,11 +60,7 @@ def identifier_sections(record: IdentifiersRecord) -> list[Section]:
 
 
 def identifiers_markdown(record: IdentifiersRecord) -> str:
-    """A comparison as Markdown, every value escaped.
-
-    Args:
-        record: of a comparison.
-    """
+    """A comparison as Markdown, every value escaped."""
     parts = [
         "# Natural identifiers",
         f"**{inline(sentence(identifier_claim(record)))}**",
@@ -87,15 +75,7 @@ def identifiers_markdown(record: IdentifiersRecord) -> str:
 
 
 def write_identifiers(record: IdentifiersRecord, out: str | Path) -> Path:
-    """Write identifiers.md into a directory, whole or not at all.
-
-    Args:
-        record: of a comparison.
-        out: the directory.
-
-    Raises:
-        FileError: the disk refused, or another report is there.
-    """
+    """Write identifiers.md into a directory, whole or not at all."""
     content = identifiers_markdown(record).encode()
     own = Path(out) / record.NAME
     models = [side.weights_sha256 for side in (record.model, record.base) if side is not None]

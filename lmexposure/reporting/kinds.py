@@ -25,11 +25,7 @@ _CLAIM = (
 
 
 def kinds_section(rows: Sequence[KindMembership]) -> Section | None:
-    """All that is said of the kinds beside the uniform fills; None where there are none.
-
-    Args:
-        rows: of a result.
-    """
+    """All that is said of the kinds beside the uniform fills; None where there are none."""
     if not rows:
         return None
     return Section(
@@ -57,11 +53,7 @@ def kinds_section(rows: Sequence[KindMembership]) -> Section | None:
 
 
 def kind_lines(names: Iterable[str]) -> Iterator[str]:
-    """Which part of each kind is scored, and what is otherwise with it than with all others.
-
-    Args:
-        names: of kinds; one that this version does not know, and uniform fills, have no line.
-    """
+    """Which part of each kind is scored, and what is otherwise with it than with all others."""
     for name in dict.fromkeys(names):
         if name == UNIFORM or name not in KINDS:
             continue

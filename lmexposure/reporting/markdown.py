@@ -38,11 +38,7 @@ _ONE_SCREEN = 12  # rows; of more, those of the most memorised class of each for
 
 
 def report_markdown(data: ReportData) -> str:
-    """The report as Markdown, every value escaped.
-
-    Args:
-        data: what `report_data` gave.
-    """
+    """The report as Markdown, every value escaped."""
     parts = [
         f"# {inline(data.title)}: {outcome_word(data.verdict.outcome)}",
         *verdict_shown(data.verdict, data.provenance.line, answers_of(data)),
@@ -168,11 +164,7 @@ def commands_shown(command: str | None, where: str) -> Iterator[str]:
 
 
 def compare_markdown(data: CompareData) -> str:
-    """The comparison as Markdown, every value escaped.
-
-    Args:
-        data: what `compare_data` gave.
-    """
+    """The comparison as Markdown, every value escaped."""
     parts = [
         f"# Compared: {inline(data.title)}",
         "\n".join(f"- **{inline(found.sentence)}**" for found in data.findings),

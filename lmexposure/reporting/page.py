@@ -72,14 +72,7 @@ _RATES = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.
 
 
 def render_report(data: ReportData) -> str:
-    """The whole report as one HTML document.
-
-    Args:
-        data: what to show; secrets are shown where they are in it, under a warning.
-
-    Returns:
-        the document; the same data gives the same text.
-    """
+    """The whole report as one HTML document."""
     rows, left_out = _canary_rows(data.formats)
     charts = charts_of(data)
     formats = [_view(form, charts) for form in data.formats]
@@ -110,14 +103,7 @@ def render_report(data: ReportData) -> str:
 
 
 def render_compare(data: "CompareData") -> str:
-    """Several runs side by side as one HTML document.
-
-    Args:
-        data: what to show; it holds no secrets.
-
-    Returns:
-        the document; the same data gives the same text.
-    """
+    """Several runs side by side as one HTML document."""
     names = [run.name for run in data.runs]
     charts = [comparison_chart(form.name, form.bits, _runs(form, names)) for form in data.formats]
     tables = [classes_section(form, data.runs) for form in data.formats]
@@ -178,10 +164,7 @@ def _of(charts: Sequence[Chart], kind: str, subject: str = "") -> list[Chart]:
 
 
 def _canary_rows(formats: Sequence[FormatData]) -> tuple[list[tuple[str, CanaryRow]], int]:
-    """All canaries with their formats, the most exposed first, and how many there was no room for.
-
-    What has no exposure comes last, and is never left out: a missing number is no low one.
-    """
+    """All canaries with their formats, the most exposed first, and how many found no room."""
     rows = [(form.name, canary) for form in formats for canary in form.canaries]
     missing = [row for row in rows if row[1].exposure is None]
     known = [(row[1].exposure, row) for row in rows if row[1].exposure is not None]
@@ -238,12 +221,7 @@ def _rate(curve: RocData, fpr: float) -> float | None:
 
 
 def filled_page(template: str, **values: object) -> str:
-    """A template with the style and the script that every page carries, and their policy.
-
-    Args:
-        template: its name.
-        values: that it shows, each escaped.
-    """
+    """A template with the style and the script that every page carries, and their policy."""
     style, script = _asset("report.css"), _asset("report.js")
     policy = (
         f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; "

@@ -49,11 +49,7 @@ _MEMBERSHIP = (
 
 
 def privacy_sections(privacy: Privacy) -> Iterator[Section]:
-    """Class by class, then the bound to quote and what it rests on.
-
-    Args:
-        privacy: of a result, or of scores alone.
-    """
+    """Class by class, then the bound to quote and what it rests on."""
     coins = privacy.inclusion_probability
     how = "no inclusion probability is declared"
     if coins is not None:
@@ -135,11 +131,7 @@ def _with_ends(rate: AreaUnderCurve | TruePositiveRate | None) -> str:
 
 
 def bounds_overview(privacy: Privacy) -> Section:
-    """Each class with its primary bound and its membership metrics; the others' reasons as notes.
-
-    Args:
-        privacy: of a result.
-    """
+    """Each class with its primary bound and its membership metrics; reasons as notes."""
     heads = (LABELS[name] for name in _OVERVIEW)
     return Section(
         title="Each class: its primary bound, and how well its canaries are distinguished from "
@@ -169,11 +161,7 @@ def _overview(part: PrivacyClass) -> tuple[str, ...]:
 
 
 def bounds_legend(privacy: Privacy) -> Section:
-    """What the tables hold; only of what is there.
-
-    Args:
-        privacy: of a result, or of scores alone.
-    """
+    """What the tables hold; only of what is there."""
     tables = [part.bounds for part in privacy.classes if part.bounds is not None]
     bounds: list[Bound] = [bound for table in tables for bound in (table.primary, *table.others)]
     kinds = dict.fromkeys(bound.validity for bound in bounds)
@@ -192,11 +180,7 @@ def bounds_legend(privacy: Privacy) -> Section:
 
 
 def primary_section(privacy: Privacy | None) -> Section:
-    """The bound to quote, and its conditions.
-
-    Args:
-        privacy: of a result; None where it has none.
-    """
+    """The bound to quote, and its conditions."""
     if privacy is None:
         return Section(title="No bound on epsilon: the result holds none.")
     bound = privacy.primary

@@ -24,11 +24,7 @@ _PRIVATE = (
 
 
 def promise_section(claim: DpClaim | None) -> Section | None:
-    """All that a training promised; None where it promised nothing.
-
-    Args:
-        claim: of a result's training.
-    """
+    """All that a training promised; None where it promised nothing."""
     if claim is None:
         return None
     of_documents = claim.unit == "document"
@@ -64,11 +60,7 @@ def promise_section(claim: DpClaim | None) -> Section | None:
 
 
 def document_privacy_section(report: DocumentPrivacy) -> Section:
-    """How the epsilons of single units lie, with what they are good for.
-
-    Args:
-        report: of a training.
-    """
+    """How the epsilons of single units lie, with what they are good for."""
     names = ("least", "5 %", "25 %", "median", "75 %", "95 %", "largest")
     return Section(
         title=f"Epsilon of each {report.unit}, ex post",

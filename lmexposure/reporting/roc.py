@@ -17,13 +17,7 @@ _BUCKETS = 200  # each keeps two corners
 
 
 def roc_data(scores: Scores, *, pooled: bool, level: float) -> tuple[RocData, ...]:
-    """One curve a class, as the result's membership metrics see it.
-
-    Args:
-        scores: of every text; controls are left aside.
-        pooled: one class over all formats, as where coins were tossed.
-        level: coverage of the area's interval, in (0, 1).
-    """
+    """One curve a class, as the result's membership metrics see it."""
     classes = score_classes(
         -scores.log_perplexity_bits,
         scores.roles,

@@ -113,10 +113,7 @@ _SIGNS = (
 
 
 def result_sections(result: Result) -> Iterator[Section]:
-    """All that a result holds: exposure and extraction of each format, then privacy.
-
-    No secret is in it: a result holds none.
-    """
+    """All that a result holds: exposure and extraction of each format, then privacy."""
     shown = [section for form in result.formats for section in _format(result, form)]
     if result.trajectory:
         shown.append(trajectory_section(result.trajectory))
@@ -244,11 +241,7 @@ def trajectory_section(rows: Sequence[CheckpointClass]) -> Section:
 
 
 def overview_section(rows: Sequence[tuple[str, ClassRow]]) -> Section:
-    """Classes of all formats in one table, with the most that any search was given.
-
-    Args:
-        rows: each with the name of its format.
-    """
+    """Classes of all formats in one table, with the most that any search was given."""
     guesses = max((found.given for _, row in rows for found in row.guesses), default=0)
     known = max((found.given for _, row in rows for found in row.revealed), default=0)
     return Section(
@@ -294,12 +287,7 @@ def found_cell(found: Found | None) -> str:
 
 
 def legend(sections: Sequence[Section], level: str) -> Section:
-    """What heads and signs mean; only those that these sections have.
-
-    Args:
-        sections: with tables of classes.
-        level: coverage of the intervals, in words.
-    """
+    """What heads and signs mean; only those that these sections have."""
     heads = {head for section in sections for head in section.columns}
     shown = [*heads, *(cell for section in sections for row in section.rows for cell in row)]
     meant = {"interval": f"of the median, at {level}"} | _HEADS

@@ -23,31 +23,18 @@ _HIDDEN = "▒"
 
 @dataclass(frozen=True, kw_only=True)
 class ShownPassage:
-    """A passage as the report shows it: in parts, redacted where that is asked for.
+    """A passage as the report shows it: in parts, redacted where that is asked for."""
 
-    Attributes:
-        document: its number.
-        title: where it is, in words.
-        prompt: the end of what the model was given.
-        same: what came out and is in the document.
-        output: what came out behind that.
-        original: what the document has in its place.
-    """
-
-    document: int
-    title: str
-    prompt: str
-    same: str
-    output: str
-    original: str
+    document: int  # its number
+    title: str  # where it is, in words
+    prompt: str  # the end of what the model was given
+    same: str  # what came out and is in the document
+    output: str  # what came out behind that
+    original: str  # what the document has in its place
 
 
 def verbatim_markdown(record: VerbatimRecord) -> str:
-    """A look as Markdown, every value escaped, without texts.
-
-    Args:
-        record: of a look.
-    """
+    """A look as Markdown, every value escaped, without texts."""
     parts = [
         "# Memorised text",
         f"**{inline(sentence(verbatim_finding(record)))}**",
@@ -62,11 +49,7 @@ def verbatim_markdown(record: VerbatimRecord) -> str:
 
 
 def verbatim_csv(record: VerbatimRecord) -> str:
-    """A row a document (RFC 4180); numbers in full, missing ones empty.
-
-    Args:
-        record: of a look.
-    """
+    """A row a document (RFC 4180); numbers in full, missing ones empty."""
     stream = io.StringIO()
     rows = [_flat(row) for row in record.rows]
     table = csv.DictWriter(stream, list(rows[0]), lineterminator="\r\n")
@@ -78,13 +61,7 @@ def verbatim_csv(record: VerbatimRecord) -> str:
 def shown_passages(
     record: VerbatimRecord, texts: VerbatimPassages | None, *, show_text: bool
 ) -> list[ShownPassage]:
-    """Passages for the page, worst first.
-
-    Args:
-        record: of a look.
-        texts: beside it; None: they are not there.
-        show_text: whether texts are shown; else only their lengths.
-    """
+    """Passages for the page, worst first."""
     if texts is None:
         return []
     rows = {row.number: row for row in record.rows}
@@ -104,19 +81,7 @@ def write_verbatim(
     texts: VerbatimPassages | None = None,
     show_text: bool = False,
 ) -> list[Path]:
-    """Write report.html, report.md and report.csv into a directory, each whole or not at all.
-
-    Args:
-        record: of a look.
-        out: the directory.
-        source: the record on the disk; None: the one in `out`, or one in memory.
-        texts: what came out, beside the originals; None: the page has none.
-        show_text: whether the page shows texts, and not only their lengths.
-
-    Raises:
-        ResultError, SettingsError: `out` holds another study.
-        FileError: the disk refused, or another report is there.
-    """
+    """Write report.html, report.md and report.csv into a directory, each whole or not at all."""
     from lmexposure.reporting.verbatim_page import render_verbatim
 
     of = known_in(Path(out), VerbatimRecord.NAME, source, record.inputs_sha256)

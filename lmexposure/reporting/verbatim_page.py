@@ -15,15 +15,7 @@ from lmexposure.reporting.verbatim_tables import (
 
 
 def render_verbatim(record: VerbatimRecord, passages: Sequence[ShownPassage] = ()) -> str:
-    """The whole report as one HTML document.
-
-    Args:
-        record: of a look.
-        passages: texts, as they are to be shown.
-
-    Returns:
-        the document; the same record gives the same text.
-    """
+    """The whole report as one HTML document."""
     groups, documents, *others = verbatim_sections(record)
     return filled_page(
         "verbatim.html.jinja",
@@ -39,14 +31,7 @@ def render_verbatim(record: VerbatimRecord, passages: Sequence[ShownPassage] = (
 
 
 def render_several(records: Sequence[VerbatimRecord]) -> str:
-    """Several models over the same documents as one HTML document.
-
-    Args:
-        records: as `several_looks` gives them.
-
-    Returns:
-        the document; the same records give the same text.
-    """
+    """Several models over the same documents as one HTML document."""
     return filled_page(
         "verbatim_several.html.jinja",
         finding=several_finding(records),

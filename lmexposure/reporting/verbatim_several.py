@@ -16,14 +16,7 @@ _FEWEST = 2
 
 
 def several_looks(looks: Sequence[VerbatimFiles]) -> list[VerbatimRecord]:
-    """Looks that can be put side by side, by the size of their models.
-
-    Args:
-        looks: at least two, of the same documents, asked for in the same way.
-
-    Raises:
-        ResultError: fewer, or of other documents, or asked for otherwise.
-    """
+    """Looks that can be put side by side, by the size of their models."""
     if len(looks) < _FEWEST:
         raise ResultError("1 look to compare; give at least two directories of lmexposure verbatim")
     first, *others = looks
@@ -43,11 +36,7 @@ def several_looks(looks: Sequence[VerbatimFiles]) -> list[VerbatimRecord]:
 
 
 def several_section(records: Sequence[VerbatimRecord]) -> Section:
-    """The models in a table, the smallest first.
-
-    Args:
-        records: as `several_looks` gives them.
-    """
+    """The models in a table, the smallest first."""
     tries = records[0].rule.tries
     return Section(
         title="Models over the same documents",
@@ -71,11 +60,7 @@ def several_section(records: Sequence[VerbatimRecord]) -> Section:
 
 
 def several_finding(records: Sequence[VerbatimRecord]) -> str:
-    """Which model gives most back, in a line.
-
-    Args:
-        records: as `several_looks` gives them.
-    """
+    """Which model gives most back, in a line."""
     worst = max(records, key=lambda record: record.longest_run)
     return (
         f"of {count(len(records), 'model')} {visible(worst.model.name)} gives the longest run: "
@@ -84,15 +69,7 @@ def several_finding(records: Sequence[VerbatimRecord]) -> str:
 
 
 def write_several(records: Sequence[VerbatimRecord], out: str | Path) -> list[Path]:
-    """Write compare.html and compare.md into a directory, each whole or not at all.
-
-    Args:
-        records: as `several_looks` gives them.
-        out: the directory.
-
-    Raises:
-        FileError: the disk refused, or a comparison of others is there.
-    """
+    """Write compare.html and compare.md into a directory, each whole or not at all."""
     from lmexposure.reporting.verbatim_page import render_several
 
     section = several_section(records)

@@ -51,12 +51,7 @@ _COLUMNS = (
 
 
 def verbatim_sections(record: VerbatimRecord, *, most: int = _ROWS) -> list[Section]:
-    """The tables, in the order of a reader's questions.
-
-    Args:
-        record: of a look.
-        most: documents that are listed.
-    """
+    """The tables, in the order of a reader's questions."""
     sections = [_groups(record), _documents(record, most), _curve(record)]
     if record.near:
         sections.append(_near(record))
@@ -66,20 +61,12 @@ def verbatim_sections(record: VerbatimRecord, *, most: int = _ROWS) -> list[Sect
 
 
 def verbatim_on_terminal(record: VerbatimRecord) -> Sequence[Section]:
-    """The sections of a terminal: fewer documents.
-
-    Args:
-        record: of a look.
-    """
+    """The sections of a terminal: fewer documents."""
     return verbatim_sections(record, most=_FEW)
 
 
 def memorised_section(record: VerbatimRecord | None) -> Section | None:
-    """What a run's report says of memorised text; None where none was looked for.
-
-    Args:
-        record: of the look beside a run.
-    """
+    """What a run's report says of memorised text; None where none was looked for."""
     if record is None:
         return None
     documents = _documents(record, _FEW)
@@ -93,11 +80,7 @@ def memorised_section(record: VerbatimRecord | None) -> Section | None:
 
 
 def verbatim_finding(record: VerbatimRecord) -> str:
-    """What the look says, in a line.
-
-    Args:
-        record: of a look.
-    """
+    """What the look says, in a line."""
     given = [row for row in record.rows if row.verdict != "no"]
     looked = count(record.corpus.documents, "document")
     if not given:
@@ -119,11 +102,7 @@ def verbatim_finding(record: VerbatimRecord) -> str:
 
 
 def verbatim_origin(record: VerbatimRecord) -> str:
-    """What was looked at, and when.
-
-    Args:
-        record: of a look.
-    """
+    """What was looked at, and when."""
     return (
         f"{visible(record.model.name)}, {whole(record.model.parameters)} parameters; "
         f"{whole(record.documents)} documents of {whole(record.characters)} characters "
@@ -136,11 +115,7 @@ def _run_length(row: VerbatimDocument) -> int:
 
 
 def run_words(row: VerbatimDocument) -> str:
-    """How long the run of a document is, and how often the corpus has it.
-
-    Args:
-        row: of the document.
-    """
+    """How long the run of a document is, and how often the corpus has it."""
     if row.run is None:
         return f"of document {row.number}, without a greedy run"
     copies = f", which the corpus has {row.copies:,} times" if row.copies > 1 else ""

@@ -19,12 +19,7 @@ _NOTES = (
 
 
 def white_box_section(claim: DpClaim | None, privacy: Privacy | None = None) -> Section | None:
-    """Bounds from inside, from the loosest to the claim; None where there were no canaries.
-
-    Args:
-        claim: of a training.
-        privacy: of the same model, measured from outside.
-    """
+    """Bounds from inside, from the loosest to the claim; None where there were no canaries."""
     if claim is None or claim.white_box is None:
         return None
     found = claim.white_box

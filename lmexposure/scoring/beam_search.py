@@ -33,11 +33,7 @@ class Guess:
 
 @dataclass(frozen=True, kw_only=True)
 class _Followers:
-    """The K tokens that may follow in a state: ids and the states behind them, shape (K,) each.
-
-    `beyond`: how many bytes of a token lie behind the fill. `ends`: a fill is whole there.
-    `goes_on`: at least one token may follow there.
-    """
+    """The K tokens that may follow in a state: ids and the states behind them, shape (K,) each."""
 
     tokens: Ints
     states: Ints
@@ -50,15 +46,7 @@ class _Followers:
 
 
 class Spelling:
-    """All ways to spell the fills of a format in tokens, as numbered states.
-
-    A state is the known bytes that are still to be spelled, then a state of the format's bytes. A
-    token may end in what follows a fill, but none begins there.
-
-    Args:
-        language: the format's texts as bytes.
-        vocabulary: what the tokens spell.
-    """
+    """All ways to spell the fills of a format in tokens, as numbered states."""
 
     def __init__(self, language: ByteLanguage, vocabulary: Vocabulary) -> None:
         self._language, self._vocabulary = language, vocabulary
@@ -116,27 +104,17 @@ class Spelling:
 
 
 class Beam:
-    """One search: `width` candidates are kept at each step; 1 is greedy.
-
-    Args:
-        spelled: the text that the shared tokens spell.
-        state: of the `Spelling`, behind it.
-        width: at least 1.
-        wanted: whole texts, as bytes behind `spelled` and with it; None searches to the end.
-
-    Attributes:
-        finished: the cheapest whole texts so far, cheapest first, at most `width`: text and bits. A
-            text that is spelled in two ways counts once. Where texts are wanted, those that are
-            dearer than all of them may be missing.
-        steps: prefixes that the model computed for this search.
-    """
+    """One search: `width` candidates are kept at each step; 1 is greedy."""
 
     def __init__(
         self, spelled: bytes, state: int, *, width: int, wanted: Sequence[bytes] | None = None
     ) -> None:
         self.width, self.first = width, state
+        # the cheapest whole texts so far, cheapest first, at most `width`: text and bits. A text
+        # that is spelled in two ways counts once. Where texts are wanted, those that are dearer
+        # than all of them may be missing.
         self.finished: list[tuple[bytes, float]] = []
-        self.steps = 1
+        self.steps = 1  # prefixes that the model computed for this search
         self.texts = [spelled]  # of the candidates kept, cheapest first
         self._wanted = None if wanted is None else list(wanted)
 
@@ -189,10 +167,7 @@ class Beam:
 
 @dataclass(frozen=True, kw_only=True)
 class _Candidates:
-    """The M continuations of one beam: costs in bits, tokens, states, each shape (M,).
-
-    `parents` are the numbers of the beam's texts that they continue.
-    """
+    """The M continuations of one beam: costs in bits, tokens, states, each shape (M,)."""
 
     costs: Floats
     parents: Ints
@@ -224,19 +199,7 @@ def search_beams(
     most: int,
     watch: Callable[[int], None] = lambda read: None,
 ) -> None:
-    """Run all beams to their ends; each then holds what it found.
-
-    Args:
-        steps: next-token steps of the model.
-        spelling: of the format, that all beams are over.
-        beginning: the tokens that all beams begin behind, at least one.
-        beams: searches that have not begun.
-        most: tokens that the model reads at once; a spelling in more is not followed further.
-        watch: called with the number of tokens read behind `beginning`, after each of them.
-
-    Raises:
-        NumericalError: the model gave NaN on some branch.
-    """
+    """Run all beams to their ends; each then holds what it found."""
     alive = list(beams)
     sizes = np.ones(len(alive), dtype=np.int64)  # rows of each beam
     costs = np.zeros(len(alive))

@@ -15,24 +15,17 @@ from lmexposure.scoring.spelling import Vocabulary
 
 @dataclass(frozen=True, kw_only=True)
 class Surroundings:
-    """The segment of each fill.
+    """The segment of each fill."""
 
-    Attributes:
-        front, behind: the text that is encoded together with each fill, of whole rows.
-        start: how many tokens are in front of all that is encoded.
-        before: how many tokens are before the segment, `start` among them.
-        lead: the text of the segment in front of each fill as the tokens spell it; None where they
-            do not spell the fills as they are.
-        trail: the text of the segment behind each fill, likewise.
-        barriers: the tokens that end a segment; none are known of plain contexts.
-    """
-
-    front: str
-    behind: str = ""
-    start: int
-    before: int
+    front: str  # the text that is encoded together with each fill, of whole rows
+    behind: str = ""  # the text that is encoded together with each fill, of whole rows
+    start: int  # how many tokens are in front of all that is encoded
+    before: int  # how many tokens are before the segment, `start` among them
+    # the text of the segment in front of each fill as the tokens spell it; None where they do not
+    # spell the fills as they are
     lead: str | None
-    trail: str = ""
+    trail: str = ""  # the text of the segment behind each fill, likewise
+    # the tokens that end a segment; none are known of plain contexts
     barriers: frozenset[int] = frozenset()
 
 
@@ -44,15 +37,7 @@ def surroundings(
     *,
     context: AnyContext,
 ) -> Surroundings:
-    """What is around some fills.
-
-    Args:
-        tokenizer: the tokenizer that encoded the fills.
-        vocabulary: what its tokens spell.
-        texts: fills of one format.
-        rows: the same in context, each up to its last character.
-        context: their left context, or their row.
-    """
+    """What is around some fills."""
     if isinstance(context, Context):
         return _in_rows(tokenizer, vocabulary, texts, context)
     front = context if context and _plain(tokenizer, context) else ""
@@ -115,18 +100,7 @@ def _front_of(spelled: bytes | None, text: str) -> str | None:
 def literal_tokens(
     tokenizer: Any, literal: str, row: Sequence[int], around: Surroundings, *, context: AnyContext
 ) -> list[int]:
-    """The format's text before its first hole in context, with nothing behind it.
-
-    What it shares with the fills is no secret: a handful of fills could share a character by
-    chance.
-
-    Args:
-        tokenizer: the tokenizer that encoded the fills.
-        literal: the text.
-        row: tokens of a fill in context.
-        around: what is around the fills.
-        context: their left context, or their row.
-    """
+    """The format's text before its first hole in context, with nothing behind it."""
     if not isinstance(context, Context):
         return encode_documents(tokenizer, [literal], context=context)[0]
     encoding = tokenizer.backend_tokenizer.encode(around.front + literal, add_special_tokens=False)
@@ -144,25 +118,20 @@ def shared_tokens(rows: Sequence[list[int]]) -> list[int]:
 
 @dataclass(frozen=True, kw_only=True)
 class Beginning:
-    """What all fills of a format begin with.
+    """What all fills of a format begin with."""
 
-    Attributes:
-        ids: the longest token prefix that these fills share and that lies before the secret; the
-            context's tokens and the start token belong to it.
-        characters: how many characters of `lead` and text it spells; None where the tokens do
-            not spell the texts as they are (a tokenizer that lower-cases, for one), so that two
-            fills may share one token path.
-        scored: every token behind it is scored, so that nothing of the secret is left out.
-        lead: the text in front of each fill: the context; of a row, what is behind its last special
-            token before the fill, as the tokens spell it.
-        trail: the text behind each fill in its row, up to the next special token.
-    """
-
+    # the longest token prefix that these fills share and that lies before the secret; the context's
+    # tokens and the start token belong to it
     ids: list[int]
+    # how many characters of `lead` and text it spells; None where the tokens do not spell the texts
+    # as they are (a tokenizer that lower-cases, for one), so that two fills may share one token
+    # path
     characters: int | None
-    scored: bool
+    scored: bool  # every token behind it is scored, so that nothing of the secret is left out
+    # the text in front of each fill: the context; of a row, what is behind its last special token
+    # before the fill, as the tokens spell it
     lead: str = ""
-    trail: str = ""
+    trail: str = ""  # the text behind each fill in its row, up to the next special token
 
 
 def find_beginning(
@@ -174,17 +143,7 @@ def find_beginning(
     context: AnyContext,
     literal: str,
 ) -> Beginning:
-    """Find where the secrets of one format begin.
-
-    Args:
-        tokenizer: the tokenizer that encoded the fills.
-        vocabulary: what its tokens spell.
-        texts: fills of one format; the more of them, the surer that no other fill begins
-            otherwise.
-        encoded: the same in context.
-        context: their left context, or their row.
-        literal: the format's text before its first hole.
-    """
+    """Find where the secrets of one format begin."""
     rows = [text.ids for text in encoded]
     if isinstance(context, Context):
         around = surroundings(tokenizer, vocabulary, texts, rows, context=context)

@@ -39,25 +39,14 @@ _MOST_CELLS = 1 << 25  # places x classes x limbs
 
 @dataclass(frozen=True)
 class Neighbours:
-    """Which of K tokens may follow which.
+    """Which of K tokens may follow which."""
 
-    Attributes:
-        classes: (K,) tokens with the same followers have the same class.
-        follows: (C, K) bool: whether token k may follow a token of class c.
-    """
-
-    classes: NDArray[np.int64]
-    follows: NDArray[np.bool_]
+    classes: NDArray[np.int64]  # (K,) tokens with the same followers have the same class
+    follows: NDArray[np.bool_]  # (C, K) bool: whether token k may follow a token of class c
 
 
 class Merges:
-    """The merges of a BPE tokenizer, in their order.
-
-    Args:
-        vocab: token name -> id.
-        merges: pairs of names, the first merged first.
-        whole_words: a piece that is a token is taken whole before anything is merged.
-    """
+    """The merges of a BPE tokenizer, in their order."""
 
     def __init__(
         self, vocab: dict[str, int], merges: list[Any], *, whole_words: bool = False
@@ -82,15 +71,7 @@ class Merges:
         return cls(model["vocab"], model["merges"], whole_words=whole_words)
 
     def spines(self, token: int, *, whole: bool) -> Spines | None:
-        """What a token begins with and ends with while it is merged.
-
-        Args:
-            token: its id.
-            whole: it is never merged from smaller ones (a byte of an unknown character).
-
-        Returns:
-            the successive first pieces and last pieces; None for a token that merging never makes.
-        """
+        """What a token begins with and ends with while it is merged."""
         if whole:
             return [(token, -1, _NEVER)], [(token, -1, _NEVER)]
         pieces = [self._vocab.get(character, -1) for character in self._names.get(token, "")]
@@ -162,19 +143,7 @@ def _equal_rows(table: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np
 
 
 class PairGraph:
-    """States are place * classes + class of the last token.
-
-    Args:
-        places: what fits at each place; tokens lead to places with smaller numbers.
-        complete: for each place, whether what is counted ends there.
-        ids: (K,) the tokens' ids, ascending.
-        neighbours: which of them may follow which.
-        start: the first place and the number of the token before it.
-        bits: of the number of fills, rounded up.
-        beyond: for each place, whether a fill has ended there or before. A path of the graph ends
-            with the token that leads there; what is counted goes on to the end of the text, since
-            only there it is certain that the token belongs to the text's encoding.
-    """
+    """States are place * classes + class of the last token."""
 
     def __init__(
         self,
@@ -300,11 +269,7 @@ def _ratios(counts: NDArray[np.float64], whole: NDArray[np.float64]) -> NDArray[
 
 
 def by_merges(sample: EncodedSample) -> RuleGraph:
-    """Neighbours by the merges of a BPE tokenizer, exactly.
-
-    Raises:
-        NotApplicable: the tokenizer is no such one.
-    """
+    """Neighbours by the merges of a BPE tokenizer, exactly."""
     merges = Merges.of(sample.tokenizer)
     if merges is None:
         raise NotApplicable("it does not merge pairs of tokens")
@@ -363,11 +328,7 @@ def _texts(sample: EncodedSample, lead: str) -> Texts:
 
 
 def _fitting(root: ByteNode, pieces: Pieces) -> NDArray[np.int64]:
-    """Every token at every place where no cut tears it.
-
-    Returns:
-        rows (N, 4): the place, the token, the place behind it, whether a piece begins with it.
-    """
+    """Every token at every place where no cut tears it."""
     n = len(pieces.moves)
     behind = np.full((2 * FALLBACK, n), -1, dtype=np.int64)  # by symbol and place
     cut = np.zeros((2 * FALLBACK, n), dtype=np.bool_)

@@ -27,17 +27,12 @@ _MOST_CHILDREN = 1 << 21  # of one batch
 
 @dataclass(frozen=True, kw_only=True)
 class Nodes:
-    """N prefixes of one length D in tokens, counted behind the space's beginning.
+    """N prefixes of one length D in tokens, counted behind the space's beginning."""
 
-    Attributes:
-        costs: bits of each prefix behind the beginning, float64 (N,); they only grow on the way.
-        states: the state of each in the token space, int64 (N,).
-        paths: tokens behind the beginning, int64 (N, D).
-    """
-
+    # bits of each prefix behind the beginning, float64 (N,); they only grow on the way
     costs: Floats
-    states: Ints
-    paths: Ints
+    states: Ints  # the state of each in the token space, int64 (N,)
+    paths: Ints  # tokens behind the beginning, int64 (N, D)
 
     def __len__(self) -> int:
         return len(self.costs)
@@ -58,13 +53,9 @@ class Nodes:
 
 @dataclass(frozen=True, kw_only=True)
 class Children(Continuations):
-    """All M continuations of N nodes, those of one node side by side, shape (M,) each.
+    """All M continuations of N nodes, those of one node side by side, shape (M,) each."""
 
-    Attributes:
-        rows: the parent's number, ascending.
-    """
-
-    rows: Ints
+    rows: Ints  # the parent's number, ascending
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -103,18 +94,16 @@ def children_of(space: TokenSpace, states: Ints) -> Children:
 class Budget:
     """What a search may cost; None: no limit.
 
-    Args:
-        steps: model steps, at least 1.
-        seconds: of wall-clock time, above 0.
-        ended: asked between steps; true ends the search as a limit does, whatever is left.
-
     Raises:
         SettingsError: a limit that allows nothing.
     """
 
     steps: int | None = None
+    """Model steps, at least 1."""
     seconds: float | None = None
+    """Of wall-clock time, above 0."""
     ended: Callable[[], bool] | None = None
+    """Asked between steps; true ends the search as a limit does, whatever is left."""
 
     def __post_init__(self) -> None:
         try:
@@ -130,14 +119,10 @@ class Budget:
 
 @dataclass(frozen=True, kw_only=True)
 class Leaves:
-    """Fills that a step of the walk has reached: M of them, none above the limit.
+    """Fills that a step of the walk has reached: M of them, none above the limit."""
 
-    Attributes:
-        costs: bits behind the beginning, shape (M,); lower = more memorised.
-        paths: call with the numbers of some of them for their tokens, shape (m, D).
-    """
-
-    costs: Floats
+    costs: Floats  # bits behind the beginning, shape (M,); lower = more memorised
+    # call with the numbers of some of them for their tokens, shape (m, D)
     paths: Callable[[Ints], Ints]
 
 
@@ -154,21 +139,7 @@ class _Open:
 
 
 class BranchAndBound:
-    """One walk over the fills within a limit; it can be stopped and goes on where it was.
-
-    Args:
-        space: the fills as token paths.
-        steps: next-token steps of the model.
-        limit: bits behind the beginning; fills above it are not visited. A visitor may lower it.
-        visit: called with each batch of fills that do not cost more.
-        budget: where to stop.
-        live_states: never more model states than this are held at once; None: 2^15, or as many as
-            512 MiB hold.
-        batch: nodes a step at most; a narrow one reaches the first fills sooner.
-
-    Raises:
-        SettingsError: fewer live states than a path has tokens.
-    """
+    """One walk over the fills within a limit; it can be stopped and goes on where it was."""
 
     def __init__(
         self,
@@ -205,15 +176,7 @@ class BranchAndBound:
         return self._begun and not self._stack
 
     def run(self) -> bool:
-        """Walk on until everything within the limit is visited or the budget is spent.
-
-        Returns:
-            whether the walk is finished.
-
-        Raises:
-            NumericalError: the model gave NaN on some branch.
-            ModelError: out of memory with one node at a time.
-        """
+        """Walk on until everything within the limit is visited or the budget is spent."""
         if self._budget.seconds is not None:
             self._deadline = time.monotonic() + self._budget.seconds
         if not self._begun:
@@ -229,9 +192,6 @@ class BranchAndBound:
 
         Behind a node that costs c bits at most 2^(T - c) fills of one length cost T bits or less
         (their paths are disjoint events), and never more than there are.
-
-        Args:
-            limits: shape (n,), in bits.
         """
         if not self._begun:
             return [self._space.size for _ in limits]
@@ -357,11 +317,7 @@ class BranchAndBound:
 
 
 def refuse_nan(bits: Floats, depth: int) -> None:
-    """Nothing is known of a branch that costs NaN, nor of what lies behind it.
-
-    Raises:
-        NumericalError: one of them is NaN.
-    """
+    """Nothing is known of a branch that costs NaN, nor of what lies behind it."""
     if np.isnan(bits).any():
         raise NumericalError(
             f"the model gave NaN {depth} tokens into the secrets; its weights or dtype are broken: "

@@ -47,27 +47,16 @@ class Workspace:
 
 @dataclass(frozen=True)
 class _Layer:
-    """What one layer has read of the shared beginning.
+    """What one layer has read of the shared beginning."""
 
-    Attributes:
-        read: keys and values of its last P tokens, all heads side by side, shape (P, W).
-        heads: H of the keys and values.
-        key: W of the keys alone, the first of the W.
-        window: how many tokens the layer sees at most; None: all.
-    """
-
-    read: Tensor
-    heads: int
-    key: int
-    window: int | None
+    read: Tensor  # keys and values of its last P tokens, all heads side by side, shape (P, W)
+    heads: int  # H of the keys and values
+    key: int  # W of the keys alone, the first of the W
+    window: int | None  # how many tokens the layer sees at most; None: all
 
     @classmethod
     def of(cls, layer: Any) -> Self:
-        """Take over a layer that has read one prefix.
-
-        Raises:
-            ModelError: it is no layer that keeps keys and values token by token.
-        """
+        """Take over a layer that has read one prefix."""
         if type(layer) not in (DynamicLayer, DynamicSlidingWindowLayer):
             raise ModelError(f"a layer keeps its states in its own way ({type(layer).__name__})")
         keys, values = (t[0].transpose(0, 1).flatten(1) for t in (layer.keys, layer.values))
@@ -87,30 +76,19 @@ class _Layer:
 
 @dataclass(frozen=True)
 class Paths:
-    """States of N prefixes of one length, which share what they begin with.
+    """States of N prefixes of one length, which share what they begin with."""
 
-    Attributes:
-        cache: the model's own cache of the beginning, one row.
-        beginning: the same by layer.
-        length: of each prefix, in tokens.
-        tokens: for each of the T tokens behind the beginning, by layer, keys and values of all
-            that were read in its place, shape (n, W).
-        places: which of them are each prefix's own, shape (T, N).
-    """
-
-    cache: Any
-    beginning: tuple[_Layer, ...]
-    length: int
+    cache: Any  # the model's own cache of the beginning, one row
+    beginning: tuple[_Layer, ...]  # the same by layer
+    length: int  # of each prefix, in tokens
+    # for each of the T tokens behind the beginning, by layer, keys and values of all that were read
+    # in its place, shape (n, W)
     tokens: tuple[tuple[Tensor, ...], ...]
-    places: Tensor
+    places: Tensor  # which of them are each prefix's own, shape (T, N)
 
     @classmethod
     def begun(cls, cache: Any, length: int) -> Self:
-        """From a model's cache of one prefix.
-
-        Raises:
-            ModelError: a layer keeps something else than keys and values of single tokens.
-        """
+        """From a model's cache of one prefix."""
         layers = tuple(_Layer.of(layer) for layer in cache.layers)
         nowhere = torch.empty((0, 1), dtype=torch.long, device=layers[0].read.device)
         return cls(cache=cache, beginning=layers, length=length, tokens=(), places=nowhere)
@@ -144,13 +122,7 @@ class Paths:
         return tuple(layer.read.new_empty(rows, layer.read.shape[1]) for layer in self.beginning)
 
     def forked(self, places: Tensor, new: tuple[Tensor, ...], workspace: Workspace) -> Any:
-        """A cache for the model's next pass over n prefixes.
-
-        Args:
-            places: where the prefixes' tokens are, shape (T, n).
-            new: by layer, shape (n, W): what the pass reads is written here.
-            workspace: keys and values that the pass attends to lie here until the next layer's.
-        """
+        """A cache for the model's next pass over n prefixes."""
         read = zip(*self.tokens, strict=True) if self.tokens else [()] * len(new)
         cache = copy.copy(self.cache)
         cache.layers = [
@@ -240,12 +212,7 @@ class _Cached:
 
 
 class CachedSteps:
-    """Steps on a transformers cache: keys and values, sliding windows, recurrent states.
-
-    Args:
-        model: a causal language model, left in the mode that it was in.
-        probe: a few token ids on which its head is tried apart from the rest.
-    """
+    """Steps on a transformers cache: keys and values, sliding windows, recurrent states."""
 
     def __init__(self, model: Any, probe: Sequence[int] = (0,)) -> None:
         self.model = model
@@ -312,13 +279,7 @@ class CachedSteps:
 
 
 class PathSteps(CachedSteps):
-    """Steps that hold each token's keys and values once, and copy them once a step.
-
-    For models whose layers all keep keys and values, token by token.
-
-    Args:
-        model, probe: as for `CachedSteps`.
-    """
+    """Steps that hold each token's keys and values once, and copy them once a step."""
 
     def __init__(self, model: Any, probe: Sequence[int] = (0,)) -> None:
         super().__init__(model, probe)
@@ -388,11 +349,7 @@ class PathSteps(CachedSteps):
 
 
 def _fork(cache: Any, index: torch.Tensor) -> Any:
-    """Rows `index` of a cache as a cache of their own; the old one stays as it was.
-
-    `reorder_cache` puts new tensors into the layers, so only the layers need copies, not what
-    they hold.
-    """
+    """Rows `index` of a cache as a cache of their own; the old one stays as it was."""
     twin = copy.copy(cache)
     twin.layers = [_shallow(layer) for layer in cache.layers]
     twin.reorder_cache(index)

@@ -16,19 +16,12 @@ from lmexposure.errors import SettingsError
 
 @dataclass(frozen=True, kw_only=True)
 class DecodingRule:
-    """A rule of sampling.
+    """A rule of sampling."""
 
-    Attributes:
-        temperature: logits are divided by it, above 0; greedy decoding is measured by itself.
-        top_k: how many of the likeliest tokens may come; None: all.
-        top_p: only the likeliest tokens that together have this probability, in (0, 1]; 1: all.
-
-    Raises:
-        SettingsError: a value out of range.
-    """
-
+    # logits are divided by it, above 0; greedy decoding is measured by itself
     temperature: float = 1.0
-    top_k: int | None = None
+    top_k: int | None = None  # how many of the likeliest tokens may come; None: all
+    # only the likeliest tokens that together have this probability, in (0, 1]; 1: all
     top_p: float = 1.0
 
     def __post_init__(self) -> None:
@@ -56,40 +49,17 @@ class DecodingRule:
         return said if self.top_p == 1 else f"{said}, top-p {self.top_p:g}"
 
     def log_shares(self, logits: Tensor) -> Tensor:
-        """Log-probabilities under the rule, natural, -inf for what cannot come.
-
-        Args:
-            logits: shape (N, V).
-
-        Returns:
-            shape (N, V), in the dtype given; each row sums to 1.
-        """
+        """Log-probabilities under the rule, natural, -inf for what cannot come."""
         kept = self._kept(logits)
         return kept - kept.logsumexp(-1, keepdim=True)
 
     def token_log_shares(self, logits: Tensor, tokens: Tensor) -> Tensor:
-        """The same for one token of each row.
-
-        Args:
-            logits: shape (N, V).
-            tokens: shape (N,).
-
-        Returns:
-            shape (N,).
-        """
+        """The same for one token of each row."""
         kept = self._kept(logits)
         return kept.gather(-1, tokens[:, None]).squeeze(-1) - kept.logsumexp(-1)
 
     def refuses(self, logits: Tensor, tokens: Tensor) -> Tensor:
-        """Which tokens are not among the k likeliest: cheap, and says nothing of top-p.
-
-        Args:
-            logits: shape (N, V).
-            tokens: shape (N,).
-
-        Returns:
-            shape (N,), true where the token cannot come.
-        """
+        """Which tokens are not among the k likeliest: cheap, and says nothing of top-p."""
         if self.top_k is None:
             return torch.zeros(tokens.shape, dtype=torch.bool, device=logits.device)
         own = logits.gather(-1, tokens[:, None])

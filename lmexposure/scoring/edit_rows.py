@@ -23,27 +23,11 @@ class Distance(Protocol):
         """The row of the empty text, shape (1, W)."""
 
     def children(self, rows: Rows, place: int) -> tuple[Ints, Rows, Bools]:
-        """What one more token makes of some texts of `place` tokens.
-
-        Args:
-            rows: of N texts, shape (N, W).
-            place: tokens in each of them.
-
-        Returns:
-            the M tokens that matter there, shape (M,); the rows behind each of them and, last,
-            behind any other token, shape (N, M + 1, W); which of these may still end within d,
-            shape (N, M + 1). After S tokens: which are within d.
-        """
+        """What one more token makes of some texts of `place` tokens."""
 
 
 def distance_to(target: Sequence[int], most: int, metric: str) -> Distance:
-    """The distance that goes by this name.
-
-    Args:
-        target: S tokens.
-        most: d.
-        metric: "levenshtein" or "hamming".
-    """
+    """The distance that goes by this name."""
     return _KINDS[metric](target, most)
 
 

@@ -39,39 +39,26 @@ _ANY_COST = float(np.finfo(np.float64).max)  # but not infinite: no attacker wou
 
 @dataclass(frozen=True, kw_only=True)
 class Margin:
-    """How far a walked total may lie from the true one.
+    """How far a walked total may lie from the true one."""
 
-    Attributes:
-        bits: totals that differ by less are scored again in float64.
-        measured: the largest error seen on a sample, in bits.
-        sample: the number of fills in it.
-        empirical: the margin rests on the sample alone; False where it is the fixed margin of a
-            walk in float32 or float64, 1e-3 bits, and the measured error stays far within it.
-    """
-
-    bits: float
-    measured: float
-    sample: int
+    bits: float  # totals that differ by less are scored again in float64
+    measured: float  # the largest error seen on a sample, in bits
+    sample: int  # the number of fills in it
+    # the margin rests on the sample alone; False where it is the fixed margin of a walk in float32
+    # or float64, 1e-3 bits, and the measured error stays far within it
     empirical: bool
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProvenRank:
-    """What is proven of one canary's rank; low equals high where it is exact.
+    """What is proven of one canary's rank; low equals high where it is exact."""
 
-    Attributes:
-        bits: the canary's own cost behind the shared tokens, float64.
-        low, high: bounds of the rank, 1 + never-inserted fills that cost no more.
-        place_low, place_high: the same among all of R, other inserted canaries included.
-        margin: within which fills were scored again.
-    """
-
-    bits: float
-    low: int
-    high: int
-    place_low: int
-    place_high: int
-    margin: Margin
+    bits: float  # the canary's own cost behind the shared tokens, float64
+    low: int  # bounds of the rank, 1 + never-inserted fills that cost no more
+    high: int  # bounds of the rank, 1 + never-inserted fills that cost no more
+    place_low: int  # the same among all of R, other inserted canaries included
+    place_high: int  # the same among all of R, other inserted canaries included
+    margin: Margin  # within which fills were scored again
 
     @property
     def exact(self) -> bool:
@@ -211,10 +198,7 @@ class RankSearch:
         return sum(self._excluded[i] != index for i in cheap)
 
     def _measured_margin(self, model: Any, seed: int) -> Margin:
-        """The fixed margin where float32 is far within it, else one from a sample.
-
-        Rounding that moves a token from one expert to another moves its bits by any amount.
-        """
+        """The fixed margin where float32 is far within it, else one from a sample."""
         full = model.dtype in (torch.float32, torch.float64)
         sample = min(_SAMPLE if full else _SAMPLE_HALF, self._space.size)
         error = measured_error(self._space, self._steps, self.rescorer, sample=sample, seed=seed)
@@ -226,13 +210,7 @@ class RankSearch:
 
 
 class _Tally:
-    """Counts the fills of a walk against the costs of n fills at once.
-
-    Args:
-        bits: the costs to count against, shape (n,).
-        margin: fills within it are kept, to be scored again.
-        most: how many of these are kept at most; further ones are counted as unsettled.
-    """
+    """Counts the fills of a walk against the costs of n fills at once."""
 
     def __init__(self, bits: Floats, margin: float, most: int) -> None:
         self.bits = bits
@@ -276,24 +254,16 @@ class _Tally:
 
 @dataclass(frozen=True, kw_only=True)
 class Likeliest:
-    """The likeliest fills of a format, likeliest first.
+    """The likeliest fills of a format, likeliest first."""
 
-    Attributes:
-        indices: of the fills, at most as many as were asked for.
-        bits: their cost behind the shared tokens, shape (n,), ascending; lower = likelier.
-        proven: how many of the first are proven to be the likeliest of all of R, in this order;
-            all of them, unless the budget ended the search.
-        steps: model steps spent.
-        most_live: the largest number of model states held at once.
-        interrupted: a person ended the search; what it had proven until then is given.
-    """
-
-    indices: tuple[int, ...]
-    bits: Floats
+    indices: tuple[int, ...]  # of the fills, at most as many as were asked for
+    bits: Floats  # their cost behind the shared tokens, shape (n,), ascending; lower = likelier
+    # how many of the first are proven to be the likeliest of all of R, in this order; all of them,
+    # unless the budget ended the search
     proven: int
-    steps: int
-    most_live: int
-    interrupted: bool = False
+    steps: int  # model steps spent
+    most_live: int  # the largest number of model states held at once
+    interrupted: bool = False  # a person ended the search; what it had proven until then is given
 
     def place(self, index: int) -> int | None:
         """The proven place of a fill among all of R, 1 = likeliest; None: it is not among them."""
@@ -312,22 +282,7 @@ def likeliest_fills(  # noqa: PLR0913  what is searched, and what it may cost
     live_states: int | None = None,
     watch: Callable[[int], None] | None = None,
 ) -> Likeliest:
-    """Find the fills that an attacker would guess first.
-
-    Args:
-        space: the fills as token paths.
-        steps: next-token steps of the model.
-        rescorer: settles the order of fills that cost nearly the same.
-        guesses: how many fills to find; or all to which the model gives any probability.
-        margin: by how many bits a walked total may be wrong.
-        budget: what the search may cost.
-        live_states: never more model states than this are held at once.
-        watch: called with the model steps spent so far, while the search goes on.
-
-    Raises:
-        SettingsError: no guesses.
-        NumericalError: the model gave NaN on some branch.
-    """
+    """Find the fills that an attacker would guess first."""
     cheapest = _Cheapest(integer("guesses", guesses, low=1), margin)
     walk = BranchAndBound(
         space,
@@ -358,10 +313,7 @@ def likeliest_fills(  # noqa: PLR0913  what is searched, and what it may cost
 
 
 class _Cheapest:
-    """The k cheapest fills of a walk so far, and those that cannot be distinguished from the k-th.
-
-    `left_out` is the least cost of a fill that was dropped because too many are alike.
-    """
+    """The k cheapest fills of a walk so far, and those that cannot be told from the k-th."""
 
     def __init__(self, k: int, margin: float) -> None:
         self.walk: BranchAndBound | None = None
@@ -392,10 +344,7 @@ class _Cheapest:
         return float(self._costs[self._k - 1]) + self._slack if full else _ANY_COST
 
     def in_order(self, rescorer: Rescorer, certain: float) -> tuple[list[tuple[int, ...]], Floats]:
-        """The k cheapest; fills closer than the margin are scored again and put in order.
-
-        Above `certain` bits no order is proven, so none is settled.
-        """
+        """The k cheapest; fills closer than the margin are scored again and put in order."""
         bits = self._costs.copy()
         close = np.diff(bits) <= self._slack
         alike = np.append(close, False) | np.append(False, close)

@@ -28,10 +28,7 @@ _MOST_ROWS = 2_048
 
 
 def beam_width(canaries: int) -> int:
-    """The least width that is worth the name: 100, and twice the canaries of the format.
-
-    A beam narrower than the number of inserted canaries can be filled by the other canaries.
-    """
+    """The least width that is worth the name: 100, and twice the canaries of the format."""
     return max(100, 2 * canaries)
 
 
@@ -49,23 +46,15 @@ class SecretSearch:
 
 @dataclass(frozen=True, kw_only=True)
 class Extraction:
-    """One search for one secret.
+    """One search for one secret."""
 
-    Attributes:
-        method: "greedy" or "beam".
-        revealed: how many of the secret's first characters the attacker was given.
-        width: candidates kept at each step.
-        found: whether the secret is in the final beam.
-        place: its place there among all fills, other inserted canaries included; 1 = first guess.
-        steps: prefixes that the model computed until it was settled.
-    """
-
-    method: str
-    revealed: int
-    width: int
-    found: bool
+    method: str  # "greedy" or "beam"
+    revealed: int  # how many of the secret's first characters the attacker was given
+    width: int  # candidates kept at each step
+    found: bool  # whether the secret is in the final beam
+    # its place there among all fills, other inserted canaries included; 1 = first guess
     place: int | None
-    steps: int
+    steps: int  # prefixes that the model computed until it was settled
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, as result.json holds them."""
@@ -73,23 +62,7 @@ class Extraction:
 
 
 class Extractor:
-    """Searches one format under one model.
-
-    Args:
-        model: a causal language model, left in the mode that it was in.
-        tokenizer: its tokenizer.
-        format: the canary format.
-        context: left context or row, as for `log_perplexity`. In a row the last token of a guess
-            may hold some of what follows the fill as well: an attacker reads the text.
-        vocabulary: what the tokens spell, where it is known already; one serves all formats.
-
-    Attributes:
-        slower: why its steps are slower than those of other models; empty where they are not.
-
-    Raises:
-        ModelError: the tokenizer's tokens cannot be followed character by character (it changes
-            the text, as lower-casing ones do), or there is nothing before the secret to begin from.
-    """
+    """Searches one format under one model."""
 
     def __init__(
         self,
@@ -121,36 +94,19 @@ class Extractor:
         self._start, self._offset, self._lead = found.ids, found.characters, found.lead
         self._language = ByteLanguage(format.language, trail=found.trail.encode())
         self._steps = next_token_steps(model, encoded[0].ids)
+        # why its steps are slower than those of other models; empty where they are not
         self.slower = self._steps.slower if isinstance(self._steps, RecomputedSteps) else ""
         self._spelling = Spelling(self._language, self._vocabulary)
 
     def search(self, beginning: str, *, width: int) -> list[Guess]:
-        """The likeliest fills that a beam finds, best first, at most `width` of them.
-
-        Args:
-            beginning: what the attacker knows: a beginning of some fill's text.
-            width: candidates kept at each step; 1 is greedy.
-
-        Raises:
-            InputError: no fill of the format begins so.
-            NumericalError: the model gave NaN on some branch.
-        """
+        """The likeliest fills that a beam finds, best first, at most `width` of them."""
         beam = self._beam(beginning, integer("width", width, low=1), None)
         self._run([beam])
         before = len(self._lead)
         return [Guess(text=text.decode()[before:], bits=bits) for text, bits in beam.finished]
 
     def find(self, index: int, *, revealed: int, width: int) -> Extraction:
-        """Search for the secret with this index, its first `revealed` characters given.
-
-        Args:
-            index: the secret, in [0, format.size).
-            revealed: characters of the secret that the attacker knows, from 0.
-            width: candidates kept at each step; 1 is greedy.
-
-        Raises:
-            NumericalError: the model gave NaN on some branch.
-        """
+        """Search for the secret with this index, its first `revealed` characters given."""
         search = SecretSearch(index=index, revealed=revealed, width=width)
         return next(rows[0] for rows in self.find_all([search]))
 
@@ -165,17 +121,6 @@ class Extractor:
 
         Adjoining searches that begin alike and are as wide share one beam. Which go together
         depends on the searches alone.
-
-        Args:
-            searches: for which secrets.
-            done: how many of the first searches earlier calls have answered.
-            watch: called with about how many searches are answered, while a search goes on.
-
-        Yields:
-            what was found of the next searches, in their order, at least of one.
-
-        Raises:
-            NumericalError: the model gave NaN on some branch.
         """
         before = 0
         for group in self._together(searches):

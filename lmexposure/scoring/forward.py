@@ -44,11 +44,7 @@ _PACKED = "packed"
 
 
 def refuse_nonfinite(bits: Floats, number: int, texts: int) -> None:
-    """Refuse to score with NaN or infinity.
-
-    Raises:
-        NumericalError: one of the bits of text `number` of `texts` is NaN or infinite.
-    """
+    """Refuse to score with NaN or infinity."""
     if not np.isfinite(bits).all():
         raise NumericalError(
             f"the model gave NaN or infinite log-probabilities for text {number} of {texts}; "
@@ -79,10 +75,7 @@ class PlainPass:
         ]
 
     def _logits(self, rows: Sequence[list[int]], first: int) -> torch.Tensor:
-        """Logits that predict tokens first .. of each row, (B, longest - first, V), see `working`.
-
-        What lies beyond the end of a shorter row means nothing.
-        """
+        """Logits that predict tokens first .. of each row, (B, longest - first, V): `working`."""
         # The last token is predicted and never fed.
         ids, mask = _padded([row[:-1] for row in rows], self._model.device)
         keep = ids.shape[1] - first + 1
@@ -104,12 +97,7 @@ def _padded(rows: Sequence[list[int]], device: torch.device) -> tuple[torch.Tens
 
 
 class Forward(Protocol):
-    """How to score texts, some at a time.
-
-    `order` says in which order they are best scored, `size` how many of them at a time, and
-    `costs` what each costs in its place, in tokens fed. `slower` says why no faster way is taken;
-    it is empty where nothing faster was tried in vain.
-    """
+    """How to score texts, some at a time."""
 
     order: Sequence[int]
     size: int

@@ -52,23 +52,14 @@ _MOST_CHILDREN = 1 << 19
 
 @dataclass(frozen=True, kw_only=True)
 class Level:
-    """N prefixes of one depth, and all M that may follow them.
+    """N prefixes of one depth, and all M that may follow them."""
 
-    Attributes:
-        nodes: the prefixes.
-        log2_fills: log2 of the number of fills behind each, shape (N,).
-        children: what may follow.
-        costs: bits of each child's whole path, shape (M,).
-        log2_child_fills: log2 of the number of fills behind each child, shape (M,).
-        bounds: log2 of h for each child and component, shape (M, J).
-    """
-
-    nodes: Nodes
-    log2_fills: Floats
-    children: Children
-    costs: Floats
-    log2_child_fills: Floats
-    bounds: Floats
+    nodes: Nodes  # the prefixes
+    log2_fills: Floats  # log2 of the number of fills behind each, shape (N,)
+    children: Children  # what may follow
+    costs: Floats  # bits of each child's whole path, shape (M,)
+    log2_child_fills: Floats  # log2 of the number of fills behind each child, shape (M,)
+    bounds: Floats  # log2 of h for each child and component, shape (M, J)
 
     @property
     def inner(self) -> Ints:
@@ -104,17 +95,11 @@ class Level:
 
 @dataclass(frozen=True, kw_only=True)
 class SharedLevels:
-    """The first levels of the trie, all nodes of them, which every draw goes through.
+    """The first levels of the trie, all nodes of them, which every draw goes through."""
 
-    Attributes:
-        levels: from the root on.
-        state: the model's states of the last level's nodes.
-        limits: t of each component, shape (J,).
-    """
-
-    levels: list[Level]
-    state: Any
-    limits: Floats
+    levels: list[Level]  # from the root on
+    state: Any  # the model's states of the last level's nodes
+    limits: Floats  # t of each component, shape (J,)
 
     @property
     def log2_totals(self) -> Floats:
@@ -126,15 +111,7 @@ class SharedLevels:
 def expand_shared_levels(
     space: TokenSpace, steps: Steps, reach: Sequence[float], *, most_nodes: int
 ) -> SharedLevels:
-    """Expand whole levels while they fit, and let each node's h be what its children's add up to.
-
-    Args:
-        space: the fills as token paths.
-        steps: next-token steps of the model.
-        reach: for each component between the model and the uniform one, log2 H over log2|R|, in
-            (0, 1): how far it reaches; its limit is chosen so.
-        most_nodes: nodes to compute at most; the root is always computed.
-    """
+    """Expand whole levels while they fit; a node's h is what its children's add up to."""
     root = Nodes.root(space)
     children = children_of(space, root.states)
     state, bits = steps.start(space.beginning, children.tokens)
@@ -231,29 +208,27 @@ def _refuse(nodes: Nodes, children: Children, bits: Floats) -> None:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Draws:
-    """M draws from a mixture over the fills of one format.
+    """M draws from a mixture over the fills of one format."""
 
-    Attributes:
-        bits: cost of each drawn fill behind the shared tokens, shape (M,); lower = likelier.
-        log2_weights: log2 of one over the fill's probability under the mixture, shape (M,).
-        components: which component each draw came from, shape (M,).
-        paths: tokens behind the beginning, shape (M, D), -1 behind the end.
-        shares, limits, log2_totals: of each component, shape (J,): its share of the draws, its
-            limit in bits, and log2 of H (see `proposal`).
-        steps: model steps spent.
-        prefix_bits, prefix_log2_weights: cost and weight of each draw's inner prefixes, shape (P,):
-            of what a walk would have to compute.
-    """
-
-    bits: Floats
-    log2_weights: Floats
-    components: Ints
-    paths: Ints
+    bits: Floats  # cost of each drawn fill behind the shared tokens, shape (M,); lower = likelier
+    log2_weights: Floats  # log2 of one over the fill's probability under the mixture, shape (M,)
+    components: Ints  # which component each draw came from, shape (M,)
+    paths: Ints  # tokens behind the beginning, shape (M, D), -1 behind the end
+    # of each component, shape (J,): its share of the draws, its limit in bits, and log2 of H (see
+    # `proposal`)
     shares: Floats
+    # of each component, shape (J,): its share of the draws, its limit in bits, and log2 of H (see
+    # `proposal`)
     limits: Floats
+    # of each component, shape (J,): its share of the draws, its limit in bits, and log2 of H (see
+    # `proposal`)
     log2_totals: Floats
-    steps: int
+    steps: int  # model steps spent
+    # cost and weight of each draw's inner prefixes, shape (P,): of what a walk would have to
+    # compute
     prefix_bits: Floats
+    # cost and weight of each draw's inner prefixes, shape (P,): of what a walk would have to
+    # compute
     prefix_log2_weights: Floats
 
     def __len__(self) -> int:
@@ -287,12 +262,7 @@ class Draws:
         )
 
     def likeliest_within(self, steps: float, margin: float) -> int:
-        """About how many of the likeliest fills a walk with this many model steps can list.
-
-        Args:
-            steps: model steps.
-            margin: by how many bits further the walk goes than the last fill costs.
-        """
+        """About how many of the likeliest fills a walk with this many model steps can list."""
         _, first = np.unique(self.fills, return_index=True)
         first = first[np.argsort(self.bits[first], kind="stable")]
         # Horvitz-Thompson over distinct fills: one over the chance that a fill is among the draws.
@@ -308,11 +278,7 @@ class Draws:
         return 0 if not within else int(min(listed[within - 1], 2.0**62))
 
     def expected_steps(self, limit: float) -> float:
-        """About how many model steps a walk to this limit takes: an unbiased estimate.
-
-        Args:
-            limit: bits behind the beginning.
-        """
+        """About how many model steps a walk to this limit takes: an unbiased estimate."""
         within = self.prefix_bits <= limit
         with np.errstate(over="ignore"):  # beyond float64 it is infinite, and rightly so
             return 1 + float(np.exp2(self.prefix_log2_weights[within]).sum()) / len(self)
@@ -326,23 +292,7 @@ def draw_fills(
     seed: int,
     progress: Callable[[int, int], None] | None = None,
 ) -> Draws:
-    """Draw fills with replacement from the mixture, stratified over its components.
-
-    Args:
-        space: the fills as token paths.
-        steps: next-token steps of the model.
-        draws: M, at least 10; shared out over the components in fixed proportion.
-        seed: decides the draws.
-        progress: called with (draws done, draws in all) after each token of a block of draws; a
-            draw counts in part while it goes down.
-
-    Raises:
-        SettingsError: too few draws.
-        InputError: one fill begins another, so that a draw would not know where to end.
-        ModelError: out of memory with one draw at a time; before that the blocks are halved.
-        NumericalError: the model gave NaN on some branch, or logits so large that the probabilities
-            of next tokens add up to more than 1.
-    """
+    """Draw fills with replacement from the mixture, stratified over its components."""
     integer("draws", draws, low=len(_TURNS))
     rng = np.random.default_rng(seed)
     components = np.array(_TURNS)[np.arange(draws) % len(_TURNS)]
@@ -399,12 +349,7 @@ def _block_size(space: TokenSpace, shared: SharedLevels) -> int:
 
 
 class _DrawBlock:
-    """Draws that go down the trie side by side.
-
-    Args:
-        components: of each draw, shape (m,).
-        shares: of each component, shape (J,).
-    """
+    """Draws that go down the trie side by side."""
 
     def __init__(
         self,
@@ -424,11 +369,7 @@ class _DrawBlock:
         self._prefix_weights: list[Floats] = [np.empty(0)]
 
     def drawn(self, watch: Callable[[float], None]) -> tuple[NDArray[Any], ...]:
-        """Bits, log2 weights and paths of the draws; bits and log2 weights of their prefixes.
-
-        Args:
-            watch: called with the share of the way that is done, in [0, 1], after each token.
-        """
+        """Bits, log2 weights and paths of the draws; bits and log2 weights of their prefixes."""
         draws = np.arange(len(self._components))
         at = np.zeros(len(draws), dtype=np.int64)  # the node of each draw
         log2_q = np.zeros((1, len(self._log2_shares)))  # of each node, by component

@@ -26,10 +26,6 @@ class LmHead:
 
     The two halves are trusted only when they give the model's own log-probabilities on a probe.
     Where they do not, "hidden states" are the logits themselves, which is always right.
-
-    Args:
-        model: a causal language model in evaluation mode.
-        probe: a few token ids to compare on, at least 1.
     """
 
     def __init__(self, model: Any, probe: list[int]) -> None:
@@ -46,15 +42,7 @@ class LmHead:
 
     @torch.inference_mode()
     def hidden(self, **inputs: Any) -> tuple[Tensor, Any]:
-        """Run the model; the hidden states under its head, and its output (for the cache).
-
-        Args:
-            inputs: what the model's forward takes, `input_ids` of shape (B, T) among it.
-
-        Returns:
-            hidden states, shape (B, T, H), or logits (B, T, V) where `split` is False; the
-            output, whose `logits` mean nothing where `split` is True.
-        """
+        """Run the model; the hidden states under its head, and its output (for the cache)."""
         if not self.split:
             output = self.model(**inputs)
             return output.logits, output
@@ -64,18 +52,7 @@ class LmHead:
 
     @torch.inference_mode()
     def bits(self, hidden: Tensor, rows: Tensor, columns: Tensor) -> Floats:
-        """Bits of token `columns[m]` after position `rows[m]`. Lower = more expected.
-
-        Log-softmax in float32, or in float64 where the model is.
-
-        Args:
-            hidden: what `hidden` gave, flattened to (N, H).
-            rows: int64 of shape (M,), each in [0, N).
-            columns: int64 of shape (M,), each in [0, V).
-
-        Returns:
-            -log2 of the probability, float64 of shape (M,).
-        """
+        """Bits of token `columns[m]` after position `rows[m]`. Lower = more expected."""
         rows, columns = rows.to(hidden.device), columns.to(hidden.device)
         if len(hidden) <= _ROWS:
             return self._bits(hidden, rows, columns)
@@ -88,20 +65,11 @@ class LmHead:
 
     @torch.inference_mode()
     def logits(self, hidden: Tensor) -> Tensor:
-        """Of every token, shape (N, V), in float32 at least.
-
-        Args:
-            hidden: what `hidden` gave, flattened to (N, H).
-        """
+        """Of every token, shape (N, V), in float32 at least."""
         return torch.cat([logits for _, logits in self._blocks(hidden)], dim=1)
 
     def sequence_bits(self, hidden: Tensor, ids: list[int]) -> Floats:
-        """Bits of each token of one sequence, shape (T,); NaN for the first: nothing predicts it.
-
-        Args:
-            hidden: of the sequence's positions, shape (T, H).
-            ids: its T tokens.
-        """
+        """Bits of each token of a sequence, shape (T,); NaN for the first, which none predicts."""
         if len(ids) < 2:
             return np.full(len(ids), np.nan)
         bits = self.bits(hidden, torch.arange(len(ids) - 1), torch.tensor(ids[1:]))

@@ -32,45 +32,25 @@ _NOT_WORTH_A_DRAW = 0.002
 
 @dataclass(frozen=True, kw_only=True)
 class NearVerbatim:
-    """P(distance of a sample to the suffix <= d).
+    """P(distance of a sample to the suffix <= d)."""
 
-    Attributes:
-        between: both ends. Where nothing was open they are the probability itself.
-        known: mass that is known to be within d.
-        open_mass: of which the beam does not know.
-        hits: draws from the open part that are within d.
-        draws: all of them.
-        rows: beginnings that the model read: the cost.
-    """
-
-    between: Between
-    known: float
-    open_mass: float
-    hits: int
-    draws: int
-    rows: int
+    between: Between  # both ends. Where nothing was open they are the probability itself.
+    known: float  # mass that is known to be within d
+    open_mass: float  # of which the beam does not know
+    hits: int  # draws from the open part that are within d
+    draws: int  # all of them
+    rows: int  # beginnings that the model read: the cost
 
 
 @dataclass(frozen=True, kw_only=True)
 class NearSearch:
-    """How near a sample has to be, and how it is searched.
+    """How near a sample has to be, and how it is searched."""
 
-    Attributes:
-        distance: d, in tokens, from 0.
-        metric: "levenshtein" or "hamming".
-        beam: beginnings that are kept at each step; the suffix itself is always among them.
-        draws: from the open part; 0: none, which leaves the beam's ends.
-        level: two-sided coverage of the sampled part.
-
-    Raises:
-        SettingsError: a value out of range.
-    """
-
-    distance: int = 5
-    metric: str = "levenshtein"
-    beam: int = 20
-    draws: int = 200
-    level: float = 0.95
+    distance: int = 5  # d, in tokens, from 0
+    metric: str = "levenshtein"  # "levenshtein" or "hamming"
+    beam: int = 20  # beginnings that are kept at each step; the suffix itself is always among them
+    draws: int = 200  # from the open part; 0: none, which leaves the beam's ends
+    level: float = 0.95  # two-sided coverage of the sampled part
 
     def __post_init__(self) -> None:
         integer("distance", self.distance, low=0, high=1_000)
@@ -89,20 +69,7 @@ def near_verbatim(
     rule: DecodingRule | None = None,
     seed: int = 0,
 ) -> NearVerbatim:
-    """Both ends of the chance that as many tokens as the suffix has are within d edits of it.
-
-    Args:
-        steps: next-token steps of the model.
-        prefix: tokens in front, at least 1.
-        suffix: S tokens, more than d; a sample is the next S tokens, whatever they are.
-        search: distance, beam and draws.
-        rule: of decoding; None: the model's own distribution.
-        seed: of the draws.
-
-    Raises:
-        InputError: an empty prefix, or a suffix of no more than d tokens.
-        NumericalError: the model gave NaN.
-    """
+    """Both ends of the chance that as many tokens as the suffix has are within d edits of it."""
     search = search or NearSearch()
     if not len(prefix) or len(suffix) <= search.distance:
         raise InputError(
@@ -136,18 +103,14 @@ def near_verbatim(
 
 
 class _Reservoir:
-    """n draws from mass that comes in portions; see the module.
-
-    Attributes:
-        places: which of the n places hold a beginning that may still end within d, shape (A,).
-        distances: its rows, shape (A, W).
-    """
+    """n draws from mass that comes in portions; see the module."""
 
     def __init__(self, size: int, generator: np.random.Generator) -> None:
         self._size, self._generator = size, generator
         self._taken = False
+        # which of the n places hold a beginning that may still end within d, shape (A,)
         self.places: Ints = np.empty(0, dtype=np.int64)
-        self.distances: Rows = np.empty((0, 1), dtype=np.int16)
+        self.distances: Rows = np.empty((0, 1), dtype=np.int16)  # its rows, shape (A, W)
 
     @property
     def draws(self) -> int:
@@ -297,16 +260,11 @@ class _Draws:
 
 @dataclass(frozen=True, eq=False)
 class _Children:
-    """All continuations of a beam.
+    """All continuations of a beam."""
 
-    Attributes:
-        alive: probability of each that may still end within d, else 0, shape (B, V).
-        tokens, behind: see `Distance.children`.
-    """
-
-    alive: Floats
-    tokens: Ints
-    behind: Rows
+    alive: Floats  # probability of each that may still end within d, else 0, shape (B, V)
+    tokens: Ints  # see `Distance.children`
+    behind: Rows  # see `Distance.children`
 
     @classmethod
     def of(cls, distance: Distance, kept: Rows, place: int, masses: Floats) -> "_Children":

@@ -30,20 +30,16 @@ Greedy = Callable[[list[list[int]]], Sequence[int]]  # token prefixes -> the nex
 
 @dataclass(frozen=True, kw_only=True)
 class TokenDetails:
-    """Every scored token of some texts, in input order: for each text arrays of one shape (T,).
+    """Every scored token of some texts, in input order: for each text arrays of one shape (T,)."""
 
-    Attributes:
-        bits: -log2 of each token's probability; lower = more expected.
-        mean_bits: mean of that over the vocabulary, weighted by probability: the entropy there.
-        std_bits: standard deviation of it, weighted likewise.
-        greedy: the most likely token at each place, by its number; of equal ones the first.
-        encoded: the texts as tokens, in context; the arrays begin at `scored_from`.
-    """
-
+    # -log2 of each token's probability; lower = more expected
     bits: tuple[NDArray[np.float64], ...]
+    # mean of that over the vocabulary, weighted by probability: the entropy there
     mean_bits: tuple[NDArray[np.float64], ...]
-    std_bits: tuple[NDArray[np.float64], ...]
+    std_bits: tuple[NDArray[np.float64], ...]  # standard deviation of it, weighted likewise
+    # the most likely token at each place, by its number; of equal ones the first
     greedy: tuple[NDArray[np.int64], ...]
+    # the texts as tokens, in context; the arrays begin at `scored_from`
     encoded: tuple[Encoded, ...]
 
     @property
@@ -65,17 +61,6 @@ def details_of_encoded(
     model: Any, encoded: Sequence[Encoded], *, batch_size: int | None = None
 ) -> TokenDetails:
     """Bits of every token, with mean and spread over the vocabulary and the greedy token.
-
-    Where torch.distributed is up, the processes share the texts; all must call this alike.
-
-    Args:
-        model: a causal language model, left in the mode that it was in.
-        encoded: n texts as `encode_in_context` gives them.
-        batch_size: texts a forward pass; None chooses one. Halved when memory runs out.
-
-    Raises:
-        InputError: no texts.
-        NumericalError: the model gave NaN or infinite logits; names the text by its number.
 
     Source: Zhang et al. 2025, Min-K%++: mean and spread are those of a token drawn from the model.
     """
@@ -134,20 +119,13 @@ def _described(logits: torch.Tensor, target: torch.Tensor) -> NDArray[np.float64
 
 @dataclass(frozen=True, kw_only=True)
 class LabelOnly:
-    """Which of a secret's tokens come out greedily, given the true tokens before each.
+    """Which of a secret's tokens come out greedily, given the true tokens before each."""
 
-    Attributes:
-        hits: for each text one flag for each of the secret's tokens.
-    """
-
-    hits: tuple[NDArray[np.bool_], ...]
+    hits: tuple[NDArray[np.bool_], ...]  # for each text one flag for each of the secret's tokens
 
     @property
     def share(self) -> NDArray[np.float64]:
-        """Share of the secret's tokens that are top-1, in [0, 1], shape (n,).
-
-        Higher = more memorised, and more likely in.
-        """
+        """Share of the secret's tokens that are top-1, in [0, 1], shape (n,)."""
         return np.array([hits.mean() for hits in self.hits], dtype=np.float64)
 
     @property

@@ -21,17 +21,13 @@ from lmexposure.scoring.runtime import evaluation_mode, in_batches, share_spans
 
 @dataclass(frozen=True, kw_only=True)
 class TokenScores:
-    """Bits of every scored token of some texts, in input order.
+    """Bits of every scored token of some texts, in input order."""
 
-    Attributes:
-        bits: for each text a float64 array, one number per token from `scored_from` on.
-        encoded: the texts as tokens, in context.
-        slower: why the texts were scored in a slower way than those of other models; empty where
-            they were not.
-    """
-
+    # for each text a float64 array, one number per token from `scored_from` on
     bits: tuple[NDArray[np.float64], ...]
-    encoded: tuple[Encoded, ...]
+    encoded: tuple[Encoded, ...]  # the texts as tokens, in context
+    # why the texts were scored in a slower way than those of other models; empty where they were
+    # not
     slower: str = ""
 
     @property
@@ -45,10 +41,7 @@ class TokenScores:
         return np.array([b.size for b in self.bits], dtype=np.int64)
 
     def bits_from(self, position: int) -> NDArray[np.float64]:
-        """Bits of each text from token `position` of its encoding on, shape (n,).
-
-        Tokens before `scored_from` have no bits; see `Beginning.scored`.
-        """
+        """Bits of each text from token `position` of its encoding on, shape (n,)."""
         return np.array(
             [
                 b[max(0, position - e.scored_from) :].sum()
@@ -100,12 +93,7 @@ def log_perplexity(
 def encode_texts(
     model: Any, tokenizer: Any, texts: Sequence[str], context: AnyContext
 ) -> list[Encoded]:
-    """Encode texts behind their left context or in their rows, within the model's context window.
-
-    Raises:
-        InputError: a bare string.
-        ModelError: a text holds an unknown token, or is longer than the context window.
-    """
+    """Encode texts behind their left context or in their rows, within the model's window."""
     if isinstance(texts, str):
         raise InputError("texts is one string; give a list of texts, [text] for a single one")
     window = context_window(model.config)
@@ -124,17 +112,6 @@ def score_encoded(
 
     What several texts begin with is computed once. Where torch.distributed is up, the processes
     share the texts; all must call this alike, and all get everything.
-
-    Args:
-        model: a causal language model, left in the mode that it was in.
-        encoded: n texts as `encode_in_context` gives them.
-        batch_size: texts a forward pass; None chooses one. Halved when memory runs out.
-        progress: called with (texts done, texts in all) after each batch; where several processes
-            share the texts, of this process's share.
-
-    Raises:
-        InputError: no texts.
-        NumericalError: the model gave NaN or infinite logits; names the text by its number.
     """
     if not encoded:
         raise InputError("no texts to score; give at least one")

@@ -22,54 +22,34 @@ class CutsDepend(Exception):  # noqa: N818  it ends an attempt, not the program
 
 @dataclass(frozen=True, kw_only=True)
 class Texts:
-    """How the tokenizer meets the fills.
+    """How the tokenizer meets the fills."""
 
-    Attributes:
-        format: the canary format.
-        lead: the text in front of each fill, as the tokens spell it.
-        trail: the text behind each fill; where there is any, no fill begins another.
-        begun: characters of lead and fill that all fills share and that are read already.
-        unknown: characters that are spelled in fallback bytes.
-        cuts: a fill's text -> the byte offsets in lead, fill and trail where a piece begins.
-    """
-
-    format: Format
-    lead: str
-    trail: str = ""
-    begun: int
-    unknown: frozenset[str]
+    format: Format  # the canary format
+    lead: str  # the text in front of each fill, as the tokens spell it
+    trail: str = ""  # the text behind each fill; where there is any, no fill begins another
+    begun: int  # characters of lead and fill that all fills share and that are read already
+    unknown: frozenset[str]  # characters that are spelled in fallback bytes
+    # a fill's text -> the byte offsets in lead, fill and trail where a piece begins
     cuts: Callable[[str], frozenset[int]]
 
 
 @dataclass
 class Pieces:
-    """An automaton over bytes that has no cycle; each fill is one path through it.
+    """An automaton over bytes that has no cycle; each fill is one path through it."""
 
-    A path goes on behind its fill up to the next cut: until there, what follows may share tokens
-    with the fill.
-
-    Attributes:
-        moves: for each state, byte -> (state behind it, whether a piece begins with this byte); a
-            byte of a character that is spelled in fallback bytes has `FALLBACK` added.
-        complete: for each state, whether a path ends there.
-        beyond: for each state, whether a fill has ended there or before, and none goes on.
-        start: the first state.
-        examples: fills that were asked for, one at least for each move.
-    """
-
+    # for each state, byte -> (state behind it, whether a piece begins with this byte); a byte of a
+    # character that is spelled in fallback bytes has `FALLBACK` added
     moves: list[dict[int, tuple[int, bool]]] = field(default_factory=list)
-    complete: list[bool] = field(default_factory=list)
+    complete: list[bool] = field(default_factory=list)  # for each state, whether a path ends there
+    # for each state, whether a fill has ended there or before, and none goes on
     beyond: list[bool] = field(default_factory=list)
-    start: int = 0
+    start: int = 0  # the first state
+    # fills that were asked for, one at least for each move
     examples: list[str] = field(default_factory=list)
 
     @classmethod
     def of(cls, texts: Texts) -> "Pieces":
-        """Read all fills.
-
-        Raises:
-            CutsDepend: a cut moves with what comes later in the text.
-        """
+        """Read all fills."""
         reader = _Reader(texts)
         reader.read()
         ends = list(zip(reader.complete, reader.beyond, strict=True))

@@ -33,27 +33,16 @@ _NO_TOKEN = -1
 
 @dataclass(frozen=True, kw_only=True)
 class PrefixTree:
-    """The tree of some texts behind the prefix that all of them share, K nodes, depth first.
+    """The tree of some texts behind the prefix that all of them share, K nodes, depth first."""
 
-    Attributes:
-        prefix: P tokens in front of every node.
-        tokens: token of each node, shape (K,).
-        parents: its parent; -1 where that is the last token of the prefix, shape (K,).
-        depths: position of its token in the text, P or more, shape (K,).
-        wanted: whether some text asks for its bits, shape (K,).
-        fed: the nodes that have children, ascending, shape (F,).
-        paths: node of each text at each position from P on, shape (n, T); -1 beyond its end.
-        starts: position in the text from which each is scored, shape (n,).
-    """
-
-    prefix: list[int]
-    tokens: Ints
-    parents: Ints
-    depths: Ints
-    wanted: Bools
-    fed: Ints
-    paths: Ints
-    starts: Ints
+    prefix: list[int]  # P tokens in front of every node
+    tokens: Ints  # token of each node, shape (K,)
+    parents: Ints  # its parent; -1 where that is the last token of the prefix, shape (K,)
+    depths: Ints  # position of its token in the text, P or more, shape (K,)
+    wanted: Bools  # whether some text asks for its bits, shape (K,)
+    fed: Ints  # the nodes that have children, ascending, shape (F,)
+    paths: Ints  # node of each text at each position from P on, shape (n, T); -1 beyond its end
+    starts: Ints  # position in the text from which each is scored, shape (n,)
 
     @property
     def ends(self) -> Ints:
@@ -65,12 +54,7 @@ class PrefixTree:
         return ends
 
     def text_bits(self, node_bits: Floats, prefix_bits: Floats) -> list[Floats]:
-        """Bits of each scored token of each text.
-
-        Args:
-            node_bits: bits of each wanted node, shape (K,).
-            prefix_bits: bits of each token of the prefix, shape (P,); the first means nothing.
-        """
+        """Bits of each scored token of each text."""
         P = len(self.prefix)
         found = []
         for path, start in zip(self.paths, self.starts, strict=True):
@@ -80,18 +64,7 @@ class PrefixTree:
 
 
 class SortedTexts:
-    """Encoded texts in the order of their tokens.
-
-    Args:
-        encoded: n texts, each with at least one token to score.
-
-    Attributes:
-        order: number of the text at each place, shape (n,).
-        prefix: the longest prefix that all share and that leaves each at least one token.
-        fed: nodes to feed for each place: with `fed[:k].sum()` nodes the first k texts are
-            computed, shape (n,).
-        tokens: of all texts together: what computing each alone would feed.
-    """
+    """Encoded texts in the order of their tokens."""
 
     def __init__(self, encoded: Sequence[Encoded]) -> None:
         n = len(encoded)
@@ -101,7 +74,7 @@ class SortedTexts:
         )
         table = np.full((n, int(lengths.max())), _NO_TOKEN, dtype=np.int32)  # (n, T)
         table[np.arange(table.shape[1]) < lengths[:, None]] = flat
-        self.order = _sorted_order(table)
+        self.order = _sorted_order(table)  # number of the text at each place, shape (n,)
         self._table, self._lengths = table[self.order], lengths[self.order]
         self._starts = np.fromiter((text.scored_from for text in encoded), np.int64, n)[self.order]
         self._shared = _shared_with_previous(self._table, self._lengths)
@@ -109,10 +82,14 @@ class SortedTexts:
         both = self._table[[0, -1]]
         same = _shared_with_previous(both, self._lengths[[0, -1]])[1]
         P = int(min(same, lengths.min() - 1))
+        # the longest prefix that all share and that leaves each at least one token
         self.prefix: list[int] = self._table[0, :P].tolist()
+        # of all texts together: what computing each alone would feed
         self.tokens = int(lengths.sum())
         # A text that goes on where its predecessor ends makes that end a node to feed.
         goes_on = self._shared == np.concatenate([[0], self._lengths[:-1]])
+        # nodes to feed for each place: with `fed[:k].sum()` nodes the first k texts are computed,
+        # shape (n,)
         self.fed = np.maximum(0, self._lengths - 1 - np.maximum(self._shared - goes_on, P))
 
     def __len__(self) -> int:
@@ -130,12 +107,7 @@ class SortedTexts:
         return ids
 
     def probe(self, *, least: int, nodes: int) -> range:
-        """Consecutive places, the longest text's among them, with some nodes to feed.
-
-        Args:
-            least: how many places at least, where there are that many.
-            nodes: how many nodes to feed at least, where there are that many.
-        """
+        """Consecutive places, the longest text's among them, with some nodes to feed."""
         n = len(self)
         first = min(int(self._lengths.argmax()), max(0, n - least))
         enough = int(np.searchsorted(self.fed[first:].cumsum(), nodes)) + 1
@@ -189,16 +161,7 @@ def _shared_with_previous(table: NDArray[np.int32], lengths: Ints) -> Ints:
 
 
 class PackedNodes:
-    """Bits of a tree's nodes by packing them into few sequences.
-
-    Args:
-        model: a causal language model in evaluation mode whose attention takes a mask of its own.
-        head: from its hidden states to bits.
-        prefix: the tokens in front of every node; may be empty.
-        width: S, tokens in a sequence.
-        by_layer: give the model one mask for each of its layer types (`config.layer_types`), as
-            models that mix sliding windows with full attention want it.
-    """
+    """Bits of a tree's nodes by packing them into few sequences."""
 
     def __init__(
         self, model: Any, head: LmHead, prefix: list[int], *, width: int, by_layer: bool
@@ -321,14 +284,7 @@ def _sees(tree: PrefixTree, rows: Ints) -> Bools:
 
 
 class LevelNodes:
-    """Bits of a tree's nodes by next-token steps.
-
-    Args:
-        model: a causal language model in evaluation mode.
-        head: from its hidden states to bits, for the prefix's own tokens.
-        steps: trusted next-token steps of this model.
-        prefix: the tokens in front of every node, at least one.
-    """
+    """Bits of a tree's nodes by next-token steps."""
 
     def __init__(self, model: Any, head: LmHead, steps: Steps, prefix: list[int]) -> None:
         self._model, self._head, self._steps, self._prefix = model, head, steps, prefix

@@ -38,21 +38,10 @@ _FAR_BITS = 0.1  # far above rounding in float32: a copy that is further off is 
 
 
 class Rescorer:
-    """Bits of whole paths in float64, kept for the paths that were asked for.
-
-    Not every model has a copy in float64: it may be too large, meet a kernel without float64, or
-    overflow. Then all bits are those of plain passes of the model as it is.
-
-    Args:
-        model: a causal language model, left in the mode that it was in; a copy of it in float64 is
-            made when the first path is asked for.
-        space: the fills as token paths.
-
-    Attributes:
-        failure: why there is no float64; empty where there is, or where it was not needed yet.
-    """
+    """Bits of whole paths in float64, kept for the paths that were asked for."""
 
     def __init__(self, model: Any, space: TokenSpace) -> None:
+        # why there is no float64; empty where there is, or where it was not needed yet
         self.failure = ""
         self._source, self._space = model, space
         self._steps: Steps | None = None
@@ -64,12 +53,7 @@ class Rescorer:
         return _TIE_BITS_OWN if self.failure else TIE_BITS
 
     def bits(self, paths: Iterable[Sequence[int]]) -> Floats:
-        """Bits behind the space's beginning, shape (n,).
-
-        Raises:
-            ModelError: a single path does not fit into memory.
-            NumericalError: the model gave NaN or infinite logits.
-        """
+        """Bits behind the space's beginning, shape (n,)."""
         asked = [tuple(path) for path in paths]
         if not self.failure:
             try:
@@ -120,11 +104,7 @@ class Rescorer:
 
 
 def _copy_in_float64(model: Any) -> Any:
-    """A copy in float64, on the CPU where the device has no float64 or too little memory.
-
-    Raises:
-        ModelError: it fits nowhere, or its weights are quantised or offloaded.
-    """
+    """A copy in float64, on the CPU where the device has no float64 or too little memory."""
     if is_quantised(model):
         raise ModelError("its weights are quantised, and in float64 they would be others")
     if any(weight.device.type == "meta" for weight in model.parameters()):
@@ -145,19 +125,7 @@ def _copy_in_float64(model: Any) -> Any:
 
 
 def walked_bits(space: TokenSpace, steps: Steps, paths: Sequence[Sequence[int]]) -> Floats:
-    """Bits of whole paths as a walk adds them up: by steps, many paths at once.
-
-    Args:
-        space: the fills as token paths.
-        steps: next-token steps of the model.
-        paths: tokens behind the space's beginning, one token or more each; at least one path.
-
-    Returns:
-        float64 (n,), in the order given.
-
-    Raises:
-        ModelError: a single path does not fit into memory.
-    """
+    """Bits of whole paths as a walk adds them up: by steps, many paths at once."""
     return np.concatenate(
         list(in_batches(paths, len(paths), lambda some: _walked_together(space, steps, some)))
     )

@@ -42,10 +42,6 @@ def evaluation_mode(model: Any) -> Iterator[None]:
     accelerate made the forward pass one of mixed precision, or `compile` put a compiled one in its
     place, it is the model's own inside, and `torch.autocast` is off: numbers are those of the
     weights as they are, whether or not the model was trained in this process.
-
-    Args:
-        model: the bare `torch.nn.Module`, not one wrapped for several processes; one with adapters
-            too.
     """
     with ExitStack() as stack:
         for keep in (_forward, _uncompiled, _own_precision, _buffers, _modes):
@@ -74,11 +70,7 @@ def same_random_numbers() -> Iterator[None]:
 
 
 class EvaluationMode:
-    """`evaluation_mode` for many short calls, where a look at each module would cost time.
-
-    Args:
-        model: as for `evaluation_mode`; a part that is added to it later is not seen.
-    """
+    """`evaluation_mode` for many short calls, where a look at each module would cost time."""
 
     def __init__(self, model: Any) -> None:
         self._model, self._modules = model, tuple(model.modules())
@@ -173,11 +165,7 @@ def fused_activations(model: Any) -> Iterator[None]:
 def in_batches(
     items: Sequence[Item], batch_size: int, work: Callable[[Sequence[Item]], Out]
 ) -> Iterator[Out]:
-    """Yield `work(batch)` over consecutive batches; out of memory halves the batch and goes on.
-
-    Raises:
-        ModelError: a single item does not fit into memory.
-    """
+    """Yield `work(batch)` over consecutive batches; out of memory halves the batch and goes on."""
     start = 0
     while start < len(items):
         try:
@@ -237,13 +225,6 @@ def share_spans(costs: Ints, work: Callable[[range], list[Out]]) -> list[Out]:
 
     With several processes (a torch.distributed group that is up) all must call this with the same
     arguments. With one it is `work(range(n))`.
-
-    Args:
-        costs: what each of n places costs; the spans cost about the same.
-        work: a span of places -> one item for each.
-
-    Raises:
-        LmexposureError: the first of any process, raised in all of them.
     """
     processes, own = _processes()
     if processes == 1:

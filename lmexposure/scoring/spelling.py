@@ -27,31 +27,22 @@ class ByteNode:
 
 
 class Vocabulary:
-    """The surface of every ordinary token: the bytes that it adds inside a running text.
-
-    Special tokens, and tokens whose bytes cannot be known, have the surface None and are never
-    followed.
-
-    Args:
-        tokenizer: any transformers tokenizer.
-
-    Attributes:
-        surfaces: bytes of each token, by its id.
-        fallback: the tokens that stand for one byte of a character that has no token of its own,
-            as SentencePiece's `<0x41>` does.
-    """
+    """The surface of every ordinary token: the bytes that it adds inside a running text."""
 
     def __init__(self, tokenizer: Any) -> None:
         special = set(tokenizer.all_special_ids)
         names = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
         byte_level = "ByteLevel" in json.dumps(backend_settings(tokenizer).get("decoder"))
         alphabet = _byte_alphabet() if byte_level else None
+        # bytes of each token, by its id
         self.surfaces: list[bytes | None] = [
             None if token in special else _surface(name, text, alphabet)
             for token, (name, text) in enumerate(
                 zip(names, _decoded(tokenizer, len(names)), strict=True)
             )
         ]
+        # the tokens that stand for one byte of a character that has no token of its own, as
+        # SentencePiece's `<0x41>` does
         self.fallback = frozenset(
             token
             for token, name in enumerate(names)
@@ -91,12 +82,7 @@ class Vocabulary:
     def continuations(
         self, state: State, advance: Callable[[State, int], State | None]
     ) -> list[tuple[int, State]]:
-        """All tokens that a matcher accepts in `state`, each with the state behind it.
-
-        Args:
-            state: of the matcher.
-            advance: (state, byte) -> the next state, or None where it is not accepted.
-        """
+        """All tokens that a matcher accepts in `state`, each with the state behind it."""
         return sorted(self._accepted(state, advance), key=lambda pair: pair[0])
 
     def follows(self, state: State, advance: Callable[[State, int], State | None]) -> bool:
@@ -125,11 +111,7 @@ def backend_settings(tokenizer: Any) -> dict[str, Any]:
 
 
 def _decoded(tokenizer: Any, size: int) -> list[str | None]:
-    """What each token adds to a text that is under way; None where it changes what came before.
-
-    SentencePiece drops the space of a first token, WordPiece marks what continues a word. So each
-    is decoded behind an anchor.
-    """
+    """What each token adds to a text that is under way; None where it changes what came before."""
     anchor = tokenizer.encode("a", add_special_tokens=False)[-1:]
     options = {"skip_special_tokens": False, "clean_up_tokenization_spaces": False}
     base = tokenizer.decode(anchor, **options)
@@ -162,12 +144,6 @@ def _byte_alphabet() -> dict[str, int]:
 
 class ByteLanguage:
     r"""The texts of a format behind a known text and in front of another, as bytes of UTF-8.
-
-    Args:
-        language: the format's automaton over characters.
-        known: bytes in front of every fill.
-        trail: bytes behind every fill. They are read where no longer fill goes on: behind "Ann"
-            only bytes of the trail that "Anna" does not have.
 
     >>> from lmexposure.canaries import Format
     >>> form = Format(name="w", template="{choice:w}", lists={"w": ["é", "ê"]})

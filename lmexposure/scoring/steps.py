@@ -52,48 +52,21 @@ class State(Protocol):
         """Memory that these states hold."""
 
     def row_bytes(self, further: int, *, every: bool) -> float:
-        """Memory of one row that is some tokens further.
-
-        Args:
-            further: tokens behind these prefixes, at least 0.
-            every: the states behind each of these tokens are held too, a row of each.
-        """
+        """Memory of one row that is some tokens further."""
 
 
 class Steps(Protocol):
-    """Prefixes that grow token by token, many at once.
-
-    `evaluated` counts the prefixes computed so far: the cost of a search in model steps.
-    """
+    """Prefixes that grow token by token, many at once."""
 
     evaluated: int
 
     def start(self, ids: Sequence[int], columns: Ints) -> tuple[Any, Floats]:
-        """Begin with one prefix.
-
-        Args:
-            ids: at least one token.
-            columns: tokens (M,) whose bits are wanted.
-
-        Returns:
-            the state of the one row, and the bits (M,), -log2 of each token's probability.
-        """
+        """Begin with one prefix."""
 
     def advance(
         self, state: Any, parents: Ints, tokens: Ints, rows: Ints, columns: Ints
     ) -> tuple[Any, Floats]:
-        """Row n of the new state is row parents[n] of the old one followed by tokens[n].
-
-        Args:
-            state: as `start` or `advance` gave it; it stays as it was.
-            parents: rows of `state`, shape (N,), N at least 1; they may repeat and be left out.
-            tokens: shape (N,).
-            rows: behind which new rows a next token's bits are wanted, shape (M,); M may be 0.
-            columns: which next tokens these are, shape (M,).
-
-        Returns:
-            the new state, and the bits (M,) in float64, NaN where the model gave NaN.
-        """
+        """Row n of the new state is row parents[n] of the old one followed by tokens[n]."""
 
 
 class WholeSteps(Steps, Protocol):
@@ -135,12 +108,7 @@ class _Prefixes:
 
 
 class RecomputedSteps:
-    """Steps that compute the whole prefix again: slow, right for every causal model.
-
-    Args:
-        model: a causal language model, left in the mode that it was in.
-        why: what speaks against its cache, where that was tried.
-    """
+    """Steps that compute the whole prefix again: slow, right for every causal model."""
 
     def __init__(self, model: Any, why: str = "") -> None:
         self.model, self.why = model, why

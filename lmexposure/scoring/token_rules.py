@@ -37,26 +37,18 @@ _MOST_COMPLETIONS = 12
 
 @dataclass(frozen=True, kw_only=True)
 class EncodedSample:
-    """A format under a tokenizer, and a sample of its fills.
+    """A format under a tokenizer, and a sample of its fills."""
 
-    Attributes:
-        tokenizer, vocabulary, format, context: as given to `token_space`.
-        rows: encodings of sampled fills, the first and the last among them.
-        scored_from: from which token on all of them are scored.
-        around: what is around the fills in their rows.
-        ids: where the space is read from: a few tokens before the end of what all `rows` share.
-        begun: characters of lead and fill that `ids` spell.
-    """
-
-    tokenizer: Any
-    vocabulary: Vocabulary
-    format: Format
-    context: AnyContext
-    rows: list[list[int]]
-    scored_from: int
-    around: Surroundings
+    tokenizer: Any  # as given to `token_space`
+    vocabulary: Vocabulary  # as given to `token_space`
+    format: Format  # as given to `token_space`
+    context: AnyContext  # as given to `token_space`
+    rows: list[list[int]]  # encodings of sampled fills, the first and the last among them
+    scored_from: int  # from which token on all of them are scored
+    around: Surroundings  # what is around the fills in their rows
+    # where the space is read from: a few tokens before the end of what all `rows` share
     ids: list[int]
-    begun: int
+    begun: int  # characters of lead and fill that `ids` spell
 
     @property
     def before(self) -> int:
@@ -102,11 +94,7 @@ def sample_encodings(
     fills: int,
     seed: int,
 ) -> EncodedSample:
-    """Encode a sample of the fills and see what they share.
-
-    Raises:
-        ModelError: see `encode_in_context`.
-    """
+    """Encode a sample of the fills and see what they share."""
     drawn = format.sample(min(fills, format.size), seed=seed)
     indices = sorted({0, format.size - 1, *drawn})
     texts = [format.text(index) for index in indices]
@@ -169,12 +157,7 @@ class TokenGraph(Protocol):
 
 
 class ListedGraph:
-    """A graph from an explicit list, without its dead ends and with equal states merged.
-
-    Args:
-        moves: for each raw state, token -> raw state; the first one is the root.
-        complete: for each raw state, whether a fill ends there.
-    """
+    """A graph from an explicit list, without its dead ends and with equal states merged."""
 
     def __init__(self, moves: Sequence[Mapping[int, int]], complete: Sequence[bool]) -> None:
         self._edges: list[dict[int, int]] = []
@@ -254,18 +237,12 @@ class TooCostly(NotApplicable):
 
 @dataclass(frozen=True, kw_only=True)
 class RuleGraph:
-    """What a rule gives.
+    """What a rule gives."""
 
-    Attributes:
-        rule: its name.
-        graph: the paths behind `beginning`.
-        beginning: tokens that all of them share.
-        examples: fills to look up, as well as random ones: they try what was taken for granted.
-    """
-
-    rule: str
-    graph: TokenGraph
-    beginning: list[int]
+    rule: str  # its name
+    graph: TokenGraph  # the paths behind `beginning`
+    beginning: list[int]  # tokens that all of them share
+    # fills to look up, as well as random ones: they try what was taken for granted
     examples: list[str]
 
 
@@ -289,11 +266,7 @@ def by_enumeration(sample: EncodedSample) -> RuleGraph:
 
 
 def lead_of(sample: EncodedSample) -> str:
-    """The text in front of each fill, for rules that read the fills from the left.
-
-    Raises:
-        NotApplicable: the tokens do not spell the fills, or do not say where one ends.
-    """
+    """The text in front of each fill, for rules that read the fills from the left."""
     if sample.lead is None:
         raise NotApplicable("it does not keep the text as it is")
     if sample.around.trail and sample.format.may_nest:
@@ -302,11 +275,7 @@ def lead_of(sample: EncodedSample) -> str:
 
 
 def by_windows(sample: EncodedSample, memory: int) -> RuleGraph:
-    """What may follow the last `memory` tokens, asked of the tokenizer in whole texts.
-
-    Raises:
-        NotApplicable: the tokenizer changes the text, or there is too much to ask.
-    """
+    """What may follow the last `memory` tokens, asked of the tokenizer in whole texts."""
     graph = _Windows(sample, lead_of(sample), memory).graph()
     return RuleGraph(rule="windows", graph=graph, beginning=sample.ids, examples=[])
 

@@ -38,67 +38,50 @@ _MOST_CACHED = 1 << 21  # tokens in cached continuations
 
 @dataclass(frozen=True, kw_only=True)
 class Proof:
-    """How it is known that the paths of a space are the encodings of its fills.
+    """How it is known that the paths of a space are the encodings of its fills."""
 
-    Attributes:
-        rule: what says which token may follow: "merges" (those of a BPE tokenizer), "windows" (the
-            tokenizer itself, asked about the last few tokens), "enumerated" (all encodings).
-        counted: paths of the space, equal to the number of fills.
-        looked_up: fills whose encoding was looked up and found among the paths.
-    """
-
+    # what says which token may follow: "merges" (those of a BPE tokenizer), "windows" (the
+    # tokenizer itself, asked about the last few tokens), "enumerated" (all encodings)
     rule: str
-    counted: int
-    looked_up: int
+    counted: int  # paths of the space, equal to the number of fills
+    looked_up: int  # fills whose encoding was looked up and found among the paths
 
 
 @dataclass(frozen=True, kw_only=True)
 class Continuations:
-    """The K tokens from which a fill can be completed, behind one state.
+    """The K tokens from which a fill can be completed, behind one state."""
 
-    Attributes:
-        tokens: (K,) ids, ascending.
-        states: (K,) the states behind them.
-        shares: (K,) the part of the state's fills that goes on so, in (0, 1]; where a fill ends in
-            the state itself they sum to less than 1.
-        ends: (K,) whether a fill ends with the token.
-        leaf: (K,) whether one ends with it and none goes on.
-    """
-
-    tokens: NDArray[np.int64]
-    states: NDArray[np.int64]
+    tokens: NDArray[np.int64]  # (K,) ids, ascending
+    states: NDArray[np.int64]  # (K,) the states behind them
+    # (K,) the part of the state's fills that goes on so, in (0, 1]; where a fill ends in the state
+    # itself they sum to less than 1
     shares: NDArray[np.float64]
-    ends: NDArray[np.bool_]
-    leaf: NDArray[np.bool_]
+    ends: NDArray[np.bool_]  # (K,) whether a fill ends with the token
+    leaf: NDArray[np.bool_]  # (K,) whether one ends with it and none goes on
 
 
 class TokenSpace:
-    """The fills of one format as tokens; made by `token_space`.
-
-    Attributes:
-        format: the canary format.
-        size: how many fills it has.
-        beginning: the tokens that all paths share: start token, context, text before the first
-            difference; at least one.
-        root: the state behind them.
-        longest: most tokens of a path behind `beginning`.
-        proof: how it is known that the paths are right.
-    """
+    """The fills of one format as tokens; made by `token_space`."""
 
     def __init__(self, sample: EncodedSample, built: RuleGraph) -> None:
         self._sample, self._graph = sample, built.graph
-        self.format, self.size = sample.format, sample.format.size
+        # size: how many fills it has
+        self.format, self.size = sample.format, sample.format.size  # the canary format
         self._cache: dict[int, Continuations] = {}
         self._cached = 0
         counted = self._graph.count(self._graph.root)
         if counted != self.size:
             raise NotApplicable(f"it gives {counted} paths for {self.size} fills")
+        # root: the state behind them
+        # beginning: the tokens that all paths share: start token, context, text before the first
+        # difference; at least one
         self.beginning, self.root = list(built.beginning), self._graph.root
         self._descend()
-        self.longest = self._graph.longest(self.root)
+        self.longest = self._graph.longest(self.root)  # most tokens of a path behind `beginning`
         rows = sample.rows + sample.encode(built.examples[:_MOST_EXAMPLES])
         if not all(map(self._holds, rows)):
             raise NotApplicable("it does not give some fills the tokens of their encoding")
+        # how it is known that the paths are right
         self.proof = Proof(rule=built.rule, counted=counted, looked_up=len(rows))
 
     def count(self, state: int) -> int:
@@ -122,19 +105,11 @@ class TokenSpace:
         return found
 
     def path(self, index: int) -> list[int]:
-        """The tokens behind `beginning` of the fill with this index: its encoding.
-
-        Raises:
-            FormatError: the index is outside [0, size).
-        """
+        """The tokens behind `beginning` of the fill with this index: its encoding."""
         return self._sample.encode([self.format.text(index)])[0][len(self.beginning) :]
 
     def states(self, ids: Sequence[int]) -> list[int]:
-        """The states along a path from the root, one behind each token.
-
-        Raises:
-            InputError: the tokens are no path of the space.
-        """
+        """The states along a path from the root, one behind each token."""
         states, state = [], self.root
         for place, token in enumerate(ids):
             behind = self._graph.step(state, token)
@@ -148,11 +123,7 @@ class TokenSpace:
         return states
 
     def index(self, ids: Sequence[int]) -> int:
-        """The fill that a whole path spells.
-
-        Raises:
-            InputError: the tokens are no path of the space, or only the beginning of one.
-        """
+        """The fill that a whole path spells."""
         end = [self.root, *self.states(ids)][-1]
         if not self.complete(end):
             raise InputError(

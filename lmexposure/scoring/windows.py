@@ -26,18 +26,14 @@ _LOGITS = {"cpu": 1 << 22, "cuda": 1 << 27}
 
 @dataclass(frozen=True, kw_only=True)
 class WindowScores:
-    """What a model says of n windows, in input order.
+    """What a model says of n windows, in input order."""
 
-    Attributes:
-        rule_bits: of each suffix under the decoding rule, shape (n,); infinite where a token of it
-            cannot come. Lower = comes out more easily.
-        bits: of each suffix under the model itself, shape (n,). Lower = less surprising.
-        greedy: for each window, which tokens of the suffix are the likeliest ones, given the true
-            ones before, shape (S,).
-    """
-
+    # of each suffix under the decoding rule, shape (n,); infinite where a token of it cannot come.
+    # Lower = comes out more easily.
     rule_bits: Floats
-    bits: Floats
+    bits: Floats  # of each suffix under the model itself, shape (n,). Lower = less surprising.
+    # for each window, which tokens of the suffix are the likeliest ones, given the true ones
+    # before, shape (S,)
     greedy: tuple[Bools, ...]
 
     @property
@@ -56,19 +52,6 @@ def score_windows(
     progress: Callable[[int], None] = lambda done: None,
 ) -> WindowScores:
     """Score suffixes behind their prefixes, in one pass each.
-
-    Where torch.distributed is up, the processes share the windows; all must call this alike.
-
-    Args:
-        model: a causal language model, left in the mode that it was in.
-        windows: n of them; the suffix begins at `scored_from`.
-        rule: of decoding; None: the model's own distribution.
-        batch_size: windows a forward pass; None chooses one. Halved when memory runs out.
-        progress: called with the number of windows done, after each batch.
-
-    Raises:
-        InputError: no windows.
-        NumericalError: the model gave NaN or infinite logits; names the window by its number.
 
     Source: Hayes et al. 2025 (arXiv 2410.19482), section 3: the probability of a suffix from one
     pass over it.

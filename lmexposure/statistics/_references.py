@@ -13,12 +13,7 @@ from lmexposure.errors import InputError
 
 
 def shadow_models(shadows: ArrayLike | None, models: int) -> NDArray[np.bool_]:
-    """Which models are references, shape (M,); None: all.
-
-    Raises:
-        InputError: another shape, something that is neither true/false nor 1/0, or no model left to
-            judge another by.
-    """
+    """Which models are references, shape (M,); None: all."""
     if shadows is None:
         shadows = np.ones(models, dtype=bool)
     array = np.asarray(shadows)
@@ -37,15 +32,7 @@ def shadow_models(shadows: ArrayLike | None, models: int) -> NDArray[np.bool_]:
 def alike_texts(
     kinds: Sequence[Hashable], lengths: Sequence[int]
 ) -> dict[tuple[Hashable, int], NDArray[np.intp]]:
-    """The columns of texts of one kind and one length together, in the order in which they come.
-
-    Args:
-        kinds: of the N texts.
-        lengths: of their vectors.
-
-    Raises:
-        InputError: another number of kinds, or no text.
-    """
+    """The columns of texts of one kind and one length together, in the order in which they come."""
     if not lengths:
         raise InputError("there is no text to be judged; give at least one")
     if isinstance(kinds, str) or len(kinds) != len(lengths):

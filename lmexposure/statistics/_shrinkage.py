@@ -21,17 +21,11 @@ _FEWEST_PAIRS = 4  # of means, in and out, that tell how texts of a kind lie apa
 
 @dataclass(frozen=True, kw_only=True)
 class Side:
-    """Of the models that saw each text, or of those that did not.
+    """Of the models that saw each text, or of those that did not."""
 
-    Attributes:
-        counts: of models, shape (C, 1).
-        means: shape (C, T); 0 where there is no model.
-        squares: of the distances to these means, summed over models, shape (C, T).
-    """
-
-    counts: Floats
-    means: Floats
-    squares: Floats
+    counts: Floats  # of models, shape (C, 1)
+    means: Floats  # shape (C, T); 0 where there is no model
+    squares: Floats  # of the distances to these means, summed over models, shape (C, T)
 
     @property
     def freedom(self) -> Floats:
@@ -100,10 +94,6 @@ def never_differ(x: Floats, shadows: NDArray[np.bool_]) -> NDArray[np.bool_]:
 
     They tell nothing, whatever how many of the shadows are in and out makes of them: of equal
     scores that would put the models in the order of their coins.
-
-    Args:
-        x: of all models.
-        shadows: which models are references, shape (M,).
     """
     first = x[shadows][0]
     alike = (x[shadows] == first).all(axis=(0, 2))
@@ -226,10 +216,6 @@ def drawn_together(
     A text's pair of means is normal around the pair of its kind; how far pairs lie apart, and how
     in goes with out, is what their spread has above that of the means' own errors. Where too few
     texts tell, each pair is as it was found, with a variance of NaN where there is no model.
-
-    Args:
-        means: in and out, each of shape (C, T).
-        known: by how many models, over the variance of a score: (C, 1) or (C, T) each.
 
     Source: Efron and Morris 1973, Stein's estimation rule and its competitors, for pairs.
     """

@@ -18,34 +18,20 @@ _LEAST = 1e-12  # variance, in units of the text's own over all models, that is 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Sides:
-    """Both sides of each text, shape (N,), or of each pair, shape (N, V); NaN with too few models.
+    """Both sides of each text, (N,), or of each pair, (N, V); NaN with too few models."""
 
-    Attributes:
-        models_in, models_out: shape (N,) or (N, 1).
-        mean_in, mean_out: of scores less their mean over all models.
-        error_in, error_out: variance of each mean, 0 where a side is constant.
-    """
-
-    models_in: NDArray[np.int64]
-    models_out: NDArray[np.int64]
-    mean_in: Floats
-    mean_out: Floats
-    error_in: Floats
-    error_out: Floats
+    models_in: NDArray[np.int64]  # shape (N,) or (N, 1)
+    models_out: NDArray[np.int64]  # shape (N,) or (N, 1)
+    mean_in: Floats  # of scores less their mean over all models
+    mean_out: Floats  # of scores less their mean over all models
+    error_in: Floats  # variance of each mean, 0 where a side is constant
+    error_out: Floats  # variance of each mean, 0 where a side is constant
 
     @classmethod
     def of(
         cls, z: Floats, in_sum: Floats, in_squares: Floats, coins: Flags, pairs: bool
     ) -> "Sides":
-        """From sums over the models with each text.
-
-        Args:
-            z: scores less their mean, shape (M, N) or (M, V).
-            in_sum: of z in the models with the text.
-            in_squares: of its squares.
-            coins: shape (M, N).
-            pairs: whether the sums have shape (N, V).
-        """
+        """From sums over the models with each text."""
         m, n = coins.sum(axis=0), (~coins).sum(axis=0)
         if pairs:
             m, n = m[:, None], n[:, None]
@@ -118,11 +104,7 @@ def of_pairs(z: Floats, coins: Flags) -> Sides:
 
 
 def coins_of(included: ArrayLike, models: int) -> Flags:
-    """Coins of as many models, of any number of texts.
-
-    Raises:
-        InputError: another shape, or something that is neither true nor false.
-    """
+    """Coins of as many models, of any number of texts."""
     array = np.asarray(included)
     if array.ndim != 2 or len(array) != models or array.size == 0:
         raise InputError(

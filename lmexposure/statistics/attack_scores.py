@@ -19,12 +19,6 @@ _FLAT_BITS = 1e-5  # a spread below this is rounding of a flat distribution in f
 def negative_log_perplexity(target_bits: ArrayLike) -> NDArray[np.float64]:
     """The plainest score: log-perplexity with its sign turned, shape (n,), higher = more likely in.
 
-    Args:
-        target_bits: log-perplexities in bits, one or shape (n,); lower = more memorised.
-
-    Raises:
-        InputError: no numbers, or one that is not finite.
-
     Source: Yeom et al. 2018, Privacy risk in machine learning.
     """
     return -bits_array("target_bits", target_bits)
@@ -32,17 +26,6 @@ def negative_log_perplexity(target_bits: ArrayLike) -> NDArray[np.float64]:
 
 def reference_difference(target_bits: ArrayLike, base_bits: ArrayLike) -> NDArray[np.float64]:
     """Bits that training saved on each text, against a model that did not see it.
-
-    Args:
-        target_bits: log-perplexity of each text under the audited model, one or shape (n,), bits;
-            lower = more memorised.
-        base_bits: under a reference model, such as the model before its fine-tuning, shape (n,).
-
-    Returns:
-        Shape (n,), bits; higher = more likely in.
-
-    Raises:
-        InputError: no numbers, one that is not finite, or lengths that differ.
 
     Source: Watson et al. 2021, On the importance of difficulty calibration in
     membership inference attacks.
@@ -60,16 +43,6 @@ def reference_difference(target_bits: ArrayLike, base_bits: ArrayLike) -> NDArra
 
 def zlib_ratio(target_bits: ArrayLike, texts: Sequence[str]) -> NDArray[np.float64]:
     """Negative log-perplexity in units of the text's length under zlib.
-
-    Args:
-        target_bits: log-perplexity of each text in bits, one or shape (n,); lower = more memorised.
-        texts: the n texts, as UTF-8 zlib compresses each by itself.
-
-    Returns:
-        Shape (n,), without unit (bits a bit), at most 0; higher = more likely in.
-
-    Raises:
-        InputError: no numbers, one that is not finite, a bare string, or lengths that differ.
 
     Source: Carlini et al. 2021, Extracting training data from large language models.
     """

@@ -23,24 +23,18 @@ _ASSUMPTIONS = (
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CalibratedExposure:
-    """Exposures of n canaries under a model, under its base, and calibrated; in bits.
+    """Exposures of n canaries under a model, under its base, and calibrated; in bits."""
 
-    Attributes:
-        calibrated: ranks of log-perplexity minus the base's; higher = more memorised.
-        base: ranks under the base alone: what was likely before the training.
-        added: exposure by rank under the model minus that under the base, shape (n,).
-        added_capped: whether `added` is a lower bound: lowest of all under the model, and not so
-            under the base, shape (n,).
-        gained_bits: by how many bits the training made each canary likelier, shape (n,).
-        reference_gained_bits: the same of the references, shape (m,).
-    """
-
-    calibrated: SampledExposure
-    base: SampledExposure
+    calibrated: SampledExposure  # ranks of log-perplexity minus the base's; higher = more memorised
+    base: SampledExposure  # ranks under the base alone: what was likely before the training
+    # exposure by rank under the model minus that under the base, shape (n,)
     added: NDArray[np.float64]
+    # whether `added` is a lower bound: lowest of all under the model, and not so under the base,
+    # shape (n,)
     added_capped: NDArray[np.bool_]
+    # by how many bits the training made each canary likelier, shape (n,)
     gained_bits: NDArray[np.float64]
-    reference_gained_bits: NDArray[np.float64]
+    reference_gained_bits: NDArray[np.float64]  # the same of the references, shape (m,)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain Python values, columns as lists; the references' gain by its median."""
@@ -69,23 +63,6 @@ def calibrated_exposure(
     Where the model knows nothing that the base does not, the difference of a canary is as those of
     the references, and calibrated exposure has the mean 1 / ln 2 and the median 1, whatever the
     base finds likely. Ties count against the canary.
-
-    Args:
-        canary_bits: log-perplexities in bits under the model, one or shape (n,); lower = more
-            memorised.
-        canary_base_bits: of the same canaries under the base, shape (n,).
-        reference_bits: of never-inserted fills under the model, shape (m,).
-        reference_base_bits: of the same fills under the base, shape (m,).
-        space_size: size of the format's randomness space, where known; bounds the intervals.
-        exhaustive: the references are all the fills that were never inserted; needs `space_size`.
-        level: two-sided coverage of each canary's interval.
-
-    Returns:
-        Columns of shape (n,) in the order given.
-
-    Raises:
-        InputError: no numbers, a NaN or an infinity, or columns of different lengths.
-        SettingsError: `space_size` missing where needed or too small, `level` out of range.
 
     Source: Jagielski 2023, A note on interpreting canary exposure (arXiv 2306.00133), the third of
     its suggestions; Watson et al. 2021, On the importance of difficulty calibration in membership

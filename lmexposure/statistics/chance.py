@@ -46,14 +46,6 @@ class GuessingBaseline:
     def among(cls, references: int, *, space_size: int | None = None) -> "GuessingBaseline":
         """The baseline among n references: the rank is uniform on 1 .. n + 1.
 
-        Args:
-            references: n, at least 1.
-            space_size: of the randomness space, where the references are all fills never inserted,
-                so that exposure is log2(space_size) - log2(rank); None: log2(n) - log2(rank).
-
-        Raises:
-            SettingsError: no references.
-
         >>> round(GuessingBaseline.among(20).mean, 3)
         1.204
         """
@@ -118,26 +110,6 @@ def guessing_test(
     Canaries against the same references are dependent, so that a test which adds up their ranks
     as if they were not is wrong. Here canaries and references are pooled, and as many as there
     are canaries are drawn from the pool again and again and ranked among the rest.
-
-    Args:
-        canary_bits: log-perplexities in bits, one or shape (n,); lower = more memorised.
-        reference_bits: log-perplexities in bits of never-inserted fills, shape (m,).
-        seed: of the permutations. Given the permutations, the share of false alarms is no longer
-            exact but that of this draw of them: who tests many data sets of one size takes a seed
-            for each, from what tells them apart.
-        permutations: at least 1.
-        alternative: "memorised" (exposure is higher than chance gives) or "different" (either
-            way: for controls, where a low exposure is as suspicious as a high one).
-        canary_groups: a label for each canary (a model, a format), where there are several:
-            canaries are ranked and permuted within their group only; shape (n,).
-        reference_groups: the labels of the references, shape (m,); needed with `canary_groups`.
-
-    Returns:
-        The p-value with what it was computed from.
-
-    Raises:
-        InputError: no numbers, a NaN or an infinity, labels that do not match.
-        SettingsError: a setting out of range.
 
     Source: Phipson and Smyth 2010, permutation p-values should never be zero;
     p = (1 + as extreme) / (1 + permutations).
@@ -249,14 +221,6 @@ def _p_value(observed: float, chance: NDArray[np.float64], alternative: str) -> 
 def sign_test(higher: int, lower: int, left_open: int = 0) -> float:
     """How often chance alone makes pairs as one-sided, or more so.
 
-    Args:
-        higher: pairs whose second value is surely higher; ties are in neither.
-        lower: pairs whose second value is surely lower.
-        left_open: pairs of which that is not known; they go to the side that has fewer.
-
-    Returns:
-        The two-sided p-value in (0, 1], exact where each pair is as likely up as down.
-
     Source: Dixon and Mood 1946, The statistical sign test.
 
     >>> sign_test(10, 0), sign_test(4, 4), sign_test(1, 0, 2)
@@ -273,16 +237,6 @@ def median_test(values: ArrayLike, others: ArrayLike) -> tuple[float, float]:
     Where the two are exchangeable, every choice of places among all values is as likely for the
     first group. So of the values that are above the median of all (below it), the first group has a
     hypergeometric number, given all values: exact, ties and all.
-
-    Args:
-        values: of the first group, finite, shape (n,).
-        others: of the second group, finite, shape (m,).
-
-    Returns:
-        Two two-sided p-values in (0, 1]: that the first group is higher, and that it is lower.
-
-    Raises:
-        InputError: an empty group, or a number that is not finite.
 
     Source: Mood 1950, Introduction to the Theory of Statistics, section 16.4, with Fisher's exact
     distribution.
@@ -318,16 +272,6 @@ def rank_sum_test(higher: int, lower: int, first: int, second: int, *, seed: int
 
     A pair has one value of each group. Pairs that tie or are open count for neither side, which is
     no more than what they would count if ties were broken at random.
-
-    Args:
-        higher: pairs whose value of the second group is surely higher.
-        lower: pairs whose value of the second group is surely lower.
-        first: values in the first group.
-        second: values in the second group.
-        seed: of the shuffles that replace the exact distribution where groups are large.
-
-    Returns:
-        The two-sided p-value in (0, 1]; 1 where a group is empty.
 
     Source: Mann and Whitney 1947, On a test of whether one of two random variables is
     stochastically larger than the other, recursion (5).
@@ -374,12 +318,6 @@ def _shuffled_pairs(first: int, second: int, seed: int) -> NDArray[np.int64]:
 
 def holm(p_values: Sequence[float]) -> list[float]:
     """p-values of several tests, each enlarged so that all of them hold together.
-
-    Args:
-        p_values: of tests, in any order.
-
-    Returns:
-        In the same order: rejecting what is at most alpha errs anywhere with at most alpha.
 
     Source: Holm 1979, A simple sequentially rejective multiple test procedure.
 

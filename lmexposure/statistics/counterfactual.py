@@ -24,52 +24,38 @@ class CounterfactualMemorisation:
     """What each of N texts changes in its own score; higher = more memorised.
 
     A text with fewer than two models on a side has NaN for all but its counts.
-
-    Attributes:
-        models_in, models_out: that had the text, and that had not, shape (N,).
-        mean_in, mean_out: of the score in these models, in its unit, shape (N,).
-        value: mean_in - mean_out, shape (N,).
-        low, high: its interval, for each text by itself, shape (N,).
-        log_ratio: by how many bits the whole text became likelier, shape (N,): `value` times the
-            text's length, the log2 of the ratio of the geometric means of its probability. Of
-            binary scores the log2 of the ratio of the two rates; infinite where one rate is 0.
-        spread: standard deviation of the score between models alike, shape (N,): by fair coins the
-            standard error of `value` at S models is about spread * sqrt(4 / S).
-        level: coverage of the intervals.
-        method: "Welch" or "Newcombe".
     """
 
-    models_in: NDArray[np.int64]
-    models_out: NDArray[np.int64]
-    mean_in: Floats
-    mean_out: Floats
-    value: Floats
-    low: Floats
-    high: Floats
+    models_in: NDArray[np.int64]  # that had the text, and that had not, shape (N,)
+    models_out: NDArray[np.int64]  # that had the text, and that had not, shape (N,)
+    mean_in: Floats  # of the score in these models, in its unit, shape (N,)
+    mean_out: Floats  # of the score in these models, in its unit, shape (N,)
+    value: Floats  # mean_in - mean_out, shape (N,)
+    low: Floats  # its interval, for each text by itself, shape (N,)
+    high: Floats  # its interval, for each text by itself, shape (N,)
+    # by how many bits the whole text became likelier, shape (N,): `value` times the text's length,
+    # the log2 of the ratio of the geometric means of its probability. Of binary scores the log2 of
+    # the ratio of the two rates; infinite where one rate is 0.
     log_ratio: Floats
+    # standard deviation of the score between models alike, shape (N,): by fair coins the standard
+    # error of `value` at S models is about spread * sqrt(4 / S)
     spread: Floats
-    level: float
-    method: str
+    level: float  # coverage of the intervals
+    method: str  # "Welch" or "Newcombe"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Influence:
-    """What each of N texts changes in the score of each of V others; higher = made it likelier.
+    """What each of N texts changes in the score of each of V others; higher = made it likelier."""
 
-    Attributes:
-        models_in, models_out: that had the text, and that had not, shape (N,).
-        value: mean score of the other text in the models with the text less that in the models
-            without, shape (N, V); NaN with fewer than two models on a side.
-        low, high: its interval, for each pair by itself, shape (N, V).
-        level: coverage of the intervals.
-    """
-
-    models_in: NDArray[np.int64]
-    models_out: NDArray[np.int64]
+    models_in: NDArray[np.int64]  # that had the text, and that had not, shape (N,)
+    models_out: NDArray[np.int64]  # that had the text, and that had not, shape (N,)
+    # mean score of the other text in the models with the text less that in the models without,
+    # shape (N, V); NaN with fewer than two models on a side
     value: Floats
-    low: Floats
-    high: Floats
-    level: float
+    low: Floats  # its interval, for each pair by itself, shape (N, V)
+    high: Floats  # its interval, for each pair by itself, shape (N, V)
+    level: float  # coverage of the intervals
 
 
 def counterfactual_memorisation(
@@ -245,11 +231,7 @@ def _log_rates(rates_in: Floats, rates_out: Floats) -> Floats:
 
 
 def _lengths(lengths: ArrayLike, texts: int) -> Floats:
-    """Lengths of shape (N,).
-
-    Raises:
-        InputError: another shape, or not above 0.
-    """
+    """Lengths of shape (N,)."""
     array = np.asarray(lengths, dtype=np.float64)
     if array.shape not in ((), (texts,)) or not (np.isfinite(array) & (array > 0)).all():
         raise InputError(

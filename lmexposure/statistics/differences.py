@@ -14,16 +14,12 @@ from lmexposure.errors import InputError
 class Difference:
     """A difference with its interval.
 
-    Attributes:
-        value: first - second, in their unit.
-        low, high: its interval.
-
     Source: of rates Newcombe 1998, method 10; of means Welch 1947.
     """
 
-    value: float
-    low: float
-    high: float
+    value: float  # first - second, in their unit
+    low: float  # its interval
+    high: float  # its interval
 
 
 def rate_difference(
@@ -33,13 +29,6 @@ def rate_difference(
 
     The nearer end of one interval and the farther of the other, as if the two were independent:
     rates of texts in the same models go up and down together, which makes it wider than it need be.
-
-    Args:
-        first: value, low end and high end of a rate, in [0, 1].
-        second: likewise of the other.
-
-    Raises:
-        InputError: a value that is not between its ends, or an end outside of [0, 1].
 
     Source: Newcombe 1998, Interval estimation for the difference between independent proportions,
     method 10, with the intervals that are given; Zou and Donner 2008 for any intervals.
@@ -63,15 +52,6 @@ def rate_difference(
 
 def mean_difference(first: ArrayLike, second: ArrayLike, *, level: float = 0.95) -> Difference:
     """The difference of two means of independent numbers, whose spreads may differ.
-
-    Args:
-        first: numbers, shape (N,), N at least 2.
-        second: numbers, shape (M,), M at least 2.
-        level: two-sided coverage, of numbers that are about normal.
-
-    Raises:
-        InputError: fewer than 2 numbers, or one that is not finite.
-        SettingsError: a level out of (0, 1).
 
     Source: Welch 1947, The generalization of Student's problem when several different population
     variances are involved; `scipy.stats.ttest_ind`.

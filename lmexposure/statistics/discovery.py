@@ -26,18 +26,6 @@ _MOST_TRIES = 1e300
 def chance_within(bits: ArrayLike, tries: float) -> NDArray[np.float64]:
     """Chance that at least one of some independent tries gives a text: 1 - (1 - 2^-bits)^tries.
 
-    Args:
-        bits: of the text under the decoding rule, at least 0, infinite where it cannot come out;
-            scalar or shape (n,).
-        tries: at least 1.
-
-    Returns:
-        in [0, 1], shape (n,). Higher = comes out more easily.
-
-    Raises:
-        InputError: bits below 0, or NaN.
-        SettingsError: tries below 1.
-
     Source: Hayes et al. 2025 (arXiv 2410.19482), (n, p)-discoverable extraction.
 
     >>> chance_within(-math.log2(1e-18), 1e16).round(5).tolist()
@@ -50,18 +38,6 @@ def chance_within(bits: ArrayLike, tries: float) -> NDArray[np.float64]:
 
 def tries_for(bits: ArrayLike, chance: float) -> NDArray[np.float64]:
     """The fewest tries of which at least one gives a text with this chance.
-
-    Args:
-        bits: as of `chance_within`.
-        chance: in (0, 1).
-
-    Returns:
-        whole numbers of at least 1, shape (n,); infinite where the text cannot come out, or needs
-        more than a float can say. Lower = comes out more easily.
-
-    Raises:
-        InputError: bits below 0, or NaN.
-        SettingsError: a chance outside (0, 1).
 
     Source: Hayes et al. 2025 (arXiv 2410.19482): n >= log(1 - p) / log(1 - p_z).
 
@@ -93,16 +69,11 @@ def _log_misses(bits: NDArray[np.float64]) -> NDArray[np.float64]:
 
 @dataclass(frozen=True, kw_only=True)
 class Between:
-    """A probability of which a part is known and the rest was sampled.
+    """A probability of which a part is known and the rest was sampled."""
 
-    Attributes:
-        low, high: ends; proven where `level` is 1.
-        level: two-sided.
-    """
-
-    low: float
-    high: float
-    level: float
+    low: float  # ends; proven where `level` is 1
+    high: float  # ends; proven where `level` is 1
+    level: float  # two-sided
 
 
 def known_and_sampled(
@@ -119,21 +90,6 @@ def known_and_sampled(
     The draws are independent and from the open part alone, so that hits / draws estimates which
     share of it counts. Clopper and Pearson's interval of that share, times the open mass, is added
     to what is known. Where nothing was drawn, the open mass may count or not.
-
-    Args:
-        known: mass that is known to count, in [0, 1].
-        open_mass: of which that is not known, in [0, 1].
-        hits: draws that count.
-        draws: from the open part.
-        unsampled: more mass of which nothing is known; it is added to the upper end alone.
-        level: two-sided coverage, of the draws; that of the known part is 1.
-
-    Returns:
-        both ends, within [0, 1].
-
-    Raises:
-        InputError: masses out of range.
-        SettingsError: `level` or the numbers of draws out of range.
 
     Source: Clopper and Pearson 1934 of the sampled share; a known part is added as in stratified
         sampling with one stratum read whole (Cochran 1977, chapter 5).
@@ -152,28 +108,19 @@ def known_and_sampled(
 
 @dataclass(frozen=True, kw_only=True)
 class Unseen:
-    """What repeated sampling has not found yet.
+    """What repeated sampling has not found yet."""
 
-    Attributes:
-        found: different passages.
-        once, twice: passages that were found so often.
-        draws: samples.
-        unseen: passages that are at least still there, an estimate of a lower bound.
-        low, high: interval of `unseen`; None where no passage was found.
-        level: of that.
-        next_new: chance that one more sample holds a passage for the first time (Good and Turing).
-        assumes: in words.
-    """
-
-    found: int
-    once: int
-    twice: int
-    draws: int
-    unseen: float
-    low: float | None
-    high: float | None
-    level: float
+    found: int  # different passages
+    once: int  # passages that were found so often
+    twice: int  # passages that were found so often
+    draws: int  # samples
+    unseen: float  # passages that are at least still there, an estimate of a lower bound
+    low: float | None  # interval of `unseen`; None where no passage was found
+    high: float | None  # interval of `unseen`; None where no passage was found
+    level: float  # of that
+    # chance that one more sample holds a passage for the first time (Good and Turing)
     next_new: float
+    # in words
     assumes: str = (
         "samples are independent and by one rule; passages that hardly ever come out cannot be "
         "counted, so the estimate is of the least number that is left"
@@ -190,16 +137,6 @@ def unseen_passages(counts: ArrayLike, draws: int, *, level: float = 0.95) -> Un
     Chao's lower bound for incidences, bias-corrected: (n - 1) / n * f1 (f1 - 1) / (2 (f2 + 1)),
     with f1 and f2 the passages found in one and in two of n samples. Its interval is log-normal
     (Chao 1987), so that it stays above 0.
-
-    Args:
-        counts: in how many samples each passage was found, whole numbers from 1 to `draws`, shape
-            (k,); k may be 0.
-        draws: samples, at least 1.
-        level: two-sided coverage.
-
-    Raises:
-        InputError: counts out of range.
-        SettingsError: `draws` or `level` out of range.
 
     Source: Chao 1987, "Estimating the population size for capture-recapture data with unequal
     catchability"; Good 1953.

@@ -31,23 +31,14 @@ _FEWEST = 30  # documents on each side, below which failing to tell apart says n
 
 @dataclass(frozen=True, kw_only=True)
 class Blind:
-    """How well two groups are told apart without the model.
+    """How well two groups are told apart without the model."""
 
-    Attributes:
-        auc: of a classifier on documents that it was not fitted on, .5 = not at all.
-        p: how often shuffling the documents between the groups gives as high an AUC.
-        apart: p is at most `significance`.
-        significance: how often groups of one source are called apart.
-        enough: whether there are documents enough for `apart` to say something.
-        fewest: documents in each group from which on there are enough.
-    """
-
-    auc: float
-    p: float
-    apart: bool
-    significance: float
-    enough: bool
-    fewest: int
+    auc: float  # of a classifier on documents that it was not fitted on, .5 = not at all
+    p: float  # how often shuffling the documents between the groups gives as high an AUC
+    apart: bool  # p is at most `significance`
+    significance: float  # how often groups of one source are called apart
+    enough: bool  # whether there are documents enough for `apart` to say something
+    fewest: int  # documents in each group from which on there are enough
 
     def to_dict(self) -> dict[str, Any]:
         """Plain Python values."""
@@ -63,21 +54,6 @@ def shuffled_groups_p(
     seed: int = 0,
 ) -> float:
     """How often shuffling documents between two groups makes the first as much lower, or more so.
-
-    Args:
-        first: a number of each document, such as bits a character, shape (N,).
-        second: of the other group, shape (M,).
-        strata: of both, within which documents are shuffled; None: among all.
-        permutations: shuffles, at least 99.
-        seed: of the shuffles.
-
-    Returns:
-        one-sided p in (0, 1], exact where the documents were split at random: small = the model
-        knows the first group better. The unit is the document, whatever was pooled within it.
-
-    Raises:
-        InputError: an empty group, or a number that is not finite.
-        SettingsError: too few permutations.
 
     Source: Phipson and Smyth 2010, "Permutation p-values should never be zero".
     """
@@ -113,18 +89,6 @@ def blind_baseline(
     its AUC would be of one source is found by shuffling the documents between the groups:
     intervals for independent scores hold too rarely for cross-fitted scores. Of more than 1,000
     documents in a group the first 1,000 are read.
-
-    Args:
-        first: texts of the one group, at least 5.
-        second: texts of the other.
-        more: a further number of each document, such as bits a character of a model before the
-            training; shapes (N,) and (M,).
-        significance: how often groups of one source may be called apart.
-        seed: of folds and shuffles.
-
-    Raises:
-        InputError: fewer than 5 documents in a group, or numbers that do not fit them.
-        SettingsError: `significance` out of range.
 
     Source: Meeus et al. 2024 (arXiv 2406.17975) and Das et al. 2024 (arXiv 2406.16201), classifiers
         on the words of a text that never ask the model; Phipson and Smyth 2010 for the p.

@@ -42,23 +42,6 @@ def document_epsilons(
     whose epsilon is large, is covered by none of them. And of gradients measured at R moments: in
     between, they are taken to be as large as at the moment.
 
-    Args:
-        norms: each document's gradient norm over the clipping norm, shape (R, N), at least 0; those
-            above 1 were clipped and count as 1.
-        noise_multiplier: standard deviation of the noise over the clipping norm, above 0.
-        sample_rate: share of the documents that a batch expects, in (0, 1].
-        steps_each: steps that each moment stands for, shape (R,), whole numbers.
-        delta: in (0, 1).
-
-    Returns:
-        Epsilons in nats, shape (N,); higher = less private. Exact where every document is in every
-        batch (the Gaussian curve); else upper bounds by Rényi divergences, of norms rounded up by
-        2 % at most.
-
-    Raises:
-        SettingsError: a number out of range.
-        InputError: norms or steps of another shape, below 0, or not finite.
-
     Source: Feldman and Zrnic 2021; Yu et al. 2023. Sampling: Mironov, Talwar and Zhang 2019,
         Section 3.3. From Rényi divergences: Canonne, Kamath and Steinke 2020, Proposition 12.
 

@@ -24,24 +24,16 @@ _SURELY = 2.326  # standard deviations that 99 of 100 looks are above
 
 @dataclass(frozen=True, kw_only=True)
 class LongerRuns:
-    """Three tests in one: many documents a little longer, some of them, or a few far longer.
+    """Three tests in one: many documents a little longer, some of them, or a few far longer."""
 
-    Attributes:
-        p: of the three together, paid for all; one-sided, small = the first group is longer.
-        p_rank_sum: of the sum of ranks.
-        p_tail: of the higher criticism of two samples.
-        p_mean: of the sum of scores.
-        first, second: documents of each group in a stratum that holds both.
-        seen: (k, p): the p that k documents of the first group, just longer than all others, would
-            stay below in 19 of 20 looks, ascending to the last that matters.
-    """
-
-    p: float
-    p_rank_sum: float
-    p_tail: float
-    p_mean: float
-    first: int
-    second: int
+    p: float  # of the three together, paid for all; one-sided, small = the first group is longer
+    p_rank_sum: float  # of the sum of ranks
+    p_tail: float  # of the higher criticism of two samples
+    p_mean: float  # of the sum of scores
+    first: int  # documents of each group in a stratum that holds both
+    second: int  # documents of each group in a stratum that holds both
+    # (k, p): the p that k documents of the first group, just longer than all others, would stay
+    # below in 19 of 20 looks, ascending to the last that matters
     seen: tuple[tuple[int, float], ...]
 
 
@@ -50,13 +42,7 @@ def length_strata(lengths: ArrayLike) -> NDArray[np.int64]:
 
     The longest is at most 1.25 times the shortest, unless that makes fewer than 10 documents.
 
-    Args:
-        lengths: of each document, above 0, shape (N,).
-
     Source: strata that no side decides keep the sides exchangeable within them.
-
-    Raises:
-        InputError: no lengths, or one that is not above 0.
     """
     sizes = bits_array("lengths", lengths)
     if sizes.min() <= 0:
@@ -74,10 +60,6 @@ def length_strata(lengths: ArrayLike) -> NDArray[np.int64]:
 
 def centred(scores: ArrayLike, strata: ArrayLike) -> NDArray[np.float64]:
     """Scores less the median of their stratum: longer texts have longer runs by chance alone.
-
-    Args:
-        scores: of each document, shape (N,).
-        strata: of each, shape (N,).
 
     Source: Hodges and Lehmann 1962, aligned ranks.
     """
@@ -103,20 +85,6 @@ def longer_runs(
     the weighted sum of the logarithms of their p; its own place among the shuffled ones is a p
     again. The weights do not depend on the scores. Few documents that are far longer show in the
     mean most, and in the ranks hardly.
-
-    Args:
-        scores: of each document, comparable between strata (see `centred`), shape (N,).
-        first: whether a document is of the first group, shape (N,).
-        strata: of each document, shape (N,); one without both groups says nothing.
-        permutations: shuffles, at least 99.
-        seed: of the shuffles.
-
-    Returns:
-        None where no stratum holds both groups.
-
-    Raises:
-        InputError: shapes that differ, or a score that is not finite.
-        SettingsError: too few permutations.
 
     Source: van Elteren 1960 for ranks within strata; Donoho and Jin 2004 for higher criticism, here
         of counts above each score with their variance given the strata; Fisher 1932 and Good 1955
@@ -156,14 +124,7 @@ def longer_runs(
 def shuffled_sides(
     sides: NDArray[np.bool_], groups: NDArray[np.int64], permutations: int, seed: int
 ) -> Iterator[NDArray[np.bool_]]:
-    """Sides of documents shuffled within their groups, some rows (B, N) at a time.
-
-    Args:
-        sides: of each document, shape (N,).
-        groups: of each, shape (N,).
-        permutations: rows in all.
-        seed: of the shuffles.
-    """
+    """Sides of documents shuffled within their groups, some rows (B, N) at a time."""
     draws = np.random.default_rng(seed)
     order = np.argsort(groups, kind="stable")
     blocks = np.split(order, np.flatnonzero(np.diff(groups[order])) + 1)
@@ -181,10 +142,6 @@ def conformal_p(scores: ArrayLike, held_out: ArrayLike) -> NDArray[np.float64]:
 
     Proof: a score and M held-out ones that are exchangeable with it are in any order equally
     often, so that it is among the k largest with probability k / (M + 1) at most.
-
-    Args:
-        scores: larger = more memorised, shape (N,).
-        held_out: of documents that the model never saw, shape (M,).
 
     Source: Vovk, Gammerman and Shafer 2005, chapter 2.
 
@@ -204,9 +161,6 @@ def false_shares(p: ArrayLike) -> NDArray[np.float64]:
     procedure needs p that depend on each other positively, as p from one set of held-out documents
     do.
 
-    Args:
-        p: of `conformal_p`; 1 for what is not to be named, shape (N,).
-
     Source: Benjamini and Hochberg 1995; Bates et al. 2023, Testing for outliers with conformal
         p-values, theorem 2; Marandon et al. 2024, theorem 3.3, for exchangeable scores.
 
@@ -219,22 +173,16 @@ def false_shares(p: ArrayLike) -> NDArray[np.float64]:
 
 @dataclass(frozen=True, kw_only=True)
 class _Test:
-    """What no shuffling changes.
+    """What no shuffling changes."""
 
-    Attributes:
-        values: the scores less their mean, shape (N,).
-        ranks: of each score among all, shape (N,).
-        order: of documents, the largest score first, shape (N,).
-        share: of the first group in the stratum of each, in that order, shape (N,).
-        ends: last place of each different score of the larger half, in that order, shape (T,).
-        spread: standard deviation of the count of the first group up to there, shape (T,).
-    """
-
-    values: NDArray[np.float64]
-    ranks: NDArray[np.float64]
-    order: NDArray[np.int64]
+    values: NDArray[np.float64]  # the scores less their mean, shape (N,)
+    ranks: NDArray[np.float64]  # of each score among all, shape (N,)
+    order: NDArray[np.int64]  # of documents, the largest score first, shape (N,)
+    # of the first group in the stratum of each, in that order, shape (N,)
     share: NDArray[np.float64]
+    # last place of each different score of the larger half, in that order, shape (T,)
     ends: NDArray[np.int64]
+    # standard deviation of the count of the first group up to there, shape (T,)
     spread: NDArray[np.float64]
 
     @classmethod

@@ -73,18 +73,6 @@ def certified_exposure(space_bits: float, secret_bits: ArrayLike) -> CertifiedEx
     The fills' token paths after the prefix that they share are disjoint events, so at most
     2^tau of them cost tau bits or less: rank <= 2^tau. It holds for every tokenizer.
 
-    Args:
-        space_bits: log2|R|, above 0.
-        secret_bits: tau, one or shape (n,): bits of the canary's tokens after the longest token
-            prefix that all fills share; at least 0.
-
-    Returns:
-        Lower bounds in the order given, floored at 0; one canary gives shape (1,).
-
-    Raises:
-        SettingsError: `space_bits` is not a finite number above 0.
-        InputError: no numbers, a NaN, an infinity, or bits below 0.
-
     Source: Kraft's inequality (Cover and Thomas 2006, theorem 5.2.1) on the fills' token paths.
 
     >>> certified_exposure(29.9, [10.0, 35.0]).low.round(1).tolist()
@@ -169,24 +157,6 @@ def exact_exposure(
     steps: int | None = None,
 ) -> ExactExposure:
     """Exposure of each canary from the bounds that a search proved for its rank.
-
-    Args:
-        rank_low: 1 + never-inserted fills that cost no more than the canary, at least; whole
-            numbers of any size, shape (n,).
-        rank_high: the same at most; equal to `rank_low` where all was counted.
-        space_size: |R|, exact, at least 2.
-        place_low: as `rank_low`, with the excluded fills counted too, shape (n,).
-        place_high: as `rank_high`, with the excluded fills counted too, shape (n,).
-        empirical: whether the margin within which fills were scored again rests on a sample only,
-            one or shape (n,).
-        steps: model steps that the search spent on all these canaries, where known.
-
-    Returns:
-        Columns of shape (n,) in the order given.
-
-    Raises:
-        InputError: no canaries, columns of different length, bounds that contradict each other.
-        SettingsError: `space_size` or `steps` out of range.
 
     Source: Carlini et al. 2019, The Secret Sharer, Definitions 2 and 4.
 

@@ -110,22 +110,6 @@ def sampled_exposure(
 ) -> SampledExposure:
     """Exposure of each canary by its rank among references that the model never saw.
 
-    Args:
-        canary_bits: log-perplexities in bits, one or shape (n,); lower = more memorised.
-        reference_bits: log-perplexities in bits of never-inserted fills, shape (m,).
-        space_size: size of the format's randomness space, where known; bounds the interval.
-        exhaustive: the references are all the fills that were never inserted, so that the rank
-            is exact; needs `space_size`.
-        level: two-sided coverage of each canary's interval.
-
-    Returns:
-        Columns of shape (n,) in the order given; one canary gives shape (1,). The interval is
-        that of the canary's exposure among all never-inserted fills.
-
-    Raises:
-        InputError: no numbers, a NaN or an infinity.
-        SettingsError: `space_size` missing where needed or too small, `level` out of range.
-
     Source: Carlini et al. 2019, The Secret Sharer, section 4 (exposure, and its approximation by
     sampling); ties as in tensorflow/privacy, against the canary.
 
@@ -204,18 +188,14 @@ def _warnings(capped: NDArray[np.bool_], references: int) -> tuple[str, ...]:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Exposures:
-    """Exposures of canaries in bits; higher = more memorised; columns of shape (n,), as given.
+    """Exposures of canaries in bits; higher = more memorised; columns of shape (n,), as given."""
 
-    Attributes:
-        by_rank: among the references, which cannot show more than log2 of their number; what is
-            `capped` is a lower bound. Its columns are here too: value, low, high, rank, capped.
-        skew_normal: off the curve; None where it cannot be fitted, and a warning says why.
-        warnings: of both, and whether the scores look the wrong way round.
-    """
-
+    # among the references, which cannot show more than log2 of their number; what is `capped` is a
+    # lower bound. Its columns are here too: value, low, high, rank, capped.
     by_rank: SampledExposure = field(repr=False)
+    # off the curve; None where it cannot be fitted, and a warning says why
     skew_normal: SkewNormalExposure | None = field(repr=False)
-    warnings: tuple[str, ...]
+    warnings: tuple[str, ...]  # of both, and whether the scores look the wrong way round
 
     def __repr__(self) -> str:
         first = [f"{value:.2f}" for value in self.value[: None if self.value.size < 6 else 3]]

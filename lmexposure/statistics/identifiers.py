@@ -29,28 +29,17 @@ _FEW = 1000  # of more, an interval around 1 % ends far below 5 %
 
 @dataclass(frozen=True, kw_only=True)
 class RanksAmongDraws:
-    """What the ranks of some identifiers say together.
+    """What the ranks of some identifiers say together."""
 
-    Attributes:
-        identifiers: how many there are, independent of each other.
-        draws: fresh draws that each was compared with.
-        hits: identifiers whose rank is among the lowest 1 %.
-        tpr: their share, in [0, 1]: TPR at a FPR of 1 %; chance has at most .01.
-        low, high: its interval, Clopper-Pearson.
-        level: two-sided coverage of the interval.
-        median_exposure: in bits; log2(draws + 1) - log2(rank), chance has a median of 1.
-        p_value: how often chance alone gives ranks that are as low together, Fisher's test.
-    """
-
-    identifiers: int
-    draws: int
-    hits: int
-    tpr: float
-    low: float
-    high: float
-    level: float
-    median_exposure: float
-    p_value: float
+    identifiers: int  # how many there are, independent of each other
+    draws: int  # fresh draws that each was compared with
+    hits: int  # identifiers whose rank is among the lowest 1 %
+    tpr: float  # their share, in [0, 1]: TPR at a FPR of 1 %; chance has at most .01
+    low: float  # its interval, Clopper-Pearson
+    high: float  # its interval, Clopper-Pearson
+    level: float  # two-sided coverage of the interval
+    median_exposure: float  # in bits; log2(draws + 1) - log2(rank), chance has a median of 1
+    p_value: float  # how often chance alone gives ranks that are as low together, Fisher's test
 
     @property
     def shows(self) -> bool:
@@ -74,13 +63,6 @@ class RanksAmongDraws:
 def rank_among_draws(bits: float, draw_bits: ArrayLike) -> int:
     """The rank of an identifier among fresh draws, from 1; a tie counts against the identifier.
 
-    Args:
-        bits: its log-perplexity, finite.
-        draw_bits: those of the draws in the same place, shape (n,), finite.
-
-    Raises:
-        InputError: no draws, or a number that is not finite.
-
     Source: Phipson and Smyth 2010, Permutation p-values should never be zero: rank / (n + 1) is a
     p-value where identifier and draws are exchangeable.
 
@@ -96,16 +78,6 @@ def ranks_among_draws(ranks: ArrayLike, draws: int, *, level: float = _LEVEL) ->
 
     Fisher's statistic, -2 times the sum of ln p, has a chi-squared distribution where each p is
     uniform on [0, 1]; p-values of ranks are a little larger, so that the test is on the safe side.
-
-    Args:
-        ranks: of identifiers that are independent of each other, whole numbers from 1 to
-            draws + 1, shape (n,).
-        draws: that each was compared with, at least 99.
-        level: two-sided coverage of the interval.
-
-    Raises:
-        InputError: no ranks, or a rank out of range.
-        SettingsError: too few draws, or a level out of (0, 1).
 
     Source: Fisher 1932, Statistical Methods for Research Workers, section 21.1; Clopper and Pearson
     1934 for the interval; Natural identifiers, ICLR 2026, for the comparison.
@@ -144,20 +116,14 @@ def _fisher(p_values: NDArray[np.float64]) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class BesideHeldOut:
-    """Identifiers that were in the training beside those that a random split held out.
+    """Identifiers that were in the training beside those that a random split held out."""
 
-    Attributes:
-        read: how many were in the training, in different documents.
-        held_out: how many were not.
-        area: share of pairs in which that which was read has the lower value, ties as half; chance
-            has .5, higher = more leaks.
-        p_value: how often a random split has as many such pairs, one-sided.
-    """
-
-    read: int
-    held_out: int
+    read: int  # how many were in the training, in different documents
+    held_out: int  # how many were not
+    # share of pairs in which that which was read has the lower value, ties as half; chance has .5,
+    # higher = more leaks
     area: float
-    p_value: float
+    p_value: float  # how often a random split has as many such pairs, one-sided
 
     @property
     def shows(self) -> bool:
@@ -173,15 +139,6 @@ def beside_held_out(read: ArrayLike, held_out: ArrayLike, *, seed: int = 0) -> B
     values of the source look like. So the rank sum has its permutation distribution, which
     `rank_sum_test` counts or shuffles; its one-sided p-value is at most alpha at most as often as
     alpha. Ties count for neither side, which makes it larger.
-
-    Args:
-        read: of identifiers in different documents of the training, lower = likelier, such as bits
-            beside their own fresh draws, shape (n,).
-        held_out: of identifiers in different held-out documents, shape (m,).
-        seed: of the shuffles, where groups are large.
-
-    Raises:
-        InputError: no values on a side, or one that is not finite.
 
     Source: Mann and Whitney 1947; Phipson and Smyth 2010 for shuffles.
 

@@ -47,36 +47,25 @@ class WeightedDraws:
     where each has many fills behind it; stratified over the fills themselves, more distinct ones
     would be drawn than their weights say, and ranks would come out too high.
 
-    Args:
-        bits: cost of each drawn fill behind the token prefix that all fills share, shape (M,);
-            lower = more memorised; infinity where the model rules a fill out.
-        log2_weights: log2 of w = 1 / sum_j pi_j q_j(x), shape (M,); q_j is the distribution of
-            component j.
-        fills: labels, shape (M,); equal for equal fills.
-        strata: number of the component that each draw came from, shape (M,).
-        excluded: draws that are not part of the null, shape (M,): inserted canaries, fills that
-            are set aside.
-        shares: pi_j, the share of the draws that came from component j, shape (J,), in (0, 1],
-            together 1.
-        limits: t_j in bits, shape (J,), at least 0 or infinite. All infinite where one fill begins
-            another: then nothing is concluded from bits alone.
-        log2_totals: log2 of H_j, shape (J,), h summed over nodes of the trie that have every fill
-            below exactly one of them: at most t_j and log2|R|; log2|R| for an infinite limit.
-
     Source: Veach and Guibas 1995 (balance heuristic); Knuth 1975 (weighted descents).
-
-    Raises:
-        InputError: shapes that differ, a NaN, or a total above its limit.
-        SettingsError: a share or a limit out of range.
     """
 
+    # cost of each drawn fill behind the token prefix that all fills share, shape (M,); lower = more
+    # memorised; infinity where the model rules a fill out
     bits: NDArray[np.float64]
+    # log2 of w = 1 / sum_j pi_j q_j(x), shape (M,); q_j is the distribution of component j
     log2_weights: NDArray[np.float64]
-    fills: NDArray[np.int64]
-    strata: NDArray[np.int64]
+    fills: NDArray[np.int64]  # labels, shape (M,); equal for equal fills
+    strata: NDArray[np.int64]  # number of the component that each draw came from, shape (M,)
+    # draws that are not part of the null, shape (M,): inserted canaries, fills that are set aside
     excluded: NDArray[np.bool_]
+    # pi_j, the share of the draws that came from component j, shape (J,), in (0, 1], together 1
     shares: NDArray[np.float64]
+    # t_j in bits, shape (J,), at least 0 or infinite. All infinite where one fill begins another:
+    # then nothing is concluded from bits alone.
     limits: NDArray[np.float64]
+    # log2 of H_j, shape (J,), h summed over nodes of the trie that have every fill below exactly
+    # one of them: at most t_j and log2|R|; log2|R| for an infinite limit
     log2_totals: NDArray[np.float64]
 
     def __post_init__(self) -> None:
@@ -170,14 +159,7 @@ class WeightedCounts:
         self._strata, self._drawn = strata[order], np.bincount(strata)
 
     def count(self, tau: float, own: int, log2_bound: float, log2_most: float) -> WeightedCount:
-        """The fills that cost at most `tau` bits, the canary itself left out.
-
-        Args:
-            tau: bits of the canary.
-            own: its label among the draws, -1 where it has none.
-            log2_bound: log2 of the largest weight that a fill of at most `tau` bits can have.
-            log2_most: log2 of the most fills that can count; -infinity where none can.
-        """
+        """The fills that cost at most `tau` bits, the canary itself left out."""
         hits = np.arange(np.searchsorted(self._bits, tau, side="right"))
         hits = hits[self._fills[hits] != own]
         distinct = hits[self._first[hits]]
@@ -353,28 +335,6 @@ def importance_exposure(
     The number of fills that cost no more than the canary is summed over the distinct fills drawn,
     each over its probability of being drawn at all. A fill that is drawn almost surely then adds
     no uncertainty; where few fills are drawn twice, it is the mean of the weights.
-
-    Args:
-        canary_bits: cost of each canary, of the same kind as `draws.bits`, one or shape (n,);
-            lower = more memorised.
-        draws: weighted draws from the same space under the same model.
-        space_size: |R|, exact, at least 2, of any size.
-        inserted: which canaries were in the corpus, one or shape (n,): they are not part of each
-            other's null. The others are controls.
-        own: label of each canary among `draws.fills`, one or shape (n,), -1 where it was not
-            drawn: no canary is counted against itself.
-        excluded_bits: costs of further fills that are not part of the null, shape (P,): of inserted
-            canaries that are not among those asked for, and of fills set aside.
-        level: two-sided coverage of each canary's interval.
-
-    Returns:
-        Columns of shape (n,) in the order given; one canary gives shape (1,). Where a limit is
-        finite, no bound lies below the certificate log2|R| - bits.
-
-    Raises:
-        InputError: no numbers, a NaN or an infinity, columns of different length, a weight that
-            the space does not allow.
-        SettingsError: `space_size` or `level` out of range.
 
     Source: Horvitz and Thompson 1952 (the estimator; on distinct units: Basu 1958); Veach and
     Guibas 1995 (balance heuristic); Fay and Feuer 1997 (gamma interval for weighted counts).

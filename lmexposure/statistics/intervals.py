@@ -67,19 +67,6 @@ class QuantileInterval:
 def binomial_interval(counts: ArrayLike, trials: int, *, level: float = 0.95) -> BinomialInterval:
     """Clopper-Pearson interval of a probability, for one count or many, never too narrow.
 
-    Args:
-        counts: successes, whole numbers from 0 to `trials`, scalar or shape (n,).
-        trials: independent trials behind each count, at least 1.
-        level: two-sided coverage; half of 1 - level lies on each side, so that
-            `level=1 - 2 * significance` gives the one-sided bounds at `significance`.
-
-    Returns:
-        Bounds in the order given; exactly 0 below a count of 0, exactly 1 above a count of all.
-
-    Raises:
-        SettingsError: `trials` or `level` out of range.
-        InputError: a count that is no whole number from 0 to `trials`.
-
     Source: Clopper and Pearson 1934, as beta quantiles (Brown, Cai, DasGupta 2001, section 4.2.1).
 
     >>> binomial_interval(0, 100, level=0.9).high.round(6).tolist()
@@ -107,18 +94,6 @@ def quantile_interval(
 
     The interval runs from the r-th to the s-th smallest value, where a binomial count of values
     below the true quantile lies in [r, s - 1] with probability at least `level`.
-
-    Args:
-        values: independent draws, scalar or shape (n,), finite.
-        quantile: strictly between 0 and 1; 0.5 is the median.
-        level: two-sided coverage wanted; each side may miss with (1 - level) / 2.
-
-    Returns:
-        The quantile (linear between neighbours), the interval, and the coverage it attains.
-
-    Raises:
-        SettingsError: `quantile` or `level` out of range.
-        InputError: no values, or one that is not finite.
 
     Source: David and Nagaraja 2003, Order Statistics, section 7.1.
 
@@ -149,20 +124,6 @@ def estimated_quantile(
     Canaries of a format share the references, or draws, that they are compared with: what these
     leave open moves all exposures alike and does not average out. Where the estimates rest
     on no sample, this is `quantile_interval`.
-
-    Args:
-        estimates: of canaries of one format, at least one.
-        quantile: of exposure, strictly between 0 and 1.
-        level: two-sided coverage wanted; each side may miss with (1 - level) / 2, half of it for
-            the canaries and half for what they were compared with.
-
-    Returns:
-        The quantile (linear between neighbours), the interval, and the coverage that it attains at
-        least. `high` is None, too, where the size of the space is not known and needed.
-
-    Raises:
-        SettingsError: `quantile` or `level` out of range.
-        InputError: no estimates, or a value that is not finite.
 
     Source: see `quantile_range`. Coverage of the median at .95, 600 runs each, canaries shifted by
     0, 1 and 2 standard deviations: .997 to 1 for (canaries, references) of (200, 100), (200, 1000)
@@ -238,20 +199,6 @@ def mean_interval(
 
     Approximate: the level is reached as n grows. On exposures of guessing, 95 % intervals held
     the truth in 67 % of samples of 3, 79 % of 5, 89 % of 10, 92 % of 20 and 94 % of 200.
-
-    Args:
-        values: independent draws, one or shape (n,), finite.
-        level: two-sided coverage wanted.
-        resamples: bootstrap samples, at least 100; 0 for none: the interval is then normal.
-        seed: of the resamples.
-
-    Returns:
-        The mean and its interval; no interval for fewer than 3 values or equal ones, and the
-        normal one, without resamples, for more than 10,000.
-
-    Raises:
-        InputError: no values, or one that is not finite.
-        SettingsError: a setting out of range.
 
     Source: Efron 1987, Better bootstrap confidence intervals; the acceleration is
     the jackknife's, which a mean has in closed form.

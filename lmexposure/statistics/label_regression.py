@@ -39,28 +39,6 @@ def label_logits(
     model are fitted without it. The fitted base rate is no part of a logit: it follows from how
     many of the other models' coins say "in", and no match at all is 0.
 
-    Args:
-        matches: for each of N texts whether each of its tokens, context by context, was the greedy
-            one, booleans or 1 and 0 of shape (M, L), L at least 1, not the same for all texts.
-        included: which text was in the training set of which model, shape (M, N); the coins of all
-            cells must be independent.
-        kinds: of the texts, N of them: those of one kind are alike.
-        shadows: which models are references, shape (M,): a shadow is judged by the other shadows,
-            other models by all of them; None: all.
-        ridge: how much a weight's square counts, halved, next to the log-likelihood in nats; above
-            0. A weight that nothing speaks for is 0, and weights stay finite where the matches
-            separate in from out.
-
-    Returns:
-        Logits in nats, shape (M, N), rounded to 1e-6; higher = more likely in. Where no place's
-        matches vary they are 0; NaN where the other models were all in, or all out, of all texts of
-        that kind and length.
-
-    Raises:
-        InputError: no text, shapes that do not fit, values that are neither true nor false, fewer
-            than 2 shadows.
-        SettingsError: `ridge` out of range.
-
     Source: ridge regression after le Cessie and van Houwelingen 1992, Ridge estimators in logistic
     regression, by Newton's method; labels as a membership score after Choquette-Choo et al. 2021,
     Label-only membership inference attacks. Each model's fit begins at that of all shadows and

@@ -42,21 +42,16 @@ class LiraScores:
     through its own scores, where the coins of all cells are independent. Whether a cell is NaN
     follows from the other models' coins alone, so a row may be given to its bound without those
     cells. Of a column they must not be dropped: among a text's few cells the NaN ones tell coins.
-
-    Attributes:
-        scores: log-likelihood ratio in nats ("online"), or standard deviations above the mean of
-            models that did not see the text ("offline"), shape (M, N), between -1e9 and 1e9, which
-            stand for scores without any spread; NaN where a text was in (or out) no other model, or
-            nothing tells the spread.
-        included: the coins, shape (M, N).
-        mode: "online" or "offline".
-        notes: what is not as it should be, and how many cells are NaN.
     """
 
+    # log-likelihood ratio in nats ("online"), or standard deviations above the mean of models that
+    # did not see the text ("offline"), shape (M, N), between -1e9 and 1e9, which stand for scores
+    # without any spread; NaN where a text was in (or out) no other model, or nothing tells the
+    # spread
     scores: NDArray[np.float64]
-    included: NDArray[np.bool_]
-    mode: str
-    notes: tuple[str, ...]
+    included: NDArray[np.bool_]  # the coins, shape (M, N)
+    mode: str  # "online" or "offline"
+    notes: tuple[str, ...]  # what is not as it should be, and how many cells are NaN
 
 
 def lira(target: ArrayLike, in_scores: ArrayLike, out_scores: ArrayLike) -> NDArray[np.float64]:
@@ -131,24 +126,6 @@ def lira_matrix(
     texts that are exchangeable, means of their own are noise and cost more than they tell. What is
     left unknown of a mean is added to the variance; of a text by itself that is the factor 1 + 1/n
     of a new score.
-
-    Args:
-        scores: models x texts, shape (M, N), finite; higher = more likely in.
-        included: which text was in the training set of which model, shape (M, N); the coins of all
-            cells must be independent.
-        kinds: of the texts, N of them: those of one kind are alike, such as the canaries of one
-            format; None: all are.
-        mode: "online" compares in with out; "offline" only measures how far a score lies above out.
-        shadows: which models are references, shape (M,): a shadow is judged by the other shadows,
-            other models by all of them; None: all.
-
-    Returns:
-        Scores of shape (M, N), in O(M N) memory and O(M N) time.
-
-    Raises:
-        InputError: shapes, numbers that are not finite, coins that are none, fewer than 2 shadows;
-            no text that was in (and out) another model.
-        SettingsError: an unknown mode.
 
     Source: Carlini et al. 2022; leave-one-out as in Aerni et al. 2024; variances by Smyth 2004,
     means by Efron and Morris 1973.

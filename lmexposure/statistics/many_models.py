@@ -27,16 +27,7 @@ _ASSUMPTIONS = (
 
 
 def score_matrix(name: str, values: ArrayLike, *, may_miss: bool = False) -> NDArray[np.float64]:
-    """Return finite float64 numbers of shape (M, N), M and N at least 1.
-
-    Args:
-        name: for messages.
-        values: to be checked.
-        may_miss: let NaN pass, as `lira_matrix` gives it; the caller says what becomes of it.
-
-    Raises:
-        InputError: another number of dimensions, nothing in it, or a NaN or infinity.
-    """
+    """Return finite float64 numbers of shape (M, N), M and N at least 1."""
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != 2 or array.size == 0:
         raise InputError(
@@ -53,11 +44,7 @@ def score_matrix(name: str, values: ArrayLike, *, may_miss: bool = False) -> NDA
 
 
 def coin_matrix(name: str, values: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.bool_]:
-    """Return booleans of this shape: which canary was in the training set of which model.
-
-    Raises:
-        InputError: another shape, or something that is neither true/false nor 1/0.
-    """
+    """Return booleans of this shape: which canary was in the training set of which model."""
     array = np.asarray(values)
     if array.shape != shape:
         raise InputError(f"{name} has shape {array.shape}; give one coin a score, shape {shape}")
@@ -106,38 +93,31 @@ class CanariesAndPopulation:
     """How well members can be told from others, canary by canary and over all cells together.
 
     All rates lie in [0, 1]; higher = more leaks.
-
-    Attributes:
-        canary_tpr: for each canary the share of the models that saw it whose score is strictly
-            above that of every model that did not: its TPR without a false positive. Shape (N,);
-            NaN where a canary was in all models or in none, or has a cell without a score.
-        canary_p: how often chance alone gives a canary so high a `canary_tpr`; exact, shape (N,).
-        canary_low: the advantage (TPR - FPR) of each canary is at least this, for all N at once
-            with confidence 1 - significance; shape (N,).
-        worst: the canary with the lowest p, of several the one with the higher `canary_tpr`.
-        worst_p: its p-value, times the number of canaries: how often chance gives one such among
-            them, at most 1.
-        population_tpr: TPR at `fpr` of one threshold for all cells; None where not resolvable.
-        population_advantage: largest TPR - FPR of one threshold for all cells.
-        population_area: area under the ROC curve of all cells.
-        fpr, significance, models, canaries: as given.
-        assumptions, notes: what must hold, and what is not as it should be.
     """
 
+    # for each canary the share of the models that saw it whose score is strictly above that of
+    # every model that did not: its TPR without a false positive. Shape (N,); NaN where a canary was
+    # in all models or in none, or has a cell without a score.
     canary_tpr: NDArray[np.float64]
+    # how often chance alone gives a canary so high a `canary_tpr`; exact, shape (N,)
     canary_p: NDArray[np.float64]
+    # the advantage (TPR - FPR) of each canary is at least this, for all N at once with confidence 1
+    # - significance; shape (N,)
     canary_low: NDArray[np.float64]
-    worst: int
+    worst: int  # the canary with the lowest p, of several the one with the higher `canary_tpr`
+    # its p-value, times the number of canaries: how often chance gives one such among them, at most
+    # 1
     worst_p: float
+    # TPR at `fpr` of one threshold for all cells; None where not resolvable
     population_tpr: float | None
-    population_advantage: float
-    population_area: float
-    fpr: float
-    significance: float
-    models: int
-    canaries: int
-    assumptions: tuple[str, ...]
-    notes: tuple[str, ...]
+    population_advantage: float  # largest TPR - FPR of one threshold for all cells
+    population_area: float  # area under the ROC curve of all cells
+    fpr: float  # as given
+    significance: float  # as given
+    models: int  # as given
+    canaries: int  # as given
+    assumptions: tuple[str, ...]  # what must hold, and what is not as it should be
+    notes: tuple[str, ...]  # what must hold, and what is not as it should be
 
     def to_dict(self) -> dict[str, Any]:
         """Plain Python values; the worst canary, then the population, then every canary."""
@@ -179,19 +159,6 @@ def canaries_and_population(
     leaked without any leak. So a canary's own threshold is fixed beforehand, at the highest score
     of the models that did not see it, and the p-value and the low end are of that threshold and
     paid for all canaries (Bonferroni).
-
-    Args:
-        scores: models x canaries, shape (M, N), finite; higher = more likely in.
-        included: which canary was in the training set of which model, shape (M, N).
-        fpr: at which the population's TPR is given, in (0, 1).
-        significance: of all low ends together.
-        may_miss: the scores are of `lira_matrix` and may be NaN. A canary with a NaN has no rate of
-            its own, since among its cells the NaN ones can tell coins; its other cells count in the
-            population, for whether a cell is NaN says nothing of its own coin. Notes say how many.
-
-    Raises:
-        InputError: shapes, numbers that are not finite, coins that are none; all cells in or none.
-        SettingsError: `fpr` or `significance` out of range.
 
     Source: Aerni, Zhang, Tramèr 2024, Evaluations of machine learning privacy defenses are
     misleading.

@@ -35,20 +35,14 @@ _CELLS = 2**15  # statistics of pairs held at once: what a cache holds
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class MaxTTest:
-    """How often chance gives any of all texts, or pairs, so large a studentised difference.
+    """How often chance gives any of all texts, or pairs, so large a studentised difference."""
 
-    Attributes:
-        t: Welch's statistic of each, shape (N,) or (N, V); infinite where both sides are constant
-            and differ; NaN with fewer than two models on a side.
-        p: paid for by their number, in (0, 1], of the same shape; NaN likewise.
-        permutations: that were drawn.
-        side: "greater": large positive differences count; "two-sided": negative ones too.
-    """
-
+    # Welch's statistic of each, shape (N,) or (N, V); infinite where both sides are constant and
+    # differ; NaN with fewer than two models on a side
     t: Floats
-    p: Floats
-    permutations: int
-    side: Side
+    p: Floats  # paid for by their number, in (0, 1], of the same shape; NaN likewise
+    permutations: int  # that were drawn
+    side: Side  # "greater": large positive differences count; "two-sided": negative ones too
 
 
 def memorisation_test(
@@ -82,19 +76,6 @@ def influence_test(
     others: ArrayLike, included: ArrayLike, *, permutations: int = 999, seed: int
 ) -> MaxTTest:
     """Test all pairs at once: does any text move the score of another, up or down?
-
-    Args:
-        others: as for `influence`.
-        included: likewise; rows as for `memorisation_test`.
-        permutations: of models.
-        seed: of the permutations.
-
-    Returns:
-        The test, two-sided, one p for each pair.
-
-    Raises:
-        InputError: shapes, numbers that are not finite, coins that are none.
-        SettingsError: permutations below 1.
 
     Source: as `memorisation_test`.
     """

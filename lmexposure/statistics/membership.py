@@ -34,25 +34,16 @@ _RATES = (0.1, 0.01, 0.001)
 
 @dataclass(frozen=True, kw_only=True)
 class AreaUnderCurve:
-    """P(score in > score out) + P(equal) / 2, in [0, 1]; 0.5 = guessing, higher = more leaks.
+    """P(score in > score out) + P(equal) / 2, in [0, 1]; 0.5 = guessing, higher = more leaks."""
 
-    Attributes:
-        value: of these scores.
-        low, high: two-sided interval of the area for such scores without end.
-        level: coverage wanted.
-        method: "effective", "newcombe" or "hoeffding".
-        validity: "iid-scores" (holds for every sample size and distribution) or "asymptotic".
-        positives, negatives: scores on each side.
-    """
-
-    value: float
-    low: float
-    high: float
-    level: float
-    method: str
-    validity: str
-    positives: int
-    negatives: int
+    value: float  # of these scores
+    low: float  # two-sided interval of the area for such scores without end
+    high: float  # two-sided interval of the area for such scores without end
+    level: float  # coverage wanted
+    method: str  # "effective", "newcombe" or "hoeffding"
+    validity: str  # "iid-scores" (holds for every sample size and distribution) or "asymptotic"
+    positives: int  # scores on each side
+    negatives: int  # scores on each side
     assumptions: tuple[str, ...]
     notes: tuple[str, ...]
 
@@ -82,16 +73,6 @@ def area_under_curve(
 
     "hoeffding" holds for every distribution and every number of scores: the area is a two-sample U
     statistic, so that its Chernoff bound is that of min(m, n) independent numbers in [0, 1].
-
-    Args:
-        in_scores: of canaries that were in, one or shape (m,), finite; higher = more likely in.
-        out_scores: of canaries that were out, one or shape (n,), finite.
-        level: two-sided coverage.
-        method: of the interval.
-
-    Raises:
-        InputError: no scores on one side, more than one dimension, a NaN or an infinity.
-        SettingsError: `level` or `method` out of range.
 
     Source: DeLong, DeLong and Clarke-Pearson 1988, Biometrics 44, 837-845; Clopper and Pearson
     1934; Newcombe 2006, Statistics in Medicine 25, 559-573, method 5; Hoeffding 1963, Theorem 1
@@ -221,30 +202,20 @@ _RULES = {"effective": _effective, "newcombe": _newcombe, "hoeffding": _hoeffdin
 
 @dataclass(frozen=True, kw_only=True)
 class TprAtFpr:
-    """The largest share of those in that a threshold finds at a FPR of at most `fpr`.
+    """The largest share of those in that a threshold finds at a FPR of at most `fpr`."""
 
-    Attributes:
-        fpr: false-positive rate allowed, in (0, 1).
-        value: TPR of these scores, in [0, 1]; higher = more leaks. None where not resolvable.
-        low, high: two-sided interval of the TPR for such scores without end; None likewise.
-        level: coverage, at least.
-        threshold: a score strictly above it is guessed in, for `value`; None likewise.
-        false_positives: scores of those out above it; None likewise.
-        positives, negatives: scores on each side.
-        note: why there is no number; None where there is one.
-        validity: the scores of each side are independent and alike given the model.
-    """
-
-    fpr: float
+    fpr: float  # false-positive rate allowed, in (0, 1)
+    # TPR of these scores, in [0, 1]; higher = more leaks. None where not resolvable.
     value: float | None
-    low: float | None
-    high: float | None
-    level: float
-    threshold: float | None
-    false_positives: int | None
-    positives: int
-    negatives: int
-    note: str | None
+    low: float | None  # two-sided interval of the TPR for such scores without end; None likewise
+    high: float | None  # two-sided interval of the TPR for such scores without end; None likewise
+    level: float  # coverage, at least
+    threshold: float | None  # a score strictly above it is guessed in, for `value`; None likewise
+    false_positives: int | None  # scores of those out above it; None likewise
+    positives: int  # scores on each side
+    negatives: int  # scores on each side
+    note: str | None  # why there is no number; None where there is one
+    # the scores of each side are independent and alike given the model
     validity: str = "iid-scores"
 
     def to_dict(self) -> dict[str, Any]:
@@ -262,21 +233,6 @@ def tpr_at_fpr(
     P(V <= fpr) P(Bin(m, b) >= count). The high end likewise with those at or above the s-th
     highest. The ranks r and s follow from n, `fpr` and `level` alone, so that nothing is chosen on
     the data; ties only widen the interval.
-
-    Args:
-        in_scores: of canaries that were in, one or shape (m,), finite; higher = more likely in.
-        out_scores: of canaries that were out, one or shape (n,), finite.
-        fpr: strictly between 0 and 1.
-        level: two-sided coverage; each side may miss with (1 - level) / 2.
-
-    Returns:
-        The TPR with its interval. Nothing but a note where (1 - fpr)^n is not below
-        (1 - level) / 2, that is below about ln(2 / (1 - level)) / fpr negatives: even a threshold
-        above all of them could have a higher FPR.
-
-    Raises:
-        InputError: no scores on one side, more than one dimension, a NaN or an infinity.
-        SettingsError: `fpr` or `level` out of range.
 
     Source: order statistics of uniforms (David and Nagaraja 2003, section 2.1) under Clopper and
     Pearson 1934.
@@ -351,19 +307,6 @@ def membership_metrics(
     in_scores: ArrayLike, out_scores: ArrayLike, *, level: float = 0.95
 ) -> dict[str, Any]:
     """Area under the curve, and the true-positive rates at false-positive rates of 10, 1, 0.1 %.
-
-    Args:
-        in_scores: of those that were in, shape (m,); higher = more likely in.
-        out_scores: of those that were not, shape (n,).
-        level: coverage of each interval.
-
-    Returns:
-        plain values: "area_under_curve" as `area_under_curve` gives it, "tpr_at_fpr" a list as
-        `tpr_at_fpr` gives them.
-
-    Raises:
-        InputError: an empty sample, or a score that is not finite.
-        SettingsError: `level` out of range.
 
     Source: `area_under_curve` and `tpr_at_fpr`; at low rates, as Carlini et al. 2022 ask for.
     """

@@ -39,51 +39,40 @@ CURVE = tuple(float(f"{rate:.6g}") for rate in np.geomspace(1e-4, 1, 41))  # rat
 class CellRate:
     """TPR at a FPR over all cells.
 
-    Attributes:
-        fpr: false-positive rate allowed.
-        value: TPR of these cells, in [0, 1], higher = more leaks; None where the cells cannot
-            resolve the rate.
-        low, high: its interval, for these texts and models without end; None likewise.
-        note: why there is no number, and how many models it takes; None where there is one.
-
     Source: as `tpr_at_fpr`.
     """
 
-    fpr: float
+    fpr: float  # false-positive rate allowed
+    # TPR of these cells, in [0, 1], higher = more leaks; None where the cells cannot resolve the
+    # rate
     value: float | None
-    low: float | None
-    high: float | None
+    low: float | None  # its interval, for these texts and models without end; None likewise
+    high: float | None  # its interval, for these texts and models without end; None likewise
+    # why there is no number, and how many models it takes; None where there is one
     note: str | None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CellRates:
-    """What the cells of some texts show; higher = more leaks.
+    """What the cells of some texts show; higher = more leaks."""
 
-    Attributes:
-        area: under the ROC curve, in [0, 1], with its interval `area_low`, `area_high`.
-        rates: TPR at low FPRs.
-        fpr, tpr, low, high: points of the ROC curve that these cells resolve, with intervals; each
-            of shape (P,).
-        level: coverage of each interval.
-        models: units of the intervals.
-        cells_in, cells_out: with a score.
-        cells_missing: without one.
-    """
-
-    area: float
+    area: float  # under the ROC curve, in [0, 1], with its interval `area_low`, `area_high`
     area_low: float
     area_high: float
-    rates: tuple[CellRate, ...]
+    rates: tuple[CellRate, ...]  # TPR at low FPRs
+    # points of the ROC curve that these cells resolve, with intervals; each of shape (P,)
     fpr: NDArray[np.float64]
+    # points of the ROC curve that these cells resolve, with intervals; each of shape (P,)
     tpr: NDArray[np.float64]
+    # points of the ROC curve that these cells resolve, with intervals; each of shape (P,)
     low: NDArray[np.float64]
+    # points of the ROC curve that these cells resolve, with intervals; each of shape (P,)
     high: NDArray[np.float64]
-    level: float
-    models: int
-    cells_in: int
-    cells_out: int
-    cells_missing: int
+    level: float  # coverage of each interval
+    models: int  # units of the intervals
+    cells_in: int  # with a score
+    cells_out: int  # with a score
+    cells_missing: int  # without one
 
 
 def cell_rates(
@@ -107,18 +96,6 @@ def cell_rates(
     upper end of a TPR is no lower than Clopper and Pearson's for as many coins as there are models,
     with the TPR's share of heads: of all laws on [0, 1] of one mean, coins spread farthest. With no
     leak in 16 models it is at least .21, as of such a sample .21 of all models may leak.
-
-    Args:
-        attack: makes the scores of some models; higher = more likely in.
-        included: which text was in the training of which model, shape (M, N), M at least 4.
-        groups: texts that are counted together, by name: their places among the N.
-        fprs: false-positive rates, each in (0, 1).
-        level: two-sided coverage.
-
-    Raises:
-        InputError: coins that are none, too few models, scores of another shape; a group without a
-            scored cell on a side.
-        SettingsError: a rate or a level out of range.
 
     Source: Efron and Stein 1981, The jackknife estimate of variance; Korn and Graubard
     1998, Confidence intervals for proportions with small expected number of positive counts;
@@ -152,22 +129,16 @@ def cell_rates(
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RateParts:
-    """TPR at a FPR over cells, and what it owes to each model and to each text.
+    """TPR at a FPR over cells, and what it owes to each model and to each text."""
 
-    Attributes:
-        value: the TPR, in [0, 1], higher = more leaks.
-        without: that of the other models, threshold and all, each model left out, shape (M,).
-        of_texts: found cells of each text, less as many as the TPR expects of it, as a share of all
-            cells in; shape (N,), 0 of texts that do not count.
-        counted: which texts count, shape (N,).
-        positives: cells in.
-    """
-
-    value: float
+    value: float  # the TPR, in [0, 1], higher = more leaks
+    # that of the other models, threshold and all, each model left out, shape (M,)
     without: NDArray[np.float64]
+    # found cells of each text, less as many as the TPR expects of it, as a share of all cells in;
+    # shape (N,), 0 of texts that do not count
     of_texts: NDArray[np.float64]
-    counted: NDArray[np.bool_]
-    positives: int
+    counted: NDArray[np.bool_]  # which texts count, shape (N,)
+    positives: int  # cells in
 
 
 def rate_parts(
@@ -175,17 +146,7 @@ def rate_parts(
 ) -> RateParts | None:
     """The TPR over the cells of some texts, taken apart; None where they are all in, or all out.
 
-    Args:
-        scores: models x texts, shape (M, N), NaN where there is none; higher = more leaks.
-        included: which text was in the training of which model, shape (M, N).
-        texts: that count: their places among the N.
-        fpr: false-positive rate, in (0, 1).
-
     Source: Efron and Stein 1981, the jackknife; Cameron, Gelbach and Miller 2011, two-way clusters.
-
-    Raises:
-        InputError: shapes, an infinity, coins that are none.
-        SettingsError: a rate out of range.
     """
     x = score_matrix("scores", scores, may_miss=True)
     coins = coin_matrix("included", included, x.shape)
@@ -219,16 +180,6 @@ def lower_rate_p(lower: RateParts, higher: RateParts) -> float:
     degrees of freedom as there are models, or texts, less one. Measured: see
     `test_a_rate_is_called_lower_as_seldom_as_its_p_says`.
 
-    Args:
-        lower: the rate that may be lower.
-        higher: the other, of the same models and N.
-
-    Returns:
-        One-sided, in [0, 1]; 1 where nothing tells the spread.
-
-    Raises:
-        InputError: other models, or other texts.
-
     Source: Efron and Stein 1981; Cameron, Gelbach and Miller 2011, Robust inference with multiway
     clustering, who take the cells' own variance off once.
     """
@@ -251,11 +202,6 @@ def lower_rate_p(lower: RateParts, higher: RateParts) -> float:
 
 def models_needed(fpr: float, texts: int, *, level: float = 0.95) -> int:
     """How many models it takes until the cells without a text resolve a FPR.
-
-    Args:
-        fpr: false-positive rate, in (0, 1).
-        texts: with fair coins, at least 1.
-        level: two-sided coverage of the interval.
 
     Source: as `tpr_at_fpr`: (1 - fpr)^n below (1 - level) / 2.
 

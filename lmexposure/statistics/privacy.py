@@ -30,23 +30,15 @@ ROLES = ("canary", "held_out", "reference", "control")
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ScoreClass:
-    """The scores of candidates of one number of repetitions.
+    """The scores of candidates of one number of repetitions."""
 
-    Attributes:
-        formats: names of the formats that they are of.
-        repetitions: copies of each candidate that went in.
-        scores: of the m candidates, shape (m,); higher = more likely in.
-        included: whether each went in, shape (m,).
-        references: scores of n texts that were no candidates and never in, shape (n,).
-        references_left_out: of these formats, since places among them would not compare.
-    """
-
-    formats: tuple[str, ...]
-    repetitions: int
-    scores: NDArray[np.float64]
-    included: NDArray[np.bool_]
+    formats: tuple[str, ...]  # names of the formats that they are of
+    repetitions: int  # copies of each candidate that went in
+    scores: NDArray[np.float64]  # of the m candidates, shape (m,); higher = more likely in
+    included: NDArray[np.bool_]  # whether each went in, shape (m,)
+    # scores of n texts that were no candidates and never in, shape (n,)
     references: NDArray[np.float64]
-    references_left_out: int = 0
+    references_left_out: int = 0  # of these formats, since places among them would not compare
 
     @property
     def outside(self) -> NDArray[np.float64]:
@@ -82,23 +74,6 @@ def score_classes(
     With references the share of candidates above a place varies (N - 1/F) / (N - 1) times as much
     over F formats of N texts as among places that are exchangeable, as much as without formats for
     all but the smallest N, where ties, which count against every bound, take more than this gives.
-
-    Args:
-        scores: shape (N,), finite; higher = more likely in.
-        roles: shape (N,): "canary" (was in), "held_out" (a candidate that was not), "reference"
-            (never in, and no candidate), "control" (left aside).
-        repetitions: shape (N,), whole numbers: the class of a canary or a candidate held out, at
-            least 1; ignored for the others.
-        formats: shape (N,), the name of each one's format.
-        pooled: one class over all formats, as bounds that rest on coins allow.
-        seed: of the references that are kept.
-
-    Returns:
-        classes by ascending repetitions, format by format where they are not pooled.
-
-    Raises:
-        InputError: a score that is not finite, a role of another name, repetitions of a candidate
-            that are no whole number from 1, columns of different lengths.
 
     Source: proof in this docstring.
     """
@@ -232,27 +207,6 @@ def privacy_of(  # noqa: PLR0913 - a public door: its parameters are its options
     equal part of the significance; the largest lies above the truth where any of them does, so
     that its own `significance`, and that of the verdict on a claim, is the sum of theirs.
 
-    Args:
-        classes: at least one.
-        inclusion_probability: with which each candidate went in by its own coin; None: no coins.
-        significance: of all bounds together.
-        deltas: at which epsilon is bounded, the primary bound's first.
-        claim: compared with the primary bound.
-        level: coverage of the membership metrics' intervals.
-        seed: of ties.
-        if_reversed: what to do where those in score lower than the rest, for the reader of a note.
-
-    Returns:
-        plain values: "inclusion_probability", "significance", "deltas"; "primary": a bound with the
-        "formats" and "repetitions" of its class, or None; "max_attainable": the most that a perfect
-        attack on these classes would have shown; "classes": each with "bounds" and "membership", or
-        with the "note" that says why not; "claim": a verdict, or None without a claim; "notes":
-        what the reader must know of all this.
-
-    Raises:
-        InputError: no classes.
-        SettingsError: a setting out of range.
-
     Source: `joint_bounds`, `membership_metrics` and `Claim`; over classes, Boole's inequality.
     """
     if not classes:
@@ -297,11 +251,7 @@ def privacy_of(  # noqa: PLR0913 - a public door: its parameters are its options
 
 
 def _refuse_unlikely(classes: Sequence[ScoreClass], probability: float | None) -> None:
-    """Refuse coins that all classes together would hardly ever give, where each alone still might.
-
-    Raises:
-        InputError: as `refuse_unlikely_coins`.
-    """
+    """Refuse coins that all classes together would hardly ever give, though each might."""
     if probability is not None:
         went_in = sum(int(np.count_nonzero(group.included)) for group in classes)
         refuse_unlikely_coins(went_in, sum(group.included.size for group in classes), probability)

@@ -103,28 +103,6 @@ def rmia_matrix(
     give V + 1 different shares of wins, too few to tell a FPR below about 1 / V: unlike in the
     source, texts with equally many wins are in the order of their ratios.
 
-    Args:
-        bits: bits per token of each text under each model, shape (M, N); lower = more memorised.
-            Of whole texts the most likely model is nearly all of a mean, and the longest documents
-            decide: of 20 random symbols, that found .75 of the members at a FPR of .01, where bits
-            per token found .88.
-        included: which text was in the training set of which model, shape (M, N); the coins of all
-            cells must be independent.
-        population_bits: of documents that no model saw, under each model, shape (M, V), in the unit
-            of `bits`.
-        shadows: which models are references, shape (M,): a shadow is judged by the other shadows,
-            other models by all of them; None: all.
-        gamma: by which factor a ratio must be larger than a document's, above 0.
-
-    Returns:
-        Shape (M, N), in (0, 1); higher = more likely in. Of w wins, a number between w / (V + 1)
-        and (w + 1) / (V + 1). NaN where no reference saw the text, or all did.
-
-    Raises:
-        InputError: shapes that do not fit, numbers that are not finite, coins that are none, fewer
-            than 2 shadows.
-        SettingsError: `gamma` out of range.
-
     Source: Zarifzadeh, Liu, Shokri 2024, Low-cost high-power membership inference attacks, the
     online variant; leave-one-out as in Aerni et al. 2024.
 

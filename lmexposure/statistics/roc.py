@@ -20,22 +20,17 @@ _WORTH_A_PASS = 0.1  # of the points; a pass over all that drops fewer costs mor
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RocCurve:
-    """The ordinary ROC curve: every threshold that makes a difference, and what it costs.
+    """The ordinary ROC curve: every threshold that makes a difference, and what it costs."""
 
-    Attributes:
-        thresholds: each different score once, ascending, then infinity; a canary is guessed in
-            where its score is at least the threshold. Shape (K,).
-        true_positives: canaries that were in and are guessed in, shape (K,), descending.
-        false_positives: canaries that were out and are guessed in, shape (K,), descending.
-        positives: canaries that were in.
-        negatives: canaries that were out.
-    """
-
+    # each different score once, ascending, then infinity; a canary is guessed in where its score is
+    # at least the threshold. Shape (K,).
     thresholds: NDArray[np.float64]
+    # canaries that were in and are guessed in, shape (K,), descending
     true_positives: NDArray[np.int64]
+    # canaries that were out and are guessed in, shape (K,), descending
     false_positives: NDArray[np.int64]
-    positives: int
-    negatives: int
+    positives: int  # canaries that were in
+    negatives: int  # canaries that were out
 
     @property
     def true_negatives(self) -> NDArray[np.int64]:
@@ -85,16 +80,6 @@ class RocCurve:
 def roc_curve(in_scores: ArrayLike, out_scores: ArrayLike) -> RocCurve:
     """The ordinary ROC curve of a score that should tell canaries that were in from others.
 
-    Args:
-        in_scores: of canaries that were in, one or shape (m,), finite; higher = more likely in.
-        out_scores: of canaries that were out, one or shape (n,), finite.
-
-    Returns:
-        Counts at every threshold, O(m + n) numbers.
-
-    Raises:
-        InputError: no scores on one side, more than one dimension, a NaN or an infinity.
-
     Source: Fawcett 2006, An introduction to ROC analysis, algorithm 1.
 
     >>> roc_curve([0, 4, 6, 7], [1, 2, 3, 5]).area
@@ -129,11 +114,7 @@ class RocHull:
         return float((steps * heights).sum()) / (2 * self.positives * self.negatives)
 
     def tpr_at(self, fpr: float) -> float:
-        """The hull's TPR at a FPR in [0, 1].
-
-        Raises:
-            SettingsError: `fpr` out of range.
-        """
+        """The hull's TPR at a FPR in [0, 1]."""
         if not 0 <= fpr <= 1:
             raise SettingsError(f"fpr={fpr!r} must lie in [0, 1]")
         # Of the corners without a false positive the last is the highest.
@@ -155,9 +136,6 @@ class RocHull:
 
 def concave_hull(curve: RocCurve) -> RocHull:
     """The smallest concave curve that nowhere lies below an ordinary ROC curve.
-
-    Args:
-        curve: what `roc_curve` gave.
 
     Source: Provost and Fawcett 2001, Robust classification for imprecise environments.
 

@@ -73,22 +73,6 @@ def compare_with_controls(
     All canaries share one set of references, so that their exposures are dependent; under
     exchangeability permuting them with the controls stays exact all the same.
 
-    Args:
-        exposures_bits: exposures of canaries in bits, one or shape (n,); higher = more memorised.
-        controls_bits: exposures of controls in bits, one or shape (m,).
-        level: coverage of the interval of the controls' median.
-        permutations: at least 1; not used where both samples are larger than 500.
-        seed: of the permutations.
-        control_estimates: of the controls, where they rest on references or draws, for the
-            interval of their median; None takes their exposures for known.
-
-    Returns:
-        The comparison.
-
-    Raises:
-        InputError: no exposures, or one that is not finite.
-        SettingsError: a setting out of range.
-
     Source: Mann and Whitney 1947; Phipson and Smyth 2010, p = (1 + as extreme) /
     (1 + permutations).
 
@@ -193,29 +177,6 @@ def exposure_summary(  # noqa: PLR0913 - a public door: its parameters are its o
     guessing: GuessingBaseline = GUESSING,
 ) -> ExposureSummary:
     """Mean with its bootstrap interval, quartiles with exact ones, and controls as the null.
-
-    Args:
-        exposures_bits: one exposure a canary, in bits, one or shape (n,), finite; or what
-            `sampled_exposure` gave, with its references.
-        level: two-sided coverage wanted of the mean's interval and of each quantile's.
-        capped: which of them are lower bounds (`SampledExposure.capped`), shape (n,).
-        estimates: of the same canaries in the same order, where exposures rest on references or
-            draws: the quantiles' intervals then hold what these leave open. None takes bare
-            exposures for known.
-        controls_bits: exposures of controls of the same format and references, shape (m,).
-        control_estimates: of the controls, like `estimates`.
-        resamples: of the bootstrap for the mean, at least 100, or 0 for none; about 0.3 s for
-            10,000 canaries, and none beyond that.
-        seed: of the resamples and of the permutations with the controls.
-        guessing: what a model that knows nothing would give; the limit of many references where
-            nothing is said.
-
-    Returns:
-        The summary; what n canaries cannot give is None, and a note says why.
-
-    Raises:
-        InputError: no exposures, a NaN or an infinity, `capped` or `estimates` of another shape.
-        SettingsError: a setting out of range.
 
     Source: `mean_interval`, `quantile_interval`, `estimated_quantile`, `compare_with_controls`;
     guessing, Jagielski 2023.

@@ -25,16 +25,7 @@ def witness_certificate(secret_bits: ArrayLike, *, sizes: ArrayLike) -> float:
     e-value again: the mean sees one witness that is known well, the product many that are known a
     little. By Markov's inequality it exceeds 2^t with probability 2^-t at most.
 
-    Args:
-        secret_bits: of each witness, -log2 of its probability behind the beginning that all fills
-            share, shape (k,).
-        sizes: how many fills each witness was drawn from, shape (k,) or one number for all; at
-            least k.
-
     Source: Kraft 1949; Shafer and Vovk 2019, e-values by Markov's inequality.
-
-    Raises:
-        InputError: no witness, or a number that is not finite.
 
     >>> round(witness_certificate([0.0, 0.0], sizes=2**20), 3)
     39.0
@@ -65,18 +56,8 @@ def witness_p_value(
     compared with draw after draw until one is as low: the l-th, so that p = 1 / l, since the l - 1
     before it are all worse with probability 1 / l at most.
 
-    Args:
-        witness_bits: log-perplexity of each witness, shape (k,), lower = better known.
-        draw_bits: of the fresh draws, in the same rows, shape (n,), in the order of drawing.
-        tokens: how many tokens each witness and each draw has, shapes (k,) and (n,); None: all as
-            many.
-        seed: of the choices.
-
     Source: Phipson and Smyth 2010, p-values of drawn permutations; Besag and Clifford 1991,
     sequential Monte Carlo p-values.
-
-    Raises:
-        InputError: no witness, or a number that is not finite.
 
     >>> witness_p_value([1.0], [2.0, 3.0, 4.0], seed=0)
     0.25

@@ -107,7 +107,7 @@ def _bits(group: Group) -> tuple[Floats, Floats]:
 
 
 def _greedy(group: Group, level: float) -> CounterfactualMemorisation | None:
-    """Whether a model's greedy tokens are the secret, in the canary's own context; None: not read.
+    """Whether greedy tokens are the secret, in the canary's own context; None: not read.
 
     Its own context comes first among those in which the tokens were read.
     """

@@ -145,7 +145,7 @@ def _begin(address: str | None, **settings: Any) -> None:
 
 
 def _check_reachable(address: str) -> None:
-    """Find out in seconds that a cluster does not answer, of which Ray convinces itself in minutes.
+    """Find out in seconds that a cluster does not answer, which takes Ray minutes.
 
     Raises:
         ResultError: it does not.

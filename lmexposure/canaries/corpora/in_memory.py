@@ -31,16 +31,9 @@ _LONGEST_PATH = 255
 
 @dataclass(frozen=True, eq=False)
 class InMemory(Rows):
-    """Rows in memory: a corpus, its only source, and a part of it (see `insertion`).
+    """Rows in memory: a corpus, its only source, and a part of it (see `insertion`)."""
 
-    Here: a list or tuple; what other kinds do otherwise, their classes say.
-
-    Attributes:
-        rows: what the user gave.
-        schema: what of a row is its text.
-    """
-
-    schema: RowSchema
+    schema: RowSchema  # what of a row is its text
     name: ClassVar[str] = "the corpus"
     place: ClassVar[str] = "record"
 
@@ -50,11 +43,7 @@ class InMemory(Rows):
         return rows
 
     def picked(self, order: Sequence[int], added: Sequence[tuple[int, str]] = ()) -> Self:
-        """Some of the rows in another order; those added, as for `merged`, are numbered last.
-
-        Raises:
-            CorpusError: an added row does not fit.
-        """
+        """Some of the rows in another order; those added, as for `merged`, are numbered last."""
         rows = self.rows
         if added:
             rows = [*rows, *(self.schema.row(rows[row], text) for row, text in added)]
@@ -153,15 +142,9 @@ class Frame(InMemory):
 
 @dataclass(frozen=True, eq=False)
 class DataSet(InMemory):
-    """A `datasets.Dataset`, or the "train" split of a DatasetDict.
+    """A `datasets.Dataset`, or the "train" split of a DatasetDict."""
 
-    Its rows are reached through an indices mapping; `flatten_indices()` writes them out in order.
-
-    Attributes:
-        splits: the DatasetDict, None where there is none.
-    """
-
-    splits: Any = None
+    splits: Any = None  # the DatasetDict, None where there is none
 
     @property
     def given(self) -> Any:
@@ -233,11 +216,7 @@ def typed_column(values: Sequence[Any], kind: Any, name: str, index: Any) -> Any
 
 
 def check_constants(features: Any, constants: Mapping[str, Any]) -> None:
-    """Refuse constants, by column, that the features of a data set cannot hold.
-
-    Raises:
-        CorpusError: it names the column and its type.
-    """
+    """Refuse constants, by column, that the features of a data set cannot hold."""
     from datasets import Dataset, Features
 
     for name, value in constants.items():
@@ -269,11 +248,7 @@ def is_instance_of(value: object, kind: str) -> bool:
 
 
 def corpus_of(documents: Any, schema: RowSchema) -> InMemory:
-    """Documents of one of `KINDS`, or any iterable of texts or records, as a corpus.
-
-    Raises:
-        CorpusError: no documents of these kinds.
-    """
+    """Documents of one of `KINDS`, or any iterable of texts or records, as a corpus."""
     adapter = next((KINDS[kind] for kind in KINDS if is_instance_of(documents, kind)), None)
     if adapter is not None:
         return adapter(documents, schema)

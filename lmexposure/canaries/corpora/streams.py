@@ -27,19 +27,6 @@ def insert_into_stream(dataset: Any, plan: Plan | Manifest, **options: Any) -> t
     workers may follow, and must not come before. With an id column rows may come in any order and
     from any shard, and the shards stay; rows that the stream drops take their canaries along, which
     `verify` over the result shows.
-
-    Args:
-        dataset: the stream.
-        plan: what to insert, or the manifest of an earlier insertion.
-        options: of `InsertionStep.of`.
-
-    Returns:
-        (a new IterableDataset, the manifest). Reading it raises CorpusError where a document holds
-        a fill already or is no text, and at the end of the stream where `total` was wrong.
-
-    Raises:
-        CorpusError: no such column, a constant that is not of its column's type, or a stream that
-            is shuffled or split already, without an id column; or as `InsertionStep.of`.
     """
     from datasets import IterableDataset
 
@@ -107,27 +94,7 @@ def insert_into_ray(
     check_ids: bool = True,
     **options: Any,
 ) -> tuple[Any, Manifest]:
-    """What `insert` does with a `ray.data.Dataset`.
-
-    Without an id column the documents are numbered as `number_documents` does, and the numbers are
-    left out again. With one, rows may be in any order and any number of blocks.
-
-    Args:
-        dataset: the rows.
-        plan: what to insert, or the manifest of an earlier insertion.
-        total: how many rows there must be; None: counted.
-        id_column: with the number of each document, from 0.
-        check_ids: read the id column once, now, and refuse where a number is missing or there
-            twice. Without it such rows go unseen, unless two are in one batch.
-        options: of `InsertionStep.of`.
-
-    Returns:
-        (a new data set, not yet computed; the manifest). Computing it raises, from a CorpusError,
-        where a document holds a fill already or is no text.
-
-    Raises:
-        CorpusError: no such column, or ids that are not each number once; or as `InsertionStep.of`.
-    """
+    """What `insert` does with a `ray.data.Dataset`."""
     columns = dataset.columns() or []
     if options.get("wrapping") is None and not _is_of_chats(plan):  # the step looks at those
         check_columns(columns, [options.get("text_field", "text"), *(options.get("fields") or ())])
@@ -191,11 +158,7 @@ def with_numbers(table: Any, start: int, id_column: str) -> Any:
 
 
 def id_sums(table: Any, *, id_column: str, total: int) -> dict[str, list[str]]:
-    """One row about a batch of ids: how many, the sum of their hashes, and what is wrong with them.
-
-    A fault is returned, not raised: an engine would wrap the error in those of its own. Ids of the
-    `pyarrow.Table` are in [0, total).
-    """
+    """One row about a batch of ids: their number, the sum of their hashes, and what is wrong."""
     numbers = table.column(id_column).to_pylist()
     try:
         check_numbers(numbers, total)

@@ -25,14 +25,10 @@ _PIECE_BYTES = 1 << 24
 
 @dataclass(frozen=True)
 class Rows(ABC):
-    """What parts of a corpus have in common whose documents are rows (see `insertion.Part`).
+    """What parts of a corpus have in common whose documents are rows (see `insertion.Part`)."""
 
-    Attributes:
-        rows: what holds them.
-        first: number of the first row in the file or in all that there is, from 1.
-    """
-
-    rows: Any
+    rows: Any  # what holds them
+    # number of the first row in the file or in all that there is, from 1
     first: int = field(default=1, kw_only=True)
     scans_lines: ClassVar[bool] = False
     default_end: ClassVar[bytes] = b""
@@ -73,34 +69,18 @@ class Rows(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class TableLayout:
-    """A document is a row; files of each kind say how their tables are read and written.
-
-    An inserted row copies its other columns from the row that it is put before, except those for
-    which `fields` gives a constant.
-
-    Attributes:
-        text_field: the column that holds the text, or where in a chat the canary is.
-        fields: constants for other columns of inserted rows.
-        schema: of chats, whose text is all strings of a row; None: the text is one column.
-    """
+    """A document is a row; files of each kind say how their tables are read and written."""
 
     separator: ClassVar[str | None] = None
     place: ClassVar[str] = "row"
-    text_field: str
+    text_field: str  # the column that holds the text, or where in a chat the canary is
+    # constants for other columns of inserted rows
     fields: Mapping[str, Any] = field(default_factory=dict)
+    # of chats, whose text is all strings of a row; None: the text is one column
     schema: RowSchema | None = None
 
     def tables(self, path: Path, columns: list[str] | None = None) -> Iterator[Any]:
-        """The tables of a file, one at a time.
-
-        Args:
-            path: of the file.
-            columns: these only, in pieces of any size, none for all; None: all, as they are in the
-                file.
-
-        Raises:
-            CorpusError: it cannot be read.
-        """
+        """The tables of a file, one at a time."""
         raise NotImplementedError  # of rows that are in no file
 
     def parts(
@@ -137,11 +117,7 @@ class TableLayout:
                 yield from table.slice(start, _PIECE_ROWS).to_pylist()
 
     def check_schema(self, schema: Any) -> None:
-        """Refuse a table without the text.
-
-        Raises:
-            CorpusError: no such column, or not of strings.
-        """
+        """Refuse a table without the text."""
         import pyarrow as pa
 
         if self.schema is not None:
@@ -163,13 +139,9 @@ class TableLayout:
 
 @dataclass(frozen=True)
 class TablePart(Rows):
-    """A `pyarrow.Table` as a part of a corpus (see `insertion.Part`).
+    """A `pyarrow.Table` as a part of a corpus (see `insertion.Part`)."""
 
-    Attributes:
-        layout: which column holds the text.
-    """
-
-    layout: TableLayout
+    layout: TableLayout  # which column holds the text
 
     @cached_property
     def texts(self) -> list[str]:
@@ -320,11 +292,7 @@ def _whole(file: Any, group: int) -> Any:
 
 
 def _batches(file: Any, group: int, columns: list[str] | None) -> Iterator[Any]:
-    """Some rows of a row group at a time, so few that no repeated value makes them large.
-
-    A value is in the file once, however many rows have it: a few kilobytes say terabytes. A row
-    group of more than `_LARGEST_GROUP`, or than its file has reason to take, is refused.
-    """
+    """Some rows of a row group at a time, so few that no repeated value makes them large."""
     about = file.metadata.row_group(group)
     chunks = [about.column(number) for number in range(about.num_columns)]
     longest = max((chunk.total_uncompressed_size for chunk in chunks), default=0)

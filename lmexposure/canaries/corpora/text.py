@@ -42,22 +42,14 @@ def line_end(line: bytes) -> bytes:
 
 @dataclass(frozen=True, kw_only=True)
 class Block:
-    """Some whole lines of a text, as a part of a corpus (see `insertion.Part`).
+    """Some whole lines of a text, as a part of a corpus (see `insertion.Part`)."""
 
-    Attributes:
-        layout: what a document is.
-        data: the lines as they are, without a byte order mark.
-        first_line: number of the first line, from 1.
-        has_bom: a byte order mark is before the first line (and not in `data`).
-        after_blank: the line before it is blank, or it is the first.
-        default_end: the line end for canaries before a line without one; b"": a line feed.
-    """
-
-    layout: "Lines"
-    data: bytes
-    first_line: int = 1
-    has_bom: bool = False
-    after_blank: bool = True
+    layout: "Lines"  # what a document is
+    data: bytes  # the lines as they are, without a byte order mark
+    first_line: int = 1  # number of the first line, from 1
+    has_bom: bool = False  # a byte order mark is before the first line (and not in `data`)
+    after_blank: bool = True  # the line before it is blank, or it is the first
+    # the line end for canaries before a line without one; b"": a line feed
     default_end: bytes = b""
 
     @property
@@ -101,11 +93,7 @@ class Block:
 
     @cached_property
     def _ends(self) -> list[int]:
-        """How many lines end in each stretch of `_STRETCH` bytes.
-
-        An insertion takes 1.06 times as long where lines are looked for in all of a block, and 1.2
-        times where nothing is verified.
-        """
+        """How many lines end in each stretch of `_STRETCH` bytes."""
         ends = self.letters == _LINE_END
         stretches = range(0, len(self.data), _STRETCH)
         return [int(np.count_nonzero(ends[n : n + _STRETCH])) for n in stretches]
@@ -256,11 +244,7 @@ class Lines:
         first_end: bytes = b"",
         block_bytes: int = _BLOCK_BYTES,
     ) -> Iterator[Block]:
-        """Blocks of about this many bytes, each read (and taken) during the work on those before.
-
-        In constant memory, plus their longest lines. What is no text, cut short, or has a line too
-        long is refused; where a byte is at fault, by its offset in the content, from 0.
-        """
+        """Blocks of about this many bytes, each read (and taken) while others are worked on."""
         _keep_freed_blocks()
         with open_content(path) as stream:
             name = name or str(path)
@@ -349,11 +333,7 @@ class Paragraphs(Lines):
 
 @dataclass(frozen=True, kw_only=True)
 class Records(Lines):
-    """Every line that is not blank is a JSON object; the document is one of its fields.
-
-    An inserted record copies its other fields from the record that it is put before, except those
-    for which `fields` gives a constant.
-    """
+    """Every line that is not blank is a JSON object; the document is one of its fields."""
 
     name: ClassVar[Literal["lines", "paragraphs", "jsonl"]] = "jsonl"
     separator: ClassVar[str | None] = None
@@ -446,12 +426,9 @@ class Records(Lines):
 
 @dataclass(frozen=True, kw_only=True)
 class Chats(Records):
-    """Every line that is not blank is a JSON object, whose text is all its strings together.
+    """Every line that is not blank is a JSON object, whose text is all its strings together."""
 
-    Attributes:
-        schema: where in a record a canary is, and what is around it.
-    """
-
+    # where in a record a canary is, and what is around it
     schema: RowSchema  # type: ignore[misc]
 
     def searched(self, block: Block, sought: Sought) -> Iterator[tuple[int, str]]:
@@ -504,11 +481,7 @@ def check_characters(number: int, text: str) -> None:
 
 
 def json_object(line: bytes, number: int) -> dict[str, Any]:
-    """The record of a line, whatever its fields.
-
-    Raises:
-        CorpusError: it is no JSON object.
-    """
+    """The record of a line, whatever its fields."""
     try:
         record = json.loads(line)
     except (ValueError, RecursionError) as failure:
@@ -543,20 +516,12 @@ def layout_of(
 
 @cache
 def _keep_freed_blocks() -> None:
-    """Spare the system to clear memory for each block: without, an insertion takes 1.5 times.
-
-    The C library of Linux gives a block back as soon as it is freed, unless it has met a larger
-    one, of 32 MiB at most. None of these bytes is ever touched.
-    """
+    """Spare the system to clear memory for each block: without, an insertion takes 1.5 times."""
     bytes(31 << 20)
 
 
 def _whole_lines(name: str, stream: IO[bytes], size: int, taken: Taken | None) -> Iterator[bytes]:
-    """Pieces of about this many bytes that end with a line, or the stream.
-
-    A piece whose last line is not blank has one more line: so a paragraph of one line, as canaries
-    are, and the blank line behind it are never in two pieces.
-    """
+    """Pieces of about this many bytes that end with a line, or the stream."""
     done = 0
     while data := _read(stream, size):
         start = data.rfind(b"\n") + 1
@@ -581,10 +546,7 @@ def _read(stream: IO[bytes], size: int) -> bytes:
 
 
 def ahead(items: Iterator[_Item]) -> Generator[_Item, None, None]:
-    """The same items, none of them None; the next few are made while their user works on this one.
-
-    An insertion into text takes 1.3 times as long without, into JSON records 1.1 times.
-    """
+    """The same items, none of them None; the next few are made while this one is worked on."""
     with ThreadPoolExecutor(max_workers=1) as pool:
         waiting = deque(pool.submit(next, items, None) for _ in range(_FEW))
         while (found := waiting.popleft().result()) is not None:

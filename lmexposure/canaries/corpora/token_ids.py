@@ -22,9 +22,6 @@ def bytes_of_token_ids(data: bytes) -> int | None:
 
     They are no noise, no numbers with signs, no ASCII, and as UTF-16 or UTF-32 no text: characters
     that there are not, or of a dozen scripts and more. Where that is not clear, it is None.
-
-    Args:
-        data: the beginning of a file, at least some kilobytes where it has them.
     """
     if len(data) < 2 * _FEWEST:
         return None

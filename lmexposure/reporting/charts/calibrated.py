@@ -31,13 +31,6 @@ _MOST_DOTS = 2000
 def calibrated_chart(data: FormatData, styles: Styles | None = None) -> Chart | None:
     """Each canary's calibrated exposure, by its exposure before the training.
 
-    Args:
-        data: of one format.
-        styles: of the page's classes; None: of this chart's alone.
-
-    Returns:
-        The chart; None where no base was measured.
-
     Source: Jagielski 2023, A note on interpreting canary exposure.
     """
     if data.base is None or not data.base.canaries:

@@ -18,11 +18,7 @@ _LINES: dict[str, Style] = {
 
 
 def epsilon_rounds_chart(record: CanifeRecord) -> Chart:
-    """The four quantities of each attacked round.
-
-    Args:
-        record: of the training.
-    """
+    """The four quantities of each attacked round."""
     lines = {name: _line(record, name) for name in _LINES}
     there = {name: line for name, line in lines.items() if line}
     return Chart(
@@ -46,14 +42,7 @@ def epsilon_rounds_chart(record: CanifeRecord) -> Chart:
 
 
 def mock_scores_chart(record: CanifeRecord) -> Chart | None:
-    """Scores of the healthiest attacked round, with the canary and without.
-
-    Args:
-        record: of the training.
-
-    Returns:
-        The chart; None where no round has scores of both kinds.
-    """
+    """Scores of the healthiest attacked round, with the canary and without."""
     both = [row for row in record.attacked if 0 < sum(row.coins) < len(row.coins)]
     if not both:
         return None

@@ -46,44 +46,25 @@ _TITLE_LINE, _TITLE_LETTERS = 0.27, 52  # inches, and letters in a line
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Chart:
-    """A chart that draws itself when it is asked for.
+    """A chart that draws itself when it is asked for."""
 
-    Attributes:
-        name: lower-case letters, digits, _ and -, from `kind` and `subject`; a file name, and
-            the beginning of every id in the picture.
-        kind: "exposure", "references", "extraction", "calibrated", "controls", "epsilon", "roc",
-            "training", "trajectory" or "compare"; of a sweep "beside", "canaries", "worst",
-            "counterfactual", "power", "sweep_roc" or "sweep_bounds"; "defences".
-        subject: the format that it shows; "" for the whole run.
-        title: one line.
-        caption: what to see in it, in a sentence or two; its numbers are in a table.
-        description: its message in one to three sentences, for readers who do not.
-        draw: puts it on an empty figure.
-        legend: what is above it, so that no key ever covers data.
-        height: in inches, without the legend; the width is the same for all.
-    """
-
+    # lower-case letters, digits, _ and -, from `kind` and `subject`; a file name, and the beginning
+    # of every id in the picture
     name: str
+    # "exposure", "references", "extraction", "calibrated", "controls", "epsilon", "roc",
+    # "training", "trajectory" or "compare"; of a sweep "beside", "canaries", "worst",
+    # "counterfactual", "power", "sweep_roc" or "sweep_bounds"; "defences"
     kind: str
-    subject: str
-    title: str
-    caption: str
-    description: str
-    draw: Draw
-    legend: Legend
-    height: float
+    subject: str  # the format that it shows; "" for the whole run
+    title: str  # one line
+    caption: str  # what to see in it, in a sentence or two; its numbers are in a table
+    description: str  # its message in one to three sentences, for readers who do not
+    draw: Draw  # puts it on an empty figure
+    legend: Legend  # what is above it, so that no key ever covers data
+    height: float  # in inches, without the legend; the width is the same for all
 
     def svg(self, theme: Theme = "page") -> str:
-        """The chart as SVG; the same data gives the same text.
-
-        Args:
-            theme: "page": an element for an HTML page, as wide as its place, in the page's font
-                and with CSS variables for colours (`palette.VARIABLES`), on no background.
-                "plain": a file of its own with colours on white, and its title.
-
-        Raises:
-            SettingsError: no such theme.
-        """
+        """The chart as SVG; the same data gives the same text."""
         if theme not in ("page", "plain"):
             raise SettingsError(f"theme={theme!r} must be 'page' or 'plain'")
         drawn = io.StringIO()
@@ -138,18 +119,7 @@ def _matplotlib_settings() -> Iterator[None]:
 
 
 def clean_svg(svg: str, *, name: str, title: str, description: str, inline: bool) -> str:
-    """Turn one figure that matplotlib wrote into a chart.
-
-    Args:
-        svg: as matplotlib writes it, text as text.
-        name: the beginning of every id.
-        title: becomes the accessible name.
-        description: becomes the accessible description.
-        inline: for a page, which says the title below the chart; otherwise a whole file.
-
-    Returns:
-        For a page one element without prolog, else a file's text.
-    """
+    """Turn one figure that matplotlib wrote into a chart."""
     root = ET.fromstring(svg)
     _drop_unread(root)
     for element in root.iter():

@@ -29,16 +29,7 @@ Run = tuple[str, Sequence[ClassRow]]
 
 
 def comparison_chart(format_name: str, bits: float, runs: Sequence[Run]) -> Chart | None:
-    """Median exposures with their intervals, class by class, one series a run.
-
-    Args:
-        format_name: that all runs measured.
-        bits: log2 of the size of its randomness space.
-        runs: names and classes, in the order of the legend.
-
-    Returns:
-        The chart; None where there is no class.
-    """
+    """Median exposures with their intervals, class by class, one series a run."""
     classes = sorted({(row.repetitions, row.role) for _, rows in runs for row in rows})
     if not classes:
         return None

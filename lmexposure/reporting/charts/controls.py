@@ -39,12 +39,6 @@ def controls_chart(data: FormatData) -> Chart | None:
     The i-th largest of n uniform numbers has a Beta(n + 1 - i, i) distribution; exposure under
     guessing is -log2 of such a number. The band is pointwise: of 20 points one may lie outside.
 
-    Args:
-        data: of one format.
-
-    Returns:
-        The chart; None with fewer than three controls.
-
     Source: David and Nagaraja 2003, Order statistics, section 2.1; Jagielski 2023.
     """
     values = [canary.exposure for canary in data.canaries if canary.role == "control"]

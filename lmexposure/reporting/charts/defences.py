@@ -25,14 +25,7 @@ _APART = 0.17  # rows, between the two marks of a method
 
 
 def defences_chart(record: DefencesRecord) -> Chart | None:
-    """The TPR of ordinary documents and of canaries, method by method, those apart at the end.
-
-    Args:
-        record: of a comparison.
-
-    Returns:
-        The chart; None where no attack on canaries has a number.
-    """
+    """The TPR of ordinary documents and of canaries, method by method, those apart at the end."""
     rows = [*ranked(record), *(row for row in record.rows if not row.ranked)]
     if all(row.strongest is None for row in rows):
         return None

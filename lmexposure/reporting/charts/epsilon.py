@@ -35,15 +35,7 @@ _ROW = 0.5  # inches
 
 
 def epsilon_chart(privacy: Privacy | None, styles: Styles | None = None) -> Chart | None:
-    """Each bound of the class of canaries whose bound is quoted.
-
-    Args:
-        privacy: of a result; None where it has none.
-        styles: of the page's classes; None: of this chart's alone.
-
-    Returns:
-        The chart; None where no class has a bound.
-    """
+    """Each bound of the class of canaries whose bound is quoted."""
     shown = None if privacy is None else _chosen(privacy)
     if privacy is None or shown is None or shown.bounds is None:
         return None

@@ -55,13 +55,6 @@ class _Column:
 def exposure_chart(data: FormatData, styles: Styles | None = None) -> Chart | None:
     """Each canary's exposure with its interval, class by class, controls apart on the left.
 
-    Args:
-        data: of one format.
-        styles: of the page's classes; None: of this chart's alone.
-
-    Returns:
-        The chart; None where no canary or control has an exposure.
-
     Source: figure 1 and section 4 of Carlini et al. 2019, The Secret Sharer; guessing, Jagielski
     2023, A note on interpreting canary exposure.
     """
@@ -117,12 +110,7 @@ def _draw(figure: FigureBase, data: FormatData, columns: Sequence[_Column], styl
 
 
 def frame(axes: Axes, bits: float) -> None:
-    """What exposures lie between: the band of guessing and the line of extraction.
-
-    Args:
-        axes: with repetitions along the x-axis.
-        bits: log2 of the size of the randomness space.
-    """
+    """What exposures lie between: the band of guessing and the line of extraction."""
     top = min(GUESSING_HIGH, bits)
     axes.axhspan(min(GUESSING_LOW, top), top, color=BAND, zorder=0.5)
     axes.axhline(bits, color=LINE, linewidth=1.6, linestyle="--")

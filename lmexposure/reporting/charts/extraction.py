@@ -31,13 +31,6 @@ _CHANCE: Style = {"color": INK, "linestyle": (0, (2, 2)), "linewidth": 1.2}
 def extraction_chart(data: FormatData, styles: Styles | None = None) -> Chart | None:
     """The share of a class's secrets that was found, against guesses tried and characters known.
 
-    Args:
-        data: of one format.
-        styles: of the page's classes; None: of this chart's alone.
-
-    Returns:
-        The chart; None where no extraction was tried.
-
     Source: section 7 of Carlini et al. 2019, The Secret Sharer.
     """
     panels = _panels(data.classes)

@@ -21,14 +21,7 @@ _CURVES = 6  # of one ROC chart
 
 
 def charts_of(data: ReportData) -> list[Chart]:
-    """Every chart that has something to show, kind by kind, formats in the data's order.
-
-    Args:
-        data: of one run.
-
-    Returns:
-        Charts with different names; none for what the data lacks.
-    """
+    """Every chart that has something to show, kind by kind, formats in the data's order."""
     taken: set[str] = set()
     found = []
     for chart in _all(data):

@@ -43,13 +43,6 @@ class _Histogram:
 def reference_chart(data: FormatData, styles: Styles | None = None) -> Chart | None:
     """The references' log-perplexities as a histogram, their skew-normal curve, the canaries.
 
-    Args:
-        data: of one format; without scores the histogram is drawn from nine quantiles.
-        styles: of the page's classes; None: of this chart's alone.
-
-    Returns:
-        The chart; None where there are neither scores nor quantiles.
-
     Source: figure 3 of Carlini et al. 2019, The Secret Sharer.
     """
     histogram = _histogram(data)

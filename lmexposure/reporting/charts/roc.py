@@ -34,18 +34,6 @@ def roc_chart(
 ) -> Chart | None:
     """True positives against false ones on log-log axes, one ordinary curve and hull a class.
 
-    A rate of zero has no place there. A curve begins where its negatives resolve anything, at one
-    over their number; no true positives at all is the bottom of the chart.
-
-    Args:
-        curves: of a few classes; six can be distinguished.
-        number_of: of this chart among those of one report.
-        styles: of the page's classes; None: of this chart's alone. Curves of one class in several
-            formats have its colour, and differ in shape.
-
-    Returns:
-        The chart; None without a curve.
-
     Source: Carlini et al. 2022, Membership inference attacks from first principles, section 3.
     """
     drawn = [
@@ -89,14 +77,7 @@ def roc_floor(positives: Iterable[int]) -> float:
 
 
 def roc_axes(figure: FigureBase, edge: float, floor: float, *, keys: Sequence[Artist] = ()) -> Axes:
-    """Log-log axes of a ROC, with guessing, and what no data resolves.
-
-    Args:
-        figure: to draw in.
-        edge: the FPR from which the data resolve anything.
-        floor: the TPR at the bottom.
-        keys: of what else is drawn, first in the legend.
-    """
+    """Log-log axes of a ROC, with guessing, and what no data resolves."""
     axes = figure.subplots()
     low = min(edge / 3, 0.03)
     axes.grid(axis="both")
@@ -123,10 +104,7 @@ def _curve(axes: Axes, curve: RocData, floor: float, style: Style) -> None:
 
 
 def _on_log_axes(fpr: Floats, tpr: Floats, edge: float, floor: float) -> tuple[Floats, Floats]:
-    """From the resolvable edge on; what is straight between corners is bent on these axes.
-
-    Corners and points between ascend together, so that sorting both keeps vertical steps upright.
-    """
+    """From the resolvable edge on; what is straight between corners is bent on these axes."""
     between = np.geomspace(edge, 1.0, _POINTS)
     x = np.concatenate([fpr[fpr > edge], between])
     y = np.concatenate([tpr[fpr > edge], np.interp(between, fpr, tpr)])

@@ -120,13 +120,7 @@ SETTINGS: dict[str, str | float | bool] = {
 
 
 def plain_axes(axes: Axes, *, grid: Literal["x", "y", "both"] = "y", ticks: int = 5) -> None:
-    """A light grid and few ticks, so that labels stay apart on a phone.
-
-    Args:
-        axes: linear on both sides; call it before a log scale is set.
-        grid: which lines it has.
-        ticks: the most intervals on a side.
-    """
+    """A light grid and few ticks, so that labels stay apart on a phone."""
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_locator(MaxNLocator(nbins=ticks, steps=[1, 2, 2.5, 5, 10]))
         axis.set_major_formatter(
@@ -192,14 +186,7 @@ def series_style(position: int) -> Style:
 
 
 def class_styles(repetitions: Iterable[int]) -> Styles:
-    """One colour, hollow marker and dashes for each class of a page, whatever chart it is in.
-
-    Args:
-        repetitions: of all classes on the page, in any order and more than once.
-
-    Returns:
-        A style by repetitions: controls (0) grey, the others ascending along one scale.
-    """
+    """One colour, hollow marker and dashes for each class of a page, whatever chart it is in."""
     classes = sorted(set(repetitions) - {0})
     styles: dict[int, Style] = {0: series_style(0) | {"color": CONTROL, "marker": "x"}}
     for place, number in enumerate(classes):

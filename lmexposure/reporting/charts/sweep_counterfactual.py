@@ -31,17 +31,11 @@ _NAMES = {"population": "ordinary documents", "canaries": "canaries"}
 
 @dataclass(frozen=True, kw_only=True)
 class _Cloud:
-    """The texts of a group.
+    """The texts of a group."""
 
-    Attributes:
-        group: by name.
-        known: with a number, the most memorised first.
-        certain: ids of those that chance does not explain.
-    """
-
-    group: str
-    known: tuple[CounterfactualText, ...]
-    certain: frozenset[str]
+    group: str  # by name
+    known: tuple[CounterfactualText, ...]  # with a number, the most memorised first
+    certain: frozenset[str]  # ids of those that chance does not explain
 
     @property
     def shown(self) -> Sequence[CounterfactualText]:
@@ -51,12 +45,6 @@ class _Cloud:
 
 def counterfactual_chart(result: SweepResult) -> Chart | None:
     """Counterfactual memorisation of each text against its bits in the models without it.
-
-    Args:
-        result: of a sweep.
-
-    Returns:
-        The chart; None where no text has a number.
 
     Source: figure 2 of Zhang et al. 2023, Counterfactual memorization in neural language models.
     """

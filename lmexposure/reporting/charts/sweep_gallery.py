@@ -11,11 +11,7 @@ from lmexposure.reporting.charts.sweep_worst import sweep_bounds_chart, worst_ch
 
 
 def sweep_charts(result: SweepResult) -> list[Chart]:
-    """Every chart that has something to show; none for what the result lacks.
-
-    Args:
-        result: of a sweep.
-    """
+    """Every chart that has something to show; none for what the result lacks."""
     return [chart for chart in _all(result) if chart is not None]
 
 

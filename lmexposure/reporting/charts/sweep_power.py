@@ -25,14 +25,7 @@ _FEWER = ("D", "s", "^", "v")  # marks of shares below 1
 
 
 def power_chart(result: SweepResult) -> Chart | None:
-    """The TPR of each class with its interval, the strongest first, and that of fewer canaries.
-
-    Args:
-        result: of a sweep.
-
-    Returns:
-        The chart; None where classes are not compared, or none is resolved.
-    """
+    """The TPR of each class with its interval, the strongest first, and that of fewer canaries."""
     power = result.power
     rows = [] if power is None else [r for r in by_strength(power) if r.rate.value is not None]
     if power is None or not rows:

@@ -50,12 +50,6 @@ class _Bar:
 def beside_chart(result: SweepResult) -> Chart | None:
     """The TPR of the population beside that of its worst text, canaries and documents.
 
-    Args:
-        result: of a sweep.
-
-    Returns:
-        The chart; None where nothing can be judged.
-
     Source: figure 1 of Aerni, Zhang, Tramèr 2024, Evaluations of machine learning privacy defenses
     are misleading.
     """
@@ -138,14 +132,7 @@ def _bars_in_words(bars: Sequence[_Bar]) -> str:
 
 
 def canaries_chart(result: SweepResult) -> Chart | None:
-    """The TPR of each canary at no false positive, sorted, beside what chance gives.
-
-    Args:
-        result: of a sweep.
-
-    Returns:
-        The chart; None where no canary can be judged.
-    """
+    """The TPR of each canary at no false positive, sorted, beside what chance gives."""
     rates = np.sort([text.tpr for text in result.texts if text.tpr is not None])[::-1]
     if not rates.size:
         return None
@@ -211,12 +198,6 @@ def _draw_canaries(figure: FigureBase, rates: Floats, chance: Floats) -> None:
 
 def sweep_roc_chart(result: SweepResult) -> Chart | None:
     """The ROC of each group by its primary score, log-log, with its interval.
-
-    Args:
-        result: of a sweep.
-
-    Returns:
-        The chart; None without a curve.
 
     Source: Carlini et al. 2022, Membership inference attacks from first principles, section 3.
     """

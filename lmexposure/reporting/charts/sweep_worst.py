@@ -107,14 +107,7 @@ def _rug(axes: Axes, rows: Sequence[tuple[str, Floats, str]]) -> None:
 
 
 def sweep_bounds_chart(result: SweepResult) -> Chart | None:
-    """Each bound on epsilon with its ceiling, the primary first.
-
-    Args:
-        result: of a sweep.
-
-    Returns:
-        The chart; None without a bound.
-    """
+    """Each bound on epsilon with its ceiling, the primary first."""
     bounds = result.epsilon.bounds
     if not bounds:
         return None

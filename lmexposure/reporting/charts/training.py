@@ -37,15 +37,7 @@ _GUESSING: Style = {"color": MUTED, "linewidth": 1.2, "linestyle": ":"}
 
 
 def training_chart(rows: Rows, styles: Styles | None = None) -> Chart | None:
-    """Training and validation loss, the best checkpoint, and median exposures where rows hold any.
-
-    Args:
-        rows: of a curve, in order.
-        styles: of the page's classes, for those that `ExposureCallback` followed.
-
-    Returns:
-        The chart; None without a loss.
-    """
+    """Training and validation loss, the best checkpoint, and median exposures, if any."""
     losses = [
         _array(row.train_bits for row in rows),
         _array(row.validation_bits for row in rows),

@@ -31,29 +31,17 @@ _GUESSING: Style = {"color": MUTED, "linewidth": 1.2, "linestyle": ":"}
 
 @dataclass(frozen=True, kw_only=True)
 class _Line:
-    """One class at each checkpoint; NaN where it has no such end.
-
-    Attributes:
-        median, low, high: of exposure, in bits, shape (checkpoints,).
-    """
+    """One class at each checkpoint; NaN where it has no such end."""
 
     name: str
     style: Style
-    median: Floats
-    low: Floats
-    high: Floats
+    median: Floats  # of exposure, in bits, shape (checkpoints,)
+    low: Floats  # of exposure, in bits, shape (checkpoints,)
+    high: Floats  # of exposure, in bits, shape (checkpoints,)
 
 
 def trajectory_chart(rows: Sequence[CheckpointClass], styles: Styles | None = None) -> Chart | None:
-    """Median exposure of each class, with its interval, at each checkpoint.
-
-    Args:
-        rows: of a result's trajectory.
-        styles: of the page's classes.
-
-    Returns:
-        The chart; None without rows.
-    """
+    """Median exposure of each class, with its interval, at each checkpoint."""
     if not rows:
         return None
     names = list(dict.fromkeys(row.checkpoint for row in rows))

@@ -18,11 +18,7 @@ _SHAPES: tuple[Style, ...] = (
 
 
 def verbatim_chart(record: VerbatimRecord) -> Chart:
-    """The corpus, and what controls say of as many tries.
-
-    Args:
-        record: of a look.
-    """
+    """The corpus, and what controls say of as many tries."""
     groups = {
         "the corpus": record.corpus,
         "reference model": record.of_reference,
@@ -80,11 +76,7 @@ def _draw(figure: FigureBase, groups: dict[str, VerbatimWindows], styles: dict[s
 
 
 def runs_by_size_chart(records: Sequence[VerbatimRecord]) -> Chart:
-    """The longest run of each model against its parameters.
-
-    Args:
-        records: of several models over the same documents.
-    """
+    """The longest run of each model against its parameters."""
     told = (
         f"{visible(r.model.name)}, {whole(r.model.parameters)} parameters: "
         f"{count(r.longest_run, 'character')}"

@@ -19,14 +19,7 @@ SCORES: dict[str, Style] = {
 
 
 def white_box_chart(audit: WhiteBoxAudit | None) -> Chart | None:
-    """What the noise leaves of the canaries, of the whole training and of single steps.
-
-    Args:
-        audit: of a training.
-
-    Returns:
-        The chart; None where there is no score of both kinds.
-    """
+    """What the noise leaves of the canaries, of the whole training and of single steps."""
     if audit is None:
         return None
     panels: dict[str, tuple[Floats, Coins]] = {
@@ -55,13 +48,7 @@ def white_box_chart(audit: WhiteBoxAudit | None) -> Chart | None:
 
 
 def draw_scores(figure: FigureBase, panels: dict[str, tuple[Floats, Coins]], unit: str) -> None:
-    """Histograms of scores with and without a canary, a panel each.
-
-    Args:
-        figure: to draw on.
-        panels: title -> scores and coins, both kinds of coins among them.
-        unit: of scores.
-    """
+    """Histograms of scores with and without a canary, a panel each."""
     every = np.atleast_1d(figure.subplots(1, len(panels)))
     for axes, (name, (scores, coins)) in zip(every, panels.items(), strict=True):
         plain_axes(axes)

@@ -37,42 +37,29 @@ _GAUSS_NODES, _GAUSS_WEIGHTS = np.polynomial.legendre.leggauss(8)
 
 @dataclass(frozen=True, kw_only=True)
 class EpsilonBound:
-    """A lower bound on epsilon in nats; higher = less private. At no signal it is 0.
+    """A lower bound on epsilon in nats; higher = less private. At no signal it is 0."""
 
-    Attributes:
-        method: the function that gave it.
-        value: epsilon is at least this with confidence 1 - significance; never below 0.
-        significance: how often, at most, `value` may lie above the true epsilon.
-        delta: the delta of the pair (epsilon, delta) that `value` bounds, for one document.
-        validity: for which mechanisms this holds. "any-dp": every (epsilon, delta)-DP training,
-            from one trained model; "iid-scores": canary scores independent and alike given the
-            model; "gaussian": a Gaussian trade-off; "asymptotic": only for large counts;
-            "bayesian": a credible bound, not a confidence bound.
-        counts: what was counted, by name.
-        threshold: the score above which a canary was guessed to be in; None where there is no
-            single one.
-        threshold_choice: how the threshold, or what takes its place, was chosen.
-        max_attainable: the most that a perfect attack on these canaries would have shown; None
-            where the rule has no such limit.
-        repetitions: copies of each canary.
-        adjacency: the neighbouring data sets meant.
-        assumptions: what must hold in addition to the class of validity.
-        notes: what is unusual about these data, and how it was handled.
-    """
-
-    method: str
-    value: float
-    significance: float
-    delta: float
+    method: str  # the function that gave it
+    value: float  # epsilon is at least this with confidence 1 - significance; never below 0
+    significance: float  # how often, at most, `value` may lie above the true epsilon
+    delta: float  # the delta of the pair (epsilon, delta) that `value` bounds, for one document
+    # for which mechanisms this holds. "any-dp": every (epsilon, delta)-DP training, from one
+    # trained model; "iid-scores": canary scores independent and alike given the model; "gaussian":
+    # a Gaussian trade-off; "asymptotic": only for large counts; "bayesian": a credible bound, not a
+    # confidence bound.
     validity: Validity
-    counts: dict[str, int]
+    counts: dict[str, int]  # what was counted, by name
+    # the score above which a canary was guessed to be in; None where there is no single one
     threshold: float | None
-    threshold_choice: str
+    threshold_choice: str  # how the threshold, or what takes its place, was chosen
+    # the most that a perfect attack on these canaries would have shown; None where the rule has no
+    # such limit
     max_attainable: float | None
-    repetitions: int = 1
+    repetitions: int = 1  # copies of each canary
     unit: str = "nats"
-    adjacency: str = field(init=False)
-    assumptions: tuple[str, ...] = ()
+    adjacency: str = field(init=False)  # the neighbouring data sets meant
+    assumptions: tuple[str, ...] = ()  # what must hold in addition to the class of validity
+    # what is unusual about these data, and how it was handled
     notes: tuple[str, ...] = field(default=())
 
     def __post_init__(self) -> None:
@@ -88,39 +75,30 @@ class EpsilonBound:
 
 @dataclass(frozen=True, kw_only=True)
 class ClaimCheck:
-    """What an audit says of a claim.
+    """What an audit says of a claim."""
 
-    Attributes:
-        verdict: "contradicted": the lower bound is above the claim. "consistent": it is not,
-            although a perfect attack would have put it there. "cannot tell": even a perfect
-            attack on these canaries would not have reached the claim.
-        reason: the same with its numbers, in a sentence.
-        claimed_epsilon: in nats.
-        claimed_delta: of the same claim.
-        bound: the lower bound on epsilon, in nats; None, as all below, where there is none.
-        max_attainable: the most that the bound could have been, in nats; None where there is none.
-        significance: how often, at most, a true claim is contradicted, where the conditions hold.
-        validity: the class of conditions under which that is so.
-        method: the function that gave the bound.
-        could_show: what a perfect attack shows at least, with probability `power`; None, as the
-            two below, where no coins were tossed.
-        refutable_from: the smallest true epsilon at which an ideal attack contradicts the claim
-            with probability `power`; None where no leak, however large, would.
-        power: in (0, 1).
-    """
-
+    # "contradicted": the lower bound is above the claim. "consistent": it is not, although a
+    # perfect attack would have put it there. "cannot tell": even a perfect attack on these canaries
+    # would not have reached the claim.
     verdict: Verdict
-    reason: str
-    claimed_epsilon: float
-    claimed_delta: float
+    reason: str  # the same with its numbers, in a sentence
+    claimed_epsilon: float  # in nats
+    claimed_delta: float  # of the same claim
+    # the lower bound on epsilon, in nats; None, as all below, where there is none
     bound: float | None = None
+    # the most that the bound could have been, in nats; None where there is none
     max_attainable: float | None = None
+    # how often, at most, a true claim is contradicted, where the conditions hold
     significance: float | None = None
-    validity: str | None = None
-    method: str | None = None
+    validity: str | None = None  # the class of conditions under which that is so
+    method: str | None = None  # the function that gave the bound
+    # what a perfect attack shows at least, with probability `power`; None, as the two below, where
+    # no coins were tossed
     could_show: float | None = None
+    # the smallest true epsilon at which an ideal attack contradicts the claim with probability
+    # `power`; None where no leak, however large, would
     refutable_from: float | None = None
-    power: float | None = None
+    power: float | None = None  # in (0, 1)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain Python values."""
@@ -134,11 +112,6 @@ class Claim:
     Source: Dwork and Roth 2014, The algorithmic foundations of differential privacy, definition
     2.4; neighbours differ in one document that is added or removed.
 
-    Args:
-        epsilon: in nats, finite, at least 0.
-        delta: in [0, 1); 0 claims pure differential privacy. An epsilon without it claims
-            nothing: any training is (epsilon, delta)-private for a large enough delta.
-
     Raises:
         SettingsError: a number out of range, or no delta.
 
@@ -147,7 +120,11 @@ class Claim:
     """
 
     epsilon: float
+    """In nats, finite, at least 0."""
     delta: float | None = None
+    """In [0, 1); 0 claims pure differential privacy. An epsilon without it claims nothing: any
+    training is (epsilon, delta)-private for a large enough delta.
+    """
 
     def __post_init__(self) -> None:
         if self.delta is None:
@@ -307,14 +284,7 @@ def guess_notes(
 def zero_notes(
     value: float, max_attainable: float, delta: float, why: str | None
 ) -> tuple[str, ...]:
-    """What the reader of a bound of 0 must know.
-
-    Args:
-        value: the bound; above 0 there is nothing to say.
-        max_attainable: where it is 0, too, no attack was tested.
-        delta: of one document; above 0 it allows a signal at epsilon 0.
-        why: the bound is 0 although more was attainable; None: chance and delta explain the data.
-    """
+    """What the reader of a bound of 0 must know."""
     if value > 0:
         return ()
     if max_attainable == 0:
@@ -328,11 +298,6 @@ def group_delta(epsilon: float, delta: float, repetitions: int) -> float:
 
     An (epsilon, delta)-DP mechanism changes by at most (r epsilon, delta_r) when r documents
     change, with delta_r = delta (e^(r epsilon) - 1) / (e^epsilon - 1).
-
-    Args:
-        epsilon: of one document, in nats, at least 0.
-        delta: of one document, in [0, 1).
-        repetitions: documents in the group, at least 1.
 
     Source: Dwork and Roth 2014, Theorem 2.2 (delta 0); Vadhan 2017, Lemma 2.2, with the geometric
     sum of its proof kept.
@@ -352,17 +317,7 @@ def group_delta(epsilon: float, delta: float, repetitions: int) -> float:
 
 
 def per_document(bound_at: Callable[[float], float], *, delta: float, repetitions: int) -> float:
-    """The smallest epsilon of one document that a group's bound does not contradict, in nats.
-
-    Args:
-        bound_at: the lower bound on the group's epsilon for a given delta of the group; it must
-            not grow with delta. A delta of 1 excludes nothing: it is never asked for.
-        delta: of one document.
-        repetitions: documents in the group.
-
-    Returns:
-        The smallest epsilon >= 0 with `repetitions * epsilon >= bound_at(group_delta(epsilon))`.
-    """
+    """The smallest epsilon of one document that a group's bound does not contradict, in nats."""
     if repetitions == 1 or delta == 0:
         return max(0.0, bound_at(delta)) / repetitions
 
@@ -390,10 +345,6 @@ def largest_rejected(excess: Callable[[float], float], above: float) -> float:
     The search goes up from `above` to the first epsilon that is not rejected, and down from there
     in growing steps to one that is. Whatever it stops at is rejected, and so is a valid bound.
 
-    Args:
-        excess: the p-value less the significance; above 0 for every epsilon from some point on.
-        above: where to begin, at least 0; best no epsilon beyond the first not rejected is.
-
     >>> round(largest_rejected(lambda epsilon: epsilon - 1.25, 0.0), 6)
     1.25
     """
@@ -417,14 +368,6 @@ def refuse_unlikely_coins(included: int, candidates: int, probability: float) ->
 
     A bound that rests on coins which were never tossed can be anything. To refuse cannot raise the
     share of bounds above the truth.
-
-    Args:
-        included: candidates that went in.
-        candidates: all of them.
-        probability: declared, of each to go in.
-
-    Raises:
-        InputError: a probability below 1e-6, both tails counted.
     """
     below = float(special.bdtr(included, candidates, probability))
     above = float(special.bdtrc(included - 1, candidates, probability)) if included else 1.0
@@ -465,11 +408,6 @@ def beta_quantiles(a: float, b: float) -> NDArray[np.float64]:
 
 def beta_nodes(a: float, b: float, breaks: NDArray[np.float64]) -> BetaNodes:
     """Nodes and weights with sum(weight * h(value)) = E h(V), V ~ Beta(a, b), a and b >= 1/2.
-
-    Args:
-        a: first parameter of the beta distribution.
-        b: second parameter.
-        breaks: rates where h is not smooth or moves fast; those outside (0, 1) are left out.
 
     What is averaged is often a step (a binomial tail in another rate), so the panels of the
     quadrature are cut where the density moves and where the caller says that the step moves.

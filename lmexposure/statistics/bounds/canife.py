@@ -18,15 +18,6 @@ def canife_point(in_scores: ArrayLike, out_scores: ArrayLike, *, delta: float) -
 
     Rates of 0 count as one error: 50 scores of each kind give 3.89 at most at a small delta.
 
-    Args:
-        in_scores: of rounds with the canary, shape (m,); higher = more likely in.
-        out_scores: of rounds without, shape (n,).
-        delta: of the epsilon, in [0, 1).
-
-    Raises:
-        InputError: an empty sample, or a score that is not finite.
-        SettingsError: `delta` out of range.
-
     Source: Maddock et al. 2023 (arXiv 2210.02912), section 3 and appendix; the false positives are
         of rounds without the canary, and the false negatives of rounds with it.
 

@@ -27,18 +27,13 @@ _BY_PLACE = 1e-6  # orders equal answers of randomised response
 
 @dataclass(frozen=True, kw_only=True)
 class ClaimPower:
-    """What an audit could have shown; epsilon in nats, higher = less private.
+    """What an audit could have shown; epsilon in nats, higher = less private."""
 
-    Attributes:
-        could_show: what a perfect attack shows at least, with probability `power`.
-        refutable_from: the smallest true epsilon at which an ideal attack contradicts the claim
-            with probability `power`; None where none does, however large the leak.
-        power: in (0, 1).
-    """
-
-    could_show: float
+    could_show: float  # what a perfect attack shows at least, with probability `power`
+    # the smallest true epsilon at which an ideal attack contradicts the claim with probability
+    # `power`; None where none does, however large the leak
     refutable_from: float | None
-    power: float
+    power: float  # in (0, 1)
 
 
 def claim_power(
@@ -52,21 +47,6 @@ def claim_power(
     seed: int = 0,
 ) -> ClaimPower:
     """Simulate the primary bound of an audit with coins on trainings that leak.
-
-    Args:
-        claimed: epsilon in nats, at least 0.
-        terms: of the primary bound.
-        candidates: that coins were tossed for, at least 1; references play no part in it.
-        inclusion_probability: of each, in (0, 1).
-        power: with which something is to be shown, in (0, 1).
-        simulations: at least 1.
-        seed: of the simulations.
-
-    Returns:
-        What could have been shown, and the true epsilon from which on the claim is contradicted.
-
-    Raises:
-        SettingsError: a setting out of range.
 
     Source: simulation; `epsilon_of_mu` for the Gaussian mechanism, Kairouz, Oh and Viswanath 2015
     (arXiv 1311.0776), Theorem 3.3, for randomised response.

@@ -54,13 +54,10 @@ class FixedThreshold:
 class SplitSample:
     """The best threshold on one part of the scores, the bound from the other part.
 
-    Attributes:
-        fraction: of each sample, in (0, 1), the part that the threshold is chosen on.
-
     Source: Cox 1975, A note on data-splitting for the evaluation of significance levels.
     """
 
-    fraction: float = 0.5
+    fraction: float = 0.5  # of each sample, in (0, 1), the part that the threshold is chosen on
 
     def __post_init__(self) -> None:
         fraction("fraction", self.fraction)
@@ -70,15 +67,12 @@ class SplitSample:
 class Bonferroni:
     """Several thresholds fixed beforehand; each gets its part of the significance.
 
-    Attributes:
-        grid: the thresholds, at least one.
-        by: "share": of the out-scores that lie above the threshold, each in (0, 1); "value": the
-            thresholds themselves.
-
     Source: Dunn 1961, Multiple comparisons among means (Bonferroni's inequality).
     """
 
-    grid: Sequence[float] = _DEFAULT_SHARES
+    grid: Sequence[float] = _DEFAULT_SHARES  # the thresholds, at least one
+    # "share": of the out-scores that lie above the threshold, each in (0, 1); "value": the
+    # thresholds themselves
     by: str = "share"
 
     def __post_init__(self) -> None:
@@ -207,12 +201,7 @@ class ThresholdRule(Terms):
     """
 
     def bound(self, ins: Floats, outs: Floats, threshold: Threshold, seed: int) -> EpsilonBound:
-        """The bound at a threshold that is chosen so; `seed` is of the split.
-
-        Raises:
-            SettingsError: no threshold of a kind that is known here.
-            InputError: too few scores to split.
-        """
+        """The bound at a threshold that is chosen so; `seed` is of the split."""
         match threshold:
             case FixedThreshold(value=value):
                 return self._best(ins, outs, np.array([float(value)]), "fixed beforehand")

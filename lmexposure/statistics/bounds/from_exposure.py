@@ -94,18 +94,6 @@ def epsilon_from_median_exposure(median_exposure: float, *, repetitions: int = 1
     Half of the canaries rank within the lowest 2^-median of the references, where chance puts
     2^-median of them: the ratio is 2^(median - 1) <= e^epsilon.
 
-    Args:
-        median_exposure: in bits, finite; 1 is what guessing gives.
-        repetitions: copies of each canary; r copies cost r times epsilon by group privacy, so
-            that the value for one document is the r-th part.
-
-    Returns:
-        The value in nats, never below 0, with what it assumes.
-
-    Raises:
-        InputError: the median is not finite.
-        SettingsError: `repetitions` is no whole number from 1.
-
     Source: Jagielski 2023, A note on interpreting canary exposure (arXiv 2306.00133).
 
     >>> round(epsilon_from_median_exposure(11.0, repetitions=10).value, 6)
@@ -265,23 +253,14 @@ def _notes(value: float, most: float, delta: float, rank: int, canaries: int) ->
 
 @dataclass(frozen=True, kw_only=True)
 class CoinRule:
-    """What is fixed before the coins are tossed.
+    """What is fixed before the coins are tossed."""
 
-    Attributes:
-        fills: N, all fills that a coin is tossed for.
-        coin: p, the chance of each to go in, in (0, 1).
-        rank: k, of the canary whose place is counted, from the lowest log-perplexity.
-        significance: in (0, 1).
-        delta: of one document.
-        repetitions: copies of each canary.
-    """
-
-    fills: int
-    coin: float
-    rank: int
-    significance: float
-    delta: float
-    repetitions: int
+    fills: int  # N, all fills that a coin is tossed for
+    coin: float  # p, the chance of each to go in, in (0, 1)
+    rank: int  # k, of the canary whose place is counted, from the lowest log-perplexity
+    significance: float  # in (0, 1)
+    delta: float  # of one document
+    repetitions: int  # copies of each canary
 
     @property
     def given_up(self) -> int:

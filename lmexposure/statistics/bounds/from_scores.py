@@ -157,13 +157,7 @@ class _Best:
 
 
 def _best_rank(ins: Floats, outs: Floats, terms: Terms) -> _Best:
-    """Lower bound on epsilon of one document, from both ends.
-
-    Args:
-        ins: scores of canaries that were in, ascending, shape (n,).
-        outs: scores of canaries that were not, ascending, shape (m,).
-        terms: significance, delta and repetitions.
-    """
+    """Lower bound on epsilon of one document, from both ends."""
     top, bottom = _End.of(ins.size, outs.size, terms), _End.of(outs.size, ins.size, terms)
     above = outs.size - np.searchsorted(outs, ins[ins.size - top.ranks], side="left")
     below = np.searchsorted(ins, outs[bottom.ranks - 1], side="right")
@@ -265,14 +259,7 @@ class _End:
 
 
 def _invert(ends: tuple[_End, _End], statistic: float, spread: float, terms: Terms) -> float:
-    """The largest epsilon at which so large a statistic is too rare, for one document.
-
-    Args:
-        ends: both ends with what passed.
-        statistic: the best local bound.
-        spread: its standard deviation, about.
-        terms: significance, delta and repetitions.
-    """
+    """The largest epsilon at which so large a statistic is too rare, for one document."""
     stairs = [end.staircase(statistic, spread) for end in ends]
 
     # As `per_document`: the chance grows with epsilon and with delta, one root finds both.
@@ -318,22 +305,14 @@ class Staircase:
     `size` points are compared with `others` points; an earlier place is a higher score. Under
     (epsilon, delta)-DP the event is most likely when others are uniform on (0, 1), and a point is
     at 0 with probability delta and else uniform on (0, (1 - delta) e^-epsilon).
-
-    Attributes:
-        ranks: k of each step, ascending, from `spared` + 1 to `size`; none: no event.
-        counts: b of each step, ascending, from 0 to `others` - 1.
-        size: points, at least 1.
-        others: points that they are compared with, at least 1.
-        spared: with more points than this at 0 the event counts as having happened.
-        spacing: in epsilon, how far apart are the walks that are kept for reuse, at most.
     """
 
-    ranks: tuple[int, ...]
-    counts: tuple[int, ...]
-    size: int
-    others: int
-    spared: int = 0
-    spacing: float = 0.1
+    ranks: tuple[int, ...]  # k of each step, ascending, from `spared` + 1 to `size`; none: no event
+    counts: tuple[int, ...]  # b of each step, ascending, from 0 to `others` - 1
+    size: int  # points, at least 1
+    others: int  # points that they are compared with, at least 1
+    spared: int = 0  # with more points than this at 0 the event counts as having happened
+    spacing: float = 0.1  # in epsilon, how far apart are the walks that are kept for reuse, at most
     _walks: dict[tuple[int, float], "_Walk"] = field(
         default_factory=dict, repr=False, compare=False
     )
@@ -343,9 +322,6 @@ class Staircase:
 
         The points at 0 are D ~ Bin(size, delta). The event grows with D: a few ranges of D are
         each given the chance that belongs to their upper end.
-
-        Raises:
-            NumericalError: a chance that is none, which would be a bug of this module.
         """
         if not self.ranks:
             return 0.0
@@ -502,17 +478,6 @@ def _log_prefix_ratio(
     Points are uniform on (0, 1 / slope), others on (0, 1). A beginning with a points and b others
     whose last is at u has density proportional to
     u^(a+b-1) (1 - u)^(m-b) (1 - slope u)^(n-a), whatever the order of labels within it.
-
-    Args:
-        points: a, the points among the beginning, shape (n,).
-        others: b, the others among it, shape (n,); a + b >= 1. The last may be a point, or, where
-            points remain, an other.
-        sizes: (n, m), all points and all others.
-        slope: at least 1.
-        theta: the chance of a point in the walk of independent labels.
-
-    Returns:
-        Shape (n,).
     """
     n, m = sizes
     left_points, left_others, length = n - points, m - others, points + others

@@ -79,16 +79,6 @@ _FEWEST = 8  # guesses; fewer show nothing at a part of the significance
 def epsilon_of_mu(*, mu: float, delta: float) -> float:
     """The epsilon, in nats, of a mu-GDP mechanism at a delta; infinite at delta 0 unless mu is 0.
 
-    Args:
-        mu: shift in standard deviations, at least 0; higher = less private.
-        delta: in [0, 1).
-
-    Returns:
-        The smallest epsilon >= 0 with delta(epsilon) <= delta.
-
-    Raises:
-        SettingsError: `mu` or `delta` out of range.
-
     Source: Dong, Roth and Su 2019, Corollary 2.13; Balle and Wang 2018, Theorem 8.
 
     >>> round(epsilon_of_mu(mu=1.0, delta=1e-5), 6)
@@ -146,13 +136,6 @@ def sampled_epsilon(*, mu: float, rate: float, delta: float) -> float:
 def delta_of_epsilon(*, sigma: float, epsilon: float) -> float:
     """The delta of the Gaussian mechanism with sensitivity 1 at an epsilon; higher = less private.
 
-    Args:
-        sigma: standard deviation of the noise in units of the sensitivity, above 0.
-        epsilon: in nats, at least 0.
-
-    Raises:
-        SettingsError: `sigma` or `epsilon` out of range.
-
     Source: Balle and Wang 2018, Theorem 8.
 
     >>> round(delta_of_epsilon(sigma=1.0, epsilon=1.0), 9)
@@ -183,13 +166,9 @@ def _mills(t: float) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class GaussianEpsilon(EpsilonBound):
-    """A lower bound on epsilon under a Gaussian trade-off.
+    """A lower bound on epsilon under a Gaussian trade-off."""
 
-    Attributes:
-        mu: lower bound on the mu of one document; higher = less private; 0 without signal.
-    """
-
-    mu: float
+    mu: float  # lower bound on the mu of one document; higher = less private; 0 without signal
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,22 +25,16 @@ _MANY = 10  # never-inserted scores for each canary: from here on the canaries a
 
 @dataclass(frozen=True, kw_only=True)
 class JointBounds:
-    """Lower bounds on epsilon that hold together.
+    """Lower bounds on epsilon that hold together."""
 
-    Attributes:
-        primary: the one named beforehand, at half of the significance.
-        others: what else the data supports, each at an equal part of the other half.
-        refused: (the bound, why the data does not support it).
-        significance: how often, at most, any of those that are no "gaussian" model's lies above
-            the truth, each under its own conditions.
-        inclusion_probability: of each candidate; None where no coins were tossed.
-    """
-
-    primary: EpsilonBound
+    primary: EpsilonBound  # the one named beforehand, at half of the significance
+    # what else the data supports, each at an equal part of the other half
     others: tuple[EpsilonBound, ...]
-    refused: tuple[tuple[str, str], ...]
+    refused: tuple[tuple[str, str], ...]  # (the bound, why the data does not support it)
+    # how often, at most, any of those that are no "gaussian" model's lies above the truth, each
+    # under its own conditions
     significance: float
-    inclusion_probability: float | None
+    inclusion_probability: float | None  # of each candidate; None where no coins were tossed
 
     def to_dict(self) -> dict[str, Any]:
         """Plain Python values."""
@@ -69,22 +63,6 @@ def joint_bounds(  # noqa: PLR0913 - a public door: its parameters are its optio
     The primary bound is for the first delta: `one_run_audit` with fair coins,
     `epsilon_from_exposure` with others; without coins `epsilon_from_exposure` where there are ten
     times as many never-inserted scores as canaries, else `epsilon_from_scores`.
-
-    Args:
-        scores: one per candidate, shape (m,), finite; higher = more likely in.
-        included: whether it went in, shape (m,), booleans.
-        references: scores of texts for which no coin was tossed and that were never in, shape
-            (n,); may be empty. Only bounds that take scores for independent and alike use them.
-        inclusion_probability: with which each candidate went in by its own independent coin; None
-            where a fixed number went in, or it is not known.
-        significance: of all bounds together.
-        deltas: one or more, in [0, 1), different; each bound is computed at each of them.
-        repetitions: copies of each candidate that went in.
-        seed: of ties and splits.
-
-    Raises:
-        InputError: scores that are missing or one-sided, of another shape, or for the coins.
-        SettingsError: a setting out of range.
 
     Source: each bound cites its own; they hold together by Boole's inequality, since their parts
     of the significance add up to it.

@@ -29,19 +29,14 @@ _ASSUMPTIONS = (
 class JointBetaEpsilon(EpsilonBound):
     """A posterior of epsilon; `value` is a lower credible bound that is 0 without signal.
 
-    Attributes:
-        low: lower end of the two-sided credible interval, in nats.
-        high: upper end: epsilon as far as this one attack shows it, not a guarantee.
-        one_sided_low: exceeded with posterior probability 1 - significance.
-
     These three follow the source, which takes an attack that is worse than chance as one that
     guesses the other way round: they are above 0 even without signal. `value` counts the side
     better than chance only, and equals `one_sided_low` wherever the attack works.
     """
 
-    low: float
-    high: float
-    one_sided_low: float
+    low: float  # lower end of the two-sided credible interval, in nats
+    high: float  # upper end: epsilon as far as this one attack shows it, not a guarantee
+    one_sided_low: float  # exceeded with posterior probability 1 - significance
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -38,14 +38,6 @@ def mean_at_least(values: NDArray[np.float64], significance: float) -> float:
     `significance` at most (Ville). Every m against which it does so is excluded. The capital
     falls with m, so that what is left is an interval.
 
-    Args:
-        values: draws in [0, 1], independent and alike, in an order that was not chosen by
-            looking at them; shape (n,).
-        significance: how often, at most, the bound may lie above the mean.
-
-    Returns:
-        The bound, in [0, 1].
-
     Source: Waudby-Smith and Ramdas 2024, Estimating means of bounded random variables by
     betting, equation 26 (their predictable plug-in bets, one-sided).
     """

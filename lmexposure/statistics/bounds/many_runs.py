@@ -35,19 +35,13 @@ _TRAINED_APART = "the models were trained independently of each other, each from
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LargestBound:
-    """The largest of several bounds at one joint level.
+    """The largest of several bounds at one joint level."""
 
-    Attributes:
-        bound: the largest, with the significance of all of them together.
-        number: of the model, or of the text, that it is of.
-        chosen_from: how many there were.
-        values: the bound of each by itself at the whole significance, which holds for a model or a
-            text that was named beforehand; NaN where there is none. Shape (M,) or (N,).
-    """
-
-    bound: EpsilonBound
-    number: int
-    chosen_from: int
+    bound: EpsilonBound  # the largest, with the significance of all of them together
+    number: int  # of the model, or of the text, that it is of
+    chosen_from: int  # how many there were
+    # the bound of each by itself at the whole significance, which holds for a model or a text that
+    # was named beforehand; NaN where there is none. Shape (M,) or (N,).
     values: NDArray[np.float64]
 
 

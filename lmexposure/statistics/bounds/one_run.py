@@ -135,12 +135,7 @@ def one_run_audit(
 def right_guesses(
     scores: ArrayLike, included: ArrayLike, *, seed: int
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """The fair coins, and which guesses are right in the order of `reveal`; both of shape (m,).
-
-    Raises:
-        InputError: scores or coins that cannot be used, or coins that were not fair.
-        SettingsError: a seed that is no whole number from 0.
-    """
+    """The fair coins, and which guesses are right in the order of `reveal`; both of shape (m,)."""
     values, coins = bits_array("scores", scores), true_or_false(included)
     if coins.size != values.size:
         raise InputError(
@@ -305,12 +300,7 @@ class Ray:
 
 @lru_cache(maxsize=64)
 def fixed_rays(canaries: int, significance: float) -> tuple[Ray, ...]:
-    """The rays of an audit; a single canary has no bottom.
-
-    Args:
-        canaries: at least 1.
-        significance: shared out over the looks.
-    """
+    """The rays of an audit; a single canary has no bottom."""
     whole = np.unique(np.ceil(np.array(_SHARES) * canaries).astype(np.int64))
     rays = [Ray(name="both", looks=whole, levels=significance * _BOTH * whole / canaries)]
     top = _spaced((canaries + 1) // 2, _TOP_LOOKS, _TOP_END)
@@ -372,10 +362,6 @@ def binomial_window(trials: int, log_odds: float) -> tuple[int, NDArray[np.float
     The probabilities inside are scaled to sum to 1, and made from ratios of neighbours, which
     stay exact where factorials of a million do not.
 
-    Args:
-        trials: at least 0.
-        log_odds: of one success, in nats; any finite number.
-
     Source: Boucheron, Lugosi, Massart 2013, Theorem 2.10 (Bernstein).
 
     >>> binomial_window(2, 0.0)[1].tolist()
@@ -412,11 +398,6 @@ def crossing_probability(
 
     Every guess is right with the same log-odds, independently. The distribution of the count is
     carried from look to look; what has reached a critical count is taken out and added up.
-
-    Args:
-        looks: numbers of guesses at which the count is examined, strictly rising, shape (J,).
-        critical: counts, shape (J,); more than the guesses of a look means never.
-        log_odds: of a right guess, in nats.
 
     >>> crossing_probability(np.array([1, 2]), np.array([1, 2]), 0.0)
     0.5

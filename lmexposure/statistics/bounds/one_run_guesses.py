@@ -86,21 +86,6 @@ def one_run_p_value(
 ) -> float:
     """How often, at most, an (epsilon, delta)-DP training gives this number of right guesses.
 
-    Args:
-        canaries: included by fair independent coins, at least 1.
-        guesses: from 1 to `canaries`, fixed beforehand.
-        correct: from 0 to `guesses`.
-        epsilon: in nats, finite, at least 0.
-        delta: in [0, 1).
-
-    Returns:
-        P(W >= correct) + 2 canaries delta max_i P(correct > W >= correct - i) / i, for W binomial
-        with `guesses` trials that succeed with 1 / (1 + e^-epsilon); at most 1.
-
-    Raises:
-        InputError: counts that do not fit each other.
-        SettingsError: a setting out of range.
-
     Source: Steinke, Nasr, Jagielski 2023, Theorem 5.2.
 
     >>> round(one_run_p_value(canaries=100, guesses=100, correct=75, epsilon=1.0), 6)
@@ -152,12 +137,7 @@ def _most_per_guess(guesses: int, correct: int, epsilon: float) -> float:
 
 
 def check_guesses(canaries: int, guesses: int, correct: int) -> None:
-    """Refuse counts that do not fit each other.
-
-    Raises:
-        InputError: no canary, guesses not from 1 to `canaries`, or right ones not from 0 to
-            `guesses`.
-    """
+    """Refuse counts that do not fit each other."""
     integer("canaries", canaries, low=1, error=InputError)
     integer("guesses", guesses, low=1, high=canaries, error=InputError)
     integer("correct", correct, low=0, high=guesses, error=InputError)

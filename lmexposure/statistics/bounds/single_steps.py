@@ -94,17 +94,6 @@ def step_rates_epsilon(
 ) -> GaussianEpsilon:
     """Bound the mu of a step by the rates of both errors; steps are independent.
 
-    Args:
-        scores: one a step, shape (n,); higher = more likely added.
-        included: what the coins said, shape (n,).
-        threshold: fixed beforehand.
-        significance: how often, at most, the bound may lie above the truth; each rate has half.
-        delta: at which the epsilon of a step is read off, in (0, 1).
-
-    Raises:
-        InputError: scores or coins that cannot be used, or coins that were not fair.
-        SettingsError: a setting out of range.
-
     Source: Nasr et al. 2023 (arXiv 2302.07956), equation 2: mu >= Phi^-1(1 - FPR) - Phi^-1(FNR) at
         the upper ends of both rates; Hoeffding 1956 for rates that differ from step to step.
     """
@@ -137,17 +126,6 @@ def step_noise_epsilon(
 ) -> GaussianEpsilon:
     """Bound the mu of a step by the spread of its scores; their noise is normal.
 
-    Args:
-        scores: one a step, shape (n,), with all that is known of the gradients taken off: noise
-            about 1 where the canary was added, and about 0 where it was not.
-        included: what the coins said, shape (n,).
-        significance: how often, at most, the bound may lie above the truth.
-        delta: at which the epsilon of a step is read off, in (0, 1).
-
-    Raises:
-        InputError: scores or coins that cannot be used, or coins that were not fair.
-        SettingsError: a setting out of range.
-
     Source: the sum of squares of n normal errors over their variance is chi-square with n degrees
         of freedom; mu is the shift over the standard deviation (Dong, Roth and Su 2019).
     """
@@ -170,14 +148,6 @@ def step_noise_epsilon(
 
 def guesses_needed(mu: float, *, shown: float, significance: float = 0.05) -> int:
     """Steps after which guesses show a given part of a step's mu, in the mean.
-
-    Args:
-        mu: of a step, above 0.
-        shown: part of it that is to be shown, in (0, 1).
-        significance: of the bound.
-
-    Raises:
-        SettingsError: a number out of range.
 
     Source: the normal approximation of the binomial in `step_guesses_epsilon`.
 
