@@ -19,7 +19,7 @@ from lmexposure.reporting import write_report
 
 call = cli.conftest.call
 
-_DATA = Path(__file__).parent / "data" / "runs"
+_DATA = Path(__file__).parent / "data" / "shown"
 RUNS = ("demo", "coins", "formats", "measured", "claimed", "followed")
 # Coins with a claim that cannot be tested; three formats; a measurement alone, without a search,
 # whose claim is contradicted; one that was followed while it trained.

@@ -1,6 +1,6 @@
 """Records of the product that are wrong: manifests, results, and the other files of a run.
 
-They are those of `data/runs`, damaged one by one: an edited one keeps its hash, a forged one has
+They are those of `data/shown`, damaged one by one: an edited one keeps its hash, a forged one has
 its hash made again, so that what is below it is read.
 """
 
@@ -18,7 +18,7 @@ from lmexposure._integrity import CONTENT
 
 __all__ = ["DATA", "Record", "make_manifests", "make_runs", "write_files"]
 
-DATA = Path(__file__).parent / "data" / "runs"
+DATA = Path(__file__).parent / "data" / "shown"
 _NESTED = 100_000  # brackets
 Record = dict[str, Any]
 Change = Callable[[Record], object]
