@@ -11,7 +11,6 @@ from tiny import characters, model_of
 from lmexposure.errors import InputError, ModelError, NumericalError, SettingsError
 from lmexposure.models import Encoded, LstmForCausalLM, encode_in_context
 from lmexposure.scoring import (
-    LabelOnly,
     TokenDetails,
     details_of_encoded,
     label_only,
@@ -231,25 +230,16 @@ def test_a_model_that_learned_nothing_shows_nothing(tokenizer: Any, encoded: lis
     assert shown.low < 0.5 < shown.high
 
 
-def test_runs_of_flags() -> None:
-    rows = ([0, 0], [1, 1, 1], [1, 0, 1, 1, 0], [0, 1])
-    found = LabelOnly(hits=tuple(np.array(row, dtype=bool) for row in rows))
-    assert found.longest_run.tolist() == [0, 3, 2, 1]
-    assert found.share.tolist() == [0, 1, 0.6, 0.5]
-
-
-def test_all_scored_tokens_count_without_a_place(encoded: list[Encoded], memorised: Any) -> None:
-    assert [len(hits) for hits in label_only(memorised, encoded).hits] == [16] * 24
-
-
 def test_label_only_refusals(encoded: list[Encoded], memorised: Any) -> None:
-    with pytest.raises(InputError, match="no texts to score"):
-        label_only(memorised, [])
-    with pytest.raises(InputError, match=r"text 0 of 24 has 17 tokens, none of them from first=17"):
-        label_only(memorised, encoded, first=17)
-    with pytest.raises(SettingsError, match="first=-1 must be"):
-        label_only(memorised, encoded, first=-1)
-    with pytest.raises(SettingsError, match="batch_size=0 must be"):
-        label_only(lambda prefixes: [0] * len(prefixes), encoded, batch_size=0)
-    with pytest.raises(ModelError, match="gave 1 tokens for 256 prefixes"):
-        label_only(lambda _: [0], encoded)
+    def short(_: Any) -> list[int]:
+        return [0]
+
+    for texts, model, given, error, message in (
+        ([], memorised, {}, InputError, "no texts to score"),
+        (encoded, memorised, {"first": 17}, InputError, "text 0 of 24 has 17 tokens, none of them"),
+        (encoded, memorised, {"first": -1}, SettingsError, "first=-1 must be"),
+        (encoded, short, {"batch_size": 0}, SettingsError, "batch_size=0 must be"),
+        (encoded, short, {}, ModelError, "gave 1 tokens for 256 prefixes"),
+    ):
+        with pytest.raises(error, match=message):
+            label_only(model, texts, **given)

@@ -48,7 +48,7 @@ from lmexposure.scoring import (
     score_encoded,
     token_space,
 )
-from lmexposure.scoring.runtime import fused_activations, in_batches, share_spans, spans
+from lmexposure.scoring.runtime import fused_activations, in_batches, spans
 
 PIN = Format(name="pin", template="My PIN is {digits:2}")
 TEXTS = [PIN.text(i) for i in range(20)]
@@ -179,14 +179,6 @@ def test_the_kernel_is_the_chain_and_the_chain_comes_back(chain: type[torch.nn.M
     assert torch.equal(module(x), slow)
 
 
-def test_a_whole_model_keeps_its_numbers() -> None:
-    model, ids = family("gpt2"), torch.tensor([[3, 1, 4, 1, 5]])
-    with torch.inference_mode(), fused_activations(model):
-        fused = model(ids).logits
-    with torch.inference_mode():
-        assert torch.allclose(fused, model(ids).logits, atol=1e-4)
-
-
 def needs(room: int, message: str = "DefaultCPUAllocator: can't allocate memory"):  # type: ignore[no-untyped-def]
     """Work that runs out of memory above `room` items, as torch says it."""
 
@@ -202,15 +194,6 @@ def test_halves_until_it_fits_and_keeps_the_order() -> None:
     batches = list(in_batches(range(10), 8, needs(3)))
     assert [len(b) for b in batches] == [2, 2, 2, 2, 2]
     assert [i for b in batches for i in b] == list(range(10))
-
-
-def test_knows_the_error_of_cuda() -> None:
-    def work(items: Sequence[int]) -> int:
-        if len(items) > 1:
-            raise torch.OutOfMemoryError("CUDA out of memory")
-        return len(items)
-
-    assert sum(in_batches(range(3), 3, work)) == 3
 
 
 def test_gives_up_when_one_item_does_not_fit() -> None:
@@ -233,10 +216,6 @@ def test_spans_cover_every_place_once_at_about_the_same_cost(costs: list[int], p
         assert sum(costs[place] + 1 for place in span) <= share + 51
 
 
-def test_one_process_does_everything() -> None:
-    assert share_spans(np.ones(5, dtype=np.int64), list) == [0, 1, 2, 3, 4]
-
-
 @pytest.fixture(scope="module")
 def said(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, object]]:
     out = tmp_path_factory.mktemp("processes")
@@ -244,6 +223,7 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, object]]:
     return [json.loads((out / f"process-{i}.json").read_text()) for i in (0, 1)]
 
 
+@pytest.mark.slow
 def test_two_processes_share_the_texts_and_both_get_the_bits_of_one(
     said: list[dict[str, object]],
 ) -> None:
@@ -256,6 +236,7 @@ def test_two_processes_share_the_texts_and_both_get_the_bits_of_one(
     np.testing.assert_allclose(found, score_encoded(family("gpt2"), texts()).totals, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_what_one_process_meets_is_raised_in_both(said: list[dict[str, object]]) -> None:
     assert said[0]["failure"] == said[1]["failure"]
     assert "log-probabilities for text 200 of 201" in str(said[0]["failure"])
