@@ -1,6 +1,7 @@
 """Loops and steps that let documents past the noise: faults that two steps' second moments hide."""
 
 import copy
+import re
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -50,7 +51,7 @@ def test_a_fault_is_found(name: str) -> None:
         return
     said = {finding.name: finding.message for finding in found.failed}
     assert fault.where in said, str(found)
-    assert fault.words in said[fault.where], said[fault.where]
+    assert re.search(fault.words, said[fault.where]), said[fault.where]
 
 
 def test_right_trainings_beside_the_faults_pass() -> None:
@@ -284,7 +285,7 @@ def divided_by_another_number() -> Planted:
         (lambda: clipped_by(decay_of_each_document), "clipping", "documents are not clipped to 1"),
         (divided_by_parts, "update", "the noisy sum is divided by 16 in one step and by 24 in ano"),
         (divided_by_another_number, "noise", "it is 0.5"),
-        (a_part_behind_the_noise, "accumulation", "a batch of 8 documents ended in steps of [3]"),
+        (a_part_behind_the_noise, "accumulation", "a batch of 8 documents ended in steps of"),
         (added_in_the_loop, "update", "documents get past the noise into"),
         (added_by_the_hook, "update", "documents get past the noise into"),
     ],

@@ -208,10 +208,12 @@ def test_memory_short_halves_the_batch_and_goes_on(message: str) -> None:
         assert walk.spent == len(inner_prefixes(space))  # what failed is not counted
 
 
-def test_no_memory_for_a_single_node() -> None:
+def test_no_memory_for_a_single_node_and_other_failures() -> None:
     steps, space, _ = prepared("check digit")
     with pytest.raises(ModelError, match="out of memory with one state at a time"):
         walk_of(space, Cramped(steps, 0)).run()
+    with pytest.raises(RuntimeError, match="wrong shape"):
+        walk_of(space, Cramped(steps, 0, "wrong shape")).run()
 
 
 def test_nan_in_one_branch_ends_the_walk() -> None:

@@ -266,6 +266,7 @@ def test_an_interrupt_keeps_what_was_proven(name: str) -> None:
         assert search.interrupted == (steps.left <= 0)
         assert_holds(found, indices, bits, planted)
     steps.left = 0
+    assert search.ranks([], budget=UNLIMITED) == []
     assert search.ranks(indices[:1], budget=UNLIMITED)[0].exact
     assert not search.interrupted
 

@@ -175,12 +175,17 @@ def test_refuses_a_beginning_of_no_fill() -> None:
         extractor.search("", width=0)
 
 
-def test_refuses_a_tokenizer_that_changes_the_text() -> None:
+def test_refuses_what_cannot_be_searched() -> None:
     tokenizer = word_piece()
     model = model_of("gpt2", len(tokenizer))
     shouted = Format(name="w", template="my {choice:w}", lists={"w": ["PIN", "NUMBER"]})
     with pytest.raises(ModelError, match="does not keep the text of format 'w'"):
         Extractor(model, tokenizer, shouted, context="\n")
+    headless = byte_level_bpe()
+    headless.eos_token = None
+    bare = Format(name="bare", template="{digits:5}")
+    with pytest.raises(ModelError, match="begins with its secret and no token is in front"):
+        Extractor(model_of("gpt2", len(headless)), headless, bare, context=None)
 
 
 def test_a_spelling_beyond_the_context_window_is_not_followed() -> None:

@@ -4,7 +4,7 @@ import pytest
 from tiny import byte_level_bpe, characters, sentence_piece_bpe, word_piece
 
 from lmexposure.canaries import Format
-from lmexposure.models import encode_in_context
+from lmexposure.models import AnyContext, Context, encode_in_context
 from lmexposure.scoring import (
     Beginning,
     Vocabulary,
@@ -21,7 +21,8 @@ def test_word_pieces_spell_the_lowered_text_behind_a_space() -> None:
     tokenizer = word_piece()
     ids = tokenizer.encode("My PIN is 0042", add_special_tokens=False)
     assert Vocabulary(tokenizer).spelled(ids) == b" my pin is 0042"
-    assert beginning(tokenizer, ["my PIN", "my NUMBER"], "my ", "random").characters is None
+    for context in ("random", Context(before="random ", behind="28 is")):
+        assert beginning(tokenizer, ["my PIN", "my NUMBER"], "my ", context).characters is None
 
 
 def test_special_tokens_have_no_surface() -> None:
@@ -64,7 +65,7 @@ def test_what_follows_a_fill_is_read_where_none_goes_on() -> None:
     assert language.read(shorter, "é!é!".encode()) is None
 
 
-def beginning(tokenizer: Any, texts: list[str], literal: str, context: str | None) -> Beginning:
+def beginning(tokenizer: Any, texts: list[str], literal: str, context: AnyContext) -> Beginning:
     encoded = encode_in_context(tokenizer, texts, context=context)
     vocabulary = Vocabulary(tokenizer)
     return find_beginning(tokenizer, vocabulary, texts, encoded, context=context, literal=literal)

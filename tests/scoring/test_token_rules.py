@@ -16,6 +16,7 @@ from lmexposure.scoring import (
 from lmexposure.scoring.bpe_merges import by_merges
 from lmexposure.scoring.token_rules import (
     EncodedSample,
+    ListedGraph,
     NotApplicable,
     TooCostly,
     by_enumeration,
@@ -132,3 +133,18 @@ def test_whole_words_that_no_merge_makes_are_refused() -> None:
     del settings["model"]["vocab"]["Ġ777"]
     graph = by_merges(sample_of(made())).graph
     assert graph.count(graph.root) == 1000
+
+
+def test_dead_ends_are_left_out_and_equal_states_merged() -> None:
+    #      0 -5-> 1 -7-> 3 (end)    2 -7-> 4 (end)    0 -9-> 5 (dead)
+    moves: list[dict[int, int]] = [{6: 2, 5: 1, 9: 5}, {7: 3}, {7: 4, 8: 5}, {}, {}, {}]
+    graph = ListedGraph(moves, [False, False, False, True, True, False])
+    assert (graph.count(graph.root), graph.longest(graph.root)) == (2, 2)
+    tokens, states, shares, ends, leaf = graph.edges(graph.root)
+    assert (tokens.tolist(), shares.tolist()) == ([5, 6], [0.5, 0.5])
+    assert states[0] == states[1] != graph.root
+    assert not ends.any()
+    assert not leaf.any()
+    assert (graph.step(graph.root, 5), graph.step(graph.root, 9)) == (states[0], None)
+    nothing = ListedGraph([{1: 1}, {}], [False, False])
+    assert (nothing.count(nothing.root), len(nothing.edges(nothing.root)[0])) == (0, 0)
