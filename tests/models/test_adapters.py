@@ -14,7 +14,14 @@ from safetensors.torch import load_file, save_file
 from tiny import characters, model_of
 
 from lmexposure.errors import ModelError
-from lmexposure.models import LoadedModel, load_model, model_outline, new_model, save_model
+from lmexposure.models import (
+    LoadedModel,
+    load_model,
+    model_outline,
+    new_model,
+    save_model,
+    unmerged_adapters,
+)
 from lmexposure.scoring import log_perplexity
 
 peft = pytest.importorskip("peft")
@@ -66,6 +73,7 @@ def test_an_adapter_is_merged_in_float32(base: LoadedModel, trained: tuple[Path,
     assert np.abs(bits - expected).max() < 1e-3
     assert np.abs(bits - log_perplexity(base.model, base.tokenizer, TEXTS)).max() > 0.1
     assert not any("lora" in name for name, _ in loaded.model.named_parameters())
+    assert unmerged_adapters(loaded.model) == {}
     said = loaded.to_dict()
     assert said["name"] == str(path)
     assert said["parameters"] == base.to_dict()["parameters"]
@@ -241,21 +249,6 @@ def test_an_adapter_that_waits_for_a_call_is_refused(tmp_path: Path) -> None:
     adapted.save_pretrained(tmp_path / "alora")
     with pytest.raises(ModelError, match=r"is an activated LoRA .* only adapters that always act"):
         load_model(tmp_path / "alora", dtype="bfloat16")
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_an_adapter_trained_on_quantised_weights(base: LoadedModel, tmp_path: Path) -> None:
-    """QLoRA: its base is named as it was before."""
-    pytest.importorskip("torchao")
-    tokenizer = characters()
-    save_model(model_of("llama", len(tokenizer)), tokenizer, tmp_path / "base")
-    quantised = load_model(tmp_path / "base", load_in="4bit").model
-    config = peft.LoraConfig(r=2, target_modules=["q_proj"], init_lora_weights=False)
-    adapted = peft.get_peft_model(quantised, config)
-    adapted.save_pretrained(tmp_path / "lora")
-    for load_in, apart in ((None, False), ("4bit", True)):
-        loaded = load_model(tmp_path / "lora", load_in=load_in)
-        assert any("lora" in name for name, _ in loaded.model.named_parameters()) == apart
 
 
 def test_a_base_that_is_gone_is_refused(adapter: Path) -> None:

@@ -1,14 +1,13 @@
 """Checkpoints: whole or not there, and never taken for another training's."""
 
-import os
 import shutil
 from pathlib import Path
 
 import pytest
 import torch
 
-from lmexposure._files import atomic_directory, sha256_bytes
-from lmexposure._written import LIST, study
+from lmexposure._files import atomic_directory
+from lmexposure._written import study
 from lmexposure.errors import FileError, ResultError
 from lmexposure.models.checkpoints import CheckpointDirectory, Counters
 
@@ -26,10 +25,6 @@ def test_what_was_saved_is_loaded(tmp_path: Path) -> None:
     assert torch.equal(loaded[2]["state"][0]["weight"], STATE["weight"])
 
 
-def test_nothing_saved_is_nothing_loaded(tmp_path: Path) -> None:
-    assert CheckpointDirectory(tmp_path, "inputs").load() is None
-
-
 def test_an_older_best_goes_only_when_a_checkpoint_no_longer_needs_it(tmp_path: Path) -> None:
     checkpoints = CheckpointDirectory(tmp_path, "inputs")
     (tmp_path / "best-of-all").mkdir()
@@ -44,19 +39,6 @@ def test_an_older_best_goes_only_when_a_checkpoint_no_longer_needs_it(tmp_path: 
     assert checkpoints.best(2).exists()
     assert (tmp_path / "best-of-all").exists()
     assert (tmp_path / ".best-1.old").exists()
-
-
-def test_finishing_leaves_the_model_and_nothing_else(tmp_path: Path) -> None:
-    checkpoints = CheckpointDirectory(tmp_path, "inputs")
-    with study(tmp_path):
-        with atomic_directory(checkpoints.best(2)) as partial:
-            (partial / "weights").write_text("w")
-        checkpoints.save(Counters(best_step=2), {}, {})
-        for _ in range(2):  # killed in between, it is done again
-            assert checkpoints.finish(2) == {"weights": sha256_bytes(b"w")}
-            assert (tmp_path / "model" / "weights").read_text() == "w"
-        checkpoints.clear()
-    assert sorted(os.listdir(tmp_path)) == [LIST, "model"]
 
 
 def test_another_trainings_checkpoint_is_refused(tmp_path: Path) -> None:
@@ -80,15 +62,6 @@ def test_a_damaged_checkpoint_is_named_and_counts_as_none(
         caplog.clear()
     path.write_bytes(whole)
     assert checkpoints.load() is not None
-
-
-def test_a_checkpoint_without_a_seal_is_one_of_an_older_version(tmp_path: Path) -> None:
-    counters = Counters(step=3)
-    state = {"inputs": "inputs", "counters": vars(counters), "model": STATE, "optimizer": {}}
-    torch.save(state, tmp_path / "checkpoint.pt")
-    loaded = CheckpointDirectory(tmp_path, "inputs").load()
-    assert loaded is not None
-    assert loaded[0] == counters
 
 
 def test_a_checkpoint_with_other_counters_is_named_and_counts_as_none(

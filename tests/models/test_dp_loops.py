@@ -73,10 +73,7 @@ def test_right_loops_pass(kind: str) -> None:
     assert found.passed, str(found)
 
 
-_KINDS = ["Adadelta", "Adafactor", "Adagrad", "Adamax", "ASGD", "NAdam", "RAdam", "RMSprop"]
-
-
-@pytest.mark.parametrize("kind", _KINDS)
+@pytest.mark.parametrize("kind", ["Adafactor", "ASGD", "NAdam", "RMSprop"])
 def test_other_optimizers_are_replayed(kind: str) -> None:
     training = training_of("tokens", optimizer=getattr(torch.optim, kind), lr=0.01)
     found = checked((training, {"step": one_turn(training)}))

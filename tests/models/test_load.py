@@ -67,16 +67,6 @@ def test_a_directory_loads_bit_equal_and_without_the_network(
     assert no_network == []
 
 
-def test_the_lstm_loads_by_its_directory(
-    small_lstm: Callable[[], LoadedModel], tmp_path: Path
-) -> None:
-    made = small_lstm()
-    save_model(made.model, made.tokenizer, tmp_path / "m")
-    loaded = load_model(str(tmp_path / "m"))
-    assert loaded.to_dict() == made.to_dict() | {"name": str(tmp_path / "m")}
-    assert loaded.tokenizer.encode("line 7") == made.tokenizer.encode("line 7")
-
-
 def test_weights_hash_sees_a_single_bit(gpt2: LoadedModel) -> None:
     before = weights_sha256(gpt2.model)
     with torch.no_grad():
@@ -102,12 +92,6 @@ def test_what_is_no_directory_is_not_looked_up(directory: Path, no_network: list
             load_model(name)
     with pytest.raises(ModelError, match="is a file; give the directory that holds it"):
         load_model(directory / "model.safetensors")
-    with pytest.raises(ModelError, match="model 'o/none' is not in the local cache; load it once"):
-        load_model("o/none", offline=True)
-    assert no_network == []
-
-
-def test_offline_refuses_a_hub_name_that_is_not_cached(no_network: list[object]) -> None:
     with pytest.raises(ModelError, match="model 'o/none' is not in the local cache; load it once"):
         load_model("o/none", offline=True)
     assert no_network == []

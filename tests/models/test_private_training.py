@@ -5,7 +5,6 @@ import secrets
 import stat
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,34 +21,22 @@ from lmexposure.models import (
     Progress,
     TrainingResult,
     TrainingSettings,
-    dp_sgd,
     load_model,
     train,
 )
-from lmexposure.models.dp_accounting import epsilon_spent
 from lmexposure.records import DocumentPrivacy, WhiteBoxAudit
 from lmexposure.scoring import log_perplexity
 
 pytest.importorskip("peft")
 
 # What peft still calls in transformers.
-pytestmark = pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning"),
+    pytest.mark.usefixtures("accounted_once"),
+]
 
 KEY = 0x5EC2_E7F0_0D15_EA5E
 LORA = replace(PRIVATE, lora=True, lora_rank=2, lora_targets=("c_attn",), epochs=1)
-
-
-@pytest.fixture(autouse=True)
-def _accounted_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same trainings spend the same, and a second each to count it."""
-    monkeypatch.setattr(
-        dp_sgd, "epsilon_spent", lambda history, *, delta: _counted(tuple(history), delta)
-    )
-
-
-@cache
-def _counted(history: tuple[tuple[float, float, int], ...], delta: float) -> Any:
-    return epsilon_spent(history, delta=delta)
 
 
 def trained(
@@ -253,16 +240,6 @@ def test_what_is_saved_is_an_ordinary_lstm_that_scores_as_the_trained_one(
         "model",
         "training.json",
     }
-
-
-def test_a_trained_model_is_trained_on_without_privacy(tmp_path: Path) -> None:
-    """Nothing of Opacus is left on it."""
-    loaded = base("gpt2", tmp_path / "base")
-    private = replace(PRIVATE, epochs=1, learning_rate=1e-3)
-    trained(tmp_path / "private", loaded, settings=private)
-    plain = TrainingSettings(epochs=1, batch_size=4, block_size=32, learning_rate=1e-3)
-    assert trained(tmp_path / "plain", loaded, settings=plain).claim is None
-    assert not hasattr(loaded.model.lm_head, "activations")
 
 
 def test_other_users_are_another_training(tmp_path: Path) -> None:

@@ -46,14 +46,6 @@ def test_neighbours_are_those_that_the_tokenizer_itself_writes(make: Any) -> Non
     assert 0.2 < np.mean(expected) < 0.99  # both kinds occur
 
 
-def test_a_token_that_no_merge_makes_has_no_spines() -> None:
-    merges = Merges({"a": 0, "b": 1, "ab": 2, "ba": 3, "aba": 4}, [("a", "b"), ("b", "a")])
-    assert merges.spines(4, whole=False) is None
-    assert merges.spines(2, whole=False) is not None
-    assert merges.spines(4, whole=True) is not None
-    assert merges.spines(99, whole=False) is None
-
-
 def test_the_left_of_two_equal_merges_comes_first() -> None:
     """Of "aaa" the first two are joined: "aa" may come before "a", but not behind it."""
     merges = Merges({"a": 0, "aa": 1}, ["a a"])

@@ -4,7 +4,6 @@ What is proven when steps, seconds, memory or patience come to an end; the margi
 are scored again: measured, and found out when wrong.
 """
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -131,18 +130,6 @@ def test_ties_count_against_the_canary(kind: str) -> None:
     assert ties[33].low == ties[37].low + 1 == ties[77].low + 1
 
 
-def test_all_fills_tie() -> None:
-    tokenizer = characters()
-    model = model_of("lstm", len(tokenizer))
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.zero_()
-    space = token_space(tokenizer, PIN, context=None)
-    found = search_of(model, space, excluded=[7]).ranks([7, 8], budget=UNLIMITED)
-    assert [(one.low, one.place_low) for one in found] == [(100, 100), (99, 100)]
-    assert found[0].bits == pytest.approx(2 * math.log2(len(tokenizer)))
-
-
 def test_nan_in_one_branch_is_refused() -> None:
     model, _, space, _ = listed("digits")
     steps = NanBehind(steps_of(model, space), space.path(37)[0])
@@ -188,17 +175,6 @@ def test_memorised_canaries_among_ten_to_the_forty() -> None:
     assert search.spent < 20_000
 
 
-@pytest.mark.parametrize("name", ["digits", "nested", "sentence piece"])
-@pytest.mark.parametrize("spare", [0, 1, 5, 40])
-def test_any_number_of_live_states_gives_the_same(name: str, spare: int) -> None:
-    model, _, space, bits = listed(name)
-    live = space.longest + 1 + spare
-    search = search_of(model, space, live_states=live)
-    indices = space.format.sample(min(30, space.size), seed=2)
-    assert_as_enumerated(search.ranks(indices, budget=UNLIMITED), indices, bits)
-    assert 1 <= search.most_live <= live
-
-
 def test_too_few_live_states() -> None:
     model, _, space, _ = listed("check digit")
     for live in (space.longest, 0):
@@ -226,17 +202,6 @@ def test_every_budget_gives_bounds_that_hold(name: str) -> None:
     assert_as_enumerated(found, indices, bits, planted) if steps == full.spent else None
     last = search.ranks(indices, budget=Budget(steps=full.spent))
     assert_as_enumerated(last, indices, bits, planted)
-
-
-def test_seconds_are_a_budget_too() -> None:
-    model, _, space, bits = listed("thousand")
-    index = int(bits.argmax())
-    search = search_of(model, space, live_states=8)
-    (found,) = search.ranks([index], budget=Budget(seconds=1e-9))
-    assert search.spent == 1
-    assert_holds([found], [index], bits)
-    assert not found.exact
-    assert_as_enumerated(search.ranks([index], budget=Budget(seconds=600.0)), [index], bits)
 
 
 def test_out_of_memory_halves_and_goes_on() -> None:

@@ -105,17 +105,6 @@ def _is_scored_again(
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("kind", ["gpt2", "gemma2", "mamba", "rwkv", "lstm", "mixtral"])
-def test_small_batches_change_nothing(kind: str) -> None:
-    model, encoded = family(kind), _texts(30)
-    expected = _alone(model, encoded)
-    for size in (None, 7):
-        found = score_encoded(model, encoded, batch_size=size)
-        for a, b in zip(found.bits, expected, strict=True):
-            np.testing.assert_allclose(a, b, atol=1e-3)
-
-
-@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("kind", ["gpt2", "gemma2", "recurrent_gemma", "lstm"])
 def test_in_bfloat16_a_leak_between_branches_is_found(kind: str) -> None:
     """RecurrentGemma reads its siblings, by less than bfloat16 rounds."""

@@ -270,21 +270,6 @@ def test_blocks_follow_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     assert made == [100, *[30] * 3, 10, *[10] * 10]
 
 
-@pytest.mark.parametrize("name", APART)
-def test_components_reach_further_and_further(name: str) -> None:
-    """As far as stated, where a limit of 0 does not reach further already."""
-    found = draws_of(name, draws=1000, seed=0)
-    reached = found.log2_totals / math.log2(listed(name)[2].size)
-    for part, wanted, limit in zip(
-        reached[1:-1], (0.22, 0.45, 0.68, 0.9), found.limits[1:-1], strict=True
-    ):
-        if limit < 1e-6:
-            assert part >= wanted - 1e-6
-        else:
-            assert part == pytest.approx(wanted, abs=1e-6)
-    assert reached[-1] == pytest.approx(1)
-
-
 @pytest.mark.parametrize("tokenizer", [characters, byte_level_bpe])
 def test_fills_that_begin_one_another_are_refused(tokenizer: Any) -> None:
     made = tokenizer()

@@ -3,7 +3,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from faulty_steps import Cramped, Off
+from faulty_steps import Off
 from slow_search import PIN, SMALL, TIE, all_bits, listed, make_twins, naive_places, steps_of
 from tiny import characters, model_of
 
@@ -88,14 +88,6 @@ def test_what_a_budget_leaves_is_proven_as_far_as_it_says(
     assert some or name not in ("merged words", "merged digits")
 
 
-@pytest.mark.parametrize("live", [0, 1, 10])
-def test_never_more_live_states_than_allowed(live: int) -> None:
-    model, _, space, bits = listed("thousand")
-    found = search(model, space, 50, live_states=space.longest + 1 + live)
-    assert_right(found, bits, 50)
-    assert 1 <= found.most_live <= space.longest + 1 + live
-
-
 @pytest.mark.parametrize("kind", ["lstm", "gpt2"])
 def test_ties_are_all_found(kind: str) -> None:
     tokenizer = characters()
@@ -174,12 +166,6 @@ def test_a_margin_too_small_is_not_what_makes_the_order_right() -> None:
     steps = next_token_steps(half, [*space.beginning, *space.path(0)])
     found = search(model, space, 60, steps=steps, margin=0.0)
     assert np.abs(bits[list(found.indices)] - np.sort(bits)[:60]).max() > TIE
-
-
-def test_memory_short_halves_and_goes_on() -> None:
-    model, _, space, bits = listed("thousand")
-    steps = steps_of(model, space)
-    assert_right(search(model, space, 20, steps=Cramped(steps, 3)), bits, 20)
 
 
 def test_bad_settings() -> None:

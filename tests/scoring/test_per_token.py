@@ -99,20 +99,6 @@ def test_a_token_that_is_masked_out_adds_nothing() -> None:
         token_details(model, tokenizer, ["My PIN", "random"])
 
 
-def test_memory_short_halves_the_batch() -> None:
-    tokenizer = characters()
-    model = model_of("lstm", len(tokenizer))
-    expected = _flat(token_details(model, tokenizer, TEXTS))
-
-    def refuse(_: Any, __: Any, options: dict[str, Any]) -> None:
-        if len(options["input_ids"]) > 1:
-            raise torch.OutOfMemoryError("out of memory")
-
-    model.register_forward_pre_hook(refuse, with_kwargs=True)
-    found = token_details(model, tokenizer, TEXTS)
-    np.testing.assert_allclose(_flat(found), expected, atol=1e-3)
-
-
 def test_details_that_are_refused() -> None:
     tokenizer = characters()
     model = model_of("lstm", len(tokenizer))

@@ -62,15 +62,6 @@ def test_token_scores_split_a_text_where_asked() -> None:
     np.testing.assert_allclose(scores.bits_from(len(scores.encoded[0].ids) - 1)[:1], last)
 
 
-def test_without_any_left_context_the_first_token_goes_unscored() -> None:
-    tokenizer = byte_level_bpe()
-    tokenizer.eos_token = None
-    encoded = encode_in_context(tokenizer, ["The random"], context=None)
-    assert encoded[0].first_unscored
-    scores = score_encoded(model_of("gpt2", len(tokenizer)), encoded)
-    assert scores.tokens[0] == len(encoded[0].ids) - 1
-
-
 def test_progress_counts_every_text() -> None:
     tokenizer = characters()
     seen: list[tuple[int, int]] = []

@@ -47,17 +47,6 @@ def test_each_text_is_one_path_of_a_tree_without_twins(
     assert tree.wanted.sum() == len(wanted)
 
 
-def test_the_longest_text_is_among_those_to_probe() -> None:
-    rows = [[1, 2, i, *range(i % 7)] for i in range(50)]
-    texts = texts_of(rows)
-    assert len(texts.longest()) == 9
-    places = texts.probe(least=5, nodes=20)
-    assert any(len(rows[texts.order[place]]) == 9 for place in places)
-    assert len(places) >= 5
-    assert texts.fed[places.start : places.stop].sum() >= 20
-    assert texts.probe(least=5, nodes=10**9).stop == 50
-
-
 @settings(max_examples=150)
 @given(ROWS, st.integers(1, 12))
 def test_each_node_is_fed_once_more_than_as_an_ancestor_and_sees_its_own(

@@ -4,7 +4,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from scoring.chat_rows import (
     CHATS,
     PIN,
@@ -29,7 +28,6 @@ from lmexposure.scoring import (
     TokenSpace,
     Vocabulary,
     details_of_encoded,
-    label_only,
     likeliest_fills,
     log_perplexity,
     next_token_steps,
@@ -123,20 +121,6 @@ def test_a_wide_beam_finds_the_cheapest_spelling_and_its_end_may_be_shared(
         bits = token_bits(model, [space.beginning + way for way in ways])
         costs = [own[len(space.beginning) - 1 :].sum() for own in bits]
         assert guess.bits == pytest.approx(min(costs), abs=1e-3)
-
-
-@pytest.mark.parametrize(("name", "kind"), FOUND)
-def test_label_only_reads_the_greedy_tokens_of_the_row(name: str, kind: str) -> None:
-    chat, tokenizer, context = made(name)
-    model, texts = chat_model(kind, len(tokenizer)), [chat.form.text(i) for i in (7, 281, 30)]
-    encoded = encode_in_context(tokenizer, texts, context=context)
-    found = label_only(model, encoded)
-    for (ids, places), hits in zip(
-        [naive_rows(name)[i] for i in (7, 281, 30)], found.hits, strict=True
-    ):
-        with torch.inference_mode():
-            greedy = model(input_ids=torch.tensor([ids])).logits[0].argmax(-1).tolist()
-        assert hits.tolist() == [greedy[place - 1] == ids[place] for place in places]
 
 
 @pytest.mark.parametrize("make", [characters, byte_level_bpe, sentence_piece_bpe, gpt2_like_bpe])

@@ -11,8 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from audit.quick import ALL_FILLS
-from corpora import sentences
 from forks import together
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,13 +20,10 @@ from scoring.score_in_processes import texts
 from tiny import byte_level_bpe, model_of
 from transformers.activations import FastGELUActivation, NewGELUActivation
 
-from lmexposure.audit import measure
-from lmexposure.canaries import Format, Manifest, Plan
+from lmexposure.canaries import Format
 from lmexposure.errors import ModelError, NumericalError
-from lmexposure.integrations import Wrapping, insert, wrapped_exposures, wrapped_log_perplexity
 from lmexposure.models import (
     Encoded,
-    LoadedModel,
     encode_in_context,
 )
 from lmexposure.scoring import (
@@ -58,11 +53,6 @@ IDS = [*SPACE.beginning, *SPACE.path(7)]
 ENCODED = encode_in_context(TOKENIZER, TEXTS, context=None)
 
 
-def _manifest() -> Manifest:
-    plan = Plan(formats=(PIN,), canaries=2, repetitions=(1,), controls=2, seed=3)
-    return insert(sentences(20), plan).manifest
-
-
 def _steps(kind: Callable[[Any], Any], model: Any) -> list[float]:
     steps, columns = kind(model), np.arange(40)
     state, first = steps.start(IDS[:3], columns)
@@ -89,18 +79,6 @@ def _extracted(model: Any) -> list[float]:
     ]
 
 
-def _measured(model: Any) -> list[float]:
-    loaded = LoadedModel(model=model, tokenizer=TOKENIZER, name="tiny")
-    result = measure(loaded, _manifest(), settings=ALL_FILLS)
-    return [float(canary.exposure.value or 0.0) for canary in result.canaries]
-
-
-def _wrapped(model: Any) -> list[float]:
-    found = wrapped_exposures(model, TOKENIZER, _manifest(), Wrapping())
-    texts = wrapped_log_perplexity(model, TOKENIZER, TEXTS, Wrapping())
-    return [*(float(canary.exposure.value or 0.0) for canary in found), *texts]
-
-
 # Every function that takes a model in memory, as numbers.
 TAKERS: dict[str, Callable[[Any], Any]] = {
     "log_perplexity": lambda model: log_perplexity(model, TOKENIZER, TEXTS),
@@ -112,8 +90,6 @@ TAKERS: dict[str, Callable[[Any], Any]] = {
     "RecomputedSteps": partial(_steps, RecomputedSteps),
     "search": _searched,
     "Extractor": _extracted,
-    "measure": _measured,
-    "wrapped": _wrapped,
 }
 
 

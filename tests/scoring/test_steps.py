@@ -171,18 +171,6 @@ def test_rows_and_columns_may_be_left_out_and_come_in_any_order() -> None:
         assert none.shape == (0,)
 
 
-def test_the_memory_of_a_state_is_that_of_its_tensors() -> None:
-    model = family("llama")
-    state, _ = CachedSteps(model).start(PROBE, ALL)
-    heads, size, layers, keys_and_values, float32 = 1, 16, 2, 2, 4
-    assert state.nbytes == len(PROBE) * heads * size * layers * keys_and_values * float32
-    lstm, _ = next_token_steps(family("lstm"), PROBE).start(PROBE, ALL)
-    assert lstm.nbytes == 2 * 2 * 32 * float32
-    mamba, _ = CachedSteps(family("mamba")).start(PROBE, ALL)
-    longer, _ = CachedSteps(family("mamba")).start([*PROBE, *PROBE], ALL)
-    assert mamba.nbytes == longer.nbytes > 2 * 64 * 8 * float32
-
-
 def test_each_token_of_a_tree_is_held_once() -> None:
     heads, size, layers, keys_and_values, float32 = 1, 16, 2, 2, 4
     token, place = heads * size * layers * keys_and_values * float32, 8
