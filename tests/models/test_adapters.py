@@ -1,8 +1,8 @@
 """Adapters of peft: loaded with their base, merged or kept apart, or refused."""
 
-import builtins
 import json
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -148,14 +148,7 @@ def test_embeddings_that_were_not_saved_are_refused(base: LoadedModel, tmp_path:
 def test_an_adapter_without_peft_says_what_to_install(
     adapter: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real: Callable[..., Any] = builtins.__import__
-
-    def without_peft(name: str, *rest: Any, **named: Any) -> Any:
-        if name == "peft":
-            raise ImportError(name)
-        return real(name, *rest, **named)
-
-    monkeypatch.setattr(builtins, "__import__", without_peft)
+    monkeypatch.setitem(sys.modules, "peft", None)
     with pytest.raises(ModelError, match=r"is an adapter, which needs peft; install it: pip"):
         load_model(adapter)
 

@@ -1,7 +1,7 @@
 """DP-SGD: gradients of units by those of each alone, clipping, noise, coins, what it refuses."""
 
-import builtins
 import math
+import sys
 from copy import deepcopy
 from dataclasses import replace
 from itertools import pairwise
@@ -281,14 +281,8 @@ def test_the_noise_is_what_all_epochs_need_for_epsilon(monkeypatch: pytest.Monke
 def test_a_missing_opacus_is_refused_with_what_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    original = builtins.__import__
-
-    def without(name: str, *arguments: Any, **options: Any) -> Any:
-        if name.split(".")[0] == "opacus":
-            raise ImportError("No module named 'opacus'")
-        return original(name, *arguments, **options)
-
-    monkeypatch.setattr(builtins, "__import__", without)
+    for name in [name for name in sys.modules if name.split(".")[0] == "opacus"]:
+        monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(
         ModelError, match=r"^DP-SGD needs opacus; install it: pip install 'lmexposure\[dp\]'"
     ):

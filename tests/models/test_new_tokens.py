@@ -174,24 +174,6 @@ def test_new_models_have_the_entries_from_the_beginning(kind: str) -> None:
     assert bool((head.weight[others] != 0).any(dim=1).all())
 
 
-@pytest.mark.parametrize(("kind", "tokenizer"), KINDS[:4])
-def test_a_step_changes_what_should_and_symbols_left_out_move_alike(
-    kind: str, tokenizer: str
-) -> None:
-    loaded = grow(loaded_of(kind, tokenizer), SYMBOLS)
-    count = len(loaded.tokenizer) - len(SYMBOLS)
-    ids = torch.tensor([ids_of(loaded.tokenizer, f"The random number {SYMBOLS[2]}")])
-    optimizer = torch.optim.SGD(loaded.model.parameters(), lr=0.1)
-    loaded.model(input_ids=ids, labels=ids).loss.backward()
-    optimizer.step()
-    rows = loaded.model.get_output_embeddings().weight.detach()[count:]
-    left_out = rows[[0, 1, 3, 4]]
-    assert torch.equal(left_out, left_out[:1].expand_as(left_out))
-    assert not torch.equal(rows[2], rows[0])
-    bits = logits_of(loaded.model, ids[0, :-1].tolist())[-1]
-    assert bits[count + 2] > bits[count]
-
-
 @pytest.mark.parametrize("kind", NEW_MODELS)
 def test_in_a_training_the_symbols_that_are_in_it_are_learned(kind: str, tmp_path: Path) -> None:
     symbols = new_token_texts([NEW])
