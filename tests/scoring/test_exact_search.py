@@ -91,7 +91,10 @@ def test_every_rank_is_that_of_the_enumeration(name: str) -> None:
     assert search.margin.measured < 2.5e-4
     assert search.margin.sample == min(64, space.size)
     indices = list(range(space.size))
-    found = search.ranks(indices, budget=UNLIMITED)
+    told: list[int] = []
+    found = search.ranks(indices, budget=UNLIMITED, watch=told.append)
+    assert told == sorted(told)
+    assert told[-1] <= search.spent
     assert_as_enumerated(found, indices, bits)
     assert all(one.low == one.place_low for one in found)  # nothing is planted
     assert not search.interrupted

@@ -4,6 +4,7 @@ Texts shared by several processes.
 """
 
 import json
+import random
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -40,6 +41,7 @@ from lmexposure.scoring import (
     likeliest_fills,
     log_perplexity,
     next_token_steps,
+    same_random_numbers,
     score_encoded,
     token_space,
 )
@@ -172,9 +174,28 @@ def test_halves_until_it_fits_and_keeps_the_order() -> None:
     assert [i for b in batches for i in b] == list(range(10))
 
 
+def test_knows_the_error_of_cuda() -> None:
+    def work(items: Sequence[int]) -> int:
+        if len(items) > 1:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return len(items)
+
+    assert sum(in_batches(range(3), 3, work)) == 3
+
+
 def test_gives_up_when_one_item_does_not_fit() -> None:
     with pytest.raises(ModelError, match="out of memory with one text at a time"):
         list(in_batches(range(3), 3, needs(0)))
+
+
+def test_random_numbers_go_on_as_if_nothing_had_been_drawn() -> None:
+    def drawn() -> list[float]:
+        return [random.random(), np.random.random(), float(torch.rand(1))]
+
+    with same_random_numbers():
+        first = drawn()
+    assert drawn() == first
+    assert drawn() != first
 
 
 def test_other_errors_pass() -> None:
