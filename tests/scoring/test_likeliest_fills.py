@@ -154,6 +154,36 @@ def test_nothing_is_proven_before_what_is_open_is_dearer(bias: float) -> None:
     assert proven
 
 
+def test_a_fill_that_came_out_too_cheap_is_not_proven_by_that() -> None:
+    """It is alone in the list, below all that is open, and truly costs more than that."""
+    tokenizer, tried = characters(), 0
+    digits = tokenizer.convert_tokens_to_ids(list("0123456789"))
+    for seed in range(40):
+        model = model_of("lstm", len(tokenizer))
+        with torch.no_grad():
+            bias = torch.from_numpy(np.random.default_rng(seed).uniform(0, 4, 10)).float()
+            model.lm_head.bias[digits] += bias
+            model.lm_head.bias[digits[7]] += 5
+        space = token_space(tokenizer, PIN, context=None)
+        bits = all_bits(model, tokenizer, PIN, skip=len(space.beginning))
+        steps = steps_of(model, space)
+        _, first = steps.start(space.beginning, np.array(digits))
+        cheapest_open = float(np.delete(first, 7).min())
+        second, third = np.sort(np.delete(bits[70:80], 7))[:2]
+        by = 1.2 * float(second - cheapest_open)
+        if not 0 < 2 * by < third - second - 1e-3 or second < np.sort(bits)[1] + TIE:
+            continue
+        tried += 1
+        off: Any = Off(steps, -by, digits[7])
+        off.quiet = False
+        found = search(model, space, 12, steps=off, margin=by + 1e-4, budget=Budget(steps=2))
+        listed_first = list(found.indices[: found.proven])
+        np.testing.assert_allclose(
+            bits[listed_first], np.sort(bits)[: len(listed_first)], rtol=0, atol=TIE
+        )
+    assert tried
+
+
 def assert_right_within(found: Likeliest, bits: np.ndarray, guesses: int) -> None:
     assert found.proven == guesses
     np.testing.assert_allclose(bits[list(found.indices)], np.sort(bits)[:guesses], rtol=0, atol=TIE)
