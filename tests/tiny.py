@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -25,34 +26,27 @@ def characters() -> Any:
     return character_tokenizer([TEXT], extra_characters="\n0123456789")
 
 
-def byte_level_bpe() -> Any:
-    """A byte-level BPE that merges digits unevenly."""
+def byte_level_bpe(
+    texts: Sequence[str] = (TEXT,), *, vocab_size: int = 320, cut: Any = None, **options: Any
+) -> Any:
+    """A byte-level BPE that merges digits unevenly; `cut` says how texts are cut before."""
     tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.pre_tokenizer = cut or pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
-        vocab_size=320,
+        vocab_size=vocab_size,
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         special_tokens=["<|endoftext|>"],
         show_progress=False,
+        **options,
     )
-    tokenizer.train_from_iterator([TEXT], trainer)
+    tokenizer.train_from_iterator(texts, trainer)
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|endoftext|>")
 
 
 def gpt2_like_bpe() -> Any:
     """Byte-level, with a token for two line breaks that stands only where no word follows."""
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
-    tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=300,
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        special_tokens=["<|endoftext|>"],
-        show_progress=False,
-    )
-    tokenizer.train_from_iterator(["\n\n"] * 50 + [TEXT], trainer)
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|endoftext|>")
+    return byte_level_bpe(["\n\n"] * 50 + [TEXT], vocab_size=300)
 
 
 def word_piece() -> Any:
@@ -100,22 +94,10 @@ def sentence_piece_bpe(vocab_size: int = 400) -> Any:
 
 def word_split_bpe(pattern: str, vocab_size: int = 400, *, text: str = TEXT) -> Any:
     """Byte-level, cut by a regular expression before it is merged."""
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Split(Regex(pattern), behavior="isolated"),
-            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-        ]
-    )
-    tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=vocab_size,
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        special_tokens=["<|endoftext|>"],
-        show_progress=False,
-    )
-    tokenizer.train_from_iterator([text], trainer)
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|endoftext|>")
+    words = pre_tokenizers.Split(Regex(pattern), behavior="isolated")
+    level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    cut = pre_tokenizers.Sequence([words, level])
+    return byte_level_bpe([text], vocab_size=vocab_size, cut=cut)
 
 
 def unigram() -> Any:

@@ -1,8 +1,8 @@
 """Adapters of peft: loaded with their base, merged or kept apart, or refused."""
 
-import builtins
 import json
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,11 +13,15 @@ import torch
 from safetensors.torch import load_file, save_file
 from tiny import characters, model_of
 
-from lmexposure.audit import MeasureSettings, measure
-from lmexposure.canaries import Format, Plan
 from lmexposure.errors import ModelError
-from lmexposure.integrations import insert
-from lmexposure.models import LoadedModel, load_model, model_outline, new_model, save_model
+from lmexposure.models import (
+    LoadedModel,
+    load_model,
+    model_outline,
+    new_model,
+    save_model,
+    unmerged_adapters,
+)
 from lmexposure.scoring import log_perplexity
 
 peft = pytest.importorskip("peft")
@@ -64,15 +68,21 @@ def set_config(adapter: Path, **values: Any) -> None:
 
 def test_an_adapter_is_merged_in_float32(base: LoadedModel, trained: tuple[Path, Any]) -> None:
     path, expected = trained
-    loaded = load_model(path)
+    loaded, half = load_model(path), load_model(path, dtype="bfloat16")
     bits = log_perplexity(loaded.model, loaded.tokenizer, TEXTS)
     assert np.abs(bits - expected).max() < 1e-3
     assert np.abs(bits - log_perplexity(base.model, base.tokenizer, TEXTS)).max() > 0.1
     assert not any("lora" in name for name, _ in loaded.model.named_parameters())
+    assert unmerged_adapters(loaded.model) == {}
     said = loaded.to_dict()
     assert said["name"] == str(path)
     assert said["parameters"] == base.to_dict()["parameters"]
     assert said["weights_sha256"] != base.to_dict()["weights_sha256"]
+    # In half precision it stays beside its base.
+    assert any("lora" in name for name, _ in half.model.named_parameters())
+    assert (half.to_dict()["dtype"], half.model.training) == ("bfloat16", False)
+    bits = log_perplexity(half.model, half.tokenizer, TEXTS)
+    assert np.abs(bits - expected).max() < 0.02 * expected.max()
 
 
 def test_a_model_within_peft_is_scored_alike(trained: tuple[Path, Any], base: LoadedModel) -> None:
@@ -83,33 +93,6 @@ def test_a_model_within_peft_is_scored_alike(trained: tuple[Path, Any], base: Lo
     bits = log_perplexity(model, base.tokenizer, texts)
     assert np.abs(bits[:3] - expected).max() < 1e-3
     assert np.abs(bits - log_perplexity(load_model(path).model, base.tokenizer, texts)).max() < 1e-3
-
-
-def test_an_adapter_stays_beside_its_base_in_half_precision(trained: tuple[Path, Any]) -> None:
-    path, expected = trained
-    loaded = load_model(path, dtype="bfloat16")
-    assert any("lora" in name for name, _ in loaded.model.named_parameters())
-    assert loaded.to_dict()["dtype"] == "bfloat16"
-    assert not loaded.model.training
-    bits = log_perplexity(loaded.model, loaded.tokenizer, TEXTS)
-    assert np.abs(bits - expected).max() < 0.02 * expected.max()
-
-
-def test_a_tokenizer_with_more_tokens_comes_with_the_adapter(
-    base: LoadedModel, tmp_path: Path
-) -> None:
-    loaded = load_model(base.name)
-    loaded.tokenizer.add_special_tokens({"additional_special_tokens": ["<|user|>"]})
-    loaded.model.resize_token_embeddings(len(loaded.tokenizer))
-    config = peft.LoraConfig(
-        r=2, target_modules=["c_attn"], fan_in_fan_out=True, modules_to_save=["wte"]
-    )
-    adapted = peft.get_peft_model(loaded.model, config)
-    adapted.save_pretrained(tmp_path / "lora", save_embedding_layers=True)
-    loaded.tokenizer.save_pretrained(tmp_path / "lora")
-    again = load_model(tmp_path / "lora")
-    assert len(again.tokenizer) == len(base.tokenizer) + 1
-    assert again.model.get_input_embeddings().weight.shape[0] == len(again.tokenizer)
 
 
 def saved_with_a_new_token(base: LoadedModel, path: Path, rows: int, **options: Any) -> Any:
@@ -165,29 +148,8 @@ def test_embeddings_that_were_not_saved_are_refused(base: LoadedModel, tmp_path:
 def test_an_adapter_without_peft_says_what_to_install(
     adapter: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real: Callable[..., Any] = builtins.__import__
-
-    def without_peft(name: str, *rest: Any, **named: Any) -> Any:
-        if name == "peft":
-            raise ImportError(name)
-        return real(name, *rest, **named)
-
-    monkeypatch.setattr(builtins, "__import__", without_peft)
+    monkeypatch.setitem(sys.modules, "peft", None)
     with pytest.raises(ModelError, match=r"is an adapter, which needs peft; install it: pip"):
-        load_model(adapter)
-
-
-def test_pickled_weights_are_refused(adapter: Path) -> None:
-    (adapter / "adapter_model.safetensors").rename(adapter / "adapter_model.bin")
-    with pytest.raises(ModelError, match=r"has no adapter_model.safetensors; save it again"):
-        load_model(adapter)
-
-
-@pytest.mark.parametrize("kept", [0, 4, 500])
-def test_weights_that_are_cut_short_are_refused(adapter: Path, kept: int) -> None:
-    weights = adapter / "adapter_model.safetensors"
-    weights.write_bytes(weights.read_bytes()[:kept])
-    with pytest.raises(ModelError, match=r"cannot read adapter_model.safetensors of adapter .*cut"):
         load_model(adapter)
 
 
@@ -210,15 +172,6 @@ def test_a_whole_model_beside_an_adapter_is_refused(
     (adapter / "model.safetensors").unlink()
     if left != "no adapter_model.safetensors":
         load_model(adapter)
-
-
-def test_a_config_beside_an_adapter_is_no_whole_model(
-    base: LoadedModel, adapter: Path, trained: tuple[Path, Any]
-) -> None:
-    """Axolotl writes one."""
-    shutil.copy(Path(base.name) / "config.json", adapter)
-    loaded = load_model(adapter)
-    assert loaded.to_dict()["weights_sha256"] == load_model(trained[0]).to_dict()["weights_sha256"]
 
 
 def test_several_adapters_in_one_directory(base: LoadedModel, tmp_path: Path) -> None:
@@ -291,36 +244,6 @@ def test_an_adapter_that_waits_for_a_call_is_refused(tmp_path: Path) -> None:
         load_model(tmp_path / "alora", dtype="bfloat16")
 
 
-@pytest.mark.filterwarnings("ignore")
-def test_an_adapter_trained_on_quantised_weights(base: LoadedModel, tmp_path: Path) -> None:
-    """QLoRA: its base is named as it was before."""
-    pytest.importorskip("torchao")
-    tokenizer = characters()
-    save_model(model_of("llama", len(tokenizer)), tokenizer, tmp_path / "base")
-    quantised = load_model(tmp_path / "base", load_in="4bit").model
-    config = peft.LoraConfig(r=2, target_modules=["q_proj"], init_lora_weights=False)
-    adapted = peft.get_peft_model(quantised, config)
-    adapted.save_pretrained(tmp_path / "lora")
-    for load_in, apart in ((None, False), ("4bit", True)):
-        loaded = load_model(tmp_path / "lora", load_in=load_in)
-        assert any("lora" in name for name, _ in loaded.model.named_parameters()) == apart
-
-
-@pytest.mark.parametrize(
-    ("named", "said"), [(None, "nothing"), ("", "nothing"), (5, "no text"), (["a"], "no text")]
-)
-def test_an_adapter_without_a_base_is_refused(adapter: Path, named: Any, said: str) -> None:
-    set_config(adapter, base_model_name_or_path=named)
-    with pytest.raises(ModelError, match=f"names {said} as its base model; set base_model_name"):
-        load_model(adapter)
-
-
-def test_an_adapter_of_an_adapter_is_refused(adapter: Path) -> None:
-    set_config(adapter, base_model_name_or_path=str(adapter))
-    with pytest.raises(ModelError, match="names an adapter, too as its base model"):
-        load_model(adapter)
-
-
 def test_a_base_that_is_gone_is_refused(adapter: Path) -> None:
     set_config(adapter, base_model_name_or_path="/no/such/base")
     said = (
@@ -330,16 +253,6 @@ def test_a_base_that_is_gone_is_refused(adapter: Path) -> None:
     for refuse in (load_model, model_outline):
         with pytest.raises(ModelError, match=said):
             refuse(adapter)
-
-
-def test_a_base_that_is_damaged_is_said_to_be_one(
-    base: LoadedModel, adapter: Path, tmp_path: Path
-) -> None:
-    shutil.copytree(base.name, tmp_path / "base")
-    set_config(adapter, base_model_name_or_path=str(tmp_path / "base"))
-    (tmp_path / "base" / "model.safetensors").write_bytes(b"")
-    with pytest.raises(ModelError, match=r"names a base that cannot be used \(cannot load model "):
-        load_model(adapter)
 
 
 def test_a_relative_base_is_looked_for_from_here(
@@ -378,49 +291,76 @@ def test_a_base_of_the_hub_is_looked_up_in_the_cache_when_offline(adapter: Path)
         load_model(adapter, offline=True)
 
 
-def test_a_config_that_is_no_json_is_refused(adapter: Path) -> None:
-    (adapter / "adapter_config.json").write_text("{")
-    with pytest.raises(ModelError, match=r"cannot read adapter_config.json of adapter .*save the"):
-        load_model(adapter)
+def base_of(adapter: Path, named: Any) -> None:
+    set_config(adapter, base_model_name_or_path=named)
 
 
-def test_missing_weights_are_refused(adapter: Path) -> None:
+def with_weights(adapter: Path, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
     path = adapter / "adapter_model.safetensors"
-    weights = load_file(path)
-    save_file(dict(sorted(weights.items())[1:]), path)
-    with pytest.raises(ModelError, match=r"lacks 1 of its weights \(.*lora_A.* first\)"):
-        load_model(adapter)
+    save_file(change(load_file(path)), path)
 
 
-def test_weights_for_layers_that_the_base_lacks_are_refused(adapter: Path) -> None:
+def cut_short(adapter: Path, kept: int) -> None:
     path = adapter / "adapter_model.safetensors"
-    weights = load_file(path)
-    more = {key.replace("h.0.", "h.7."): weight.clone() for key, weight in weights.items()}
-    save_file({**weights, **more}, path)
-    with pytest.raises(
-        ModelError, match=r"has 2 weights that found no place .*h\.7\..*lora_A.*fir"
-    ):
-        load_model(adapter)
+    path.write_bytes(path.read_bytes()[:kept])
 
 
-def test_weights_of_another_shape_are_refused(adapter: Path) -> None:
-    set_config(adapter, r=8)
-    said = (
-        r"adapter .* does not fit the base that it names, .*c_attn.lora_A.default.weight has shape "
-        r"\[4, 128\], and would need \[8, 128\]; set base_model_name_or_path in adapter_config"
-    )
-    with pytest.raises(ModelError, match=said):
-        load_model(adapter)
+def for_a_seventh_layer(weights: dict[str, Any]) -> dict[str, Any]:
+    return weights | {k.replace("h.0.", "h.7."): w.clone() for k, w in weights.items()}
 
 
-def test_a_base_without_the_layers_is_another(adapter: Path, tmp_path: Path) -> None:
+def with_a_llama(adapter: Path) -> None:
     tokenizer = characters()
-    save_model(model_of("llama", len(tokenizer)), tokenizer, tmp_path / "base")
-    set_config(adapter, base_model_name_or_path=str(tmp_path / "base"))
-    said = (
-        r"has none of the layers that the adapter changes \(c_attn\); set base_model_name_or_path"
-    )
-    with pytest.raises(ModelError, match=said):
+    save_model(model_of("llama", len(tokenizer)), tokenizer, adapter.parent / "base")
+    base_of(adapter, str(adapter.parent / "base"))
+
+
+def with_a_damaged_base(adapter: Path) -> None:
+    with_a_llama(adapter)
+    (adapter.parent / "base" / "model.safetensors").write_bytes(b"")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (
+            lambda a: (a / "adapter_model.safetensors").rename(a / "adapter_model.bin"),
+            r"has no adapter_model.safetensors; save it again",
+        ),
+        (lambda a: cut_short(a, 0), r"cannot read adapter_model.safetensors of adapter .*cut"),
+        (lambda a: cut_short(a, 500), r"cannot read adapter_model.safetensors of adapter .*cut"),
+        (lambda a: base_of(a, ""), "names nothing as its base model; set base_model_name"),
+        (lambda a: base_of(a, 5), "names no text as its base model; set base_model_name"),
+        (lambda a: base_of(a, str(a)), "names an adapter, too as its base model"),
+        (
+            lambda a: (a / "adapter_config.json").write_text("{"),
+            r"cannot read adapter_config.json of adapter .*save the",
+        ),
+        (
+            lambda a: with_weights(a, lambda w: dict(sorted(w.items())[1:])),
+            r"lacks 1 of its weights \(.*lora_A.* first\)",
+        ),
+        (
+            lambda a: with_weights(a, for_a_seventh_layer),
+            r"has 2 weights that found no place .*h\.7\..*lora_A.*fir",
+        ),
+        (
+            lambda a: set_config(a, r=8),
+            r"adapter .* does not fit the base that it names, .*c_attn.lora_A.default.weight has "
+            r"shape \[4, 128\], and would need \[8, 128\]; set base_model_name_or_path in adapter",
+        ),
+        (
+            with_a_llama,
+            r"has none of the layers that the adapter changes \(c_attn\); set base_model_name_or",
+        ),
+        (with_a_damaged_base, r"names a base that cannot be used \(cannot load model "),
+    ],
+)
+def test_a_spoiled_adapter_is_refused(
+    adapter: Path, spoil: Callable[[Path], Any], message: str
+) -> None:
+    spoil(adapter)
+    with pytest.raises(ModelError, match=message):
         load_model(adapter)
 
 
@@ -429,15 +369,3 @@ def test_virtual_tokens_are_refused(base: LoadedModel, tmp_path: Path) -> None:
     peft.get_peft_model(load_model(base.name).model, config).save_pretrained(tmp_path / "p")
     with pytest.raises(ModelError, match="is of kind PROMPT_TUNING, which puts virtual tokens"):
         load_model(tmp_path / "p")
-
-
-def test_an_adapter_is_measured_like_a_model(trained: tuple[Path, Any], tmp_path: Path) -> None:
-    one = Format(name="pin", template="My PIN is {digits:4}.")
-    plan = Plan(formats=(one,), canaries=2, repetitions=(1,), controls=1, seed=1)
-    manifest = insert(["some text"] * 4, plan).manifest
-    settings = MeasureSettings(references=40, extraction=False, bootstraps=40)
-    result = measure(trained[0], manifest, out=tmp_path / "run", settings=settings)
-    assert len(result.canaries) == 3
-    loaded = load_model(trained[0])
-    bits = log_perplexity(loaded.model, loaded.tokenizer, [manifest.entries[0].text])
-    assert result.canaries[0].log_perplexity_bits == pytest.approx(bits[0], abs=1e-3)

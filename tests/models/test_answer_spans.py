@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 import pytest
-from models.answer_spans import ANSWERS, CHAT, OTHER_TEXT, SYSTEM, TWIN_MASKS
+from models.answer_spans import ANSWERS, CHAT, SYSTEM, TWIN_MASKS
 from published_templates import (
     DROP_STRINGS,
     DROP_SYSTEM,
@@ -65,19 +65,3 @@ def test_an_answer_begins_where_the_generation_prompt_ends(name: str, system: bo
     prompts = [rendering(name, chat[:end], add_generation_prompt=True) for end in (-3, -1)]
     assert common_beginning(name, text, prompts[0]) == before_first
     assert common_beginning(name, text, prompts[1]) == before_second
-
-
-@pytest.mark.parametrize("name", TWINS)
-def test_what_trl_marks(name: str) -> None:
-    twin, answers = tokenizer_for(name, TWINS[name]), ANSWERS[name]
-    chat = messages(name, CHAT)
-    encoded = twin.apply_chat_template(chat, return_dict=True, return_assistant_tokens_mask=True)
-    runs = [""]
-    for token, marked in zip(encoded["input_ids"], encoded["assistant_masks"], strict=True):
-        if marked:
-            runs[-1] += twin.decode([token])
-        elif runs[-1]:
-            runs.append("")
-    whole = (answers.first + answers.first_tail, answers.second + answers.second_tail)
-    assert tuple(filter(None, runs)) == TWIN_MASKS.get(name, whole)
-    assert (twin.decode(encoded["input_ids"]) != rendering(name, CHAT)) == (name in OTHER_TEXT)

@@ -143,26 +143,6 @@ def test_loss_is_where_the_template_marks_it(tokenizer: Any) -> None:
     assert learned("all").count("<|end|>") == 4
 
 
-def test_records_of_every_form_become_chats(tokenizer: Any) -> None:
-    def text(record: dict[str, Any], **wrapping: Any) -> str:
-        row = training_row(tokenizer, record, Wrapping(turn="assistant", **wrapping))
-        return str(tokenizer.decode(row.ids))
-
-    shared = {"conversations": [{"from": "human", "value": "A?"}, {"from": "gpt", "value": "B."}]}
-    chat = "<|user|>\nA?<|end|>\n<|assistant|>\nB.<|end|>\n"
-    assert text(shared, form="conversations") == chat
-    pair = {"prompt": "A?", "completion": "B."}
-    strings = {"form": "prompt_completion", "strings": True}
-    assert text(pair, **strings) == "A?B.<|endoftext|>"
-    system = text(pair, **strings, rendering="chat", system="S")
-    assert system == "<|system|>\nS<|end|>\n" + chat
-    messages = {"prompt": [{"role": "user", "content": "A?"}], "completion": []}
-    messages["completion"] = [{"role": "assistant", "content": "B."}]
-    assert text(messages, form="prompt_completion") == chat
-    preferred = {"prompt": "A?", "chosen": "B.", "rejected": "C."}
-    assert text(preferred, form="preference", strings=True) == "A?B.<|endoftext|>"
-
-
 def test_fields_of_any_name_are_read(tokenizer: Any) -> None:
     named: dict[str, Any] = {
         "prompt_field": "question",
@@ -205,18 +185,6 @@ def test_preferences_of_strings_are_told_apart_as_trl_does(tokenizer: Any, text:
         assert row.carried.tolist() == [i >= same for i in range(len(whole))]
 
 
-def test_preferences_of_chats_are_told_apart_as_trl_does(tokenizer: Any) -> None:
-    from trl.data_utils import extract_prompt
-
-    wrapping = Wrapping(turn="assistant", form="implicit_preference", loss="completion")
-    record = wrapping.record("So.")
-    told = extract_prompt(record)
-    pair = Wrapping(turn="assistant", form="prompt_completion", loss="completion")
-    asked = {"prompt": told["prompt"], "completion": told["chosen"]}
-    row, wanted = training_row(tokenizer, record, wrapping), training_row(tokenizer, asked, pair)
-    assert (row.ids, row.carried.tolist()) == (wanted.ids, wanted.carried.tolist())
-
-
 def test_contents_of_parts_go_to_the_template_as_they_are() -> None:
     tokenizer = with_template(byte_level_bpe)
     tokenizer.chat_template = (
@@ -251,7 +219,8 @@ def test_tools_and_options_of_a_record_go_to_the_template(tokenizer: Any) -> Non
     tools = TEMPLATE + "{% if tools %}{{ tools[0].name }}{% endif %}{{ mood }}"
     wrapping = Wrapping(turn="assistant", chat_template=tools)
     records = [wrapping.record("Hi."), {**wrapping.record("Hi."), "tools": [{"name": "add"}]}]
-    records.append({**wrapping.record("Hi."), "chat_template_kwargs": {"mood": "glad"}})
+    options = {"mood": "glad", "wrapping": "of any name", "number": 1}
+    records.append({**wrapping.record("Hi."), "chat_template_kwargs": options})
     ends = [tokenizer.decode(row.ids)[-5:] for row in training_rows(tokenizer, records, wrapping)]
     assert ends == ["end|>\n"[-5:], ">\nadd", "\nglad"]
 
@@ -354,13 +323,7 @@ def test_a_template_writes_the_day_that_it_is_told(tokenizer: Any) -> None:
     assert context == row_context(tokenizer, Wrapping(turn="user"), TEXTS)
 
 
-def test_a_date_that_cannot_be_told_is_refused(tokenizer: Any) -> None:
-    asks = "{% set form = '%d' %}{{ strftime_now(form) }}" + TEMPLATE
-    with pytest.raises(ModelError, match=r"asks for today's date in a way .*in the place of strf"):
-        row_context(tokenizer, Wrapping(turn="user", chat_template=asks), TEXTS)
-
-
-@pytest.mark.parametrize("day", ["2026-1-31", "31.01.2026", "2026-02-30", "20260131", 20260131])
+@pytest.mark.parametrize("day", ["31.01.2026", "2026-02-30", "20260131", 20260131])
 def test_no_day_is_refused(day: Any) -> None:
     with pytest.raises(SettingsError, match=r"chat_date=.* must be a day as YYYY-MM-DD, such as"):
         Wrapping(turn="user", chat_date=day)
@@ -368,22 +331,17 @@ def test_no_day_is_refused(day: Any) -> None:
 
 @pytest.mark.parametrize(
     "asks",
-    ["{% set now = strftime_now %}{{ now('%d') }}", "{{ strftime_now ('%d' ~ '') }}"],
+    [
+        "{% set form = '%d' %}{{ strftime_now(form) }}",
+        "{% set now = strftime_now %}{{ now('%d') }}",
+        "{{ strftime_now ('%d' ~ '') }}",
+    ],
 )
 def test_a_date_by_another_name_is_refused(tokenizer: Any, asks: str) -> None:
-    with pytest.raises(ModelError, match=r"asks for today's date in a way"):
+    with pytest.raises(ModelError, match=r"asks for today's date in a way .*in the place of strf"):
         row_context(tokenizer, Wrapping(turn="user", chat_template=asks + TEMPLATE), TEXTS)
     there = "{% if strftime_now is defined %}{{ strftime_now('%d') }}{% endif %}" + TEMPLATE
     row_context(tokenizer, Wrapping(turn="user", chat_template=there), TEXTS)
-
-
-@pytest.mark.parametrize(
-    "inert", ["{# {% generation %} #}", "{% raw %}{% generation %}{% endraw %}"]
-)
-def test_marks_that_are_not_carried_out_are_none(tokenizer: Any, inert: str) -> None:
-    bare = TEMPLATE.replace("{% generation %}", "").replace("{% endgeneration %}", "")
-    wrapping = Wrapping(turn="assistant", loss="assistant", chat_template=inert + bare)
-    assert row_context(tokenizer, wrapping, TEXTS).unscored == 0
 
 
 def test_marks_that_leave_the_canary_out_are_refused(tokenizer: Any) -> None:
@@ -414,19 +372,16 @@ def test_a_template_that_refuses_a_record_names_it_without_its_text(tokenizer: A
     assert "0042" not in str(e.value)
 
 
-def test_no_template_is_refused_and_one_is_asked_for() -> None:
-    tokenizer = chat_tokenizer()
-    tokenizer.chat_template = None
-    with pytest.raises(ModelError, match=r"needs a chat template and the tokenizer has none; give"):
-        row_context(tokenizer, Wrapping(turn="user"), TEXTS)
-
-
 def test_a_tokenizer_without_places_is_refused(
     tokenizer: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(type(tokenizer), "is_fast", False)
     with pytest.raises(ModelError, match="does not say at which characters its tokens begin"):
         row_context(tokenizer, Wrapping(turn="user"), TEXTS)
+    bare = chat_tokenizer()
+    bare.chat_template = None
+    with pytest.raises(ModelError, match=r"needs a chat template and the tokenizer has none; give"):
+        row_context(bare, Wrapping(turn="user"), TEXTS)
 
 
 def test_a_tokenizer_that_reads_rows_otherwise_than_its_backend_is_refused(
@@ -454,6 +409,11 @@ PAIR = Wrapping(turn="assistant", form="prompt_completion", strings=True)
     ("record", "wrapping", "message"),
     [
         ({"prompt": 3, "completion": "x"}, PAIR, "'prompt' is of type int, and must be a string"),
+        (
+            {"instruction": "Add.", "input": 3, "output": "3"},
+            Wrapping(form="instruction", turn="assistant"),
+            "'input' is of type int, and must be a string",
+        ),
         ({"text": "x"}, CHAT, "'messages' is NoneType, and must be a list of messages"),
         ({"messages": []}, CHAT, "'messages' is empty, and must be a list of messages"),
         ({"messages": ["x"]}, CHAT, "a turn of 'messages' is of type str, and must be a message"),
@@ -490,21 +450,6 @@ def test_options_of_a_record_are_those_of_a_template(
     wrapping = Wrapping(turn="assistant")
     record = {**wrapping.record("Hi."), "chat_template_kwargs": options}
     with pytest.raises(CorpusError, match=re.escape(problem)):
-        training_row(tokenizer, record, wrapping)
-
-
-def test_options_of_a_record_may_have_any_name(tokenizer: Any) -> None:
-    wrapping = Wrapping(turn="assistant", chat_template=TEMPLATE + "{{ wrapping }}")
-    record = {**wrapping.record("Hi."), "chat_template_kwargs": {"wrapping": "odd", "number": 1}}
-    assert tokenizer.decode(training_row(tokenizer, record, wrapping).ids).endswith("odd")
-
-
-@pytest.mark.parametrize("rendering", ["text", "chat"])
-@pytest.mark.parametrize("given", [3, ["1 2"], {"a": 1}])
-def test_an_input_that_is_no_text_is_refused(tokenizer: Any, rendering: Any, given: object) -> None:
-    wrapping = Wrapping(form="instruction", turn="assistant", rendering=rendering)
-    record = {"instruction": "Add.", "input": given, "output": "3"}
-    with pytest.raises(CorpusError, match=r"record 1: 'input' is of type .*must be a string"):
         training_row(tokenizer, record, wrapping)
 
 

@@ -1,16 +1,15 @@
 """Checkpoints: whole or not there, and never taken for another training's."""
 
 import io
-import os
 import shutil
 from pathlib import Path
 
 import pytest
 import torch
 
-from lmexposure._files import atomic_directory, sha256_bytes
+from lmexposure._files import atomic_directory
 from lmexposure._integrity import write_sealed
-from lmexposure._written import LIST, study
+from lmexposure._written import study
 from lmexposure.errors import FileError, ResultError
 from lmexposure.models.checkpoints import CheckpointDirectory, Counters
 
@@ -28,10 +27,6 @@ def test_what_was_saved_is_loaded(tmp_path: Path) -> None:
     assert torch.equal(loaded[2]["state"][0]["weight"], STATE["weight"])
 
 
-def test_nothing_saved_is_nothing_loaded(tmp_path: Path) -> None:
-    assert CheckpointDirectory(tmp_path, "inputs").load() is None
-
-
 def test_an_older_best_goes_only_when_a_checkpoint_no_longer_needs_it(tmp_path: Path) -> None:
     checkpoints = CheckpointDirectory(tmp_path, "inputs")
     (tmp_path / "best-of-all").mkdir()
@@ -46,19 +41,6 @@ def test_an_older_best_goes_only_when_a_checkpoint_no_longer_needs_it(tmp_path: 
     assert checkpoints.best(2).exists()
     assert (tmp_path / "best-of-all").exists()
     assert (tmp_path / ".best-1.old").exists()
-
-
-def test_finishing_leaves_the_model_and_nothing_else(tmp_path: Path) -> None:
-    checkpoints = CheckpointDirectory(tmp_path, "inputs")
-    with study(tmp_path):
-        with atomic_directory(checkpoints.best(2)) as partial:
-            (partial / "weights").write_text("w")
-        checkpoints.save(Counters(best_step=2), {}, {})
-        for _ in range(2):  # killed in between, it is done again
-            assert checkpoints.finish(2) == {"weights": sha256_bytes(b"w")}
-            assert (tmp_path / "model" / "weights").read_text() == "w"
-        checkpoints.clear()
-    assert sorted(os.listdir(tmp_path)) == [LIST, "model"]
 
 
 def test_another_trainings_checkpoint_is_refused(tmp_path: Path) -> None:

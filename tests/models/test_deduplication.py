@@ -4,15 +4,13 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from hashes import sha256_tree
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from models.small_chats import CANARIES as OF_CHATS
-from models.small_chats import SETTINGS, WRAPPING, chats, save_base, train_on_chats
+from models.small_chats import WRAPPING, chats
 from models.small_defences import PLAIN, trained
 from models.small_training import CANARIES, small_documents
 
@@ -80,20 +78,6 @@ def test_near_keeps_what_a_comparison_of_all_pairs_keeps(seed: int) -> None:
     assert len(kept) < len(kept_of(texts, near=False)) < len(texts)
 
 
-@settings(max_examples=30)
-@given(st.lists(st.text(max_size=30), max_size=6))
-def test_near_drops_nothing_that_is_not_alike(texts: list[str]) -> None:
-    pytest.importorskip("datasketch")
-    kept = kept_of(texts, near=True)
-    assert kept_of(kept, near=True) == kept
-    for text in texts:
-        assert any(text == other or alike(text, other) >= 0.8 for other in kept)
-
-
-def test_no_documents_are_none() -> None:
-    assert deduplicated([], {}, wrapping=None, near=False) == ([], {})
-
-
 @pytest.mark.parametrize("near", [False, True])
 def test_the_counts_of_canaries_follow(near: bool) -> None:
     pytest.importorskip("datasketch")
@@ -158,23 +142,4 @@ def test_a_training_is_that_of_the_documents_that_are_left(tmp_path: Path) -> No
     left = by_all_pairs(texts, near=False)
     assert len(left) < len(texts) - 10
     expected = trained(tmp_path / "expected", usual, documents=left, canaries=once)
-    assert sha256_tree(found.model_path) == sha256_tree(expected.model_path)
-
-
-def test_a_training_on_chats_is_that_of_the_chats_that_are_left(tmp_path: Path) -> None:
-    base = save_base(tmp_path / "base")
-    whole = replace(SETTINGS, lora=False, epochs=1)
-    records: list[dict[str, Any]] = []
-    for record in chats():
-        if record not in records:
-            records.append(record)
-    expected = train_on_chats(
-        base,
-        tmp_path / "expected",
-        settings=whole,
-        records=records,
-        canaries=dict.fromkeys(OF_CHATS, 1),
-    )
-    found = train_on_chats(base, tmp_path / "found", settings=replace(whole, deduplicate="exact"))
-    assert len(records) < len(chats())
     assert sha256_tree(found.model_path) == sha256_tree(expected.model_path)

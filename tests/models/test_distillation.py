@@ -1,6 +1,5 @@
 """Distillation: what is sampled follows the teacher, and nothing of the corpus itself is read."""
 
-import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,9 +24,9 @@ from scipy.stats import chisquare
 from tiny import characters, model_of, sentence_piece_bpe, word_piece
 
 from lmexposure.errors import ModelError
-from lmexposure.models import LoadedModel, Progress, load_model, save_model
+from lmexposure.models import LoadedModel, load_model, save_model
 from lmexposure.models.batches import Blocks
-from lmexposure.models.distillation import Distillation, sampled_rows, whole_corpus
+from lmexposure.models.distillation import Distillation, sampled_rows
 from lmexposure.models.packing import Packed
 
 DISTILLED = replace(PLAIN, method="distillation")
@@ -106,20 +105,6 @@ def test_a_tokenizer_without_a_beginning_is_refused() -> None:
         sampled_rows(loaded_of("lstm", word_piece()), 2, length=5, seed=1)
 
 
-@pytest.mark.parametrize("share", [0.5, 1.0, 3.0])
-def test_as_many_tokens_are_sampled_as_asked(teacher: Path, share: float) -> None:
-    settings = replace(DISTILLED, synthetic_share=share)
-    method = Distillation(setup_of(settings, teachers=[teacher]))
-    rows = round(share * int(packed().predicted.sum()) / (PLAIN.block_size - 1))
-    assert method.steps_per_epoch == -(-rows // PLAIN.batch_size)
-    seen = np.concatenate(list(method.steps(0)))
-    assert sorted(seen.tolist()) == list(range(rows))
-
-
-def test_the_one_teacher_has_all_rows() -> None:
-    assert whole_corpus(DISTILLED, packed()) == [packed()]
-
-
 def sampled_of(method: Distillation) -> Packed:
     rows = method._rows._rows
     assert isinstance(rows, Packed)
@@ -174,16 +159,3 @@ def test_interrupted_in_either_model_it_ends_with_the_same_bytes(tmp_path: Path)
     of_teacher = 2 * -(-len(packed()) // PLAIN.batch_size)
     steps = assert_resumed_alike(tmp_path, DISTILLED, [3, of_teacher, of_teacher + 2])
     assert steps == list(range(1, steps[-1] + 1))
-
-
-@pytest.mark.parametrize("share", [0.4, 2.5])
-def test_progress_ascends_to_its_total_however_much_is_sampled(
-    tmp_path: Path, share: float
-) -> None:
-    told: list[Progress] = []
-    trained(tmp_path, replace(DISTILLED, synthetic_share=share, epochs=1), told.append)
-    assert [now.step for now in told] == list(range(1, told[0].total_steps + 1))
-    assert {now.total_steps for now in told} == {told[-1].step}
-    rows = round(share * int(packed().predicted.sum()) / (PLAIN.block_size - 1))
-    expected = [math.ceil(n / PLAIN.batch_size) for n in (len(packed()), rows)]
-    assert told[-1].step == sum(expected)

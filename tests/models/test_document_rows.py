@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from models.small_private import CANARIES, DOCUMENTS, PRIVATE, lstm
 
-from lmexposure.errors import CorpusError, ModelError
-from lmexposure.models.chat_rows import TrainingRow
+from lmexposure.errors import ModelError
 from lmexposure.models.document_rows import rows_of_documents
 from lmexposure.models.padded_rows import PaddedRows
 
@@ -34,21 +33,9 @@ def test_each_document_is_a_row_behind_its_separator() -> None:
     assert (kept.predicted == np.diff(kept.starts) - 1).all()
 
 
-def test_canaries_are_trained_on_as_often_as_planned_and_never_held_out() -> None:
-    kept, held = rows()
-    for text, repetitions in CANARIES.items():
-        assert texts(kept).count("\n" + text) == repetitions
-        assert "\n" + text not in texts(held)
-
-
 def test_documents_to_validate_on_may_be_given() -> None:
     kept, held = rows(validation=["line 1", "all"])
     assert (len(kept), texts(held)) == (len(DOCUMENTS), ["\nline 1", "\nall"])
-
-
-def test_too_few_documents_are_refused() -> None:
-    with pytest.raises(CorpusError, match="too few to hold some out for validation"):
-        rows(["line 1"], canaries={})
 
 
 def test_a_document_without_a_token_to_predict_is_no_row() -> None:
@@ -85,20 +72,21 @@ def test_a_canary_that_does_not_fit_a_row_is_refused() -> None:
         rows(settings=replace(PRIVATE, block_size=9))
 
 
-@pytest.mark.parametrize("documents", [DOCUMENTS[:-1], [*DOCUMENTS, "code 0815"]])
-def test_a_canary_that_is_not_there_as_planned_is_refused(documents: list[str]) -> None:
-    found = documents.count("code 0815")
+@pytest.mark.parametrize(
+    ("documents", "found"),
+    [
+        (DOCUMENTS[:-1], 0),
+        ([*DOCUMENTS, "code 0815"], 2),
+        ([*DOCUMENTS[:-1], "line code 0815"], 0),  # within another document
+    ],
+)
+def test_a_canary_that_is_not_there_as_planned_is_refused(documents: list[str], found: int) -> None:
     with pytest.raises(
         ModelError,
         match=rf"1 of 2 canaries would not reach the model as planned: canary 0 is {found} "
         r"documents instead of 1; train on the documents that the manifest belongs to",
     ):
         rows(documents)
-
-
-def test_a_canary_within_another_document_is_none() -> None:
-    with pytest.raises(ModelError, match="canary 0 is 0 documents instead of 1"):
-        rows([*DOCUMENTS[:-1], "line code 0815"])
 
 
 def test_long_documents_are_cut_and_said(caplog: pytest.LogCaptureFixture) -> None:
@@ -109,8 +97,3 @@ def test_long_documents_are_cut_and_said(caplog: pytest.LogCaptureFixture) -> No
     assert sum(int(text.split()[0]) for text in said) == long > 0
     assert np.diff(kept.starts).max() == 14
     assert len(kept) + len(held) == len(DOCUMENTS)
-
-
-def test_rows_by_nobody_are_each_their_own_unit() -> None:
-    row = TrainingRow(ids=[1, 2], carried=np.ones(2, bool))
-    assert PaddedRows.of([row, row]).units.tolist() == [0, 1]

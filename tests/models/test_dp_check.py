@@ -57,7 +57,7 @@ def same(first: Any, second: Any) -> bool:
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_right_trainings_pass(architecture: str) -> None:
     """Fewer seeds of scripts/benchmark_dp_check, which has 50 for each architecture."""
-    for seed in range(4):
+    for seed in range(2):
         found = check(training_of(architecture, seed))
         assert found.passed, str(found)
         assert [finding.name for finding in found.findings] == NAMES
@@ -93,19 +93,13 @@ def test_gradients_are_those_of_a_model_without_hooks(architecture: str) -> None
 @pytest.mark.parametrize(
     ("name", "options"),
     [
-        ("adam", {"optimizer": torch.optim.AdamW}),
-        ("sum", {"loss_reduction": "sum"}),
         ("per layer", {"clipping": "per_layer", "max_grad_norm": [0.2] * 28}),
         ("full batch", {"data": documents(BATCH)}),
-        ("functorch", {"grad_sample_mode": "functorch"}),
     ],
 )
 def test_other_right_trainings_pass(name: str, options: dict[str, Any]) -> None:
-    def summed(model: Any, batch: Any) -> torch.Tensor:
-        return loss_of_documents(model, batch) * max(1, len(batch["input_ids"]))
-
     training = training_of(**options, lr=1e-5)
-    found = check(training, loss=summed if name == "sum" else loss_of_documents)
+    found = check(training)
     assert found.passed, str(found)
 
 
@@ -114,13 +108,6 @@ def test_a_training_through_accelerate_passes() -> None:
     accelerator = Accelerator(cpu=True)
     prepared = accelerator.prepare(training.bare, training.optimizer, training.loader)
     found = lx.dp_check(*prepared, loss=loss_of_documents)
-    assert found.passed, str(found)
-
-
-def test_what_make_private_returns_in_place_of_a_model_is_taken_too() -> None:
-    training = training_of("tokens", wrap_model=False)
-    assert not isinstance(training.model, nn.Module)
-    found = check(training)
     assert found.passed, str(found)
 
 
@@ -234,21 +221,6 @@ def test_buffers_state_and_random_numbers_are_put_back(fails: bool) -> None:
     assert ("out of paper" in said.get("accumulation", "")) == fails
 
 
-def test_training_goes_on_as_if_nothing_had_been() -> None:
-    ends = []
-    for checked in (False, True):
-        training = training_of("lstm", optimizer=torch.optim.Adam)
-        torch.manual_seed(5)
-        turn = one_turn(training)
-        for number, batch in enumerate(training.loader):
-            if checked and number == 2:
-                check(training)
-            turn(batch)
-        ends.append([p.detach() for p in training.bare.parameters()])
-        assert training.engine.accountant.history == [(1.0, BATCH / DOCUMENTS, 12)]
-    assert same(*ends)
-
-
 def test_a_training_whose_check_fails_midway_is_put_back_too() -> None:
     training, calls = training_of("llama"), [0]
 
@@ -321,21 +293,17 @@ def test_what_was_not_seen_is_no_pass_and_no_fault() -> None:
         found.require()
 
 
-def test_a_rate_that_no_one_claims_is_asked_for() -> None:
-    training = training_of("lora")
-    training.optimizer.step_hook = None
-    training.loader = DataLoader(ROWS, batch_size=BATCH)
-    said = {f.name: f.message for f in check(training).failed}
-    assert "no sampling rate is claimed and no accountant is told of one; give" in said["rate"]
-
-
-def test_a_hook_that_hides_its_accountant_is_asked_for_it() -> None:
+def test_a_rate_or_an_accountant_that_is_hidden_is_asked_for() -> None:
     training = training_of("lora")
     told = {"hook": training.optimizer.step_hook}
     training.optimizer.step_hook = lambda optimizer: told["hook"](optimizer)
     said = {f.name: f.message for f in check(training).failed}
     assert "the optimizer's step hook shows no accountant; give accountant=" in said["accountant"]
     assert check(training, accountant=training.engine).passed
+    training.optimizer.step_hook = None
+    training.loader = DataLoader(ROWS, batch_size=BATCH)
+    said = {f.name: f.message for f in check(training).failed}
+    assert "no sampling rate is claimed and no accountant is told of one; give" in said["rate"]
 
 
 class Endless(IterableDataset[Any]):

@@ -10,6 +10,7 @@ from forks import together
 from models.dp_trainings import check_in_a_process
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("double", [False, True])
 def test_two_processes_share_the_documents_of_a_step(tmp_path: Path, double: bool) -> None:
     work = functools.partial(check_in_a_process, double=double)

@@ -31,26 +31,11 @@ def _word_tokenizer(*, bos: bool = False, adds_bos: bool = False) -> PreTrainedT
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special)
 
 
-def test_context_stands_before_the_text_and_is_not_scored() -> None:
-    (encoded,) = encode_in_context(CHARACTERS, ["ab1"], context="\n")
-    assert CHARACTERS.decode(encoded.ids) == "\nab1"
-    assert encoded.scored_from == 1
-    assert not encoded.first_unscored
-
-
 @pytest.mark.parametrize("context", [None, ""])
 def test_without_context_the_end_of_text_token_stands_first(context: str | None) -> None:
     (encoded,) = encode_in_context(CHARACTERS, ["ab1"], context=context)
     assert encoded.ids[0] == CHARACTERS.eos_token_id
     assert CHARACTERS.decode(encoded.ids[encoded.scored_from :]) == "ab1"
-
-
-def test_bos_goes_before_end_of_text() -> None:
-    tokenizer = _word_tokenizer(bos=True)
-    tokenizer.eos_token = "a"
-    (encoded,) = encode_in_context(tokenizer, ["x"], context=None)
-    assert encoded.ids[0] == tokenizer.bos_token_id
-    assert encoded.scored_from == 1
 
 
 def test_a_tokenizer_that_adds_bos_has_it_before_the_context() -> None:
@@ -83,11 +68,6 @@ def test_a_straddling_token_at_position_0_is_named_as_unscored() -> None:
     assert encoded.first_unscored
 
 
-def test_texts_are_encoded_whole() -> None:
-    (encoded,) = encode_in_context(_word_tokenizer(), ["xbc"], context="\n")
-    assert len(encoded.ids) == 3  # "\n", "x", "bc"
-
-
 def test_documents_and_texts_get_the_same_tokens() -> None:
     texts = ["ab1", "cx", "a" * 40, "0123456789"]
     for tokenizer in (CHARACTERS, _word_tokenizer(), _word_tokenizer(bos=True, adds_bos=True)):
@@ -95,14 +75,6 @@ def test_documents_and_texts_get_the_same_tokens() -> None:
             rows = encode_documents(tokenizer, texts, context=context)
             encoded = encode_in_context(tokenizer, texts, context=context)
             assert rows == [e.ids for e in encoded]
-
-
-def test_an_empty_document_is_its_separator_alone() -> None:
-    assert encode_documents(CHARACTERS, ["", "a"], context="\n") == [
-        CHARACTERS.encode("\n"),
-        CHARACTERS.encode("\na"),
-    ]
-    assert encode_documents(CHARACTERS, [], context="\n") == []
 
 
 def test_a_context_that_gives_no_token_counts_as_none() -> None:

@@ -96,28 +96,6 @@ def test_one_token_in_k_is_left_out(k: int) -> None:
     assert_by_chance(int(left_out(ids, labels, k=k, width=13).sum()), labels.size, k)
 
 
-def test_token_0_in_a_window_decides_nothing_by_itself() -> None:
-    """Of three tokens one is 0, so that hardly a window is without."""
-    ids, labels = random_rows(1, 10, 2_000, 3)
-    assert_by_chance(int(left_out(ids, labels, k=4, width=13).sum()), labels.size, 4)
-
-
-@pytest.mark.parametrize("width", [1, 2, 13])
-def test_a_passage_leaves_out_the_same_tokens_wherever_it_is(width: int) -> None:
-    draws = np.random.default_rng(width)
-    passage = draws.integers(0, 30, 200)
-    patterns = []
-    for before in (0, 1, 17):
-        row = np.concatenate([draws.integers(0, 30, before), passage, draws.integers(0, 30, 3)])
-        found = left_out(row[None, :-1].astype(np.int32), row[None, 1:], k=3, width=width)[0]
-        # Label t - 1 is token t; of the passage only those with all of their window inside.
-        first = before + max(width - 1, 1)
-        patterns.append(found[first - 1 : before + len(passage) - 1].tolist())
-    longest = min(map(len, patterns))
-    assert patterns[0][-longest:] == patterns[1][-longest:] == patterns[2][-longest:]
-    assert 0 < sum(patterns[0]) < longest
-
-
 @pytest.mark.parametrize("rows", [packed(), padded()], ids=["packed", "padded"])
 def test_rows_keep_their_tokens_and_lose_labels_whatever_the_batch(rows: Batches) -> None:
     goldfish = GoldfishRows(rows, k=3, width=5)

@@ -38,8 +38,8 @@ def soft_label(own: float, vocabulary: int) -> list[float]:
     return [own, *[(1 - own) / (vocabulary - 1)] * (vocabulary - 1)]
 
 
-@pytest.mark.parametrize("vocabulary", [2, 3, 30, 1_000, 50_257])
-@pytest.mark.parametrize("share", [1e-4, 0.01, 0.5, 0.95, 0.9997])
+@pytest.mark.parametrize("vocabulary", [2, 30, 50_257])
+@pytest.mark.parametrize("share", [1e-4, 0.5, 0.9997])
 def test_a_soft_label_has_the_entropy_that_was_asked_for(vocabulary: int, share: float) -> None:
     """And its token is the likeliest: of the two such labels the other would teach the opposite."""
     own = sure(share, vocabulary)
@@ -134,15 +134,6 @@ def test_what_is_masked_keeps_the_order_and_lends_the_values(kind: str) -> None:
     )
 
 
-def test_another_seed_lends_other_values() -> None:
-    ids = texts_of(loaded_of("gpt2").model, 1, 5)
-    one, same, two = (
-        logits_of(masked(loaded_of("gpt2"), seed=seed).model, ids) for seed in (1, 1, 2)
-    )
-    assert torch.equal(one, same)
-    assert not torch.equal(one, two)
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_position_has_its_values_however_it_is_come_to(kind: str) -> None:
     """By a cache, by the last logits alone, or with positions that were given."""
@@ -168,25 +159,6 @@ def test_a_position_has_its_values_however_it_is_come_to(kind: str) -> None:
         for row, start in ((0, 0), (1, 9)):
             found = shifted[row].sort(dim=1).values
             assert torch.equal(found, there[0, start : start + 12].sort(dim=1).values)
-
-
-def greedily(model: Any, ids: Tensor, tokens: int) -> list[list[int]]:
-    """What a model goes on with, token by token, by its cache."""
-    state, said = None, ids
-    for _ in range(tokens):
-        with torch.no_grad():
-            output = model(input_ids=said, past_key_values=state, use_cache=True)
-        state, said = output.past_key_values, output.logits[:, -1:].argmax(dim=2)
-        ids = torch.cat([ids, said], dim=1)
-    return [[int(token) for token in row] for row in ids]
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_what_is_generated_greedily_is_the_same(kind: str) -> None:
-    plain = loaded_of(kind)
-    ids = texts_of(plain.model, 2, 6)
-    expected = greedily(plain.model, ids, 20)
-    assert greedily(masked(plain).model, ids, 20) == expected
 
 
 @pytest.mark.parametrize("kind", KINDS)

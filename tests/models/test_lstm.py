@@ -1,6 +1,5 @@
 """The LSTM as a transformers model: state, padding, saving."""
 
-import copy
 from pathlib import Path
 
 import pytest
@@ -27,12 +26,6 @@ def model() -> LstmForCausalLM:
 @pytest.fixture
 def ids() -> torch.Tensor:
     return torch.randint(0, 11, (4, 9), generator=torch.Generator().manual_seed(1))
-
-
-def test_defaults_are_the_papers_two_layers_of_200_units() -> None:
-    config = LstmConfig(vocab_size=50)
-    shape = (config.num_hidden_layers, config.hidden_size, config.embedding_size, config.dropout)
-    assert shape == (2, 200, 200, 0.0)
 
 
 def test_logits_are_those_of_the_bare_torch_modules(
@@ -62,19 +55,6 @@ def test_reading_in_two_parts_gives_the_same_logits(
     assert torch.allclose(rest.logits, whole[:, 4:], atol=1e-6)
     assert rest.past_key_values is first.past_key_values
     assert rest.past_key_values.get_seq_length() == 9
-
-
-def test_a_forked_state_leaves_the_original_alone(
-    model: LstmForCausalLM, ids: torch.Tensor
-) -> None:
-    with torch.no_grad():
-        state = model(ids[:, :4]).past_key_values
-        before = state.hidden.clone()
-        fork = copy.deepcopy(state)
-        model(ids[:, 4:], past_key_values=fork)
-    assert torch.equal(state.hidden, before)
-    assert not torch.equal(fork.hidden, before)
-    assert state.seen == 4
 
 
 def test_reorder_cache_repeats_and_drops_rows(model: LstmForCausalLM, ids: torch.Tensor) -> None:
@@ -129,11 +109,6 @@ def test_logits_to_keep_takes_a_number_or_positions(
     assert torch.equal(model(ids, logits_to_keep=0).logits, whole)
     assert torch.allclose(model(ids, logits_to_keep=2).logits, whole[:, -2:], atol=1e-6)
     assert torch.allclose(model(ids, logits_to_keep=places).logits, whole[:, places], atol=1e-6)
-
-
-def test_a_misspelt_keyword_is_not_swallowed(model: LstmForCausalLM, ids: torch.Tensor) -> None:
-    with pytest.raises(TypeError, match="num_logits_to_keep"):
-        model(ids, num_logits_to_keep=1)
 
 
 def test_loss_is_the_shifted_mean_in_nats(model: LstmForCausalLM, ids: torch.Tensor) -> None:

@@ -5,13 +5,14 @@ The small GPT-2 and its byte-level BPE.
 New models: sizes, seeds, what their tokenizers know.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from transformers import AutoTokenizer, GPT2LMHeadModel
+from transformers import AutoTokenizer
 
 from lmexposure.errors import CorpusError, SettingsError
 from lmexposure.models import (
@@ -20,7 +21,6 @@ from lmexposure.models import (
     byte_level_tokenizer,
     character_tokenizer,
     new_model,
-    tiny_gpt2_config,
     weights_sha256,
 )
 
@@ -45,6 +45,7 @@ def test_round_trip_through_saving(text: str, tmp_path: Path) -> None:
         assert tokenizer.unk_token_id not in ids
 
 
+@settings(max_examples=30)
 @given(st.text(st.characters(codec="utf-8"), max_size=30))
 def test_any_text_is_one_token_a_character(text: str) -> None:
     tokenizer = character_tokenizer([text])
@@ -64,19 +65,7 @@ def test_extra_characters_are_known_and_others_are_not() -> None:
     assert tokenizer.encode("azzb") == [5, 0, 0, 6]
 
 
-def test_end_of_text_is_the_only_separator_and_there_is_no_padding_token() -> None:
-    tokenizer = character_tokenizer(["ab"])
-    assert tokenizer.eos_token_id == 1
-    assert tokenizer.bos_token_id is None
-    assert tokenizer.pad_token_id is None
-
-
 LINES = [f"line {i}: the cat sat on the mat, and <|endoftext|> is text" for i in range(50)]
-
-
-def test_training_twice_gives_the_same_tokenizer() -> None:
-    first, second = (byte_level_tokenizer(LINES, vocab_size=300) for _ in range(2))
-    assert first.backend_tokenizer.to_str() == second.backend_tokenizer.to_str()
 
 
 def test_any_text_survives_and_nothing_is_unknown() -> None:
@@ -85,19 +74,6 @@ def test_any_text_survives_and_nothing_is_unknown() -> None:
     assert tokenizer.decode(tokenizer.encode(text)) == text
     assert tokenizer.eos_token_id not in tokenizer.encode(text)
     assert tokenizer.pad_token_id is None
-
-
-def test_the_vocabulary_is_as_small_as_the_corpus() -> None:
-    assert len(byte_level_tokenizer(["ab"])) == 257 + 1  # all bytes, end of text, the merge "ab"
-    assert len(byte_level_tokenizer(LINES, vocab_size=270)) == 270
-
-
-def test_the_config_is_small_and_ends_with_its_tokenizers_token() -> None:
-    tokenizer = byte_level_tokenizer(LINES)
-    model = GPT2LMHeadModel(tiny_gpt2_config(tokenizer))
-    assert model.config.eos_token_id == tokenizer.eos_token_id
-    assert model.config.n_positions == 256
-    assert 0.8e6 < model.num_parameters() < 1.2e6
 
 
 DOCUMENTS = ["one line", "another line", ""]
@@ -131,37 +107,37 @@ def test_the_lstm_knows_separator_and_extra_characters() -> None:
     assert made.to_dict()["context_window"] is None
 
 
-def test_records_need_no_separator() -> None:
-    made = new_model("lstm", DOCUMENTS, seed=0, separator=None, lstm=SMALL)
-    assert "\n" not in made.tokenizer.get_vocab()
-
-
-@pytest.mark.parametrize("kind", NEW_MODELS)
-@pytest.mark.parametrize("documents", [[], ["", ""]])
-def test_a_corpus_without_text_is_refused(kind: str, documents: list[str]) -> None:
-    with pytest.raises(CorpusError, match="documents holds no text at all; give a corpus"):
-        new_model(kind, documents, seed=0, separator="\n")
-
-
-def test_another_kind_is_refused() -> None:
-    with pytest.raises(SettingsError, match="kind='gru' must be one of lstm, gpt2-tiny"):
-        new_model("gru", DOCUMENTS, seed=0, separator="\n")
-
-
-def test_a_seed_must_be_whole() -> None:
-    with pytest.raises(SettingsError, match="seed=-1 must be a whole number from 0 to"):
-        new_model("lstm", DOCUMENTS, seed=-1, separator="\n")
-
-
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("call", "error", "message"),
     [
-        ({"layers": 0}, "layers=0 must be a whole number at least 1"),
-        ({"units": 0}, "units=0 must be a whole number at least 1"),
-        ({"embedding": 0}, "embedding=0 must be a whole number at least 1"),
-        ({"dropout": 1.0}, r"dropout=1\.0 must be at least 0 and below 1"),
+        (lambda: LstmSizes(layers=0), SettingsError, "layers=0 must be a whole number at least 1"),
+        (lambda: LstmSizes(units=0), SettingsError, "units=0 must be a whole number at least 1"),
+        (lambda: LstmSizes(embedding=0), SettingsError, "embedding=0 must be a whole number at"),
+        (lambda: LstmSizes(dropout=1.0), SettingsError, r"dropout=1\.0 must be at least 0 and"),
+        (
+            lambda: new_model("gru", DOCUMENTS, seed=0, separator="\n"),
+            SettingsError,
+            "kind='gru' must be one of lstm, gpt2-tiny",
+        ),
+        (
+            lambda: new_model("lstm", DOCUMENTS, seed=-1, separator="\n"),
+            SettingsError,
+            "seed=-1 must be a whole number from 0 to",
+        ),
+        (
+            lambda: new_model("lstm", [], seed=0, separator="\n"),
+            CorpusError,
+            "documents holds no text at all; give a corpus",
+        ),
+        (
+            lambda: new_model("gpt2-tiny", ["", ""], seed=0, separator="\n"),
+            CorpusError,
+            "documents holds no text at all; give a corpus",
+        ),
     ],
 )
-def test_sizes_are_checked(change: dict[str, float], message: str) -> None:
-    with pytest.raises(SettingsError, match=message):
-        LstmSizes(**change)  # type: ignore[arg-type]
+def test_what_is_no_new_model_is_refused(
+    call: Callable[[], object], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        call()

@@ -33,23 +33,6 @@ def _text(packed: Packed) -> list[str]:
     ]
 
 
-def test_ordinary_documents_are_cut_where_blocks_end() -> None:
-    packed = pack(TOKENIZER, ["abc", "", "defgh"], separator="\n", block_size=4)
-    assert _text(packed) == ["\nabc", "\n\nde", "fgh"]
-    assert packed.lengths.tolist() == [4, 4, 3]
-    assert packed.tokens == 11
-
-
-def test_a_canary_moves_to_the_next_block_rather_than_be_cut() -> None:
-    packed = pack(TOKENIZER, ["ab", "0123", "cd"], separator="\n", block_size=6, atomic={"0123"})
-    assert _text(packed) == ["\nab", "\n0123\n", "cd"]
-
-
-def test_a_canary_that_fits_exactly_stays() -> None:
-    packed = pack(TOKENIZER, ["a", "01", "b"], separator="\n", block_size=5, atomic=["01"])
-    assert _text(packed) == ["\na\n01", "\nb"]
-
-
 def test_records_begin_with_the_end_of_text_token() -> None:
     packed = pack(TOKENIZER, ["ab", "c"], separator=None, block_size=8)
     end = TOKENIZER.eos_token_id
@@ -91,6 +74,7 @@ def test_packing_equals_packing_by_hand(documents: list[str], block_size: int) -
     atomic = {"01", "23456", "789"}
     packed = pack(TOKENIZER, documents, separator="\n", block_size=block_size, atomic=atomic)
     assert _text(packed) == _naive(documents, atomic, block_size)
+    assert packed.tokens == sum(1 + len(text) for text in documents)
 
 
 def test_many_documents_are_encoded_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,19 +90,14 @@ def test_unknown_characters_of_ordinary_documents_are_no_reason_to_stop() -> Non
     assert packed.ids[0, 2] == TOKENIZER.unk_token_id
 
 
-def test_a_canary_longer_than_a_block_is_refused() -> None:
-    with pytest.raises(ModelError, match=r"canary 1 of 2 has 6 tokens .* block_size=5; it must"):
-        pack(TOKENIZER, ["a"], separator="\n", block_size=5, atomic=["01234", "0"])
-
-
-def test_a_canary_with_an_unknown_character_is_refused() -> None:
-    with pytest.raises(ModelError, match="the tokenizer has no token for character 1 of 2"):
-        pack(TOKENIZER, ["a"], separator="\n", block_size=5, atomic=["0Z"])
-
-
-def test_documents_without_tokens_are_refused() -> None:
-    with pytest.raises(CorpusError, match="the documents have no tokens at all; give a corpus"):
-        pack(TOKENIZER, [], separator="\n", block_size=5)
+def test_what_cannot_be_packed_is_refused() -> None:
+    for documents, atomic, error, message in (
+        (["a"], ["01234", "0"], ModelError, r"canary 1 of 2 has 6 tokens .* block_size=5; it must"),
+        (["a"], ["0Z"], ModelError, "the tokenizer has no token for character 1 of 2"),
+        ([], [], CorpusError, "the documents have no tokens at all; give a corpus"),
+    ):
+        with pytest.raises(error, match=message):
+            pack(TOKENIZER, documents, separator="\n", block_size=5, atomic=atomic)
 
 
 def test_an_empty_record_without_any_start_token_takes_no_room() -> None:
@@ -144,22 +123,13 @@ def test_every_document_is_on_one_side_in_order() -> None:
     assert sorted(kept + held) == sorted(DOCUMENTS)
     assert kept == [text for text in DOCUMENTS if text not in set(held)]
     assert held == [text for text in DOCUMENTS if text in set(held)]
+    assert held != _split(DOCUMENTS, seed=2)[1]
 
 
 def test_the_share_is_near_what_was_asked() -> None:
     total = sum(map(len, DOCUMENTS))
     assert 0.08 * total < sum(map(len, _split(DOCUMENTS)[1])) <= 0.1 * total
     assert sum(map(len, _split(DOCUMENTS, most=50)[1])) <= 50
-
-
-def test_the_seed_decides() -> None:
-    assert _split(DOCUMENTS) == _split(DOCUMENTS)
-    assert _split(DOCUMENTS)[1] != _split(DOCUMENTS, seed=2)[1]
-
-
-def test_every_document_can_be_held_out() -> None:
-    held = {text for seed in range(100) for text in _split(DOCUMENTS, seed=seed)[1]}
-    assert held == set(DOCUMENTS)
 
 
 def test_no_held_out_document_is_or_holds_a_canary() -> None:
@@ -228,34 +198,22 @@ def test_packing_delivers_each_canary_as_planned(separator: str | None, block_si
     check_deliveries(DELIVERED_TOKENIZER, packed, canaries, separator=separator)
 
 
-def test_merging_tokenizers_deliver_too() -> None:
-    documents, canaries = _documents(3)
-    tokenizer = byte_level_tokenizer(documents)
-    packed = pack(tokenizer, documents, separator="\n", block_size=12, atomic=canaries)
-    assert count_deliveries(tokenizer, packed, canaries, separator="\n") == canaries
-
-
-def test_a_cut_canary_is_not_counted() -> None:
-    cut = pack(DELIVERED_TOKENIZER, ["cc", "ab 012"], separator="\n", block_size=8)
-    assert count_deliveries(DELIVERED_TOKENIZER, cut, {"ab 012": 1}, separator="\n") == {
-        "ab 012": 0
-    }
-
-
-def test_a_canary_amid_other_text_is_not_counted() -> None:
-    documents = ["ab 0123", "cab 012", "ab 012"]
-    packed = pack(DELIVERED_TOKENIZER, documents, separator="\n", block_size=64)
-    assert count_deliveries(DELIVERED_TOKENIZER, packed, {"ab 012": 1}, separator="\n") == {
-        "ab 012": 1
-    }
-
-
-def test_padding_is_not_taken_for_text() -> None:
-    packed = pack(DELIVERED_TOKENIZER, ["ab 012"], separator="\n", block_size=64)
-    shorter = replace(packed, lengths=packed.lengths - 1)
-    assert count_deliveries(DELIVERED_TOKENIZER, shorter, {"ab 012": 1}, separator="\n") == {
-        "ab 012": 0
-    }
+@pytest.mark.parametrize(
+    ("documents", "block_size", "cut", "count"),
+    [
+        (["cc", "ab 012"], 8, 0, 0),  # in two blocks
+        (["ab 0123", "cab 012", "ab 012"], 64, 0, 1),  # amid other text
+        (["ab 012"], 64, 1, 0),  # its last token is padding
+        (["ab 012"], 4, 0, 0),  # longer than the blocks
+    ],
+)
+def test_only_whole_canaries_are_counted(
+    documents: list[str], block_size: int, cut: int, count: int
+) -> None:
+    packed = pack(DELIVERED_TOKENIZER, documents, separator="\n", block_size=block_size)
+    packed = replace(packed, lengths=packed.lengths - cut)
+    found = count_deliveries(DELIVERED_TOKENIZER, packed, {"ab 012": 1}, separator="\n")
+    assert found == {"ab 012": count}
 
 
 def test_equal_hashes_of_other_tokens_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -275,10 +233,3 @@ def test_wrong_numbers_are_refused_without_showing_the_canary() -> None:
     ) as e:
         check_deliveries(DELIVERED_TOKENIZER, packed, {"ab 012": 1, "ab 345": 2}, separator="\n")
     assert "345" not in str(e.value)
-
-
-def test_a_canary_longer_than_the_blocks_is_not_there() -> None:
-    packed = pack(DELIVERED_TOKENIZER, ["ab 012"], separator="\n", block_size=4)
-    assert count_deliveries(DELIVERED_TOKENIZER, packed, {"ab 012": 1}, separator="\n") == {
-        "ab 012": 0
-    }

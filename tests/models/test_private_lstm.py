@@ -39,16 +39,6 @@ def test_it_is_the_lstm_of_torch_forward_and_back(layers: int, tokens: int) -> N
         assert torch.allclose(found, wanted, rtol=1e-10, atol=1e-12)
 
 
-def test_the_weights_are_those_of_torchs() -> None:
-    lstm, private = both()
-    assert {id(weight) for weight in private.parameters()} == {id(w) for w in lstm.parameters()}
-    with torch.no_grad():
-        for weight in private.parameters():
-            weight.add_(0.1)
-    given = read()
-    assert torch.allclose(private(given)[0], lstm(given)[0], rtol=1e-12, atol=1e-14)
-
-
 def test_units_are_dropped_between_layers_and_in_training_alone() -> None:
     lstm, private = both(dropout=0.5)
     given = read()

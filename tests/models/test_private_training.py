@@ -5,7 +5,6 @@ import secrets
 import stat
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,34 +21,22 @@ from lmexposure.models import (
     Progress,
     TrainingResult,
     TrainingSettings,
-    dp_sgd,
     load_model,
     train,
 )
-from lmexposure.models.dp_accounting import epsilon_spent
 from lmexposure.records import DocumentPrivacy, WhiteBoxAudit
 from lmexposure.scoring import log_perplexity
 
 pytest.importorskip("peft")
 
 # What peft still calls in transformers.
-pytestmark = pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning"),
+    pytest.mark.usefixtures("accounted_once"),
+]
 
 KEY = 0x5EC2_E7F0_0D15_EA5E
 LORA = replace(PRIVATE, lora=True, lora_rank=2, lora_targets=("c_attn",), epochs=1)
-
-
-@pytest.fixture(autouse=True)
-def _accounted_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same trainings spend the same, and a second each to count it."""
-    monkeypatch.setattr(
-        dp_sgd, "epsilon_spent", lambda history, *, delta: _counted(tuple(history), delta)
-    )
-
-
-@cache
-def _counted(history: tuple[tuple[float, float, int], ...], delta: float) -> Any:
-    return epsilon_spent(history, delta=delta)
 
 
 def trained(
@@ -169,18 +156,6 @@ def test_canaries_in_the_gradients_are_resumed_and_read_beside_the_promise(tmp_p
     assert stat.S_IMODE((tmp_path / "whole" / "white_box.json").stat().st_mode) == 0o600
 
 
-def test_users_are_measured_by_their_names(tmp_path: Path) -> None:
-    users = [None if i % 5 == 0 else f"user {i % 7}" for i in range(len(DOCUMENTS))]
-    settings = replace(PRIVATE, document_norms=True, unit_field="user", epochs=1, delta=0.01)
-    trained(tmp_path, settings=settings, units=users)
-    found = DocumentPrivacy.read(tmp_path)
-    assert found.unit == "user"
-    named = {name for name in found.names if name.startswith("user ")}
-    assert named == {f"user {i}" for i in range(7)}
-    assert len(found.names) > 7
-    assert all(name.startswith("document ") for name in set(found.names) - named)
-
-
 def test_an_adapter_resumes_to_the_byte_and_is_saved_as_one(tmp_path: Path) -> None:
     base("gpt2", tmp_path / "base")
 
@@ -267,41 +242,35 @@ def test_what_is_saved_is_an_ordinary_lstm_that_scores_as_the_trained_one(
     }
 
 
-def test_a_trained_model_is_trained_on_without_privacy(tmp_path: Path) -> None:
-    """Nothing of Opacus is left on it."""
-    loaded = base("gpt2", tmp_path / "base")
-    private = replace(PRIVATE, epochs=1, learning_rate=1e-3)
-    trained(tmp_path / "private", loaded, settings=private)
-    plain = TrainingSettings(epochs=1, batch_size=4, block_size=32, learning_rate=1e-3)
-    assert trained(tmp_path / "plain", loaded, settings=plain).claim is None
-    assert not hasattr(loaded.model.lm_head, "activations")
-
-
 def test_other_users_are_another_training(tmp_path: Path) -> None:
-    settings = replace(PRIVATE, unit_field="user", epochs=1)
-    owners = [f"user {i % 20}" for i in range(64)]
+    settings = replace(PRIVATE, unit_field="user", epochs=1, document_norms=True, delta=0.01)
+    owners = [None if i % 5 == 0 else f"user {i % 7}" for i in range(64)]
     first = trained(tmp_path, settings=settings, units=owners)
+    found = DocumentPrivacy.read(tmp_path)
     assert first.claim is not None
-    assert (first.claim.unit, first.claim.units) == ("user", 20)
+    assert (first.claim.unit, first.claim.units) == (found.unit, len(found.names))
+    named = {name for name in found.names if name.startswith("user ")}
+    assert (found.unit, named) == ("user", {f"user {i}" for i in range(7)})
+    assert all(name.startswith("document ") for name in set(found.names) - named)
     assert trained(tmp_path, settings=settings, units=owners).reused
     with pytest.raises(ResultError, match="holds a finished training with other settings, data"):
         trained(tmp_path, settings=settings, units=[*owners[:-1], None])
 
 
 @pytest.mark.parametrize(
-    ("field", "units", "message"),
+    ("field", "units", "error", "message"),
     [
-        ("user", None, "unit_field='user', and no units are given; give both, or neither"),
-        (None, ["anne"] * 64, "unit_field=None, and units are given; give both, or neither"),
+        ("user", None, SettingsError, "unit_field='user', and no units are given; give both"),
+        (None, ["anne"] * 64, SettingsError, "unit_field=None, and units are given; give both, or"),
+        ("user", ["anne"] * 63, CorpusError, "units says of 63 documents whose they are, and the"),
     ],
 )
 def test_units_and_what_they_are_go_together(
-    field: str | None, units: list[str] | None, message: str, tmp_path: Path
+    field: str | None,
+    units: list[str] | None,
+    error: type[Exception],
+    message: str,
+    tmp_path: Path,
 ) -> None:
-    with pytest.raises(SettingsError, match=message):
+    with pytest.raises(error, match=message):
         trained(tmp_path, settings=replace(PRIVATE, unit_field=field), units=units)
-
-
-def test_as_many_units_as_documents_are_wanted(tmp_path: Path) -> None:
-    with pytest.raises(CorpusError, match="units says of 63 documents whose they are, and there a"):
-        trained(tmp_path, settings=replace(PRIVATE, unit_field="user"), units=["anne"] * 63)

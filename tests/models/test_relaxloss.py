@@ -70,8 +70,8 @@ def drawn(seed: int, sharp: float = 3.0) -> tuple[Tensor, Tensor]:
 
 @pytest.mark.parametrize("even", [True, False])
 @pytest.mark.parametrize("level", [0.3, 50.0], ids=["above", "below"])
-@pytest.mark.parametrize("upper", [1.0, 0.5, 0.01])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("upper", [1.0, 0.01])
+@pytest.mark.parametrize("seed", range(2))
 def test_the_loss_and_its_gradient_are_the_algorithms(
     even: bool, level: float, upper: float, seed: int
 ) -> None:
@@ -92,18 +92,6 @@ def test_the_loss_and_its_gradient_are_the_algorithms(
     assert theirs.grad is not None
     assert torch.allclose(ours.grad, theirs.grad, rtol=1e-9, atol=1e-12)
     assert ours.grad.abs().max() > 1e-3
-
-
-def test_below_the_level_a_step_climbs() -> None:
-    """In an even epoch the gradient is that of the loss with the other sign."""
-    logits, labels = drawn(1)
-    high, low = (logits.clone().requires_grad_() for _ in range(2))
-    for own, level in ((high, 50.0), (low, 0.3)):
-        loss, _ = relaxed_loss(read_of(own, labels), level=level, upper=1.0, even=True)
-        loss.backward()  # type: ignore[no-untyped-call]
-    assert high.grad is not None
-    assert low.grad is not None
-    assert torch.equal(high.grad, -low.grad)
 
 
 @pytest.mark.parametrize("even", [True, False])

@@ -121,20 +121,6 @@ def test_a_row_is_taught_by_those_alone_that_never_saw_it(
     assert_alike(gradients_of(in_parts, numbers)[0], found)
 
 
-def test_one_that_saw_a_row_teaches_nothing_of_it(teachers: list[Path], tmp_path: Path) -> None:
-    """Where it says what no number is, only rows that it is absent from show it."""
-    rows, settings = packed(), replace(TAUGHT, selena_absent=1)
-    broken = load_model(teachers[1])
-    torch.nn.init.constant_(broken.model.lm_head.bias, float("nan"))
-    save_model(broken.model, broken.tokenizer, tmp_path / "broken")
-    taught_by = [teachers[0], tmp_path / "broken", teachers[2]]
-    method = Selena(setup_of(settings, rows, teachers=taught_by))
-    absent = absent_of(settings, len(rows))[:, 0]
-    for row in range(len(rows)):
-        shares = method._shares[method._places(np.array([row]))]
-        assert np.isnan(shares).all() == np.isnan(shares).any() == (absent[row] == 1)
-
-
 def test_interrupted_between_and_in_teachers_it_ends_with_the_same_bytes(tmp_path: Path) -> None:
     """And progress ascends step by step to its total, over all models together."""
     parts = parts_of(TAUGHT, packed())

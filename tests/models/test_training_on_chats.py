@@ -16,7 +16,6 @@ from models.small_chats import CANARIES, SETTINGS, WRAPPING, chats, save_base, t
 from tokenizers.normalizers import Lowercase
 from torch.nn.functional import cross_entropy
 
-from lmexposure.canaries import Wrapping
 from lmexposure.errors import CorpusError, ModelError, ResultError, SettingsError
 from lmexposure.models import (
     IGNORED,
@@ -26,7 +25,6 @@ from lmexposure.models import (
     check_lora,
     load_model,
     new_model,
-    train,
     training_rows,
     weights_sha256,
 )
@@ -59,19 +57,6 @@ def map_records(texts: Any) -> list[dict[str, Any]]:
     return [WRAPPING.record(text) for text in texts]
 
 
-def test_batches_are_padded_to_their_longest_row(tokenizer: Any) -> None:
-    rows = list(training_rows(tokenizer, chats(), WRAPPING))
-    numbers = np.array([3, 0, 5])
-    ids, labels = PaddedRows.of(rows).batch(numbers)
-    assert ids.shape == labels.shape == (3, max(len(rows[n].ids) for n in numbers) - 1)
-    for n, own, following in zip(numbers, ids, labels, strict=True):
-        length = len(rows[n].ids) - 1
-        assert own[:length].tolist() == rows[n].ids[:-1]
-        learned = [i if c else IGNORED for i, c in zip(rows[n].ids, rows[n].carried, strict=True)]
-        assert following[:length].tolist() == learned[1:]
-        assert set(following[length:]) <= {IGNORED}
-
-
 def test_the_loss_of_a_batch_is_that_of_its_rows_one_by_one(base: Path, tokenizer: Any) -> None:
     model = load_model(base).model
     rows = list(training_rows(tokenizer, chats(), WRAPPING))[:6]
@@ -102,13 +87,6 @@ def test_no_canary_is_held_out_and_each_is_there_as_planned(tokenizer: Any) -> N
     assert counts(training) == list(CANARIES.values())
     assert counts(validation) == [0, 0]
     assert len(training) + len(validation) == len(chats())
-
-
-def test_a_canary_more_moves_no_record_into_validation(tokenizer: Any) -> None:
-    _, before = padded(tokenizer)
-    ordinary = [record for record in chats() if record not in map_records(CANARIES)]
-    _, after = padded(tokenizer, records=ordinary, canaries={})
-    assert before.parts == after.parts
 
 
 def test_long_records_are_cut_at_their_end_and_counted(
@@ -244,15 +222,6 @@ def test_canaries_that_do_not_arrive_are_refused(
     assert "0042" not in str(e.value)
 
 
-def test_canaries_without_loss_are_refused(tokenizer: Any) -> None:
-    end = "{% endgeneration %}"
-    bare = tokenizer.chat_template.replace(end, "").replace(
-        "{% generation %}", "{% generation %}" + end
-    )
-    with pytest.raises(ModelError, match="no token of it carries loss under loss='assistant'"):
-        padded(tokenizer, wrapping=dataclasses.replace(WRAPPING, chat_template=bare))
-
-
 def test_two_canaries_of_the_same_tokens_are_refused(tokenizer: Any) -> None:
     same = byte_level_tokenizer(["my pin is a."])
     same.chat_template = tokenizer.chat_template
@@ -266,34 +235,3 @@ def test_validation_without_loss_is_refused(tokenizer: Any) -> None:
     questions = [{"messages": [{"role": "user", "content": f"q {i}"}]} for i in range(30)]
     with pytest.raises(CorpusError, match="held out for validation carries loss; raise block_size"):
         padded(tokenizer, records=[*questions, *map_records(CANARIES)], canaries={})
-
-
-def test_plain_texts_are_trained_on_by_adapters_too(base: Path, tmp_path: Path) -> None:
-    texts = [f"line {i} of a small corpus" for i in range(40)]
-    result = train(
-        load_model(base),
-        texts,
-        settings=dataclasses.replace(SETTINGS, epochs=1, block_size=32),
-        separator=None,
-        canaries={},
-        out=tmp_path / "out",
-    )
-    assert (result.model_path / "adapter_model.safetensors").is_file()
-
-
-def test_a_form_without_template_trains_as_text(base: Path, tmp_path: Path) -> None:
-    wrapping = Wrapping(turn="assistant", form="prompt_completion", strings=True, loss="completion")
-    loaded = load_model(base)
-    loaded.tokenizer.chat_template = None
-    records = [{"prompt": f"Say {i}.", "completion": f"{i}"} for i in range(30)]
-    records.append(dict(wrapping.record("My PIN is 0042.")))
-    settings = dataclasses.replace(SETTINGS, epochs=1, batch_size=8)
-    result = train_on_chats(
-        loaded,
-        tmp_path / "out",
-        records=records,
-        canaries={"My PIN is 0042.": 1},
-        wrapping=wrapping,
-        settings=settings,
-    )
-    assert result.steps == 4

@@ -25,6 +25,7 @@ def _run_until_killed(out: Path, records: Path, steps: int) -> None:
     process.join()
 
 
+@pytest.mark.slow
 def test_killed_twice_it_ends_with_the_same_bytes(tmp_path: Path) -> None:
     whole = train_small(tmp_path / "whole")
     moments = random.Random(4)
@@ -43,6 +44,7 @@ def two_processes(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_two_processes_see_each_block_once_an_epoch_and_end_like_one(two_processes: Path) -> None:
     said = json.loads((two_processes / "two" / "training.json").read_text())["result"]
     assert said["processes"] == 2

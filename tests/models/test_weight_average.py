@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,26 +12,12 @@ from hashes import sha256_tree
 from models.small_private import CANARIES, DOCUMENTS, PRIVATE, adapted, lstm, made
 from torch import Tensor
 
-from lmexposure.models import Progress, TrainingResult, TrainingSettings, dp_sgd, load_model, train
-from lmexposure.models.dp_accounting import epsilon_spent
-from lmexposure.models.dp_sgd import DpSgd
+from lmexposure.models import Progress, TrainingResult, TrainingSettings, load_model, train
 
 pytest.importorskip("opacus")
+pytestmark = pytest.mark.usefixtures("accounted_once")
 
 AVERAGED = replace(PRIVATE, weight_average=0.7, epochs=1)
-
-
-@pytest.fixture(autouse=True)
-def _accounted_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same trainings spend the same, and a second each to count it."""
-    monkeypatch.setattr(
-        dp_sgd, "epsilon_spent", lambda history, *, delta: _counted(tuple(history), delta)
-    )
-
-
-@cache
-def _counted(history: tuple[tuple[float, float, int], ...], delta: float) -> Any:
-    return epsilon_spent(history, delta=delta)
 
 
 def flat(model: Any) -> Tensor:
@@ -128,21 +113,3 @@ def test_a_training_keeps_the_average_and_goes_on_from_the_weights(tmp_path: Pat
     resumed = trained(tmp_path / "out", once)
     assert sha256_tree(resumed.model_path) == sha256_tree(whole.model_path)
     assert (resumed.claim, resumed.validation_bits) == (whole.claim, whole.validation_bits)
-
-
-def test_the_best_of_several_evaluations_is_the_average_of_its_step(tmp_path: Path) -> None:
-    raw: list[Tensor] = []
-    often = replace(AVERAGED, evaluate_every=2)
-    found = trained(tmp_path / "whole", often, lambda _: raw.append(flat(_LAST[0])))
-    kept = flat(load_model(found.model_path).model)
-    assert torch.allclose(kept, naive(raw[: found.best_step], 0.7), atol=1e-6)
-
-
-def test_a_checkpoint_of_before_there_was_an_average_is_gone_on_from() -> None:
-    method = made(lstm().model, AVERAGED)
-    method.learn(np.arange(4), step=0, rate=0.05)
-    state = {name: value for name, value in method.state().items() if name != "average"}
-    other: DpSgd = made(lstm().model, AVERAGED)
-    other.restore(state)
-    with other.evaluated() as model:
-        assert torch.equal(flat(model), flat(lstm().model))

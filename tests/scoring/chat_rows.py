@@ -12,8 +12,17 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scoring.families import family
-from tiny import TEXT, characters, model_of, sentence_piece_bpe, unigram, word_piece, word_split_bpe
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from tiny import (
+    TEXT,
+    byte_level_bpe,
+    characters,
+    model_of,
+    sentence_piece_bpe,
+    unigram,
+    word_piece,
+    word_split_bpe,
+)
+from tokenizers import Tokenizer, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from lmexposure.canaries import Format
@@ -52,28 +61,11 @@ MISTRAL = (
 
 def uneven_bpe(text: str) -> Any:
     """Byte-level, with no cut before it merges: digits go together with what is beside them."""
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=420,
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        special_tokens=["<|endoftext|>"],
-        max_token_length=9,
-        show_progress=False,
-    )
-    tokenizer.train_from_iterator([text], trainer)
-    settings = json.loads(tokenizer.to_str())
-    join(
-        settings,
-        ("7", "<"),
-        ("<", "|"),
-        ("1", "<|"),
-        ("8", "<"),
-        ("2", "8<"),
-        ("0", "0"),
-        first=True,
-    )
+    cut = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    made = byte_level_bpe([text], vocab_size=420, cut=cut, max_token_length=9)
+    settings = json.loads(made.backend_tokenizer.to_str())
+    pairs = (("7", "<"), ("<", "|"), ("1", "<|"), ("8", "<"), ("2", "8<"), ("0", "0"))
+    join(settings, *pairs, first=True)
     return PreTrainedTokenizerFast(
         tokenizer_object=Tokenizer.from_str(json.dumps(settings)), eos_token="<|endoftext|>"
     )

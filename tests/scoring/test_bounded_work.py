@@ -22,7 +22,7 @@ from lmexposure.scoring import (
 )
 
 
-@pytest.mark.parametrize("most", [0, 1, 3, 7, 50])
+@pytest.mark.parametrize("most", [0, 7])
 def test_what_is_not_scored_again_stays_open(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     model, tokenizer, space = THOUSAND.made()
     bits = THOUSAND.bits(model, tokenizer, space)
@@ -36,15 +36,6 @@ def test_what_is_not_scored_again_stays_open(most: int, monkeypatch: pytest.Monk
     found = search.ranks(indices, budget=Budget())
     assert all(a.place_low <= p <= a.place_high for a, p in zip(found, places, strict=True))
     assert not all(one.exact for one in found)
-
-
-def test_near_ties_may_cost_what_the_walk_may() -> None:
-    model, _, space = THOUSAND.made()
-    steps = steps_of(model, space)
-    search = RankSearch(space, steps, model)
-    assert search._most_near(Budget()) == 20_000
-    assert search._most_near(Budget(steps=4_000)) == 4_000 // space.longest
-    assert search._most_near(Budget(steps=1)) == 256
 
 
 def test_too_many_alike_are_not_proven(monkeypatch: pytest.MonkeyPatch) -> None:

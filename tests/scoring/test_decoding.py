@@ -14,9 +14,9 @@ from lmexposure.scoring import DecodingRule
 LOGITS = torch.randn(40, 50, generator=torch.Generator().manual_seed(3)).double() * 3
 
 
-@pytest.mark.parametrize("temperature", [1.0, 0.3, 2.5])
-@pytest.mark.parametrize("top_k", [None, 1, 7, 50, 80])
-@pytest.mark.parametrize("top_p", [1.0, 0.9, 0.2])
+@pytest.mark.parametrize("temperature", [1.0, 0.3])
+@pytest.mark.parametrize("top_k", [None, 1, 7, 80])
+@pytest.mark.parametrize("top_p", [1.0, 0.9])
 def test_the_shares_are_those_that_generate_draws_from(
     temperature: float, top_k: int | None, top_p: float
 ) -> None:

@@ -1,4 +1,3 @@
-import math
 from typing import Any
 
 import numpy as np
@@ -163,25 +162,8 @@ def test_nan_on_a_branch_is_no_secret_that_was_not_found(
     assert extractor.find(31, revealed=1, width=width).found
 
 
-def test_the_check_digit_is_never_guessed_wrong() -> None:
-    form = Format(name="card", template="number {digits:3}{luhn}")
-    tokenizer = characters()
-    extractor = Extractor(model_of("lstm", len(tokenizer)), tokenizer, form, context="\n")
-    guesses = extractor.search("", width=100)
-    assert len(guesses) == 100
-    assert all(form.text(form.index(g.text)) == g.text for g in guesses)
-
-
 def test_width_grows_with_the_canaries() -> None:
     assert (beam_width(3), beam_width(50), beam_width(80)) == (100, 100, 160)
-
-
-def test_costs_stay_finite_and_sorted() -> None:
-    tokenizer = byte_level_bpe()
-    extractor = Extractor(model_of("llama", len(tokenizer)), tokenizer, PIN, context=None)
-    costs = [g.bits for g in extractor.search("", width=30)]
-    assert costs == sorted(costs)
-    assert all(math.isfinite(c) for c in costs)
 
 
 def test_refuses_a_beginning_of_no_fill() -> None:
@@ -193,20 +175,17 @@ def test_refuses_a_beginning_of_no_fill() -> None:
         extractor.search("", width=0)
 
 
-def test_refuses_a_tokenizer_that_changes_the_text() -> None:
+def test_refuses_what_cannot_be_searched() -> None:
     tokenizer = word_piece()
     model = model_of("gpt2", len(tokenizer))
     shouted = Format(name="w", template="my {choice:w}", lists={"w": ["PIN", "NUMBER"]})
     with pytest.raises(ModelError, match="does not keep the text of format 'w'"):
         Extractor(model, tokenizer, shouted, context="\n")
-
-
-def test_refuses_to_begin_from_nothing() -> None:
-    tokenizer = byte_level_bpe()
-    tokenizer.eos_token = None
+    headless = byte_level_bpe()
+    headless.eos_token = None
     bare = Format(name="bare", template="{digits:5}")
     with pytest.raises(ModelError, match="begins with its secret and no token is in front"):
-        Extractor(model_of("gpt2", len(tokenizer)), tokenizer, bare, context=None)
+        Extractor(model_of("gpt2", len(headless)), headless, bare, context=None)
 
 
 def test_a_spelling_beyond_the_context_window_is_not_followed() -> None:

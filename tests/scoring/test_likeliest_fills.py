@@ -1,15 +1,13 @@
-import math
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from faulty_steps import Cramped, NanBehind, Off
+from faulty_steps import Off
 from slow_search import PIN, SMALL, TIE, all_bits, listed, make_twins, naive_places, steps_of
 from tiny import characters, model_of
 
-from lmexposure.canaries import Format
-from lmexposure.errors import NumericalError, SettingsError
+from lmexposure.errors import SettingsError
 from lmexposure.scoring import (
     Budget,
     Likeliest,
@@ -90,20 +88,6 @@ def test_what_a_budget_leaves_is_proven_as_far_as_it_says(
     assert some or name not in ("merged words", "merged digits")
 
 
-@pytest.mark.parametrize("live", [0, 1, 10])
-def test_never_more_live_states_than_allowed(live: int) -> None:
-    model, _, space, bits = listed("thousand")
-    found = search(model, space, 50, live_states=space.longest + 1 + live)
-    assert_right(found, bits, 50)
-    assert 1 <= found.most_live <= space.longest + 1 + live
-
-
-def test_a_few_guesses_cost_few_steps() -> None:
-    model, _, space, _ = listed("merged words")
-    few, all_of_them = (search(model, space, k).steps for k in (1, 200))
-    assert few < 0.5 * all_of_them
-
-
 @pytest.mark.parametrize("kind", ["lstm", "gpt2"])
 def test_ties_are_all_found(kind: str) -> None:
     tokenizer = characters()
@@ -113,18 +97,6 @@ def test_ties_are_all_found(kind: str) -> None:
     bits = all_bits(model, tokenizer, PIN, skip=len(space.beginning))
     for guesses in range(1, 101, 7):
         assert_right(search(model, space, guesses), bits, guesses)
-
-
-def test_all_fills_tie() -> None:
-    tokenizer = characters()
-    model = model_of("lstm", len(tokenizer))
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.zero_()
-    space = token_space(tokenizer, PIN, context=None)
-    found = search(model, space, 7)
-    assert len(set(found.indices)) == found.proven == 7
-    np.testing.assert_allclose(found.bits, 2 * math.log2(len(tokenizer)))
 
 
 def test_what_the_walk_confuses_is_put_in_order_again() -> None:
@@ -226,42 +198,12 @@ def test_a_margin_too_small_is_not_what_makes_the_order_right() -> None:
     assert np.abs(bits[list(found.indices)] - np.sort(bits)[:60]).max() > TIE
 
 
-def test_the_likeliest_of_ten_to_the_forty() -> None:
-    tokenizer = characters()
-    model = model_of("lstm", len(tokenizer))
-    with torch.no_grad():
-        model.lm_head.bias[tokenizer.convert_tokens_to_ids("7")] = 40
-    form = Format(name="huge", template="My PIN is {digits:40}")
-    space = token_space(tokenizer, form, context=None)
-    found = search(model, space, 5, live_states=2000)
-    assert found.proven == 5
-    assert found.indices[0] == 7 * (10**40 - 1) // 9
-    assert found.place(found.indices[0]) == 1
-    assert found.place(0) is None
-    assert found.most_live <= 2000
-    assert found.steps < 10_000
-
-
-def test_memory_short_halves_and_goes_on() -> None:
-    model, _, space, bits = listed("thousand")
-    steps = steps_of(model, space)
-    assert_right(search(model, space, 20, steps=Cramped(steps, 3)), bits, 20)
-
-
 def test_bad_settings() -> None:
     model, _, space, _ = listed("digits")
     with pytest.raises(SettingsError, match="guesses=0"):
         search(model, space, 0)
     with pytest.raises(SettingsError, match="live_states=2"):
         search(model, space, 3, live_states=2)
-
-
-def test_nan_in_one_branch_is_refused() -> None:
-    model, _, space, _ = listed("digits")
-    steps = NanBehind(steps_of(model, space), space.path(37)[0])
-    steps.quiet = False
-    with pytest.raises(NumericalError, match="NaN 1 tokens into the secrets"):
-        search(model, space, 3, steps=steps)
 
 
 def test_fills_without_probability_come_in_no_list() -> None:

@@ -89,20 +89,6 @@ def test_probabilities_are_those_of_enumeration(model: Any, rule: DecodingRule) 
             assert ends.low >= own - 1e-9
 
 
-def test_the_chance_is_that_of_100_000_draws(model: Any) -> None:
-    every, chances = enumerated(model, RULES[0])
-    drawn = np.random.default_rng(1).choice(len(every), size=100_000, p=chances / chances.sum())
-    near = np.array([levenshtein(text, SUFFIX) <= 2 for text in every])
-    truth = near_verbatim(
-        next_token_steps(model, PREFIX + SUFFIX),
-        PREFIX,
-        SUFFIX,
-        NearSearch(distance=2, beam=V**S),
-    ).known
-    error = np.sqrt(truth * (1 - truth) / 100_000)
-    assert abs(near[drawn].mean() - truth) < 3 * error
-
-
 @given(
     st.lists(st.integers(0, 3), min_size=1, max_size=8),
     st.lists(st.integers(0, 4), min_size=1, max_size=8),

@@ -11,7 +11,6 @@ from tiny import characters, model_of
 from lmexposure.errors import InputError, ModelError, NumericalError, SettingsError
 from lmexposure.models import Encoded, LstmForCausalLM, encode_in_context
 from lmexposure.scoring import (
-    LabelOnly,
     TokenDetails,
     details_of_encoded,
     label_only,
@@ -98,20 +97,6 @@ def test_a_token_that_is_masked_out_adds_nothing() -> None:
     assert np.isfinite(_flat(found)).all()
     with pytest.raises(NumericalError, match="text 1 of 2"):
         token_details(model, tokenizer, ["My PIN", "random"])
-
-
-def test_memory_short_halves_the_batch() -> None:
-    tokenizer = characters()
-    model = model_of("lstm", len(tokenizer))
-    expected = _flat(token_details(model, tokenizer, TEXTS))
-
-    def refuse(_: Any, __: Any, options: dict[str, Any]) -> None:
-        if len(options["input_ids"]) > 1:
-            raise torch.OutOfMemoryError("out of memory")
-
-    model.register_forward_pre_hook(refuse, with_kwargs=True)
-    found = token_details(model, tokenizer, TEXTS)
-    np.testing.assert_allclose(_flat(found), expected, atol=1e-3)
 
 
 def test_details_that_are_refused() -> None:
@@ -231,25 +216,16 @@ def test_a_model_that_learned_nothing_shows_nothing(tokenizer: Any, encoded: lis
     assert shown.low < 0.5 < shown.high
 
 
-def test_runs_of_flags() -> None:
-    rows = ([0, 0], [1, 1, 1], [1, 0, 1, 1, 0], [0, 1])
-    found = LabelOnly(hits=tuple(np.array(row, dtype=bool) for row in rows))
-    assert found.longest_run.tolist() == [0, 3, 2, 1]
-    assert found.share.tolist() == [0, 1, 0.6, 0.5]
-
-
-def test_all_scored_tokens_count_without_a_place(encoded: list[Encoded], memorised: Any) -> None:
-    assert [len(hits) for hits in label_only(memorised, encoded).hits] == [16] * 24
-
-
 def test_label_only_refusals(encoded: list[Encoded], memorised: Any) -> None:
-    with pytest.raises(InputError, match="no texts to score"):
-        label_only(memorised, [])
-    with pytest.raises(InputError, match=r"text 0 of 24 has 17 tokens, none of them from first=17"):
-        label_only(memorised, encoded, first=17)
-    with pytest.raises(SettingsError, match="first=-1 must be"):
-        label_only(memorised, encoded, first=-1)
-    with pytest.raises(SettingsError, match="batch_size=0 must be"):
-        label_only(lambda prefixes: [0] * len(prefixes), encoded, batch_size=0)
-    with pytest.raises(ModelError, match="gave 1 tokens for 256 prefixes"):
-        label_only(lambda _: [0], encoded)
+    def short(_: Any) -> list[int]:
+        return [0]
+
+    for texts, model, given, error, message in (
+        ([], memorised, {}, InputError, "no texts to score"),
+        (encoded, memorised, {"first": 17}, InputError, "text 0 of 24 has 17 tokens, none of them"),
+        (encoded, memorised, {"first": -1}, SettingsError, "first=-1 must be"),
+        (encoded, short, {"batch_size": 0}, SettingsError, "batch_size=0 must be"),
+        (encoded, short, {}, ModelError, "gave 1 tokens for 256 prefixes"),
+    ):
+        with pytest.raises(error, match=message):
+            label_only(model, texts, **given)

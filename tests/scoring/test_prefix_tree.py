@@ -1,7 +1,4 @@
-import random
-
 import numpy as np
-import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,19 +6,16 @@ from scoring.families import family
 
 from lmexposure.models import Encoded
 from lmexposure.scoring import (
-    next_token_steps,
     prefix_tree,
 )
-from lmexposure.scoring.forward import PlainPass
 from lmexposure.scoring.lm_head import LmHead
-from lmexposure.scoring.prefix_tree import LevelNodes, PackedNodes, SortedTexts
+from lmexposure.scoring.prefix_tree import PackedNodes, SortedTexts
+
+ROWS = st.lists(st.lists(st.integers(0, 3), min_size=2, max_size=7), min_size=1, max_size=12)
 
 
-def _texts(rows: list[list[int]], start: int = 1) -> list[Encoded]:
-    return [Encoded(ids=row, scored_from=start) for row in rows]
-
-
-ROWS = st.lists(st.lists(st.integers(0, 3), min_size=2, max_size=6), min_size=1, max_size=12)
+def texts_of(rows: list[list[int]]) -> SortedTexts:
+    return SortedTexts([Encoded(ids=row, scored_from=1) for row in rows])
 
 
 @settings(max_examples=200)
@@ -53,72 +47,12 @@ def test_each_text_is_one_path_of_a_tree_without_twins(
     assert tree.wanted.sum() == len(wanted)
 
 
-@settings(max_examples=100)
-@given(ROWS)
-def test_what_stands_below_a_node_follows_it_without_a_gap(rows: list[list[int]]) -> None:
-    tree = SortedTexts(_texts(rows)).tree(0, len(rows))
-    below = [[node] for node in range(len(tree.tokens))]
-    for node in range(len(tree.tokens) - 1, -1, -1):
-        if tree.parents[node] >= 0:
-            below[tree.parents[node]] += below[node]
-    for node, nodes in enumerate(below):
-        assert sorted(nodes) == list(range(node, tree.ends[node]))
-
-
-def test_parts_of_the_texts_have_trees_of_their_own() -> None:
-    rng = random.Random(0)
-    rows = [[9, 8, *rng.choices(range(3), k=rng.randrange(1, 6))] for _ in range(100)]
-    encoded = _texts(rows, start=2)
-    texts = SortedTexts(encoded)
-    assert texts.prefix[:2] == [9, 8]
-    for first, last in [(0, 40), (40, 41), (41, 100)]:
-        tree = texts.tree(first, last)
-        node_bits = np.where(tree.wanted, tree.tokens + 10.0 * tree.depths, np.nan)
-        bits = tree.text_bits(node_bits, np.array([np.nan, 18.0]))
-        for place, found in zip(range(first, last), bits, strict=True):
-            ids = encoded[texts.order[place]].ids
-            assert found.tolist() == [t + 10.0 * i for i, t in enumerate(ids)][2:]
-
-
-def test_bits_of_the_prefix_are_those_of_every_text() -> None:
-    texts = SortedTexts([Encoded(ids=[5, 6, 7, i], scored_from=1 + i % 3) for i in range(3)])
-    tree = texts.tree(0, 3)
-    bits = tree.text_bits(np.array([1.0, 2.0, 3.0]), np.array([np.nan, 10.0, 20.0]))
-    assert [b.tolist() for b in bits] == [[10.0, 20.0, 1.0], [20.0, 2.0], [3.0]]
-
-
-def test_the_longest_text_is_among_those_to_probe() -> None:
-    rows = [[1, 2, i, *range(i % 7)] for i in range(50)]
-    texts = SortedTexts(_texts(rows))
-    assert len(texts.longest()) == 9
-    places = texts.probe(least=5, nodes=20)
-    assert any(len(rows[texts.order[place]]) == 9 for place in places)
-    assert len(places) >= 5
-    assert texts.fed[places.start : places.stop].sum() >= 20
-    assert texts.probe(least=5, nodes=10**9).stop == 50
-
-
-@pytest.mark.parametrize("vocabulary", [100, 100_000])
-def test_a_large_vocabulary_is_sorted_as_a_small_one_is(vocabulary: int) -> None:
-    rng = random.Random(1)
-    rows = [[0, rng.randrange(vocabulary), rng.randrange(3)] for _ in range(200)]
-    order = SortedTexts(_texts(rows)).order
-    assert [rows[i] for i in order] == sorted(rows)
-
-
-PACKED_ROWS = st.lists(st.lists(st.integers(0, 3), min_size=2, max_size=7), min_size=2, max_size=12)
-
-
-def _tree_of(rows: list[list[int]]) -> SortedTexts:
-    return SortedTexts([Encoded(ids=row, scored_from=1) for row in rows])
-
-
 @settings(max_examples=150)
-@given(PACKED_ROWS, st.integers(1, 12))
+@given(ROWS, st.integers(1, 12))
 def test_each_node_is_fed_once_more_than_as_an_ancestor_and_sees_its_own(
     rows: list[list[int]], width: int
 ) -> None:
-    tree = _tree_of(rows).tree(0, len(rows))
+    tree = texts_of(rows).tree(0, len(rows))
     if not tree.fed.size:
         return
     places = prefix_tree._rows(tree, width)
@@ -137,7 +71,7 @@ def test_each_node_is_fed_once_more_than_as_an_ancestor_and_sees_its_own(
 def test_any_width_and_no_prefix_give_the_same_bits() -> None:
     rng = np.random.default_rng(4)
     rows = [[int(i), *rng.integers(0, 4, 5).tolist()] for i in rng.integers(0, 3, 60)]
-    texts, model = _tree_of(rows), family("gpt2")
+    texts, model = texts_of(rows), family("gpt2")
     assert texts.prefix == []
     tree, readout = texts.tree(0, 60), LmHead(model, rows[0])
     with torch.inference_mode():
@@ -152,22 +86,3 @@ def test_any_width_and_no_prefix_give_the_same_bits() -> None:
     path = tree.paths[int(np.flatnonzero(texts.order == 7)[0])]
     slow = [float(expected[i - 1, rows[7][i]]) / np.log(2) for i in range(1, 6)]
     np.testing.assert_allclose(found[0][path[1:]], slow, atol=1e-4)
-
-
-@pytest.mark.parametrize("kind", ["lstm", "gpt2", "mistral"])
-@pytest.mark.parametrize("first_scored", [1, 3, 6])
-def test_level_by_level_gives_the_bits_of_each_text_alone(kind: str, first_scored: int) -> None:
-    rng = np.random.default_rng(5)
-    rows = [[1, 2, 3, *rng.integers(0, 4, rng.integers(4, 9)).tolist()] for _ in range(50)]
-    encoded = [Encoded(ids=row, scored_from=first_scored) for row in rows]
-    model, texts = family(kind), SortedTexts(encoded)
-    with torch.inference_mode():
-        steps = next_token_steps(model, rows[0])
-        forward = LevelNodes(model, LmHead(model, rows[0]), steps, texts.prefix)
-        tree = texts.tree(0, len(texts))
-        node_bits = forward.node_bits(tree)
-        assert steps.evaluated == 1 + len(tree.fed)
-        alone = PlainPass(model).bits(encoded)
-    found = tree.text_bits(node_bits, forward.prefix_bits())
-    for place, bits in enumerate(found):
-        np.testing.assert_allclose(bits, alone[texts.order[place]], atol=1e-4)

@@ -4,12 +4,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from faulty_steps import Cramped, Off
+from faulty_steps import Off
 from scoring.families import family
-from slow_search import PIN, SMALL, all_bits, listed, paths_of, steps_of
+from slow_search import PIN, SMALL, listed, paths_of, steps_of
 from tiny import characters, model_of
 
-from lmexposure.errors import ModelError, NumericalError
+from lmexposure.errors import NumericalError
 from lmexposure.scoring import (
     Budget,
     RankSearch,
@@ -72,15 +72,6 @@ def test_the_largest_error_of_a_sample() -> None:
     assert min(few) < 1e-4 < 0.2 < max(few)
 
 
-def test_a_model_of_half_precision_is_scored_in_float64() -> None:
-    tokenizer = characters()
-    model = model_of("gpt2", len(tokenizer)).to(torch.bfloat16)
-    space = token_space(tokenizer, PIN, context=None)
-    bits = all_bits(model, tokenizer, PIN, skip=len(space.beginning))
-    found = Rescorer(model, space).bits(list(paths_of(space)))
-    np.testing.assert_allclose(found, bits, rtol=0, atol=1e-10)
-
-
 @pytest.mark.parametrize("value", [torch.nan, -torch.inf])
 def test_broken_weights_are_refused(value: float) -> None:
     tokenizer = characters()
@@ -90,17 +81,6 @@ def test_broken_weights_are_refused(value: float) -> None:
         model.lm_head.bias[space.path(37)[1]] = value
     with pytest.raises(NumericalError, match="NaN or infinite log-probabilities in float64"):
         Rescorer(model, space).bits([space.path(37)])
-
-
-def test_short_memory_halves_the_paths_and_changes_nothing() -> None:
-    model, _, space, _ = listed("digits")
-    paths = list(paths_of(space))
-    cramped = Cramped(steps_of(model, space), most=30)
-    expected = walked_bits(space, steps_of(model, space), paths)
-    np.testing.assert_allclose(walked_bits(space, cramped, paths), expected, rtol=0, atol=1e-4)
-    assert cramped.refused
-    with pytest.raises(ModelError, match="out of memory"):
-        walked_bits(space, Cramped(steps_of(model, space), most=0), paths)
 
 
 def _overflows(model: Any) -> Any:
@@ -160,19 +140,10 @@ def test_a_copy_that_fails_later_leaves_no_number_of_its_own(
     np.testing.assert_allclose(found, Rescorer(model, space).bits(paths[:9]), rtol=0, atol=1e-6)
 
 
-EXPERTS = [
-    "mixtral",
-    "qwen3_moe",
-    "deepseek_v3",
-    "gpt_oss",
-    "qwen3_next",
-    "minimax",
-    "jamba",
-    "xglm",
-]
+EXPERTS = ["mixtral", "gpt_oss", "qwen3_next", "jamba", "xglm"]
 
 
-@pytest.mark.parametrize("kind", [*EXPERTS, "xglm"])
+@pytest.mark.parametrize("kind", EXPERTS)
 def test_ranks_under_experts_are_those_of_listing_all_fills(kind: str) -> None:
     tokenizer = characters()
     model = family(kind, len(tokenizer))

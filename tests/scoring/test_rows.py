@@ -4,7 +4,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from scoring.chat_rows import (
     CHATS,
     PIN,
@@ -29,19 +28,16 @@ from lmexposure.scoring import (
     TokenSpace,
     Vocabulary,
     details_of_encoded,
-    draw_fills,
-    find_beginning,
-    label_only,
     likeliest_fills,
     log_perplexity,
     next_token_steps,
     token_space,
 )
 
-KINDS = ("lstm", "gpt2", "llama", "mistral", "gemma2", "mamba")
-# Each architecture with each kind of tokenizer.
-PAIRS = [(n, k) for n in ("characters", "uneven", "sentence piece", "unigram") for k in KINDS[:5]]
-PAIRS += [("uneven", "mamba"), ("word piece", "gpt2"), ("added", "llama")]
+# Each architecture, and each kind of tokenizer.
+PAIRS = [("characters", "lstm"), ("characters", "mistral"), ("uneven", "gpt2"), ("uneven", "mamba")]
+PAIRS += [("sentence piece", "llama"), ("unigram", "gemma2"), ("word piece", "gpt2")]
+PAIRS += [("added", "llama")]
 
 
 def searched(name: str, kind: str) -> tuple[Any, Any, TokenSpace, np.ndarray]:
@@ -81,19 +77,6 @@ def test_paths_are_the_rows_up_to_the_last_character(name: str) -> None:
     assert space.longest == max(places[-1] + 1 for _, places in rows) - len(space.beginning)
 
 
-def test_tokens_at_both_edges_hold_other_text_as_well() -> None:
-    """Else nothing is tried that is not tried in plain text."""
-    _, tokenizer, context = made("uneven")
-    with_all, alone = (
-        encode_in_context(tokenizer, [PIN.text(i) for i in range(1000)], context=row)
-        for row in (context, Context(start=(), before=context.before))
-    )
-    merged = [a.ids != b.ids for a, b in zip(with_all, alone, strict=True)]
-    assert 200 < sum(merged) < 800
-    first = with_all[0].ids[with_all[0].scored_from]
-    assert tokenizer.decode([first]) == "\nMy PIN"
-
-
 FOUND = [("uneven", "gpt2"), ("sentence piece", "mistral"), ("word piece", "lstm")]
 
 
@@ -105,19 +88,6 @@ def test_the_likeliest_fills_of_a_chat(name: str, kind: str) -> None:
         space, steps, Rescorer(model, space), guesses=30, margin=1e-3, budget=Budget()
     )
     assert_right(found, bits, 30)
-
-
-@pytest.mark.parametrize(("name", "kind"), FOUND)
-def test_draws_in_a_chat_cost_and_weigh_what_they_should(name: str, kind: str) -> None:
-    model, _, space, bits = searched(name, kind)
-    steps = next_token_steps(model, [*space.beginning, 1])
-    found = draw_fills(space, steps, draws=2000, seed=1)
-    drawn = [space.index(path[path >= 0].tolist()) for path in found.paths]
-    np.testing.assert_allclose(found.bits, bits[drawn], rtol=0, atol=1e-3)
-    weights = np.exp2(found.log2_weights) / len(found)
-    assert weights.sum() == pytest.approx(1000, rel=0.15)
-    cheap = bits[drawn] <= np.median(bits)
-    assert weights[cheap].sum() == pytest.approx(500, rel=0.15)
 
 
 def spelled(vocabulary: Vocabulary, text: str, trail: str) -> list[list[int]]:
@@ -153,62 +123,6 @@ def test_a_wide_beam_finds_the_cheapest_spelling_and_its_end_may_be_shared(
         assert guess.bits == pytest.approx(min(costs), abs=1e-3)
 
 
-@pytest.mark.parametrize("kind", ["lstm", "llama"])
-def test_a_beam_over_characters_is_the_true_order_and_greedy_its_narrowest(kind: str) -> None:
-    """Behind a turn nothing is shared: each fill has one spelling."""
-    chat, tokenizer, context = made("characters")
-    model = chat_model(kind, len(tokenizer))
-    bits = naive_bits("characters", kind)
-    extractor = Extractor(model, tokenizer, chat.form, context=context)
-    guesses = extractor.search("", width=1000)
-    np.testing.assert_allclose(
-        np.diff([g.bits for g in guesses]), np.diff(np.sort(bits)), atol=1e-3
-    )
-    assert guesses[0].text == chat.form.text(int(bits.argmin()))
-    best = chat.form.index(guesses[0].text)
-    assert extractor.find(best, revealed=2, width=10).place == 1
-    assert extractor.find(best, revealed=0, width=1000).place == 1
-
-
-@pytest.mark.parametrize(("name", "kind"), FOUND)
-def test_label_only_reads_the_greedy_tokens_of_the_row(name: str, kind: str) -> None:
-    chat, tokenizer, context = made(name)
-    model, texts = chat_model(kind, len(tokenizer)), [chat.form.text(i) for i in (7, 281, 30)]
-    encoded = encode_in_context(tokenizer, texts, context=context)
-    found = label_only(model, encoded)
-    for (ids, places), hits in zip(
-        [naive_rows(name)[i] for i in (7, 281, 30)], found.hits, strict=True
-    ):
-        with torch.inference_mode():
-            greedy = model(input_ids=torch.tensor([ids])).logits[0].argmax(-1).tolist()
-        assert hits.tolist() == [greedy[place - 1] == ids[place] for place in places]
-
-
-@pytest.mark.parametrize("name", CHATS)
-def test_where_the_secrets_of_a_row_begin(name: str) -> None:
-    chat, tokenizer, context = made(name)
-    texts = [chat.form.text(index) for index in range(0, 1000, 7)]
-    encoded = encode_in_context(tokenizer, texts, context=context)
-    found = find_beginning(
-        tokenizer,
-        Vocabulary(tokenizer),
-        texts,
-        encoded,
-        context=context,
-        literal=chat.form.prefix,
-    )
-    assert found.scored
-    assert all(text.ids[: len(found.ids)] == found.ids for text in encoded)
-    if name == "word piece":  # it lower-cases
-        assert found.characters is None
-        return
-    assert found.characters is not None
-    read = (found.lead + chat.form.text(0))[: found.characters]
-    assert (found.lead + chat.form.prefix).startswith(read)
-    assert (found.trail == "") == (name not in ("uneven", "sentence piece"))
-    assert context.behind.startswith(found.trail)
-
-
 @pytest.mark.parametrize("make", [characters, byte_level_bpe, sentence_piece_bpe, gpt2_like_bpe])
 def test_a_row_with_nothing_behind_it_is_a_left_context(make: Any) -> None:
     tokenizer = make()
@@ -220,16 +134,6 @@ def test_a_row_with_nothing_behind_it_is_a_left_context(make: Any) -> None:
         log_perplexity(model, tokenizer, texts, context=c) for c in ("\n", Context(before="\n"))
     )
     np.testing.assert_array_equal(plain, row)
-
-
-def test_a_large_space_in_a_chat_is_counted_exactly() -> None:
-    form = Format(name="card", template="My PIN is {digits:16}")
-    for name in ("uneven", "sentence piece"):
-        _, tokenizer, context = made(name)
-        space = token_space(tokenizer, form, context=context)
-        assert (space.count(space.root), space.proof.rule) == (10**16, "merges")
-        for index in form.sample(50, seed=3):
-            assert space.index(space.path(index)) == index
 
 
 def test_the_last_few_word_pieces_tell_what_may_follow_into_the_row() -> None:

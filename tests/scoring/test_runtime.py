@@ -4,6 +4,7 @@ Texts shared by several processes.
 """
 
 import json
+import random
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -11,8 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from audit.quick import ALL_FILLS
-from corpora import sentences
 from forks import together
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,13 +21,10 @@ from scoring.score_in_processes import texts
 from tiny import byte_level_bpe, model_of
 from transformers.activations import FastGELUActivation, NewGELUActivation
 
-from lmexposure.audit import measure
-from lmexposure.canaries import Format, Manifest, Plan
+from lmexposure.canaries import Format
 from lmexposure.errors import ModelError, NumericalError
-from lmexposure.integrations import Wrapping, insert, wrapped_exposures, wrapped_log_perplexity
 from lmexposure.models import (
     Encoded,
-    LoadedModel,
     encode_in_context,
 )
 from lmexposure.scoring import (
@@ -45,10 +41,11 @@ from lmexposure.scoring import (
     likeliest_fills,
     log_perplexity,
     next_token_steps,
+    same_random_numbers,
     score_encoded,
     token_space,
 )
-from lmexposure.scoring.runtime import fused_activations, in_batches, share_spans, spans
+from lmexposure.scoring.runtime import fused_activations, in_batches, spans
 
 PIN = Format(name="pin", template="My PIN is {digits:2}")
 TEXTS = [PIN.text(i) for i in range(20)]
@@ -56,11 +53,6 @@ TOKENIZER = byte_level_bpe()
 SPACE = token_space(TOKENIZER, PIN, context=None)
 IDS = [*SPACE.beginning, *SPACE.path(7)]
 ENCODED = encode_in_context(TOKENIZER, TEXTS, context=None)
-
-
-def _manifest() -> Manifest:
-    plan = Plan(formats=(PIN,), canaries=2, repetitions=(1,), controls=2, seed=3)
-    return insert(sentences(20), plan).manifest
 
 
 def _steps(kind: Callable[[Any], Any], model: Any) -> list[float]:
@@ -89,18 +81,6 @@ def _extracted(model: Any) -> list[float]:
     ]
 
 
-def _measured(model: Any) -> list[float]:
-    loaded = LoadedModel(model=model, tokenizer=TOKENIZER, name="tiny")
-    result = measure(loaded, _manifest(), settings=ALL_FILLS)
-    return [float(canary.exposure.value or 0.0) for canary in result.canaries]
-
-
-def _wrapped(model: Any) -> list[float]:
-    found = wrapped_exposures(model, TOKENIZER, _manifest(), Wrapping())
-    texts = wrapped_log_perplexity(model, TOKENIZER, TEXTS, Wrapping())
-    return [*(float(canary.exposure.value or 0.0) for canary in found), *texts]
-
-
 # Every function that takes a model in memory, as numbers.
 TAKERS: dict[str, Callable[[Any], Any]] = {
     "log_perplexity": lambda model: log_perplexity(model, TOKENIZER, TEXTS),
@@ -112,8 +92,6 @@ TAKERS: dict[str, Callable[[Any], Any]] = {
     "RecomputedSteps": partial(_steps, RecomputedSteps),
     "search": _searched,
     "Extractor": _extracted,
-    "measure": _measured,
-    "wrapped": _wrapped,
 }
 
 
@@ -179,14 +157,6 @@ def test_the_kernel_is_the_chain_and_the_chain_comes_back(chain: type[torch.nn.M
     assert torch.equal(module(x), slow)
 
 
-def test_a_whole_model_keeps_its_numbers() -> None:
-    model, ids = family("gpt2"), torch.tensor([[3, 1, 4, 1, 5]])
-    with torch.inference_mode(), fused_activations(model):
-        fused = model(ids).logits
-    with torch.inference_mode():
-        assert torch.allclose(fused, model(ids).logits, atol=1e-4)
-
-
 def needs(room: int, message: str = "DefaultCPUAllocator: can't allocate memory"):  # type: ignore[no-untyped-def]
     """Work that runs out of memory above `room` items, as torch says it."""
 
@@ -218,6 +188,16 @@ def test_gives_up_when_one_item_does_not_fit() -> None:
         list(in_batches(range(3), 3, needs(0)))
 
 
+def test_random_numbers_go_on_as_if_nothing_had_been_drawn() -> None:
+    def drawn() -> list[float]:
+        return [random.random(), np.random.random(), float(torch.rand(1))]
+
+    with same_random_numbers():
+        first = drawn()
+    assert drawn() == first
+    assert drawn() != first
+
+
 def test_other_errors_pass() -> None:
     with pytest.raises(RuntimeError, match="shape mismatch"):
         list(in_batches(range(3), 3, needs(0, "shape mismatch")))
@@ -233,10 +213,6 @@ def test_spans_cover_every_place_once_at_about_the_same_cost(costs: list[int], p
         assert sum(costs[place] + 1 for place in span) <= share + 51
 
 
-def test_one_process_does_everything() -> None:
-    assert share_spans(np.ones(5, dtype=np.int64), list) == [0, 1, 2, 3, 4]
-
-
 @pytest.fixture(scope="module")
 def said(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, object]]:
     out = tmp_path_factory.mktemp("processes")
@@ -244,6 +220,7 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, object]]:
     return [json.loads((out / f"process-{i}.json").read_text()) for i in (0, 1)]
 
 
+@pytest.mark.slow
 def test_two_processes_share_the_texts_and_both_get_the_bits_of_one(
     said: list[dict[str, object]],
 ) -> None:
@@ -256,6 +233,7 @@ def test_two_processes_share_the_texts_and_both_get_the_bits_of_one(
     np.testing.assert_allclose(found, score_encoded(family("gpt2"), texts()).totals, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_what_one_process_meets_is_raised_in_both(said: list[dict[str, object]]) -> None:
     assert said[0]["failure"] == said[1]["failure"]
     assert "log-probabilities for text 200 of 201" in str(said[0]["failure"])

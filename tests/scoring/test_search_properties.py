@@ -8,9 +8,8 @@ from faulty_steps import Watched
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from slow_search import TIE, all_bits, naive_places, naive_ranks, paths_of, steps_of
-from tiny import model_of
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import PreTrainedTokenizerFast
+from tiny import byte_level_bpe, model_of
+from tokenizers import pre_tokenizers
 
 from lmexposure.canaries import Format
 from lmexposure.errors import FormatError
@@ -25,7 +24,7 @@ from lmexposure.scoring import (
 
 MOST = 300  # fills
 QUICK = settings(
-    max_examples=15, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
+    max_examples=10, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
 )
 entries = st.lists(st.text("ab1 ", min_size=1, max_size=4), min_size=2, max_size=5, unique=True)
 holes = st.sampled_from(["{digits:1}", "{digits:2}", "{choice:v}", "{choice:w}", "{hex:1}"])
@@ -49,20 +48,12 @@ def formats(draw: st.DrawFn) -> Format:
 @st.composite
 def tokenizers(draw: st.DrawFn) -> Any:
     """A byte-level BPE trained on random text, so that it merges what it likes."""
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(
+    cut = pre_tokenizers.ByteLevel(
         add_prefix_space=draw(st.booleans()), use_regex=draw(st.booleans())
     )
-    tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=draw(st.integers(257, 300)),
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        special_tokens=["<|endoftext|>"],
-        show_progress=False,
-    )
+    size = draw(st.integers(257, 300))
     texts = draw(st.lists(st.text("ab0123 .", min_size=5, max_size=40), min_size=3, max_size=8))
-    tokenizer.train_from_iterator(texts * 3, trainer)
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|endoftext|>")
+    return byte_level_bpe(texts * 3, vocab_size=size, cut=cut)
 
 
 @QUICK
