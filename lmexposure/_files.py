@@ -14,7 +14,6 @@ import shutil
 import stat
 import sys
 import tempfile
-import time
 import tomllib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -33,10 +32,9 @@ except ImportError:  # no POSIX: no locks
     fcntl = None  # type: ignore[assignment]
 
 PRIVATE = 0o600  # read and written by the owner alone
-_MOST_LINKS = 40  # as Linux follows
+STDOUT = Path("-")  # as commands call standard output
 _LARGEST = 1 << 26  # bytes of a file that may be replaced
 _RECORD = re.compile(rb'\{\s*"schema": ?"lmexposure\.')  # how every record of ours begins
-_READER_SECONDS = 5.0  # for a pipe's reader to come
 # A TOML key of more than 100 parts, bare or quoted.
 _PART = r"""(?:[\w-]+|"[^"\n]*"|'[^'\n]*')"""
 _LONG_KEY = re.compile(rf"(?<![\w-]){_PART}(?:[ \t]*\.[ \t]*{_PART}){{100}}")
@@ -129,9 +127,8 @@ def atomic_write(
 
     In a directory of a study (`only_writer`, `study`) a file is replaced if its list names it, and
     a link in the way is refused. Elsewhere links are followed, and a file is replaced if it is
-    empty or is as one of ours. A character device, a named pipe, and a descriptor by its
-    name (/dev/stdout, /dev/fd/3) get the bytes when the block has ended: they are written to, never
-    replaced. Of a file with several hard links, this name alone gets the new content.
+    empty or is as one of ours. `STDOUT` is standard output, which gets the bytes when the block has
+    ended. Of a file with several hard links, this name alone gets the new content.
 
     Args:
         path: final name; its parent directories are made.
@@ -144,17 +141,16 @@ def atomic_write(
 
     Raises:
         FileError: the disk is full, read-only, or not ours; something that is not ours, a
-            directory, a block device or a socket has the name, or a pipe that is not read. No
-            half-written file is left.
+            directory, a device, a pipe or a socket has the name. No half-written file is left.
     """
     path = Path(path)
     with disk_errors(path):
-        final = _followed(path)
-        through = _opened_through(final)
-        if through is not None:
-            with _passed_on(through) as stream:
+        if path == STDOUT:
+            with _standard_output() as stream:
                 yield stream
             return
+        final = _followed(path)
+        _refuse_special(path, final)
         if _written.root_of(path) is None:
             refuse_unlike(final, replaces or _RECORD.match)
         _written.claim(path, sha256=sha256, of=of)
@@ -166,7 +162,7 @@ def refuse_unlike(path: Path, ours: Callable[[bytes], object]) -> None:
     """Refuse to replace a file that was named by a person, and was not written here.
 
     Args:
-        path: of the file; a link is followed, and what is no regular file is written to.
+        path: of the file; a link is followed.
         ours: whether its content is; an empty one may be replaced too.
 
     Raises:
@@ -185,39 +181,22 @@ def refuse_unlike(path: Path, ours: Callable[[bytes], object]) -> None:
 
 
 def append(path: Path, data: bytes) -> None:
-    """Add to the end of a file, or write to what is no regular file; links are followed.
+    """Add to the end of a file; links are followed.
 
     Raises:
         FileError: as for `atomic_write`.
     """
     with disk_errors(path):
-        final = _followed(Path(path))
-        opened = _opened_through(final)
-        if opened is None:
-            final.parent.mkdir(parents=True, exist_ok=True)
-            opened = os.open(final, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-        with os.fdopen(opened, "wb") as stream:
+        final = _followed(path)
+        _refuse_special(path, final)
+        final.parent.mkdir(parents=True, exist_ok=True)
+        with final.open("ab") as stream:
             stream.write(data)
 
 
-def is_standard_output(path: Path | None) -> bool:
-    """Whether a path names this process's standard output: nothing else may be printed there."""
-    try:
-        return path is not None and _descriptor(_followed(Path(path))) == 1
-    except OSError:  # links in a circle, which writing will refuse
-        return False
-
-
 def is_taken(path: Path) -> bool:
-    """Whether a regular file has the name, so that writing would replace it; links are followed.
-
-    A descriptor by its name (/dev/stdout) is written to, whatever is behind it.
-    """
-    try:
-        final = _followed(Path(path))
-    except OSError:  # links in a circle, which writing will refuse
-        return False
-    return _descriptor(final) is None and final.is_file()
+    """Whether a regular file has the name, so that writing would replace it; links are followed."""
+    return path != STDOUT and path.is_file()
 
 
 @contextmanager
@@ -261,69 +240,38 @@ def _replaced(path: Path, final: Path, mode: int) -> Iterator[IO[bytes]]:
 
 
 @contextmanager
-def _passed_on(descriptor: int) -> Iterator[IO[bytes]]:
-    """A passing file whose bytes go to the descriptor in the end, all or none."""
-    with os.fdopen(descriptor, "wb") as target, tempfile.TemporaryFile() as passing:
+def _standard_output() -> Iterator[IO[bytes]]:
+    """A passing file whose bytes go to standard output in the end, all or none."""
+    with tempfile.TemporaryFile() as passing:
         yield passing
         passing.seek(0)
-        shutil.copyfileobj(passing, target)
+        if sys.stdout is not None:
+            sys.stdout.flush()  # what was printed before comes first
+        with os.fdopen(os.dup(1), "wb") as target:
+            shutil.copyfileobj(passing, target)
 
 
 def _followed(path: Path) -> Path:
-    """Where the links of a path lead; the name of a descriptor is not followed further."""
-    final = path
-    for _ in range(_MOST_LINKS):
-        final = Path(os.path.realpath(final.parent)) / final.name
-        if _descriptor(final) is not None or not final.is_symlink():
-            return final
-        final = final.parent / os.readlink(final)
-    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+    """Where the links of a path lead; the disk says so where that is in a circle."""
+    with suppress(FileNotFoundError):
+        os.stat(path)
+    return Path(os.path.realpath(path))
 
 
-def _descriptor(path: Path) -> int | None:
-    """Which of this process's descriptors a path names, its parents' links followed."""
-    named = re.fullmatch(rf"(?:/proc/{os.getpid()}(?:/task/\d+)?|/dev)/fd/(\d+)", str(path))
-    return None if named is None else int(named[1])
+def _refuse_special(path: Path, final: Path) -> None:
+    """Refuse to write to what is no regular file, or is one only behind an open descriptor.
 
-
-def _opened_through(path: Path) -> int | None:
-    """A descriptor of what is to be written to; None where a regular file is, or nothing yet."""
-    number = _descriptor(path)
-    if number is not None:
-        for stream in filter(None, (sys.stdout, sys.stderr)):
-            stream.flush()  # what was printed before comes first
-        return os.dup(number)
-    try:
-        kind = os.stat(path).st_mode
-    except FileNotFoundError:
-        return None
-    if stat.S_ISREG(kind):
-        return None
-    if stat.S_ISCHR(kind):
-        return os.open(path, os.O_WRONLY | os.O_NOCTTY)
-    if stat.S_ISFIFO(kind):
-        return _opened_pipe(path)
-    what = "a directory" if stat.S_ISDIR(kind) else "a block device or a socket"
-    raise FileError(errno.EISDIR, f"cannot write {path}: it is {what}; give the name of a file")
-
-
-def _opened_pipe(path: Path) -> int:
-    """The writing end of a named pipe; its reader may come a little later, but must come."""
-    deadline = time.monotonic() + _READER_SECONDS
-    while True:
-        try:
-            opened = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
-            os.set_blocking(opened, True)
-            return opened
-        except OSError as failure:
-            if failure.errno != errno.ENXIO:
-                raise
-            if time.monotonic() > deadline:
-                raise FileError(
-                    errno.ENXIO,
-                    f"cannot write {path}: a pipe that nothing reads; start its reader first",
-                ) from None
-        time.sleep(0.02)
+    Raises:
+        FileError: it is so.
+    """
+    home = os.path.realpath(path.parent)
+    is_open = home == "/dev" or home.startswith("/proc/")  # /dev/stdout may lead to a file
+    if is_open or (path.exists() and not final.is_file()):
+        what = "a directory" if final.is_dir() else "no regular file"
+        raise FileError(
+            errno.EINVAL,
+            f"cannot write {path}: it is {what}; give the name of a file, or - for standard output",
+        )
 
 
 @contextmanager

@@ -147,7 +147,7 @@ def may_go(path: Path) -> bool:
     if not os.path.lexists(path):
         return True
     place = _place(path)
-    if place is None or path.is_symlink():
+    if place is None:
         return False
     root, name = place
     return (name + _TREE if path.is_dir() else name) in _read(root)
@@ -266,21 +266,10 @@ def _place(path: Path) -> tuple[Path, str] | None:
         if real in _STUDIES.get():
             name = path.relative_to(home)
             links = [home / inner for inner in name.parents[:-1] if (home / inner).is_symlink()]
-            if links or _is_strange_link(path):
+            if links or path.is_symlink():
                 raise _in_the_way(links[-1] if links else path)
             return Path(real), name.as_posix()
     return None
-
-
-def _is_strange_link(path: Path) -> bool:
-    """Whether a path is a link to anything but a device or a pipe, which are only written to."""
-    if not path.is_symlink():
-        return False
-    try:
-        kind = path.stat().st_mode
-    except OSError:
-        return True
-    return stat.S_ISREG(kind) or stat.S_ISDIR(kind)
 
 
 def _in_tree(name: str, known: Collection[str]) -> bool:

@@ -16,7 +16,6 @@ from pathlib import Path
 
 import pytest
 
-from lmexposure import _files
 from lmexposure._files import (
     LOCK,
     append,
@@ -159,16 +158,6 @@ def _write(path: Path, data: bytes) -> None:
         stream.write(data)
 
 
-@contextmanager
-def _read_in_thread(path: Path) -> Iterator[list[bytes]]:
-    """What is read from a pipe while the block runs."""
-    got: list[bytes] = []
-    reader = threading.Thread(target=lambda: got.append(path.read_bytes()))
-    reader.start()
-    yield got
-    reader.join()
-
-
 @pytest.mark.parametrize("write", [_write, append])
 def test_a_link_is_followed_and_stays(tmp_path: Path, write: Write) -> None:
     """The file gets the new content, a link that leads nowhere yet a file; partials lie there."""
@@ -198,113 +187,59 @@ def test_of_hard_links_only_the_name_that_is_written_changes(tmp_path: Path) -> 
     assert ((tmp_path / "one").read_bytes(), (tmp_path / "two").read_bytes()) == (b"old", b"new")
 
 
-@pytest.mark.parametrize("write", [_write, append])
-def test_a_terminal_is_written_to_and_stays(write: Write) -> None:
-    controller, device = os.openpty()
-    name = Path(os.ttyname(device))
-    write(name, b"seen")
-    assert os.read(controller, 99) == b"seen"
-    assert stat.S_ISCHR(os.stat(name).st_mode)
-    os.close(controller)
-    os.close(device)
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes device nodes, and destroyed them")
-@pytest.mark.parametrize("write", [_write, append])
-def test_a_device_node_is_written_to_and_stays(tmp_path: Path, write: Write) -> None:
-    node = tmp_path / "null"  # like /dev/null, and none that others need
-    try:
-        os.mknod(node, 0o666 | stat.S_IFCHR, os.stat("/dev/null").st_rdev)
-        write(node, b"gone")
-    except PermissionError:
-        pytest.skip("this place allows no devices")
-    assert stat.S_ISCHR(os.lstat(node).st_mode)
-    assert os.listdir(tmp_path) == ["null"]
-
-
-@pytest.mark.parametrize("write", [_write, append])
-def test_a_pipe_gets_the_bytes_and_stays(tmp_path: Path, write: Write) -> None:
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    with _read_in_thread(pipe) as got:
-        write(pipe, b"x" * 100_000)  # more than a pipe holds at a time
-    assert got == [b"x" * 100_000]
-    assert stat.S_ISFIFO(os.stat(pipe).st_mode)
-    assert os.listdir(tmp_path) == ["pipe"]
-
-
-def test_a_pipe_gets_nothing_where_the_content_failed(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    with (
-        _read_in_thread(tmp_path / "pipe") as got,
-        pytest.raises(KeyError),
-        atomic_write(tmp_path / "pipe") as stream,
-    ):
-        stream.write(b"half")
-        raise KeyError
-    assert got == [b""]
-
-
-def test_a_pipe_that_nothing_reads_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_dash_is_standard_output_which_keeps_its_order_and_gets_all_or_none(
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr(_files, "_READER_SECONDS", 0.05)
-    os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(FileError, match="a pipe that nothing reads; start its reader first"):
-        _write(tmp_path / "pipe", b"")
-
-
-def test_a_reader_that_ends_early_is_said(tmp_path: Path) -> None:
+    script = (
+        "import contextlib\n"
+        "from lmexposure._files import STDOUT, atomic_write, is_taken\n"
+        "print('first')\n"
+        "with atomic_write(STDOUT) as out: out.write(b'second\\n')\n"
+        "print('third')\n"
+        "with contextlib.suppress(KeyError), atomic_write(STDOUT) as out:\n"
+        "    out.write(b'half')\n"
+        "    raise KeyError\n"
+        "assert not is_taken(STDOUT)\n"
+    )
+    (tmp_path / "-").write_bytes(b"another's")
+    with open(tmp_path / "out", "wb") as out:
+        subprocess.run([sys.executable, "-c", script], stdout=out, check=True, cwd=tmp_path)
+    assert (tmp_path / "out").read_text().split() == ["first", "second", "third"]
+    assert sorted(os.listdir(tmp_path)) == ["-", "out"]
     reading, writing = os.pipe()
     os.close(reading)
-    with pytest.raises(FileError, match=r"Broken pipe; its reader ended early; let it read"):
-        _write(Path(f"/dev/fd/{writing}"), b"lost")
+    script = (
+        "from lmexposure._files import STDOUT, atomic_write\n"
+        "with atomic_write(STDOUT) as out: out.write(b'lost')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], stdout=writing, stderr=subprocess.PIPE, text=True
+    )
+    assert "cannot write -: Broken pipe; its reader ended early; let it read" in done.stderr
     os.close(writing)
 
 
 @pytest.mark.parametrize("write", [_write, append])
-def test_a_descriptor_is_written_where_it_is(tmp_path: Path, write: Write) -> None:
-    """As `> file` or `3> file` of a shell leave it: after what was printed, before what follows."""
-    with open(tmp_path / "log", "wb", buffering=0) as log:
-        log.write(b"before ")
-        (tmp_path / "link").symlink_to(f"/dev/fd/{log.fileno()}")
-        write(Path(f"/dev/fd/{log.fileno()}"), b"ours ")
-        write(Path(f"/proc/self/fd/{log.fileno()}"), b"again ")
-        write(tmp_path / "link", b"linked ")
-        log.write(b"after")
-    assert (tmp_path / "log").read_bytes() == b"before ours again linked after"
-    assert sorted(os.listdir(tmp_path)) == ["link", "log"]
-    with pytest.raises(FileError, match="cannot write /dev/fd/9999: Bad file descriptor"):
-        write(Path("/dev/fd/9999"), b"")
-
-
-def test_standard_output_keeps_its_order(tmp_path: Path) -> None:
-    script = (
-        "from pathlib import Path\n"
-        "from lmexposure._files import append, atomic_write\n"
-        "print('first')\n"
-        "with atomic_write(Path('/dev/stdout')) as out: out.write(b'second\\n')\n"
-        "append(Path('/dev/stdout'), b'third\\n')\n"
-        "print('fourth')\n"
-    )
-    with open(tmp_path / "out", "wb") as out:
-        subprocess.run([sys.executable, "-c", script], stdout=out, check=True)
-    assert (tmp_path / "out").read_text().split() == ["first", "second", "third", "fourth"]
-    assert os.listdir(tmp_path) == ["out"]
-
-
-@pytest.mark.parametrize("write", [_write, append])
-def test_what_cannot_be_written_to_is_refused(tmp_path: Path, write: Write) -> None:
+def test_what_is_no_regular_file_is_refused(tmp_path: Path, write: Write) -> None:
+    """A descriptor's name too, where a file is behind it: other writers of it would be lost."""
     (tmp_path / "d").mkdir()
     (tmp_path / "to-d").symlink_to("d")
     for name in ("d", "to-d"):
-        with pytest.raises(FileError, match="it is a directory; give the name of a file"):
+        with pytest.raises(FileError, match="it is a directory; give the name of a file, or -"):
             write(tmp_path / name, b"")
-    with socket.socket(socket.AF_UNIX) as listening:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "to-null").symlink_to(os.devnull)
+    with open(tmp_path / "log", "wb") as log, socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(tmp_path / "s"))
-        with pytest.raises(FileError, match="it is a block device or a socket; give the name"):
-            write(tmp_path / "s", b"")
-    assert sorted(os.listdir(tmp_path)) == ["d", "s", "to-d"]
+        opened = (f"/dev/fd/{log.fileno()}", f"/proc/self/fd/{log.fileno()}", "/dev/stdout")
+        made = (tmp_path / name for name in ("pipe", "to-null", "s"))
+        for path in (*map(Path, opened), Path(os.devnull), *made):
+            with pytest.raises(
+                FileError, match="it is no regular file; give the name of a file, or - for standard"
+            ):
+                write(path, b"lost")
+    assert sorted(os.listdir(tmp_path)) == ["d", "log", "pipe", "s", "to-d", "to-null"]
+    assert (tmp_path / "log").read_bytes() == b""
 
 
 def test_a_directory_is_built_where_its_link_leads(tmp_path: Path) -> None:

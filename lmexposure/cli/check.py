@@ -173,13 +173,6 @@ def _is_output(name: str, content: bytes) -> bool:
         return False
 
 
-def writes_to_standard_output(flags: CheckFlags) -> bool:
-    """Whether an output goes to the next program in a pipe: the verdict must not mix with it."""
-    from lmexposure._files import is_standard_output
-
-    return any(map(is_standard_output, flags.outputs.values()))
-
-
 def write_outputs(
     verdict: "Verdict",
     measured: "AnyFiles",
@@ -191,7 +184,7 @@ def write_outputs(
     Raises:
         FileError: the disk refused.
     """
-    from lmexposure._files import append, atomic_write
+    from lmexposure._files import STDOUT, append, atomic_write
     from lmexposure.gate import verdict_json, verdict_junit, verdict_sarif, verdict_summary
 
     provenance = measured.provenance
@@ -203,7 +196,7 @@ def write_outputs(
     }
     for name, path in flags.outputs.items():
         content = writers[name]().encode()
-        if name == "summary":
+        if name == "summary" and path != STDOUT:
             append(path, content)  # steps of a job share one summary: what is there stays
             continue
         with atomic_write(path, replaces=partial(_is_output, name)) as stream:
@@ -265,13 +258,14 @@ def check(  # noqa: PLR0913 - a command: its parameters are its flags
     the thresholds and what they rest on.
     """
     flags = CheckFlags(**locals())
+    from lmexposure._files import STDOUT
     from lmexposure.gate import check as judge
     from lmexposure.gate import verdict_text
 
     limits = gate_thresholds(flags)
     measured, source = _measured_or_read(flags, limits)
     verdict, provenance = judge(measured, limits), measured.provenance
-    aside = writes_to_standard_output(flags)
+    aside = STDOUT in flags.outputs.values()  # no verdict in what the next program reads
     with suppress(SystemExit):  # a reader that has enough: the exit code says the verdict
         for line in verdict_text(verdict, provenance).split("\n"):
             say(line, aside=aside)

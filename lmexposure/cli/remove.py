@@ -11,8 +11,6 @@ import typer
 from lmexposure.cli import options
 from lmexposure.cli.console import say, warn
 
-_STDOUT = "/dev/stdout"
-
 
 def remove(
     corpus: Annotated[
@@ -30,20 +28,19 @@ def remove(
         str | None,
         typer.Option(
             metavar="<path>",
-            help="For a single file, instead of --out: a name, a link or a pipe; - is standard "
-            "output.",
+            help="For a single file, instead of --out: a name or a link; - is standard output.",
         ),
     ] = None,
 ) -> None:
     """Take the canaries out again, and check that the corpus is what it was before."""
-    from lmexposure._files import is_standard_output, made_directory
+    from lmexposure._files import STDOUT, made_directory
     from lmexposure.canaries import SPOOL, Manifest, corpus_files, is_stream, layout_named
     from lmexposure.integrations import remove as remove_from
 
     known, source = Manifest.read(manifest), options.opened(corpus)
     paths = [Path(SPOOL)] if is_stream(source) else corpus_files(source)
     target = _target(out, file, manifest, paths)
-    aside = out is None and is_standard_output(target)
+    aside = out is None and target == STDOUT
     with nullcontext() if out is None else made_directory(out):
         removal = remove_from(source if is_stream(source) else paths, known, target)
     where = removal.files[0] if len(removal.files) == 1 else target
@@ -74,7 +71,7 @@ def _target(out: Path | None, name: str | None, manifest: Path, corpus: Sequence
         raise SettingsError(
             "give either --out, a directory, or --file, the name of one file to write"
         )
-    file = Path(_STDOUT if name == options.STDIN else name)
+    file = Path(name)
     if len(corpus) > 1:
         raise SettingsError(
             f"--file {file} is one file, and the corpus has {len(corpus)}; give --out"

@@ -219,24 +219,14 @@ def _of_a_sweep(run: Path, out: Path | None, formats: list[str] | None, charts: 
         say(f"report  {path}")
 
 
-def _weights(model: Path, result: "Result") -> str | None:
-    """The hash of a model's weights, loaded as they were for the measurement; None without a model.
-
-    Its files do not tell: of tied weights they hold one, and an adapter is not a whole model.
-
-    Raises:
-        ModelError: they cannot be loaded.
-    """
-    if not model.is_dir():
-        return None
+def _weights(model: Path, result: "Result") -> str:
+    """The hash of a model's weights, loaded as for the measurement: its files do not tell."""
     from lmexposure.errors import ModelError
     from lmexposure.models import load_model, weights_sha256
 
     try:
-        loaded = load_model(model, dtype=result.model.dtype, offline=True)
+        return weights_sha256(load_model(model, dtype=result.model.dtype, offline=True).model)
     except ModelError as failure:
         raise ModelError(
-            f"cannot tell whether the card in {model} is that of the measured model: {failure}; "
-            "with --force it is written anyway, and says so"
+            f"{failure}; with --force the card is written anyway, and says so"
         ) from None
-    return weights_sha256(loaded.model)

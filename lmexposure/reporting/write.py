@@ -9,7 +9,7 @@ from lmexposure._files import atomic_write, canonical_json, sha256_bytes, sha256
 from lmexposure._validate import one_of
 from lmexposure._written import check, study
 from lmexposure.canaries import Manifest
-from lmexposure.errors import FileError, ModelError, SettingsError
+from lmexposure.errors import FileError, SettingsError
 from lmexposure.gate import Thresholds
 from lmexposure.records import (
     Measured,
@@ -110,19 +110,22 @@ def write_report(  # noqa: PLR0913  (the options of `report`)
     where = _directory(run, out)
     if out is not None:
         _refuse_another_run(run, where)
-    if model_card is not None and card_weights is not None:
-        _check_weights(run, model_card, card_weights)
     data = report_data(run, thresholds=thresholds, show_secrets=show_secrets, manifest=manifest)
     files = rendered_files("report", formats, _REPORT, data)
     files |= drawn_files(_charts(data)) if charts else {}
     mode, of = 0o600 if show_secrets else 0o644, _of_run(run, where)
     if model_card is None:
         return write_files(where, files, mode=mode, of=of)
-    from lmexposure.reporting.model_card import card_with_results, write_card
+    from lmexposure.reporting.model_card import card_with_results
 
     # All is made before anything is written.
-    card = card_with_results(model_card, data, weights_known=card_weights is not None)
-    return [*write_files(where, files, mode=mode, of=of), write_card(*card)]
+    card = Path(model_card, "README.md")
+    content = card_with_results(card, data, card_weights)
+    written = write_files(where, files, mode=mode, of=of)
+    mode = card.stat().st_mode & 0o777 if card.exists() else 0o644
+    with atomic_write(card, mode=mode, replaces=lambda _: True) as stream:  # it was read
+        stream.write(content)
+    return [*written, card]
 
 
 def report(
@@ -189,17 +192,6 @@ def _directory(run: RunFiles, out: str | Path | None) -> Path:
     if run.result_path is None:
         raise SettingsError("the result is in memory; say with out where its report goes")
     return run.result_path.parent
-
-
-def _check_weights(run: RunFiles, model_card: str | Path, weights: str) -> None:
-    """One model's verdict does not go into another one's card."""
-    measured = run.result.model.weights_sha256
-    if weights != measured:
-        raise ModelError(
-            f"the weights in {model_card} have sha256 {weights[:16]}, and {run.place} is of "
-            f"{measured[:16]}; give the directory of the model that was measured, or --force, "
-            "which says so in the card"
-        )
 
 
 def write_compare(

@@ -149,7 +149,7 @@ def test_without_verification(call: Call, corpus: Path, tmp_path: Path) -> None:
     assert (removed.code, "not checked: the manifest holds no hash" in removed.err) == (0, True)
 
 
-def test_what_was_removed_goes_through_links_and_pipes(
+def test_what_was_removed_goes_through_links_and_to_standard_output(
     call: Call, corpus: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "run"
@@ -160,10 +160,9 @@ def test_what_was_removed_goes_through_links_and_pipes(
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "back").read_bytes() == corpus.read_bytes()
     words = [sys.executable, "-m", "lmexposure", "remove", str(path), str(manifest)]
-    for name in ("/dev/stdout", "-"):
-        done = subprocess.run([*words, "--file", name], capture_output=True, check=True)
-        assert done.stdout == corpus.read_bytes()
-        assert b"(15 documents taken out)" in done.stderr
+    done = subprocess.run([*words, "--file", "-"], capture_output=True, check=True)
+    assert done.stdout == corpus.read_bytes()
+    assert b"(15 documents taken out)" in done.stderr
     (tmp_path / "again").symlink_to(path)
     weights = out / "model" / "model.safetensors"
     weights.parent.mkdir()
