@@ -14,7 +14,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from lmexposure._files import read_bytes, sha256_bytes
+from lmexposure._files import only_writer, read_bytes, sha256_bytes
 from lmexposure._style import percent
 from lmexposure.audit.crafting import chosen_formats, kept_formats
 from lmexposure.canaries import (
@@ -30,10 +30,8 @@ from lmexposure.canaries import (
     Wrapping,
     WrappingChoice,
     WrappingRecord,
-    check_continues,
     copies_of,
     corpus_files,
-    first_records,
     fresh_seed,
     guess_layout,
     insert_copies,
@@ -44,6 +42,8 @@ from lmexposure.canaries import (
     preview_insertion,
     read_documents,
     read_records,
+    refuse_inserted,
+    spooled,
 )
 from lmexposure.errors import CorpusError, InputError, ModelError, SettingsError
 from lmexposure.records import RunSettings
@@ -196,8 +196,7 @@ def insert_corpus(  # noqa: PLR0913 (the front door: each may be left out)
         out: as for `canaries.insert_files`; of a stream it gets the manifest alone.
         settings: what to insert.
         target: of a stream, where to write; after an error, what it got must be thrown away.
-        documents: how many there must be; None: as many as there are. Of a stream whose number is
-            said no copy is kept meanwhile.
+        documents: how many there must be; None: as many as there are.
         verify: look for fills that are there already, hash, and check what was written.
         tokenizer: of the training, or its directory or hub name: of chats, the manifest then says
             by which template they are rendered, and the rows are looked at first; None: neither.
@@ -210,24 +209,21 @@ def insert_corpus(  # noqa: PLR0913 (the front door: each may be left out)
         LmexposureError: as `canaries.insert_files`.
     """
     out = Path(out)
-    limits = {"total": documents, "verify": verify}
+    through = target if is_stream(corpus) else None
     if is_stream(corpus):
+        refuse_inserted(out)
         if target is None:
             raise CorpusError("standard output must be open: the corpus goes there")
-        _refuse_kinds_of_stream(settings)
-        planned = partial(_planned, settings, None)
-        wrapping, source = _wrapping_of_stream(corpus, out, settings)
-        described = _described(wrapping, tokenizer, settings, (), tell)
-        reading = _reading(settings, described, **limits)
-        return out, insert_through(source, target, out, planned, reading)
-    files = listed_files(corpus)
-    wrapping = wrapping_of(files, settings=settings, out=out)
-    first = () if wrapping is None else _first_records(files, settings, out)
-    described = _described(wrapping, tokenizer, settings, first, tell)
-    reading = _reading(settings, described, **limits)
-    texts = partial(_texts, files, wrapping, settings)
-    manifest = insert_copies(files, out, partial(_planned, settings, texts), reading)
-    copies = copies_of(files, out)
+    with only_writer(out), spooled(corpus) as files:
+        wrapping = wrapping_of(files, settings=settings, out=out)
+        first = () if wrapping is None else _first_records(files, settings, out)
+        described = _described(wrapping, tokenizer, settings, first, tell)
+        reading = _reading(settings, described, total=documents, verify=verify)
+        planned = partial(_planned, settings, partial(_texts, files, wrapping, settings))
+        if through is not None:
+            return out, insert_through(files, through, out, planned, reading)
+        manifest = insert_copies(files, out, planned, reading)
+        copies = copies_of(files, out)
     return copies[0] if len(copies) == 1 else out / "corpus", manifest
 
 
@@ -293,18 +289,6 @@ def _first_records(
     if not paths or layouts[0] not in OF_RECORDS:
         return ()
     return read_records(paths, layout=layouts[0])
-
-
-def _wrapping_of_stream(
-    source: IO[bytes], out: Path, settings: RunSettings
-) -> tuple[Wrapping | None, IO[bytes]]:
-    """The same of a stream, and the stream with what was read of it for that."""
-    choice = _choice(settings)
-    if settings.layout != "jsonl":
-        return choice.wrapping(()), source
-    check_continues(out)
-    records, again = first_records(source, out)
-    return choice.wrapping(records), again
 
 
 def _choice(settings: RunSettings) -> WrappingChoice:
@@ -408,13 +392,13 @@ def tokenizer_named(name: str | Path, *, offline: bool = False, revision: str | 
 
 
 def _planned(
-    settings: RunSettings, texts: Callable[[], Iterable[str]] | None, before: Manifest | None
+    settings: RunSettings, texts: Callable[[], Iterable[str]], before: Manifest | None
 ) -> Plan:
     """The plan, with what was drawn for its directory once: seeds, and the texts of kinds."""
     seed = _seed(settings)
     kept = None if before is None else kept_formats(settings, before.plan.formats)
     if kept is None:
-        kept = () if texts is None else chosen_formats(settings, seed=seed, documents=texts)
+        kept = chosen_formats(settings, seed=seed, documents=texts)
     plan = plan_of(settings, seed=seed, chosen=kept)
     if before is None:
         return plan
@@ -433,15 +417,6 @@ def _texts(files: Files, wrapping: Wrapping | None, settings: RunSettings) -> It
 
     records = enumerate(read_records(paths, layout=layout), 1)
     return (record_text(number, record, wrapping) for number, record in records)
-
-
-def _refuse_kinds_of_stream(settings: RunSettings) -> None:
-    others = [name for name in settings.kinds if name != UNIFORM]
-    if others:
-        raise CorpusError(
-            f"the texts of kind {others[0]!r} are chosen from the whole corpus, which cannot be "
-            "read twice from standard input; give a file, or leave the kind out"
-        )
 
 
 # Beyond, the search takes longer than a person waits, and the claim is out of reach.

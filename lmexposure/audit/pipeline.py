@@ -7,8 +7,8 @@ import importlib
 import logging
 import math
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
@@ -36,9 +36,7 @@ from lmexposure.canaries import (
     Wrapping,
     copies_of,
     is_stream,
-    listed_files,
-    spooled_input,
-    stream_layout,
+    kept_input,
     witness_copies,
 )
 from lmexposure.errors import CorpusError, ManifestError, ResultError, SettingsError
@@ -111,10 +109,9 @@ def _with_claim(settings: MeasureSettings, claim: DpClaim | None) -> MeasureSett
     return replace(settings, claimed_epsilon=stated, delta=claim.delta)
 
 
-@contextmanager
 def spooled_corpus(
     corpus: Files | IO[bytes], out: Path, settings: RunSettings
-) -> Iterator[list[str | Path]]:
+) -> AbstractContextManager[list[str | Path]]:
     """Files or patterns of a corpus; a stream becomes a file in the run's directory.
 
     A stream that is the same as that file, or empty, goes on from it.
@@ -125,17 +122,13 @@ def spooled_corpus(
         settings: of the run.
 
     Raises:
-        CorpusError: neither, or not of text.
+        CorpusError: neither.
         ResultError: `out` holds another run, or the copy of another stream.
         FileError: the disk refused.
     """
-    if not is_stream(corpus):
-        yield listed_files(corpus)
-        return
-    stream_layout(settings.layout, settings.text_field)
-    RunLog.open(out, settings)
-    with spooled_input(corpus, out) as spool:
-        yield [spool]
+    if is_stream(corpus):
+        RunLog.open(out, settings)
+    return kept_input(corpus, out)
 
 
 def _run(files: list[str | Path], out: Path, settings: RunSettings, progress: Progress) -> Result:

@@ -2,16 +2,14 @@
 
 import logging
 import os
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import IO, Any
 
-from lmexposure._files import PRIVATE, mode_like, new_file, only_writer
+from lmexposure._files import mode_like, only_writer
 from lmexposure._text import visible
 from lmexposure.audit.corpus import read_template, wrapping_of
 from lmexposure.audit.loaded_model import chosen_device
@@ -27,7 +25,6 @@ from lmexposure.audit.workload import (
 )
 from lmexposure.canaries import (
     ADAPTERS,
-    SPOOL,
     FileCorpus,
     Files,
     Manifest,
@@ -38,11 +35,10 @@ from lmexposure.canaries import (
     is_stream,
     layout_for,
     layout_of,
-    listed_files,
     load_format,
     read_records,
     read_sidecars,
-    stream_layout,
+    spooled,
 )
 from lmexposure.errors import CorpusError, ManifestError, ModelError, SettingsError
 from lmexposure.models import (
@@ -148,25 +144,17 @@ def train_corpus(
     """
     if manifest is not None and not isinstance(manifest, Manifest):
         manifest = Manifest.read(manifest)
-    layout = settings.layout or (manifest.layout if manifest else None)
-    with only_writer(out), _as_files(corpus, layout) as files:
+    with only_writer(out), _as_files(corpus) as files:
         return _train(files, Path(out), settings, manifest, progress, then_measure)
 
 
 @contextmanager
-def _as_files(corpus: Files | IO[bytes], layout: str | None) -> Iterator[list[Path]]:
+def _as_files(corpus: Files | IO[bytes]) -> Iterator[list[Path]]:
     """The files of a corpus; a stream is one until the block ends."""
-    if not is_stream(corpus):
-        yield corpus_files(listed_files(corpus))
-        return
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+    if is_stream(corpus) and int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise SettingsError("standard input goes to one process of several; give files")
-    stream_layout(layout, "text")
-    with TemporaryDirectory() as place:
-        path = Path(place) / SPOOL
-        with new_file(path, PRIVATE) as stream:
-            shutil.copyfileobj(corpus, stream)
-        yield [path]
+    with spooled(corpus) as names:
+        yield corpus_files(names)
 
 
 def check_private_training(
@@ -190,7 +178,7 @@ def check_private_training(
     """
     if manifest is not None and not isinstance(manifest, Manifest):
         manifest = Manifest.read(manifest)
-    with _as_files(corpus, settings.layout or (manifest.layout if manifest else None)) as files:
+    with _as_files(corpus) as files:
         prepared = _Prepared.of(files, settings, manifest)
         return check_private(
             prepared.loaded, prepared.documents, settings=prepared.settings, **prepared.arguments

@@ -65,14 +65,12 @@ if TYPE_CHECKING:
     )
     from lmexposure.canaries.manifest import CorpusRecord, Manifest, WrappingRecord
     from lmexposure.canaries.pipe import (
-        NOT_TEXT,
         SPOOL,
-        check_continues,
-        first_records,
         insert_through,
         is_stream,
-        spooled_input,
-        stream_layout,
+        kept_input,
+        refuse_inserted,
+        spooled,
     )
     from lmexposure.canaries.plan import (
         DEFAULT_REFERENCES,
@@ -107,7 +105,6 @@ __all__ = [
     "FORMS",
     "KINDS",
     "LAYOUTS",
-    "NOT_TEXT",
     "OF_RECORDS",
     "PARTNER",
     "PARTNERS",
@@ -142,7 +139,6 @@ __all__ = [
     "Wrapping",
     "WrappingChoice",
     "WrappingRecord",
-    "check_continues",
     "check_format_file",
     "copies_of",
     "corpus_count",
@@ -153,7 +149,6 @@ __all__ = [
     "file_names",
     "find_fills",
     "find_identifiers",
-    "first_records",
     "fresh_seed",
     "guess_layout",
     "held_in",
@@ -163,6 +158,7 @@ __all__ = [
     "insert_files",
     "insert_through",
     "is_stream",
+    "kept_input",
     "kind_named",
     "layout_for",
     "layout_named",
@@ -178,10 +174,10 @@ __all__ = [
     "read_records",
     "read_sidecars",
     "recognise",
+    "refuse_inserted",
     "remove",
     "shipped_formats",
-    "spooled_input",
-    "stream_layout",
+    "spooled",
     "texts_apart",
     "witness_copies",
 ]

@@ -173,6 +173,17 @@ class Hashes:
         self.files.append(self._file.hexdigest())
         self._file = hashlib.sha256()
 
+    @classmethod
+    def of(cls, corpus: "Corpus") -> "Hashes":
+        """Of all of a corpus."""
+        hashes = cls(several=len(corpus.sources) > 1)
+        for source in corpus.sources:
+            with source.guarded():
+                for _ in source.parts(taken=hashes.update, known=True):
+                    pass
+            hashes.end_file()
+        return hashes
+
     @property
     def total(self) -> str:
         """Of all files, in hexadecimal."""

@@ -1,6 +1,5 @@
 """The way back: the corpus without its canaries, byte for byte, checked against the manifest."""
 
-import glob
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -8,20 +7,14 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any, TypeVar, overload
 
-from lmexposure._files import PRIVATE, atomic_directory, atomic_write, is_taken, mode_like, new_file
-from lmexposure.canaries.copies import listed_files, read_sidecars
-from lmexposure.canaries.corpora.files import (
-    FileCorpus,
-    FileLayout,
-    FileSource,
-    corpus_files,
-    layout_of,
-)
-from lmexposure.canaries.corpora.in_memory import InMemory, are_paths, corpus_of, is_read_later
-from lmexposure.canaries.insertion import Cut, Hashes, Part, Placement
+from lmexposure._files import atomic_directory, atomic_write, is_taken, mode_like, new_file
+from lmexposure.canaries.copies import read_sidecars
+from lmexposure.canaries.corpora.files import FileCorpus, FileSource, corpus_files, layout_of
+from lmexposure.canaries.corpora.in_memory import corpus_of, is_read_later
+from lmexposure.canaries.insertion import Cut, Hashes, Placement
 from lmexposure.canaries.layouts import IN_MEMORY
 from lmexposure.canaries.manifest import Manifest
-from lmexposure.canaries.pipe import StreamSource, is_stream, stream_layout
+from lmexposure.canaries.pipe import is_stream, spooled
 from lmexposure.canaries.plan import Canary
 from lmexposure.canaries.row_schema import RowSchema
 from lmexposure.canaries.verification import file_names
@@ -29,170 +22,16 @@ from lmexposure.errors import CorpusError
 
 _LOG = logging.getLogger(__name__)
 _T = TypeVar("_T")
-_Source = FileSource | StreamSource
+_NOT_BEFORE = "without its canaries the corpus is not what it was before insertion"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Removal:
-    """What was taken out.
+    """What was taken out."""
 
-    Attributes:
-        files: that were written.
-        documents: how many were taken out of them.
-        checked: whether the result has the hash of the corpus before insertion, which for tables is
-            that of their texts; False where the manifest has none.
-    """
-
-    files: tuple[Path, ...]
-    documents: int
-    checked: bool
-
-
-def remove_from_files(
-    sources: Sequence[str | Path], manifest: Manifest, out: str | Path
-) -> Removal:
-    """Write the corpus as it was before insertion.
-
-    Where files have their sidecars, each is restored on its own, and one may be restored alone;
-    otherwise all files of the corpus must be given. Of tables, the rows are as before; the bytes
-    are those that this library's writer gives. `out` of one file may also be a pipe.
-
-    Raises:
-        CorpusError, FileError: as `lmexposure.remove`.
-    """
-    paths, out = corpus_files(sources), Path(out)
-    _check_of_files(manifest)
-    layout = layout_of(manifest, paths, name=manifest.layout)
-    if len(paths) == 1:
-        target = _free(out, paths[0])
-    elif out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise CorpusError(f"{out} holds something already; choose a new or an empty directory")
-    mode = mode_like(*paths)
-    corpus = FileCorpus(paths, layout)
-    tasks = _tasks(corpus, manifest)
-    if len(paths) == 1:
-        return _restored_alone(corpus.sources[0], layout, tasks[0], target, mode)
-    with atomic_directory(out, mode=mode) as unnamed:
-        for source, task in zip(corpus.sources, tasks, strict=True):
-            with new_file(unnamed / source.path.name, mode) as stream:
-                task.write(source, layout, stream)
-    different = set(tasks)  # all files may share a task
-    return Removal(
-        files=tuple(out / path.name for path in paths),
-        documents=sum(task.removed for task in different),
-        checked=all(task.sha256 for task in different),
-    )
-
-
-def remove_from_stream(source: IO[bytes], manifest: Manifest, out: str | Path) -> Removal:
-    """The same for text in a stream, read once; nothing is written before all is checked."""
-    corpus = manifest.corpus
-    _check_of_files(manifest)
-    schema = None if corpus.wrapping is None else RowSchema.of(manifest)
-    layout = stream_layout(manifest.layout, corpus.text_field or "text", schema=schema)
-    stream = StreamSource(source, layout)
-    task = Restoration(stream.name, Placement(manifest.entries).inserted(), corpus.sha256)
-    return _restored_alone(stream, layout, task, _free(Path(out), stream.path), PRIVATE)
-
-
-def _check_of_files(manifest: Manifest) -> None:
-    if manifest.layout in IN_MEMORY:
-        raise CorpusError(
-            "these canaries went into documents in memory: load the file as such, and give that to "
-            "lmexposure.remove"
-        )
-
-
-def _restored_alone(
-    source: _Source, layout: FileLayout, task: "Restoration", target: Path, mode: int
-) -> Removal:
-    """One file, which appears when it is checked."""
-    with atomic_write(target, mode=mode) as stream:
-        task.write(source, layout, stream)
-    return Removal(files=(target,), documents=task.removed, checked=bool(task.sha256))
-
-
-def _free(out: Path, source: Path) -> Path:
-    """A name under which nothing is replaced: `out`, or that of the source in this directory."""
-    target = out / source.name if out.is_dir() else out
-    if is_taken(target):
-        raise CorpusError(f"{target} is there already; choose another name")
-    return target
-
-
-class Restoration(Cut):
-    """The parts of some files, restored and checked together.
-
-    Args:
-        name: what messages call the first file.
-        targets: see `Cut`.
-        sha256: what the rest must have in the end; "" where that is not known.
-        files: how many these are.
-        shard: this may be one of several files, which the manifest knows together.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        targets: Sequence[tuple[int, Canary]],
-        sha256: str,
-        *,
-        files: int = 1,
-        shard: bool = False,
-    ) -> None:
-        alone = ", or is one file of several without its sidecar" * shard
-        super().__init__(targets, partial(_changed, f"the corpus changed since insertion{alone}"))
-        self.sha256, self._files, self._name = sha256, files, name
-        self._rest = Hashes(several=files > 1)
-
-    def write(self, source: _Source, layout: FileLayout, stream: IO[bytes]) -> None:
-        """Write the next file without its canaries."""
-        with source.guarded(), layout.writer(stream, source.path) as write:
-            for part in source.parts(known=True):
-                write(self.rest(part))
-        self.end_file()
-
-    def rest(self, part: Part) -> Part:
-        """This part without its canaries."""
-        rest, _ = self.part(part)
-        self._rest.update(rest.content)
-        return rest
-
-    def end_file(self) -> None:
-        """A file has passed; after the last of them all is checked."""
-        self._rest.end_file()
-        if len(self._rest.files) < self._files:
-            return
-        self.finish()
-        if self.sha256 not in ("", self._rest.total):
-            raise CorpusError(
-                f"{self._name}: without its canaries the corpus is not what it was before "
-                "insertion: it changed since; give the copy that insertion wrote"
-            )
-
-
-def _changed(reason: str, what: str) -> CorpusError:
-    return CorpusError(
-        f"{what}, which the manifest says is there: {reason}; give the copy that insertion wrote"
-    )
-
-
-def _tasks(corpus: FileCorpus, manifest: Manifest) -> list[Restoration]:
-    """Of each file; with sidecars each is a task of its own, without, all of them are one."""
-    placement, sources = Placement(manifest.entries), corpus.sources
-    notes = read_sidecars([source.path for source in sources], manifest)
-    if notes is None:
-        name, whole = sources[0].name, placement.inserted()
-        shard = len(sources) == 1 and not manifest.corpus.name
-        sha256 = manifest.corpus.sha256
-        task = Restoration(name, whole, sha256, files=len(sources), shard=shard)
-        return [task] * len(sources)
-    tasks = []
-    for source, note in zip(sources, notes, strict=True):
-        first, sha256 = note.copied.first_document, note.copied.sha256
-        targets = placement.inserted(first, first + note.copied.documents)
-        tasks.append(Restoration(source.name, targets, sha256))
-    return tasks
+    files: tuple[Path, ...]  # that were written
+    documents: int  # taken out of them
+    checked: bool  # against the hash, of tables of their texts; False: the manifest has none
 
 
 @overload
@@ -202,19 +41,17 @@ def remove(corpus: _T, manifest: Manifest | str | Path, out: None = None) -> _T:
 def remove(corpus: Any, manifest: Manifest | str | Path, out: str | Path | None = None) -> Any:
     """Give a corpus as it was before insertion, and check that it is.
 
-    A manifest of a stream, of Ray or of a step has no hash to check against: then nothing but the
-    canaries is checked, and the log warns of it, or `Removal.checked` is False.
-
     Args:
-        corpus: what insertion wrote: a file, several, or patterns; a stream of text, open for
-            reading bytes; or documents in memory, as `insert` gave them.
-        manifest: of the insertion, or its path.
+        corpus: what insertion wrote: a file, several, or patterns; a stream, open for reading
+            bytes; or documents in memory, as `insert` gave them.
+        manifest: of the insertion, or its path; one of a stream, of Ray or of a step has no hash:
+            then nothing but the canaries is checked, and the log or `Removal.checked` says so.
         out: for one file a new file or a directory that is there; for several a directory, new or
             empty; None: the documents are in memory.
 
     Returns:
-        documents of the same kind; or of files those that were written, how many documents were
-        taken out, and whether the result has the hash of the corpus before insertion.
+        documents of the same kind; or of files a `Removal`: which were written, how many documents
+        were taken out, and whether the rest has the hash of the corpus before insertion.
 
     Raises:
         CorpusError: the corpus changed since, is not this manifest's, or lacks a file; or a file is
@@ -227,65 +64,109 @@ def remove(corpus: Any, manifest: Manifest | str | Path, out: str | Path | None 
         if file_names(corpus) or is_stream(corpus):
             raise CorpusError("the corpus is in files; give out, the name of the file to write")
         return _restored_documents(corpus, known)
-    if is_stream(corpus):
-        return remove_from_stream(corpus, known, out)
-    if not isinstance(corpus, str | Path) and not _are_there(corpus):
+    if not (file_names(corpus) or is_stream(corpus)):
         raise CorpusError(  # shows no name: texts hold secrets
             "documents in memory need no out; leave it out, or give names of files that are there"
         )
-    return remove_from_files(listed_files(corpus), known, out)
+    with spooled(corpus) as names:
+        return remove_from_files(names, known, out)
 
 
-def _are_there(corpus: Any) -> bool:
-    """Whether it lists paths, which a message may show, and what names files that are there."""
-    return isinstance(corpus, list | tuple) and all(
-        isinstance(name, Path)
-        or are_paths([name])
-        or (isinstance(name, str) and bool(glob.glob(name, recursive=True)))
-        for name in corpus
+def remove_from_files(
+    sources: Sequence[str | Path], manifest: Manifest, out: str | Path
+) -> Removal:
+    """What `remove` does with files; those with sidecars are restored each on its own."""
+    if manifest.layout in IN_MEMORY:
+        raise CorpusError(
+            "these canaries went into documents in memory: load the file as such, and give that to "
+            "lmexposure.remove"
+        )
+    paths, out = corpus_files(sources), Path(out)
+    corpus = FileCorpus(paths, layout_of(manifest, paths, name=manifest.layout))
+    mode, restored = mode_like(*paths), _restored(paths, manifest)
+    written = [out / path.name for path in paths]
+    if len(paths) == 1:
+        written = written if out.is_dir() else [out]
+        if is_taken(written[0]):
+            raise CorpusError(f"{written[0]} is there already; choose another name")
+        with atomic_write(written[0], mode=mode) as stream:
+            restored[0].write(corpus.sources[0], corpus, stream)
+    else:
+        if out.exists() and (not out.is_dir() or any(out.iterdir())):
+            raise CorpusError(f"{out} holds something already; choose a new or an empty directory")
+        with atomic_directory(out, mode=mode) as unnamed:
+            for source, file in zip(corpus.sources, restored, strict=True):
+                with new_file(unnamed / source.path.name, mode) as stream:
+                    file.write(source, corpus, stream)
+    different = set(restored)
+    return Removal(
+        files=tuple(written),
+        documents=sum(file.removed for file in different),
+        checked=all(file.sha256 for file in different),
+    )
+
+
+class _Restored(Cut):
+    """A file, or several as one, whose rest has a hash in the end; "" where that is not known."""
+
+    def __init__(
+        self, targets: Sequence[tuple[int, Canary]], sha256: str, files: int = 1, hint: str = ""
+    ) -> None:
+        super().__init__(targets, partial(_changed, hint=hint))
+        self.sha256, self._files, self._hashes = sha256, files, Hashes(several=files > 1)
+
+    def write(self, source: FileSource, corpus: FileCorpus, stream: IO[bytes]) -> None:
+        """Write the next file without its canaries; after the last of them all is checked."""
+        with source.guarded():
+            with corpus.layout.writer(stream, source.path) as write:
+                for part in source.parts(known=True):
+                    rest, _ = self.part(part)
+                    self._hashes.update(rest.content)
+                    write(rest)
+            self._hashes.end_file()
+            if len(self._hashes.files) == self._files:
+                self.finish()
+                if self.sha256 not in ("", self._hashes.total):
+                    raise _changed(_NOT_BEFORE)
+
+
+def _restored(paths: Sequence[Path], manifest: Manifest) -> list[_Restored]:
+    """Of each file; with sidecars each is by itself, without, all of them are one."""
+    placement, notes = Placement(manifest.entries), read_sidecars(paths, manifest)
+    if notes is None:
+        alone = len(paths) == 1 and not manifest.corpus.name
+        hint = ", or is one file of several without its sidecar" * alone
+        whole = _Restored(placement.inserted(), manifest.corpus.sha256, len(paths), hint)
+        return [whole] * len(paths)
+    files = [(note.copied, note.copied.first_document) for note in notes]
+    return [
+        _Restored(placement.inserted(first, first + file.documents), file.sha256)
+        for file, first in files
+    ]
+
+
+def _changed(what: str, hint: str = "") -> CorpusError:
+    return CorpusError(
+        f"{what}: the corpus changed since insertion{hint}; give the copy that insertion wrote"
     )
 
 
 def _restored_documents(documents: _T, manifest: Manifest) -> _T:
-    """Documents in memory as they were before insertion, and checked where there is a hash.
-
-    Raises:
-        CorpusError: they changed since, or are not in memory.
-    """
+    """Documents in memory without their canaries, checked where there is a hash."""
     if is_read_later(documents):
         raise CorpusError(
             "documents that are read later are not in memory; give a Dataset, a frame or a list"
         )
-    known = RowSchema.of(manifest)
-    # A plain wrapping hashes all strings of a record, too, and its layout does not tell.
-    alone = known.chat or manifest.layout != "dataset"
-    both = [known] if alone else [known, replace(known, chat=True)]
-    failures = []
-    for schema in both:
-        try:
-            restored: _T = _without_canaries(corpus_of(documents, schema), manifest)
-        except CorpusError as failure:
-            failures.append(failure)
-        else:
-            if not manifest.corpus.sha256:
-                _LOG.warning(
-                    "the manifest has no hash of the documents before insertion, so it was not "
-                    "checked that the rest is what they were"
-                )
-            return restored
-    raise failures[0]
-
-
-def _without_canaries(corpus: InMemory, manifest: Manifest) -> Any:
-    """The documents as they were before insertion.
-
-    Raises:
-        CorpusError: they changed since, or are not this manifest's.
-    """
-    targets = Placement(manifest.entries).inserted()
-    restoration = Restoration("the documents", targets, manifest.corpus.sha256)
-    for part in corpus.parts():
-        restoration.rest(part)
-    restoration.end_file()
-    rest, _ = corpus.without([number for number, _ in targets])
-    return rest.given
+    corpus, sha256 = corpus_of(documents, RowSchema.of(manifest)), manifest.corpus.sha256
+    corpus.check_columns()
+    cut = Cut(Placement(manifest.entries).inserted(), _changed)
+    rest: Any = cut.part(corpus)[0]
+    cut.finish()
+    # A plain wrapping hashes all strings of a record, and its layout does not tell.
+    in_chats = replace(rest, schema=replace(rest.schema, chat=True))
+    if not sha256:
+        _LOG.warning("not checked: the manifest has no hash of the documents before insertion")
+    elif sha256 not in (Hashes.of(whole).total for whole in (rest, in_chats)):
+        raise _changed(_NOT_BEFORE)
+    restored: _T = rest.given
+    return restored

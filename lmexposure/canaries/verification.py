@@ -1,16 +1,16 @@
 """What of a manifest is really in a corpus, after whatever was done to it since insertion."""
 
+import glob
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import product
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from lmexposure.canaries.copies import read_sidecars
 from lmexposure.canaries.corpora.files import (
     LAYOUTS,
-    OF_RECORDS,
     FileCorpus,
     FileLayout,
     corpus_files,
@@ -20,7 +20,7 @@ from lmexposure.canaries.corpora.in_memory import are_paths, parts_once
 from lmexposure.canaries.fills import Found, Sought, add_fills
 from lmexposure.canaries.insertion import Source, strange_fills
 from lmexposure.canaries.manifest import Manifest
-from lmexposure.canaries.pipe import StreamSource, is_stream, stream_layout
+from lmexposure.canaries.pipe import is_stream, spooled
 from lmexposure.canaries.row_schema import RowSchema
 from lmexposure.errors import SettingsError
 
@@ -218,19 +218,26 @@ def corpus_count(
     if names := file_names(corpus):
         return _count_files([Path(name) for name in names], manifest, layout, text_field)
     if is_stream(corpus):
-        return _count_stream(corpus, manifest, layout, text_field)
+        # No suffix tells of it: its layout is the manifest's.
+        own = manifest.layout if manifest.layout in LAYOUTS else "lines"
+        with spooled(corpus) as names:
+            return _count_files([Path(names[0])], manifest, layout or own, text_field)
     sources = parts_once(corpus, RowSchema.of(manifest, text_field))
     return count_of(manifest, count_fills_in(sources, manifest), where="record")
 
 
 def file_names(corpus: Any) -> Sequence[str | Path]:
-    """A path or pattern, `Path`s, and names of files that are all there; of texts none."""
+    """A path or pattern, or several, all of them of files that are there; of texts none."""
     if isinstance(corpus, str | Path):
         return [corpus]
-    if not isinstance(corpus, list | tuple):
-        return []
-    paths = all(isinstance(name, Path) for name in corpus) or are_paths(corpus)
-    return corpus if paths else []
+    is_list = isinstance(corpus, list | tuple)
+    return corpus if is_list and all(map(_names_files, corpus)) else []
+
+
+def _names_files(name: Any) -> bool:
+    if isinstance(name, Path) or are_paths([name]):
+        return True
+    return isinstance(name, str) and bool(glob.glob(name, recursive=True))
 
 
 def _count_files(
@@ -246,15 +253,3 @@ def _count_files(
     if layout is None and (known.name, manifest.layout) == ("lines", "paragraphs"):
         known = layout_of(manifest, paths, name="paragraphs")
     return count_files(paths, manifest, layout=known)
-
-
-def _count_stream(
-    stream: IO[bytes], manifest: Manifest, layout: str | None, text_field: str | None
-) -> CorpusCount:
-    """The same for a stream, which no suffix tells of: its layout is the manifest's."""
-    name = layout or (manifest.layout if manifest.layout in LAYOUTS else "lines")
-    chats = RowSchema.of(manifest, text_field)
-    field, of_records = text_field or manifest.corpus.text_field or "text", name in OF_RECORDS
-    known = stream_layout(name, field, schema=chats if chats.chat and of_records else None)
-    found = count_fills_in([StreamSource(stream, known)], manifest)
-    return count_of(manifest, found, where="line or row")

@@ -266,9 +266,7 @@ def opened(corpus: list[str]) -> "list[str] | IO[bytes]":
     if corpus != [STDIN]:
         return corpus
     if sys.stdin is None:
-        from lmexposure.canaries import NOT_TEXT
-
-        raise CorpusError(NOT_TEXT)
+        raise CorpusError("standard input must be open; give a file")
     return sys.stdin.buffer
 
 

@@ -22,7 +22,6 @@ from lmexposure.canaries import (
     Reading,
     WrappingChoice,
     WrappingRecord,
-    first_records,
     insert_files,
     insert_through,
     preview_insertion,
@@ -174,30 +173,12 @@ def test_a_stream_of_chats(tmp_path: Path) -> None:
     content = write(tmp_path / "a.jsonl", records(ANSWER)).read_bytes()
     for number, total in enumerate((None, 12)):
         target, out = io.BytesIO(), tmp_path / f"out{number}"
-        first, source = first_records(io.BytesIO(content), out)
-        assert next(first)["id"] == 0
         reading = Reading(layout="jsonl", wrapping=ANSWER, total=total)
-        manifest = insert_through(source, target, out, lambda _: PLAN, reading)
+        manifest = insert_through(io.BytesIO(content), target, out, lambda _: PLAN, reading)
         assert manifest.wrapping == ANSWER
         assert verify(io.BytesIO(target.getvalue()), manifest).as_inserted
         remove(io.BytesIO(target.getvalue()), manifest, tmp_path / f"back{number}")
         assert (tmp_path / f"back{number}").read_bytes() == content
-
-
-def test_a_stream_is_replayed_from_its_beginning(tmp_path: Path) -> None:
-    lines = [b'{"n": %d}\n' % number for number in range(300)]
-    _, source = first_records(io.BytesIO(b"".join(lines)), tmp_path)
-    assert [source.read(3), source.readline(), source.readline(2)] == [b'{"n', b'": 0}\n', b'{"']
-    assert source.read(5) + source.read() + source.read() == b"".join(lines)[11:]
-    first, source = first_records(io.BytesIO(b"not json\n"), tmp_path)
-    with pytest.raises(CorpusError, match="standard input: line 1 is not JSON"):
-        next(first)
-    assert source.read() == b"not json\n"
-    (tmp_path / "source").mkdir()
-    (tmp_path / "source" / "standard_input").write_bytes(lines[7])
-    first, source = first_records(io.BytesIO(b""), tmp_path)
-    assert next(first) == {"n": 7}
-    assert source.readline() == b""
 
 
 def test_a_preview_counts_whole_records(tmp_path: Path) -> None:

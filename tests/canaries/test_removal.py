@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lmexposure import insert
+from lmexposure import insert, remove
 from lmexposure.canaries import (
     Format,
     Manifest,
@@ -19,7 +19,6 @@ from lmexposure.canaries import (
 from lmexposure.canaries.copies import sidecar_path
 from lmexposure.canaries.removal import (
     remove_from_files,
-    remove_from_stream,
 )
 from lmexposure.errors import CorpusError, FileError
 
@@ -170,4 +169,4 @@ def test_what_went_into_documents_in_memory(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match="went into documents in memory: load the file as such"):
         remove_from_files([out], manifest, tmp_path / "without")
     with out.open("rb") as stream, pytest.raises(CorpusError, match="went into documents in mem"):
-        remove_from_stream(stream, manifest, tmp_path / "without")
+        remove(stream, manifest, tmp_path / "without")

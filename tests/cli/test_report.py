@@ -85,7 +85,7 @@ def test_a_model_card(call: Call, tmp_path: Path) -> None:
     [
         ("result.json", '{"schema": "lmexposure.result/9"}', "reads 'lmexposure.result/4' alone"),
         ("result.json", '{"schema": "lmexp', "not readable JSON"),
-        ("scores.parquet", "PAR1", "cannot be read as scores"),
+        ("scores.parquet", "PAR1", "its hash differs"),
         ("manifest.json", None, "the run is not whole"),
         ("result.json", None, "give its command again"),
     ],

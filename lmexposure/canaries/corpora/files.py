@@ -316,13 +316,7 @@ class FileCorpus:
 
     def sha256(self) -> str:
         """As a manifest has it: of the contents of all files, or of the texts of tables."""
-        hashes = Hashes(several=len(self.sources) > 1)
-        for source in self.sources:
-            with source.guarded():
-                for _ in source.parts(taken=hashes.update, known=True):
-                    pass
-            hashes.end_file()
-        return hashes.total
+        return Hashes.of(self).total
 
 
 def _file_state(path: Path) -> tuple[int, ...]:
