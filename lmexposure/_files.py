@@ -56,9 +56,6 @@ def mode_like(*sources: Path) -> int:
     * what is made to be shown (results, reports, curves, verdicts) is for everyone.
 
     The umask takes more away. The owner can always read what was made.
-
-    Raises:
-        FileError: there is no such file.
     """
     mode = 0o666
     for path in sources:
@@ -81,10 +78,7 @@ def new_file(path: Path, mode: int) -> IO[bytes]:
 
 
 def _partial(path: Path) -> Path:
-    """The name under which `path` is built: next to it, hidden, and plainly not finished.
-
-    What is there and not listed stays, and another name is taken.
-    """
+    """The name under which `path` is built: next to it, hidden, and plainly not finished."""
     names = chain([f".{path.name}.partial"], (f".{path.name}.{n}.partial" for n in count(1)))
     return next(free for name in names if _written.may_go(free := path.with_name(name)))
 
@@ -129,19 +123,6 @@ def atomic_write(
     a link in the way is refused. Elsewhere links are followed, and a file is replaced if it is
     empty or is as one of ours. `STDOUT` is standard output, which gets the bytes when the block has
     ended. Of a file with several hard links, this name alone gets the new content.
-
-    Args:
-        path: final name; its parent directories are made.
-        mode: permission bits of a new file, set before the first byte (0o600 for files that hold
-            secrets).
-        replaces: whether a file's content may be replaced outside of a study; None: whether it
-            begins as our records do.
-        sha256: of what will be written: a file that has been changed since is not replaced.
-        of: names of what the file tells of: a file of something else is not replaced.
-
-    Raises:
-        FileError: the disk is full, read-only, or not ours; something that is not ours, a
-            directory, a device, a pipe or a socket has the name. No half-written file is left.
     """
     path = Path(path)
     with disk_errors(path):
@@ -159,15 +140,7 @@ def atomic_write(
 
 
 def refuse_unlike(path: Path, ours: Callable[[bytes], object]) -> None:
-    """Refuse to replace a file that was named by a person, and was not written here.
-
-    Args:
-        path: of the file; a link is followed.
-        ours: whether its content is; an empty one may be replaced too.
-
-    Raises:
-        FileError: it is so.
-    """
+    """Refuse to replace a file that was named by a person, and was not written here."""
     if not is_taken(path):
         return
     with disk_errors(path), open(path, "rb") as file:
@@ -181,11 +154,7 @@ def refuse_unlike(path: Path, ours: Callable[[bytes], object]) -> None:
 
 
 def append(path: Path, data: bytes) -> None:
-    """Add to the end of a file; links are followed.
-
-    Raises:
-        FileError: as for `atomic_write`.
-    """
+    """Add to the end of a file; links are followed."""
     with disk_errors(path):
         final = _followed(path)
         _refuse_special(path, final)
@@ -201,11 +170,7 @@ def is_taken(path: Path) -> bool:
 
 @contextmanager
 def made_directory(path: Path) -> Iterator[None]:
-    """Make a directory, with its parents; those of them that stay empty are taken away again.
-
-    Raises:
-        FileError: the disk refused.
-    """
+    """Make a directory, with its parents; those of them that stay empty are taken away again."""
     missing = [place for place in (path, *path.parents) if not place.exists()]
     with disk_errors(path):
         path.mkdir(parents=True, exist_ok=True)
@@ -259,11 +224,7 @@ def _followed(path: Path) -> Path:
 
 
 def _refuse_special(path: Path, final: Path) -> None:
-    """Refuse to write to what is no regular file, or is one only behind an open descriptor.
-
-    Raises:
-        FileError: it is so.
-    """
+    """Refuse to write to what is no regular file, or is one only behind an open descriptor."""
     home = os.path.realpath(path.parent)
     is_open = home == "/dev" or home.startswith("/proc/")  # /dev/stdout may lead to a file
     if is_open or (path.exists() and not final.is_file()):
@@ -281,15 +242,6 @@ def atomic_directory(path: Path, *, mode: int = 0o666) -> Iterator[Path]:
     All of it is on the disk before it gets its name. A directory of ours at `path` is replaced; a
     killed process leaves only hidden ones (`.partial`, `.old`), which the next call clears. In a
     directory of a study a link is refused, elsewhere it is followed.
-
-    Args:
-        path: final name; its parent directories are made.
-        mode: permission bits that the files in it may have at most, whoever writes them; until they
-            have them, the directory is the owner's alone.
-
-    Raises:
-        FileError: the disk is full, read-only, or not ours; something has the name that the list of
-            the study does not name, or, outside of one, that is no empty directory.
     """
     path = Path(path)
     with disk_errors(path):
@@ -409,10 +361,7 @@ def sha256_file(path: Path) -> str:
 
 
 def read_bytes(path: str | Path) -> bytes:
-    """The content of a file; a pipe without a writer is empty, and is not waited for.
-
-    Of a device, which may have no end, the first 64 kB.
-    """
+    """The content of a file; a pipe without a writer is empty, and is not waited for."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     os.set_blocking(descriptor, True)
     with open(descriptor, "rb") as stream:
@@ -423,17 +372,7 @@ def read_bytes(path: str | Path) -> bytes:
 def read_toml(
     path: Path, *, what: str = "settings file", error: type[InputError] = SettingsError
 ) -> dict[str, Any]:
-    """What a TOML file says.
-
-    Args:
-        path: of the file.
-        what: it is, for messages.
-        error: to raise.
-
-    Raises:
-        InputError: the file is missing, is not UTF-8 text, is not TOML, or is nested too deep
-            (a key of more than 100 parts too).
-    """
+    """What a TOML file says."""
     try:
         text = Path(path).read_text(encoding="utf-8")
         if _LONG_KEY.search(text):  # the library's memory grows with the square of the parts
@@ -460,10 +399,6 @@ def only_writer(out: str | Path) -> Iterator[None]:
     file it leaves. Steps of a run that holds the directory go on. A directory that may not be
     written to is not locked: nothing can be written over there. Nor is a file: whoever wants a
     directory says so. Of the processes of one torchrun only the first locks.
-
-    Raises:
-        BusyError: another process, or another thread of this one, holds it.
-        FileError: the disk refused.
     """
     name = os.path.realpath(out)
     not_ours = fcntl is None or os.environ.get("RANK", "0") != "0"

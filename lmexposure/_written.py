@@ -53,23 +53,13 @@ def study(out: str | Path) -> Iterator[None]:
 
 
 def root_of(path: Path) -> Path | None:
-    """The innermost directory of a study that a path is in; None: it is in none.
-
-    Raises:
-        FileError: a link leads out of it.
-    """
+    """The innermost directory of a study that a path is in; None: it is in none."""
     found = _place(Path(path))
     return None if found is None else found[0]
 
 
 def check(path: Path, *, of: Collection[str] = ()) -> None:
-    """Refuse what is where a file or a directory is about to be written, unless it is ours.
-
-    Outside of a study a directory must be empty.
-
-    Raises:
-        FileError: it is not ours, was changed since, or tells of something else.
-    """
+    """Refuse what is where a file or a directory is about to be written, unless it is ours."""
     place = _place(path)
     if place is None:
         if path.is_dir() and any(path.iterdir()):
@@ -81,13 +71,7 @@ def check(path: Path, *, of: Collection[str] = ()) -> None:
 
 
 def claim(path: Path, *, sha256: str | None = None, of: Collection[str] = ()) -> None:
-    """As `check`, and list the file, where it is in a study.
-
-    Args:
-        path: that is about to be written.
-        sha256: of what will be written; None: what is there later may differ, and is ours.
-        of: names of what it tells of.
-    """
+    """As `check`, and list the file, where it is in a study."""
     check(path, of=of)
     place = _place(path)
     if place is None:
@@ -103,15 +87,7 @@ def claim(path: Path, *, sha256: str | None = None, of: Collection[str] = ()) ->
 
 
 def refuse_foreign(out: Path, names: Iterable[str]) -> None:
-    """Refuse, before long work, what has a name that the work will write and is not ours.
-
-    Args:
-        out: the directory of the study.
-        names: of files and directories in it; "NAME*" is all that begin so.
-
-    Raises:
-        FileError: the first of them, or a list in them that is none of ours.
-    """
+    """Refuse, before long work, what has a name that the work will write and is not ours."""
     root = Path(os.path.realpath(out))
     if not root.is_dir():
         return
@@ -125,12 +101,7 @@ def refuse_foreign(out: Path, names: Iterable[str]) -> None:
 
 
 def note(*paths: Path, tree: bool = False) -> None:
-    """List what is being built, in a study.
-
-    Args:
-        paths: in one directory.
-        tree: they are directories, and whatever is in them is ours.
-    """
+    """List what is being built, in a study."""
     by_root: dict[Path, list[str]] = {}
     for path in paths:
         if (place := _place(path)) is not None:
@@ -154,11 +125,7 @@ def may_go(path: Path) -> bool:
 
 
 def check_tree(path: Path) -> None:
-    """Refuse a directory that may not be removed.
-
-    Raises:
-        FileError: it is so.
-    """
+    """Refuse a directory that may not be removed."""
     if not may_go(path):
         raise _in_the_way(path)
 
@@ -178,13 +145,7 @@ def listed(out: Path) -> set[str]:
 
 
 def remove(path: Path) -> None:
-    """Remove a file, or of a directory what is listed; what else is in it stays, and it with it.
-
-    Studies within the directory have lists of their own, which count.
-
-    Raises:
-        FileError: a list that counts is none of ours; then nothing is removed.
-    """
+    """Remove a file, or of a directory what is listed; what else is in it stays, and it with it."""
     try:
         place = _place(Path(path))
     except FileError:  # a link in the way is not ours
@@ -253,11 +214,7 @@ def _remove_empty(homes: Iterable[Path]) -> None:
 
 
 def _place(path: Path) -> tuple[Path, str] | None:
-    """The study that a path is in, and its name there.
-
-    Raises:
-        FileError: a link leads out of the study.
-    """
+    """The study that a path is in, and its name there."""
     if not _STUDIES.get():
         return None
     path = Path(os.path.abspath(path)) if ".." in path.parts else path.absolute()
@@ -281,11 +238,7 @@ def _in_tree(name: str, known: Collection[str]) -> bool:
 def _refuse_another(
     path: Path, root: Path, name: str, known: dict[str, _Listed], of: frozenset[str]
 ) -> None:
-    """Refuse what is in the way of a write, unless the list has it just so.
-
-    Raises:
-        FileError: it is so.
-    """
+    """Refuse what is in the way of a write, unless the list has it just so."""
     real = root / name
     if not os.path.lexists(real):
         return
@@ -345,11 +298,7 @@ def _in_the_way(path: Path) -> FileError:
 
 
 def _read(root: Path) -> dict[str, _Listed]:
-    """The list of a directory, by name; empty where it has none.
-
-    Raises:
-        FileError: something else has its name.
-    """
+    """The list of a directory, by name; empty where it has none."""
     path = root / LIST
     try:
         state = path.lstat()

@@ -1,6 +1,7 @@
 """What is published of the records is what they are, and nobody reads them by literal keys."""
 
 import json
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -29,6 +30,7 @@ from lmexposure.records import (
 )
 
 ROOT = Path(__file__).parents[1]
+FIELDS = runpy.run_path(str(ROOT / "scripts" / "documentation" / "fields.py"))
 SCHEMAS = ROOT / "docs" / "schemas"
 RECORDS: list[type[FileRecord]] = [
     CanifeRecord,
@@ -58,7 +60,7 @@ def test_no_record_is_read_by_literal_keys() -> None:
 def test_the_published_schema_is_that_of_the_record(record: type[FileRecord]) -> None:
     path = SCHEMAS / f"{record.schema_name().replace('/', '-')}.json"
     published = json.loads(path.read_text(encoding="utf-8"))
-    assert published == record.json_schema(), "publish it: scripts/schemas"
+    assert published == FIELDS["published"](record), "publish it: scripts/schemas"
     assert set(SCHEMAS.iterdir()) >= {path}
 
 

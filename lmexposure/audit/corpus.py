@@ -56,17 +56,7 @@ _MOST_OF_TOKENS, _MOST_OF_DOCUMENTS = 0.01, 0.05
 def plan_of(
     settings: RunSettings, *, seed: int | None = None, chosen: Sequence[Format] = ()
 ) -> Plan:
-    """The plan that the settings ask for; its secrets and coins are fresh unless they have a seed.
-
-    Args:
-        settings: what to insert.
-        seed: of the plan, where it was drawn before; None: that of the settings, else a fresh one.
-        chosen: the formats of kinds that are no uniform fills, see `crafting`.
-
-    Raises:
-        FormatError: a format that cannot be found or read.
-        PlanError: more secrets than a format has, explicit references counted in.
-    """
+    """The plan that the settings ask for; secrets and coins without a seed are fresh."""
     plan = Plan(
         formats=(*map(load_format, settings.uniform_formats), *chosen),
         canaries=settings.per_class,
@@ -90,15 +80,7 @@ def _fresh_coins(settings: RunSettings) -> bool:
 
 
 def preview(corpus: Files, *, settings: RunSettings) -> Preview:
-    """What an insertion would do; nothing is written, and no fresh coin is tossed.
-
-    Args:
-        corpus: a file, several, or patterns.
-        settings: what to insert.
-
-    Raises:
-        LmexposureError: as for `insert_corpus`.
-    """
+    """What an insertion would do; nothing is written, and no fresh coin is tossed."""
     fresh, seed = _fresh_coins(settings), _seed(settings)
     files = corpus_files(listed_files(corpus))
     wrapping = wrapping_of(files, settings=settings)
@@ -134,14 +116,7 @@ def _on_average(everyone: Preview, tossed: Preview, probability: float) -> Previ
 def share_warning(
     settings: RunSettings, *, of_documents: float, of_bytes: float | None
 ) -> str | None:
-    """Why the canaries are too large a part of the corpus, and what to change; None: they are not.
-
-    Args:
-        settings: what was inserted, or will be.
-        of_documents: inserted documents / all documents after insertion.
-        of_bytes: inserted bytes / all bytes after insertion, taken for the share of tokens:
-            no tokenizer is known here; None where no size is known.
-    """
+    """Why canaries are too large a part of the corpus, and what to change; None: they are not."""
     shares, above = [], 1.0
     if of_bytes is not None and of_bytes > _MOST_OF_TOKENS:
         shares.append(
@@ -186,28 +161,7 @@ def insert_corpus(  # noqa: PLR0913 (the front door: each may be left out)
     tokenizer: Any = None,
     tell: Callable[[str], None] = lambda line: None,
 ) -> tuple[Path, Manifest]:
-    """Insert a plan's canaries into copies of a corpus; skipped when it was done already.
-
-    What was drawn for `out` once is not drawn again: its manifest has the seeds of secrets and
-    coins, where the settings have none.
-
-    Args:
-        corpus: files, as for `canaries.insert_files`; or a stream of text, open for reading bytes.
-        out: as for `canaries.insert_files`; of a stream it gets the manifest alone.
-        settings: what to insert.
-        target: of a stream, where to write; after an error, what it got must be thrown away.
-        documents: how many there must be; None: as many as there are.
-        verify: look for fills that are there already, hash, and check what was written.
-        tokenizer: of the training, or its directory or hub name: of chats, the manifest then says
-            by which template they are rendered, and the rows are looked at first; None: neither.
-        tell: takes what was seen of the rows.
-
-    Returns:
-        path of the copy, or of the directory with all of them, or of a stream `out`; the manifest.
-
-    Raises:
-        LmexposureError: as `canaries.insert_files`.
-    """
+    """Insert a plan's canaries into copies of a corpus; skipped when it was done already."""
     out = Path(out)
     through = target if is_stream(corpus) else None
     if is_stream(corpus):
@@ -269,10 +223,7 @@ def _reading(
 def wrapping_of(
     corpus: Files, *, settings: RunSettings, out: str | Path | None = None
 ) -> Wrapping | None:
-    """Where in a record of these files a canary goes, as said, else by the first records.
-
-    None where documents are texts. Where the files are gone, the copies in `out` are looked at.
-    """
+    """Where in a record of these files a canary goes, as said, else by the first records."""
     return _choice(settings).wrapping(_first_records(listed_files(corpus), settings, out))
 
 
@@ -313,12 +264,7 @@ def _described(
     records: Iterable[Mapping[str, Any]],
     tell: Callable[[str], None],
 ) -> Wrapping | WrappingRecord | None:
-    """With what a manifest says of the training's tokenizer, where that is known: it is tried out.
-
-    Raises:
-        ModelError: a tokenizer that cannot be loaded, or that does not render such chats.
-        SettingsError: a chat template for texts, or a file that is none.
-    """
+    """With what a manifest says of the training's tokenizer, tried out where it is known."""
     if wrapping is None:
         _refuse_template(settings, "these documents are texts")
         return None
@@ -350,11 +296,7 @@ def _refuse_template(settings: RunSettings, why: str) -> None:
 
 
 def read_template(path: str) -> str:
-    """The chat template in a file.
-
-    Raises:
-        SettingsError: there is no such file, or it is no text.
-    """
+    """The chat template in a file."""
     try:
         text = read_bytes(path).decode()
     except (UnicodeDecodeError, OSError) as failure:
@@ -426,22 +368,15 @@ _CLOSE_ENOUGH = 1.05
 
 @dataclass(frozen=True, kw_only=True)
 class MaxAttainable:
-    """The most that the primary bound can be.
+    """The most that the primary bound can be."""
 
-    Attributes:
-        candidates: of a class of repetitions for which a coin is tossed, over all formats.
-        epsilon: of a perfect attack on them, in nats, for one document.
-        delta: of that epsilon.
-        claimed_epsilon: what was claimed, in nats; None where nothing was.
-        needed: candidates per format and class with which a perfect attack would show more than
-            was claimed, at most 5% above the fewest; None where nothing is claimed, they are there
-            already, or it would take more than 131,072 in a class.
-    """
-
-    candidates: int
-    epsilon: float
-    delta: float
-    claimed_epsilon: float | None
+    candidates: int  # of a class of repetitions for which a coin is tossed, over all formats
+    epsilon: float  # of a perfect attack on them, in nats, for one document
+    delta: float  # of that epsilon
+    claimed_epsilon: float | None  # what was claimed, in nats; None where nothing was
+    # candidates per format and class with which a perfect attack would show more than was claimed,
+    # at most 5% above the fewest; None where nothing is claimed, they are there already, or it
+    # would take more than 131,072 in a class
     needed: int | None
 
     @property
@@ -466,14 +401,7 @@ class MaxAttainable:
 
 
 def max_attainable(settings: RunSettings) -> MaxAttainable | None:
-    """What a perfect attack would show, and how many candidates a claim needs.
-
-    Args:
-        settings: inclusion probability, candidates, repetitions, significance, delta and claim.
-
-    Returns:
-        The most, at the primary bound's delta; None without coins.
-    """
+    """What a perfect attack would show, and how many candidates a claim needs."""
     if settings.inclusion_probability is None:
         return None
     claimed, most = settings.measure.claimed_epsilon, _most(settings, settings.per_class)
@@ -509,11 +437,7 @@ def _needed(settings: RunSettings, claimed: float) -> int | None:
 
 
 def _most(settings: RunSettings, per_class: int) -> float:
-    """The largest primary bound at most: that of the class with the fewest repetitions.
-
-    It depends on the number of candidates, and not on how coins fell. The primary bound of a class
-    has half of its share of the significance (`joint_bounds`).
-    """
+    """The largest primary bound at most: that of the class with the fewest repetitions."""
     # Here, because they import scipy, which an insertion without coins does not need.
     from lmexposure.statistics import epsilon_from_exposure, one_run_audit
 

@@ -13,18 +13,7 @@ from lmexposure.records import RunSettings
 def chosen_formats(
     settings: RunSettings, *, seed: int, documents: Callable[[], Iterable[str]]
 ) -> tuple[Format, ...]:
-    """The formats of the kinds that are no uniform fills, in the order of the settings.
-
-    Args:
-        settings: kinds, how many texts, what they are chosen by.
-        seed: of the plan.
-        documents: gives the texts of the corpus before insertion, each time that it is called.
-
-    Raises:
-        PlanError: the corpus, or the other texts, are too small for as many.
-        CorpusError: other texts that cannot be read.
-        ModelError: a base that cannot be loaded, or that does not give as many texts.
-    """
+    """The formats of the kinds that are no uniform fills, in the order of the settings."""
     count = settings.per_class * len(settings.repetitions) + settings.controls
     material = Material(
         documents=documents,
@@ -45,12 +34,7 @@ def chosen_formats(
 
 
 def kept_formats(settings: RunSettings, drawn: Sequence[Format]) -> tuple[Format, ...] | None:
-    """Those that were chosen for the same settings before; None where others were.
-
-    Args:
-        settings: of now.
-        drawn: the formats of the plan that was drawn before.
-    """
+    """Those that were chosen for the same settings before; None where others were."""
     chosen = tuple(form for form in drawn if not form.is_uniform)
     kinds = {form.kind for form in chosen}
     wanted = {name for name in settings.kinds if name != UNIFORM}

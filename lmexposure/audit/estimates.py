@@ -48,21 +48,13 @@ from lmexposure.statistics import (
 
 @dataclass(frozen=True, kw_only=True)
 class FormatEstimates:
-    """The estimates of one format, ready for the result.
+    """The estimates of one format, ready for the result."""
 
-    Attributes:
-        canaries: canaries and controls, in the manifest's order.
-        record: what is said of the format itself.
-        summary: of each class of repetitions, and of the controls.
-        warnings: what concerns the whole format.
-        base: the same beside the base model; None where none was measured.
-    """
-
-    canaries: list[CanaryResult]
-    record: FormatResult
-    summary: list[ClassSummary]
-    warnings: list[str]
-    base: BesideBase | None = None
+    canaries: list[CanaryResult]  # canaries and controls, in the manifest's order
+    record: FormatResult  # what is said of the format itself
+    summary: list[ClassSummary]  # of each class of repetitions, and of the controls
+    warnings: list[str]  # what concerns the whole format
+    base: BesideBase | None = None  # the same beside the base model; None where none was measured
 
 
 # The estimates that may be shown, best first, by what was asked for.
@@ -89,21 +81,7 @@ def estimate_format(
     *,
     origin: str,
 ) -> FormatEstimates:
-    """Every estimate for one format.
-
-    Args:
-        scores: its log-perplexities.
-        search: what a search over all fills found.
-        extractions: further searches per canary id; empty where extraction was left out.
-        settings: method, levels, bootstraps, seed.
-        origin: what distinguishes this measurement from all others: hashes of manifest and
-            weights. The permutations of each class follow from it and from the seed: were they the
-            same in every run, the share of false alarms would be that of this one draw of
-            permutations, which was seen up to half above what the gate allows.
-
-    Raises:
-        ModelError: the method asked for gives no estimate here; says why not.
-    """
+    """Every estimate for one format."""
     ranks = _by_rank(scores, settings)
     curve, curve_warnings = _by_curve(scores, settings)
     base = beside_base(scores, settings, origin=origin)
@@ -178,12 +156,7 @@ def _score_warnings(scores: FormatScores, search: FormatSearch) -> Iterator[str]
 
 
 def _by_rank(scores: FormatScores, settings: MeasureSettings) -> list[Estimate]:
-    """Each canary's exposure by its rank among never-inserted fills, "exact" or "sampled".
-
-    Where the references are all that are left, the controls belong to the null as well, and the
-    rank of an inserted canary is exact. A control is never part of its own null, so its own rank
-    stays a sampled one.
-    """
+    """Each canary's exposure by its rank among never-inserted fills, "exact" or "sampled"."""
     controls, bits = scores.controls, scores.canary_bits
     options: dict[str, Any] = {"space_size": scores.format.size, "level": settings.level}
     null = scores.reference_bits
@@ -337,14 +310,7 @@ def _exposures(
 
 
 def class_seed(seed: int, origin: str, name: str, repetitions: int) -> int:
-    """A class's own seed, below 2^48 so that a JSON number holds it.
-
-    Args:
-        seed: of the settings.
-        origin: what distinguishes this measurement from all others.
-        name: of the format.
-        repetitions: of the class.
-    """
+    """A class's own seed, below 2^48 so that a JSON number holds it."""
     key = json.dumps([seed, origin, name, repetitions])
     return int(sha256_bytes(key.encode())[:12], 16)
 

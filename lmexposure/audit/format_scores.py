@@ -24,37 +24,24 @@ _COLUMNS = ("bits", "tokens", "secret_bits")
 
 @dataclass(frozen=True, kw_only=True)
 class FormatScores:
-    """Scores of one format: canaries and controls, then candidates held out, then drawn references.
+    """Scores of one format: canaries, controls, candidates held out, drawn references."""
 
-    Attributes:
-        format: the format.
-        context: what is around each text in its row.
-        canaries: K canaries and controls, in the manifest's order.
-        held_out: E candidates that their coins kept out, in the manifest's order; `repetitions` is
-            the class that each would have belonged to.
-        bits: log-perplexity in bits, shape (K + E + M,); lower = more memorised.
-        tokens: scored tokens of each text, shape (K + E + M,).
-        secret_bits: bits behind the token prefix that all these texts share, shape (K + E + M,).
-        beginning: that prefix; the context's tokens belong to it.
-        first_unscored: the first token of the texts went unscored: there was nothing before it.
-        set_aside: fills that the corpus held before insertion: not drawn, not counted in a rank.
-        exhaustive: the E + M references are all fills that are neither canary nor control.
-        slower: why they were scored in a slower way than usual; empty where they were not.
-        base_bits: log-perplexity under the base model in bits, shape (K + E + M,); None without.
-    """
-
-    format: Format
-    context: AnyContext = None
-    canaries: tuple[Canary, ...]
+    format: Format  # the format
+    context: AnyContext = None  # what is around each text in its row
+    canaries: tuple[Canary, ...]  # K canaries and controls, in the manifest's order
+    # E candidates that their coins kept out, in the manifest's order; `repetitions` is the class
+    # that each would have belonged to
     held_out: tuple[Canary, ...] = ()
-    bits: NDArray[np.float64]
-    tokens: NDArray[np.int64]
+    bits: NDArray[np.float64]  # log-perplexity in bits, shape (K + E + M,); lower = more memorised
+    tokens: NDArray[np.int64]  # scored tokens of each text, shape (K + E + M,)
+    # bits behind the token prefix that all these texts share, shape (K + E + M,)
     secret_bits: NDArray[np.float64]
-    beginning: Beginning
-    first_unscored: bool
-    exhaustive: bool
-    set_aside: int
-    slower: str = ""
+    beginning: Beginning  # that prefix; the context's tokens belong to it
+    first_unscored: bool  # the first token of the texts went unscored: there was nothing before it
+    exhaustive: bool  # the E + M references are all fills that are neither canary nor control
+    set_aside: int  # fills that the corpus held before insertion: not drawn, not counted in a rank
+    slower: str = ""  # why they were scored in a slower way than usual; empty where they were not
+    # log-perplexity under the base model in bits, shape (K + E + M,); None without
     base_bits: NDArray[np.float64] | None = None
 
     @property
@@ -118,25 +105,7 @@ def score_format(  # noqa: PLR0913 (what is scored, how, and where it is kept)
     progress: Callable[[int, int], None],
     score_base: Callable[[Sequence[Encoded]], NDArray[np.float64]] | None = None,
 ) -> FormatScores:
-    """Score candidates, controls and references of one format under the same conditions.
-
-    Args:
-        loaded: model and tokenizer.
-        manifest: what was inserted.
-        name: of the format.
-        context: what is around each text in its row.
-        settings: how many references, and texts a forward pass.
-        vocabulary: what the model's tokens spell.
-        kept: where the numbers are kept between interruptions; None keeps nothing.
-        progress: called with (texts done, texts in all).
-        score_base: the log-perplexities of the same tokens under the base model; None: no base.
-
-    Raises:
-        ManifestError: neither a canary nor a control is there.
-        ModelError: a fill cannot be encoded or is longer than the context window; names it.
-        NumericalError: the model gave NaN or infinite logits.
-        PlanError: R has fewer fills left than the references that were asked for.
-    """
+    """Score candidates, controls and references of one format under the same conditions."""
     form = manifest.formats[name]
     drawn = tuple(c for c in manifest.entries if c.format == name)
     canaries = tuple(c for c in drawn if c.role != "held_out")
@@ -201,11 +170,7 @@ def _held_out_behind(drawn: tuple[Canary, ...], texts: int) -> NDArray[np.int64]
 def _encode(
     loaded: LoadedModel, manifest: Manifest, name: str, texts: list[str], context: AnyContext
 ) -> list[Encoded]:
-    """The texts in context, scored from the same token on.
-
-    Where some of them merge with the context and others do not, only some totals would hold the
-    context's cost.
-    """
+    """The texts in context, scored from the same token on."""
     ids = [canary.id for canary in manifest.entries if canary.format == name]
     try:
         encoded = encode_in_context(
@@ -254,10 +219,7 @@ def _saved(kept: Path | None, texts: int) -> dict[str, Any] | None:
 
 
 def scores_of(scores: Sequence[FormatScores]) -> Scores:
-    """The scores of all formats as one table; see `Scores`.
-
-    `repetitions` of a row with role "held_out" is its class; it was inserted 0 times.
-    """
+    """The scores of all formats as one table; see `Scores`."""
     ids: list[str] = []
     for part in scores:
         drawn = [*part.canaries, *part.held_out]
@@ -277,11 +239,7 @@ def scores_of(scores: Sequence[FormatScores]) -> Scores:
 
 
 def write_scores(path: Path, scores: Sequence[FormatScores]) -> None:
-    """Write scores.parquet, with the bits of the secrets alone and the numbers of tokens.
-
-    Raises:
-        FileError: the disk refused.
-    """
+    """Write scores.parquet, with the bits of the secrets alone and the numbers of tokens."""
     write_score_table(
         path,
         scores_of(scores),

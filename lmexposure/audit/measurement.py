@@ -313,28 +313,21 @@ def _model(
 
 @dataclass(kw_only=True)
 class _Measurement:
-    """A measurement under way.
+    """A measurement under way."""
 
-    Attributes:
-        described: what the model says of itself.
-        context: the rows that the texts are scored in.
-        directory: of the result and of finished parts; None writes nothing.
-        warnings: what a reader of the result must know.
-        notes: what concerns all formats, given once; by subject.
-        base: the model before the training, which scores the same texts; None: none.
-        model: as it was given.
-    """
-
-    model: Any
+    model: Any  # as it was given
     loaded: LoadedModel
-    described: dict[str, Any]
+    described: dict[str, Any]  # what the model says of itself
     manifest: Manifest
-    context: ScoringContext
+    context: ScoringContext  # the rows that the texts are scored in
     settings: MeasureSettings
+    # of the result and of finished parts; None writes nothing
     directory: MeasurementDirectory | None
     progress: Progress
-    warnings: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)  # what a reader of the result must know
+    # what concerns all formats, given once; by subject
     notes: dict[str, str] = field(default_factory=dict)
+    # the model before the training, which scores the same texts; None: none
     base: Base | None = None
 
     def __post_init__(self) -> None:

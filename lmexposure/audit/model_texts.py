@@ -42,12 +42,7 @@ _SOURCES = {
 
 
 def base_of(settings: RunSettings) -> LoadedModel:
-    """The base of `settings.kind_base`, where the settings say.
-
-    Raises:
-        ModelError: it cannot be loaded; or its tokenizer is not that of the pretrained model that
-            is trained, so that its tokens would be cut otherwise.
-    """
+    """The base of `settings.kind_base`, where the settings say."""
     name = str(settings.kind_base)
     base = load_model(name, device=chosen_device(settings), offline=settings.offline)
     if settings.model in NEW_MODELS:
@@ -62,18 +57,7 @@ def base_of(settings: RunSettings) -> LoadedModel:
 
 
 def texts_of(name: str, base: LoadedModel, material: Material, *, temperature: float) -> Format:
-    """The texts of "model_pair" or "high_temperature".
-
-    Args:
-        name: of the kind.
-        base: a causal LM that never saw the corpus.
-        material: how many, and the seed; its documents are what no text may be part of.
-        temperature: of sampling.
-
-    Raises:
-        ModelError: the base does not give as many different texts that encode as they were chosen;
-            it says how many. A tokenizer with neither BOS nor EOS to begin with.
-    """
+    """The texts of "model_pair" or "high_temperature"."""
     with evaluation_mode(base.model), torch.inference_mode():
         if name == "model_pair":
             found = _pair_texts(base, material)
@@ -149,11 +133,7 @@ def _as_text(tokenizer: Any, ids: Sequence[int]) -> str | None:
 
 
 def _pair_texts(base: LoadedModel, material: Material) -> list[str]:
-    """Chains of pairs x y, where y is about the last token that the base awaits behind x.
-
-    A chain is a text of its own, so its tokens are those that its text gives again from its
-    beginning: the first of them has no space in front, which the text would lose.
-    """
+    """Chains of pairs x y, where y is about the last token that the base awaits behind x."""
     chains = _chains(base, material)
     found = dict.fromkeys(_decode(base.tokenizer, chain) for chain in chains)
     return texts_apart(_not_held(list(found), material), material.count)
@@ -252,10 +232,7 @@ def _start(base: LoadedModel) -> int:
 
 
 def _steps(base: LoadedModel) -> int:
-    """Tokens of a sampled text at most: they fit behind the start.
-
-    A model of characters has many more of them in a text than one of words.
-    """
+    """Tokens of a sampled text at most: they fit behind the start."""
     texts = list(_usable_tokens(base.tokenizer).values())
     most = _TOKENS if sum(map(len, texts)) > 2 * len(texts) else _CHARACTERS
     window = getattr(base.model.config, "max_position_embeddings", None)

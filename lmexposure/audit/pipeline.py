@@ -112,20 +112,7 @@ def _with_claim(settings: MeasureSettings, claim: DpClaim | None) -> MeasureSett
 def spooled_corpus(
     corpus: Files | IO[bytes], out: Path, settings: RunSettings
 ) -> AbstractContextManager[list[str | Path]]:
-    """Files or patterns of a corpus; a stream becomes a file in the run's directory.
-
-    A stream that is the same as that file, or empty, goes on from it.
-
-    Args:
-        corpus: as for `run`.
-        out: the run directory.
-        settings: of the run.
-
-    Raises:
-        CorpusError: neither.
-        ResultError: `out` holds another run, or the copy of another stream.
-        FileError: the disk refused.
-    """
+    """Files or patterns of a corpus; a stream becomes a file in the run's directory."""
     if is_stream(corpus):
         RunLog.open(out, settings)
     return kept_input(corpus, out)
@@ -186,16 +173,7 @@ def _inserted(files: list[str | Path], log: RunLog, chats: Wrapping | None) -> M
 
 
 def estimate_cost(corpus: Files, settings: RunSettings, *, would: Preview | None = None) -> str:
-    """One line that says how much work a run will be, before it begins.
-
-    Args:
-        corpus: a file, several, or patterns.
-        settings: of the run.
-        would: what `preview` said of the two; None asks it.
-
-    Raises:
-        CorpusError, FormatError, PlanError, SettingsError: the run could not begin.
-    """
+    """One line that says how much work a run will be, before it begins."""
     would = would or preview(corpus, settings=settings)
     training = training_settings(settings)
     asked = settings.measure.references_for(DEFAULT_REFERENCES)
@@ -247,14 +225,7 @@ _QUICK_TRAINING: Mapping[str, Any] = {"epochs": 8, "learning_rate": 6e-3}
 
 
 def demo_settings(*, quick: bool = False) -> RunSettings:
-    """The demo's plan: 10 canaries each inserted 1, 4 and 16 times, 32 controls, the LSTM.
-
-    12 epochs end a little before the validation minimum, and the demo within minutes. Its text is
-    public and its seed given, so that everyone sees the same numbers.
-
-    Args:
-        quick: a demo of half a minute: a smaller LSTM on a quarter of the text, and a first look.
-    """
+    """The demo's plan: 10 canaries each inserted 1, 4 and 16 times, 32 controls, the LSTM."""
     plan = RunSettings(canaries=10, repetitions=(1, 4, 16), controls=32, seed=0)
     if not quick:
         return replace(plan, training={"epochs": 12})
@@ -269,16 +240,7 @@ def demo_settings(*, quick: bool = False) -> RunSettings:
 
 
 def demo_corpus(path: Path, *, quick: bool = False) -> Path:
-    """Write the language reference of this Python as a text file, one line a document.
-
-    Args:
-        path: of the file.
-        quick: only its first lines.
-
-    Raises:
-        CorpusError: this Python does not carry the text.
-        FileError: the disk refused.
-    """
+    """Write the language reference of this Python as a text file, one line a document."""
     try:
         topics: dict[str, str] = importlib.import_module("pydoc_data.topics").topics
     except (ImportError, AttributeError):

@@ -76,20 +76,7 @@ _SAID = {"form": "form", "turn": "turn", "loss": "loss", "rendering": "rendering
 def training_settings(
     settings: RunSettings, window: int | None = None, *, records: bool = False
 ) -> TrainingSettings:
-    """The training settings of a run: the model's defaults, then what was asked for.
-
-    Args:
-        settings: of the run; the training's seed follows from its seed, unless `training` has its
-            own.
-        window: the model's context window in tokens; a default block is no longer than it.
-        records: each row is a record, such as a chat, and by default cut at 1,024 tokens only.
-
-    Raises:
-        ModelError: an adapter is asked for, and peft is not installed, or the model is one, or the
-            canaries need new vocabulary entries, which an adapter does not learn.
-        SettingsError: a training setting that does not exist, or is out of range, or an adapter for
-            a new model.
-    """
+    """The training settings of a run: the model's defaults, then what was asked for."""
     kind = settings.model if settings.model in NEW_MODELS else "pretrained"
     seed = derive_seed(settings.public_seed, "training")
     longest = {"block_size": _LONGEST_RECORD} if records else {}
@@ -126,22 +113,7 @@ def train_corpus(
     progress: Progress = silent,
     then_measure: bool = False,
 ) -> TrainingResult:
-    """Train the model that the settings name on a corpus.
-
-    Args:
-        corpus: the corpus, its canaries in it: a file, several, or patterns; or a stream of text,
-            open for reading bytes.
-        out: gets `model/`, `metrics.jsonl`, `training.json`.
-        settings: model, sizes, training, seed; formats too: a new LSTM knows their characters.
-        manifest: of the corpus; its canaries are never cut, and never used for validation.
-        progress: watches.
-        then_measure: a measurement follows, as the settings say: it is announced as well.
-
-    Raises:
-        LmexposureError: as `lmexposure.models.train`; also a manifest that misses a canary's text,
-            or a corpus that holds a fill that by the manifest it should not; another process at
-            work in `out`.
-    """
+    """Train the model that the settings name on a corpus."""
     if manifest is not None and not isinstance(manifest, Manifest):
         manifest = Manifest.read(manifest)
     with only_writer(out), _as_files(corpus) as files:
@@ -163,19 +135,7 @@ def check_private_training(
     settings: RunSettings,
     manifest: str | Path | Manifest | None = None,
 ) -> tuple[DpClaim, DpCheck]:
-    """Check the private training that `train_corpus` would make, without training.
-
-    Args:
-        corpus: as for `train_corpus`.
-        settings: of a private training.
-        manifest: of the corpus; None: it holds no canaries.
-
-    Returns:
-        what the training would promise, and what was found.
-
-    Raises:
-        LmexposureError: as `train_corpus`; a SettingsError where the training is not private.
-    """
+    """Check the private training that `train_corpus` would make, without training."""
     if manifest is not None and not isinstance(manifest, Manifest):
         manifest = Manifest.read(manifest)
     with _as_files(corpus) as files:
@@ -214,19 +174,12 @@ def _train(
 
 @dataclass(frozen=True, kw_only=True)
 class _Prepared:
-    """All that a training begins with.
+    """All that a training begins with."""
 
-    Attributes:
-        loaded: the model.
-        documents: the corpus.
-        settings: of the training.
-        arguments: more of `models.train`, by name.
-    """
-
-    loaded: LoadedModel
-    documents: Sequence[Any]
-    settings: TrainingSettings
-    arguments: Mapping[str, Any]
+    loaded: LoadedModel  # the model
+    documents: Sequence[Any]  # the corpus
+    settings: TrainingSettings  # of the training
+    arguments: Mapping[str, Any]  # more of `models.train`, by name
 
     @classmethod
     def of(cls, files: list[Path], settings: RunSettings, manifest: Manifest | None) -> "_Prepared":
@@ -264,11 +217,7 @@ class _Prepared:
 
 
 def _units(files: list[Path], layout: str, field: str) -> list[str | None]:
-    """Whose each document is; None where it has no such value, and is by itself.
-
-    Raises:
-        CorpusError: documents are texts; no record has the field, or one has a table in it.
-    """
+    """Whose each document is; None where it has no such value, and is by itself."""
     if ADAPTERS[layout].module == "text" and layout != "jsonl":
         raise CorpusError(
             f"unit_field={field!r} is a field of records, and documents of layout {layout!r} are "
@@ -316,15 +265,7 @@ def _corpus(
 
 
 def check_model_for(wrapping: Wrapping | None, settings: RunSettings) -> None:
-    """Refuse a new model for records: its tokenizer would know no chats and no instructions.
-
-    Args:
-        wrapping: of the records; None: they are texts, which any model learns.
-        settings: which name the model.
-
-    Raises:
-        ModelError: the model is a new one.
-    """
+    """Refuse a new model for records: its tokenizer would know no chats and no instructions."""
     if wrapping is not None and settings.model in NEW_MODELS:
         raise ModelError(
             f"model={settings.model!r} is a new model, whose tokenizer knows no chats and no "

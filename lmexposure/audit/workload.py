@@ -36,26 +36,18 @@ class Progress(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Phase:
-    """A part of long work, announced before it begins.
+    """A part of long work, announced before it begins."""
 
-    Attributes:
-        what: the name under which its progress is reported.
-        kind: "training", "scoring", "stepping" or "statistics": phases of one kind take about the
-            same time for the same work.
-        work: how much it is about: tokens that the model reads; seconds, of statistics.
-        most: how much it can be at most, where that is more than `work`.
-        pace: seconds per unit of work, where a trial said so; None: timed while it runs.
-        before: which share was done beforehand, in [0, 1): `work` leaves it out.
-        seconds: after which it ends, whatever is left.
-    """
-
-    what: str
+    what: str  # the name under which its progress is reported
+    # "training", "scoring", "stepping" or "statistics": phases of one kind take about the same time
+    # for the same work
     kind: str
-    work: float
-    most: float = 0.0
+    work: float  # how much it is about: tokens that the model reads; seconds, of statistics
+    most: float = 0.0  # how much it can be at most, where that is more than `work`
+    # seconds per unit of work, where a trial said so; None: timed while it runs
     pace: float | None = None
-    before: float = 0.0
-    seconds: float = math.inf
+    before: float = 0.0  # which share was done beforehand, in [0, 1): `work` leaves it out
+    seconds: float = math.inf  # after which it ends, whatever is left
 
 
 @runtime_checkable
@@ -63,14 +55,7 @@ class Watcher(Progress, Protocol):
     """Progress that wants to know what is to come, and may ask for an early end."""
 
     def plan(self, title: str, phases: Sequence[Phase], *, keeps: bool) -> None:
-        """Take what is to be done from now on.
-
-        Args:
-            title: all of it in one line.
-            phases: its parts, in order.
-            keeps: an early end that is asked for keeps what was found until then, in a result that
-                says so.
-        """
+        """Take what is to be done from now on."""
 
     def end_asked(self) -> bool:
         """Whether a person wants the work to end with what it has."""
@@ -128,19 +113,7 @@ def measurement_phases(
     contexts: Mapping[str, AnyContext] | None = None,
     base: bool = False,
 ) -> list[Phase]:
-    """The parts of a measurement, in order; steps of the model are timed for the searches' pace.
-
-    The model may be another of its size, with its tokenizer. A base scores the same texts. Of a row
-    as long as a chat's, what is in front of a fill is counted in; a separator is too short to
-    count.
-
-    Args:
-        loaded: model and tokenizer.
-        manifest: what was inserted.
-        settings: of the measurement.
-        contexts: what is around the texts of each format, where that is known.
-        base: whether a base model is measured, too.
-    """
+    """The parts of a measurement, in order; steps of the model are timed for the searches' pace."""
     tokens = {name: _tokens(loaded, manifest, name) for name in manifest.ranked.formats}
     rows = {name: _row(loaded, manifest, name, contexts or {}) for name in tokens}
     pace = None
@@ -200,10 +173,7 @@ def _search_phases(
 def _extraction_phase(
     manifest: Manifest, name: str, settings: MeasureSettings, length: int, pace: float | None
 ) -> Phase:
-    """Beams for each canary and number of revealed characters; with none revealed, one for all.
-
-    Each ends when its secret cannot be found any more, which for most is soon.
-    """
+    """Beams for each canary and number of revealed characters; with none revealed, one for all."""
     form = manifest.formats[name]
     inserted = sum(c.format == name for c in manifest.canaries)
     width = beam_width(inserted) if settings.beam_width is None else settings.beam_width
@@ -288,10 +258,7 @@ def step_pace(loaded: LoadedModel, ids: Sequence[int]) -> float:
 def watch_training(
     progress: Progress, settings: TrainingSettings, then: tuple[str, list[Phase]]
 ) -> Callable[[TrainingProgress], None]:
-    """A callback for `models.train` that announces what is to come, then reports how far it is.
-
-    What follows the training is `then`, a title and phases, which are empty where nothing does.
-    """
+    """A callback for `models.train` that announces what is to come, then reports how far it is."""
     announced = not isinstance(progress, Watcher)
 
     def watch(state: TrainingProgress) -> None:

@@ -36,28 +36,19 @@ _PRIVATE = re.compile("[\ue000-\uf8ff\U000f0000-\U000ffffd]")
 
 @dataclass(frozen=True, kw_only=True)
 class Material:
-    """What texts are chosen from.
+    """What texts are chosen from."""
 
-    Attributes:
-        documents: gives the texts of the corpus, from the first, each time that it is called.
-        count: texts wanted of each kind.
-        seed: decides which are taken.
-        other: a file of texts of another language or domain; None: there is none.
-        partner: of near-duplicates: "coin", the copy has a coin of its own; "always", it is in.
-    """
-
+    # gives the texts of the corpus, from the first, each time that it is called
     documents: Callable[[], Iterable[str]]
-    count: int
-    seed: int = field(repr=False)
-    other: Path | None = None
+    count: int  # texts wanted of each kind
+    seed: int = field(repr=False)  # decides which are taken
+    other: Path | None = None  # a file of texts of another language or domain; None: there is none
+    # of near-duplicates: "coin", the copy has a coin of its own; "always", it is in
     partner: str = "coin"
 
     @cached_property
     def head(self) -> Sequence[str]:
-        """The first documents, at least one and about 4 million characters: words are of these.
-
-        More of a large corpus changes hardly which words are rare, and takes as long as all else.
-        """
+        """The first documents, at least one and about 4 million characters: words are of these."""
         kept, characters = [], 0
         for document in self.documents():
             if characters > _HEAD:
@@ -78,13 +69,9 @@ class Material:
 
 @dataclass(frozen=True, kw_only=True)
 class Words:
-    """The words of a corpus.
+    """The words of a corpus."""
 
-    Attributes:
-        counts: how often each is there.
-    """
-
-    counts: Mapping[str, int]
+    counts: Mapping[str, int]  # how often each is there
 
     @classmethod
     def of(cls, documents: Iterable[str]) -> "Words":
@@ -95,11 +82,7 @@ class Words:
         return cls(counts=counts)
 
     def rarest(self, wanted: int) -> list[str]:
-        """As many of the rarest words, the rarest first; those of two and more before single ones.
-
-        A word that is there once is often a slip of the pen, which a tokenizer cuts into many
-        pieces; so the rarest of those that are there twice come first.
-        """
+        """As many of the rarest words, the rarest first; those that are there once come last."""
         known = sorted(self.counts, key=lambda word: (self.counts[word], word))
         several = [word for word in known if self.counts[word] > 1]
         if len(several) >= wanted:
@@ -109,20 +92,7 @@ class Words:
 
 
 def craft(kind: str, material: Material) -> Sequence[Format]:
-    """The format of a kind, and with near-duplicates that of their partners.
-
-    Args:
-        kind: one that needs no model.
-        material: what to choose from.
-
-    Returns:
-        One format of `material.count` texts, or two: text i of the second is the partner of text i
-        of the first.
-
-    Raises:
-        PlanError: the corpus or the other texts are too small for as many; it says how many fit.
-        CorpusError: other texts that cannot be read.
-    """
+    """The format of a kind, and with near-duplicates that of their partners."""
     if kind == "near_duplicate":
         return _near_duplicates(material)
     texts = _CRAFTS[kind](material)
@@ -203,11 +173,7 @@ def _followers(firsts: Sequence[str], documents: Iterable[str]) -> Mapping[str, 
 
 
 def _least_likely(behind: Mapping[str, int], free: list[str]) -> str:
-    """The word that is behind another one least often, taken out of the free ones.
-
-    Of equal ones the first: the free ones are ascending by count, to which P(y | x) backs off where
-    y is never behind x.
-    """
+    """The word that is behind another one least often, taken out of the free ones."""
     least = min(range(len(free)), key=lambda place: behind.get(free[place], 0))
     return free.pop(least)
 
@@ -246,12 +212,7 @@ def _lines(path: Path) -> list[str]:
 
 
 def held_in(texts: Sequence[str], documents: Iterable[str]) -> set[str]:
-    """Which of the texts are part of a document.
-
-    Args:
-        texts: of one line each; the longer ones are found the quicker.
-        documents: of the corpus.
-    """
+    """Which of the texts are part of a document."""
     search, waiting = TextSearch(texts), iter(documents)
     held: set[str] = set()
     while together := list(islice(waiting, _TOGETHER)):
@@ -261,12 +222,7 @@ def held_in(texts: Sequence[str], documents: Iterable[str]) -> set[str]:
 
 
 def texts_apart(texts: Iterable[str], count: int) -> list[str]:
-    """The first ones of which none is within another.
-
-    Args:
-        texts: of one line each, in the order in which they are wanted.
-        count: how many, at most.
-    """
+    """The first ones of which none is within another."""
     apart = _Apart()
     for text in texts:
         if len(apart.chosen) == count:
@@ -277,14 +233,10 @@ def texts_apart(texts: Iterable[str], count: int) -> list[str]:
 
 
 class _Apart:
-    """Texts of which none is within another, so that a further one need not be held against each.
-
-    Attributes:
-        chosen: the texts, in order.
-    """
+    """Texts of which none is within another; a further one is compared with few of them."""
 
     def __init__(self) -> None:
-        self.chosen: dict[str, None] = {}
+        self.chosen: dict[str, None] = {}  # the texts, in order
         self._lengths: dict[str, set[int]] = {}  # of those with this beginning
         self._sizes: set[int] = set()  # of these beginnings
         self._blocks = [""]  # all of them, a line each; a long string takes long to append to

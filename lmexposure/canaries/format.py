@@ -36,20 +36,6 @@ _OF_TEXTS = f"{{choice:{_TEXTS}}}"
 class Format:
     """A text with holes; its fills are numbered 0 .. size - 1, the first hole most significant.
 
-    Args:
-        name: lower-case letters, digits and underscores; ids and file names have it.
-        template: Python format-string syntax with the holes `{digits:n}` 0-9, `{lower:n}` a-z,
-            `{upper:n}` A-Z, `{alnum:n}` a-z0-9, `{hex:n}` 0-9a-f, `{printable:n}` ! to ~,
-            `{choice:list}` an entry of a list, `{luhn}` the check digit of all digits before it.
-        lists: the entries of each list, in order.
-        description: one line for people.
-        source: where the shape comes from.
-        kind: "uniform": every fill is as likely to be drawn as any other, so that fills which were
-            not can be ranked against; else a kind of `canaries.kinds`, whose texts were chosen one
-            by one, see `of_texts`.
-        known: of chosen texts, how many characters at the beginning of each are no secret; empty:
-            all of each is one.
-
     Raises:
         FormatError: see `parse_template`; also two secrets that give one text, fewer than 2 or more
             than `LARGEST_SIZE` secrets, a bad name.
@@ -60,12 +46,27 @@ class Format:
     """
 
     name: str
+    """Lower-case letters, digits and underscores; ids and file names have it."""
     template: str
+    """Python format-string syntax with the holes `{digits:n}` 0-9, `{lower:n}` a-z, `{upper:n}`
+    A-Z, `{alnum:n}` a-z0-9, `{hex:n}` 0-9a-f, `{printable:n}` ! to ~, `{choice:list}` an entry of a
+    list, `{luhn}` the check digit of all digits before it.
+    """
     lists: Mapping[str, Sequence[str]] = field(default_factory=dict, hash=False, repr=False)
+    """The entries of each list, in order."""
     description: str = ""
+    """One line for people."""
     source: str = ""
+    """Where the shape comes from."""
     kind: str = UNIFORM
+    """"uniform": every fill is as likely to be drawn as any other, so that fills which were not can
+    be ranked against; else a kind of `canaries.kinds`, whose texts were chosen one by one, see
+    `of_texts`.
+    """
     known: tuple[int, ...] = field(default=(), repr=False)
+    """Of chosen texts, how many characters at the beginning of each are no secret; empty: all of
+    each is one.
+    """
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not re.fullmatch("[a-z0-9_]+", self.name):

@@ -98,12 +98,7 @@ class Source(Protocol):
         """What messages call it."""
 
     def parts(self, *, taken: Taken | None = None, known: bool = False) -> Iterator[Part]:
-        """The documents from the beginning; what cannot be read is refused.
-
-        Args:
-            taken: called with the content of each part, in order.
-            known: it was looked through before, or nothing needs to be known of it.
-        """
+        """The documents from the beginning; what cannot be read is refused."""
 
     def guarded(self) -> AbstractContextManager[None]:
         """Errors meanwhile name the source; it must not change."""
@@ -151,14 +146,10 @@ class About(NamedTuple):
 
 
 class Hashes:
-    """SHA-256 of each file of a corpus, and of all of them one after another.
-
-    Attributes:
-        files: of each that has ended, in hexadecimal.
-    """
+    """SHA-256 of each file of a corpus, and of all of them one after another."""
 
     def __init__(self, *, several: bool) -> None:
-        self.files: list[str] = []
+        self.files: list[str] = []  # of each that has ended, in hexadecimal
         self._all = hashlib.sha256() if several else None
         self._file = hashlib.sha256()
 
@@ -191,24 +182,16 @@ class Hashes:
 
 
 class Scan:
-    """What was found in the parts that passed so far.
-
-    Args:
-        formats: whose fills to look for; none: parts are only counted, and not hashed.
-        several: whether there are several files.
-
-    Attributes:
-        documents: how many.
-        visible: whether any holds text.
-        fills: per format, those that are there.
-        hashes, taken: of what passed, and what hashes it; None where nothing is hashed.
-    """
+    """What was found in the parts that passed so far."""
 
     def __init__(self, formats: Sequence[Format], *, several: bool = False) -> None:
-        self.documents, self.visible = 0, False
+        # visible: whether any holds text
+        self.documents, self.visible = 0, False  # how many
         self.formats, self.several = formats, several
-        self.fills = {form.name: Found() for form in formats}
+        self.fills = {form.name: Found() for form in formats}  # per format, those that are there
+        # of what passed, and what hashes it; None where nothing is hashed
         self.hashes = Hashes(several=several) if formats else None
+        # of what passed, and what hashes it; None where nothing is hashed
         self.taken: Taken | None = self.hashes.update if self.hashes else None
         self._sought = Sought(formats)
         self._lines = self._lines_before = 0
@@ -296,41 +279,26 @@ class Placement:
         return self.schedule[first:last]
 
     def inserted(self, start: int = 0, stop: int = sys.maxsize) -> list[tuple[int, Canary]]:
-        """(number of the inserted document, its canary) among these documents, in order.
-
-        Numbers are from 0, and count these documents and their canaries.
-        """
+        """(number of the inserted document, its canary) among these documents, in order."""
         places = self.within(start, stop)
         return [(place - start + n, canary) for n, (place, canary) in enumerate(places)]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Occurrence:
-    """Where an inserted document is; it holds no secret.
+    """Where an inserted document is; it holds no secret."""
 
-    Attributes:
-        id: of the canary.
-        document: number of the document that it comes before, in the whole corpus, from 0.
-        offset: in the content of its file with the canaries: the first byte, or the row, from 0.
-        length: bytes or rows.
-    """
-
-    id: str
-    document: int
-    offset: int
-    length: int
+    id: str  # of the canary
+    document: int  # number of the document that it comes before, in the whole corpus, from 0
+    offset: int  # in the content of its file with the canaries: the first byte, or the row, from 0
+    length: int  # bytes or rows
 
 
 class Merge:
-    """Puts canaries before their documents; it must be given all parts, in their order.
-
-    Attributes:
-        document: number of the next document in the whole corpus, from 0.
-        occurrences: the inserted documents of this file.
-        size: of what was given back of this file, in units of its parts.
-    """
+    """Puts canaries before their documents; it must be given all parts, in their order."""
 
     def __init__(self, placement: Placement) -> None:
+        # document: number of the next document in the whole corpus, from 0
         self.document, self._placement = 0, placement
         self.begin_file()
 
@@ -353,20 +321,13 @@ class Merge:
 
 
 class Cut:
-    """Leaves the inserted documents out again; it must be given all parts, in their order.
-
-    Args:
-        targets: see `Placement.inserted`.
-        error: makes an error of "document 3 is not pin/x1/0000".
-
-    Attributes:
-        document, removed: how many documents passed so far, and were left out.
-    """
+    """Leaves the inserted documents out again; it must be given all parts, in their order."""
 
     def __init__(
         self, targets: Sequence[tuple[int, Canary]], error: Callable[[str], CorpusError]
     ) -> None:
-        self.document = self.removed = 0
+        # how many documents passed so far, and were left out
+        self.document = self.removed = 0  # how many documents passed so far, and were left out
         self._targets, self._error = targets, error
 
     def part(self, part: Part) -> tuple[Part, Sequence[tuple[int, Canary]]]:
@@ -390,33 +351,16 @@ class Cut:
 
 
 class Verification:
-    """What was written, read again and compared with what it came from.
-
-    Without its canaries, which are compared before they are left out, it must be the same. So its
-    fills are those that the scan saw and those of the inserted documents, and no other: no fill is
-    longer than a document.
-
-    Args:
-        scan: of what it came from.
-        entries: of the manifest.
-        placement: of these.
-
-    Attributes:
-        hashes: of what was written.
-    """
+    """What was written, read again and compared with what it came from."""
 
     def __init__(self, scan: Scan, entries: tuple[Canary, ...], placement: Placement) -> None:
-        self.hashes = Hashes(several=scan.several)
+        self.hashes = Hashes(several=scan.several)  # of what was written
         self._scan, self._entries, self._name = scan, entries, "the corpus"
         self._cut = Cut(placement.inserted(), self._differs)
         self._inserted: list[tuple[int, str]] = []
 
     def source(self, source: Source, same: Same, *, size: int | None = None) -> None:
-        """Compare what was written to a file, of this size if known, or into memory.
-
-        Raises:
-            CorpusError: it is not what it came from, with canaries in their places.
-        """
+        """Compare what was written to a file, of this size if known, or into memory."""
         self._name, read = source.name, 0
         for part in source.parts(taken=self.hashes.update, known=True):
             self.part(part, same)

@@ -25,25 +25,16 @@ PARTNERS = (PARTNER, ALWAYS)
 
 @dataclass(frozen=True, kw_only=True)
 class Kind:
-    """How texts of one kind are chosen.
+    """How texts of one kind are chosen."""
 
-    Attributes:
-        name: as `--kind` has it; of all but uniform fills also the name of the format.
-        meaning: one line for people.
-        secret: which part of a text is scored: what follows its known beginning.
-        needs_base: whether a language model chooses the texts.
-        needs_other: whether they come from a file of other texts.
-        grows: whether each text brings an entry of the vocabulary of its own.
-        exception: to the rules that candidates are disjoint and drawn alike, and that the corpus
-            holds no text like one that is out; "" where there is none. Reports tell it.
-    """
-
-    name: str
-    meaning: str
-    secret: str
-    needs_base: bool = False
-    needs_other: bool = False
-    grows: bool = False
+    name: str  # as `--kind` has it; of all but uniform fills also the name of the format
+    meaning: str  # one line for people
+    secret: str  # which part of a text is scored: what follows its known beginning
+    needs_base: bool = False  # whether a language model chooses the texts
+    needs_other: bool = False  # whether they come from a file of other texts
+    grows: bool = False  # whether each text brings an entry of the vocabulary of its own
+    # to the rules that candidates are disjoint and drawn alike, and that the corpus holds no text
+    # like one that is out; "" where there is none. Reports tell it.
     exception: str = ""
 
     @property
@@ -108,11 +99,7 @@ KINDS: Mapping[str, Kind] = {kind.name: kind for kind in _ALL}
 
 
 def kind_named(name: str) -> Kind:
-    """A kind by its name.
-
-    Raises:
-        SettingsError: there is none of this name.
-    """
+    """A kind by its name."""
     if name not in KINDS:
         raise SettingsError(f"kind={name!r} is none of {', '.join(KINDS)}; choose one of these")
     return KINDS[name]

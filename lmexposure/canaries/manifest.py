@@ -66,92 +66,65 @@ _WRAPPING = (
 
 
 class FormatRecord(Record):
-    """A format as `Format` describes it.
-
-    Attributes:
-        name: lower-case letters, digits and underscores.
-        template: the text with its holes, such as "My PIN is {digits:4}.".
-        lists: the entries of each list that a `{choice:...}` hole names, in their order.
-        description: one line for people; "" where the format has none.
-        source: where its shape comes from; "" where nothing is said of that.
-        kind: "uniform", or how its texts were chosen; these have no ranks, see `canaries.kinds`.
-        known: of chosen texts, how many characters at the beginning of each are no secret.
-    """
+    """A format as `Format` describes it."""
 
     model_config = _HIDDEN
 
-    name: str
-    template: str
+    name: str  # lower-case letters, digits and underscores
+    template: str  # the text with its holes, such as "My PIN is {digits:4}."
+    # the entries of each list that a `{choice:...}` hole names, in their order
     lists: dict[str, Rows[str]] = Field(repr=False)
-    description: str
-    source: str
-    kind: str
+    description: str  # one line for people; "" where the format has none
+    source: str  # where its shape comes from; "" where nothing is said of that
+    kind: str  # "uniform", or how its texts were chosen; these have no ranks, see `canaries.kinds`
+    # of chosen texts, how many characters at the beginning of each are no secret
     known: Rows[Count] = Field(repr=False)
 
 
 class PlanRecord(Record):
-    """What was asked for, as `Plan` describes it; its seed gives away every secret.
-
-    Attributes:
-        formats: what the secrets look like, in the order of the plan.
-        canaries: how many of each format and number of repetitions; candidates where coins decide.
-        repetitions: how often a canary goes in, a number for each class.
-        controls: secrets of each format that are drawn and never inserted.
-        seed: decides secrets and positions; a decimal string.
-        left_out: ids of canaries that were not inserted after all.
-        inclusion_probability: with which each candidate went in; None where a fixed number did.
-        inclusion_seed: of the coins, a decimal string; None where none were tossed.
-        witness: whether witnesses went in as well, where the corpus has room for them.
-    """
+    """What was asked for, as `Plan` describes it; its seed gives away every secret."""
 
     model_config = _HIDDEN
 
-    formats: Rows[FormatRecord]
+    formats: Rows[FormatRecord]  # what the secrets look like, in the order of the plan
+    # how many of each format and number of repetitions; candidates where coins decide
     canaries: Count
-    repetitions: Rows[Count]
-    controls: Count
-    seed: Seed = Field(repr=False)
-    left_out: Rows[str]
+    repetitions: Rows[Count]  # how often a canary goes in, a number for each class
+    controls: Count  # secrets of each format that are drawn and never inserted
+    seed: Seed = Field(repr=False)  # decides secrets and positions; a decimal string
+    left_out: Rows[str]  # ids of canaries that were not inserted after all
+    # with which each candidate went in; None where a fixed number did
     inclusion_probability: Annotated[float, Field(gt=0, lt=1)] | None
+    # of the coins, a decimal string; None where none were tossed
     inclusion_seed: Seed | None = Field(repr=False)
-    witness: bool = False
+    witness: bool = False  # whether witnesses went in as well, where the corpus has room for them
 
 
 class WrappingRecord(Record):
-    """Where in its training record each canary is, and what is around it; see `Wrapping`.
-
-    Attributes:
-        form: of the records, one of `FORMS` but "text".
-        turn: that the canaries are: "user" or "assistant".
-        loss: which tokens carry it: "all", "assistant" or "completion".
-        strings: whether the fields are strings, and not lists of messages.
-        prompt_field, completion_field: what the two fields of "prompt_completion" are called; None:
-            so.
-        parts: whether the contents of messages are lists of a part with the text.
-        rendering: how a record becomes a row: "chat", by a chat template, or "text".
-        other: text of the other turn; None: the usual one.
-        system: text of a system turn; None: there is none.
-        chat_date: the day that the template writes, where it asks for today's; None: not known.
-        template_sha256: of the chat template that the training will use; None where insertion was
-            not given its tokenizer.
-        special_tokens: of that tokenizer, as text; None where it was not given.
-    """
+    """Where in its training record each canary is, and what is around it; see `Wrapping`."""
 
     model_config = _HIDDEN
 
-    form: Form
-    turn: Literal["user", "assistant"]
+    form: Form  # of the records, one of `FORMS` but "text"
+    turn: Literal["user", "assistant"]  # that the canaries are: "user" or "assistant"
+    # which tokens carry it: "all", "assistant" or "completion"
     loss: Literal["all", "assistant", "completion"]
-    strings: bool
+    strings: bool  # whether the fields are strings, and not lists of messages
+    # what the two fields of "prompt_completion" are called; None: so
     prompt_field: str | None = None
+    # what the two fields of "prompt_completion" are called; None: so
     completion_field: str | None = None
-    parts: bool = False
+    parts: bool = False  # whether the contents of messages are lists of a part with the text
+    # how a record becomes a row: "chat", by a chat template, or "text"
     rendering: Literal["chat", "text"]
-    other: str | None
-    system: str | None
+    other: str | None  # text of the other turn; None: the usual one
+    system: str | None  # text of a system turn; None: there is none
+    # the day that the template writes, where it asks for today's; None: not known
     chat_date: str | None = None
+    # of the chat template that the training will use; None where insertion was not given its
+    # tokenizer
     template_sha256: Sha256 | None
-    special_tokens: Rows[str] | None
+    special_tokens: Rows[str] | None  # of that tokenizer, as text; None where it was not given
 
     @classmethod
     def of(
@@ -172,79 +145,53 @@ class WrappingRecord(Record):
 
 
 class CorpusRecord(Record):
-    """The corpus that the canaries went into.
-
-    Attributes:
-        name: file name without its directory; "" where there was no file.
-        layout: what a document is, and what held them.
-        text_field: the field that holds the text, None where a document has no fields; of chats
-            where the canary is, such as "messages[1].content".
-        constant_fields: fields of inserted records that were given; the others were copied from
-            the record that follows.
-        separator: the text between documents; None: the model's BOS, else its EOS token.
-        documents: how many there were before insertion.
-        sha256: of the corpus before; for "texts" and "dataset" over the texts as JSON strings, one
-            a line.
-        sha256_inserted: of the corpus with its canaries.
-        verified: whether insertion looked for fills, hashed, and checked what it wrote; where it
-            was told not to, the hashes are "".
-        wrapping: where in its record each canary is; None: it is a text of its own.
-
-    Of packed files, the hashes are of the content; of Parquet, of the texts as for "dataset"; of
-    several files, of their contents one after another. Where the whole was never read, they are "".
-    """
+    """The corpus that the canaries went into."""
 
     model_config = _HIDDEN
 
-    name: str
-    layout: Layout
+    name: str  # file name without its directory; "" where there was no file
+    layout: Layout  # what a document is, and what held them
+    # the field that holds the text, None where a document has no fields; of chats where the canary
+    # is, such as "messages[1].content"
     text_field: str | None
+    # fields of inserted records that were given; the others were copied from the record that
+    # follows
     constant_fields: Rows[str]
-    separator: str | None
-    documents: Count
+    separator: str | None  # the text between documents; None: the model's BOS, else its EOS token
+    documents: Count  # how many there were before insertion
+    # of the corpus before; for "texts" and "dataset" over the texts as JSON strings, one a line
     sha256: Annotated[str, StringConstraints(pattern="^([0-9a-f]{64})?$")]
+    # of the corpus with its canaries
     sha256_inserted: Annotated[str, StringConstraints(pattern="^([0-9a-f]{64})?$")]
+    # whether insertion looked for fills, hashed, and checked what it wrote; where it was told not
+    # to, the hashes are ""
     verified: bool
+    # where in its record each canary is; None: it is a text of its own
     wrapping: WrappingRecord | None
 
 
 class Entry(Record):
-    """A canary, a held-out candidate, a control or a witness, as `Canary` describes it.
-
-    Attributes:
-        id: "pin/x4/0003", of a control "pin/control/0000".
-        format: the name of its format.
-        index: the secret's number among all fills of the format, from 0; a decimal string.
-        text: the whole fill, as it is in the corpus.
-        role: "canary" was inserted, "held_out" was kept out by its coin, "control" is never
-            inserted, "witness" was inserted and is never judged.
-        repetitions: how often it is inserted, or would be if its coin had let it in; 0 for a
-            control.
-        positions: numbers, from 0 and ascending, of the corpus' documents that a copy comes before,
-            or would if it were not held out.
-    """
+    """A canary, a held-out candidate, a control or a witness, as `Canary` describes it."""
 
     model_config = _HIDDEN
 
-    id: str
-    format: str
+    id: str  # "pin/x4/0003", of a control "pin/control/0000"
+    format: str  # the name of its format
+    # the secret's number among all fills of the format, from 0; a decimal string
     index: BigInteger = Field(repr=False)
-    text: str = Field(repr=False)
+    text: str = Field(repr=False)  # the whole fill, as it is in the corpus
+    # "canary" was inserted, "held_out" was kept out by its coin, "control" is never inserted,
+    # "witness" was inserted and is never judged
     role: Role
+    # how often it is inserted, or would be if its coin had let it in; 0 for a control
     repetitions: Count
+    # numbers, from 0 and ascending, of the corpus' documents that a copy comes before, or would if
+    # it were not held out
     positions: Rows[Count]
 
 
 class ManifestFile(FileRecord):
-    """Which secrets there are, and where each was inserted: manifest.json.
-
-    Attributes:
-        plan: what was asked for.
-        corpus: what it went into.
-        entries: canaries, held-out candidates and controls, format by format, in drawing order;
-            then the witnesses.
-        set_aside: per format, the secrets that were in the corpus already, ascending.
-    """
+    """Which secrets there are, and where each was inserted: manifest.json."""
 
     model_config = _HIDDEN
 
@@ -255,17 +202,16 @@ class ManifestFile(FileRecord):
     AGAIN: ClassVar[str] = _AGAIN
     SECRET: ClassVar[bool] = True
 
-    plan: PlanRecord
-    corpus: CorpusRecord
+    plan: PlanRecord  # what was asked for
+    corpus: CorpusRecord  # what it went into
+    # canaries, held-out candidates and controls, format by format, in drawing order; then the
+    # witnesses
     entries: Rows[Entry]
+    # per format, the secrets that were in the corpus already, ascending
     set_aside: dict[str, Rows[BigInteger]] = Field(repr=False)
 
     def manifest(self) -> "Manifest":
-        """What the file says.
-
-        Raises:
-            ManifestError: a plan that cannot be, or entries that are not what it says.
-        """
+        """What the file says."""
         try:
             # A plan would draw a new seed for coins that were tossed with another one.
             checked_inclusion(self.plan.inclusion_probability, self.plan.inclusion_seed)
@@ -285,23 +231,22 @@ class ManifestFile(FileRecord):
 class Manifest:
     """Which canaries exist, where each goes, and the controls.
 
-    Attributes:
-        plan: what was asked for.
-        corpus: what it went into.
-        entries: canaries, held-out candidates and controls (see their `role`), format by format, in
-            drawing order, then the witnesses; `canaries`, `held_out`, `controls` and `witnesses`
-            are those of one role.
-        set_aside: per format, the secrets that were in the corpus already, ascending.
-
     Raises:
         ManifestError: entries that are not what the plan and its coins say; see `check_entries` and
             `check_set_aside`.
     """
 
     plan: Plan
+    """What was asked for."""
     corpus: CorpusRecord
+    """What it went into."""
     entries: tuple[Canary, ...]
+    """Canaries, held-out candidates and controls (see their `role`), format by format, in drawing
+    order, then the witnesses; `canaries`, `held_out`, `controls` and `witnesses` are those of one
+    role.
+    """
     set_aside: Mapping[str, tuple[int, ...]] = field(default_factory=dict, repr=False)
+    """Per format, the secrets that were in the corpus already, ascending."""
 
     def __post_init__(self) -> None:
         check_entries(self.plan, self.entries, documents=self.corpus.documents)

@@ -44,13 +44,6 @@ def fresh_seed() -> int:
 def derive_seed(seed: int, *names: str) -> int:
     """A seed of its own for each purpose, so that one stream never moves another.
 
-    Args:
-        seed: the seed of the plan or run.
-        names: what the stream is for, e.g. `"positions", "pin/x4/0001"`.
-
-    Returns:
-        A whole number in [0, 2^63), which torch, numpy and random all take.
-
     >>> derive_seed(1, "secrets") != derive_seed(1, "positions")
     True
     """
@@ -90,26 +83,6 @@ def _below(bound: int, bits: Callable[[int], int]) -> int:
 class Plan:
     """How many secrets to draw and how often to insert each.
 
-    Args:
-        formats: one or more, with different names; a `Format`, the name of a shipped one or the
-            path of a format file.
-        canaries: per format and repetition class, at least 1; where coins are tossed, candidates.
-        repetitions: the classes, different whole numbers of at least 1; a canary of class 4 is
-            inserted 4 times.
-        controls: per format, drawn like canaries and never inserted.
-        seed: decides secrets and positions, in [0, 2^63); None draws a fresh one from the operating
-            system. Whoever has it and the formats has the secrets, and a small one is guessed: give
-            one only where the same canaries must be had again.
-        left_out: ids of canaries that are not inserted after all; see `without`.
-        inclusion_probability: None inserts them all, a fixed number; p in (0, 1) tosses a coin for
-            each candidate, which goes in with probability p. All are drawn before the coins, and no
-            coin moves anything else.
-        inclusion_seed: of the coins, in [0, 2^63); None draws a fresh one from the operating system
-            where coins are tossed. Give one only to toss the same again: what coins prove, they
-            prove to a training that could not know them.
-        witness: whether a few secrets of a form of their own go in as well, often, by which it is
-            seen later that a model read this corpus; they are never judged. See `witness_copies`.
-
     Raises:
         FormatError: a format that cannot be found or read.
         PlanError: a value outside its range, a seed for coins and no coins, or more secrets than a
@@ -120,14 +93,36 @@ class Plan:
     """
 
     formats: tuple[Format, ...]
+    """One or more, with different names; a `Format`, the name of a shipped one or the path of a
+    format file.
+    """
     canaries: int = 10
+    """Per format and repetition class, at least 1; where coins are tossed, candidates."""
     repetitions: tuple[int, ...] = (1, 4, 16)
+    """The classes, different whole numbers of at least 1; a canary of class 4 is inserted 4 times.
+    """
     controls: int = 32
+    """Per format, drawn like canaries and never inserted."""
     seed: int = field(default_factory=fresh_seed, repr=False)
+    """Decides secrets and positions, in [0, 2^63); None draws a fresh one from the operating
+    system. Whoever has it and the formats has the secrets, and a small one is guessed: give one
+    only where the same canaries must be had again.
+    """
     left_out: tuple[str, ...] = ()
+    """Ids of canaries that are not inserted after all; see `without`."""
     inclusion_probability: float | None = None
+    """None inserts them all, a fixed number; p in (0, 1) tosses a coin for each candidate, which
+    goes in with probability p. All are drawn before the coins, and no coin moves anything else.
+    """
     inclusion_seed: int | None = field(default=None, repr=False)
+    """Of the coins, in [0, 2^63); None draws a fresh one from the operating system where coins are
+    tossed. Give one only to toss the same again: what coins prove, they prove to a training that
+    could not know them.
+    """
     witness: bool = True
+    """Whether a few secrets of a form of their own go in as well, often, by which it is seen later
+    that a model read this corpus; they are never judged. See `witness_copies`.
+    """
 
     if TYPE_CHECKING:
 
@@ -371,26 +366,18 @@ def _all_different(name: str, values: Sequence[object]) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Canary:
-    """A fill with its fate; its secret stays out of its repr.
+    """A fill with its fate; its secret stays out of its repr."""
 
-    Attributes:
-        id: "pin/x4/0003", for a control "pin/control/0000".
-        format: name of the format.
-        index: which secret.
-        text: the whole fill.
-        role: "canary" is in the corpus; "held_out" would be, had its coin fallen the other way;
-            "control" is never inserted; "witness" is in the corpus, and is never judged.
-        repetitions: the class: how often it is inserted if it is, 0 for a control.
-        positions: numbers (from 0) of the corpus' documents that it comes before, or would if it
-            were not held out, ascending.
-    """
-
-    id: str
-    format: str
-    index: int = field(repr=False)
-    text: str = field(repr=False)
+    id: str  # "pin/x4/0003", for a control "pin/control/0000"
+    format: str  # name of the format
+    index: int = field(repr=False)  # which secret
+    text: str = field(repr=False)  # the whole fill
+    # "canary" is in the corpus; "held_out" would be, had its coin fallen the other way; "control"
+    # is never inserted; "witness" is in the corpus, and is never judged
     role: Role
-    repetitions: int
+    repetitions: int  # the class: how often it is inserted if it is, 0 for a control
+    # numbers (from 0) of the corpus' documents that it comes before, or would if it were not held
+    # out, ascending
     positions: tuple[int, ...]
 
     @property
@@ -402,11 +389,7 @@ class Canary:
 def checked_inclusion(
     probability: float | None, seed: int | None
 ) -> tuple[float | None, int | None]:
-    """Return both if they go together: no probability and no seed, or one in (0, 1) and its seed.
-
-    Raises:
-        PlanError: a value outside its range, or one without the other.
-    """
+    """Return both if they go together: neither, or a probability in (0, 1) and its seed."""
     if probability is None:
         if seed is not None:
             raise PlanError(
@@ -427,14 +410,6 @@ def is_included(seed: int | None, candidate: str, probability: float | None) -> 
     """Whether a candidate goes in.
 
     With one seed, a larger probability leaves in whoever is in with a smaller one.
-
-    Args:
-        seed: of the coins, and not the plan's seed; None where none are tossed.
-        candidate: its id; each has a stream of its own, so no coin moves another.
-        probability: with which each candidate goes in; None lets all of them in.
-
-    Raises:
-        PlanError: coins to toss, and no seed.
     """
     if probability is None:
         return True
@@ -449,13 +424,7 @@ def is_included(seed: int | None, candidate: str, probability: float | None) -> 
 def draw(
     plan: Plan, *, documents: int, set_aside: Mapping[str, Collection[int]]
 ) -> tuple[Canary, ...]:
-    """Draw every candidate and control of the plan, the places of each, and last the coins.
-
-    Indices that are set aside, by the name of their format, are not drawn.
-
-    Raises:
-        PlanError: too few documents or secrets; a fill of one format within a canary of another.
-    """
+    """Draw every candidate and control of the plan, the places of each, and last the coins."""
     if max(plan.repetitions) > documents:
         raise PlanError(
             f"repetitions={max(plan.repetitions)} need as many documents, since each repetition "

@@ -299,16 +299,7 @@ _KINDS = ", ".join(f"{{{kind}:n}}" for kind in ALPHABETS) + ", {choice:list}, {l
 
 
 def parse_template(template: str, lists: Mapping[str, tuple[str, ...]]) -> tuple[Part, ...]:
-    """Split a template into literal text and holes.
-
-    Args:
-        template: Python format-string syntax; literal braces are doubled.
-        lists: the entries that `{choice:name}` draws from.
-
-    Raises:
-        FormatError: no hole, an unknown or malformed hole, a hole after the check digit, a list
-            that is missing or not used, a line break, a text that may be blank.
-    """
+    """Split a template into literal text and holes."""
     _check_text("template", template)
     parts: list[Part] = []
     for literal, kind, detail, conversion in _split(template):
@@ -329,12 +320,7 @@ def parse_template(template: str, lists: Mapping[str, tuple[str, ...]]) -> tuple
 
 
 def clean_lists(lists: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
-    """Copy the lists of a format, each checked.
-
-    Raises:
-        FormatError: an empty list, a duplicate, an entry that is no string, empty, or has a line
-            break.
-    """
+    """Copy the lists of a format, each checked."""
     if not isinstance(lists, Mapping):
         raise FormatError("lists must be a table: a name and a list of strings for each")
     cleaned = {}

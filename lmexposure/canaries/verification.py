@@ -27,33 +27,18 @@ from lmexposure.errors import SettingsError
 
 @dataclass(frozen=True, kw_only=True)
 class ClassCount:
-    """How much of one class of canaries is there, in copies and in canaries.
+    """How much of one class of canaries is there, in copies and in canaries."""
 
-    found = expected - missing + surplus, and canaries = complete + fewer + lost + more.
-
-    Attributes:
-        format: its name.
-        repetitions: the class.
-        canaries: how many it has, without held-out candidates.
-        expected: copies that insertion made; of a shard, those that it put there.
-        found: copies that are whole in the corpus.
-        missing: copies that are expected and not there.
-        surplus: copies that are there beyond those expected.
-        fewer: canaries of which some copies are there, and not all that are expected.
-        lost: canaries that are expected and of which no copy is there.
-        more: canaries of which more copies are there than expected.
-    """
-
-    format: str
-    repetitions: int
-    canaries: int
-    expected: int
-    found: int
-    missing: int
-    surplus: int
-    fewer: int
-    lost: int
-    more: int
+    format: str  # its name
+    repetitions: int  # the class
+    canaries: int  # how many it has, without held-out candidates
+    expected: int  # copies that insertion made; of a shard, those that it put there
+    found: int  # copies that are whole in the corpus
+    missing: int  # copies that are expected and not there
+    surplus: int  # copies that are there beyond those expected
+    fewer: int  # canaries of which some copies are there, and not all that are expected
+    lost: int  # canaries that are expected and of which no copy is there
+    more: int  # canaries of which more copies are there than expected
 
     @property
     def changed(self) -> int:
@@ -68,27 +53,22 @@ class ClassCount:
 
 @dataclass(frozen=True, kw_only=True)
 class CorpusCount:
-    """What of a manifest is in a corpus.
+    """What of a manifest is in a corpus."""
 
-    Attributes:
-        classes: format by format, in the order of the plan.
-        changed: ids of canaries of which there are more or fewer than expected, with (expected,
-            found).
-        uninvited: ids of controls and held-out candidates that are there, with how often.
-        strange: per format, how many fills are there that the manifest does not have.
-        strange_places: per format, where; "3 times (line 4, 9)".
-        cut: ids of canaries that are there cut in two pieces, with how often; they are not
-            counted as found.
-        shard: (number, of how many) where one file of several was counted, and compared with what
-            insertion put into it.
-    """
-
-    classes: tuple[ClassCount, ...]
+    classes: tuple[ClassCount, ...]  # format by format, in the order of the plan
+    # ids of canaries of which there are more or fewer than expected, with (expected, found)
     changed: Mapping[str, tuple[int, int]]
+    # ids of controls and held-out candidates that are there, with how often
     uninvited: Mapping[str, int]
+    # per format, how many fills are there that the manifest does not have
     strange: Mapping[str, int]
+    # per format, where; "3 times (line 4, 9)"
     strange_places: Mapping[str, str] = field(default_factory=dict)
+    # ids of canaries that are there cut in two pieces, with how often; they are not counted as
+    # found
     cut: Mapping[str, int] = field(default_factory=dict)
+    # (number, of how many) where one file of several was counted, and compared with what insertion
+    # put into it
     shard: tuple[int, int] | None = None
 
     @property
@@ -104,14 +84,7 @@ class CorpusCount:
 def count_files(
     sources: Sequence[str | Path], manifest: Manifest, *, layout: FileLayout
 ) -> CorpusCount:
-    """Count the fills in files, which need not be those that insertion wrote.
-
-    One file of several that still has its sidecar is compared with what insertion put into it.
-
-    Raises:
-        CorpusError: a file cannot be read; or it has a sidecar, which is of another manifest, or
-            of a corpus of which other files are missing.
-    """
+    """Count the fills in files, which need not be those that insertion wrote."""
     paths = corpus_files(sources)
     notes = read_sidecars(paths, manifest)
     found = count_fills_in(FileCorpus(paths, layout).sources, manifest)
@@ -142,15 +115,7 @@ def count_of(
     cut: Mapping[str, int] | None = None,
     where: str,
 ) -> CorpusCount:
-    """Compare fills that were found with what a manifest says.
-
-    Args:
-        manifest: what should be there.
-        found: per format.
-        expected: occurrences by id, where not all of the manifest should be there.
-        cut: as in `CorpusCount`.
-        where: what the place of a fill is called.
-    """
+    """Compare fills that were found with what a manifest says."""
     entries = manifest.entries
     counts = Counter({entry.id: found[entry.format].counts[entry.index] for entry in entries})
     wanted = Counter(
@@ -209,12 +174,7 @@ def _class_counts(
 def corpus_count(
     corpus: Any, manifest: Manifest, *, layout: str | None = None, text_field: str | None = None
 ) -> CorpusCount:
-    """What `lmexposure.verify` gives, but for tokenised data sets.
-
-    Raises:
-        CorpusError: it cannot be read.
-        SettingsError: a directory.
-    """
+    """What `lmexposure.verify` gives, but for tokenised data sets."""
     if names := file_names(corpus):
         return _count_files([Path(name) for name in names], manifest, layout, text_field)
     if is_stream(corpus):

@@ -143,13 +143,7 @@ def _main(
 
 
 def _add_command(command: Callable[P, None], short: str, *examples: tuple[str, str]) -> None:
-    """Add a command to the list of them, in the order of the help.
-
-    Args:
-        command: what it does; its name is the function's.
-        short: what the list says of it: no more than a narrow terminal shows.
-        examples: below its help: what a call does, and its words after `lmexposure`.
-    """
+    """Add a command to the list of them, in the order of the help."""
     epilog = "".join(f"  # {what}\n  lmexposure {words}\n" for what, words in examples)
     app.command(cls=PanelCommand, epilog=epilog or None, short_help=short)(command)
 

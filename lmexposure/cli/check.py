@@ -54,11 +54,7 @@ class CheckFlags:
 
 
 def gate_thresholds(flags: CheckFlags) -> "Thresholds":
-    """Defaults, then the settings file's table [check], then the flags that were given.
-
-    Raises:
-        SettingsError: an unknown threshold, or one out of range.
-    """
+    """Defaults, then the settings file's table [check], then the flags that were given."""
     from lmexposure.gate import Thresholds
 
     given = {} if flags.settings_file is None else _thresholds_in(flags.settings_file)
@@ -94,11 +90,7 @@ def _thresholds_in(path: Path) -> dict[str, object]:
 
 
 def refuse_mixed(flags: CheckFlags) -> None:
-    """Either a result, or a model with its manifest.
-
-    Raises:
-        SettingsError: neither, both, or flags that would be without effect.
-    """
+    """Either a result, or a model with its manifest."""
     measure = flags.model is not None and flags.manifest is not None
     parts = flags.model is not None or flags.manifest is not None
     if (flags.run is None) != measure or (parts and not measure):
@@ -114,17 +106,7 @@ def refuse_mixed(flags: CheckFlags) -> None:
 
 
 def refuse_overwriting(flags: CheckFlags, source: Path) -> None:
-    """No output may replace what was judged, a file of a run, the settings, or another output.
-
-    Args:
-        flags: of the command.
-        source: the result or the manifest; what lies next to it is its run's, as is all in --out
-            and all in the directory of --model.
-
-    Raises:
-        SettingsError: an output is one of them.
-        FileError: an output is there already, and no such output of an earlier check.
-    """
+    """No output may replace what was judged, a file of a run, the settings, or another output."""
     from lmexposure._files import refuse_unlike
 
     taken = {source.resolve(): "what is judged"}
@@ -150,10 +132,7 @@ def refuse_overwriting(flags: CheckFlags, source: Path) -> None:
 
 
 def _is_output(name: str, content: bytes) -> bool:
-    """Whether a file is the output of an earlier check and nothing else: a job writes it again.
-
-    One that a person merged with others' findings, or wrote, stays.
-    """
+    """Whether a file is the output of an earlier check and nothing else: a job writes it again."""
     from xml.etree import ElementTree
 
     try:
@@ -179,11 +158,7 @@ def write_outputs(
     source: Path,
     flags: CheckFlags,
 ) -> None:
-    """Every file that was asked for, from the one verdict.
-
-    Raises:
-        FileError: the disk refused.
-    """
+    """Every file that was asked for, from the one verdict."""
     from lmexposure._files import STDOUT, append, atomic_write
     from lmexposure.gate import verdict_json, verdict_junit, verdict_sarif, verdict_summary
 

@@ -104,11 +104,7 @@ def print_pairs(pairs: Sequence[tuple[str, str]]) -> None:
 
 
 def print_sections(sections: "Iterable[Section]") -> None:
-    """Parts of a report, each with its title, its table and its notes.
-
-    Args:
-        sections: made by the room of reports.
-    """
+    """Parts of a report, each with its title, its table and its notes."""
     for section in sections:
         say(f"\n{section.title}")
         if section.columns:
@@ -142,11 +138,7 @@ def print_table(
 
 
 class Bars:
-    """A bar for each part of long work, on standard error; none where that is no terminal.
-
-    Attributes:
-        drawn: whether there are bars to see.
-    """
+    """A bar for each part of long work, on standard error; none where that is no terminal."""
 
     drawn = False
 
@@ -197,11 +189,7 @@ def progress_bars() -> Iterator[Bars]:
 
 
 def print_result(result: "Result") -> None:
-    """All of a result as tables, then its warnings. A result holds no secrets.
-
-    Args:
-        result: what was measured.
-    """
+    """All of a result as tables, then its warnings. A result holds no secrets."""
     from lmexposure.reporting import result_sections
 
     print_sections(result_sections(result))
@@ -210,16 +198,7 @@ def print_result(result: "Result") -> None:
 
 
 def write_and_say(run_directory: Path) -> None:
-    """Write report.html and report.md into a run directory, and say the verdict.
-
-    Of several processes the first does it.
-
-    Args:
-        run_directory: as `lmexposure run`, `lmexposure measure` or `lmexposure sweep` left it.
-
-    Raises:
-        LmexposureError: the report cannot be made or written; the result is there all the same.
-    """
+    """Write report.html and report.md into a run directory, and say the verdict."""
     if not speaks():
         return
     from lmexposure.records import holds_sweep

@@ -57,11 +57,7 @@ def _leave_group() -> None:
 
 
 def _refuse_nothing(words: Sequence[str]) -> None:
-    """No path, name or number is empty; as a path, an empty one would be the current directory.
-
-    Raises:
-        SettingsError: an empty word, or a flag that is given nothing.
-    """
+    """No path, name or number is empty; as a path, an empty one would be the current directory."""
     for before, word in pairwise(("", *words)):
         flag, equals, value = word.partition("=")
         if not word or (flag.startswith("--") and equals and not value):

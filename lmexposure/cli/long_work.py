@@ -33,12 +33,7 @@ class Left(NamedTuple):
 
 
 class Forecast:
-    """The time that is left of some phases, from how far they are.
-
-    Args:
-        phases: in order.
-        now: seconds, of any clock that goes forward.
-    """
+    """The time that is left of some phases, from how far they are."""
 
     def __init__(self, phases: Sequence["Phase"], now: float) -> None:
         self._phases = list(phases)
@@ -130,13 +125,7 @@ class Stopped(BaseException):
 
 
 class LongWork:
-    """One piece of long work under way: a `Watcher` for those who do it.
-
-    Args:
-        bars: draws, or does not.
-        clock: seconds.
-        kept: whether finished steps are on the disk, for the same command to go on.
-    """
+    """One piece of long work under way: a `Watcher` for those who do it."""
 
     def __init__(
         self, bars: Bars, clock: Callable[[], float] = time.monotonic, *, kept: bool = True
@@ -176,11 +165,7 @@ class LongWork:
         return self._asked
 
     def pressed(self) -> None:
-        """Ctrl-C.
-
-        Raises:
-            Stopped: nothing would be kept by an early end, or it was asked for already.
-        """
+        """Ctrl-C."""
         if self._asked or not self._keeps:
             went_on = _IN_TRAINING if self._training else _KEPT
             raise Stopped(went_on if self._kept else _NOT_KEPT)

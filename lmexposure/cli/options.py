@@ -45,29 +45,21 @@ Overridable = TypeVar("Overridable", RunSettings, SweepSettings, DefencesSetting
 
 @dataclass(frozen=True, kw_only=True)
 class Group:
-    """Flags of a command that become one of its arguments.
+    """Flags of a command that become one of its arguments."""
 
-    Attributes:
-        flags: argument of the command line -> what is declared of it.
-        first: those among them that people use most: they come first in the help, in no panel.
-        help: other words for some of them, which mean less to this command.
-        more: parameters that are no settings, such as a file of them.
-        make: what the command gets, of the flags that were given (not None) by their arguments.
-    """
-
-    flags: Mapping[str, Setting]
+    flags: Mapping[str, Setting]  # argument of the command line -> what is declared of it
+    # those among them that people use most: they come first in the help, in no panel
     first: Sequence[str] = ()
+    # other words for some of them, which mean less to this command
     help: Mapping[str, str] = field(default_factory=dict)
+    # parameters that are no settings, such as a file of them
     more: Sequence[inspect.Parameter] = ()
+    # what the command gets, of the flags that were given (not None) by their arguments
     make: Callable[[Given], object] = dict
 
 
 def takes(**groups: Group) -> Callable[[Callable[P, None]], Callable[P, None]]:
-    """Give a command these groups of flags, each for one of its arguments.
-
-    Args:
-        groups: by the argument that gets what a group makes.
-    """
+    """Give a command these groups of flags, each for one of its arguments."""
 
     def command_of(function: Callable[P, None]) -> Callable[P, None]:
         own = [
@@ -91,13 +83,7 @@ def takes(**groups: Group) -> Callable[[Callable[P, None]], Callable[P, None]]:
 
 
 def option_of(setting: Setting, *, panel: str | None = None, help: str | None = None) -> OptionInfo:
-    """The flag of a setting.
-
-    Args:
-        setting: what is declared of it.
-        panel: of the help; None: above all panels.
-        help: its words; None: those that are declared.
-    """
+    """The flag of a setting."""
     return _option(
         setting.flag or "",
         help=help or help_of(setting),
@@ -177,12 +163,7 @@ _OUT_RULE = (
 
 
 def out_option(what: str, *, panel: str | None = None) -> OptionInfo:
-    """The flag --out, by its one rule, in every command that has it.
-
-    Args:
-        what: what is written there, for the help.
-        panel: of the help.
-    """
+    """The flag --out, by its one rule, in every command that has it."""
     option: OptionInfo = typer.Option(
         "--out", help=f"{what} {_OUT_RULE}", callback=_directory, rich_help_panel=panel
     )
@@ -190,11 +171,7 @@ def out_option(what: str, *, panel: str | None = None) -> OptionInfo:
 
 
 def _directory(out: Path | None) -> Path | None:
-    """What --out names, unless something that is no directory has the name.
-
-    Raises:
-        SettingsError: a file, a pipe or a device has the name, or one of its parents has.
-    """
+    """What --out names, unless something that is no directory has the name."""
     if out is None:
         return None
     for place in (out, *out.parents):
@@ -258,11 +235,7 @@ PipedCorpus = Annotated[list[str], typer.Argument(help=f"{_CORPUS} and writes st
 
 
 def opened(corpus: list[str]) -> "list[str] | IO[bytes]":
-    """The files and patterns of a corpus; of "-", standard input.
-
-    Raises:
-        CorpusError: standard input is closed.
-    """
+    """The files and patterns of a corpus; of "-", standard input."""
     if corpus != [STDIN]:
         return corpus
     if sys.stdin is None:
@@ -297,10 +270,7 @@ def _settings(
     help: Mapping[str, str] | None = None,
     make: Callable[[Given], object] | None = None,
 ) -> Group:
-    """The settings of these panels, `also` others, `without` some; the rest is as in `Group`.
-
-    Where `make` is None, a command gets the `RunSettings` of `merged`.
-    """
+    """The settings of these panels, `also` others, `without` some; the rest is as in `Group`."""
     taken = {
         name: setting
         for name, setting in _FLAGS.items()
@@ -323,15 +293,7 @@ def _file() -> inspect.Parameter:
 
 
 def merged(given: Given, *, base: RunSettings | None = None) -> RunSettings:
-    """Defaults, then the settings file, then the flags that were given.
-
-    Args:
-        given: flags by their arguments, the settings file among them.
-        base: the defaults, where they are not those of `RunSettings`.
-
-    Raises:
-        SettingsError: a value out of range; what no setting is called.
-    """
+    """Defaults, then the settings file, then the flags that were given."""
     given = dict(given)
     file = given.pop(_FILE, None)
     in_file = {} if file is None else read_settings_file(Path(str(file)), elsewhere=_OF_THE_GATE)
@@ -339,14 +301,7 @@ def merged(given: Given, *, base: RunSettings | None = None) -> RunSettings:
 
 
 def swept(given: Given) -> SweepSettings:
-    """As `merged`, for a sweep.
-
-    Args:
-        given: as for `merged`.
-
-    Raises:
-        SettingsError: as of `merged`.
-    """
+    """As `merged`, for a sweep."""
     given, own = dict(given), settings_of(SweepSettings)
     file = given.pop(_FILE, None)
     in_file = (
@@ -358,14 +313,7 @@ def swept(given: Given) -> SweepSettings:
 
 
 def compared(given: Given) -> DefencesSettings:
-    """As `swept`, for a comparison of defences.
-
-    Args:
-        given: as for `merged`.
-
-    Raises:
-        SettingsError: as of `merged`.
-    """
+    """As `swept`, for a comparison of defences."""
     given = dict(given)
     own = {**settings_of(SweepSettings), **settings_of(DefencesSettings)}
     file = given.pop(_FILE, None)
@@ -378,14 +326,7 @@ def compared(given: Given) -> DefencesSettings:
 
 
 def looked(given: Given) -> VerbatimSettings:
-    """As `merged`, for a look at memorised text.
-
-    Args:
-        given: as for `merged`.
-
-    Raises:
-        SettingsError: as of `merged`.
-    """
+    """As `merged`, for a look at memorised text."""
     given = dict(given)
     own = settings_of(VerbatimSettings)
     file = given.pop(_FILE, None)
@@ -403,14 +344,7 @@ def looked(given: Given) -> VerbatimSettings:
 
 
 def federated(given: Given) -> tuple[FederatedSettings, CanifeSettings]:
-    """Defaults and the flags that were given, of a federated training and of its attacks.
-
-    Args:
-        given: by their names.
-
-    Raises:
-        SettingsError: a value out of range.
-    """
+    """Defaults and the flags that were given, of a federated training and of its attacks."""
 
     def of(kind: type) -> dict[str, object]:
         return {name: value for name, value in given.items() if name in settings_of(kind)}
@@ -424,11 +358,7 @@ def federated(given: Given) -> tuple[FederatedSettings, CanifeSettings]:
 def _overridden(
     base: Overridable, in_file: Mapping[str, object], given: Given, file: object
 ) -> Overridable:
-    """Defaults, then the settings of a file, then flags; both at once, for one may need the other.
-
-    Raises:
-        SettingsError: a value out of range; it names the file where that had its part in it.
-    """
+    """Defaults, then a file's settings and flags at once, for one may need the other."""
     given = parsed(_FLAGS, given)
     training = {
         name.removeprefix(_TRAINING): given.pop(name)

@@ -54,12 +54,7 @@ def remove(
 
 
 def _target(out: Path | None, name: str | None, manifest: Path, corpus: Sequence[Path]) -> Path:
-    """Where to write, as one of the two flags says; never over a file of the run.
-
-    Raises:
-        SettingsError: neither flag or both, several files for one, a file of the run, or a file
-            that is there already.
-    """
+    """Where to write, as one of the two flags says; never over a file of the run."""
     from lmexposure.errors import SettingsError
 
     if out is not None and name is None:

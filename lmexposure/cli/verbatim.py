@@ -85,11 +85,7 @@ def verbatim(  # noqa: PLR0913 - a command: its parameters are its flags
 
 
 def _lines(path: Path) -> list[str]:
-    """The lines of a file that hold text.
-
-    Raises:
-        CorpusError: it cannot be read, or there are none.
-    """
+    """The lines of a file that hold text."""
     from lmexposure.canaries import read_documents
 
     lines = [line for line in read_documents(path, layout="lines") if line.strip()]

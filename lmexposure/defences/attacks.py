@@ -32,18 +32,7 @@ Parts = Mapping[tuple[str, str], RateParts]  # by kind of canaries and score
 def adapted_attacks(
     directory: SweepDirectory, matrices: Matrices, *, fpr: float, level: float, methods: int = 1
 ) -> list[DefenceAttack]:
-    """Every kind of canary under every attack that fits how these models were trained.
-
-    Args:
-        directory: of the sweep.
-        matrices: of its models.
-        fpr: false-positive rate of the rates.
-        level: of all intervals together.
-        methods: that are compared with each other.
-
-    Returns:
-        The strongest first.
-    """
+    """Every kind of canary under every attack that fits how these models were trained."""
     group = Group.of("canaries", directory.plan.scored, matrices)
     if not group.texts:
         return []
@@ -59,13 +48,7 @@ def adapted_attacks(
 
 
 def attack_parts(directory: SweepDirectory, matrices: Matrices, *, fpr: float) -> Parts:
-    """The same attacks' rates, taken apart by models and canaries, by kind and score.
-
-    Args:
-        directory: of the sweep.
-        matrices: of those of its models that count.
-        fpr: false-positive rate of the rates.
-    """
+    """The same attacks' rates, taken apart by models and canaries, by kind and score."""
     found = {}
     for score, read, attack, group in _readings(directory, matrices):
         cells = attack_cells(group, read, attack).values
@@ -83,10 +66,6 @@ def shows_less_p(less: Parts, more: Parts) -> float:
     attack on the other has a p against that one whose null holds, and the largest of its p against
     all is no smaller; so the smallest of these, times how many there are (Bonferroni), is a p too.
     No attack is taken for the strongest on the data.
-
-    Args:
-        less: the attacks on the method that may show less; at least one.
-        more: those on the other; at least one.
     """
     rows = [max(lower_rate_p(own, other) for own in less.values()) for other in more.values()]
     return min(1.0, len(rows) * min(rows))
@@ -115,25 +94,12 @@ def paid_level(level: float, classes: int, *, goldfish: bool, methods: int) -> f
     This pays for every pair of methods at once, however the methods depend on each other through
     the coins and seeds that they share: where all intervals hold, two methods whose intervals do
     not overlap differ, whichever two they are.
-
-    Args:
-        level: of all together.
-        classes: of canaries.
-        goldfish: whether the tokens that carried loss are read as well.
-        methods: that are compared with each other.
     """
     return 1 - (1 - level) / (methods * classes * (len(_PAIRS) + goldfish))
 
 
 def of_kept_tokens(directory: SweepDirectory, matrices: Matrices) -> Matrices:
-    """The matrices with secrets of those tokens alone that carried loss in a goldfish training.
-
-    The first tokens of a row, whose hash reads what was in front, are taken for kept.
-
-    Args:
-        directory: of a sweep of such trainings.
-        matrices: of its models.
-    """
+    """The matrices with secrets of those tokens alone that carried loss in a goldfish training."""
     settings = training_settings(directory.settings)
     secret, totals = list(matrices.secret), matrices.scores["secret_tokens"].copy()
     for place, text in enumerate(directory.rows.texts[: len(directory.plan.canaries)]):
@@ -159,9 +125,6 @@ def strongest(attacks: Sequence[DefenceAttack]) -> DefenceAttack | None:
     Which attack is truly the strongest is not known. Where the intervals of all of them hold, the
     largest true rate is at least each low end, so at least the largest of them; and it is the rate
     of some attack, so at most the largest high end.
-
-    Args:
-        attacks: the strongest first.
     """
     known = [row for row in attacks if row.tpr is not None]
     if not known:

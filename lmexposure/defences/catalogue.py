@@ -15,42 +15,26 @@ NONE = "none"
 
 @dataclass(frozen=True, kw_only=True)
 class Reference:
-    """The undefended model that a search measures others against.
+    """The undefended model that a search measures others against."""
 
-    Attributes:
-        bits: its validation loss, bits a token.
-        steps: after which it had that loss.
-    """
-
-    bits: float
-    steps: int
+    bits: float  # its validation loss, bits a token
+    steps: int  # after which it had that loss
 
 
 @dataclass(frozen=True, kw_only=True)
 class Knob:
-    """The setting of a method that is searched, from its weakest to its strongest.
+    """The setting of a method that is searched, from its weakest to its strongest."""
 
-    Attributes:
-        setting: of the training, by name.
-        weak, strong: where the search begins and ends.
-        logarithmic: whether it is searched by factors.
-        whole: whether it is a whole number.
-        share_of: "steps" or "nats", where the values are shares of those of the undefended model.
-    """
-
-    setting: str
-    weak: float
-    strong: float
-    logarithmic: bool = True
-    whole: bool = False
+    setting: str  # of the training, by name
+    weak: float  # where the search begins and ends
+    strong: float  # where the search begins and ends
+    logarithmic: bool = True  # whether it is searched by factors
+    whole: bool = False  # whether it is a whole number
+    # "steps" or "nats", where the values are shares of those of the undefended model
     share_of: str | None = None
 
     def value(self, strength: float, reference: Reference) -> float | int:
         """What the training is given.
-
-        Args:
-            strength: in [0, 1]; a stronger one costs more utility.
-            reference: the undefended model.
 
         >>> Knob(setting="goldfish_k", weak=32, strong=2, whole=True).value(
         ...     0.5, Reference(bits=2.0, steps=100)
@@ -71,27 +55,18 @@ class Knob:
 
 @dataclass(frozen=True, kw_only=True)
 class Defence:
-    """A method to train by, and what is known of it.
+    """A method to train by, and what is known of it."""
 
-    Attributes:
-        name: by which it is asked for.
-        meaning: what it does, in a line.
-        promises_not: what it does not hide.
-        training: settings that it always has.
-        knob: that is searched; None: nothing is.
-        alternatives: other settings that are tried first, at a middle strength; the best is kept.
-        at_undefended: whether its target is the undefended models' loss, and not the common one.
-        package: that has to be installed, and the extra that brings it.
-    """
-
-    name: str
-    meaning: str
-    promises_not: str
-    training: Mapping[str, Any] = field(default_factory=dict)
-    knob: Knob | None = None
+    name: str  # by which it is asked for
+    meaning: str  # what it does, in a line
+    promises_not: str  # what it does not hide
+    training: Mapping[str, Any] = field(default_factory=dict)  # settings that it always has
+    knob: Knob | None = None  # that is searched; None: nothing is
+    # other settings that are tried first, at a middle strength; the best is kept
     alternatives: Sequence[Mapping[str, float]] = ()
+    # whether its target is the undefended models' loss, and not the common one
     at_undefended: bool = False
-    package: tuple[str, str] | None = None
+    package: tuple[str, str] | None = None  # that has to be installed, and the extra that brings it
 
 
 _STEPS = Knob(setting="max_steps", weak=1.0, strong=0.05, whole=True, share_of="steps")
@@ -192,14 +167,7 @@ DEFENCES: Mapping[str, Defence] = {defence.name: defence for defence in _ALL}
 
 
 def chosen(names: Sequence[str]) -> list[Defence]:
-    """The defences of these names, the undefended training before all others.
-
-    Args:
-        names: each once.
-
-    Raises:
-        SettingsError: a name that no defence has, or two of them in one; what is not installed.
-    """
+    """The defences of these names, the undefended training before all others."""
     for name in names:
         if "+" in name:
             raise SettingsError(
@@ -222,15 +190,7 @@ def chosen(names: Sequence[str]) -> list[Defence]:
 
 
 def refuse_own(training: Mapping[str, object], defences: Sequence[Defence]) -> None:
-    """Refuse settings for all methods that are one method's own.
-
-    Args:
-        training: that all methods are to have.
-        defences: that are compared.
-
-    Raises:
-        SettingsError: names the setting and whose it is.
-    """
+    """Refuse settings for all methods that are one method's own."""
     for defence in defences:
         own = {*defence.training, *([defence.knob.setting] if defence.knob else [])}
         for name in sorted({*own, "method"} & set(training)):

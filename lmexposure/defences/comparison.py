@@ -39,21 +39,13 @@ _FEWEST_TRIES = 2  # that are left when the alternatives of a method are tried
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """A comparison that is prepared.
+    """A comparison that is prepared."""
 
-    Attributes:
-        out: its directory.
-        settings: as they were asked for.
-        defences: "none" first.
-        files: the corpus, or the slice of it.
-        seeds: "secrets" and "coins" of the table, and "search".
-    """
-
-    out: Path
-    settings: DefencesSettings
-    defences: Sequence[Defence]
-    files: Sequence[Path]
-    seeds: Mapping[str, int]
+    out: Path  # its directory
+    settings: DefencesSettings  # as they were asked for
+    defences: Sequence[Defence]  # "none" first
+    files: Sequence[Path]  # the corpus, or the slice of it
+    seeds: Mapping[str, int]  # "secrets" and "coins" of the table, and "search"
 
     @cached_property
     def searched(self) -> SweepDirectory:
@@ -78,20 +70,12 @@ class Comparison:
         return self.out / "repeated" / defence.name
 
     def sweep_settings(self, training: Mapping[str, object]) -> SweepSettings:
-        """Of the sweep of a method: the same canaries, coins and seeds for all.
-
-        Args:
-            training: what the method has beyond what all have.
-        """
+        """Of the sweep of a method: the same canaries, coins and seeds for all."""
         given = {"seed": self.seeds["secrets"], "inclusion_seed": self.seeds["coins"]}
         return self.settings.sweep.override({**given, "training": dict(training)})
 
     def repeated_settings(self, training: Mapping[str, object]) -> RunSettings:
-        """Of the run with repeated canaries.
-
-        Args:
-            training: what the method has beyond what all have.
-        """
+        """Of the run with repeated canaries."""
         few = {"repetitions": (self.settings.repeated,), "canaries": None, "quick": True}
         run = self._run(self.seeds["secrets"], training)
         return run.override({**few, "kinds": ("uniform",), "partner": "coin"})
@@ -106,20 +90,7 @@ class Comparison:
 
 
 def prepare_comparison(corpus: Files, *, out: str | Path, settings: DefencesSettings) -> Comparison:
-    """Check everything that can be checked before time is spent, and take the slice.
-
-    Args:
-        corpus: a file, several, or patterns.
-        out: the directory of the comparison.
-        settings: of the comparison.
-
-    Raises:
-        SettingsError: methods that there are not, or that exclude what all are to have; too few
-            models for the FPR; too few tries.
-        CorpusError: the corpus cannot be read, or not be cut.
-        ResultError: `out` holds another comparison, or something else.
-        FileError: the disk refused.
-    """
+    """Check everything that can be checked before time is spent, and take the slice."""
     out = Path(out)
     defences = chosen(settings.methods)
     training_settings(settings.sweep.run)
@@ -186,12 +157,7 @@ def _asked(settings: DefencesSettings, files: Sequence[Path]) -> bytes:
 
 
 def _begun(out: Path, asked: bytes) -> bool:
-    """Whether this very comparison is there; what one left that was never prepared is removed.
-
-    Raises:
-        ResultError: another comparison, of which it names what differs, a damaged one, or
-            something else.
-    """
+    """Whether this very comparison is there; what one left that was never prepared is removed."""
     for name in (_ASKED, _SEEDS):
         if (out / name).is_file() and not check_seal(out / name):
             raise ResultError(
@@ -233,12 +199,7 @@ def _flat(settings: DefencesSettings) -> dict[str, Any]:
 
 
 def _slice(files: Sequence[Path], out: Path, settings: DefencesSettings) -> Path:
-    """The first characters of the corpus, whole documents, in a file of its own.
-
-    Raises:
-        CorpusError: its files cannot be cut between lines; it has no text.
-        FileError: the disk refused.
-    """
+    """The first characters of the corpus, whole documents, in a file of its own."""
     first = files[0]
     layout = settings.sweep.run.layout or guess_layout(first)
     if layout not in _LINES:

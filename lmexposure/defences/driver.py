@@ -52,17 +52,11 @@ _MEASURED = 20.0  # seconds that the exposure of the one model takes, next to it
 
 @dataclass(frozen=True, kw_only=True)
 class Forecast:
-    """What a comparison takes.
+    """What a comparison takes."""
 
-    Attributes:
-        seconds: of wall time that are expected.
-        each: seconds of one training, by the name of the method.
-        sentence: for a person.
-    """
-
-    seconds: float
-    each: Mapping[str, float]
-    sentence: str
+    seconds: float  # of wall time that are expected
+    each: Mapping[str, float]  # seconds of one training, by the name of the method
+    sentence: str  # for a person
 
 
 def compare_defences(
@@ -75,29 +69,7 @@ def compare_defences(
     progress: Progress = silent,
     say: Say | None = None,
 ) -> DefencesRecord:
-    """Compare defences at one utility, each under the attacks that fit it.
-
-    Each method's settings are searched on other canaries, coins and seeds than the table has. Then
-    as many models are trained of each, with the same canaries, coins and seeds for all methods.
-
-    Args:
-        corpus: a file, several, or patterns.
-        out: the directory of the comparison.
-        settings: of the comparison.
-        workers: models side by side; as of `sweeps.sweep`.
-        address: of a Ray cluster; as of `sweeps.sweep`.
-        progress: watches.
-        say: takes what a person should know before the time is spent: the forecast, what each
-            search came to, and which methods are left out.
-
-    Raises:
-        SettingsError: see `prepare_comparison`.
-        CorpusError, FormatError, PlanError: the corpus or the canaries cannot be used.
-        ModelError: a model that cannot be trained so.
-        ResultError: `out` holds another comparison, or another process is at work there; the
-            training without a defence learned nothing.
-        FileError: the disk refused.
-    """
+    """Compare defences at one utility, each under the attacks that fit it."""
     settings = DefencesSettings() if settings is None else settings
     of_type("settings", settings, DefencesSettings, "DefencesSettings(...)")
     tell = say or (lambda line: None)
@@ -137,13 +109,7 @@ def compare_defences(
 def forecast(
     comparison: Comparison, *, workers: int | None = None, address: str | None = None
 ) -> Forecast:
-    """Time some steps of each method whose models are not trained, at a middle strength.
-
-    Args:
-        comparison: that is prepared.
-        workers: as of `compare_defences`.
-        address: as of `compare_defences`.
-    """
+    """Time some steps of each method whose models are not trained, at a middle strength."""
     each = {}
     guess = _guess(comparison)
     left = [defence for defence in comparison.defences if not _is_done(comparison, defence)]
@@ -197,11 +163,7 @@ def _guess(comparison: Comparison) -> Reference:
 
 
 def _searches(comparison: Comparison, progress: Progress, tell: Say) -> list["_Chosen"]:
-    """What the search of each method came to, the undefended training first.
-
-    Raises:
-        ResultError: that one diverged.
-    """
+    """What the search of each method came to, the undefended training first."""
     undefended = _Searching(comparison, comparison.defences[0], _guess(comparison), progress)
     reference = undefended.reference()
     found = [undefended.chosen_as_it_is()]
@@ -214,19 +176,12 @@ def _searches(comparison: Comparison, progress: Progress, tell: Say) -> list["_C
 
 @dataclass(frozen=True, kw_only=True)
 class _Chosen:
-    """What a search came to.
+    """What a search came to."""
 
-    Attributes:
-        defence: the method.
-        search: for the table.
-        training: the settings; None: the method is left out.
-        cost: of the loss, as a share of that without a defence.
-    """
-
-    defence: Defence
-    search: DefenceSearch
-    training: dict[str, Any] | None
-    cost: float
+    defence: Defence  # the method
+    search: DefenceSearch  # for the table
+    training: dict[str, Any] | None  # the settings; None: the method is left out
+    cost: float  # of the loss, as a share of that without a defence
 
     @property
     def sentence(self) -> str:
@@ -242,14 +197,7 @@ class _Chosen:
 
 
 class _Searching:
-    """The search of one method's settings.
-
-    Args:
-        comparison: that is prepared.
-        defence: whose settings are searched.
-        reference: the undefended model, or a guess of it for that one itself.
-        progress: watches.
-    """
+    """The search of one method's settings."""
 
     def __init__(
         self, comparison: Comparison, defence: Defence, reference: Reference, progress: Progress
@@ -261,11 +209,7 @@ class _Searching:
         self._alternative = 0
 
     def reference(self) -> Reference:
-        """The undefended training.
-
-        Raises:
-            ResultError: it diverged.
-        """
+        """The undefended training."""
         try:
             result = self._result({})
         except NumericalError as failure:

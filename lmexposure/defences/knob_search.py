@@ -13,35 +13,23 @@ _STRONGEST = "even its strongest setting is more useful than the target; give a 
 
 @dataclass(frozen=True, kw_only=True)
 class Tried:
-    """A strength, and the validation loss that it gave.
+    """A strength, and the validation loss that it gave."""
 
-    Attributes:
-        strength: in [0, 1].
-        ratio: of the loss to that without a defence; infinite where the training diverged.
-    """
-
-    strength: float
-    ratio: float
+    strength: float  # in [0, 1]
+    ratio: float  # of the loss to that without a defence; infinite where the training diverged
 
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """What a search came to.
+    """What a search came to."""
 
-    Attributes:
-        strength: that is chosen: the trained one whose loss is at the target; without one, where
-            the line between the nearest on both sides meets it; without these, the nearest.
-        ratio: of the nearest that was trained.
-        tried: all of them, in order.
-        why: it is not within the tolerance; None where it is.
-        useless: whether every strength costs more than the target allows.
-    """
-
+    # that is chosen: the trained one whose loss is at the target; without one, where the line
+    # between the nearest on both sides meets it; without these, the nearest
     strength: float
-    ratio: float
-    tried: tuple[Tried, ...]
-    why: str | None
-    useless: bool
+    ratio: float  # of the nearest that was trained
+    tried: tuple[Tried, ...]  # all of them, in order
+    why: str | None  # it is not within the tolerance; None where it is
+    useless: bool  # whether every strength costs more than the target allows
 
 
 def search(
@@ -51,19 +39,7 @@ def search(
     tolerance: float,
     tries: int,
 ) -> Found:
-    """Find the strength at which a loss that rises with it is at the target.
-
-    First the middle; then the end on whose side the target is, which shows whether it can be
-    reached; then between the nearest on both sides, by the line through them (the Illinois rule of
-    false position, Dowell and Jarratt 1971).
-
-    Args:
-        ratio_of: trains at a strength in [0, 1], and gives the loss as a multiple of that without a
-            defence.
-        target: multiple that is wanted.
-        tolerance: how far from it is near enough, as a share of it.
-        tries: trainings at most.
-    """
+    """Find the strength at which a loss that rises with it is at the target."""
     tried: list[Tried] = []
     low = high = None  # the nearest below the target, and above
     strength, weights = 0.5, (1.0, 1.0)

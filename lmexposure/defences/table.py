@@ -37,18 +37,12 @@ _GUESSES = 10  # that an attacker has for a repeated secret
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """A method whose models are trained.
+    """A method whose models are trained."""
 
-    Attributes:
-        defence: the method.
-        search: of its settings.
-        training: these settings.
-        results: of its sweep, and of the run with repeated canaries.
-    """
-
-    defence: Defence
-    search: DefenceSearch
-    training: Mapping[str, Any]
+    defence: Defence  # the method
+    search: DefenceSearch  # of its settings
+    training: Mapping[str, Any]  # these settings
+    # of its sweep, and of the run with repeated canaries
     results: tuple[SweepResult, Result | None]
 
 
@@ -59,14 +53,7 @@ def record_of(
     *,
     forecast_seconds: float | None,
 ) -> DefencesRecord:
-    """Everything that a comparison says.
-
-    Args:
-        comparison: whose models are trained.
-        measured: the methods, "none" first.
-        failed: methods without models, and why.
-        forecast_seconds: that were expected.
-    """
+    """Everything that a comparison says."""
     undefended = measured[0].results[0].utility.mean
     rows = [_row(comparison, method, undefended) for method in measured]
     sweeps = {its.defence.name: comparison.sweep_of(its.defence) for its in measured}
@@ -149,11 +136,6 @@ def told_apart(
 
     Each p is paid for twice, since half of the level is left to the intervals, and for each defence
     that could have been that one; see `reporting.defences.alike_to`.
-
-    Args:
-        rows: of the methods, "none" first.
-        sweeps: of their models, by name.
-        fpr: false-positive rate of the rates.
     """
     ranked = [row for row in rows if row.ranked and row.strongest is not None]
     defences = [row for row in ranked if row.name != rows[0].name]

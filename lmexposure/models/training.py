@@ -232,24 +232,7 @@ def check_private(
     wrapping: Wrapping | None = None,
     units: Sequence[str | None] | None = None,
 ) -> tuple[DpClaim, DpCheck]:
-    """Check the private training that `train` would make of these arguments, without training.
-
-    Args:
-        loaded: as for `train`, like all that follows; an adapter is put into it where one is asked
-            for.
-        documents: the corpus.
-        settings: of a private training.
-        separator: between documents.
-        canaries: that are in the corpus.
-        wrapping: of records.
-        units: whose each document is.
-
-    Returns:
-        what the training would promise, and what was found.
-
-    Raises:
-        LmexposureError: as `train`; a SettingsError where the training is not private.
-    """
+    """Check the private training that `train` would make of these arguments, without training."""
     _check_model(loaded, settings)
     (training, _), _ = _rows(
         loaded, (documents, None), settings, separator, canaries, wrapping, units
@@ -443,12 +426,7 @@ def _inputs_sha256(
 
 
 def _finished(out: Path, inputs: str, settings: TrainingSettings) -> TrainingResult | None:
-    """The result of this very training, if it is in `out`; what is damaged of it counts as none.
-
-    Raises:
-        ResultError: another training is.
-        FileError: something is in the way that is not ours.
-    """
+    """The result of this very training, if it is in `out`; what is damaged of it counts as none."""
     path, model = out / "training.json", out / "model"
     record = read_training(path) if path.exists() else None
     if record is not None and record["inputs_sha256"] != inputs:
@@ -480,10 +458,7 @@ def _written_by(settings: TrainingSettings) -> Iterator[str]:
 
 
 def _set_aside(out: Path, best: Path) -> None:
-    """Keep a model that is not what its training wrote, or of which no record says whose it is.
-
-    It is moved, with its record, into a directory of its own, unless it is the very same.
-    """
+    """Keep a model that is not what its training wrote, or of which no record says whose it is."""
     path, model = out / "training.json", out / "model"
     if not path.exists() or (model.is_dir() and file_hashes(model) == file_hashes(best)):
         return

@@ -31,165 +31,114 @@ def utc_now() -> str:
 
 
 class RunOptions(Record):
-    """What was inserted and trained; a seed that was given is here, one of the coins never is.
+    """What was inserted and trained; a seed that was given is here, one of the coins never is."""
 
-    Attributes:
-        model: "lstm", "gpt2-tiny", or a path or hub name that was fine-tuned.
-        formats: names of shipped formats, or paths of format files.
-        kinds: of canaries; `formats` are those of uniform fills.
-        kind_base: the model that chose texts of some kinds; None: there was none.
-        other_text: file of the texts of another language or domain; None: there was none.
-        temperature: of sampled texts.
-        partner: of near-duplicates: "coin" or "always".
-        canaries: per format and class of repetitions; None where coins decided.
-        inclusion_probability: with which each candidate went in; None where a fixed number did.
-        candidates: per format and class, where coins decided.
-        repetitions: how often the canaries of each class were inserted.
-        controls: per format, never inserted.
-        witness: whether witnesses went in as well.
-        seed: of secrets, positions, initial weights and the order of training; None: drawn fresh,
-            and in the manifest alone.
-        layout: what a document is, and what held them; None: found by the
-            corpus's suffix.
-        text_field: the field that holds the text, where a document has fields.
-        prompt_field, completion_field: of records that are a prompt and its answer; None: not said.
-        form, turn, loss, rendering, other_turn, system, chat_template, chat_date: of records with
-            chats, what was asked for; None: as the corpus and the tokenizer have it.
-        existing: what became of fills that the corpus held already.
-        layers: of the LSTM.
-        units: of each of its layers.
-        training: overrides of the model's training defaults, by name.
-        device: where the model was measured.
-        dtype: the precision in which it was.
-        load_in: "8bit" or "4bit" weights; None: as they were saved.
-        device_map: "auto" where the model was spread over devices; else None.
-        offline: whether a hub name was looked up in the local cache alone.
-        revision: of a hub name; None: its default branch.
-    """
-
-    model: str
-    formats: Rows[str]
-    kinds: Rows[str]
-    kind_base: str | None
-    other_text: str | None
-    temperature: float
-    partner: Literal["coin", "always"]
-    canaries: Count | None
+    model: str  # "lstm", "gpt2-tiny", or a path or hub name that was fine-tuned
+    formats: Rows[str]  # names of shipped formats, or paths of format files
+    kinds: Rows[str]  # of canaries; `formats` are those of uniform fills
+    kind_base: str | None  # the model that chose texts of some kinds; None: there was none
+    other_text: str | None  # file of the texts of another language or domain; None: there was none
+    temperature: float  # of sampled texts
+    partner: Literal["coin", "always"]  # of near-duplicates: "coin" or "always"
+    canaries: Count | None  # per format and class of repetitions; None where coins decided
+    # with which each candidate went in; None where a fixed number did
     inclusion_probability: Rate | None
-    candidates: Count | None
-    repetitions: Rows[Count]
-    controls: Count
-    witness: bool = False
+    candidates: Count | None  # per format and class, where coins decided
+    repetitions: Rows[Count]  # how often the canaries of each class were inserted
+    controls: Count  # per format, never inserted
+    witness: bool = False  # whether witnesses went in as well
+    # of secrets, positions, initial weights and the order of training; None: drawn fresh, and in
+    # the manifest alone
     seed: BigInteger | None
-    layout: str | None
-    text_field: str
-    prompt_field: str | None = None
+    layout: str | None  # what a document is, and what held them; None: found by the corpus's suffix
+    text_field: str  # the field that holds the text, where a document has fields
+    prompt_field: str | None = None  # of records that are a prompt and its answer; None: not said
+    # of records that are a prompt and its answer; None: not said
     completion_field: str | None = None
+    # of records with chats, what was asked for; None: as the corpus and the tokenizer have it
     form: str | None
+    # of records with chats, what was asked for; None: as the corpus and the tokenizer have it
     turn: str | None
+    # of records with chats, what was asked for; None: as the corpus and the tokenizer have it
     loss: str | None
+    # of records with chats, what was asked for; None: as the corpus and the tokenizer have it
     rendering: str | None
+    # of records with chats, what was asked for; None: as the corpus and the tokenizer have it
     other_turn: str | None
+    # of records with chats, what was asked for; None: as the corpus and the tokenizer have it
     system: str | None
+    # of records with chats, what was asked for; None: as the corpus and the tokenizer have it
     chat_template: str | None = None
+    # of records with chats, what was asked for; None: as the corpus and the tokenizer have it
     chat_date: str | None = None
-    existing: Literal["refuse", "set_aside"]
-    layers: Count
-    units: Count
+    existing: Literal["refuse", "set_aside"]  # what became of fills that the corpus held already
+    layers: Count  # of the LSTM
+    units: Count  # of each of its layers
+    # overrides of the model's training defaults, by name
     training: dict[str, bool | int | float | str | Rows[int | float | str] | None]
-    device: str
-    dtype: str
-    load_in: str | None
-    device_map: str | None
-    offline: bool
-    revision: str | None
+    device: str  # where the model was measured
+    dtype: str  # the precision in which it was
+    load_in: str | None  # "8bit" or "4bit" weights; None: as they were saved
+    device_map: str | None  # "auto" where the model was spread over devices; else None
+    offline: bool  # whether a hub name was looked up in the local cache alone
+    revision: str | None  # of a hub name; None: its default branch
 
 
 class TrainingRecord(Record):
-    """What a training came to.
+    """What a training came to."""
 
-    Attributes:
-        model_path: the name of the model's directory.
-        validation_bits: loss of the kept checkpoint, bits per token, lower = more useful.
-        initial_validation_bits: the same before training.
-        best_step, best_epoch: when the kept checkpoint was made.
-        steps, epochs, tokens, seconds: of the whole training.
-        stopped: what ended it, such as "epochs" or "patience".
-        processes: how many it ran on.
-        threads: of each process; None: not known.
-        reused: it had been finished before.
-        claim: what was promised of each document; None: nothing.
-        unigram_bits: of the validation text, by how often each token is in the training text, bits
-            per token; None: not known.
-        delivered: copies of canaries that were read, each whole, in an epoch; None where it is not
-            known.
-    """
-
-    model_path: str
-    validation_bits: NotNegative
-    initial_validation_bits: NotNegative
-    best_step: Count
-    best_epoch: NotNegative
-    steps: Count
-    epochs: NotNegative
-    tokens: Count
-    seconds: NotNegative
-    stopped: str
-    processes: Count
-    threads: Count | None
-    reused: bool
-    claim: DpClaim | None = None
+    model_path: str  # the name of the model's directory
+    validation_bits: NotNegative  # loss of the kept checkpoint, bits per token, lower = more useful
+    initial_validation_bits: NotNegative  # the same before training
+    best_step: Count  # when the kept checkpoint was made
+    best_epoch: NotNegative  # when the kept checkpoint was made
+    steps: Count  # of the whole training
+    epochs: NotNegative  # of the whole training
+    tokens: Count  # of the whole training
+    seconds: NotNegative  # of the whole training
+    stopped: str  # what ended it, such as "epochs" or "patience"
+    processes: Count  # how many it ran on
+    threads: Count | None  # of each process; None: not known
+    reused: bool  # it had been finished before
+    claim: DpClaim | None = None  # what was promised of each document; None: nothing
+    # of the validation text, by how often each token is in the training text, bits per token; None:
+    # not known
     unigram_bits: NotNegative | None = None
+    # copies of canaries that were read, each whole, in an epoch; None where it is not known
     delivered: Count | None = None
 
 
 class RunRecord(FileRecord):
-    """run.json: written anew after each step of a run, and at the end of a measurement.
-
-    Attributes:
-        lmexposure: the version that wrote it.
-        git_revision: of the directory that the command was called in; None where it is no checkout.
-        python: the version of Python that it ran on.
-        platform: the operating system and processor that it ran on.
-        versions: of the packages that decide numbers, by name.
-        command: "run", or "measure" of a model that was trained elsewhere.
-        corpus: its path from the run's directory, or several paths or patterns with a NUL
-            character between them; None where it is not known.
-        settings: what was inserted and trained; None of a measurement alone.
-        measure: what was asked of the measurement.
-        seconds: how long each step took in the call that did it, by name.
-        measured: when the measuring ended, in UTC: "2026-11-22T06:30:00Z"; None before, and where
-            no version said.
-        device: that the model was measured on; None before.
-        training: what the training came to; None before, and of a measurement alone.
-    """
+    """run.json: written anew after each step of a run, and at the end of a measurement."""
 
     NAME: ClassVar[str] = "run.json"
     FAMILY: ClassVar[str] = "lmexposure.run"
     VERSION: ClassVar[int] = 3
     AGAIN: ClassVar[str] = "give the run's command again"
 
-    lmexposure: str
+    lmexposure: str  # the version that wrote it
+    # of the directory that the command was called in; None where it is no checkout
     git_revision: str | None
-    python: str
-    platform: str
-    versions: dict[str, str]
-    command: Literal["run", "measure"]
+    python: str  # the version of Python that it ran on
+    platform: str  # the operating system and processor that it ran on
+    versions: dict[str, str]  # of the packages that decide numbers, by name
+    command: Literal["run", "measure"]  # "run", or "measure" of a model that was trained elsewhere
+    # its path from the run's directory, or several paths or patterns with a NUL character between
+    # them; None where it is not known
     corpus: str | None
-    settings: RunOptions | None
-    measure: MeasureOptions
-    seconds: dict[str, NotNegative]
+    settings: RunOptions | None  # what was inserted and trained; None of a measurement alone
+    measure: MeasureOptions  # what was asked of the measurement
+    seconds: dict[str, NotNegative]  # how long each step took in the call that did it, by name
+    # when the measuring ended, in UTC: "2026-11-22T06:30:00Z"; None before, and where no version
+    # said
     measured: Utc | None
-    device: str | None
+    device: str | None  # that the model was measured on; None before
+    # what the training came to; None before, and of a measurement alone
     training: TrainingRecord | None
 
     @classmethod
     def read(cls, path: str | Path) -> Self:
-        """Read a run.json.
-
-        Raises:
-            ResultError: missing, not JSON, none of ours, of another version, edited or damaged.
-        """
+        """Read a run.json."""
         path = Path(path)
         try:
             content = read_bytes(path)

@@ -104,44 +104,7 @@ def _temperature(name: str, value: object) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class MeasureSettings:
-    """What is measured, and how closely.
-
-    Attributes:
-        references: fills to compare with, per format; None: 10,000, or as many as there are.
-            A number that R cannot give is an error.
-        revealed: extraction is tried with 0 to this many of the secret's characters given.
-        beam_width: candidates a beam keeps; None: 100, or twice the canaries of the format.
-        extraction: whether to search for the secrets at all.
-        method: which estimate of exposure is shown: "auto" (exact where the budget suffices, else
-            importance, else sampled), or one of `METHODS` by name. "skew_normal" must give a curve,
-            and shows a rank all the same: an extrapolation goes next to what was counted.
-        draws: fills drawn by importance, per format.
-        guesses: the likeliest fills that best-first search finds, per format.
-        budget_steps: model steps that the exact search of a format may take, and best-first search
-            again; None: as many as 3e12 floating-point operations give, 10,000 to 2,000,000. Draws
-            are extra: a few steps each.
-        budget_seconds: seconds after which each walk ends too; with them another machine may show
-            other methods.
-        live_states: model states that a search may hold at once; where the budget ends a search, it
-            changes what was reached until then.
-        level: coverage of every interval.
-        bootstraps: refits behind the goodness of the skew-normal curve.
-        permutations: shuffles behind each p-value against guessing.
-        significance: of all bounds on epsilon together.
-        delta: at which epsilon is bounded, in [0, 1); None: 0, and 1 / documents.
-        claimed_epsilon: what was claimed of the training, in nats, with `delta`.
-        quick: a first look in about a tenth of the time, by `first_look`: references that are not
-            asked for are 1,000, a budget that is not a tenth; the result says what is coarser.
-        bootstrap_seed: of bootstraps and, with the hashes of manifest and weights, of draws and
-            permutations; it is not the plan's, for a result does not tell from which seed its
-            secrets were drawn.
-        left_context: what was left of each canary in the rows of another trainer: "bos", "eos",
-            "none", or the text itself; None: as the manifest, or what `verify --rows` wrote, says.
-        batch_size: texts a forward pass; changes only speed.
-        threads: of the CPU, which decide the last bits of a score; None: one for a small model,
-            else what torch has. A measurement that is resumed keeps those that it began with, and
-            the result names them.
-    """
+    """What is measured, and how closely."""
 
     references: int | None = setting(
         None,
@@ -350,53 +313,7 @@ def _fewer(what: str, number: int, usual: int) -> list[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class RunSettings:
-    """The whole pipeline: what is inserted, what is trained, what is measured.
-
-    Attributes:
-        model: "lstm", "gpt2-tiny", or a path or hub name to fine-tune.
-        formats: names of shipped formats, or paths of format files.
-        kinds: of canaries, see `canaries.kinds`; the formats are of the uniform ones. Others are
-            judged by coins alone, and go with an inclusion probability or a sweep.
-        kind_base: model that never saw the corpus, by path or hub name, by which "model_pair" and
-            "high_temperature" choose their texts.
-        other_text: file of texts of another language or domain, for "other_text".
-        temperature: of the texts that are sampled from `kind_base`.
-        partner: of near-duplicates: "coin", the copy has a coin of its own; "always", it is in.
-        canaries: per format and class of repetitions; None: 10. Where there is a probability they
-            are candidates, and their number must be given.
-        inclusion_probability: None inserts a fixed number; p in (0, 1) inserts each candidate with
-            probability p.
-        inclusion_seed: decides which candidates are inserted; None, where a probability does, draws
-            a fresh one from the operating system when the plan is made. It is kept in the manifest
-            and in no other file.
-        repetitions: how often the canaries of each class are inserted.
-        controls: canaries per format that are drawn and never inserted.
-        seed: decides secrets, positions, initial weights and the order of training; not who is
-            included.
-            None draws the plan's own from the operating system when the plan is made, and keeps it
-            in the manifest and in no other file; the training then has the seed 0. Whoever
-            has a seed that was given, or guesses it, can draw the secrets.
-        layout: what a document is, see `canaries.LAYOUTS`; None: by the corpus's suffix, else
-            lines.
-        text_field: the field of a JSONL record that holds its text.
-        prompt_field, completion_field: of records that are a prompt and its answer, what these
-            fields are called; None: as the form of the records has it.
-        form: what a record is, see `canaries.FORMS`; None: recognised by the first records.
-        turn, loss, rendering, other_turn, system: of chats, as in `Wrapping`; None: as the corpus'
-            first records, or the form, have it.
-        chat_template: file with the template of the training; None: the tokenizer's own.
-        chat_date: the day that a template writes which asks for today's, as YYYY-MM-DD; None: the
-            day on which the rows are made.
-        existing: what to do with fills that the corpus holds already: "refuse" or "set_aside".
-        layers, units: size of the LSTM.
-        training: overrides of the model's training defaults, by name.
-        measure: what is measured.
-        device, dtype: where and in which precision the model is measured.
-        load_in, device_map: how the model is loaded to be measured.
-        threads: of the CPU, in training and measuring; None: one for a small model, else what torch
-            has. What is resumed keeps those that it began with.
-        offline, revision: how a hub name is looked up.
-    """
+    """The whole pipeline: what is inserted, what is trained, what is measured."""
 
     model: str = setting(
         "lstm",
@@ -589,7 +506,9 @@ class RunSettings:
     layers: int = setting(2, "layers of the LSTM", panel=TRAINING, rule=whole(1, 1000))
     units: int = setting(200, "units of the LSTM", panel=TRAINING, rule=whole(1, 100_000))
     training: Mapping[str, object] = field(default_factory=dict)
+    """Overrides of the model's training defaults, by name."""
     measure: MeasureSettings = field(default_factory=MeasureSettings)
+    """What is measured."""
     device: str = setting(
         "auto", "where the model is: cpu, cuda, cuda:1 or mps", panel=MACHINE, rule=text
     )
@@ -729,11 +648,7 @@ NAMES_BY_TABLE = {
 
 
 def check_training(values: Mapping[str, object]) -> None:
-    """Hold settings of a training against their rules, whatever model it will be of.
-
-    Raises:
-        SettingsError: a name that none has, or a value out of range.
-    """
+    """Hold settings of a training against their rules, whatever model it will be of."""
     known = settings_of(TrainingSettings)
     refuse_unknown(values, known, what="setting of the training", elsewhere=NAMES_BY_TABLE)
     for name, value in values.items():
@@ -748,22 +663,11 @@ def read_settings_file(
 ) -> dict[str, object]:
     """The settings of a TOML file, ready for `RunSettings.override`.
 
-    A table [check] is the gate's, and left out.
-
-    Args:
-        path: of the file.
-        elsewhere: place -> names that belong there, for whoever wrote them without a table.
-        more: further settings of a command, beyond those of a run, by name, such as a sweep's.
-
     Example:
         model = "gpt2-tiny"
         repetitions = [1, 16]
         [training]
         epochs = 5
-
-    Raises:
-        SettingsError: the file is missing or is not TOML; a name that no setting has, or a value
-            that one cannot have: with the file, the name and the nearest one, or the range.
     """
     from lmexposure._files import read_toml  # no help waits for it
 

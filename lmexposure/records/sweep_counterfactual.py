@@ -11,66 +11,49 @@ from lmexposure._record import Count, Nats, NotNegative, Number, Positive, Rate,
 
 
 class MeansApart(Record):
-    """A mean over the models with a text beside that over the models without it.
+    """A mean over the models with a text beside that over the models without it."""
 
-    Attributes:
-        mean_in, mean_out: of the score.
-        difference: mean_in - mean_out.
-        low, high: its interval, for this text by itself.
-    """
-
-    mean_in: Number
-    mean_out: Number
-    difference: Number
-    low: Number
-    high: Number
+    mean_in: Number  # of the score
+    mean_out: Number  # of the score
+    difference: Number  # mean_in - mean_out
+    low: Number  # its interval, for this text by itself
+    high: Number  # its interval, for this text by itself
 
 
 class CounterfactualText(Record):
-    """One text over all models.
+    """One text over all models."""
 
-    Attributes:
-        id, kind: as in the plan.
-        models_in, models_out: that had it, and that had not.
-        memorised: by minus the bits of its secret a token, of a document all its tokens, with
-            Welch's interval; None with fewer than two models on a side.
-        log_ratio: by how many bits the whole secret, or document, became likelier: the log2 of the
-            ratio of the geometric means of its probability; None likewise.
-        p: how often chance gives any text of the group so large a studentised difference; None
-            likewise.
-        epsilon: lower bound from this text alone, at a level that pays for all texts of the group;
-            None where coins allow none.
-        reproduced: the shares of models whose greedy tokens are the secret, with Newcombe's
-            interval; None of a document, and with fewer than two models on a side.
-    """
-
-    id: str
-    kind: str
-    models_in: Count
-    models_out: Count
+    id: str  # as in the plan
+    kind: str  # as in the plan
+    models_in: Count  # that had it, and that had not
+    models_out: Count  # that had it, and that had not
+    # by minus the bits of its secret a token, of a document all its tokens, with Welch's interval;
+    # None with fewer than two models on a side
     memorised: MeansApart | None
+    # by how many bits the whole secret, or document, became likelier: the log2 of the ratio of the
+    # geometric means of its probability; None likewise
     log_ratio: Number | None
+    # how often chance gives any text of the group so large a studentised difference; None likewise
     p: Share | None
+    # lower bound from this text alone, at a level that pays for all texts of the group; None where
+    # coins allow none
     epsilon: Nats | None
+    # the shares of models whose greedy tokens are the secret, with Newcombe's interval; None of a
+    # document, and with fewer than two models on a side
     reproduced: MeansApart | None
 
 
 class CounterfactualGroup(Record):
-    """The texts of a group, the most memorised first.
+    """The texts of a group, the most memorised first."""
 
-    Attributes:
-        group: "canaries" or "population".
-        texts: by `memorised`, descending; those without come last.
-        by_halves: for each place in this order, what its text shows in models that did not choose
-            it: the mean of `memorised` in one half of the models, of the text that has this place
-            in the other half; None with too few models.
-        spread: standard deviation of the score between models alike, bits a token, of the median
-            text; None where no text has one.
-    """
-
-    group: Literal["canaries", "population"]
-    texts: Rows[CounterfactualText]
+    group: Literal["canaries", "population"]  # "canaries" or "population"
+    texts: Rows[CounterfactualText]  # by `memorised`, descending; those without come last
+    # for each place in this order, what its text shows in models that did not choose it: the mean
+    # of `memorised` in one half of the models, of the text that has this place in the other half;
+    # None with too few models
     by_halves: Rows[Number | None]
+    # standard deviation of the score between models alike, bits a token, of the median text; None
+    # where no text has one
     spread: NotNegative | None
 
     @model_validator(mode="after")
@@ -81,67 +64,40 @@ class CounterfactualGroup(Record):
 
 
 class InfluentialPair(Record):
-    """What one document changes in the score of another, which no model learned.
+    """What one document changes in the score of another, which no model learned."""
 
-    Attributes:
-        id: of the document with coins.
-        held_out: of the other.
-        models_in, models_out: that had the first, and that had not.
-        change: of minus the bits of the other, a token; higher = the other became likelier.
-        p: how often chance gives any pair so large a studentised difference, of either sign.
-    """
-
-    id: str
-    held_out: str
-    models_in: Count
-    models_out: Count
+    id: str  # of the document with coins
+    held_out: str  # of the other
+    models_in: Count  # that had the first, and that had not
+    models_out: Count  # that had the first, and that had not
+    # of minus the bits of the other, a token; higher = the other became likelier
     change: MeansApart
-    p: Share
+    p: Share  # how often chance gives any pair so large a studentised difference, of either sign
 
 
 class SweepInfluence(Record):
-    """Influence of the population on the documents for validation.
+    """Influence of the population on the documents for validation."""
 
-    Attributes:
-        documents: with coins.
-        held_out: that no model learned.
-        found: pairs whose p is at most the significance.
-        pairs: some, the least likely by chance first.
-    """
-
-    documents: Positive
-    held_out: Positive
-    found: Count
-    pairs: Rows[InfluentialPair]
+    documents: Positive  # with coins
+    held_out: Positive  # that no model learned
+    found: Count  # pairs whose p is at most the significance
+    pairs: Rows[InfluentialPair]  # some, the least likely by chance first
 
 
 class SweepCounterfactual(Record):
-    """Counterfactual memorisation of all texts with coins, and influence.
+    """Counterfactual memorisation of all texts with coins, and influence."""
 
-    Attributes:
-        models: whose scores these are.
-        level: of the intervals.
-        significance: of the p-values of a group together, and of the bounds of a group together.
-        permutations: behind each p.
-        splits: of the models into halves.
-        groups: canaries, then the population; those without texts are missing.
-        influence: None where no document has coins, none is held out, or the models are too few.
-        notes: what is not as it should be.
-    """
-
-    models: Positive
-    level: Rate
-    significance: Rate
-    permutations: Positive
-    splits: Positive
+    models: Positive  # whose scores these are
+    level: Rate  # of the intervals
+    significance: Rate  # of the p-values of a group together, and of the bounds of a group together
+    permutations: Positive  # behind each p
+    splits: Positive  # of the models into halves
+    # canaries, then the population; those without texts are missing
     groups: Rows[CounterfactualGroup]
+    # None where no document has coins, none is held out, or the models are too few
     influence: SweepInfluence | None
-    notes: Rows[str]
+    notes: Rows[str]  # what is not as it should be
 
     def group(self, name: str) -> CounterfactualGroup | None:
-        """That of this name; None where there is none.
-
-        Args:
-            name: "canaries" or "population".
-        """
+        """That of this name; None where there is none."""
         return next((group for group in self.groups if group.group == name), None)

@@ -23,21 +23,13 @@ MeasuredSweep: TypeAlias = "SweepResult | SweepFiles | str | Path"
 
 @dataclass(frozen=True, kw_only=True)
 class SweepProvenance:
-    """What a sweep's numbers were made by, when, and of what; as `Provenance` of a run.
+    """What a sweep's numbers were made by, when, and of what; as `Provenance` of a run."""
 
-    Attributes:
-        lmexposure: the version that collected it.
-        measured: when, in UTC: "2026-11-22T06:30:00Z".
-        models: that have scores.
-        plan_sha256: of the plan with its coins.
-        matrices_sha256: of all scores.
-    """
-
-    lmexposure: str
-    measured: str
-    models: int
-    plan_sha256: str
-    matrices_sha256: str
+    lmexposure: str  # the version that collected it
+    measured: str  # when, in UTC: "2026-11-22T06:30:00Z"
+    models: int  # that have scores
+    plan_sha256: str  # of the plan with its coins
+    matrices_sha256: str  # of all scores
 
     @property
     def version(self) -> str:
@@ -68,19 +60,12 @@ class SweepProvenance:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SweepFiles:
-    """What a sweep left.
+    """What a sweep left."""
 
-    Attributes:
-        path: as it was given; None for a result in memory.
-        name: of the directory.
-        result: what all models say together.
-        result_path: the file that it was read from; None for one in memory.
-    """
-
-    path: Path | None
-    name: str
-    result: SweepResult
-    result_path: Path | None
+    path: Path | None  # as it was given; None for a result in memory
+    name: str  # of the directory
+    result: SweepResult  # what all models say together
+    result_path: Path | None  # the file that it was read from; None for one in memory
 
     @property
     def place(self) -> str:
@@ -133,15 +118,7 @@ def open_sweep(path: str | Path) -> SweepFiles:
 
 
 def sweep_of(measured: MeasuredSweep) -> SweepFiles:
-    """A sweep, however it is given.
-
-    Args:
-        measured: a result in memory, what `open_sweep` gave, or the path of a sweep's directory or
-            sweep.json.
-
-    Raises:
-        ResultError: none of these; or as `open_sweep`.
-    """
+    """A sweep, however it is given."""
     if isinstance(measured, SweepFiles):
         return measured
     if isinstance(measured, SweepResult):

@@ -33,79 +33,39 @@ _HIDDEN = ConfigDict(hide_input_in_errors=True)
 
 
 class SweepOptions(Record):
-    """What was asked for; see `SweepSettings`.
+    """What was asked for; see `SweepSettings`."""
 
-    Attributes:
-        models: how many are trained.
-        population: ordinary documents with coins, as asked; None: the usual number.
-        vary: "canaries" or "all".
-        coins: "independent" or "exactly_half".
-        score, attack: that decide.
-        contexts: left contexts of a canary's greedy tokens.
-        shares: of the canaries, as asked; None: the usual ones.
-        base: the model to calibrate by; None: the pretrained one, or none.
-        keep_weights: whether models are kept.
-        significance: of bounds on epsilon.
-        level: of intervals.
-        run: what was inserted and trained.
-    """
-
-    models: Positive
-    population: Count | None
-    vary: Literal["canaries", "all"]
-    coins: Literal["independent", "exactly_half"]
-    score: str
-    attack: str
-    contexts: Positive
-    shares: Rows[Share] | None
-    base: str | None
-    keep_weights: bool
-    significance: Rate
-    level: Rate
-    run: RunOptions
+    models: Positive  # how many are trained
+    population: Count | None  # ordinary documents with coins, as asked; None: the usual number
+    vary: Literal["canaries", "all"]  # "canaries" or "all"
+    coins: Literal["independent", "exactly_half"]  # "independent" or "exactly_half"
+    score: str  # that decide
+    attack: str  # that decide
+    contexts: Positive  # left contexts of a canary's greedy tokens
+    shares: Rows[Share] | None  # of the canaries, as asked; None: the usual ones
+    base: str | None  # the model to calibrate by; None: the pretrained one, or none
+    keep_weights: bool  # whether models are kept
+    significance: Rate  # of bounds on epsilon
+    level: Rate  # of intervals
+    run: RunOptions  # what was inserted and trained
 
 
 class AuditedText(Record):
-    """A text that has coins and scores, or scores alone.
+    """A text that has coins and scores, or scores alone."""
 
-    Attributes:
-        id: "pin/x1/0003" of a canary; "document/0042" of an ordinary document, by its number.
-        group: "canaries"; "partners", copies of near-duplicates that are not audited; "population";
-            or "validation": no model saw it.
-        kind: texts that are alike: "pin/x1" of canaries, else the group.
-        format: of a canary; None otherwise.
-        repetitions: how often it is in a model that has it; 0 of a text for validation.
-        document: the number of an ordinary document in the corpus before insertion, from 0; None of
-            a canary.
-    """
-
-    id: str
+    id: str  # "pin/x1/0003" of a canary; "document/0042" of an ordinary document, by its number
+    # "canaries"; "partners", copies of near-duplicates that are not audited; "population"; or
+    # "validation": no model saw it
     group: Literal["canaries", "partners", "population", "validation"]
-    kind: str
-    format: str | None
-    repetitions: Count
+    kind: str  # texts that are alike: "pin/x1" of canaries, else the group
+    format: str | None  # of a canary; None otherwise
+    repetitions: Count  # how often it is in a model that has it; 0 of a text for validation
+    # the number of an ordinary document in the corpus before insertion, from 0; None of a canary
     document: Count | None
 
 
 class SweepPlan(FileRecord):
-    """plan.json: texts, coins and settings of a sweep.
-
-    Attributes:
-        manifest_sha256: of the manifest next to it, whose canaries are the candidates.
-        settings: what was asked for.
-        seed: from which the seeds of all trainings follow; it gives away no secret and no coin.
-        tokenizer_sha256: of the one tokenizer of all models, as `models.tokenizer_sha256` gives it.
-        texts: those with coins and scores, canaries first, then the population; then, with scores
-            alone, those for validation.
-        varied: numbers of further documents that have coins and no scores (`vary` "all").
-        validation: numbers of the documents that every model is validated on, and none learns.
-        contexts: numbers of those among them that are the further left contexts of a canary.
-        shares: for each model, the share of the canaries that can be in it: those that can be in
-            models of a share are the first of their class. Of share 1 are the first models, as many
-            as `settings.models`, and these alone decide.
-        coins: for each model a string of "1" (in) and "0" (out): canaries, partners, population,
-            `varied`.
-    """
+    """plan.json: texts, coins and settings of a sweep."""
 
     model_config = _HIDDEN
 
@@ -117,15 +77,31 @@ class SweepPlan(FileRecord):
     SECRET: ClassVar[bool] = True
 
     manifest_sha256: Sha256
+    """Of the manifest next to it, whose canaries are the candidates."""
     settings: SweepOptions
+    """What was asked for."""
     seed: BigInteger
+    """From which the seeds of all trainings follow; it gives away no secret and no coin."""
     tokenizer_sha256: Sha256
+    """Of the one tokenizer of all models, as `models.tokenizer_sha256` gives it."""
     texts: Rows[AuditedText]
+    """Those with coins and scores, canaries first, then the population; then, with scores alone,
+    those for validation.
+    """
     varied: Rows[Count]
+    """Numbers of further documents that have coins and no scores (`vary` "all")."""
     validation: Rows[Count]
+    """Numbers of the documents that every model is validated on, and none learns."""
     contexts: Rows[Count]
+    """Numbers of those among them that are the further left contexts of a canary."""
     shares: Rows[Share]
+    """For each model, the share of the canaries that can be in it: those that can be in models of a
+    share are the first of their class. Of share 1 are the first models, as many as
+    `settings.models`, and these alone decide.
+    """
     coins: Rows[str] = Field(repr=False)
+    """For each model a string of "1" (in) and "0" (out): canaries, partners, population, `varied`.
+    """
 
     @model_validator(mode="after")
     def _agree(self) -> Self:

@@ -43,18 +43,7 @@ MOST_LOST = 0.1
 
 
 class SweepModel(FileRecord):
-    """model.json: one model of a sweep, written when everything else of it is there.
-
-    Attributes:
-        number: of the model in its sweep, from 0.
-        plan_sha256: of the plan that it was trained by.
-        seed: of its initial weights and of the order of its training.
-        scores_sha256: of scores.npz next to it.
-        training: what the training came to.
-        device: that it was trained on.
-        versions: of lmexposure, torch and transformers, by name.
-        seconds: that training and scoring took.
-    """
+    """model.json: one model of a sweep, written when everything else of it is there."""
 
     NAME: ClassVar[str] = "model.json"
     FAMILY: ClassVar[str] = "lmexposure.sweep_model"
@@ -62,59 +51,41 @@ class SweepModel(FileRecord):
     ERROR = ResultError
     AGAIN: ClassVar[str] = "remove the model's directory, and the sweep trains it again"
 
-    number: Count
-    plan_sha256: Sha256
-    seed: BigInteger
-    scores_sha256: Sha256
-    training: TrainingRecord
-    device: str
-    versions: dict[str, str]
-    seconds: NotNegative
+    number: Count  # of the model in its sweep, from 0
+    plan_sha256: Sha256  # of the plan that it was trained by
+    seed: BigInteger  # of its initial weights and of the order of its training
+    scores_sha256: Sha256  # of scores.npz next to it
+    training: TrainingRecord  # what the training came to
+    device: str  # that it was trained on
+    versions: dict[str, str]  # of lmexposure, torch and transformers, by name
+    seconds: NotNegative  # that training and scoring took
 
 
 class FailedModel(Record):
-    """A model that has no scores.
+    """A model that has no scores."""
 
-    Attributes:
-        number: of the model, from 0.
-        reason: what became of it, as its training said.
-    """
-
-    number: Count
-    reason: str
+    number: Count  # of the model, from 0
+    reason: str  # what became of it, as its training said
 
 
 class Utility(Record):
-    """How useful the models are: loss on the same documents, bits per token, lower = more useful.
+    """How useful the models are: loss on the same documents, bits a token, lower = better."""
 
-    Attributes:
-        mean, sd: over the models; the sd is None of a single one.
-        initial: mean before training.
-        learned: models whose training lowered it.
-        tokens: that a model was trained on, in the mean.
-        seconds: that a model took, in the mean.
-    """
-
-    mean: NotNegative
-    sd: NotNegative | None
-    initial: NotNegative
-    learned: Count
-    tokens: NotNegative
-    seconds: NotNegative
+    mean: NotNegative  # over the models; the sd is None of a single one
+    sd: NotNegative | None  # over the models; the sd is None of a single one
+    initial: NotNegative  # mean before training
+    learned: Count  # models whose training lowered it
+    tokens: NotNegative  # that a model was trained on, in the mean
+    seconds: NotNegative  # that a model took, in the mean
 
 
 class SweepCurve(Record):
-    """A ROC curve of some points, ascending, with an interval of the TPR where there is one.
+    """A ROC curve of some points, ascending, with an interval of the TPR where there is one."""
 
-    Attributes:
-        fpr, tpr: of the points, shape (P,).
-        low, high: of the TPR at each, models as units; empty where there is no interval.
-    """
-
-    fpr: Rows[Share]
-    tpr: Rows[Share]
-    low: Rows[Share]
-    high: Rows[Share]
+    fpr: Rows[Share]  # of the points, shape (P,)
+    tpr: Rows[Share]  # of the points, shape (P,)
+    low: Rows[Share]  # of the TPR at each, models as units; empty where there is no interval
+    high: Rows[Share]  # of the TPR at each, models as units; empty where there is no interval
 
     @model_validator(mode="after")
     def _as_long(self) -> Self:
@@ -124,151 +95,83 @@ class SweepCurve(Record):
 
 
 class SweepScore(Record):
-    """How well one score, under one attack, tells texts that were in from those that were not.
+    """How well one score, under one attack, tells texts that were in from those that were not."""
 
-    Attributes:
-        group: "canaries", "population", or a kind of canaries such as "pin/x1".
-        score, attack: see `SweepSettings`.
-        primary: whether it was named beforehand; of a group one is.
-        area: under the ROC curve of all cells; None where no cell has a score.
-        area_low, area_high: its interval, models as units; None where there is none.
-        rates: TPR at low FPR.
-        cells_in, cells_out: that have a score.
-        cells_missing: that have none, such as those of LiRA with too few models on a side.
-        curve: of the primary ones; None of the others.
-        notes: what is not as it should be.
-    """
-
-    group: str
-    score: str
-    attack: str
-    primary: bool
-    area: Share | None
-    area_low: Share | None
-    area_high: Share | None
-    rates: Rows[SweepRate]
-    cells_in: Count
-    cells_out: Count
-    cells_missing: Count
-    curve: SweepCurve | None
-    notes: Rows[str]
+    group: str  # "canaries", "population", or a kind of canaries such as "pin/x1"
+    score: str  # see `SweepSettings`
+    attack: str  # see `SweepSettings`
+    primary: bool  # whether it was named beforehand; of a group one is
+    area: Share | None  # under the ROC curve of all cells; None where no cell has a score
+    area_low: Share | None  # its interval, models as units; None where there is none
+    area_high: Share | None  # its interval, models as units; None where there is none
+    rates: Rows[SweepRate]  # TPR at low FPR
+    cells_in: Count  # that have a score
+    cells_out: Count  # that have a score
+    cells_missing: Count  # that have none, such as those of LiRA with too few models on a side
+    curve: SweepCurve | None  # of the primary ones; None of the others
+    notes: Rows[str]  # what is not as it should be
 
 
 class SweepText(Record):
-    """One canary over all models, by its raw primary score.
+    """One canary over all models, by its raw primary score."""
 
-    Attributes:
-        id, kind: as in the plan.
-        models_in, models_out: that had it, and that had not.
-        tpr: share of the models with it that score strictly above every model without; None where
-            all had it, or none.
-        p: how often chance alone gives so high a `tpr`, for this text by itself.
-        advantage_low: TPR - FPR is at least this, for all texts of the group at once.
-        separated: every model that had it scores above every model that had not.
-        difference: mean score of the models with it minus that of the others, in units of the
-            score; None where one side is empty.
-        epsilon: lower bound from this text alone, at the significance of one that was named
-            beforehand; None where coins allow none.
-    """
-
-    id: str
-    kind: str
-    models_in: Count
-    models_out: Count
+    id: str  # as in the plan
+    kind: str  # as in the plan
+    models_in: Count  # that had it, and that had not
+    models_out: Count  # that had it, and that had not
+    # share of the models with it that score strictly above every model without; None where all had
+    # it, or none
     tpr: Share | None
-    p: Share | None
-    advantage_low: Share
-    separated: bool
+    p: Share | None  # how often chance alone gives so high a `tpr`, for this text by itself
+    advantage_low: Share  # TPR - FPR is at least this, for all texts of the group at once
+    separated: bool  # every model that had it scores above every model that had not
+    # mean score of the models with it minus that of the others, in units of the score; None where
+    # one side is empty
     difference: Number | None
+    # lower bound from this text alone, at the significance of one that was named beforehand; None
+    # where coins allow none
     epsilon: Nats | None
 
 
 class WorstText(Record):
-    """The text that gives itself away most, paid for by the number of texts it was chosen from.
+    """The text that gives itself away most, paid for by the number of texts it was chosen from."""
 
-    Attributes:
-        id: of the text.
-        among: how many it was chosen from.
-        tpr: as in `SweepText`.
-        p: how often chance gives one such among them.
-        advantage_low: TPR - FPR is at least this.
-        separated: as in `SweepText`.
-        bound: on epsilon, at a level that pays for the choice; None where coins allow none.
-        scores_in, scores_out: its raw primary scores, ascending.
-    """
-
-    id: str
-    among: Positive
-    tpr: Share | None
-    p: Share
-    advantage_low: Share
-    separated: bool
+    id: str  # of the text
+    among: Positive  # how many it was chosen from
+    tpr: Share | None  # as in `SweepText`
+    p: Share  # how often chance gives one such among them
+    advantage_low: Share  # TPR - FPR is at least this
+    separated: bool  # as in `SweepText`
+    # on epsilon, at a level that pays for the choice; None where coins allow none
     bound: Bound | None
-    scores_in: Rows[Number]
-    scores_out: Rows[Number]
+    scores_in: Rows[Number]  # its raw primary scores, ascending
+    scores_out: Rows[Number]  # its raw primary scores, ascending
 
 
 class SweepBound(Record):
-    """A lower bound on the epsilon of the training recipe.
+    """A lower bound on the epsilon of the training recipe."""
 
-    Attributes:
-        question: "together" (all models at once), "per_model" (the largest of a bound from each
-            model's own coins), "per_canary" (the largest of a bound from each canary's own coins).
-        repetitions: of the canaries that it is of.
-        chosen_from: of how many bounds it is the largest, which its significance pays for.
-        bound: the bound; its `max_attainable` is the ceiling for these models and
-            canaries.
-    """
-
+    # "together" (all models at once), "per_model" (the largest of a bound from each model's own
+    # coins), "per_canary" (the largest of a bound from each canary's own coins)
     question: Literal["together", "per_model", "per_canary"]
-    repetitions: Positive
-    chosen_from: Positive
-    bound: Bound
+    repetitions: Positive  # of the canaries that it is of
+    chosen_from: Positive  # of how many bounds it is the largest, which its significance pays for
+    bound: Bound  # the bound; its `max_attainable` is the ceiling for these models and canaries
 
 
 class SweepEpsilon(Record):
-    """What is claimed of epsilon.
+    """What is claimed of epsilon."""
 
-    Attributes:
-        primary: the bound that was named beforehand, "together" of the fewest repetitions; None
-            where coins allow none, or no canary was audited.
-        significance: of the primary bound; the others have each as much, and not together.
-        bounds: all, the primary among them.
-        refused: why there are none, or fewer.
-    """
-
+    # the bound that was named beforehand, "together" of the fewest repetitions; None where coins
+    # allow none, or no canary was audited
     primary: SweepBound | None
-    significance: Rate
-    bounds: Rows[SweepBound]
-    refused: Rows[str]
+    significance: Rate  # of the primary bound; the others have each as much, and not together
+    bounds: Rows[SweepBound]  # all, the primary among them
+    refused: Rows[str]  # why there are none, or fewer
 
 
 class SweepResult(FileRecord):
-    """sweep.json: what many models say together.
-
-    Attributes:
-        plan_sha256: of the plan.
-        manifest_sha256: of the manifest next to it.
-        matrices_sha256: of matrices.npz next to it.
-        settings: what was asked for.
-        models: of which there are scores, among those that can have all canaries.
-        failed: those that have none, whatever their share.
-        canaries: texts of that group with coins.
-        population: texts of that group with coins.
-        validation: documents that no model saw.
-        documents: of the corpus, before insertion.
-        utility: of the models.
-        scores: group by group, the primary first.
-        texts: every canary; the population has no rows of its own but `worst_of_population`.
-        worst: of the canaries; None where no canary can be judged.
-        worst_of_population: of the ordinary documents, likewise.
-        epsilon: bounds, of canaries alone.
-        counterfactual: what each text changes; None where that was not asked.
-        power: of each kind of canaries; None of a sweep of one class and one share.
-        measured: when, in UTC.
-        lmexposure: the version that collected it.
-        warnings: what a reader must know, a sentence each.
-    """
+    """sweep.json: what many models say together."""
 
     NAME: ClassVar[str] = "sweep.json"
     FAMILY: ClassVar[str] = "lmexposure.sweep_result"
@@ -276,27 +179,29 @@ class SweepResult(FileRecord):
     ERROR = ResultError
     AGAIN: ClassVar[str] = "collect the sweep again: lmexposure sweep --collect DIR"
 
-    plan_sha256: Sha256
-    manifest_sha256: Sha256
-    matrices_sha256: Sha256
-    settings: SweepOptions
-    models: Count
-    failed: Rows[FailedModel]
-    canaries: Count
-    population: Count
-    validation: Count
-    documents: Count
-    utility: Utility
-    scores: Rows[SweepScore]
+    plan_sha256: Sha256  # of the plan
+    manifest_sha256: Sha256  # of the manifest next to it
+    matrices_sha256: Sha256  # of matrices.npz next to it
+    settings: SweepOptions  # what was asked for
+    models: Count  # of which there are scores, among those that can have all canaries
+    failed: Rows[FailedModel]  # those that have none, whatever their share
+    canaries: Count  # texts of that group with coins
+    population: Count  # texts of that group with coins
+    validation: Count  # documents that no model saw
+    documents: Count  # of the corpus, before insertion
+    utility: Utility  # of the models
+    scores: Rows[SweepScore]  # group by group, the primary first
+    # every canary; the population has no rows of its own but `worst_of_population`
     texts: Rows[SweepText]
-    worst: WorstText | None
-    worst_of_population: WorstText | None
-    epsilon: SweepEpsilon
+    worst: WorstText | None  # of the canaries; None where no canary can be judged
+    worst_of_population: WorstText | None  # of the ordinary documents, likewise
+    epsilon: SweepEpsilon  # bounds, of canaries alone
+    # what each text changes; None where that was not asked
     counterfactual: SweepCounterfactual | None
-    power: SweepPower | None
-    measured: Utc
-    lmexposure: str
-    warnings: Rows[str]
+    power: SweepPower | None  # of each kind of canaries; None of a sweep of one class and one share
+    measured: Utc  # when, in UTC
+    lmexposure: str  # the version that collected it
+    warnings: Rows[str]  # what a reader must know, a sentence each
 
     @model_validator(mode="after")
     def _agree(self) -> Self:
@@ -316,11 +221,7 @@ class SweepResult(FileRecord):
         return {row.group: row for row in self.scores if row.primary}
 
     def to_frame(self) -> "pd.DataFrame":
-        """A pandas frame with a row for each canary, as `texts` has them; no secrets.
-
-        Columns: id, kind; models_in, models_out; tpr without a false positive, p by chance,
-        advantage_low, separated, difference and epsilon, as in `SweepText`.
-        """
+        """A pandas frame with a row for each canary, as `texts` has them; no secrets."""
         import pandas as pd
 
         columns = list(SweepText.model_fields)
@@ -340,11 +241,7 @@ class SweepResult(FileRecord):
 
     @classmethod
     def read(cls, path: str | Path) -> Self:
-        """Read a sweep.json, or that of a sweep's directory.
-
-        Raises:
-            ResultError: no such file, or none that a sweep wrote; it says why.
-        """
+        """Read a sweep.json, or that of a sweep's directory."""
         path = Path(path)
         path = path / cls.NAME if path.is_dir() else path
         try:

@@ -65,31 +65,7 @@ def _run_settings() -> RunSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class SweepSettings:
-    """Many models on one corpus, each with canaries of its own by coins.
-
-    Attributes:
-        models: how many are trained, S.
-        population: ordinary documents that have coins and scores as well; None: the smaller of 500
-            and a tenth of the documents.
-        vary: "canaries": all other documents are in every model, which never shows less than an
-            attacker who does not know them would see (Aerni et al. 2024, appendix A.3); "all":
-            every document has a coin, but those for validation.
-        coins: "independent": each canary in each model by a fair coin of its own; "exactly_half":
-            each in half of the models, whose coins then follow from each other, so that no bound
-            on epsilon is computed.
-        score, attack: which decides; fixed before anything is trained. The others are shown.
-        contexts: left contexts in which each canary's greedy tokens are read, its own among them.
-        shares: of the canaries, each share with models of its own, to see whether canaries disturb
-            each other or the model: with a share below 1, only the first of each class can be in;
-            with 0, none is, in a quarter of the models. The first share is 1, and its models alone
-            decide. None: 1, and with several kinds 1, 0.5, 0.25 and 0.
-        base: a model, by path or hub name, that never saw the corpus, to calibrate scores by.
-        keep_weights: whether the models are kept, and not their scores alone.
-        inclusion_seed: of the coins; None: fresh from the operating system. Coins are in plan.json.
-        significance: of all that is claimed of epsilon together, and again of each canary.
-        level: coverage of the intervals.
-        run: what is inserted and trained, and where; its own coins and controls have no place here.
-    """
+    """Many models on one corpus, each with canaries of its own by coins."""
 
     models: int = setting(
         64,
@@ -170,6 +146,7 @@ class SweepSettings:
         0.95, "coverage of the intervals", panel=SWEEPING, rule=coverage, by_flag=False
     )
     run: RunSettings = field(default_factory=_run_settings)
+    """What is inserted and trained, and where; its own coins and controls have no place here."""
 
     def __post_init__(self) -> None:
         check_settings(self)

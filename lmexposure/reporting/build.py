@@ -50,19 +50,7 @@ def report_data(
     show_secrets: bool = False,
     manifest: Manifest | None = None,
 ) -> ReportData:
-    """Everything that a report of a run shows.
-
-    Args:
-        run: what `open_run` gave.
-        thresholds: of the verdict; None: the gate's defaults.
-        show_secrets: put each canary's secret, and chosen seeds, into the data.
-        manifest: where it is not next to the result.
-
-    Raises:
-        SettingsError: secrets are asked for, and no manifest holds them.
-        ManifestError: a manifest that the result was not made from.
-        ResultError: scores that do not agree with the result.
-    """
+    """Everything that a report of a run shows."""
     run = replace(run, manifest=_manifest(run, manifest, show_secrets))
     limits = Thresholds() if thresholds is None else thresholds
     of_type("thresholds", limits, Thresholds, "Thresholds(...)")
@@ -150,24 +138,14 @@ def _roc(run: RunFiles, scores: Scores | None) -> tuple[RocData, ...]:
 
 
 def class_rows(result: Result, form: FormatResult) -> tuple[ClassRow, ...]:
-    """The classes of one format: controls first, then by ascending repetitions.
-
-    Args:
-        result: the result.
-        form: one of its formats.
-    """
+    """The classes of one format: controls first, then by ascending repetitions."""
     rows = [row for row in result.summary if row.format == form.name]
     rows.sort(key=lambda row: (row.role != "control", row.repetitions))
     return tuple(_class_row(row, form) for row in rows)
 
 
 def base_data(result: Result, name: str) -> BaseData | None:
-    """One format beside the base; None where none was measured.
-
-    Args:
-        result: the result.
-        name: of the format.
-    """
+    """One format beside the base; None where none was measured."""
     if result.base is None:
         return None
     rows = [row for row in result.base.classes if row.format == name]
@@ -253,13 +231,7 @@ def _revealed(counts: Iterable[ExtractionCount]) -> tuple[Found, ...]:
 def canary_rows(
     result: Result, name: str, secrets_of: Manifest | None = None
 ) -> tuple[CanaryRow, ...]:
-    """The canaries and controls of one format, in the result's order.
-
-    Args:
-        result: the result.
-        name: of the format.
-        secrets_of: the manifest, where the secrets are to be shown.
-    """
+    """The canaries and controls of one format, in the result's order."""
     secrets = {} if secrets_of is None else _secrets_of(secrets_of, name)
     return tuple(
         _canary_row(canary, secrets.get(canary.id))
@@ -297,11 +269,7 @@ def _canary_row(canary: CanaryResult, secret: str | None) -> CanaryRow:
 
 
 def _guesses_of(canary: CanaryResult) -> tuple[int | None, int | None]:
-    """(guesses that find it, guesses that best-first search made); a counted rank knows the first.
-
-    The search stops where its guesses are spent; who goes on in the same order finds the secret at
-    the place that an exact count gives it.
-    """
+    """(guesses that find it, guesses of the best-first search); a rank knows the first."""
     shown = canary.exposure
     counted = shown.place if shown.method == "exact" and not shown.capped else None
     for search in canary.blind_searches:

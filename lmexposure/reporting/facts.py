@@ -81,13 +81,7 @@ _FRESH_MEANING = "decides the secrets, and is in the manifest only; the training
 
 
 def run_settings(options: RunOptions) -> dict[str, Value]:
-    """Each setting that is read but those of the training, by its name in a settings file.
-
-    A record counts canaries and candidates apart, and users give one number.
-
-    Args:
-        options: what was asked of a run.
-    """
+    """Each setting that is read but those of the training, by its name in a settings file."""
     unread = (name for name, kind in _READ_BY.items() if kind not in options.kinds)
     apart = ("training", "candidates", *unread)
     settings: dict[str, Value] = {name: value for name, value in options if name not in apart}
@@ -95,20 +89,12 @@ def run_settings(options: RunOptions) -> dict[str, Value]:
 
 
 def measure_settings(options: MeasureOptions) -> dict[str, Value]:
-    """Each setting of a measurement, by the name that a settings file gives it.
-
-    Args:
-        options: what was asked of it.
-    """
+    """Each setting of a measurement, by the name that a settings file gives it."""
     return {"bootstrap_seed" if name == "seed" else name: value for name, value in options}
 
 
 def model_facts(run: RunFiles) -> tuple[Fact, ...]:
-    """What was measured, and what it learned.
-
-    Args:
-        run: its result says.
-    """
+    """What was measured, and what it learned."""
     model = run.result.model
     return (
         Fact(name="model", value=model.path, meaning="its path, or its name on a hub"),
@@ -128,11 +114,7 @@ def model_facts(run: RunFiles) -> tuple[Fact, ...]:
 
 
 def scored_in(context: ContextRecord) -> str:
-    """In which rows canaries and references were scored, in a sentence.
-
-    Args:
-        context: what a result says of them.
-    """
+    """In which rows canaries and references were scored, in a sentence."""
     if context.turn == "plain":
         place = "as texts of their own"
     else:
@@ -199,12 +181,7 @@ def _validation_facts(validation: Validation | None) -> Iterator[Fact]:
 
 
 def setting_facts(run: RunFiles, *, show_seeds: bool = False) -> tuple[Fact, ...]:
-    """Settings with their defaults, seeds, versions, device, times, hashes.
-
-    Args:
-        run: a whole run, or a measurement, of which only the measurement's settings are known.
-        show_seeds: show a seed that was chosen, and that of who is included.
-    """
+    """Settings with their defaults, seeds, versions, device, times, hashes."""
     record, result = run.record, run.result
     options = None if record is None else record.settings
     return (
@@ -296,16 +273,7 @@ def _version_facts(record: RunRecord) -> Iterator[Fact]:
 
 
 def command_of(run: RunFiles, *, show_seeds: bool = False) -> str:
-    """The command line, quoted for a POSIX shell; words in capitals are left to the reader.
-
-    It writes into a new directory, of another name, and takes the manifest along: that has the
-    seeds that were drawn, and another corpus is refused. `where_of` says what must be
-    there.
-
-    Args:
-        run: a whole run, or a measurement of any model.
-        show_seeds: write a seed that was chosen, instead of `SEED`.
-    """
+    """The command line, quoted for a POSIX shell; words in capitals are left to the reader."""
     record = run.record
     if record is None or record.settings is None:
         return _measure_command(run)
@@ -328,11 +296,7 @@ def command_of(run: RunFiles, *, show_seeds: bool = False) -> str:
 
 
 def where_of(run: RunFiles) -> str:
-    """Where the command is given, what must be there, by its hash, and what is left to fill in.
-
-    Args:
-        run: as for `command_of`.
-    """
+    """Where the command is given, what must be there, by its hash, and what is left to fill in."""
     place = f"Run it in the directory that holds {run.name}/"
     checksum = short_hash(run.result.manifest_sha256)
     weights = short_hash(run.result.model.weights_sha256)
@@ -423,12 +387,7 @@ def _flags(settings: Mapping[str, Value], show_seeds: bool) -> Iterator[str]:
 
 
 def flag_words(setting: Setting, value: Value) -> Iterator[str]:
-    """A setting as the command line reads it: bare if true, repeated if a list by its flag.
-
-    Args:
-        setting: without a flag it has no words.
-        value: of it; false takes the flag's other half, such as --no-witness, where it has one.
-    """
+    """A setting as the command line reads it: bare if true, repeated if a list by its flag."""
     yes, _, no = (setting.flag or "").partition("/")
     if not yes:
         return

@@ -14,11 +14,7 @@ _MOST_REASONS = 2
 
 
 def sweep_answers(data: SweepReportData) -> Answers:
-    """The answers of a report.
-
-    Args:
-        data: what `sweep_report_data` gave.
-    """
+    """The answers of a report."""
     verdict = data.verdict
     lines = [*check_lines(verdict.checks), *what_was_left_out(verdict.untested, verdict.checks)]
     return Answers(

@@ -34,44 +34,24 @@ _NOUNS = {"population": "documents", "canaries": "canaries"}
 
 
 def counterfactual_sections(found: SweepCounterfactual, most: int) -> list[Section]:
-    """A table of each group, the most memorised first, and one of influence.
-
-    Args:
-        found: of a sweep.
-        most: rows of each table.
-    """
+    """A table of each group, the most memorised first, and one of influence."""
     groups = [group for name in GROUPS if (group := found.group(name)) is not None]
     sections = [_group(found, group, most) for group in groups]
     return sections if found.influence is None else [*sections, _influence(found, most)]
 
 
 def left_out(found: SweepCounterfactual, most: int) -> int:
-    """How many texts the tables do not show.
-
-    Args:
-        found: of a sweep.
-        most: rows of each table.
-    """
+    """How many texts the tables do not show."""
     return sum(max(0, len(group.texts) - most) for group in found.groups)
 
 
 def standard_error(group: CounterfactualGroup, models: int) -> float | None:
-    """About that of one text's memorisation, bits a token: sd * sqrt(4 / S); None: not known.
-
-    Args:
-        group: of texts.
-        models: S of them.
-    """
+    """About that of one text's memorisation, bits a token: sd * sqrt(4 / S); None: not known."""
     return None if group.spread is None else group.spread * sqrt(4 / models)
 
 
 def certain(found: SweepCounterfactual, group: CounterfactualGroup) -> list[CounterfactualText]:
-    """The texts that chance does not explain, all texts of the group taken together.
-
-    Args:
-        found: of a sweep.
-        group: of texts.
-    """
+    """The texts that chance does not explain, all texts of the group taken together."""
     return [text for text in group.texts if text.p is not None and text.p <= found.significance]
 
 
@@ -208,11 +188,7 @@ def _influence_notes(found: SweepCounterfactual, influence: SweepInfluence) -> I
 
 
 def counterfactual_lines(found: SweepCounterfactual) -> Sequence[str]:
-    """What was found, a sentence a group.
-
-    Args:
-        found: of a sweep.
-    """
+    """What was found, a sentence a group."""
     level = short(found.significance)
     return [
         f"{len(certain(found, group)):,} of {len(group.texts):,} {_NOUNS[group.group]} left a "

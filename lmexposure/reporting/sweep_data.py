@@ -11,28 +11,17 @@ from lmexposure.reporting.sweep_facts import sweep_command, sweep_setting_facts,
 
 @dataclass(frozen=True, kw_only=True)
 class SweepReportData:
-    """Everything that a report of a sweep shows; no secret is in it.
+    """Everything that a report of a sweep shows; no secret is in it."""
 
-    Attributes:
-        title: name of the sweep.
-        verdict: of the gate with the thresholds that were asked for, else its defaults.
-        provenance: which version collected how many models, and when.
-        result: what all models say together.
-        utility: how useful the models are.
-        settings: all that were chosen.
-        command: what makes such a sweep again, with other secrets and coins; None of a result in
-            memory.
-        significance: how often, at most, the gate calls models leaking that memorised nothing.
-    """
-
-    title: str
-    verdict: Verdict
-    provenance: SweepProvenance
-    result: SweepResult
-    utility: tuple[Fact, ...]
-    settings: tuple[Fact, ...]
+    title: str  # name of the sweep
+    verdict: Verdict  # of the gate with the thresholds that were asked for, else its defaults
+    provenance: SweepProvenance  # which version collected how many models, and when
+    result: SweepResult  # what all models say together
+    utility: tuple[Fact, ...]  # how useful the models are
+    settings: tuple[Fact, ...]  # all that were chosen
+    # what makes such a sweep again, with other secrets and coins; None of a result in memory
     command: str | None
-    significance: float
+    significance: float  # how often, at most, the gate calls models leaking that memorised nothing
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -43,17 +32,7 @@ class SweepReportData:
 def sweep_report_data(
     measured: MeasuredSweep, *, thresholds: Thresholds | None = None
 ) -> SweepReportData:
-    """Everything that a report of a sweep shows.
-
-    Args:
-        measured: a sweep's result in memory, what `open_sweep` gave, or the path of a sweep's
-            directory or sweep.json.
-        thresholds: of the verdict; None: the gate's defaults.
-
-    Raises:
-        ResultError: no sweep, or one that cannot be read.
-        SettingsError: thresholds that a sweep cannot be held against.
-    """
+    """Everything that a report of a sweep shows."""
     limits = Thresholds() if thresholds is None else thresholds
     of_type("thresholds", limits, Thresholds, "Thresholds(...)")
     sweep = sweep_of(measured)

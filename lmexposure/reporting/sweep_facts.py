@@ -74,12 +74,7 @@ def _of_each_run(result: SweepResult) -> dict[str, Value]:
 
 
 def sweep_command(result: SweepResult, name: str) -> str:
-    """The command line, quoted for a POSIX shell; the corpus is left to the reader.
-
-    Args:
-        result: of the sweep.
-        name: of its directory.
-    """
+    """The command line, quoted for a POSIX shell; the corpus is left to the reader."""
     usual = SweepSettings()
     words = ["lmexposure sweep CORPUS", *_flags(settings_of(SweepSettings), _own(result), usual)]
     words += _flags(settings_of(RunSettings), _of_each_run(result), usual.run)

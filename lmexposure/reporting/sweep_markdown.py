@@ -34,11 +34,7 @@ _MOST_TEXTS = 20
 
 
 def sweep_markdown(data: SweepReportData) -> str:
-    """The report as Markdown, every value escaped.
-
-    Args:
-        data: what `sweep_report_data` gave.
-    """
+    """The report as Markdown, every value escaped."""
     result = data.result
     parts = [
         f"# {inline(data.title)}: {outcome_word(data.verdict.outcome)}",

@@ -30,14 +30,7 @@ _KINDS = ("beside", "power", "canaries", "worst", "counterfactual", "sweep_roc",
 
 
 def render_sweep(data: SweepReportData) -> str:
-    """The whole report as one HTML document.
-
-    Args:
-        data: what to show.
-
-    Returns:
-        the document; the same data gives the same text.
-    """
+    """The whole report as one HTML document."""
     result, found = data.result, data.result.counterfactual
     charts = sweep_charts(result)
     texts = most_leaking(result.texts)

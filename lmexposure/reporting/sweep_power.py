@@ -27,31 +27,19 @@ _VERDICTS = {
 
 
 def power_sections(power: SweepPower) -> list[Section]:
-    """The table of kinds, and that of what canaries cost the models.
-
-    Args:
-        power: of a sweep.
-    """
+    """The table of kinds, and that of what canaries cost the models."""
     sections = [_kinds(power)]
     return [*sections, _cost(power)] if len(power.utility) > 1 else sections
 
 
 def by_strength(power: SweepPower) -> list[KindPower]:
-    """The classes in the models with all canaries, the strongest first.
-
-    Args:
-        power: of a sweep.
-    """
+    """The classes in the models with all canaries, the strongest first."""
     rows = [row for row in power.rows if row.share == 1]
     return sorted(rows, key=lambda row: (-(row.rate.value or 0.0), -(row.area or 0.0)))
 
 
 def shares_of(power: SweepPower) -> list[float]:
-    """The shares of the canaries that have rates, descending.
-
-    Args:
-        power: of a sweep.
-    """
+    """The shares of the canaries that have rates, descending."""
     return sorted({row.share for row in power.rows}, reverse=True)
 
 
@@ -127,12 +115,7 @@ def _notes(power: SweepPower) -> Iterator[str]:
 
 
 def strongest_line(power: SweepPower, classes: int) -> str:
-    """Which kind shows most, with what is certain of it after the choice.
-
-    Args:
-        power: of a sweep.
-        classes: that it was chosen from.
-    """
+    """Which kind shows most, with what is certain of it after the choice."""
     if power.strongest is None:
         return "strongest: no class resolves that FPR; train more models"
     sure = ""
@@ -179,12 +162,7 @@ def _cost(power: SweepPower) -> Section:
 
 
 def power_rows_in_words(rows: Sequence[KindPower], fpr: float) -> str:
-    """For who cannot see the chart.
-
-    Args:
-        rows: of one share.
-        fpr: of their rates.
-    """
+    """For who cannot see the chart."""
     told = [
         f"{visible(row.group)} {number(row.rate.value, 3)} "
         f"({interval(row.rate.low, row.rate.high, 3)})"

@@ -42,25 +42,7 @@ def write_sweep_report(
     formats: Sequence[str] = ("html", "md"),
     charts: bool = False,
 ) -> list[Path]:
-    """Write the report of a sweep: report.html, report.md, report.csv, report.json.
-
-    Args:
-        measured: a sweep's result in memory, what `open_sweep` gave, or the path of a sweep's
-            directory or sweep.json.
-        out: a directory; None: that of the result.
-        thresholds: of the verdict; None: the gate's defaults.
-        formats: of `FORMATS`, at least one.
-        charts: whether to write each chart as SVG and PNG into `charts/` too.
-
-    Returns:
-        the paths of what was written, in the order of `formats`.
-
-    Raises:
-        SettingsError: an unknown format, a threshold of runs, or `out` holds another sweep or run,
-            or something else under a report's name, or is missing for a result in memory.
-        ResultError: no sweep, or one that cannot be read.
-        FileError: the disk refused; earlier files are as they were.
-    """
+    """Write the report of a sweep: report.html, report.md, report.csv, report.json."""
     check_formats(formats)
     sweep = sweep_of(measured)
     where = _directory(sweep, out)
@@ -78,20 +60,7 @@ def write_sweep_report(
 def sweep_report_file(
     measured: MeasuredSweep, out: Path, *, thresholds: Thresholds | None = None
 ) -> Path:
-    """Write the report of a sweep into a file, or into a directory; as `report` does.
-
-    Args:
-        measured: see `write_sweep_report`.
-        out: a file, whose suffix says what it becomes; or a directory for report.html and
-            report.md.
-        thresholds: of the verdict; None: the gate's defaults.
-
-    Returns:
-        the file, or report.html in the directory.
-
-    Raises:
-        SettingsError, ResultError, FileError: as for `write_sweep_report`.
-    """
+    """Write the report of a sweep into a file, or into a directory; as `report` does."""
     suffix = out.suffix.removeprefix(".")
     if out.is_dir() or not suffix:
         return write_sweep_report(measured, out=out, thresholds=thresholds)[0]

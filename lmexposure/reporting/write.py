@@ -80,32 +80,7 @@ def write_report(  # noqa: PLR0913  (the options of `report`)
     model_card: str | Path | None = None,
     card_weights: str | None = None,
 ) -> list[Path]:
-    """Write the report of a run: report.html, report.md, report.csv, report.json.
-
-    Args:
-        run: what `open_run` gave.
-        out: a directory; None: that of the result.
-        thresholds: of the verdict; None: the gate's defaults.
-        formats: of `FORMATS`, at least one.
-        charts: whether to write each chart as SVG and PNG into `charts/` too.
-        show_secrets: show each canary's secret; the files are then readable by their owner only.
-        manifest: where it is not next to the result.
-        model_card: a model directory whose README.md gets the results into its metadata.
-        card_weights: the SHA-256 of the weights there, as `lmexposure.models.weights_sha256` gives
-            it for the model in the dtype it was measured in; None: not compared, and the card says
-            so.
-
-    Returns:
-        the paths of what was written, in the order of `formats`.
-
-    Raises:
-        SettingsError: an unknown format, secrets asked for without a manifest, or `out` is the
-            directory of another run, or holds something else under a report's name, or is missing
-            for a result in memory.
-        ManifestError, ResultError: see `report_data`.
-        ModelError: other weights than were measured; see `card_with_results`.
-        FileError: the disk refused; earlier files are as they were.
-    """
+    """Write the report of a run: report.html, report.md, report.csv, report.json."""
     check_formats(formats)
     where = _directory(run, out)
     if out is not None:
@@ -200,22 +175,7 @@ def write_compare(
     out: str | Path,
     formats: Sequence[str] = ("html", "md"),
 ) -> list[Path]:
-    """Write several runs side by side: compare.html, compare.md, compare.csv, compare.json.
-
-    Args:
-        runs: two or more; the others are compared with the first. Or what `compare_data` gave for
-            them.
-        out: a directory.
-        formats: of `FORMATS`, at least one.
-
-    Returns:
-        the paths of what was written, in the order of `formats`.
-
-    Raises:
-        SettingsError: an unknown format, or fewer than two runs.
-        ResultError: runs that cannot be compared; see `compare_data`.
-        FileError: the disk refused; earlier files are as they were.
-    """
+    """Write several runs side by side: compare.html, compare.md, compare.csv, compare.json."""
     check_formats(formats)
     data = runs if isinstance(runs, CompareData) else compare_data(runs)
     of = known_by(Path(out), None, *map(_inputs, data.runs))
@@ -227,11 +187,7 @@ def _inputs(run: ComparedRun) -> str:
 
 
 def check_formats(formats: Sequence[str]) -> None:
-    """Refuse no format, and one that there is not.
-
-    Raises:
-        SettingsError: it is so.
-    """
+    """Refuse no format, and one that there is not."""
     if not formats:
         raise SettingsError(f"no format given; choose of {', '.join(FORMATS)}")
     for name in formats:
@@ -281,13 +237,7 @@ def _of_run(run: RunFiles, where: Path) -> list[str]:
 
 
 def known_by(where: Path, record: Path | None, *inputs: str) -> list[str]:
-    """By what a report's study is known: the place of its record, and what it is made of.
-
-    Args:
-        where: the directory of the report.
-        record: of the study; None: in memory.
-        inputs: hashes of all that decides its numbers, in order.
-    """
+    """By what a report's study is known: the place of its record, and what it is made of."""
     made = f"inputs {sha256_bytes(canonical_json(inputs))}"
     if record is None:
         return [made]
@@ -296,18 +246,7 @@ def known_by(where: Path, record: Path | None, *inputs: str) -> list[str]:
 
 
 def known_in(where: Path, name: str, source: Path | None, *inputs: str) -> list[str]:
-    """As `known_by`; refuses the directory of another study, as whose the report would be read.
-
-    Args:
-        where: the directory of the report.
-        name: of the study's record.
-        source: the record; None: the one in `where`, or one in memory.
-        inputs: hashes of all that decides its numbers, in order.
-
-    Raises:
-        ResultError: another kind of study is there.
-        SettingsError: another study is there.
-    """
+    """As `known_by`; refuses the directory of another study, as whose the report would be read."""
     refuse_other_study(where, (name, "training.json"), "report")
     own = where / name
     if source is not None and own.is_file() and sha256_file(own) != sha256_file(source):
@@ -321,18 +260,7 @@ def known_in(where: Path, name: str, source: Path | None, *inputs: str) -> list[
 def write_files(
     where: Path, files: Mapping[str, bytes], *, of: Collection[str], mode: int = 0o644
 ) -> list[Path]:
-    """Write files of a report by their names, each whole or not at all.
-
-    Args:
-        where: the directory.
-        files: what each holds; parts of a name are directories.
-        of: the study, as `known_by` gives it: the report of another is not replaced.
-        mode: permission bits of the files.
-
-    Raises:
-        FileError: the disk refused, or something has one of the names that is not a report of this
-            study, as it was written; earlier files are as they were.
-    """
+    """Write files of a report by their names, each whole or not at all."""
     try:
         with study(where):
             for name in files:

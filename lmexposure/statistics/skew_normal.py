@@ -205,24 +205,6 @@ def skew_normal_exposure(
     beyond them: all such values are flagged. Time grows with references times
     bootstraps: about a second for 10,000 times 199.
 
-    Args:
-        canary_bits: log-perplexities in bits, one or shape (n,); lower = more memorised.
-        reference_bits: log-perplexities in bits of never-inserted fills, shape (m,), m >= 20,
-            not all equal.
-        space_size: size of the randomness space, where known, to warn of impossible values.
-        level: two-sided coverage of each interval, conditional on the skew-normal family; with
-            100 to 400 references, 95 % intervals were seen to hold in 90 to 97 % of cases.
-        bootstraps: samples drawn from the fitted curve and fitted again, for interval and
-            goodness; at least 39, and 2 / (1 - level) - 1.
-        seed: of these samples; the same seed gives the same result.
-
-    Returns:
-        Columns of shape (n,) in the order given; one canary gives shape (1,).
-
-    Raises:
-        InputError: too few references, all equal, a NaN or an infinity.
-        SettingsError: a setting out of range.
-
     Source: Carlini et al. 2019, The Secret Sharer, section 4 (approximation by distribution
     modelling); percentile interval, Davison and Hinkley 1997, section 5.3.
     """

@@ -63,16 +63,6 @@ def skew_normal_log_cdf(z: ArrayLike, shape: float) -> NDArray[np.float64]:
     Owen's formula, F = Phi(z) - 2 T(z, shape), loses all digits to cancellation in the left tail;
     there the density is integrated relative to its value at z, so that nothing underflows.
 
-    Args:
-        z: finite numbers of any shape.
-        shape: finite; 0 is the normal, positive leans to the right.
-
-    Returns:
-        Natural logarithms, at most 0, with the shape of z.
-
-    Raises:
-        InputError: `shape` is not finite.
-
     Source: Azzalini 1985, A class of distributions which includes the normal ones, section 2.
 
     >>> float(skew_normal_log_cdf(-40.0, 0.0).round(4))
@@ -123,15 +113,6 @@ def fit_skew_normal(bits: ArrayLike) -> SkewNormal:
     The search runs over mean, log standard deviation and a smooth function of the skewness, for
     in location, scale and shape the likelihood is stationary at shape 0 whatever the data
     (Azzalini 1985), and near-symmetric data would stop there.
-
-    Args:
-        bits: log-perplexities, shape (n,), n at least 20, not all equal.
-
-    Returns:
-        The curve. Skewness past what a skew-normal can have (0.995) ends at a shape of thousands.
-
-    Raises:
-        InputError: too few numbers, all equal, a NaN or an infinity.
 
     Source: Azzalini 1985 (parameters); Nocedal and Wright 2006, algorithm 6.1 (the search).
     """

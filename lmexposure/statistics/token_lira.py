@@ -53,26 +53,6 @@ def multivariate_lira(
     and out in a way of their own, and two covariances lowered the TPR at a FPR of .01 from .85 to
     .80 and from .93 to .88.
 
-    Args:
-        token_scores: of each of N texts, finite, shape (M, T), T not the same for all; higher =
-            more likely in, such as minus the bits of each token.
-        included: which text was in the training set of which model, shape (M, N); the coins of all
-            cells must be independent.
-        kinds: of the texts, N of them: those of one kind are alike.
-        shadows: which models are references, shape (M,): a shadow is judged by the other shadows,
-            other models by all of them; None: all.
-
-    Returns:
-        Log-likelihood ratios in nats, shape (M, N), mode "online". Texts of which there are fewer
-        than 8 of a kind and length, or too few for so long a vector, are judged in the same way by
-        the sum of their tokens, together with all such texts of their kind; a note says how many.
-        NaN where the other models do not tell a spread, or where a text was in (or out) in none of
-        them and its kind does not say what it would have been.
-
-    Raises:
-        InputError: no text, shapes that do not fit, numbers that are not finite, coins that are
-            none, fewer than 2 shadows.
-
     Source: Rossi, Aerni, Zhang, Tramer 2025, Membership inference attacks on sequence models, for
     the normal vector; what is drawn to the kind, and how far, is ours, by the estimates that
     `statistics/_shrinkage.py` names.
@@ -177,35 +157,19 @@ def _need_two(x: Floats, coins: NDArray[np.bool_]) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class _Judge:
-    """Two normal densities a text, in coordinates in which the tokens of each are independent.
+    """Two normal densities a text, in coordinates in which the tokens of each are independent."""
 
-    Attributes:
-        origin: of the tokens, taken away first: the kind's mean, shape (T,).
-        scale: what each text's tokens are divided by then, shape (C, T).
-        basis: shape (T, T).
-        means: in and out, each of shape (C, T).
-        variances: of a new score, likewise.
-    """
-
-    origin: Floats
-    scale: Floats
-    basis: Floats
-    means: tuple[Floats, Floats]
-    variances: tuple[Floats, Floats]
+    origin: Floats  # of the tokens, taken away first: the kind's mean, shape (T,)
+    scale: Floats  # what each text's tokens are divided by then, shape (C, T)
+    basis: Floats  # shape (T, T)
+    means: tuple[Floats, Floats]  # in and out, each of shape (C, T)
+    variances: tuple[Floats, Floats]  # of a new score, likewise
 
     @classmethod
     def of(
         cls, sides: tuple[Side, Side], x: Floats, coins: NDArray[np.bool_], two: bool
     ) -> "_Judge | None":
-        """None where the models do not tell how tokens spread.
-
-        Args:
-            sides: in and out.
-            x: scores of the models that these are of, and of texts that tell the covariances: shape
-                (M, K, T).
-            coins: likewise, shape (M, K).
-            two: whether in and out have each their own.
-        """
+        """None where the models do not tell how tokens spread."""
         inside, outside = sides
         free = [int(side.freedom[: x.shape[1]].sum()) for side in sides]
         if sum(free) == 0:

@@ -42,17 +42,6 @@ def analyse(
     all cells and of each text, are of raw scores; what a text changes is in bits a token, whatever
     score decides. The primary score and attack decide alone: the others are shown beside them, and
     the best of them is never chosen.
-
-    Args:
-        matrices: of all models that have scores.
-        plan: of the sweep.
-        documents: of the corpus, before insertion.
-        models: the records of these models.
-        failed: the models without scores.
-
-    Raises:
-        ResultError: the score that was to decide is not there; records that are not of the models
-            that have scores.
     """
     numbers = [model.number for model in models]
     whole, everyone = matrices, models
@@ -101,11 +90,7 @@ def analyse(
 def _deciding(
     matrices: Matrices, models: Sequence[SweepModel], plan: SweepPlan
 ) -> tuple[Matrices, list[SweepModel]]:
-    """Those that can have all canaries; the others are for `power` alone.
-
-    Raises:
-        ResultError: there are none.
-    """
+    """Those that can have all canaries; the others are for `power` alone."""
     first = plan.settings.models
     deciding = [model for model in models if model.number < first]
     if not deciding:

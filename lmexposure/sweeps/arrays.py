@@ -26,37 +26,23 @@ TRAIN_AGAIN = "remove its directory, and the sweep trains it again"
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ModelScores:
-    """What one model says of all texts of a plan: those with coins, then those for validation.
+    """What one model says of all texts of a plan: those with coins, then those for validation."""
 
-    Attributes:
-        bits: of each text the bits of its scored tokens, arrays of shape (T,), lower = more
-            expected.
-        secret: which of these tokens hold a character of the secret, arrays of shape (T,); of an
-            ordinary document all.
-        min_k: as `statistics.min_k` gives it, shape (K + V,), higher = more likely in.
-        min_k_plus_plus: likewise.
-        matches: of each canary whether each token of its secret was the greedy one, context by
-            context, arrays of shape (contexts * T,).
-    """
-
+    # of each text the bits of its scored tokens, arrays of shape (T,), lower = more expected
     bits: tuple[NDArray[np.float64], ...]
+    # which of these tokens hold a character of the secret, arrays of shape (T,); of an ordinary
+    # document all
     secret: tuple[NDArray[np.bool_], ...]
+    # as `statistics.min_k` gives it, shape (K + V,), higher = more likely in
     min_k: NDArray[np.float64]
-    min_k_plus_plus: NDArray[np.float64]
+    min_k_plus_plus: NDArray[np.float64]  # likewise
+    # of each canary whether each token of its secret was the greedy one, context by context, arrays
+    # of shape (contexts * T,)
     matches: tuple[NDArray[np.bool_], ...]
 
     @classmethod
     def of(cls, arrays: Mapping[str, NDArray[Any]], plan: SweepPlan, name: str) -> "ModelScores":
-        """The arrays of `scoring.scores_of`, text by text.
-
-        Args:
-            arrays: by name.
-            plan: of the sweep.
-            name: of what they are of, for messages.
-
-        Raises:
-            ResultError: they are not of this plan's texts.
-        """
+        """The arrays of `scoring.scores_of`, text by text."""
         try:
             found = cls(
                 bits=split(arrays["bits"], arrays["lengths"]),
@@ -89,11 +75,7 @@ class ModelScores:
 
 
 def joined(ragged: Mapping[str, Sequence[NDArray[Any]]]) -> dict[str, NDArray[Any]]:
-    """Arrays whose last axes are of many lengths, side by side in one, and these lengths.
-
-    Args:
-        ragged: by name, each a sequence of arrays alike but for their last axis.
-    """
+    """Arrays whose last axes are of many lengths, side by side in one, and these lengths."""
     found: dict[str, NDArray[Any]] = {}
     for name, arrays in ragged.items():
         found[f"{name}_lengths"] = np.array([x.shape[-1] for x in arrays], dtype=np.int64)
@@ -102,15 +84,7 @@ def joined(ragged: Mapping[str, Sequence[NDArray[Any]]]) -> dict[str, NDArray[An
 
 
 def split(whole: NDArray[Any], lengths: NDArray[np.int64]) -> tuple[NDArray[Any], ...]:
-    """What was side by side, one array a length.
-
-    Args:
-        whole: along its last axis.
-        lengths: of the arrays.
-
-    Raises:
-        ValueError: the lengths do not fit.
-    """
+    """What was side by side, one array a length."""
     if not lengths.size:
         return ()
     if lengths.ndim != 1 or lengths.min() < 0 or lengths.sum() != whole.shape[-1]:
@@ -127,26 +101,14 @@ def npz(arrays: Mapping[str, NDArray[Any]]) -> bytes:
 
 
 def write_npz(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Write a .npz, readable by its owner alone, whole or not at all.
-
-    Raises:
-        FileError: the disk refused.
-    """
+    """Write a .npz, readable by its owner alone, whole or not at all."""
     content = npz(arrays)
     with atomic_write(path, mode=PRIVATE) as stream:
         stream.write(content)
 
 
 def read_npz(path: Path, again: str) -> dict[str, NDArray[Any]]:
-    """All arrays of a .npz, which are numbers and nothing else.
-
-    Args:
-        path: of the file.
-        again: how to get another: the end of the message.
-
-    Raises:
-        ResultError: no such file, or a damaged one.
-    """
+    """All arrays of a .npz, which are numbers and nothing else."""
     try:
         with io.BytesIO(read_bytes(path)) as stream, ZipFile(stream):
             stream.seek(0)

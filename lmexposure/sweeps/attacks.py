@@ -20,29 +20,16 @@ _READS = {**READS, REGRESSION: ("label_only",)}
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Group:
-    """The texts of one group, with everything that an attack may read of them.
+    """The texts of one group, with everything that an attack may read of them."""
 
-    Attributes:
-        name: "canaries", "population", or a kind of canaries.
-        texts: of the group, N of them.
-        columns: of the matrices, shape (N,).
-        matrices: of the sweep.
-    """
-
-    name: str
-    texts: tuple[AuditedText, ...]
-    columns: NDArray[np.intp]
-    matrices: Matrices
+    name: str  # "canaries", "population", or a kind of canaries
+    texts: tuple[AuditedText, ...]  # of the group, N of them
+    columns: NDArray[np.intp]  # of the matrices, shape (N,)
+    matrices: Matrices  # of the sweep
 
     @classmethod
     def of(cls, name: str, texts: Sequence[AuditedText], matrices: Matrices) -> "Group":
-        """Those texts of a plan that are of this group, or of this kind.
-
-        Args:
-            name: of the group or kind.
-            texts: of the plan, those with coins.
-            matrices: of the sweep.
-        """
+        """Those texts of a plan that are of this group, or of this kind."""
         columns = [place for place, text in enumerate(texts) if name in (text.group, text.kind)]
         return cls(
             name=name,
@@ -52,19 +39,11 @@ class Group:
         )
 
     def of_models(self, kept: Flags) -> "Group":
-        """The same texts in some models.
-
-        Args:
-            kept: which, shape (S,).
-        """
+        """The same texts in some models."""
         return replace(self, matrices=self.matrices.of_models(kept))
 
     def of_texts(self, kept: Flags) -> "Group":
-        """Some of the texts in the same models.
-
-        Args:
-            kept: which, shape (N,).
-        """
+        """Some of the texts in the same models."""
         texts = tuple(text for text, its in zip(self.texts, kept, strict=True) if its)
         return replace(self, texts=texts, columns=self.columns[kept])
 
@@ -79,36 +58,20 @@ class Group:
         return tuple(text.kind for text in self.texts)
 
     def raw(self, score: str) -> Floats:
-        """A score as the models gave it, shape (S, N).
-
-        Args:
-            score: by name.
-        """
+        """A score as the models gave it, shape (S, N)."""
         return self.matrices.scores[score][:, self.columns]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Cells:
-    """One score under one attack.
+    """One score under one attack."""
 
-    Attributes:
-        values: shape (S, N), higher = more likely in; NaN where there is none.
-        notes: what is not as it should be.
-    """
-
-    values: Floats
-    notes: tuple[str, ...]
+    values: Floats  # shape (S, N), higher = more likely in; NaN where there is none
+    notes: tuple[str, ...]  # what is not as it should be
 
 
 def pairs_of(group: Group) -> Iterator[tuple[str, str]]:
-    """Each score that a group has, under each attack that reads it.
-
-    Of an ordinary document every token is its secret: there, secret tokens would say the same as
-    log-perplexity.
-
-    Args:
-        group: of texts.
-    """
+    """Each score that a group has, under each attack that reads it."""
     ordinary = group.name == "population"
     for score in SCORES:
         if score not in group.matrices.scores or np.isnan(group.raw(score)).all():
@@ -121,18 +84,7 @@ def pairs_of(group: Group) -> Iterator[tuple[str, str]]:
 
 
 def attack_cells(group: Group, score: str, attack: str, *, shadows: Flags | None = None) -> Cells:
-    """One score under one attack; each model with all others as its reference.
-
-    Args:
-        group: of texts.
-        score: by the name that `SCORES` has.
-        attack: by the name that `ATTACKS` has, or `REGRESSION`.
-        shadows: which models are references, shape (S,): a shadow is judged by the other shadows,
-            other models by all of them; None: all.
-
-    Returns:
-        The cells; all NaN, and a note, where the models are too few for the attack.
-    """
+    """One score under one attack; each model with all others as its reference."""
     if attack == "plain":
         return Cells(values=group.raw(score), notes=())
     try:

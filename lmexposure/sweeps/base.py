@@ -22,19 +22,7 @@ FILE = "base.npz"
 
 
 def base_scores(directory: SweepDirectory) -> Mapping[str, NDArray[Any]] | None:
-    """Scores of the base model for all texts of a sweep, made once and kept in base.npz.
-
-    Args:
-        directory: of the sweep.
-
-    Returns:
-        As `scoring.scores_of`; None where there is no base: the models are new, and none was named.
-
-    Raises:
-        ModelError: it cannot be loaded, or has another tokenizer than the models of the sweep.
-        NumericalError: it gave NaN or infinite logits.
-        FileError: the disk refused.
-    """
+    """Scores of the base model for all texts of a sweep, made once and kept in base.npz."""
     name = _base_name(directory.plan.settings.base, directory.settings)
     if name is None:
         return None
@@ -52,17 +40,7 @@ def base_scores(directory: SweepDirectory) -> Mapping[str, NDArray[Any]] | None:
 
 
 def check_base(settings: SweepSettings, tokenizer: Any, new_tokens: Sequence[str] = ()) -> None:
-    """Refuse a base before any model is trained: afterwards, it could not be exchanged.
-
-    Args:
-        settings: of the sweep.
-        tokenizer: of its models.
-        new_tokens: which the base gets as they do: texts with a vocabulary entry of their own.
-
-    Raises:
-        SettingsError: calibrated scores are to decide, and there is no base.
-        ModelError: it cannot be loaded, or has another tokenizer than the models of the sweep.
-    """
+    """Refuse a base before any model is trained: afterwards, it could not be exchanged."""
     name = _base_name(settings.base, settings.run)
     if name is None and settings.score == "calibrated":
         raise SettingsError(

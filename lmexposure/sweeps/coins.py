@@ -14,22 +14,14 @@ from lmexposure.records import AuditedText, SweepSettings
 
 
 def shares_of(settings: SweepSettings) -> tuple[float, ...]:
-    """For each model, the share of the canaries that can be in it, descending.
-
-    Args:
-        settings: of the sweep.
-    """
+    """For each model, the share of the canaries that can be in it, descending."""
     return tuple(
         float(share) for share in settings.shares_used for _ in range(settings.models_of(share))
     )
 
 
 def inserted_texts(manifest: Manifest) -> list[AuditedText]:
-    """The candidates of a manifest, then the partners of near-duplicates, which are not audited.
-
-    Args:
-        manifest: of the insertion of all candidates.
-    """
+    """The candidates of a manifest, then the partners of near-duplicates, which are not audited."""
     partners = _partner_formats(manifest)
     audited = [entry for entry in manifest.canaries if entry.format not in partners]
     others = [entry for entry in manifest.canaries if entry.format in partners]
@@ -42,17 +34,7 @@ def inserted_texts(manifest: Manifest) -> list[AuditedText]:
 def tossed(
     settings: SweepSettings, manifest: Manifest, names: Sequence[str], seed: int
 ) -> tuple[str, ...]:
-    """A row of coins for each model.
-
-    Args:
-        settings: of the sweep.
-        manifest: of the insertion of all candidates.
-        names: of all that have coins, in their order.
-        seed: of the coins.
-
-    Returns:
-        for each model a string of "1" (in) and "0" (out), one for each name.
-    """
+    """A row of coins for each model."""
     places = _places(manifest)
     always = _always_in(manifest)
     rows: list[str] = []
@@ -73,13 +55,7 @@ def tossed(
 
 
 def eligible(texts: Iterable[AuditedText], share: float, per_class: int) -> list[bool]:
-    """Which of the audited canaries can be in the models of a share.
-
-    Args:
-        texts: of the group "canaries".
-        share: of the canaries.
-        per_class: candidates of each class.
-    """
+    """Which of the audited canaries can be in the models of a share."""
     most = ceil(share * per_class)
     return [_number(text.id) < most for text in texts]
 

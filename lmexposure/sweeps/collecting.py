@@ -18,17 +18,7 @@ _SHOWN = 10  # numbers of missing models in a message
 
 
 def collect(out: str | Path, *, progress: Progress = silent) -> SweepResult:
-    """Join the scores of all models of a sweep: matrices.npz and sweep.json.
-
-    Args:
-        out: the directory of the sweep.
-        progress: watches.
-
-    Raises:
-        ResultError: models are missing; names them and the command that trains them. All diverged.
-        ModelError: the base model cannot be loaded, or has another tokenizer.
-        FileError: the disk refused.
-    """
+    """Join the scores of all models of a sweep: matrices.npz and sweep.json."""
     directory = SweepDirectory.open(out)
     models, failed = _ended(directory)
     with only_writer(directory.out):
@@ -49,11 +39,7 @@ def collect(out: str | Path, *, progress: Progress = silent) -> SweepResult:
 
 
 def _ended(directory: SweepDirectory) -> tuple[list[SweepModel], list[FailedModel]]:
-    """Models with scores, and those that have none.
-
-    Raises:
-        ResultError: some are neither; or none has scores.
-    """
+    """Models with scores, and those that have none."""
     models, failed, missing = [], [], []
     for number in range(directory.plan.models):
         done = directory.done(number)

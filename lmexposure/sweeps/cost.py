@@ -22,22 +22,15 @@ _BYTES_A_WEIGHT = 4
 
 @dataclass(frozen=True, kw_only=True)
 class SweepCost:
-    """What is still to be done.
+    """What is still to be done."""
 
-    Attributes:
-        models: that are not done yet.
-        seconds_per_model: of training and scoring: the mean of the models that are done; else from
-            timed steps up to the last epoch, with a guess of the scoring.
-        disk_bytes: that they add.
-        workers: side by side; None: as many as a cluster takes.
-        at_most: whether training may end earlier, by its patience.
-    """
-
-    models: int
+    models: int  # that are not done yet
+    # of training and scoring: the mean of the models that are done; else from timed steps up to the
+    # last epoch, with a guess of the scoring
     seconds_per_model: float
-    disk_bytes: int
-    workers: int | None
-    at_most: bool
+    disk_bytes: int  # that they add
+    workers: int | None  # side by side; None: as many as a cluster takes
+    at_most: bool  # whether training may end earlier, by its patience
 
     @property
     def cpu_hours(self) -> float:
@@ -70,21 +63,7 @@ class SweepCost:
 def sweep_cost(
     out: str | Path, *, workers: int | None = None, address: str | None = None, steps: int = 20
 ) -> SweepCost:
-    """What is left of a prepared sweep: by the models that are done, else by steps of the first.
-
-    Of the model that is timed nothing is kept, unless it ends within these steps.
-
-    Args:
-        out: the directory of the sweep.
-        workers: as of `sweep`.
-        address: as of `sweep`.
-        steps: to time, at least 2.
-
-    Raises:
-        SettingsError: a number out of range.
-        ResultError: `out` holds no plan; another process trains the first model that is missing.
-        FileError: the disk refused.
-    """
+    """What is left of a prepared sweep: by the models that are done, else by steps of the first."""
     check_workers(workers, address)
     integer("steps", steps, low=2)
     directory = SweepDirectory.open(out)
@@ -117,11 +96,7 @@ class _Enough(BaseException):
 
 
 class _Timer:
-    """Progress of one model that ends it after some steps.
-
-    Args:
-        steps: to time, after the first, which is slower than all others.
-    """
+    """Progress of one model that ends it after some steps."""
 
     def __init__(self, steps: int) -> None:
         self._steps = steps
@@ -151,17 +126,7 @@ def timed_training(
     training: Mapping[str, Any] | None = None,
     steps: int = 20,
 ) -> float:
-    """Seconds that the first model takes at most, training and scores, from its first steps.
-
-    Args:
-        directory: of a prepared sweep.
-        out: gets what the training leaves, and may be removed.
-        training: settings in the place of those of the sweep.
-        steps: to time.
-
-    Raises:
-        SettingsError, ModelError, NumericalError, FileError: as of `train_alone`.
-    """
+    """Seconds that the first model takes at most, training and scores, from its first steps."""
     timer, begun = _Timer(steps), time.perf_counter()
     scored = 1 + _SCORED * _scored_share(directory)
     try:

@@ -45,13 +45,7 @@ _NOUNS = {
 def counterfactual_of(
     matrices: Matrices, plan: SweepPlan, of_groups: Sequence[PerText | None]
 ) -> SweepCounterfactual:
-    """Counterfactual memorisation of each group, and influence on documents that none learned.
-
-    Args:
-        matrices: of the models that decide.
-        plan: of the sweep.
-        of_groups: the groups by their raw primary score; None: it has no text.
-    """
+    """Counterfactual memorisation of each group, and influence on documents that none learned."""
     found = [per_text for per_text in of_groups if per_text is not None]
     groups = tuple(_group(plan, per_text) for per_text in found)
     documents = [own.group for own in found if own.group.name == "population"]
@@ -107,10 +101,7 @@ def _bits(group: Group) -> tuple[Floats, Floats]:
 
 
 def _greedy(group: Group, level: float) -> CounterfactualMemorisation | None:
-    """Whether greedy tokens are the secret, in the canary's own context; None: not read.
-
-    Its own context comes first among those in which the tokens were read.
-    """
+    """Whether greedy tokens are the secret, in the canary's own context; None: not read."""
     columns = []
     for n in group.columns:
         own = int(group.matrices.secret[n].sum())

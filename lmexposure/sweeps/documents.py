@@ -29,21 +29,13 @@ TOKENIZER = "tokenizer"  # the folder of the one of new models
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SweepCorpus:
-    """All documents in order, with every candidate.
+    """All documents in order, with every candidate."""
 
-    Attributes:
-        manifest: of the insertion of all candidates.
-        merged: texts, or records of a wrapping, the candidates among them.
-        separator: the text between documents; None for records.
-        wrapping: how a record becomes a row; None: documents are texts.
-        files: that hold them.
-    """
-
-    manifest: Manifest
-    merged: Sequence[Any]
-    separator: str | None
-    wrapping: Wrapping | None
-    files: Sequence[Path]
+    manifest: Manifest  # of the insertion of all candidates
+    merged: Sequence[Any]  # texts, or records of a wrapping, the candidates among them
+    separator: str | None  # the text between documents; None for records
+    wrapping: Wrapping | None  # how a record becomes a row; None: documents are texts
+    files: Sequence[Path]  # that hold them
 
     @cached_property
     def inserted(self) -> Mapping[int, Canary]:
@@ -72,12 +64,7 @@ class SweepCorpus:
         return frozenset(i for i, t in enumerate(self.texts) if t.strip() and counts[t] == 1)
 
     def of_model(self, plan: SweepPlan, number: int) -> tuple[list[Any], dict[str, int]]:
-        """What one model learns: documents in order, and text of each canary -> its repetitions.
-
-        Args:
-            plan: with the coins.
-            number: of the model, from 0.
-        """
+        """What one model learns: documents in order, and text of each canary -> its repetitions."""
         coins = plan.coins[number]
         ids = [text.id for text in plan.inserted]
         inside = {name for name, coin in zip(ids, coins, strict=False) if coin == "1"}
@@ -102,11 +89,7 @@ class SweepCorpus:
 
 
 def read_corpus(out: Path, manifest: Manifest) -> SweepCorpus:
-    """The copy that insertion left in the directory of a sweep.
-
-    Raises:
-        ResultError: it is not there, or is not what insertion wrote.
-    """
+    """The copy that insertion left in the directory of a sweep."""
     files = in_insertion_order(copies_of((), out), manifest)
     if not files:
         raise ResultError(f"{out / 'corpus'} is missing; prepare the sweep again elsewhere")
@@ -132,11 +115,7 @@ def read_corpus(out: Path, manifest: Manifest) -> SweepCorpus:
 
 
 def saved_tokenizer(out: Path) -> Any:
-    """The tokenizer of new models, as `prepare` wrote it.
-
-    Raises:
-        ResultError: it is not there, or cannot be read.
-    """
+    """The tokenizer of new models, as `prepare` wrote it."""
     path = out / TOKENIZER
     wrong = f"{path} is missing or damaged; put it back, or prepare another sweep"
     if not path.is_dir():  # else its path would be looked up as a name on the hub

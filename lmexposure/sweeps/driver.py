@@ -76,17 +76,7 @@ def train_models(
     address: str | None = None,
     progress: Progress = silent,
 ) -> None:
-    """Train the models of a prepared sweep that are missing.
-
-    Args:
-        out: the directory of the sweep.
-        workers: as of `sweep`.
-        address: as of `sweep`.
-        progress: watches.
-
-    Raises:
-        ResultError, FileError: as of `sweep`.
-    """
+    """Train the models of a prepared sweep that are missing."""
     directory = SweepDirectory.open(out)
     missing = models_missing(directory)
     if not missing:
@@ -104,11 +94,7 @@ def train_models(
 
 
 def models_missing(directory: SweepDirectory) -> list[int]:
-    """The numbers of the models that are neither whole nor known to have diverged, ascending.
-
-    Args:
-        directory: of the sweep.
-    """
+    """The numbers of the models that are neither whole nor known to have diverged, ascending."""
     return [
         number
         for number in range(directory.plan.models)
@@ -117,16 +103,7 @@ def models_missing(directory: SweepDirectory) -> list[int]:
 
 
 def check_workers(workers: int | None, address: str | None) -> None:
-    """Refuse what can be refused before anything is prepared.
-
-    Args:
-        workers: as of `sweep`.
-        address: as of `sweep`.
-
-    Raises:
-        SettingsError: a number of workers out of range, or an empty address.
-        ResultError: Ray is asked for, and is missing.
-    """
+    """Refuse what can be refused before anything is prepared."""
     if workers is not None:
         integer("workers", workers, low=1, high=_MOST_WORKERS)
     if address is not None:
@@ -141,14 +118,7 @@ def check_workers(workers: int | None, address: str | None) -> None:
 def workers_for(
     directory: SweepDirectory, models: int, *, workers: int | None, address: str | None
 ) -> int | None:
-    """How many models are trained side by side; None: as many as the cluster takes.
-
-    Args:
-        directory: of the sweep.
-        models: that are to be trained.
-        workers: as of `sweep`.
-        address: as of `sweep`.
-    """
+    """How many models are trained side by side; None: as many as the cluster takes."""
     if workers is not None or address is not None:
         return workers
     most = _places(directory.plan.settings.run.device) if _has_ray() else 1
@@ -196,13 +166,7 @@ def _executor(
 
 
 class _Board:
-    """The one display of progress, over all models.
-
-    Args:
-        directory: of the sweep.
-        missing: the models that are to be trained.
-        progress: watches.
-    """
+    """The one display of progress, over all models."""
 
     def __init__(
         self, directory: SweepDirectory, missing: Sequence[int], progress: Progress

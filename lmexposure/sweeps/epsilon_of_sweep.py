@@ -35,25 +35,14 @@ _QUESTIONS: tuple[Question, ...] = ("together", "per_model", "per_canary")
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Claims:
-    """Bounds on epsilon, and those of each canary.
+    """Bounds on epsilon, and those of each canary."""
 
-    Attributes:
-        epsilon: as the result has it.
-        of_texts: the canaries, with a bound each.
-    """
-
-    epsilon: SweepEpsilon
-    of_texts: PerText
+    epsilon: SweepEpsilon  # as the result has it
+    of_texts: PerText  # the canaries, with a bound each
 
 
 def claims(plan: SweepPlan, of_texts: PerText, judged: Cells) -> Claims:
-    """All bounds that the coins of the canaries allow.
-
-    Args:
-        plan: its settings say at which significance, and whether coins are independent.
-        of_texts: the canaries, by their raw primary score.
-        judged: their cells under the primary attack, which a model's own bound reads.
-    """
+    """All bounds that the coins of the canaries allow."""
     significance = plan.settings.significance
     if plan.settings.coins == "exactly_half":
         return Claims(
@@ -88,22 +77,12 @@ def claims(plan: SweepPlan, of_texts: PerText, judged: Cells) -> Claims:
 
 
 def ties(plan: SweepPlan, repetitions: int) -> int:
-    """The seed of the order of equal scores, which no coin is from.
-
-    Args:
-        plan: of the sweep.
-        repetitions: of the texts.
-    """
+    """The seed of the order of equal scores, which no coin is from."""
     return derive_seed(plan.seed, "sweep ties", str(repetitions))
 
 
 def bound_of_worst(plan: SweepPlan, of_texts: PerText) -> Bound | None:
-    """A bound from the worst text alone, at a level that pays for the choice; None: no coins.
-
-    Args:
-        plan: of the sweep.
-        of_texts: of a group.
-    """
+    """A bound from the worst text alone, at a level that pays for the choice; None: no coins."""
     worst = of_texts.worst
     if worst is None or plan.settings.coins == "exactly_half":
         return None
@@ -122,15 +101,7 @@ def bound_of_worst(plan: SweepPlan, of_texts: PerText) -> Bound | None:
 
 
 def paid_epsilons(plan: SweepPlan, of_texts: PerText) -> Floats:
-    """A bound from each text alone, at a level that pays for all texts of its group.
-
-    Args:
-        plan: of the sweep.
-        of_texts: of a group.
-
-    Returns:
-        Nats, shape (N,): all hold at once at the significance; NaN where coins allow none.
-    """
+    """A bound from each text alone, at a level that pays for all texts of its group."""
     texts = of_texts.group.texts
     found = np.full(len(texts), np.nan)
     if plan.settings.coins == "exactly_half":
@@ -152,11 +123,7 @@ def paid_epsilons(plan: SweepPlan, of_texts: PerText) -> Floats:
 
 
 def bound_record(found: EpsilonBound) -> Bound:
-    """A bound as a file has it.
-
-    Args:
-        found: by a rule of the statistics.
-    """
+    """A bound as a file has it."""
     return Bound.model_validate(found.to_dict())
 
 
@@ -175,25 +142,15 @@ def _epsilon(
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Class:
-    """Canaries of one number of repetitions.
+    """Canaries of one number of repetitions."""
 
-    Attributes:
-        scores: raw, shape (S, N).
-        judged: leave-one-out, likewise; NaN where there is none.
-        included: the coins, likewise.
-        kinds: of the canaries, N of them.
-        significance: of each question.
-        repetitions: copies of each.
-        seed: of ties.
-    """
-
-    scores: Floats
-    judged: Floats
-    included: Flags
-    kinds: tuple[str, ...]
-    significance: float
-    repetitions: int
-    seed: int
+    scores: Floats  # raw, shape (S, N)
+    judged: Floats  # leave-one-out, likewise; NaN where there is none
+    included: Flags  # the coins, likewise
+    kinds: tuple[str, ...]  # of the canaries, N of them
+    significance: float  # of each question
+    repetitions: int  # copies of each
+    seed: int  # of ties
 
     def ask(self, found: list[SweepBound], refused: list[str]) -> None:
         """Answer each question, or say why there is no answer."""

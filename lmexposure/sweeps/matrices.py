@@ -22,48 +22,32 @@ _RAGGED = ("token_bits", "secret", "matches")
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Matrices:
-    """Scores of S models and K texts with coins: canaries, then the population; see `SweepPlan`.
+    """Scores of S models and K texts with coins: canaries, then the population; see `SweepPlan`."""
 
-    Attributes:
-        numbers: of the models, ascending, shape (S,); those that failed are missing.
-        included: which text was in the training of which model, shape (S, K).
-        scores: by the names of `SCORES`, each of shape (S, K), higher = more likely in; one that
-            these models do not have is not there. The population has no "label_only": NaN.
-        validation_bits: log-perplexity of the documents that no model saw, shape (S, V), bits.
-        validation_tokens: scored tokens of each of them, shape (V,).
-        token_bits: for each text the bits of its scored tokens, shape (S, T), lower = more
-            expected.
-        secret: for each text which of them hold a character of its secret, shape (T,); of an
-            ordinary document all.
-        matches: for each text whether each token of its secret was the greedy one, context by
-            context, shape (S, contexts * T); of the population (S, 0).
-    """
-
+    # of the models, ascending, shape (S,); those that failed are missing
     numbers: NDArray[np.int64]
-    included: NDArray[np.bool_]
+    included: NDArray[np.bool_]  # which text was in the training of which model, shape (S, K)
+    # by the names of `SCORES`, each of shape (S, K), higher = more likely in; one that these models
+    # do not have is not there. The population has no "label_only": NaN.
     scores: Mapping[str, NDArray[np.float64]]
+    # log-perplexity of the documents that no model saw, shape (S, V), bits
     validation_bits: NDArray[np.float64]
-    validation_tokens: NDArray[np.int64]
+    validation_tokens: NDArray[np.int64]  # scored tokens of each of them, shape (V,)
+    # for each text the bits of its scored tokens, shape (S, T), lower = more expected
     token_bits: tuple[NDArray[np.float64], ...]
+    # for each text which of them hold a character of its secret, shape (T,); of an ordinary
+    # document all
     secret: tuple[NDArray[np.bool_], ...]
+    # for each text whether each token of its secret was the greedy one, context by context, shape
+    # (S, contexts * T); of the population (S, 0)
     matches: tuple[NDArray[np.bool_], ...]
 
     def save(self, path: str | Path) -> None:
-        """Write matrices.npz; the same matrices give the same bytes.
-
-        Coins are in the plan alone.
-
-        Raises:
-            FileError: the disk refused.
-        """
+        """Write matrices.npz; the same matrices give the same bytes."""
         write_npz(Path(path), self._arrays())
 
     def of_models(self, kept: NDArray[np.bool_]) -> "Matrices":
-        """Those of some models.
-
-        Args:
-            kept: which, shape (S,).
-        """
+        """Those of some models."""
         return replace(
             self,
             numbers=self.numbers[kept],
@@ -129,17 +113,7 @@ def join_scores(
     models: Mapping[int, ModelScores],
     base: ModelScores | None = None,
 ) -> Matrices:
-    """The matrices of all models that have scores.
-
-    Args:
-        plan: of the sweep.
-        texts: those with coins, K of them, as the models were to learn them.
-        models: the scores of each, by its number.
-        base: of the base model, to calibrate by; None: there is none.
-
-    Raises:
-        ResultError: no model has scores; two models do not split a text into the same tokens.
-    """
+    """The matrices of all models that have scores."""
     if not models:
         raise ResultError("no model of this sweep has scores; train them first")
     numbers = sorted(models)

@@ -14,34 +14,20 @@ _ANY_FPR = 0.5  # of the rates over all cells, which are not read here
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PerText:
-    """The texts of a group, each over all models, by a raw score.
+    """The texts of a group, each over all models, by a raw score."""
 
-    Attributes:
-        group: of N texts.
-        scores: raw, shape (S, N), higher = more likely in.
-        tpr: share of the models with a text that score strictly above every model without, (N,);
-            NaN where all had it, or none.
-        p: how often chance gives so high a `tpr`, (N,).
-        low: TPR - FPR is at least this, for all N at once, (N,).
-        epsilon: a lower bound from each text alone, nats, (N,); NaN where there is none.
-    """
-
-    group: Group
-    scores: Floats
+    group: Group  # of N texts
+    scores: Floats  # raw, shape (S, N), higher = more likely in
+    # share of the models with a text that score strictly above every model without, (N,); NaN where
+    # all had it, or none
     tpr: Floats
-    p: Floats
-    low: Floats
-    epsilon: Floats
+    p: Floats  # how often chance gives so high a `tpr`, (N,)
+    low: Floats  # TPR - FPR is at least this, for all N at once, (N,)
+    epsilon: Floats  # a lower bound from each text alone, nats, (N,); NaN where there is none
 
     @classmethod
     def of(cls, group: Group, score: str, significance: float) -> "PerText":
-        """Rates of a group by a raw score; bounds on epsilon come apart.
-
-        Args:
-            group: of at least one text.
-            score: by name.
-            significance: of all low ends together.
-        """
+        """Rates of a group by a raw score; bounds on epsilon come apart."""
         scores, coins = group.raw(score), group.included
         count = scores.shape[1]
         tpr, p, low = np.full(count, np.nan), np.ones(count), np.zeros(count)
@@ -60,21 +46,13 @@ class PerText:
         return int(judged[np.lexsort((-self.tpr[judged], self.p[judged]))[0]])
 
     def sides(self, text: int) -> tuple[Floats, Floats]:
-        """Its scores in the models that had it, and in those that had not, ascending.
-
-        Args:
-            text: its place in the group.
-        """
+        """Its scores in the models that had it, and in those that had not, ascending."""
         coins: Flags = self.group.included[:, text]
         own = self.scores[:, text]
         return np.sort(own[coins]), np.sort(own[~coins])
 
     def row(self, text: int) -> SweepText:
-        """What the result says of one text.
-
-        Args:
-            text: its place in the group.
-        """
+        """What the result says of one text."""
         inside, outside = self.sides(text)
         both = bool(inside.size and outside.size)
         known = self.group.texts[text]
@@ -92,11 +70,7 @@ class PerText:
         )
 
     def worst_row(self, bound: Bound | None) -> WorstText | None:
-        """The worst text, if any can be judged.
-
-        Args:
-            bound: on epsilon, of that text, at a level that pays for the choice.
-        """
+        """The worst text, if any can be judged."""
         text = self.worst
         if text is None:
             return None

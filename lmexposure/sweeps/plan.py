@@ -38,25 +38,7 @@ _KNOWN = ("plan.json", "manifest.json", "corpus", TOKENIZER)
 
 
 def prepare(corpus: Files, *, out: str | Path, settings: SweepSettings | None = None) -> SweepPlan:
-    """Draw canaries and coins of a sweep, once, before any model is trained.
-
-    `out` gets manifest.json and corpus/ with every candidate, tokenizer/ where the model is new,
-    and last plan.json, readable by its owner alone. What is there already of the same sweep is
-    kept, so that the same call again tosses no other coins.
-
-    Args:
-        corpus: a file, several, or patterns.
-        out: the sweep's directory.
-        settings: of the sweep.
-
-    Raises:
-        SettingsError: a setting out of range.
-        CorpusError, FormatError, PlanError: the corpus or the canaries cannot be used.
-        ModelError: a model that cannot be trained, or that does not know a canary's characters; a
-            base that cannot be loaded, or has another tokenizer.
-        ResultError: `out` holds another sweep.
-        FileError: the disk refused.
-    """
+    """Draw canaries and coins of a sweep, once, before any model is trained."""
     settings = SweepSettings() if settings is None else settings
     of_type("settings", settings, SweepSettings, "SweepSettings(...)")
     out = Path(out)
@@ -91,11 +73,7 @@ def prepare(corpus: Files, *, out: str | Path, settings: SweepSettings | None = 
 
 
 def _before(out: Path, settings: SweepSettings) -> SweepPlan | None:
-    """The plan that is there already; None where there is nothing yet.
-
-    Raises:
-        ResultError: another sweep, or a directory of something else.
-    """
+    """The plan that is there already; None where there is nothing yet."""
     if not (out / SweepPlan.NAME).exists():
         names = sorted(p.name for p in out.iterdir()) if out.exists() else []
         strange = [n for n in names if n not in _KNOWN and not n.startswith(".")]

@@ -35,16 +35,7 @@ FPR = 0.01  # whose TPR is told: a quarter of the usual canaries still resolves 
 def power_of(
     matrices: Matrices, plan: SweepPlan, models: Sequence[SweepModel]
 ) -> SweepPower | None:
-    """Power of each class of canaries in the models of each share.
-
-    Args:
-        matrices: of all models that have scores, of all shares.
-        plan: of the sweep.
-        models: their records.
-
-    Returns:
-        None where there is nothing to compare: one class, and one share.
-    """
+    """Power of each class of canaries in the models of each share."""
     classes = dict.fromkeys(text.kind for text in plan.canaries)
     shares = sorted(set(plan.shares), reverse=True)
     if not classes or (len(classes) < 2 and len(shares) < 2):
@@ -73,12 +64,7 @@ def power_of(
 
 
 def kind_of(text: AuditedText, plan: SweepPlan) -> str:
-    """The kind of a canary: that of its format's name, else a uniform fill.
-
-    Args:
-        text: a canary.
-        plan: of the sweep.
-    """
+    """The kind of a canary: that of its format's name, else a uniform fill."""
     chosen = text.format is not None and text.format in plan.settings.run.kinds
     return str(text.format) if chosen else UNIFORM
 

@@ -22,14 +22,7 @@ FPRS = (0.001, 0.01)
 
 
 def primary_of(group: Group, plan: SweepPlan) -> tuple[str, str]:
-    """The score and the attack that decide, named beforehand.
-
-    Ordinary documents have no greedy matches: where these decide, log-perplexity does of documents.
-
-    Args:
-        group: of texts.
-        plan: of the sweep.
-    """
+    """The score and the attack that decide, named beforehand."""
     score, attack = plan.settings.score, plan.settings.attack
     if group.name == "population" and score == "label_only":
         score = "log_perplexity"
@@ -37,15 +30,7 @@ def primary_of(group: Group, plan: SweepPlan) -> tuple[str, str]:
 
 
 def score_rows(group: Group, plan: SweepPlan) -> Iterator[SweepScore]:
-    """The primary score of a group and of each of its kinds, then the others beside it.
-
-    The primary one and plain ones have intervals; the others do not, for an interval makes all
-    scores again for each model that it leaves out.
-
-    Args:
-        group: of at least one text.
-        plan: of the sweep.
-    """
+    """The primary score of a group and of each of its kinds, then the others beside it."""
     primary, level = primary_of(group, plan), plan.settings.level
     yield from _rows(group, *primary, parts=_parts(group), measured=True, primary=True, level=level)
     whole = {group.name: np.arange(len(group.texts))}
@@ -64,13 +49,7 @@ def score_rows(group: Group, plan: SweepPlan) -> Iterator[SweepScore]:
 
 
 def class_rows(group: Group, plan: SweepPlan, *, level: float) -> dict[str, SweepScore]:
-    """The primary score of each class of a group, with intervals, by the name of the class.
-
-    Args:
-        group: of at least one text.
-        plan: of the sweep.
-        level: of the intervals.
-    """
+    """The primary score of each class of a group, with intervals, by the name of the class."""
     pair = primary_of(group, plan)
     parts = places_of_kinds(group)
     rows = _rows(group, *pair, parts=parts, measured=True, primary=True, level=level)
@@ -78,11 +57,7 @@ def class_rows(group: Group, plan: SweepPlan, *, level: float) -> dict[str, Swee
 
 
 def places_of_kinds(group: Group) -> dict[str, Places]:
-    """Where the texts of each kind of a group are among its texts.
-
-    Args:
-        group: of texts.
-    """
+    """Where the texts of each kind of a group are among its texts."""
     kinds = dict.fromkeys(group.kinds)
     return {kind: np.flatnonzero([own == kind for own in group.kinds]) for kind in kinds}
 
@@ -90,15 +65,7 @@ def places_of_kinds(group: Group) -> dict[str, Places]:
 def part_rates(
     group: Group, score: str, attack: str, *, parts: Mapping[str, Places], level: float
 ) -> dict[str, SweepScore]:
-    """One score under one attack for some parts of a group, with intervals, by their names.
-
-    Args:
-        group: of at least one text.
-        score: by the name that `SCORES` has.
-        attack: by the name that `ATTACKS` has.
-        parts: places of their texts.
-        level: of the intervals.
-    """
+    """One score under one attack for some parts of a group, with intervals, by their names."""
     rows = _rows(group, score, attack, parts=parts, measured=True, primary=False, level=level)
     return {row.group: row for row in rows}
 
@@ -169,18 +136,12 @@ def _with_intervals(
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Found:
-    """Cells of some texts.
+    """Cells of some texts."""
 
-    Attributes:
-        inside, outside: scores of the cells with their text, and without, flat.
-        missing: cells without a score.
-        texts: how many.
-    """
-
-    inside: Floats
-    outside: Floats
-    missing: int
-    texts: int
+    inside: Floats  # scores of the cells with their text, and without, flat
+    outside: Floats  # scores of the cells with their text, and without, flat
+    missing: int  # cells without a score
+    texts: int  # how many
 
     @classmethod
     def of(cls, values: Floats, coins: Flags) -> "_Found":

@@ -46,15 +46,6 @@ def on_ray(
     A Ray that this process has begun already is used, and left as it is. One that is begun here,
     on this machine alone, listens on 127.0.0.1, and keeps its files in a directory of its own,
     which is the user's alone and removed in the end.
-
-    Args:
-        directory: of the sweep.
-        workers: tasks side by side; None: as many as the cluster takes.
-        address: of a cluster; None: this machine.
-
-    Raises:
-        ResultError: the cluster is out of reach, or has no GPU for models that need one; a worker
-            was lost again and again, or sees another disk.
     """
     import ray
 
@@ -72,11 +63,7 @@ def on_ray(
 
 @contextmanager
 def _begun(workers: int | None, address: str | None) -> Iterator[None]:
-    """Start Ray on this machine, or join a cluster, until the block ends.
-
-    Raises:
-        ResultError: it cannot be.
-    """
+    """Start Ray on this machine, or join a cluster, until the block ends."""
     import ray
 
     with ExitStack() as stack:
@@ -106,10 +93,7 @@ def _private_directory() -> Iterator[Path]:
 
 @contextmanager
 def _on_loopback() -> Iterator[None]:
-    """Have Ray stay on the address that it is given; else it takes one that others reach for it.
-
-    It does so where it knows no clusters, as by default on macOS and Windows.
-    """
+    """Have Ray stay on the address that it is given; else it takes one that others reach for it."""
     from ray._private import ray_constants
 
     before = ray_constants.ENABLE_RAY_CLUSTER
@@ -121,11 +105,7 @@ def _on_loopback() -> Iterator[None]:
 
 
 def _begin(address: str | None, **settings: Any) -> None:
-    """Start Ray, or join it.
-
-    Raises:
-        ResultError: it cannot be.
-    """
+    """Start Ray, or join it."""
     import ray
 
     for name, value in _QUIET.items():
@@ -145,11 +125,7 @@ def _begin(address: str | None, **settings: Any) -> None:
 
 
 def _check_reachable(address: str) -> None:
-    """Find out in seconds that a cluster does not answer, which takes Ray minutes.
-
-    Raises:
-        ResultError: it does not.
-    """
+    """Find out in seconds that a cluster does not answer, which takes Ray minutes."""
     host, _, port = address.rpartition("://")[2].rpartition(":")
     refused = f"the Ray cluster at {address} is out of reach: {{}}; name a head node as HOST:PORT"
     if host and port.isdecimal():
@@ -174,16 +150,7 @@ def _check_reachable(address: str) -> None:
 
 
 class _Tasks:
-    """Tasks of a sweep under way.
-
-    Args:
-        ray: the module.
-        directory: of the sweep.
-        workers: tasks side by side; None: as many as the cluster takes.
-
-    Raises:
-        ResultError: models need a GPU, and the cluster has none.
-    """
+    """Tasks of a sweep under way."""
 
     def __init__(self, ray: Any, directory: "SweepDirectory", workers: int | None) -> None:
         self._ray = ray
@@ -214,12 +181,7 @@ class _Tasks:
             self._ray.cancel(task, force=True)
 
     def _outcome(self, task: Any) -> "tuple[int, Outcome | None]":
-        """How a task ended.
-
-        Raises:
-            ResultError: its worker was lost again and again.
-            LmexposureError: what the task raised.
-        """
+        """How a task ended."""
         number = self._running.pop(task)
         try:
             outcome = self._ray.get(task)
@@ -238,16 +200,7 @@ class _Tasks:
 
 
 def gpu_share(device: str, gpus: float, workers: int | None) -> float:
-    """Which part of a GPU each task gets.
-
-    Args:
-        device: as the settings have it.
-        gpus: of the cluster.
-        workers: tasks side by side; None: one to a GPU.
-
-    Raises:
-        ResultError: models need a GPU, and the cluster has none.
-    """
+    """Which part of a GPU each task gets."""
     if device.startswith("cuda") and not gpus:
         raise ResultError(
             f"device={device!r}, and Ray sees no GPU; choose workers=1 without an address, or a "
@@ -261,13 +214,7 @@ def gpu_share(device: str, gpus: float, workers: int | None) -> float:
 def train_in_worker(
     out: str, plan_sha256: str, number: int
 ) -> "SweepModel | FailedModel | LmexposureError":
-    """One model, in a worker; an error of ours is given back, and no reason to try again.
-
-    Args:
-        out: the directory of the sweep, on a disk that this machine shares.
-        plan_sha256: of its plan, as the driver sees it.
-        number: of the model.
-    """
+    """One model, in a worker; an error of ours is given back, and no reason to try again."""
     os.environ.update(dict.fromkeys(_ONE_THREAD, "1"), TOKENIZERS_PARALLELISM="false")
     from lmexposure.sweeps.task import task  # brings torch, which reads the environment
 
@@ -279,11 +226,7 @@ def train_in_worker(
 
 @lru_cache(maxsize=1)
 def _opened(out: str, plan_sha256: str) -> "SweepDirectory":
-    """The sweep: a worker that trains several models reads its corpus once.
-
-    Raises:
-        ResultError: this machine has another plan there, or none.
-    """
+    """The sweep: a worker that trains several models reads its corpus once."""
     from lmexposure.sweeps.task import SweepDirectory
 
     _check_shared(Path(out), plan_sha256)
@@ -291,11 +234,7 @@ def _opened(out: str, plan_sha256: str) -> "SweepDirectory":
 
 
 def _check_shared(out: Path, plan_sha256: str) -> None:
-    """See that a worker has the driver's disk.
-
-    Raises:
-        ResultError: it has another plan there, or none.
-    """
+    """See that a worker has the driver's disk."""
     try:
         seen = _hash_of_plan(out)
     except OSError:

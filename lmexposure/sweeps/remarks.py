@@ -25,15 +25,7 @@ def remarks(
     failed: Sequence[FailedModel],
     scores: Sequence[SweepScore],
 ) -> tuple[str, ...]:
-    """All that is not as it should be, a sentence each.
-
-    Args:
-        plan: of the sweep.
-        matrices: of the models with scores.
-        models: their records.
-        failed: those without scores.
-        scores: rates, the primary among them.
-    """
+    """All that is not as it should be, a sentence each."""
     canaries = Group.of("canaries", plan.scored, matrices)
     return (
         *_lost(plan, failed),

@@ -31,44 +31,25 @@ _LONGEST_LEAD = 64  # tokens of another document in front of a canary
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ScoredText:
-    """A text as tokens, in the row of the training.
+    """A text as tokens, in the row of the training."""
 
-    Attributes:
-        encoded: its tokens; those from `encoded.scored_from` on are read.
-        counted: which of these carry loss, shape (T,).
-        secret: which of these hold a character of the secret; of a document all that carry loss.
-    """
-
-    encoded: Encoded
-    counted: NDArray[np.bool_]
+    encoded: Encoded  # its tokens; those from `encoded.scored_from` on are read
+    counted: NDArray[np.bool_]  # which of these carry loss, shape (T,)
+    # which of these hold a character of the secret; of a document all that carry loss
     secret: NDArray[np.bool_]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Rows:
-    """All texts of a plan as tokens, the same for every model.
+    """All texts of a plan as tokens, the same for every model."""
 
-    Attributes:
-        texts: in the order of `SweepPlan.texts`.
-        leads: tokens of other documents that a canary may come after; none of chats.
-    """
-
-    texts: tuple[ScoredText, ...]
+    texts: tuple[ScoredText, ...]  # in the order of `SweepPlan.texts`
+    # tokens of other documents that a canary may come after; none of chats
     leads: tuple[list[int], ...]
 
 
 def rows_of(tokenizer: Any, corpus: SweepCorpus, plan: SweepPlan) -> Rows:
-    """Encode all texts of a plan.
-
-    Args:
-        tokenizer: of all models.
-        corpus: of the sweep.
-        plan: texts and contexts.
-
-    Raises:
-        ModelError: a text holds an unknown token, or cannot be wrapped, or has no vocabulary entry
-            of its own where it needs one.
-    """
+    """Encode all texts of a plan."""
     check_tokens(tokenizer, corpus.manifest)
     entries = {entry.id: entry for entry in corpus.manifest.entries}
     canaries = [entries[text.id] for text in plan.inserted]
@@ -135,22 +116,7 @@ def _documents(tokenizer: Any, corpus: SweepCorpus, numbers: Sequence[int]) -> l
 
 
 def scores_of(loaded: LoadedModel, rows: Rows, *, canaries: int) -> dict[str, NDArray[Any]]:
-    """Everything that scores.npz keeps of one model.
-
-    Args:
-        loaded: the model, in evaluation mode.
-        rows: of the sweep.
-        canaries: how many of the texts are canaries, the first ones.
-
-    Returns:
-        "lengths": scored tokens of each text, (K + V,); "bits" of them all, one text after another;
-        "secret": which of these hold the secret; "min_k", "min_k_plus_plus", (K + V,); "matches":
-        whether each token of each canary's secret was the greedy one, canary by canary and, within,
-        context by context; "match_lengths", (C,).
-
-    Raises:
-        NumericalError: the model gave NaN or infinite logits.
-    """
+    """Everything that scores.npz keeps of one model."""
     details = details_of_encoded(loaded.model, [text.encoded for text in rows.texts])
     counted = [text.counted for text in rows.texts]
     bits, mean, spread = (

@@ -52,25 +52,15 @@ _PACKAGES = ("lmexposure", "torch", "transformers")
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SweepDirectory:
-    """Where the parts of a sweep are.
+    """Where the parts of a sweep are."""
 
-    Attributes:
-        out: the directory.
-        plan: what was drawn.
-        manifest: of all candidates.
-    """
-
-    out: Path
-    plan: SweepPlan
-    manifest: Manifest
+    out: Path  # the directory
+    plan: SweepPlan  # what was drawn
+    manifest: Manifest  # of all candidates
 
     @classmethod
     def open(cls, out: str | Path) -> "SweepDirectory":
-        """A prepared sweep.
-
-        Raises:
-            ResultError: `out` holds no plan, or one that does not fit its manifest.
-        """
+        """A prepared sweep."""
         out = Path(out)
         plan = SweepPlan.read(out / SweepPlan.NAME)
         manifest = Manifest.read(out / "manifest.json")
@@ -105,11 +95,7 @@ class SweepDirectory:
         return record if fits and scores == record.scores_sha256 else None
 
     def scores(self, number: int) -> Mapping[str, NDArray[Any]]:
-        """What `scoring.scores_of` gave of a model that is whole.
-
-        Raises:
-            ResultError: it is not there, or damaged.
-        """
+        """What `scoring.scores_of` gave of a model that is whole."""
         return read_npz(self.home(number) / SCORES, TRAIN_AGAIN)
 
     def failed(self, number: int) -> FailedModel | None:
@@ -142,11 +128,7 @@ class SweepDirectory:
 
     @cached_property
     def tokenizer(self) -> Any:
-        """Of all models.
-
-        Raises:
-            ResultError: it is not the one that the plan was drawn with.
-        """
+        """Of all models."""
         if self.settings.model in NEW_MODELS:
             tokenizer = saved_tokenizer(self.out)
         else:
@@ -214,23 +196,7 @@ class SweepDirectory:
 def run_task(
     out: str | Path, number: int, *, progress: Progress = silent
 ) -> SweepModel | FailedModel:
-    """Train one model of a prepared sweep, score all texts, and put it in its place.
-
-    What is done already is not done again; what was interrupted goes on from its last checkpoint.
-
-    Args:
-        out: the directory of the sweep.
-        number: of the model, from 0.
-        progress: watches.
-
-    Returns:
-        The model, or why it has no scores: a training that diverged is named and kept.
-
-    Raises:
-        ResultError: `out` holds no plan, or another process trains this very model.
-        SettingsError: no such number.
-        FileError: the disk refused; nothing half-written counts.
-    """
+    """Train one model of a prepared sweep, score all texts, and put it in its place."""
     directory = SweepDirectory.open(out)
     return task(directory, number, progress=progress)
 
@@ -296,21 +262,7 @@ def train_alone(
     training: Mapping[str, Any] | None = None,
     progress: Progress = silent,
 ) -> TrainingResult:
-    """Train one model of a prepared sweep into a directory, without scores; resumes there.
-
-    Args:
-        directory: of the sweep.
-        number: of the model, whose coins, seed and initial weights it has.
-        out: gets what `models.train` leaves.
-        training: settings of the training in the place of those of the sweep; None: none.
-        progress: watches.
-
-    Raises:
-        SettingsError: settings that do not go together.
-        ModelError, NumericalError: the model cannot be trained.
-        ResultError: `out` holds another training.
-        FileError: the disk refused.
-    """
+    """Train one model of a prepared sweep into a directory, without scores; resumes there."""
     loaded = directory.model(number)
     directory.check_tokenizer(loaded.tokenizer)
     corpus = directory.corpus

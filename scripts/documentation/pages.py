@@ -21,8 +21,6 @@ NOTEBOOK = DOCS / "tutorials" / "notebook.ipynb"
 # Small numbers for the notebook's cell of parameters: does it run at all?
 SHORT: Mapping[str, object] = {"lines": 300, "steps": 3, "references": 40}
 _FORMATS = "<!-- the formats that ship -->"
-_MEANING = re.compile(r"^    (\w+(?:, \w+)*): (.*(?:\n        .*)*)", re.MULTILINE)
-_ALIKE = re.compile(r"other fields are as in `(\w+)`")
 
 
 def stage(out: Path, *, short: bool) -> None:
@@ -142,34 +140,13 @@ def _anchor(*names: str) -> str:
 
 
 def _record(record: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
-    """Its first sentence, and its fields with what the docstring says of them."""
-    text = record.get("description", "")
-    alike = _ALIKE.search(text)
-    other = schema["$defs"][alike[1]]["description"] if alike else ""
-    said = {**_ENVELOPE, **_meanings(other), **_meanings(text)}
-    first = " ".join(text.partition("Attributes:")[0].split())
-    unsaid = record.get("properties", {}).keys() - said.keys()
-    assert not unsaid, f"no docstring says what {sorted(unsaid)} mean in: {first}"
+    """Its first sentence, and its fields with what is said of them."""
     rows = [
-        (f"`{key}`", _type(field, schema["$id"]), _cell(said[key]))
+        (f"`{key}`", _type(field, schema["$id"]), _cell(field["description"]))
         for key, field in record.get("properties", {}).items()
     ]
+    first = " ".join(record.get("description", "").split())
     return f"{first}\n\n{_table(('field', 'type', 'meaning'), rows)}"
-
-
-def _meanings(docstring: str) -> dict[str, str]:
-    """Field -> what a docstring says of it under "Attributes:"."""
-    return {
-        key: " ".join(words.split())
-        for keys, words in _MEANING.findall(docstring.partition("Attributes:")[2])
-        for key in keys.split(", ")
-    }
-
-
-_ENVELOPE = {
-    "schema": "the kind and the version of the file",
-    "content_sha256": "hash of everything else in the file",
-}
 
 
 def _type(field: Mapping[str, Any], schema: str) -> str:

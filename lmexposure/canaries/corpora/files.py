@@ -65,16 +65,7 @@ class FileLayout(Protocol):
     def parts(
         self, path: Path, *, name: str, taken: Taken | None, known: bool, first_end: bytes
     ) -> Iterator[Any]:
-        """The parts of a file, as a source gives them.
-
-        Args:
-            path: of the file.
-            name: what messages call it.
-            taken: see `insertion.Source`.
-            known: see `insertion.Source`.
-            first_end: the line end for canaries before a line without one; b"": the file's first,
-                which each part has as its `default_end`.
-        """
+        """The parts of a file, as a source gives them."""
 
     def compared(self, path: Path) -> AbstractContextManager[Same]:
         """Compares what was written with what is in a file."""
@@ -98,18 +89,7 @@ def layout_named(
     fields: Mapping[str, Any] | None = None,
     schema: RowSchema | None = None,
 ) -> FileLayout:
-    """The layout with this name.
-
-    Args:
-        name: one of `LAYOUTS`.
-        text_field: where documents have fields, the one that holds the text.
-        fields: for these, constants for other fields of inserted documents.
-        schema: of chats; it has a text field and constants of its own.
-
-    Raises:
-        CorpusError: an unknown name; chats in documents that are no records; constants for the
-            text, or that the layout cannot hold.
-    """
+    """The layout with this name."""
     one_of("layout", name, LAYOUTS, error=CorpusError)
     constants = constants_of(fields)
     if text_field in constants:
@@ -161,11 +141,7 @@ def layout_for(
 
 
 def _refuse_tables(sources: Sequence[Path]) -> None:
-    """Refuse records that would be read as lines: a table, or JSON that is not a record a line.
-
-    Raises:
-        CorpusError: it names the file and what to make of it.
-    """
+    """Refuse records that would be read as lines: a table, or JSON that is not a record a line."""
     for path in sources:
         if path.suffix.lower() in _TABLES:
             raise CorpusError(
@@ -195,17 +171,7 @@ def layout_of(
     name: str | None = None,
     text_field: str | None = None,
 ) -> FileLayout:
-    """What a document is in files with the canaries of a manifest, wherever these are in it.
-
-    Args:
-        manifest: of the canaries; where they are in chats, all strings of a record are its text.
-        sources: the files.
-        name: of the layout; None: by the suffix.
-        text_field: of the records, a field with a text; None: the manifest's.
-
-    Raises:
-        CorpusError: as `layout_for`.
-    """
+    """What a document is in files with the canaries of a manifest, wherever these are in it."""
     field, schema = text_field or manifest.corpus.text_field or "text", None
     if name is None and any(path.suffix.lower() in _UNCLEAR for path in sources):
         name = manifest.layout if manifest.layout in ADAPTERS else None
@@ -220,14 +186,7 @@ def layout_of(
 
 
 def corpus_files(names: Sequence[str | Path]) -> list[Path]:
-    """The files of a corpus, sorted by name.
-
-    Args:
-        names: files, or patterns such as "data/*.jsonl.gz".
-
-    Raises:
-        CorpusError: a pattern that matches no file, a file named twice, or a sidecar.
-    """
+    """The files of a corpus, sorted by name."""
     refuse_sidecars(names)
     found: list[Path] = []
     for name in names:
@@ -245,11 +204,7 @@ def corpus_files(names: Sequence[str | Path]) -> list[Path]:
 
 
 def refuse_sidecars(names: Sequence[str | Path]) -> None:
-    """Refuse a sidecar in place of its file; patterns leave them out.
-
-    Raises:
-        CorpusError: it names the sidecar.
-    """
+    """Refuse a sidecar in place of its file; patterns leave them out."""
     for name in names:
         if str(name).endswith(SIDECAR_SUFFIX) and Path(name).exists():
             raise CorpusError(f"{name} is a sidecar; give the file that it belongs to")
@@ -285,18 +240,10 @@ class FileSource:
 
 
 class FileCorpus:
-    """A corpus in files (see `insertion.Corpus`).
-
-    Args:
-        paths: in their order.
-        layout: what a document is.
-        name: what messages call a file that is not the user's own; "": its path.
-
-    Attributes:
-        first_end: the line end of the first line that was read; b"" before that.
-    """
+    """A corpus in files (see `insertion.Corpus`)."""
 
     def __init__(self, paths: Sequence[Path], layout: FileLayout, *, name: str = "") -> None:
+        # first_end: the line end of the first line that was read; b"" before that
         self.layout, self.first_end, self.name = layout, b"", name
         self.sources = [FileSource(path, self) for path in paths]
         self.place = layout.place
@@ -340,18 +287,7 @@ def _file_state(path: Path) -> tuple[int, ...]:
 def read_documents(
     sources: str | Path | Sequence[str | Path], *, layout: str, text_field: str = "text"
 ) -> Iterator[str]:
-    r"""The documents of a corpus, one after another, in constant memory.
-
-    A document's last line end is not part of it; line ends within a paragraph stay as they are.
-
-    Args:
-        sources: a file, several, or patterns.
-        layout: what a document is.
-        text_field: where documents have fields, the one that holds the text.
-
-    Raises:
-        CorpusError: a file or a record cannot be used.
-    """
+    r"""The documents of a corpus, one after another, in constant memory."""
     known = layout_named(layout, text_field=text_field)
     for path in corpus_files([sources] if isinstance(sources, str | Path) else sources):
         yield from known.documents(path)
@@ -360,15 +296,7 @@ def read_documents(
 def read_records(
     sources: str | Path | Sequence[str | Path], *, layout: str | None = None
 ) -> Iterator[dict[str, Any]]:
-    """The records of a corpus with all their fields, one after another, in constant memory.
-
-    Args:
-        sources: a file, several, or patterns.
-        layout: "jsonl", "parquet" or "arrow"; None: by the suffix.
-
-    Raises:
-        CorpusError: a file or a record cannot be used, or the documents are no records.
-    """
+    """The records of a corpus with all their fields, one after another, in constant memory."""
     for path in corpus_files([sources] if isinstance(sources, str | Path) else sources):
         name = layout or guess_layout(path)
         _file_state(path)
@@ -384,11 +312,7 @@ def packing(path: str | Path) -> str:
 
 @contextmanager
 def open_content(path: Path) -> Iterator[IO[bytes]]:
-    """Open the content of a file for reading from its beginning.
-
-    Raises:
-        CorpusError: missing, not readable, cut short, or damaged; also while the block reads.
-    """
+    """Open the content of a file for reading from its beginning."""
     kind = packing(path)
     try:
         with open(path, "rb") as raw:
@@ -406,10 +330,7 @@ def open_content(path: Path) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def packed_writer(stream: IO[bytes], path: str | Path) -> Iterator[Callable[[bytes], object]]:
-    """A function that packs bytes into a stream, as the suffix of `path` says.
-
-    The same bytes are packed alike on every day and under every name.
-    """
+    """A function that packs bytes into a stream, as the suffix of `path` says."""
     kind = packing(path)
     if not kind:
         yield stream.write
@@ -426,10 +347,7 @@ def packed_writer(stream: IO[bytes], path: str | Path) -> Iterator[Callable[[byt
 
 
 class _ZstdContent(io.RawIOBase):
-    """The frames of a stream one after another, unpacked as they are asked for.
-
-    In constant memory: what a few kilobytes unpack to at most, others hold at once.
-    """
+    """The frames of a stream one after another, unpacked as they are asked for."""
 
     def __init__(self, raw: IO[bytes]) -> None:
         import pyarrow as pa
