@@ -27,7 +27,11 @@ def dp_report(
         ),
     ] = None,
 ) -> None:
-    """Show how the epsilons of single documents lie, ex post, beside the claim for all."""
+    """Show how the epsilons of single documents lie, ex post, beside the claim for all.
+
+    A claim is of the worst document; the same noise hides most documents better. These numbers
+    are of the gradients that the training had. They are private, and no promise.
+    """
     from lmexposure.records import DocumentPrivacy
     from lmexposure.reporting import document_privacy_section
 
