@@ -40,11 +40,10 @@ SCORES = (
     "label_only",
 )
 # What other models make of a score: nothing, how far it lies above "out" (offline), or between "in"
-# and "out" (online); "multivariate_lira" reads the bits of the tokens themselves.
-ATTACKS = ("plain", "lira", "lira_offline", "rmia", "multivariate_lira")
+# and "out" (online).
+ATTACKS = ("plain", "lira", "lira_offline", "rmia")
 # Which scores an attack reads, where it does not read all.
 READS: Mapping[str, tuple[str, ...]] = {
-    "multivariate_lira": ("log_perplexity", "secret_tokens"),
     "rmia": ("log_perplexity",),
 }
 

@@ -37,7 +37,6 @@ _ATTACKS = {
     "lira": "LiRA",
     "lira_offline": "LiRA offline",
     "rmia": "RMIA",
-    "multivariate_lira": "LiRA on tokens",
     "label_regression": "regression on matches",
 }
 QUESTIONS = {

@@ -6,7 +6,7 @@ A new statistic is a file of its own, with its source and a record that has `to_
 here. Exposures: `exposures`, `exact`, `importance`, `skew_normal`, `calibrated`; bounds on epsilon:
 one file each in `bounds`; whether chance explains a difference: `chance`; telling members from
 others: `membership`, `roc`, `attack_scores`; over many models: `many_models`,
-`relative_likelihood`, `label_regression`, `token_lira`, `counterfactual`,
+`relative_likelihood`, `label_regression`, `counterfactual`,
 `max_t`.
 """
 
@@ -170,7 +170,6 @@ if TYPE_CHECKING:
         skew_normal_log_cdf,
     )
     from lmexposure.statistics.summary import ExposureSummary, exposure_summary
-    from lmexposure.statistics.token_lira import multivariate_lira
     from lmexposure.statistics.witness import (
         draws_needed,
         witness_certificate,
@@ -287,7 +286,6 @@ __all__ = [
     "min_k",
     "min_k_plus_plus",
     "models_needed",
-    "multivariate_lira",
     "negative_log_perplexity",
     "one_run_audit",
     "one_run_epsilon",

@@ -1,6 +1,6 @@
 """What is known of a text from a few models, drawn to what is known of the texts of its kind.
 
-Means, variances and covariances each go as far to those of the kind as the texts of the kind are
+Means and variances each go as far to those of the kind as the texts of the kind are
 alike, and that is estimated from them (empirical Bayes).
 """
 
@@ -101,14 +101,6 @@ def never_differ(x: Floats, shadows: NDArray[np.bool_]) -> NDArray[np.bool_]:
     return found
 
 
-def scatter(side: Side, scale: Floats, x: Floats, its: NDArray[np.bool_]) -> Floats:
-    """Products of the scaled distances to a side's means, summed over its scores, (T, T)."""
-    few = slice(x.shape[1])
-    away = ((x - side.means[few]) / scale[few])[its]
-    found: Floats = away.T @ away
-    return found
-
-
 def kind_variances(inside: Side, outside: Side) -> Floats:
     """Of each text's tokens around its two means, (C, T), its own drawn to those of its kind.
 
@@ -180,32 +172,6 @@ def _inverse_trigamma(value: float) -> float:
     """Where the trigamma function is `value`, above 0: it lies between 1/x and 1/x + 1/x^2."""
     low, high = 1 / value, 1 / value + 1 / np.sqrt(value)
     return float(optimize.brentq(lambda x: special.polygamma(1, x) - value, low, high))
-
-
-def shrunk_covariance(covariance: Floats, freedom: int) -> Floats:
-    """A covariance of scaled scores, (T, T), its variances drawn to their mean, correlations to 0.
-
-    Both by as much as normal scores with as many degrees of freedom ask for.
-
-    Source: Chen, Wiesel, Eldar, Hero 2010, Shrinkage algorithms for MMSE covariance estimation;
-    Opgen-Rhein and Strimmer 2007, Accurate ranking of differentially expressed genes.
-    """
-    n, tokens = freedom, len(covariance)
-    variances = np.maximum(np.diag(covariance), _LEAST)
-    differ = float(((variances - variances.mean()) ** 2).sum())
-    share = min(1.0, 2 * float((variances**2).sum()) / n / differ) if differ > 0 else 1.0
-    scale = np.sqrt(variances)
-    correlations = covariance / np.outer(scale, scale)
-    np.fill_diagonal(correlations, 1)
-    squares = float((correlations**2).sum())
-    excess = squares - tokens
-    # Their eq. 17 (Rao and Blackwell's step from Ledoit and Wolf), of a matrix whose trace is T.
-    toward = (((n - 2) / n) * squares + tokens**2) / (n + 2)
-    shrunk = (1 - min(1.0, toward / excess)) * correlations if excess > 0 else 0 * correlations
-    np.fill_diagonal(shrunk, 1)
-    scale = np.sqrt((1 - share) * variances + share * variances.mean())
-    found: Floats = shrunk * np.outer(scale, scale)
-    return found
 
 
 def drawn_together(

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from lmexposure.errors import InputError
 from lmexposure.records import ATTACKS, READS, SCORES, AuditedText
-from lmexposure.statistics import label_logits, lira_matrix, multivariate_lira, rmia_matrix
+from lmexposure.statistics import label_logits, lira_matrix, rmia_matrix
 from lmexposure.sweeps.matrices import Matrices
 
 Floats = NDArray[np.float64]
@@ -109,22 +109,11 @@ def _judged(group: Group, score: str, attack: str, shadows: Flags | None) -> Cel
         return Cells(
             values=label_logits(matches, coins, kinds=group.kinds, shadows=shadows), notes=()
         )
-    if attack == "multivariate_lira":
-        found = multivariate_lira(_tokens(group, score), coins, kinds=group.kinds, shadows=shadows)
-    else:
-        found = lira_matrix(
-            group.raw(score),
-            coins,
-            kinds=group.kinds,
-            mode="offline" if attack == "lira_offline" else "online",
-            shadows=shadows,
-        )
-    return Cells(values=found.scores, notes=found.notes)
-
-
-def _tokens(group: Group, score: str) -> list[Floats]:
-    """Minus the bits of each text's tokens that the score adds up, (S, T) each."""
-    bits, secret = group.matrices.token_bits, group.matrices.secret
-    if score == "secret_tokens":
-        return [-bits[n][:, secret[n]] for n in group.columns]
-    return [-bits[n] for n in group.columns]
+    judged = lira_matrix(
+        group.raw(score),
+        coins,
+        kinds=group.kinds,
+        mode="offline" if attack == "lira_offline" else "online",
+        shadows=shadows,
+    )
+    return Cells(values=judged.scores, notes=judged.notes)

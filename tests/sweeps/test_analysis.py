@@ -28,8 +28,8 @@ def test_each_score_is_shown_under_each_attack_that_reads_it() -> None:
     plan = made_plan(8, 10, 6)
     result = analysed(plan, names=ALL)
     of_canaries = {
-        "log_perplexity": (*LIKELIHOOD, "rmia", "multivariate_lira"),
-        "secret_tokens": (*LIKELIHOOD, "multivariate_lira"),
+        "log_perplexity": (*LIKELIHOOD, "rmia"),
+        "secret_tokens": LIKELIHOOD,
         "min_k": LIKELIHOOD,
         "min_k_plus_plus": LIKELIHOOD,
         "zlib": LIKELIHOOD,
@@ -177,15 +177,13 @@ def test_greedy_matches_decide_of_canaries_and_log_perplexity_of_documents() -> 
     assert regression.area is not None
 
 
-@pytest.mark.parametrize(
-    ("score", "attack"), [("log_perplexity", "rmia"), ("secret_tokens", "multivariate_lira")]
-)
-def test_other_attacks_can_decide(score: str, attack: str) -> None:
-    result = analysed(made_plan(16, 20, score=score, attack=attack), shift=4.0, names=(score,))
+def test_another_attack_can_decide() -> None:
+    plan = made_plan(16, 20, score="log_perplexity", attack="rmia")
+    result = analysed(plan, shift=4.0, names=("log_perplexity",))
     row = result.primary["canaries"]
-    assert (row.score, row.attack) == (score, attack)
+    assert (row.score, row.attack) == ("log_perplexity", "rmia")
     assert row.area is not None
-    assert row.area > 0.8 if attack == "rmia" else row.area > 0.55
+    assert row.area > 0.8
     assert row.area_low is not None
 
 
