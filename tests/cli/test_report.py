@@ -83,9 +83,9 @@ def test_a_model_card(call: Call, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("result.json", '{"schema": "lmexposure.result/9"}', "newer than"),
+        ("result.json", '{"schema": "lmexposure.result/9"}', "and this version of"),
         ("result.json", '{"schema": "lmexp', "not readable JSON"),
-        ("scores.parquet", "PAR1", "cannot be read as scores"),
+        ("scores.parquet", "PAR1", "is not what its result was made with"),
         ("manifest.json", None, "the run is not whole"),
         ("result.json", None, "give its command again"),
     ],

@@ -316,8 +316,8 @@ def test_the_defaults(said: Transcript) -> None:
 def test_dry_runs(said: Transcript) -> None:
     Path("own.toml").write_text(OWN, encoding="utf-8")
     Path("settings.toml").write_text(
-        'formats = ["pin"]\ninclusion_probability = 0.5\ncanaries = 40\nrepetitions = [2]\nseed = 1\n'
-        "claimed_epsilon = 4.0\ndelta = 1e-5\n"
+        'formats = ["pin"]\ninclusion_probability = 0.5\ncanaries = 40\nrepetitions = [2]\n'
+        "seed = 1\nclaimed_epsilon = 4.0\ndelta = 1e-5\n"
     )
     write("corpus.txt", HELD)
     write("shard.jsonl.gz", records())
