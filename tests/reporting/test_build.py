@@ -24,7 +24,7 @@ from made_results import (
 
 from lmexposure import gate
 from lmexposure.canaries import Manifest
-from lmexposure.errors import ManifestError, ResultError, SettingsError
+from lmexposure.errors import ManifestError, SettingsError
 from lmexposure.gate import Outcome, Thresholds
 from lmexposure.records import Estimate, Extraction, Method, Result, RunFiles, Scores, open_run
 from lmexposure.reporting import ReportData, render_report, report_data, result_sections
@@ -150,13 +150,6 @@ def test_no_canaries_at_all(tmp_path: Path) -> None:
     data = report_data(with_result(run, canaries=(), summary=()))
     assert data.verdict.outcome is Outcome.INCONCLUSIVE
     assert data.formats[0].classes == ()
-
-
-def test_scores_of_another_result_are_refused(tmp_path: Path) -> None:
-    run = open_run(small_run(tmp_path))
-    other = tuple(form.model_copy(update={"references": 401}) for form in run.result.formats)
-    with pytest.raises(ResultError, match="does not agree with its result"):
-        report_data(with_result(run, formats=other))
 
 
 def test_a_hostile_name_is_carried_as_it_is(tmp_path: Path) -> None:
