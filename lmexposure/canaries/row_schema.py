@@ -3,7 +3,6 @@
 And what a record of a chat must be, so that a canary's is trained on as the others are.
 """
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -90,9 +89,6 @@ class RowSchema:
         steps: Sequence[Any] = () if self.name is None else (self.name,)
         if known is not None:
             steps = known.steps
-        elif self.chat:  # of before version 4
-            found = re.findall(r"\w+", str(self.name))
-            steps = [int(step) if step.isdigit() else step for step in found]
         try:
             for step in steps:
                 row = row[step]

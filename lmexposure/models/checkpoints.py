@@ -177,7 +177,8 @@ def damaged_model(model: str | Path) -> Path | None:
         return None
     if not model.is_dir():
         return model
-    return damaged_file(model, (read_training(path) or {}).get("model_files", {}))
+    record = read_training(path)
+    return None if record is None else damaged_file(model, record["model_files"])
 
 
 def read_training(path: Path) -> dict[str, Any] | None:
@@ -186,6 +187,6 @@ def read_training(path: Path) -> dict[str, Any] | None:
         record = json.loads(read_bytes(path))
         whole = take_hash(record) and record["inputs_sha256"] is not None
         TrainingRecord.model_validate(record["result"])
-        return record if whole and isinstance(record.get("model_files", {}), dict) else None
+        return record if whole and isinstance(record["model_files"], dict) else None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
