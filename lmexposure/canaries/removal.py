@@ -64,6 +64,8 @@ def remove(corpus: Any, manifest: Manifest | str | Path, out: str | Path | None 
         if file_names(corpus) or is_stream(corpus):
             raise CorpusError("the corpus is in files; give out, the name of the file to write")
         return _restored_documents(corpus, known)
+    if isinstance(corpus, list | tuple) and not corpus:
+        raise CorpusError("sources is empty; give paths of files, or patterns")
     if not (file_names(corpus) or is_stream(corpus)):
         raise CorpusError(  # shows no name: texts hold secrets
             "documents in memory need no out; leave it out, or give names of files that are there"

@@ -224,21 +224,6 @@ def test_a_run_of_a_private_corpus_is_private(
         run(corpus, out=out, settings=chosen)
 
 
-def test_a_run_of_before_seeds_were_drawn_goes_on(
-    corpus: Path, settings: RunSettings, tmp_path: Path
-) -> None:
-    """Its seed was 0 where none was given; another one must be given again."""
-    out, once = tmp_path / "r", replace(settings, training={"epochs": 1})
-    first = run(corpus, out=out, settings=replace(once, seed=0))
-    assert run(corpus, out=out, settings=replace(once, seed=None)).to_dict() == first.to_dict()
-    record = RunRecord.read(out / "run.json")
-    assert record.settings is not None
-    given = record.settings.model_copy(update={"seed": 3})
-    record.model_copy(update={"settings": given}).write(out / "run.json")
-    with pytest.raises(ResultError, match="its seed was given, now a fresh one is asked for"):
-        run(corpus, out=out, settings=replace(once, seed=None))
-
-
 def test_only_the_manifest_tells_the_coins_seed_and_a_run_finds_it_again(
     corpus: Path, settings: RunSettings, tmp_path: Path
 ) -> None:

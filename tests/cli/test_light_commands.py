@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from corpora import sentences
 
-_RUN = Path(__file__).parents[1] / "golden" / "data" / "runs" / "demo"
+_RUN = Path(__file__).parents[1] / "golden" / "data" / "shown" / "demo"
 
 _HEAVY = (
     *("torch", "transformers", "tokenizers", "datasets", "accelerate", "huggingface_hub"),
