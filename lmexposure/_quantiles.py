@@ -19,9 +19,10 @@ class ExposureEstimate:
     """One canary's exposure in bits, higher = more memorised, with what its error comes from."""
 
     method: str  # "sampled", "importance", "exact" and so on, as in a result
-    value: float  # the estimate and its interval
-    low: float  # the estimate and its interval
-    high: float  # the estimate and its interval
+    # value, low, high: the estimate and its interval
+    value: float
+    low: float
+    high: float
     capped: bool  # the value is a lower bound
     level: float  # two-sided coverage of the interval; 1: it is proven
     bits: float  # the canary's log-perplexity, or anything that orders canaries of a format alike

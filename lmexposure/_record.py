@@ -115,8 +115,9 @@ class FileRecord(Record):
     """A whole file."""
 
     NAME: ClassVar[str]  # of the file, as lmexposure writes it
-    FAMILY: ClassVar[str]  # of its schema, written "family/version"
-    VERSION: ClassVar[int]  # of its schema, written "family/version"
+    # FAMILY, VERSION: of its schema, written "family/version"
+    FAMILY: ClassVar[str]
+    VERSION: ClassVar[int]
     ERROR: ClassVar[type[InputError]] = ResultError  # what is raised of a file that cannot be used
     AGAIN: ClassVar[str]  # how to get a file that can: the end of every message
     SECRET: ClassVar[bool] = False  # whether a value may be a secret, so that no message shows one

@@ -132,9 +132,10 @@ def recorded_training(model: str | Path, manifest: Manifest) -> Validation | Non
     record = read_training(path)
     if record is None or record.get("manifest_sha256") != manifest.sha256:
         return None
-    listed = record.get("model_files")
-    trained = TrainingResult.of_record(record["result"], model) if listed else None
-    return None if trained is None else Validation.model_validate(trained, from_attributes=True)
+    if not record["model_files"]:
+        return None
+    trained = TrainingResult.of_record(record["result"], model)
+    return Validation.model_validate(trained, from_attributes=True)
 
 
 def _training_of(model: Path) -> Mapping[str, Any] | None:

@@ -110,9 +110,9 @@ class WrappingRecord(Record):
     # which tokens carry it: "all", "assistant" or "completion"
     loss: Literal["all", "assistant", "completion"]
     strings: bool  # whether the fields are strings, and not lists of messages
-    # what the two fields of "prompt_completion" are called; None: so
+    # prompt_field, completion_field: what the two fields of "prompt_completion" are called; None:
+    # so
     prompt_field: str | None = None
-    # what the two fields of "prompt_completion" are called; None: so
     completion_field: str | None = None
     parts: bool = False  # whether the contents of messages are lists of a part with the text
     # how a record becomes a row: "chat", by a chat template, or "text"

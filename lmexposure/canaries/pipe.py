@@ -86,11 +86,11 @@ def insert_through(
     corpus: Files | IO[bytes], target: IO[bytes], out: Path, planned: Planned, reading: Reading
 ) -> Manifest:
     """Write one file with canaries in it to a stream, and the manifest once that took it all."""
-    with only_writer(out), spooled(corpus) as names, TemporaryDirectory() as home:
+    with only_writer(out), spooled(corpus) as (spool,), TemporaryDirectory() as home:
         refuse_inserted(out)
-        manifest = insert_copies(names, Path(home), planned, reading)
+        manifest = insert_copies([spool], Path(home), planned, reading)
         try:
-            with Path(home, "corpus", SPOOL).open("rb") as written:
+            with Path(home, "corpus", Path(spool).name).open("rb") as written:
                 shutil.copyfileobj(written, target)
             target.flush()
         except OSError as failure:

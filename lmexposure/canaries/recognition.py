@@ -53,15 +53,17 @@ def recognise(records: Iterable[Mapping[str, Any]], *, text_field: str = "text")
 class WrappingChoice:
     """What was said of a wrapping; what was not follows from the first records."""
 
-    form: str | None = None  # as of `Wrapping`; None: not said
-    turn: str | None = None  # as of `Wrapping`; None: not said
-    loss: str | None = None  # as of `Wrapping`; None: not said
-    rendering: str | None = None  # as of `Wrapping`; None: not said
-    other: str | None = None  # as of `Wrapping`; None: not said
-    system: str | None = None  # as of `Wrapping`; None: not said
-    prompt_field: str | None = None  # as of `Wrapping`; None: not said
-    completion_field: str | None = None  # as of `Wrapping`; None: not said
-    chat_date: str | None = None  # as of `Wrapping`; None: not said
+    # form, turn, loss, rendering, other, system, prompt_field, completion_field, chat_date: as of
+    # `Wrapping`; None: not said
+    form: str | None = None
+    turn: str | None = None
+    loss: str | None = None
+    rendering: str | None = None
+    other: str | None = None
+    system: str | None = None
+    prompt_field: str | None = None
+    completion_field: str | None = None
+    chat_date: str | None = None
     # the field that holds a text; another than the usual says that records are texts
     text_field: str = _USUAL
 

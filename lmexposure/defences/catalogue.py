@@ -26,8 +26,9 @@ class Knob:
     """The setting of a method that is searched, from its weakest to its strongest."""
 
     setting: str  # of the training, by name
-    weak: float  # where the search begins and ends
-    strong: float  # where the search begins and ends
+    # weak, strong: where the search begins and ends
+    weak: float
+    strong: float
     logarithmic: bool = True  # whether it is searched by factors
     whole: bool = False  # whether it is a whole number
     # "steps" or "nats", where the values are shares of those of the undefended model

@@ -54,8 +54,9 @@ class RoundAudit:
     loss: float  # of the model on the mock clients, in nats a token
     health: float  # of the canary, see `CraftedCanary`
     norm: float  # of its client's update before the clip
-    scores: tuple[float, ...]  # of the canary
-    coins: tuple[bool, ...]  # of the canary
+    # scores, coins: of the canary
+    scores: tuple[float, ...]
+    coins: tuple[bool, ...]
     noise: float  # standard deviation of the scores but for the canary
     point: float  # epsilon of the round as the source has it; no bound
     mu: float  # lower bound on that of the round
@@ -64,8 +65,9 @@ class RoundAudit:
     attainable_round: float
     noise_at_most: float  # noise multiplier that the bound leaves room for; infinite: any
     epsilon_so_far: float  # composed to here
-    claimed_round: float  # as the noise promises; infinite without noise
-    claimed_so_far: float  # as the noise promises; infinite without noise
+    # claimed_round, claimed_so_far: as the noise promises; infinite without noise
+    claimed_round: float
+    claimed_so_far: float
     # standard deviation of the scores of a random text as long as the clip
     random_noise: float | None
     random_epsilon_round: float | None  # lower bound by those; None where none was scored

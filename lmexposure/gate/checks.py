@@ -67,8 +67,9 @@ class CheckKind:
 class CanaryClass:
     """Canaries of one format and number of repetitions."""
 
-    form: FormatResult  # which
-    repetitions: int  # which
+    # form, repetitions: which
+    form: FormatResult
+    repetitions: int
     # one for each canary; None where it, or its log-perplexity, is missing
     exposures: tuple[ExposureEstimate | None, ...]
     # for each canary the searches for it with nothing revealed

@@ -44,8 +44,9 @@ class _Text:
     """One text over all models."""
 
     name: str  # as people read it
-    had: int  # models with it and without it
-    lacked: int  # models with it and without it
+    # had, lacked: models with it and without it
+    had: int
+    lacked: int
     above: int  # models with it that score above every model without it
     p: float  # how often chance gives such a text, or a worse one, among all of its group
 

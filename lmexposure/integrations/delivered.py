@@ -36,11 +36,9 @@ _ROUNDING = 1e-6  # of an epoch, as trainers add them up from fractions
 class _Epochs(NamedTuple):
     """How often a training went through its data."""
 
-    # whole times, at the least and at the most: a part of an epoch may or may not have brought a
-    # canary
+    # fewest, most: whole times, at the least and at the most: a part of an epoch may or may not
+    # have brought a canary
     fewest: int
-    # whole times, at the least and at the most: a part of an epoch may or may not have brought a
-    # canary
     most: int
     seen: float  # how many are known of
 

@@ -9,11 +9,13 @@ from typing import Any
 class Delivery:
     """How often one canary, held-out candidate or control was in the training batches."""
 
-    id: str  # as in the manifest; 0 repetitions for what is never inserted
-    format: str  # as in the manifest; 0 repetitions for what is never inserted
-    repetitions: int  # as in the manifest; 0 repetitions for what is never inserted
-    fewest: int  # how often it should have come in the epochs that were trained
-    most: int  # how often it should have come in the epochs that were trained
+    # id, format, repetitions: as in the manifest; 0 repetitions for what is never inserted
+    id: str
+    format: str
+    repetitions: int
+    # fewest, most: how often it should have come in the epochs that were trained
+    fewest: int
+    most: int
     whole: int  # times it was in a row as a whole
     head: int  # times a row ended within it
     tail: int  # times a row began within it

@@ -36,11 +36,13 @@ class Counters:
     step: int = 0  # optimizer steps done
     tokens: int = 0  # tokens predicted so far
     seconds: float = 0.0  # time spent, over all attempts
-    recent_nats: float = 0.0  # training loss since the last evaluation
-    recent_tokens: int = 0  # training loss since the last evaluation
+    # recent_nats, recent_tokens: training loss since the last evaluation
+    recent_nats: float = 0.0
+    recent_tokens: int = 0
     initial_bits: float | None = None  # validation loss before the first step, bits per token
-    best_bits: float | None = None  # lowest validation loss after a step, and that step
-    best_step: int = 0  # lowest validation loss after a step, and that step
+    # best_bits, best_step: lowest validation loss after a step, and that step
+    best_bits: float | None = None
+    best_step: int = 0
     waited: int = 0  # evaluations since then
     # why training ended: "patience", "epochs" or "max_seconds"; None while it runs
     stopped: str | None = None

@@ -51,9 +51,10 @@ class DpCheck:
     """What a check of a DP training found."""
 
     findings: tuple[DpFinding, ...]  # one a question, in the order in which they were asked
-    noise_multiplier: float  # the claim that was checked; None: unknown
-    max_grad_norm: float  # the claim that was checked; None: unknown
-    sample_rate: float | None  # the claim that was checked; None: unknown
+    # noise_multiplier, max_grad_norm, sample_rate: the claim that was checked; None: unknown
+    noise_multiplier: float
+    max_grad_norm: float
+    sample_rate: float | None
     level: float  # the probability that a right training has any finding that failed, at most
     not_covered: tuple[str, ...]  # what a pass says nothing about
 

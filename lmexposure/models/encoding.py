@@ -38,11 +38,9 @@ class Row:
     """The tokens of a text in its row, and which of them hold a character of it."""
 
     ids: list[int]  # of the whole row
-    # ids[first:stop] hold a character of the text; at its edges they may hold some of what is
-    # before and behind
+    # first, stop: ids[first:stop] hold a character of the text; at its edges they may hold some of
+    # what is before and behind
     first: int
-    # ids[first:stop] hold a character of the text; at its edges they may hold some of what is
-    # before and behind
     stop: int
 
 

@@ -15,10 +15,12 @@ class TrainingResult:
     model_path: Path  # directory of the checkpoint with the lowest validation loss
     validation_bits: float  # that loss, bits per token; lower = more useful
     initial_validation_bits: float  # the loss before the first step
-    best_step: int  # when it was lowest
-    best_epoch: float  # when it was lowest
-    steps: int  # how far training went
-    epochs: float  # how far training went
+    # best_step, best_epoch: when it was lowest
+    best_step: int
+    best_epoch: float
+    # steps, epochs: how far training went
+    steps: int
+    epochs: float
     tokens: int  # tokens predicted in all
     seconds: float  # time spent training, over all attempts
     stopped: str  # "patience", "epochs" or "max_seconds"

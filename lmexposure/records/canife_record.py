@@ -43,8 +43,9 @@ class CanifeRound(Record):
     # of the training to here, where noise is as in the last attacked round; no less than a round
     # shows by itself, at the clients' rate
     epsilon_so_far: Nats
-    claimed_round: Nats | None  # as the noise promises; None: without noise, nothing
-    claimed_so_far: Nats | None  # as the noise promises; None: without noise, nothing
+    # claimed_round, claimed_so_far: as the noise promises; None: without noise, nothing
+    claimed_round: Nats | None
+    claimed_so_far: Nats | None
     # as `noise`, of a random text as long as the clip; None: none was scored
     random_noise: NotNegative | None
     random_epsilon_round: Nats | None  # as `epsilon_round`, of that

@@ -44,16 +44,16 @@ class DefenceAttack(Record):
     """What the strongest of all attacks that were made finds."""
 
     kind: str  # of the canaries, such as "random_number/x1"
-    score: str  # see `SweepSettings`; "kept_tokens" reads the tokens of a secret that carried loss
-    attack: str  # see `SweepSettings`; "kept_tokens" reads the tokens of a secret that carried loss
+    # score, attack: see `SweepSettings`; "kept_tokens" reads the tokens of a secret that carried
+    # loss
+    score: str
+    attack: str
     among: Positive  # how many pairs of kind and attack it was chosen from
     # true-positive rate at the FPR of the comparison; None where it is not resolved
     tpr: Share | None
-    # its interval; None where there is none. All intervals of all attacks and methods hold
-    # together. Of the strongest attack of a method it is that of the largest true rate.
+    # low, high: its interval; None where there is none. All intervals of all attacks and methods
+    # hold together. Of the strongest attack of a method it is that of the largest true rate.
     low: Share | None
-    # its interval; None where there is none. All intervals of all attacks and methods hold
-    # together. Of the strongest attack of a method it is that of the largest true rate.
     high: Share | None
 
 
@@ -62,9 +62,10 @@ class DefenceExposure(Record):
 
     repetitions: Positive  # of each
     canaries: Positive  # how many
-    median: Number | None  # exposure in bits, higher = leaks more, with its interval
-    low: Number | None  # exposure in bits, higher = leaks more, with its interval
-    high: Number | None  # exposure in bits, higher = leaks more, with its interval
+    # median, low, high: exposure in bits, higher = leaks more, with its interval
+    median: Number | None
+    low: Number | None
+    high: Number | None
     found: Count  # secrets that a search without any of their characters finds
     # the search: "best_first" within 10 guesses, "beam" or "greedy"; None: none was made
     by: Literal["best_first", "beam", "greedy"] | None
@@ -81,15 +82,17 @@ class DefenceRow(Record):
     training: dict[str, str | float | int | bool | None]
     target: NotNegative  # multiple of the undefended models' validation loss that it is to have
     models: Positive  # that have scores
-    bits: NotNegative  # validation loss of these, mean and spread, bits a token
-    sd: NotNegative | None  # validation loss of these, mean and spread, bits a token
+    # bits, sd: validation loss of these, mean and spread, bits a token
+    bits: NotNegative
+    sd: NotNegative | None
     # of `bits` to that without a defence, in models with the same seeds and coins
     ratio: NotNegative
     ranked: bool  # whether that is at the target
     why: str | None  # it is not; None where it is
     population: Share | None  # TPR of ordinary documents, by LiRA; None where there are none
-    population_low: Share | None  # its interval
-    population_high: Share | None  # its interval
+    # population_low, population_high: its interval
+    population_low: Share | None
+    population_high: Share | None
     strongest: DefenceAttack | None  # of all attacks on canaries; None where none has a number
     attacks: Rows[DefenceAttack]  # all of them
     # how often chance alone puts the ranked defence with the lowest TPR so far below this method,
@@ -123,8 +126,9 @@ class DefencesRecord(FileRecord):
     fpr: Rate  # false-positive rate of all TPRs
     level: Rate  # of the intervals
     tolerance: Rate  # how far from its target a method may be and still be ranked
-    documents: Positive  # of the corpus that was read
-    characters: Positive  # of the corpus that was read
+    # documents, characters: of the corpus that was read
+    documents: Positive
+    characters: Positive
     corpus_sha256: Sha256  # of that
     canaries: Count  # of each sweep
     rows: Rows[DefenceRow]  # of the methods, as they were asked for, "none" first

@@ -18,19 +18,14 @@ class ExPost(Record):
 
     # of the training at which gradients were measured; in between, they are taken to be as large
     moments: Positive
-    # quantiles over the units, in nats, lower = more private; each an epsilon that some unit has
+    # least, q05, q25, median, q75, q95, largest: quantiles over the units, in nats, lower = more
+    # private; each an epsilon that some unit has
     least: Nats
-    # quantiles over the units, in nats, lower = more private; each an epsilon that some unit has
     q05: Nats
-    # quantiles over the units, in nats, lower = more private; each an epsilon that some unit has
     q25: Nats
-    # quantiles over the units, in nats, lower = more private; each an epsilon that some unit has
     median: Nats
-    # quantiles over the units, in nats, lower = more private; each an epsilon that some unit has
     q75: Nats
-    # quantiles over the units, in nats, lower = more private; each an epsilon that some unit has
     q95: Nats
-    # quantiles over the units, in nats, lower = more private; each an epsilon that some unit has
     largest: Nats
 
     @property

@@ -50,8 +50,9 @@ class IdentifierRates(Record):
 
     hits: Count  # identifiers whose rank is among the lowest 1 % of their comparison
     tpr: Share  # their share: TPR at a FPR of 1 %; chance has at most .01
-    low: Share  # its interval, Clopper-Pearson
-    high: Share  # its interval, Clopper-Pearson
+    # low, high: its interval, Clopper-Pearson
+    low: Share
+    high: Share
     median_exposure: NotNegative  # in bits; chance has 1
     p_value: Share  # how often chance alone gives ranks that are as low together, Fisher's test
     # whether the ranks are those of chance: the test does not reject at 5 %, and `high` is at most
@@ -63,8 +64,9 @@ class IdentifierDifference(Record):
     """The model beside the base, on the same comparisons."""
 
     value: Number  # TPR under the model - TPR under the base
-    low: Number  # its interval; wider than it need be, as if the two were independent
-    high: Number  # its interval; wider than it need be, as if the two were independent
+    # low, high: its interval; wider than it need be, as if the two were independent
+    low: Number
+    high: Number
     # how often chance has as many identifiers rank lower under one of the two, the sign test of
     # pairs
     p_value: Share

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from lmexposure.records.result_views import FoundShare
     from lmexposure.records.scores import Scores
 
-MEASURE_AGAIN = "measure again with another directory, or move the file aside before"
+MEASURE_AGAIN = "measure again with another directory, or move the file away first"
 _HOME = "_read_from"  # of a result that was read: its file, which is no part of it
 
 
@@ -172,9 +172,10 @@ class CheckpointClass(Record):
     format: str  # of the class
     repetitions: Count  # of the class; 0: the controls
     n: Count  # how many canaries
-    median: float  # of their exposures, in bits, with its interval; None: no such end
-    low: Number | None  # of their exposures, in bits, with its interval; None: no such end
-    high: Number | None  # of their exposures, in bits, with its interval; None: no such end
+    # median, low, high: of their exposures, in bits, with its interval; None: no such end
+    median: float
+    low: Number | None
+    high: Number | None
     exact: Count  # how many of the ranks were counted exactly
 
 

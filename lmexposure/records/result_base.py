@@ -20,9 +20,10 @@ class BaseCanary(Record):
 class BaseClass(Record):
     """A class of canaries, or the controls of a format, beside the base."""
 
-    format: str  # which; a control has repetitions 0
-    role: Role  # which; a control has repetitions 0
-    repetitions: Count  # which; a control has repetitions 0
+    # format, role, repetitions: which; a control has repetitions 0
+    format: str
+    role: Role
+    repetitions: Count
     n: Positive  # how many
     exposure: QuantileInterval  # the median under the base, by ranks among the references
     # median of what the training added to each exposure by rank; below 0: it took away

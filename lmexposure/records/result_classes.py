@@ -30,8 +30,9 @@ class QuantileInterval(Record):
     """A quantile of exposures, with an interval by order statistics."""
 
     value: float  # of these canaries, bits
-    low: Number | None  # its interval, bits; None where too few canaries give no end on that side
-    high: Number | None  # its interval, bits; None where too few canaries give no end on that side
+    # low, high: its interval, bits; None where too few canaries give no end on that side
+    low: Number | None
+    high: Number | None
     quantile: Rate  # which, in (0, 1)
     level: Rate  # coverage wanted
     attained: Share | None  # coverage reached; None where an end is missing
@@ -48,13 +49,15 @@ class MeanInterval(Record):
     """A mean of exposures with an approximate interval, over canaries drawn like these."""
 
     value: float  # of these canaries, bits
-    low: Number | None  # the interval, bits; None where there is none
-    high: Number | None  # the interval, bits; None where there is none
+    # low, high: the interval, bits; None where there is none
+    low: Number | None
+    high: Number | None
     level: Rate  # coverage wanted
     # "bca", "normal", or "none" where there is no interval
     method: Literal["bca", "normal", "none"]
-    resamples: Count  # of the bootstrap; 0 resamples where none were drawn
-    seed: BigInteger  # of the bootstrap; 0 resamples where none were drawn
+    # resamples, seed: of the bootstrap; 0 resamples where none were drawn
+    resamples: Count
+    seed: BigInteger
     note: str | None  # what is to be known of it; None where it is as wanted
 
     @model_validator(mode="after")
@@ -68,13 +71,15 @@ class ControlsComparison(Record):
     """How much higher the canaries of a class lie than the controls of their format."""
 
     n: Positive  # how many controls
-    mean: float  # of the controls' exposures, bits
-    median: QuantileInterval  # of the controls' exposures, bits
+    # mean, median: of the controls' exposures, bits
+    mean: float
+    median: QuantileInterval
     exceeds: Share  # share of pairs in which the canary lies higher, ties as half; .5 = chance
     p_value: Share  # how often chance puts canaries so high
     method: Literal["permutation", "normal approximation"]  # of the p-value
-    permutations: Count  # behind it
-    seed: BigInteger  # behind it
+    # permutations, seed: behind it
+    permutations: Count
+    seed: BigInteger
     assumptions: Rows[str]  # what the p-value rests on
 
 
@@ -97,8 +102,9 @@ class GuessingTest(Record):
     groups: Count  # of canaries and references that were ranked apart
     # "memorised" (one-sided), or "different" for controls
     alternative: Literal["memorised", "different"]
-    permutations: Positive  # behind it
-    seed: BigInteger  # behind it
+    # permutations, seed: behind it
+    permutations: Positive
+    seed: BigInteger
     assumptions: Rows[str]  # what the p-value rests on
 
 
@@ -150,15 +156,17 @@ class GuessCount(Record):
 class ClassSummary(Record):
     """Canaries of one format and number of repetitions, or its controls."""
 
-    format: str  # which; a control has repetitions 0
-    role: Role  # which; a control has repetitions 0
-    repetitions: Count  # which; a control has repetitions 0
+    # format, role, repetitions: which; a control has repetitions 0
+    format: str
+    role: Role
+    repetitions: Count
     n: Positive  # how many
     mean: float  # of their exposures, bits
     standard_error: NotNegative | None  # of the mean, bits; None where there is a single canary
-    lower_quartile: QuantileInterval  # with intervals
-    median: QuantileInterval  # with intervals
-    upper_quartile: QuantileInterval  # with intervals
+    # lower_quartile, median, upper_quartile: with intervals
+    lower_quartile: QuantileInterval
+    median: QuantileInterval
+    upper_quartile: QuantileInterval
     capped: Count  # how many exposures are lower bounds
     level: Rate  # coverage of the intervals
     notes: Rows[str]  # where an interval is missing or rough

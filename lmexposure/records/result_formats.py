@@ -143,17 +143,18 @@ class Estimate(Record):
 
     method: Method  # how it was made
     value: Number | None  # bits; None where it is not finite
-    low: Number | None  # its interval; None where it has no end on that side
-    high: Number | None  # its interval; None where it has no end on that side
+    # low, high: its interval; None where it has no end on that side
+    low: Number | None
+    high: Number | None
     level: Level  # two-sided coverage; 1: it is proven
     # 1 + fills never inserted that cost no more; None where no rank was counted
     rank: Annotated[BigInteger, Field(ge=1)] | None
     capped: bool  # the value is a lower bound
     # the rank among all of R, inserted ones too; None where it is not known
     place: Annotated[BigInteger, Field(ge=1)] | None
-    # behind an "importance" estimate, and how many independent ones they are worth; None for others
+    # draws, effective_draws: behind an "importance" estimate, and how many independent ones they
+    # are worth; None for others
     draws: Count | None
-    # behind an "importance" estimate, and how many independent ones they are worth; None for others
     effective_draws: NotNegative | None
     steps: Count | None  # model steps that it took; None where it took none of its own
     assumptions: Rows[str]  # what it rests on
@@ -237,10 +238,11 @@ class Extraction(Record):
 class CanaryResult(Record):
     """What was measured of one canary or control. Its secret is not here; the manifest holds it."""
 
-    id: str  # as in the manifest; a control has repetitions 0
-    format: str  # as in the manifest; a control has repetitions 0
-    role: Role  # as in the manifest; a control has repetitions 0
-    repetitions: Count  # as in the manifest; a control has repetitions 0
+    # id, format, role, repetitions: as in the manifest; a control has repetitions 0
+    id: str
+    format: str
+    role: Role
+    repetitions: Count
     # lower = more memorised; None where the model gave no finite one
     log_perplexity_bits: Bits | None
     exposure: Estimate  # the estimate that is shown: one of `estimates`

@@ -89,8 +89,9 @@ class AreaUnderCurve(Record):
     """P(score in > score out) + P(equal) / 2, in [0, 1]; 0.5 = guessing, higher = more leaks."""
 
     value: Share  # of these scores
-    low: Share  # its two-sided interval
-    high: Share  # its two-sided interval
+    # low, high: its two-sided interval
+    low: Share
+    high: Share
     level: Rate  # coverage wanted
     method: str  # of the interval: "effective", "newcombe" or "hoeffding"
     validity: str  # of the interval: "iid-scores" (for every number of scores) or "asymptotic"
@@ -106,8 +107,9 @@ class TruePositiveRate(Record):
     fpr: Rate  # the false-positive rate that is allowed
     # of these scores; None, as the four below, where the negatives are too few for `fpr`
     value: Share | None
-    low: Share | None  # its interval
-    high: Share | None  # its interval
+    # low, high: its interval
+    low: Share | None
+    high: Share | None
     level: Rate  # coverage of the interval
     # the score from which on the attack takes a candidate for one that went in
     threshold: float | None
@@ -168,8 +170,9 @@ class ClaimCheck(Record):
     bound: Nats | None  # the primary bound; None where there is none
     max_attainable: Nats | None  # the most that it could have been; None where there is no such end
     significance: Share | None  # how often, at most, a true claim is contradicted
-    validity: Validity | None  # of the bound
-    method: str | None  # of the bound
+    # validity, method: of the bound
+    validity: Validity | None
+    method: str | None
     # what a perfect attack shows at least, with probability `power`; None, as the two below, where
     # no coins were tossed
     could_show: Nats | None = None

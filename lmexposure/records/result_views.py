@@ -33,12 +33,14 @@ if TYPE_CHECKING:
 class FoundShare:
     """Of how many secrets of a class an attacker finds some; higher = more memorised."""
 
-    found: int  # secrets
-    of: int  # secrets
+    # found, of: secrets
+    found: int
+    of: int
     guesses: int  # that the attacker makes for each, the likeliest first, with nothing given
     value: float  # found / of
-    low: float  # the interval of Clopper and Pearson, for canaries drawn like these
-    high: float  # the interval of Clopper and Pearson, for canaries drawn like these
+    # low, high: the interval of Clopper and Pearson, for canaries drawn like these
+    low: float
+    high: float
     level: float  # its coverage
     # whether as many of the likeliest fills were tried, in proven order, for each secret not found;
     # else `value` is a lower bound, and `high` allows for those that more guesses would find

@@ -85,12 +85,15 @@ Measured: TypeAlias = "Result | RunFiles | str | Path"
 class Evaluation:
     """A point of a training's curve: a row of metrics.jsonl, or of exposure.jsonl."""
 
-    step: int | None  # when; None where the row does not say
-    epoch: float | None  # when; None where the row does not say
-    train_bits: float | None  # losses in bits per token; None where not known
-    validation_bits: float | None  # losses in bits per token; None where not known
-    tokens: int | None = None  # trained on, and since the beginning; None where not known
-    seconds: float | None = None  # trained on, and since the beginning; None where not known
+    # step, epoch: when; None where the row does not say
+    step: int | None
+    epoch: float | None
+    # train_bits, validation_bits: losses in bits per token; None where not known
+    train_bits: float | None
+    validation_bits: float | None
+    # tokens, seconds: trained on, and since the beginning; None where not known
+    tokens: int | None = None
+    seconds: float | None = None
     # median exposure in bits by class, as `ExposureCallback` writes it; empty else
     exposures: tuple[tuple[str, float | None], ...] = ()
 

@@ -52,24 +52,18 @@ class RunOptions(Record):
     seed: BigInteger | None
     layout: str | None  # what a document is, and what held them; None: found by the corpus's suffix
     text_field: str  # the field that holds the text, where a document has fields
-    prompt_field: str | None = None  # of records that are a prompt and its answer; None: not said
-    # of records that are a prompt and its answer; None: not said
+    # prompt_field, completion_field: of records that are a prompt and its answer; None: not said
+    prompt_field: str | None = None
     completion_field: str | None = None
-    # of records with chats, what was asked for; None: as the corpus and the tokenizer have it
+    # form, turn, loss, rendering, other_turn, system, chat_template, chat_date: of records with
+    # chats, what was asked for; None: as the corpus and the tokenizer have it
     form: str | None
-    # of records with chats, what was asked for; None: as the corpus and the tokenizer have it
     turn: str | None
-    # of records with chats, what was asked for; None: as the corpus and the tokenizer have it
     loss: str | None
-    # of records with chats, what was asked for; None: as the corpus and the tokenizer have it
     rendering: str | None
-    # of records with chats, what was asked for; None: as the corpus and the tokenizer have it
     other_turn: str | None
-    # of records with chats, what was asked for; None: as the corpus and the tokenizer have it
     system: str | None
-    # of records with chats, what was asked for; None: as the corpus and the tokenizer have it
     chat_template: str | None = None
-    # of records with chats, what was asked for; None: as the corpus and the tokenizer have it
     chat_date: str | None = None
     existing: Literal["refuse", "set_aside"]  # what became of fills that the corpus held already
     layers: Count  # of the LSTM
@@ -90,12 +84,14 @@ class TrainingRecord(Record):
     model_path: str  # the name of the model's directory
     validation_bits: NotNegative  # loss of the kept checkpoint, bits per token, lower = more useful
     initial_validation_bits: NotNegative  # the same before training
-    best_step: Count  # when the kept checkpoint was made
-    best_epoch: NotNegative  # when the kept checkpoint was made
-    steps: Count  # of the whole training
-    epochs: NotNegative  # of the whole training
-    tokens: Count  # of the whole training
-    seconds: NotNegative  # of the whole training
+    # best_step, best_epoch: when the kept checkpoint was made
+    best_step: Count
+    best_epoch: NotNegative
+    # steps, epochs, tokens, seconds: of the whole training
+    steps: Count
+    epochs: NotNegative
+    tokens: Count
+    seconds: NotNegative
     stopped: str  # what ended it, such as "epochs" or "patience"
     processes: Count  # how many it ran on
     threads: Count | None  # of each process; None: not known

@@ -24,9 +24,10 @@ _SAME_COMMAND = "give the command that measured it again, or measure with anothe
 class Scores:
     """The columns of scores.parquet: one row per candidate, control and reference."""
 
-    ids: NDArray[np.str_]  # shape (N,); roles are "canary", "control", "held_out", "reference"
-    formats: NDArray[np.str_]  # shape (N,); roles are "canary", "control", "held_out", "reference"
-    roles: NDArray[np.str_]  # shape (N,); roles are "canary", "control", "held_out", "reference"
+    # ids, formats, roles: shape (N,); roles are "canary", "control", "held_out", "reference"
+    ids: NDArray[np.str_]
+    formats: NDArray[np.str_]
+    roles: NDArray[np.str_]
     # the class of a candidate, 0 for controls and references, shape (N,)
     repetitions: NDArray[np.int64]
     log_perplexity_bits: NDArray[np.float64]  # bits, finite, shape (N,); lower = more memorised

@@ -13,20 +13,24 @@ from lmexposure._record import Count, Nats, NotNegative, Number, Positive, Rate,
 class MeansApart(Record):
     """A mean over the models with a text beside that over the models without it."""
 
-    mean_in: Number  # of the score
-    mean_out: Number  # of the score
+    # mean_in, mean_out: of the score
+    mean_in: Number
+    mean_out: Number
     difference: Number  # mean_in - mean_out
-    low: Number  # its interval, for this text by itself
-    high: Number  # its interval, for this text by itself
+    # low, high: its interval, for this text by itself
+    low: Number
+    high: Number
 
 
 class CounterfactualText(Record):
     """One text over all models."""
 
-    id: str  # as in the plan
-    kind: str  # as in the plan
-    models_in: Count  # that had it, and that had not
-    models_out: Count  # that had it, and that had not
+    # id, kind: as in the plan
+    id: str
+    kind: str
+    # models_in, models_out: that had it, and that had not
+    models_in: Count
+    models_out: Count
     # by minus the bits of its secret a token, of a document all its tokens, with Welch's interval;
     # None with fewer than two models on a side
     memorised: MeansApart | None
@@ -68,8 +72,9 @@ class InfluentialPair(Record):
 
     id: str  # of the document with coins
     held_out: str  # of the other
-    models_in: Count  # that had the first, and that had not
-    models_out: Count  # that had the first, and that had not
+    # models_in, models_out: that had the first, and that had not
+    models_in: Count
+    models_out: Count
     # of minus the bits of the other, a token; higher = the other became likelier
     change: MeansApart
     p: Share  # how often chance gives any pair so large a studentised difference, of either sign

@@ -39,8 +39,9 @@ class SweepOptions(Record):
     population: Count | None  # ordinary documents with coins, as asked; None: the usual number
     vary: Literal["canaries", "all"]  # "canaries" or "all"
     coins: Literal["independent", "exactly_half"]  # "independent" or "exactly_half"
-    score: str  # that decide
-    attack: str  # that decide
+    # score, attack: that decide
+    score: str
+    attack: str
     contexts: Positive  # left contexts of a canary's greedy tokens
     shares: Rows[Share] | None  # of the canaries, as asked; None: the usual ones
     base: str | None  # the model to calibrate by; None: the pretrained one, or none

@@ -12,8 +12,9 @@ class SweepRate(Record):
 
     fpr: Rate  # false-positive rate allowed
     value: Share | None  # the TPR; None where these cells cannot resolve the FPR
-    low: Share | None  # its interval, for which models are the units; None where there is none
-    high: Share | None  # its interval, for which models are the units; None where there is none
+    # low, high: its interval, for which models are the units; None where there is none
+    low: Share | None
+    high: Share | None
     # why there is no number, and how many models it takes; None where there is one
     note: str | None
 
@@ -34,8 +35,9 @@ class KindPower(Record):
     models: Count  # that there are
     # under the ROC curve of all cells, primary score and attack; None: no cell has a score
     area: Share | None
-    area_low: Share | None  # its interval, models as units; None where there is none
-    area_high: Share | None  # its interval, models as units; None where there is none
+    # area_low, area_high: its interval, models as units; None where there is none
+    area_low: Share | None
+    area_high: Share | None
     rate: SweepRate  # TPR at the FPR of `SweepPower`
     separated: Count  # canaries that every model with them scores above every model without
 
@@ -48,9 +50,9 @@ class KindComparison(Record):
     # TPR of the class - TPR of the uniform fill, at the FPR of `SweepPower`; None where one of them
     # cannot be resolved
     difference: Number | None
-    # its interval, models as units, for all comparisons at once; None where there is none
+    # low, high: its interval, models as units, for all comparisons at once; None where there is
+    # none
     low: Number | None
-    # its interval, models as units, for all comparisons at once; None where there is none
     high: Number | None
     # what the interval says: "stronger" lies above 0, "weaker" below, "open" over it, or there is
     # none
@@ -67,8 +69,9 @@ class ShareUtility(Record):
     sd: NotNegative | None  # of it between models; None of one model
     # `bits` - those of the models without canaries; None where there are none such
     cost: Number | None
-    cost_low: Number | None  # its interval; None where there is none
-    cost_high: Number | None  # its interval; None where there is none
+    # cost_low, cost_high: its interval; None where there is none
+    cost_low: Number | None
+    cost_high: Number | None
 
 
 class SweepPower(Record):

@@ -71,8 +71,9 @@ class FailedModel(Record):
 class Utility(Record):
     """How useful the models are: loss on the same documents, bits a token, lower = better."""
 
-    mean: NotNegative  # over the models; the sd is None of a single one
-    sd: NotNegative | None  # over the models; the sd is None of a single one
+    # mean, sd: over the models; the sd is None of a single one
+    mean: NotNegative
+    sd: NotNegative | None
     initial: NotNegative  # mean before training
     learned: Count  # models whose training lowered it
     tokens: NotNegative  # that a model was trained on, in the mean
@@ -82,10 +83,12 @@ class Utility(Record):
 class SweepCurve(Record):
     """A ROC curve of some points, ascending, with an interval of the TPR where there is one."""
 
-    fpr: Rows[Share]  # of the points, shape (P,)
-    tpr: Rows[Share]  # of the points, shape (P,)
-    low: Rows[Share]  # of the TPR at each, models as units; empty where there is no interval
-    high: Rows[Share]  # of the TPR at each, models as units; empty where there is no interval
+    # fpr, tpr: of the points, shape (P,)
+    fpr: Rows[Share]
+    tpr: Rows[Share]
+    # low, high: of the TPR at each, models as units; empty where there is no interval
+    low: Rows[Share]
+    high: Rows[Share]
 
     @model_validator(mode="after")
     def _as_long(self) -> Self:
@@ -98,15 +101,18 @@ class SweepScore(Record):
     """How well one score, under one attack, tells texts that were in from those that were not."""
 
     group: str  # "canaries", "population", or a kind of canaries such as "pin/x1"
-    score: str  # see `SweepSettings`
-    attack: str  # see `SweepSettings`
+    # score, attack: see `SweepSettings`
+    score: str
+    attack: str
     primary: bool  # whether it was named beforehand; of a group one is
     area: Share | None  # under the ROC curve of all cells; None where no cell has a score
-    area_low: Share | None  # its interval, models as units; None where there is none
-    area_high: Share | None  # its interval, models as units; None where there is none
+    # area_low, area_high: its interval, models as units; None where there is none
+    area_low: Share | None
+    area_high: Share | None
     rates: Rows[SweepRate]  # TPR at low FPR
-    cells_in: Count  # that have a score
-    cells_out: Count  # that have a score
+    # cells_in, cells_out: that have a score
+    cells_in: Count
+    cells_out: Count
     cells_missing: Count  # that have none, such as those of LiRA with too few models on a side
     curve: SweepCurve | None  # of the primary ones; None of the others
     notes: Rows[str]  # what is not as it should be
@@ -115,10 +121,12 @@ class SweepScore(Record):
 class SweepText(Record):
     """One canary over all models, by its raw primary score."""
 
-    id: str  # as in the plan
-    kind: str  # as in the plan
-    models_in: Count  # that had it, and that had not
-    models_out: Count  # that had it, and that had not
+    # id, kind: as in the plan
+    id: str
+    kind: str
+    # models_in, models_out: that had it, and that had not
+    models_in: Count
+    models_out: Count
     # share of the models with it that score strictly above every model without; None where all had
     # it, or none
     tpr: Share | None
@@ -144,8 +152,9 @@ class WorstText(Record):
     separated: bool  # as in `SweepText`
     # on epsilon, at a level that pays for the choice; None where coins allow none
     bound: Bound | None
-    scores_in: Rows[Number]  # its raw primary scores, ascending
-    scores_out: Rows[Number]  # its raw primary scores, ascending
+    # scores_in, scores_out: its raw primary scores, ascending
+    scores_in: Rows[Number]
+    scores_out: Rows[Number]
 
 
 class SweepBound(Record):
@@ -185,8 +194,9 @@ class SweepResult(FileRecord):
     settings: SweepOptions  # what was asked for
     models: Count  # of which there are scores, among those that can have all canaries
     failed: Rows[FailedModel]  # those that have none, whatever their share
-    canaries: Count  # texts of that group with coins
-    population: Count  # texts of that group with coins
+    # canaries, population: texts of that group with coins
+    canaries: Count
+    population: Count
     validation: Count  # documents that no model saw
     documents: Count  # of the corpus, before insertion
     utility: Utility  # of the models

@@ -29,9 +29,10 @@ class VerbatimRule(Record):
     prefix_tokens: Positive  # of a prompt
     suffix_tokens: Positive  # that are to follow
     stride: Positive  # tokens between two windows of a document
-    temperature: NotNegative  # of sampling; top_k None: all tokens
-    top_k: Positive | None  # of sampling; top_k None: all tokens
-    top_p: Share  # of sampling; top_k None: all tokens
+    # temperature, top_k, top_p: of sampling; top_k None: all tokens
+    temperature: NotNegative
+    top_k: Positive | None
+    top_p: Share
     tries: Positive  # n of "extractable"
     chance: Rate  # p of it
     distance: Count  # edits of a near match, in tokens
@@ -52,8 +53,9 @@ class ExtractableShare(Record):
     tries: Positive  # n
     windows: Count  # whose suffix at least one of n tries gives with the chance of the rule
     share: Share  # of all that were looked at
-    low: Share  # interval of that share of all windows there are; equal where all were looked at
-    high: Share  # interval of that share of all windows there are; equal where all were looked at
+    # low, high: interval of that share of all windows there are; equal where all were looked at
+    low: Share
+    high: Share
 
 
 class VerbatimWindows(Record):
@@ -72,8 +74,9 @@ class VerbatimWindows(Record):
 class VerbatimRun(Record):
     """The longest run of a document that greedy decoding gives behind a prompt from it."""
 
-    characters: Positive  # of the run
-    tokens: Positive  # of the run
+    # characters, tokens: of the run
+    characters: Positive
+    tokens: Positive
     start: Count  # its first character, from 0, in the document
     prompt: Count  # tokens of the document in front of it that the model was given
     # it ends where the model departs from the text, or where the document ends; False: at the end
@@ -116,8 +119,9 @@ class NearWindow(Record):
     document: Positive  # its number
     start: Count  # first character of the suffix in it
     exact: Share  # chance of the suffix itself
-    low: Share  # ends of the chance within the edits
-    high: Share  # ends of the chance within the edits
+    # low, high: ends of the chance within the edits
+    low: Share
+    high: Share
     open_mass: Share  # of which the beam did not know
     draws: Count  # that closed it
 
@@ -143,8 +147,9 @@ class FreeExtraction(Record):
     longest: Count  # characters
     passages: Rows[FoundPassage]  # longest first
     unseen: NotNegative  # passages that more sampling would find at least, an estimate
-    unseen_low: NotNegative | None  # its interval
-    unseen_high: NotNegative | None  # its interval
+    # unseen_low, unseen_high: its interval
+    unseen_low: NotNegative | None
+    unseen_high: NotNegative | None
     next_new: Share  # chance that one more sample holds a new passage
     assumes: str  # of the estimate
 
@@ -163,9 +168,9 @@ class RunTest(Record):
     p_rank_sum: Share | None  # of many documents with somewhat longer runs
     p_tail: Share | None  # of some with longer ones than most
     p_mean: Share | None  # of a few with far longer ones
-    # of the corpus and of the rest, with a document of about their length on the other side
+    # documents, held_out: of the corpus and of the rest, with a document of about their length on
+    # the other side
     documents: Count
-    # of the corpus and of the rest, with a document of about their length on the other side
     held_out: Count
     units: Count  # documents of the corpus that are no near copies
     near_copies: Count  # documents of both groups that count with another one
@@ -181,22 +186,23 @@ class GroupTest(Record):
     """Whether the model is less surprised by the corpus than by the held-out documents."""
 
     p: Share | None  # one-sided, by shuffling; None without a random split
-    members: Positive  # documents, near copies left out
-    held_out: Positive  # documents, near copies left out
-    bits_members: NotNegative  # bits a character, means over documents
-    bits_held_out: NotNegative  # bits a character, means over documents
+    # members, held_out: documents, near copies left out
+    members: Positive
+    held_out: Positive
+    # bits_members, bits_held_out: bits a character, means over documents
+    bits_members: NotNegative
+    bits_held_out: NotNegative
     # the first less the second, below 0 = the model knows the corpus better; beside a reference
     # model less its own difference
     difference: Number
-    low: Number | None  # interval of the difference; None of a single document
-    high: Number | None  # interval of the difference; None of a single document
+    # low, high: interval of the difference; None of a single document
+    low: Number | None
+    high: Number | None
     beside_reference: bool  # the reference model's difference is taken off
     assumes: str  # what it takes to read the difference as memory
-    # of telling the groups apart without the model, and how often shuffling them does as well; None
-    # where it was not tried
+    # blind_auc, blind_p: of telling the groups apart without the model, and how often shuffling
+    # them does as well; None where it was not tried
     blind_auc: Share | None
-    # of telling the groups apart without the model, and how often shuffling them does as well; None
-    # where it was not tried
     blind_p: Share | None
 
 

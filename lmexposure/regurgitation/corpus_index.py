@@ -28,8 +28,9 @@ _LONGEST = 1 << 16  # bytes of a match that are looked up
 class Match:
     """A part of a text that the corpus holds, and that is part of no longer one at its place."""
 
-    start: int  # characters in the text
-    stop: int  # characters in the text
+    # start, stop: characters in the text
+    start: int
+    stop: int
     document: int  # number of the first document that holds it, from 1
     place: int  # its first character there, from 0
     copies: int  # documents that hold it

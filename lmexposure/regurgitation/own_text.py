@@ -63,8 +63,9 @@ class OwnText:
 class Units:
     """Documents of both groups as a test takes them, near copies left out."""
 
-    corpus: NDArray[np.int64]  # places of units among the documents of each group
-    held_out: NDArray[np.int64]  # places of units among the documents of each group
+    # corpus, held_out: places of units among the documents of each group
+    corpus: NDArray[np.int64]
+    held_out: NDArray[np.int64]
     sides: NDArray[np.bool_]  # whether a unit is of the corpus, those first, shape (N,)
     strata: NDArray[np.int64]  # units of about one length, shape (N,)
     # characters of the longest run, the median of its stratum taken off, shape (N,)

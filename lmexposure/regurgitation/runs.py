@@ -19,10 +19,12 @@ from lmexposure.scoring import WindowScores, score_windows
 class Run:
     """A row of tokens that are the model's first choice."""
 
-    first: int  # places of its tokens in the document's `placed.ids`
-    stop: int  # places of its tokens in the document's `placed.ids`
-    start: int  # its characters in the document
-    end: int  # its characters in the document
+    # first, stop: places of its tokens in the document's `placed.ids`
+    first: int
+    stop: int
+    # start, end: its characters in the document
+    start: int
+    end: int
     prompt: int  # tokens of the document that the model was given in front
     whole: bool  # it does not end at the end of the model's context
 

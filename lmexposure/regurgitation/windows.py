@@ -59,8 +59,9 @@ class Window:
     document: int  # its place among the documents looked at, from 0
     place: int  # of the suffix's first token
     encoded: Encoded  # prompt and suffix
-    start: int  # characters of the suffix in the document
-    stop: int  # characters of the suffix in the document
+    # start, stop: characters of the suffix in the document
+    start: int
+    stop: int
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -154,17 +155,19 @@ def _drawn(
 class _Reading:
     """What the first reading of some documents found, and the second one, of those drawn."""
 
-    corpus: Documents  # as of `read_windows`
-    tokenizer: Any  # as of `read_windows`
-    settings: VerbatimSettings  # as of `read_windows`
-    separator: str | None  # as of `read_windows`
+    # corpus, tokenizer, settings, separator: as of `read_windows`
+    corpus: Documents
+    tokenizer: Any
+    settings: VerbatimSettings
+    separator: str | None
     name: str  # what messages call the documents
     counts: NDArray[np.int64]  # windows of each document; of further copies none
     copies: dict[int, int]  # of documents that are there several times, by their numbers
-    distinct: int  # as of `Windows`
-    too_short: int  # as of `Windows`
-    characters: int  # as of `Windows`
-    sha256: str  # as of `Windows`
+    # distinct, too_short, characters, sha256: as of `Windows`
+    distinct: int
+    too_short: int
+    characters: int
+    sha256: str
 
     @classmethod
     def of(

@@ -48,8 +48,9 @@ class Found:
     """How many secrets of a class were found with a given number of guesses or characters."""
 
     given: int  # guesses allowed, or characters revealed
-    found: int  # found of searched for
-    of: int  # found of searched for
+    # found, of: found of searched for
+    found: int
+    of: int
     by_chance: float  # how many guessing alone would find, in expectation
 
 
@@ -61,14 +62,10 @@ class ClassRow:
     repetitions: int
     n: int  # how many canaries
     mean: float
-    # median exposure with its interval at `level`; `low` or `high` None where too few canaries give
-    # no interval
+    # median, low, high: median exposure with its interval at `level`; `low` or `high` None where
+    # too few canaries give no interval
     median: float
-    # median exposure with its interval at `level`; `low` or `high` None where too few canaries give
-    # no interval
     low: float | None
-    # median exposure with its interval at `level`; `low` or `high` None where too few canaries give
-    # no interval
     high: float | None
     level: float
     capped: bool  # the median is a lower bound
@@ -92,13 +89,15 @@ class ClassRow:
 class CanaryRow:
     """One canary or control."""
 
-    id: str  # as in the result; a control has repetitions 0
-    role: Role  # as in the result; a control has repetitions 0
-    repetitions: int  # as in the result; a control has repetitions 0
+    # id, role, repetitions: as in the result; a control has repetitions 0
+    id: str
+    role: Role
+    repetitions: int
     log_perplexity_bits: float | None  # bits, lower = more memorised; None where it is missing
-    exposure: float | None  # bits, higher = more memorised; None where missing
-    low: float | None  # bits, higher = more memorised; None where missing
-    high: float | None  # bits, higher = more memorised; None where missing
+    # exposure, low, high: bits, higher = more memorised; None where missing
+    exposure: float | None
+    low: float | None
+    high: float | None
     capped: bool  # the exposure is a lower bound
     method: str  # how it was estimated
     rank: str | None  # 1 + fills never inserted that are as likely, as text; None where not known
@@ -116,8 +115,9 @@ class CanaryRow:
 class BaseDot:
     """One canary or control beside the base; exposures in bits, by ranks among the references."""
 
-    role: Role  # as in the result; a control has repetitions 0
-    repetitions: int  # as in the result; a control has repetitions 0
+    # role, repetitions: as in the result; a control has repetitions 0
+    role: Role
+    repetitions: int
     base: float  # under the base; higher = likelier before the training
     calibrated: float  # by log-perplexity minus the base's; higher = more memorised
     capped: bool  # `calibrated` is a lower bound
@@ -158,13 +158,15 @@ class RocData:
 
     name: str  # the class, as people read it
     repetitions: int  # of the class
-    fpr: Floats  # corners of the ordinary curve, ascending, shape (k,)
-    tpr: Floats  # corners of the ordinary curve, ascending, shape (k,)
-    hull_fpr: Floats  # of its concave hull
-    hull_tpr: Floats  # of its concave hull
-    # how many texts are on either side; a rate below one over `negatives` is not resolvable
+    # fpr, tpr: corners of the ordinary curve, ascending, shape (k,)
+    fpr: Floats
+    tpr: Floats
+    # hull_fpr, hull_tpr: of its concave hull
+    hull_fpr: Floats
+    hull_tpr: Floats
+    # positives, negatives: how many texts are on either side; a rate below one over `negatives` is
+    # not resolvable
     positives: int
-    # how many texts are on either side; a rate below one over `negatives` is not resolvable
     negatives: int
     area: float  # under the ordinary curve, with `area_low` and `area_high`
     area_low: float

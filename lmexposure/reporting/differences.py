@@ -40,31 +40,34 @@ _MISSED = 0.001
 class Difference:
     """How much more of a class one model gives away than another, in bits."""
 
-    base: str  # names of the runs
-    other: str  # names of the runs
-    format: str  # the class
-    role: Role  # the class
-    repetitions: int  # the class
+    # base, other: names of the runs
+    base: str
+    other: str
+    # format, role, repetitions: the class
+    format: str
+    role: Role
+    repetitions: int
     # both measured the same canaries, and each is compared with itself; else a pair is any canary
     # of `base` with any of `other`
     paired: bool
-    n: int  # canaries with an exposure in `other` and in `base`; where `paired`, in both
-    n_base: int  # canaries with an exposure in `other` and in `base`; where `paired`, in both
+    # n, n_base: canaries with an exposure in `other` and in `base`; where `paired`, in both
+    n: int
+    n_base: int
     # where `paired`, of exposure under `other` less exposure under `base`, else the difference of
     # both medians; above 0 = `other` memorised more. With lower bounds taken for exposures: where
     # there are many, look at the interval.
     median: float
-    least: float  # the same with each lower bound as far up as the whole secret
-    most: float  # the same with each lower bound as far up as the whole secret
-    # interval of that median by order statistics, wide enough for whatever lower bounds, references
-    # and draws leave open; None where too few canaries give no bound on that side
+    # least, most: the same with each lower bound as far up as the whole secret
+    least: float
+    most: float
+    # low, high: interval of that median by order statistics, wide enough for whatever lower bounds,
+    # references and draws leave open; None where too few canaries give no bound on that side
     low: float | None
-    # interval of that median by order statistics, wide enough for whatever lower bounds, references
-    # and draws leave open; None where too few canaries give no bound on that side
     high: float | None
     level: float  # two-sided coverage wanted
-    higher: int  # pairs whose exposure is surely higher, or lower, under `other`
-    lower: int  # pairs whose exposure is surely higher, or lower, under `other`
+    # higher, lower: pairs whose exposure is surely higher, or lower, under `other`
+    higher: int
+    lower: int
     open: int  # pairs of which lower bounds, references or draws leave open which is higher
     # two-sided, of a rank-sum test; where `paired`, the larger of a sign test's and that of a
     # median test of the canaries' differences beside the references', and None without references
@@ -297,8 +300,9 @@ _CONTROLS = 0.01  # of the controls of row run, which are no finding but an alar
 class Finding:
     """What a later run comes to next to the first."""
 
-    base: str  # names of the runs
-    other: str  # names of the runs
+    # base, other: names of the runs
+    base: str
+    other: str
     # `other` leaks "more" or "less" than `base`: in some class, beyond chance, and in no class the
     # other way; "both" where classes disagree; "neither" where chance explains all; "unknown" where
     # no class of canaries can be compared or tested, or controls differ too

@@ -17,8 +17,9 @@ from lmexposure.scoring.spelling import Vocabulary
 class Surroundings:
     """The segment of each fill."""
 
-    front: str  # the text that is encoded together with each fill, of whole rows
-    behind: str = ""  # the text that is encoded together with each fill, of whole rows
+    # front, behind: the text that is encoded together with each fill, of whole rows
+    front: str
+    behind: str = ""
     start: int  # how many tokens are in front of all that is encoded
     before: int  # how many tokens are before the segment, `start` among them
     # the text of the segment in front of each fill as the tokens spell it; None where they do not

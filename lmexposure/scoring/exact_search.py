@@ -54,10 +54,12 @@ class ProvenRank:
     """What is proven of one canary's rank; low equals high where it is exact."""
 
     bits: float  # the canary's own cost behind the shared tokens, float64
-    low: int  # bounds of the rank, 1 + never-inserted fills that cost no more
-    high: int  # bounds of the rank, 1 + never-inserted fills that cost no more
-    place_low: int  # the same among all of R, other inserted canaries included
-    place_high: int  # the same among all of R, other inserted canaries included
+    # low, high: bounds of the rank, 1 + never-inserted fills that cost no more
+    low: int
+    high: int
+    # place_low, place_high: the same among all of R, other inserted canaries included
+    place_low: int
+    place_high: int
     margin: Margin  # within which fills were scored again
 
     @property

@@ -214,21 +214,15 @@ class Draws:
     log2_weights: Floats  # log2 of one over the fill's probability under the mixture, shape (M,)
     components: Ints  # which component each draw came from, shape (M,)
     paths: Ints  # tokens behind the beginning, shape (M, D), -1 behind the end
-    # of each component, shape (J,): its share of the draws, its limit in bits, and log2 of H (see
-    # `proposal`)
+    # shares, limits, log2_totals: of each component, shape (J,): its share of the draws, its limit
+    # in bits, and log2 of H (see `proposal`)
     shares: Floats
-    # of each component, shape (J,): its share of the draws, its limit in bits, and log2 of H (see
-    # `proposal`)
     limits: Floats
-    # of each component, shape (J,): its share of the draws, its limit in bits, and log2 of H (see
-    # `proposal`)
     log2_totals: Floats
     steps: int  # model steps spent
-    # cost and weight of each draw's inner prefixes, shape (P,): of what a walk would have to
-    # compute
+    # prefix_bits, prefix_log2_weights: cost and weight of each draw's inner prefixes, shape (P,):
+    # of what a walk would have to compute
     prefix_bits: Floats
-    # cost and weight of each draw's inner prefixes, shape (P,): of what a walk would have to
-    # compute
     prefix_log2_weights: Floats
 
     def __len__(self) -> int:

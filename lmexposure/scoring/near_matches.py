@@ -263,8 +263,9 @@ class _Children:
     """All continuations of a beam."""
 
     alive: Floats  # probability of each that may still end within d, else 0, shape (B, V)
-    tokens: Ints  # see `Distance.children`
-    behind: Rows  # see `Distance.children`
+    # tokens, behind: see `Distance.children`
+    tokens: Ints
+    behind: Rows
 
     @classmethod
     def of(cls, distance: Distance, kept: Rows, place: int, masses: Floats) -> "_Children":

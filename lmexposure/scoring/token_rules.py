@@ -39,10 +39,11 @@ _MOST_COMPLETIONS = 12
 class EncodedSample:
     """A format under a tokenizer, and a sample of its fills."""
 
-    tokenizer: Any  # as given to `token_space`
-    vocabulary: Vocabulary  # as given to `token_space`
-    format: Format  # as given to `token_space`
-    context: AnyContext  # as given to `token_space`
+    # tokenizer, vocabulary, format, context: as given to `token_space`
+    tokenizer: Any
+    vocabulary: Vocabulary
+    format: Format
+    context: AnyContext
     rows: list[list[int]]  # encodings of sampled fills, the first and the last among them
     scored_from: int  # from which token on all of them are scored
     around: Surroundings  # what is around the fills in their rows

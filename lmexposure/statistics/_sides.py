@@ -20,12 +20,15 @@ _LEAST = 1e-12  # variance, in units of the text's own over all models, that is 
 class Sides:
     """Both sides of each text, (N,), or of each pair, (N, V); NaN with too few models."""
 
-    models_in: NDArray[np.int64]  # shape (N,) or (N, 1)
-    models_out: NDArray[np.int64]  # shape (N,) or (N, 1)
-    mean_in: Floats  # of scores less their mean over all models
-    mean_out: Floats  # of scores less their mean over all models
-    error_in: Floats  # variance of each mean, 0 where a side is constant
-    error_out: Floats  # variance of each mean, 0 where a side is constant
+    # models_in, models_out: shape (N,) or (N, 1)
+    models_in: NDArray[np.int64]
+    models_out: NDArray[np.int64]
+    # mean_in, mean_out: of scores less their mean over all models
+    mean_in: Floats
+    mean_out: Floats
+    # error_in, error_out: variance of each mean, 0 where a side is constant
+    error_in: Floats
+    error_out: Floats
 
     @classmethod
     def of(

@@ -26,13 +26,16 @@ class CounterfactualMemorisation:
     A text with fewer than two models on a side has NaN for all but its counts.
     """
 
-    models_in: NDArray[np.int64]  # that had the text, and that had not, shape (N,)
-    models_out: NDArray[np.int64]  # that had the text, and that had not, shape (N,)
-    mean_in: Floats  # of the score in these models, in its unit, shape (N,)
-    mean_out: Floats  # of the score in these models, in its unit, shape (N,)
+    # models_in, models_out: that had the text, and that had not, shape (N,)
+    models_in: NDArray[np.int64]
+    models_out: NDArray[np.int64]
+    # mean_in, mean_out: of the score in these models, in its unit, shape (N,)
+    mean_in: Floats
+    mean_out: Floats
     value: Floats  # mean_in - mean_out, shape (N,)
-    low: Floats  # its interval, for each text by itself, shape (N,)
-    high: Floats  # its interval, for each text by itself, shape (N,)
+    # low, high: its interval, for each text by itself, shape (N,)
+    low: Floats
+    high: Floats
     # by how many bits the whole text became likelier, shape (N,): `value` times the text's length,
     # the log2 of the ratio of the geometric means of its probability. Of binary scores the log2 of
     # the ratio of the two rates; infinite where one rate is 0.
@@ -48,13 +51,15 @@ class CounterfactualMemorisation:
 class Influence:
     """What each of N texts changes in the score of each of V others; higher = made it likelier."""
 
-    models_in: NDArray[np.int64]  # that had the text, and that had not, shape (N,)
-    models_out: NDArray[np.int64]  # that had the text, and that had not, shape (N,)
+    # models_in, models_out: that had the text, and that had not, shape (N,)
+    models_in: NDArray[np.int64]
+    models_out: NDArray[np.int64]
     # mean score of the other text in the models with the text less that in the models without,
     # shape (N, V); NaN with fewer than two models on a side
     value: Floats
-    low: Floats  # its interval, for each pair by itself, shape (N, V)
-    high: Floats  # its interval, for each pair by itself, shape (N, V)
+    # low, high: its interval, for each pair by itself, shape (N, V)
+    low: Floats
+    high: Floats
     level: float  # coverage of the intervals
 
 

@@ -18,8 +18,9 @@ class Difference:
     """
 
     value: float  # first - second, in their unit
-    low: float  # its interval
-    high: float  # its interval
+    # low, high: its interval
+    low: float
+    high: float
 
 
 def rate_difference(

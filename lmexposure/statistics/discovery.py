@@ -71,8 +71,9 @@ def _log_misses(bits: NDArray[np.float64]) -> NDArray[np.float64]:
 class Between:
     """A probability of which a part is known and the rest was sampled."""
 
-    low: float  # ends; proven where `level` is 1
-    high: float  # ends; proven where `level` is 1
+    # low, high: ends; proven where `level` is 1
+    low: float
+    high: float
     level: float  # two-sided
 
 
@@ -111,12 +112,14 @@ class Unseen:
     """What repeated sampling has not found yet."""
 
     found: int  # different passages
-    once: int  # passages that were found so often
-    twice: int  # passages that were found so often
+    # once, twice: passages that were found so often
+    once: int
+    twice: int
     draws: int  # samples
     unseen: float  # passages that are at least still there, an estimate of a lower bound
-    low: float | None  # interval of `unseen`; None where no passage was found
-    high: float | None  # interval of `unseen`; None where no passage was found
+    # low, high: interval of `unseen`; None where no passage was found
+    low: float | None
+    high: float | None
     level: float  # of that
     # chance that one more sample holds a passage for the first time (Good and Turing)
     next_new: float

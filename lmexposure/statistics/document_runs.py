@@ -30,8 +30,9 @@ class LongerRuns:
     p_rank_sum: float  # of the sum of ranks
     p_tail: float  # of the higher criticism of two samples
     p_mean: float  # of the sum of scores
-    first: int  # documents of each group in a stratum that holds both
-    second: int  # documents of each group in a stratum that holds both
+    # first, second: documents of each group in a stratum that holds both
+    first: int
+    second: int
     # (k, p): the p that k documents of the first group, just longer than all others, would stay
     # below in 19 of 20 looks, ascending to the last that matters
     seen: tuple[tuple[int, float], ...]

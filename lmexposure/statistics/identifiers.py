@@ -35,8 +35,9 @@ class RanksAmongDraws:
     draws: int  # fresh draws that each was compared with
     hits: int  # identifiers whose rank is among the lowest 1 %
     tpr: float  # their share, in [0, 1]: TPR at a FPR of 1 %; chance has at most .01
-    low: float  # its interval, Clopper-Pearson
-    high: float  # its interval, Clopper-Pearson
+    # low, high: its interval, Clopper-Pearson
+    low: float
+    high: float
     level: float  # two-sided coverage of the interval
     median_exposure: float  # in bits; log2(draws + 1) - log2(rank), chance has a median of 1
     p_value: float  # how often chance alone gives ranks that are as low together, Fisher's test

@@ -112,12 +112,14 @@ class CanariesAndPopulation:
     population_tpr: float | None
     population_advantage: float  # largest TPR - FPR of one threshold for all cells
     population_area: float  # area under the ROC curve of all cells
-    fpr: float  # as given
-    significance: float  # as given
-    models: int  # as given
-    canaries: int  # as given
-    assumptions: tuple[str, ...]  # what must hold, and what is not as it should be
-    notes: tuple[str, ...]  # what must hold, and what is not as it should be
+    # fpr, significance, models, canaries: as given
+    fpr: float
+    significance: float
+    models: int
+    canaries: int
+    # assumptions, notes: what must hold, and what is not as it should be
+    assumptions: tuple[str, ...]
+    notes: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain Python values; the worst canary, then the population, then every canary."""

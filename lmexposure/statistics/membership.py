@@ -37,13 +37,15 @@ class AreaUnderCurve:
     """P(score in > score out) + P(equal) / 2, in [0, 1]; 0.5 = guessing, higher = more leaks."""
 
     value: float  # of these scores
-    low: float  # two-sided interval of the area for such scores without end
-    high: float  # two-sided interval of the area for such scores without end
+    # low, high: two-sided interval of the area for such scores without end
+    low: float
+    high: float
     level: float  # coverage wanted
     method: str  # "effective", "newcombe" or "hoeffding"
     validity: str  # "iid-scores" (holds for every sample size and distribution) or "asymptotic"
-    positives: int  # scores on each side
-    negatives: int  # scores on each side
+    # positives, negatives: scores on each side
+    positives: int
+    negatives: int
     assumptions: tuple[str, ...]
     notes: tuple[str, ...]
 
@@ -207,13 +209,15 @@ class TprAtFpr:
     fpr: float  # false-positive rate allowed, in (0, 1)
     # TPR of these scores, in [0, 1]; higher = more leaks. None where not resolvable.
     value: float | None
-    low: float | None  # two-sided interval of the TPR for such scores without end; None likewise
-    high: float | None  # two-sided interval of the TPR for such scores without end; None likewise
+    # low, high: two-sided interval of the TPR for such scores without end; None likewise
+    low: float | None
+    high: float | None
     level: float  # coverage, at least
     threshold: float | None  # a score strictly above it is guessed in, for `value`; None likewise
     false_positives: int | None  # scores of those out above it; None likewise
-    positives: int  # scores on each side
-    negatives: int  # scores on each side
+    # positives, negatives: scores on each side
+    positives: int
+    negatives: int
     note: str | None  # why there is no number; None where there is one
     # the scores of each side are independent and alike given the model
     validity: str = "iid-scores"

@@ -46,8 +46,9 @@ class CellRate:
     # TPR of these cells, in [0, 1], higher = more leaks; None where the cells cannot resolve the
     # rate
     value: float | None
-    low: float | None  # its interval, for these texts and models without end; None likewise
-    high: float | None  # its interval, for these texts and models without end; None likewise
+    # low, high: its interval, for these texts and models without end; None likewise
+    low: float | None
+    high: float | None
     # why there is no number, and how many models it takes; None where there is one
     note: str | None
 
@@ -60,18 +61,17 @@ class CellRates:
     area_low: float
     area_high: float
     rates: tuple[CellRate, ...]  # TPR at low FPRs
-    # points of the ROC curve that these cells resolve, with intervals; each of shape (P,)
+    # fpr, tpr, low, high: points of the ROC curve that these cells resolve, with intervals; each of
+    # shape (P,)
     fpr: NDArray[np.float64]
-    # points of the ROC curve that these cells resolve, with intervals; each of shape (P,)
     tpr: NDArray[np.float64]
-    # points of the ROC curve that these cells resolve, with intervals; each of shape (P,)
     low: NDArray[np.float64]
-    # points of the ROC curve that these cells resolve, with intervals; each of shape (P,)
     high: NDArray[np.float64]
     level: float  # coverage of each interval
     models: int  # units of the intervals
-    cells_in: int  # with a score
-    cells_out: int  # with a score
+    # cells_in, cells_out: with a score
+    cells_in: int
+    cells_out: int
     cells_missing: int  # without one
 
 

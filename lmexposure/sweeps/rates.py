@@ -138,8 +138,9 @@ def _with_intervals(
 class _Found:
     """Cells of some texts."""
 
-    inside: Floats  # scores of the cells with their text, and without, flat
-    outside: Floats  # scores of the cells with their text, and without, flat
+    # inside, outside: scores of the cells with their text, and without, flat
+    inside: Floats
+    outside: Floats
     missing: int  # cells without a score
     texts: int  # how many
 

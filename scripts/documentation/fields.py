@@ -3,12 +3,14 @@
 import ast
 import inspect
 import io
+import re
 import tokenize
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+_SEVERAL = re.compile(r"(\w+(?:, \w+)+): (.*)")
 _ENVELOPE = {
     "schema": "the kind and the version of the file",
     "content_sha256": "hash of everything else in the file",
@@ -34,22 +36,33 @@ def meanings(path: Path) -> dict[str, dict[str, str]]:
 def _of_fields(
     node: ast.ClassDef, comments: dict[int, tuple[str, bool]]
 ) -> Iterator[tuple[str, str]]:
+    """A comment "low, high: the ends" is of both fields, which follow it one behind the other."""
+    shared: dict[str, str] = {}
     for field, after in zip(node.body, [*node.body[1:], None], strict=True):
         if not isinstance(field, ast.AnnAssign) or not isinstance(field.target, ast.Name):
             continue
-        above = []
-        line = field.lineno - 1
-        while comments.get(line, ("", False))[1]:
-            above.insert(0, comments[line][0])
-            line -= 1
-        match after:
-            case ast.Expr(value=ast.Constant(value=str(text))):
-                said = [inspect.cleandoc(text)]
-            case _:
-                last = comments.get(field.end_lineno or field.lineno)
-                said = [*above, *([last[0]] if last else [])]
+        name, said = field.target.id, _said_by(field, after, comments)
+        several = _SEVERAL.match(said)
+        if several and several[1].split(", ")[0] == name:
+            shared = dict.fromkeys(several[1].split(", "), several[2])
+        said = shared.pop(name, said)
         if said:
-            yield field.target.id, " ".join(" ".join(said).split())
+            yield name, said
+
+
+def _said_by(
+    field: ast.AnnAssign, after: ast.stmt | None, comments: dict[int, tuple[str, bool]]
+) -> str:
+    """The string under a field, else the comments above and behind it."""
+    match after:
+        case ast.Expr(value=ast.Constant(value=str(text))):
+            return " ".join(text.split())
+    above, line = list[str](), field.lineno - 1
+    while comments.get(line, ("", False))[1]:
+        above.insert(0, comments[line][0])
+        line -= 1
+    behind = comments.get(field.end_lineno or field.lineno)
+    return " ".join([*above, *([behind[0]] if behind else [])])
 
 
 def published(record: Any) -> Any:

@@ -297,7 +297,7 @@ def test_what_lies_in_the_directory_of_a_training_is_known(tmp_path: Path) -> No
         "reused": False,
     }
     record.unlink()
-    write_hashed(record, {"inputs_sha256": "a" * 64, "result": trained})
+    write_hashed(record, {"inputs_sha256": "a" * 64, "model_files": {}, "result": trained})
     assert [source(name) for name in ("model", "snapshots/epoch-1", "gone")] == [
         *("training", "training", "assumed")
     ]

@@ -154,7 +154,7 @@ def test_a_damaged_result_is_refused_and_nothing_is_lost(
     ):
         path.write_text(changed)
         for again in (lambda: open_run(home), lambda: run(corpus, out=home, settings=SETTINGS)):
-            with pytest.raises(ResultError, match=r"result\.json .*move the file aside before"):
+            with pytest.raises(ResultError, match=r"result\.json .*move the file away first"):
                 again()
         assert path.read_text() == changed
     path.write_text(text)

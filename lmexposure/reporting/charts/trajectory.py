@@ -35,9 +35,10 @@ class _Line:
 
     name: str
     style: Style
-    median: Floats  # of exposure, in bits, shape (checkpoints,)
-    low: Floats  # of exposure, in bits, shape (checkpoints,)
-    high: Floats  # of exposure, in bits, shape (checkpoints,)
+    # median, low, high: of exposure, in bits, shape (checkpoints,)
+    median: Floats
+    low: Floats
+    high: Floats
 
 
 def trajectory_chart(rows: Sequence[CheckpointClass], styles: Styles | None = None) -> Chart | None:
