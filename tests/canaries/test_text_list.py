@@ -1,6 +1,7 @@
 """The kind "texts": sound lines of a file, drawn by the seed whatever their order."""
 
 import os
+import runpy
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,18 @@ def test_a_changed_file_is_told(path: Path) -> None:
     assert KINDS["texts"].unchanged(form, material)
     path.write_text("\n".join([*LINES, "another"]))
     assert not KINDS["texts"].unchanged(form, material)
+
+
+@pytest.mark.parametrize("make", ["words", "pairs"])
+def test_the_example_makes_such_a_file(
+    tmp_path: Path, path: Path, make: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "corpus.txt").write_text("\n".join([*CORPUS, *LINES]), encoding="utf-8")
+    script = Path(__file__).parents[2] / "scripts" / "examples" / "canary_texts.py"
+    given = [str(tmp_path / "corpus.txt"), str(path), "--make", make, "--texts", "8"]
+    monkeypatch.setattr("sys.argv", [script.name, *given])
+    runpy.run_path(str(script), run_name="__main__")
+    assert choose(path, path.read_bytes(), count=8).size == 8
 
 
 ALIKE = "the same text, but for case and spaces; keep one of them"
