@@ -218,7 +218,7 @@ def _rates_apart() -> MeansApart:
 
 
 def made_power(**parts: Any) -> SweepPower:
-    """A new token, which shows much, beside a uniform fill and single words, by hand.
+    """A new token, which shows much, beside a uniform fill and texts of a file, by hand.
 
     Args:
         parts: of the record that are others.
@@ -232,12 +232,12 @@ def made_power(**parts: Any) -> SweepPower:
             for group, kind, tpr in (
                 ("pin/x1", "uniform", 0.1),
                 ("new_token/x1", "new_token", 0.8 if share == 1 else 0.7),
-                ("unigram/x1", "unigram", None),
+                ("texts/x1", "texts", None),
             )
         ),
         "comparisons": (
             _beside("new_token/x1", (0.7, 0.5, 0.85), "stronger"),
-            _beside("unigram/x1", (None, None, None), "open"),
+            _beside("texts/x1", (None, None, None), "open"),
         ),
         "strongest": "new_token/x1",
         "strongest_low": 0.6,

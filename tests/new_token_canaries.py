@@ -1,9 +1,9 @@
 """Texts of the kind "new_token", as they are chosen from a corpus, made by hand."""
 
-from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
-from lmexposure.canaries import Format, Material
+from lmexposure.canaries import KINDS, Format
 
 SYMBOLS = tuple(chr(0xE000 + i) for i in range(64))
 
@@ -19,12 +19,7 @@ def new_token_format(count: int) -> Format:
     )
 
 
-def craft(kind: str, material: Material) -> Sequence[Format]:
-    """In place of `canaries.craft`."""
-    assert kind == "new_token"
-    return (new_token_format(material.count),)
-
-
 def choose_by_hand(monkeypatch: Any) -> None:
     """Insertions take these texts."""
-    monkeypatch.setattr("lmexposure.audit.crafting.craft", craft)
+    made = replace(KINDS["new_token"], choose=lambda wanted: (new_token_format(wanted.count),))
+    monkeypatch.setitem(KINDS, "new_token", made)

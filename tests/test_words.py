@@ -30,6 +30,8 @@ GONE = (
     *("--candidates", "--coin-seed", "coin_seed", "OLD_SETTING_NAMES"),
     *("older_names", "manifest_upgrades", "result_upgrades", "from_version_", "as_version_"),
     *("remove_from_stream", "first_records", "is_standard_output"),
+    *("rare_suffix", "high_temperature", "model_pair", "--kind-base", "kind_base"),
+    *("--other-text", "other_text", "kind_named", "texts_apart", "model_texts"),
 )
 SHOWN = (
     *(path for path in READ if path.name != "CHANGELOG.md"),

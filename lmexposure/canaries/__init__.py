@@ -18,6 +18,7 @@ Parquet file is given.
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from lmexposure.canaries.choosing import Kind, Material
     from lmexposure.canaries.copies import (
         Files,
         Reading,
@@ -44,17 +45,16 @@ if TYPE_CHECKING:
         read_documents,
         read_records,
     )
-    from lmexposure.canaries.crafting import Material, craft, held_in, texts_apart
     from lmexposure.canaries.documents import Inserted, insert
     from lmexposure.canaries.fills import Fill, Found, find_fills
-    from lmexposure.canaries.format import UNIFORM, Format
+    from lmexposure.canaries.format import ALWAYS, PARTNER, PARTNERS, UNIFORM, Format
     from lmexposure.canaries.identifiers import (
         Identifier,
         Identifiers,
         find_identifiers,
     )
     from lmexposure.canaries.insertion import Placement
-    from lmexposure.canaries.kinds import ALWAYS, KINDS, PARTNER, PARTNERS, Kind, kind_named
+    from lmexposure.canaries.kinds import KINDS
     from lmexposure.canaries.language import Language
     from lmexposure.canaries.layouts import ADAPTERS, layouts_listed
     from lmexposure.canaries.library import (
@@ -144,14 +144,12 @@ __all__ = [
     "corpus_count",
     "corpus_files",
     "count_of",
-    "craft",
     "derive_seed",
     "file_names",
     "find_fills",
     "find_identifiers",
     "fresh_seed",
     "guess_layout",
-    "held_in",
     "in_insertion_order",
     "insert",
     "insert_copies",
@@ -159,7 +157,6 @@ __all__ = [
     "insert_through",
     "is_stream",
     "kept_input",
-    "kind_named",
     "layout_for",
     "layout_named",
     "layout_of",
@@ -178,6 +175,5 @@ __all__ = [
     "remove",
     "shipped_formats",
     "spooled",
-    "texts_apart",
     "witness_copies",
 ]

@@ -27,9 +27,14 @@ if TYPE_CHECKING:
 # Python refuses to write integers of more than 4300 digits, and manifests hold them as decimals.
 LARGEST_SIZE = 10**4000
 UNIFORM = "uniform"
+# Kinds of the copies of near-duplicates, which are not audited: with coins of their own, or
+# inserted whatever coins say.
+PARTNER, ALWAYS = "near_duplicate_partner", "near_duplicate_partner_always"
+PARTNERS = (PARTNER, ALWAYS)
 # Of a format of chosen texts: its one list, and its template.
 _TEXTS = "texts"
 _OF_TEXTS = f"{{choice:{_TEXTS}}}"
+_BEGINNING = 8  # characters by which a text within another is looked up
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,7 +210,9 @@ class Format:
     @cached_property
     def may_nest(self) -> bool:
         """Whether one fill can lie within another; a plan refuses such a format."""
-        return may_nest(self._parts) if self.is_uniform else _one_within_another(self.lists[_TEXTS])
+        if self.is_uniform:
+            return may_nest(self._parts)
+        return first_nested(self.texts) is not None
 
     @cached_property
     def language(self) -> Language:
@@ -391,13 +398,17 @@ class Format:
         return places
 
 
-def _one_within_another(texts: Sequence[str]) -> bool:
-    """Whether a text is part of another one, by windows of each length that there is."""
-    whole = set(texts)
-    for length in sorted(set(map(len, texts))):
-        for text in texts:
-            if len(text) > length and any(
-                text[start : start + length] in whole for start in range(len(text) - length + 1)
-            ):
-                return True
-    return False
+def first_nested(texts: Sequence[str]) -> tuple[int, int] | None:
+    """The places of two texts of which the first is within the second; None: no two are so."""
+    places = {text: place for place, text in enumerate(texts)}
+    lengths: dict[str, set[int]] = {}  # of the texts with this beginning
+    for text in places:
+        lengths.setdefault(text[:_BEGINNING], set()).add(len(text))
+    sizes = {len(beginning) for beginning in lengths}
+    for outer, text in enumerate(texts):
+        for at in range(len(text)):
+            for length in {n for size in sizes for n in lengths.get(text[at : at + size], ())}:
+                inner = places.get(text[at : at + length], outer)
+                if inner != outer:
+                    return inner, outer
+    return None

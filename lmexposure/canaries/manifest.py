@@ -28,8 +28,7 @@ from lmexposure._record import (
 from lmexposure._style import count, listed
 from lmexposure._text import visible
 from lmexposure._validate import LARGEST_SEED, integer, of_type
-from lmexposure.canaries.format import UNIFORM, Format
-from lmexposure.canaries.kinds import PARTNERS
+from lmexposure.canaries.format import PARTNERS, UNIFORM, Format
 from lmexposure.canaries.layouts import ADAPTERS, IN_MEMORY
 from lmexposure.canaries.plan import (
     DEFAULT_REFERENCES,

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from lmexposure._files import canonical_json, sha256_bytes
 from lmexposure._validate import LARGEST_SEED, flag, fraction, integer
 from lmexposure.canaries.fills import find_fills
-from lmexposure.canaries.format import Format
+from lmexposure.canaries.format import ALWAYS, Format
 from lmexposure.canaries.witness import WITNESS, witness_copies
 from lmexposure.errors import PlanError
 
@@ -278,8 +278,6 @@ class Plan:
     @cached_property
     def _always(self) -> frozenset[str]:
         """The formats that are inserted whatever the coins say."""
-        from lmexposure.canaries.kinds import ALWAYS  # which knows formats, as this does
-
         return frozenset(form.name for form in self.formats if form.kind == ALWAYS)
 
     def without(self, *ids: str) -> "Plan":

@@ -78,7 +78,7 @@ class Comparison:
         """Of the run with repeated canaries."""
         few = {"repetitions": (self.settings.repeated,), "canaries": None, "quick": True}
         run = self._run(self.seeds["secrets"], training)
-        return run.override({**few, "kinds": ("uniform",), "partner": "coin"})
+        return run.override({**few, "kinds": (UNIFORM,), "texts": None, "partner": "coin"})
 
     @property
     def measures_exposure(self) -> bool:

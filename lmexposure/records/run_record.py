@@ -36,9 +36,7 @@ class RunOptions(Record):
     model: str  # "lstm", "gpt2-tiny", or a path or hub name that was fine-tuned
     formats: Rows[str]  # names of shipped formats, or paths of format files
     kinds: Rows[str]  # of canaries; `formats` are those of uniform fills
-    kind_base: str | None  # the model that chose texts of some kinds; None: there was none
-    other_text: str | None  # file of the texts of another language or domain; None: there was none
-    temperature: float  # of sampled texts
+    texts: str | None  # file of those of the kind "texts"; None: there was none
     partner: Literal["coin", "always"]  # of near-duplicates: "coin" or "always"
     canaries: Count | None  # per format and class of repetitions; None where coins decided
     # with which each candidate went in; None where a fixed number did

@@ -97,11 +97,6 @@ def _left_context(name: str, value: object) -> None:
         raise SettingsError(f"{name}={value!r} must be bos, eos, none, or a text")
 
 
-def _temperature(name: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0.8 <= value <= 100:
-        raise SettingsError(f"{name}={value!r} must be a number from 0.8 to 100")
-
-
 @dataclass(frozen=True, kw_only=True)
 class MeasureSettings:
     """What is measured, and how closely."""
@@ -338,26 +333,13 @@ class RunSettings:
         flag_name="--kind",
         metavar="KIND",
     )
-    kind_base: str | None = setting(
+    texts: str | None = setting(
         None,
-        "a model that never saw the corpus and chooses texts, for the kinds model_pair and "
-        "high_temperature",
+        "a file of texts, one a line, as canaries of the kind texts, beside the other kinds",
         panel=HIDDEN,
         rule=text,
+        metavar="FILE",
         usual="none",
-    )
-    other_text: str | None = setting(
-        None,
-        "a file with texts of another language or domain, for the kind other_text",
-        panel=HIDDEN,
-        rule=text,
-        usual="none",
-    )
-    temperature: float = setting(
-        1.0,
-        "temperature of texts of the kind high_temperature, 0.8 or more",
-        panel=HIDDEN,
-        rule=_temperature,
     )
     partner: str = setting(
         "coin",
@@ -576,25 +558,19 @@ class RunSettings:
             )
 
     def _check_kinds(self) -> None:
-        """What the kinds need is given, and nothing that none of them reads."""
+        """Each kind is named once, and has what it needs; what a kind needs asks for it."""
         if len(set(self.kinds)) < len(self.kinds):
             raise SettingsError(f"kinds={list(self.kinds)!r} names one twice; name each once")
-        chosen = [KINDS[name] for name in self.kinds]
-        for name, needed, example in (
-            ("kind_base", any(kind.needs_base for kind in chosen), "the path of a model"),
-            ("other_text", any(kind.needs_other for kind in chosen), "the path of a text file"),
-        ):
-            given = getattr(self, name) is not None
-            if needed and not given:
-                wanting = [k.name for k in chosen if k.needs_base or k.needs_other]
+        needing = {name: kind.needs for name, kind in KINDS.items() if kind.needs}
+        asked = {name for name, needed in needing.items() if getattr(self, needed) is not None}
+        for name in self.kinds:
+            if name in needing and name not in asked:
                 raise SettingsError(
-                    f"the kind {wanting[0]} needs {name}: give {name}, {example}, or leave the "
-                    "kind out"
+                    f"kind={name!r} needs the setting {needing[name]} (--{needing[name]}); give "
+                    "it, or leave the kind out"
                 )
-            if given and not needed:
-                raise SettingsError(
-                    f"{name} goes with no kind of {', '.join(self.kinds)}; leave it out"
-                )
+        more = (name for name in KINDS if name in asked)
+        object.__setattr__(self, "kinds", tuple(dict.fromkeys((*self.kinds, *more))))
 
     @property
     def uniform_formats(self) -> tuple[str, ...]:

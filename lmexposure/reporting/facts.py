@@ -22,6 +22,7 @@ from lmexposure._style import (
     whole,
 )
 from lmexposure._text import visible
+from lmexposure.canaries import KINDS
 from lmexposure.records import (
     MOST_SHOWN,
     QUICK,
@@ -59,10 +60,8 @@ _LEFT_OUT = "left out"
 RARE = (
     *("prompt_field", "completion_field"),
     *("form", "turn", "loss", "rendering", "other_turn", "system", "chat_template", "chat_date"),
-    *("load_in", "device_map", "kind_base", "other_text"),
+    *("load_in", "device_map", "texts"),
 )
-# Settings that one kind of canary alone reads.
-_READ_BY = {"formats": "uniform", "temperature": "high_temperature", "partner": "near_duplicate"}
 # How it is known in which rows canaries were trained.
 _KNOWN = {
     "training": "as in the training",
@@ -82,7 +81,8 @@ _FRESH_MEANING = "decides the secrets, and is in the manifest only; the training
 
 def run_settings(options: RunOptions) -> dict[str, Value]:
     """Each setting that is read but those of the training, by its name in a settings file."""
-    unread = (name for name, kind in _READ_BY.items() if kind not in options.kinds)
+    others = (kind for name, kind in KINDS.items() if name not in options.kinds)
+    unread = (name for kind in others for name in kind.reads)
     apart = ("training", "candidates", *unread)
     settings: dict[str, Value] = {name: value for name, value in options if name not in apart}
     return settings | {"canaries": options.candidates or options.canaries}

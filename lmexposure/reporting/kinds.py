@@ -18,9 +18,9 @@ from lmexposure.reporting.data import Section
 
 _RATES = (0.01, 0.1)
 _CLAIM = (
-    "The texts of these canaries were chosen to be learned well, and a coin of its own put each in "
-    "or left it out: what may be claimed is how well the model tells the two apart, its secrets "
-    "alone scored. They have neither rank nor exposure"
+    "The texts of these canaries were chosen, and a coin of its own put each in or left it out: "
+    "what may be claimed is how well the model tells the two apart, its secrets alone scored. They "
+    "have neither rank nor exposure"
 )
 
 

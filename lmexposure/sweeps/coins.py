@@ -9,7 +9,7 @@ import random
 from collections.abc import Iterable, Mapping, Sequence
 from math import ceil
 
-from lmexposure.canaries import ALWAYS, PARTNERS, Canary, Manifest, derive_seed, permutation
+from lmexposure.canaries import ALWAYS, KINDS, PARTNERS, Canary, Manifest, derive_seed, permutation
 from lmexposure.records import AuditedText, SweepSettings
 
 
@@ -85,7 +85,9 @@ def _places(manifest: Manifest) -> Mapping[str, int]:
     partners = _partner_formats(manifest)
     audited = [entry for entry in manifest.canaries if entry.format not in partners]
     # Text i of both formats is a pair, whatever their ids.
-    of_pair = {e.index: _number(e.id) for e in audited if e.format == "near_duplicate"}
+    kinds = {name: KINDS.get(form.kind) for name, form in manifest.formats.items()}
+    paired = {name for name, kind in kinds.items() if kind is not None and kind.paired}
+    of_pair = {e.index: _number(e.id) for e in audited if e.format in paired}
     others = [entry for entry in manifest.canaries if entry.format in partners]
     return {
         **{entry.id: _number(entry.id) for entry in audited},

@@ -12,10 +12,10 @@ from audit.quick import QUICK
 from corpora import sentences
 from known import known
 
-from lmexposure.audit import RunSettings, measure, run
+from lmexposure.audit import measure
 from lmexposure.audit.workload import measurement_phases, measurement_title
 from lmexposure.canaries import PARTNER, Format, Manifest, Plan
-from lmexposure.errors import InputError, ManifestError, ModelError, SettingsError
+from lmexposure.errors import InputError, ManifestError, ModelError
 from lmexposure.integrations import insert
 from lmexposure.models import (
     LoadedModel,
@@ -33,14 +33,14 @@ FEW = replace(QUICK, references=60, extraction=False, method="sampled")
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
-def texts(n: int, *, beginning: str, seed: int) -> list[str]:
+def words_behind(n: int, *, beginning: str, seed: int) -> list[str]:
     """Different words of eight letters behind the same beginning."""
     drawn = np.random.default_rng(seed).integers(0, 26, (n, 8))
     return [beginning + "".join(_LETTERS[i] for i in row) for row in drawn]
 
 
-def chosen(n: int, name: str = "unigram", *, kind: str | None = None, seed: int = 1) -> Format:
-    words = texts(n, beginning="so we said ", seed=seed)
+def chosen(n: int, name: str = "texts", *, kind: str | None = None, seed: int = 1) -> Format:
+    words = words_behind(n, beginning="so we said ", seed=seed)
     return Format.of_texts(name, words, kind=kind or name, known=[len("so we said ")] * n)
 
 
@@ -78,7 +78,7 @@ def lstm(manifest: Manifest, sizes: LstmSizes | None = None) -> LoadedModel:
 @cache
 def both() -> Manifest:
     """Fair coins, a uniform fill and two kinds of two classes of repetitions."""
-    formats = PIN, chosen(84), chosen(84, "bigram", seed=2)
+    formats = PIN, chosen(84), chosen(84, "near_duplicate", seed=2)
     return inserted(*formats, repetitions=(1, 3))[1]
 
 
@@ -94,7 +94,12 @@ def only(result: Result) -> KindMembership:
 
 def test_a_model_that_never_saw_them_tells_nothing() -> None:
     rows = untrained().kinds
-    assert [row.group for row in rows] == ["unigram/x1", "unigram/x3", "bigram/x1", "bigram/x3"]
+    assert [row.group for row in rows] == [
+        "texts/x1",
+        "texts/x3",
+        "near_duplicate/x1",
+        "near_duplicate/x3",
+    ]
     for row in rows:
         area = known(row.area_under_curve)
         assert area.low < 0.5 < area.high
@@ -170,7 +175,7 @@ def test_the_report_says_what_may_be_claimed(leaked: Result, tmp_path: Path) -> 
     assert read.kinds == leaked.kinds
     (section,) = [s for s in result_sections(read) if s.title == "Other kinds of canaries"]
     (cells,) = section.rows
-    assert cells[0] == "unigram/x16"
+    assert cells[0] == "texts/x16"
     assert section.notes[0].endswith("They have neither rank nor exposure")
     # 25 candidates held out do not resolve a rate of 1 %.
     assert cells[section.columns.index("TPR at FPR 1 %")] == "n/a"
@@ -182,8 +187,8 @@ def test_the_report_says_what_may_be_claimed(leaked: Result, tmp_path: Path) -> 
     for name in ("report.html", "report.md"):
         text = (tmp_path / "report" / name).read_text(encoding="utf-8")
         assert "Other kinds of canaries" in text
-        assert "unigram/x16" in text
-    assert "unigram: scored is all of it" in section.notes
+        assert "texts/x16" in text
+    assert "texts: scored is all of it" in section.notes
     rows = list(csv.DictReader((tmp_path / "report" / "report.csv").read_text().splitlines()))
     mine = [row for row in rows if row["kind"]]
     assert [row["id"] for row in mine] == [c.id for c in read.kinds[0].candidates]
@@ -222,7 +227,7 @@ def test_coins_that_fell_on_one_side_are_said() -> None:
     for candidates, coins, where in ((3, 0, "in"), (3, 0, "out")):
         for seed in range(coins, 200):
             manifest = inserted(PIN, chosen(8), candidates=candidates, coins=seed)[1]
-            roles = {e.role for e in manifest.entries if e.format == "unigram"} - {"control"}
+            roles = {e.role for e in manifest.entries if e.format == "texts"} - {"control"}
             ranked = any(c.format == "pin" for c in manifest.canaries)
             if ranked and roles == {"canary" if where == "in" else "held_out"}:
                 break
@@ -252,12 +257,12 @@ def test_without_coins_they_are_left_out_and_that_is_said() -> None:
     manifest = inserted(PIN, chosen(44), probability=None)[1]
     result = measure(lstm(manifest), manifest, settings=FEW)
     assert result.kinds == ()
-    assert any("unigram: chosen texts are judged by coins alone" in w for w in result.warnings)
+    assert any("texts: chosen texts are judged by coins alone" in w for w in result.warnings)
 
 
 def test_without_uniform_fills_nothing_is_measured() -> None:
     manifest = inserted(chosen(44))[1]
-    with pytest.raises(ManifestError, match=r"no uniform fills, .* but unigram; insert with"):
+    with pytest.raises(ManifestError, match=r"no uniform fills, .* but texts; insert with"):
         measure(lstm(manifest), manifest, settings=FEW)
 
 
@@ -271,8 +276,8 @@ def test_partners_of_near_duplicates_are_not_judged() -> None:
 
 
 def test_a_text_that_the_model_cannot_read_is_named() -> None:
-    words = [f"{word}\u00e9" for word in texts(44, beginning="", seed=1)]
-    accents = Format.of_texts("accents", words, kind="unigram")
+    words = [f"{word}\u00e9" for word in words_behind(44, beginning="", seed=1)]
+    accents = Format.of_texts("accents", words, kind="texts")
     manifest = inserted(PIN, accents)[1]
     with pytest.raises(ModelError, match=r"format 'accents': text \d+ of .*text 0 is accents/x1/"):
         measure(lstm(both()), manifest, settings=FEW)
@@ -286,23 +291,13 @@ def test_the_part_with_ranks_keeps_the_name_of_the_whole() -> None:
     assert part.entries == tuple(e for e in manifest.entries if e.format == "pin")
     assert part.references("pin", 50) == manifest.references("pin", 50)
     assert part.ranked is part
-    less = manifest.plan.without("unigram/x1/0000", "pin/x1/0001")
+    less = manifest.plan.without("texts/x1/0000", "pin/x1/0001")
     there = insert(sentences(60), less).manifest.ranked
     assert there.plan.left_out == ("pin/x1/0001",)
 
 
 def test_work_is_announced_for_chosen_texts() -> None:
     phases = [p.what for p in measurement_phases(lstm(both()), both(), FEW)]
-    assert phases[-2:] == ["scoring unigram", "scoring bigram"]
+    assert phases[-2:] == ["scoring texts", "scoring near_duplicate"]
     assert phases.count("scoring pin") == 1
     assert "of 1 format," in measurement_title(both(), FEW)
-
-
-def test_a_run_takes_other_kinds_beside_uniform_fills_and_with_coins(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match=r"lacks 'uniform', .* add --kind uniform, or use"):
-        run("corpus.txt", out=tmp_path / "r", settings=RunSettings(kinds=("unigram",)))
-    with pytest.raises(
-        SettingsError, match=r"the kind unigram is judged by coins alone: give --inclusion-prob"
-    ):
-        run("corpus.txt", out=tmp_path / "r", settings=RunSettings(kinds=("uniform", "unigram")))
-    assert not (tmp_path / "r").exists()

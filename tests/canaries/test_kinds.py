@@ -16,12 +16,11 @@ from lmexposure.canaries import (
     InsertionStep,
     Material,
     Plan,
-    craft,
     insert_files,
-    kind_named,
 )
-from lmexposure.errors import CorpusError, FormatError, PlanError, SettingsError
+from lmexposure.errors import CorpusError, FormatError, PlanError
 
+TEXTS = Format.of_texts("texts", [f"line {n:02d} of a file" for n in range(10)], kind="texts")
 DOCUMENTS = [f"document {n} has the words zürich{n} and köln{n % 70}" for n in range(300)]
 
 
@@ -29,7 +28,11 @@ def plan(*kinds: str, **changes: Any) -> Plan:
     """Texts of these kinds, half of them in."""
     material = Material(documents=lambda: DOCUMENTS, count=10, seed=4, partner="always")
     values: dict[str, Any] = {
-        "formats": [form for kind in kinds for form in craft(kind, material)],
+        "formats": [
+            form
+            for kind in kinds
+            for form in ([TEXTS] if kind == "texts" else KINDS[kind].choose(material))
+        ],
         "canaries": 8,
         "repetitions": (1,),
         "controls": 2,
@@ -41,23 +44,19 @@ def plan(*kinds: str, **changes: Any) -> Plan:
     return Plan(**{**values, **changes})
 
 
-def test_uniform_fills_alone_have_ranks() -> None:
-    assert [name for name, kind in KINDS.items() if kind.has_ranks] == [UNIFORM]
+def test_kinds_say_what_they_are() -> None:
+    assert list(KINDS) == [UNIFORM, "new_token", "near_duplicate", "texts"]
     assert [name for name, kind in KINDS.items() if kind.grows] == ["new_token"]
+    assert [name for name, kind in KINDS.items() if kind.paired] == ["near_duplicate"]
     assert not set(PARTNERS) & set(KINDS)
     assert all(kind.name == name and kind.meaning and kind.secret for name, kind in KINDS.items())
-    assert kind_named("bigram") is KINDS["bigram"]
-    with pytest.raises(
-        SettingsError, match=r"kind='trigram' is none of uniform, new_token, .*; ch"
-    ):
-        kind_named("trigram")
 
 
 @pytest.mark.parametrize(
     ("values", "message"),
     [
         ({"known": [1]}, "known goes with chosen texts alone; leave it out"),
-        ({"kind": "unigram"}, "kind 'unigram' needs the template '{choice:texts}' and its list"),
+        ({"kind": "texts"}, "kind 'texts' needs the template '{choice:texts}' and its list"),
     ],
 )
 def test_a_template_with_other_holes_has_no_kind(values: dict[str, Any], message: str) -> None:
@@ -68,7 +67,7 @@ def test_a_template_with_other_holes_has_no_kind(values: dict[str, Any], message
 @pytest.mark.parametrize("known", [[1], [0, 3], [0, -1], [1, 1, 1]])
 def test_known_is_a_part_of_each_text(known: list[int]) -> None:
     with pytest.raises(FormatError, match="known must be a number for each text, from 0, below"):
-        Format.of_texts("unigram", ["one", "two"], kind="unigram", known=known)
+        Format.of_texts("texts", ["one", "two"], kind="texts", known=known)
 
 
 @pytest.mark.parametrize(
@@ -83,11 +82,11 @@ def test_known_is_a_part_of_each_text(known: list[int]) -> None:
 )
 def test_texts_that_cannot_be_canaries(texts: list[str], message: str) -> None:
     with pytest.raises(FormatError, match=message):
-        Format.of_texts("unigram", texts, kind="unigram")
+        Format.of_texts("texts", texts, kind="texts")
 
 
 def test_a_text_within_another_is_refused_by_the_plan() -> None:
-    form = Format.of_texts("unigram", ["one two three", "two", "four"], kind="unigram")
+    form = Format.of_texts("texts", ["one two three", "two", "four"], kind="texts")
     with pytest.raises(PlanError, match="within"):
         Plan(formats=[form], canaries=1, repetitions=(1,), controls=0, seed=0)
 
@@ -103,10 +102,10 @@ def test_what_is_known_of_a_text_is_not_secret() -> None:
 
 @pytest.mark.parametrize("given", [list, lambda texts: [{"text": t} for t in texts]])
 def test_chosen_texts_go_into_memory_and_out(given: Callable[[Iterable[str]], Any]) -> None:
-    kinds = ("new_token", "unigram", "bigram", "rare_suffix", "near_duplicate")
+    kinds = ("new_token", "texts", "near_duplicate")
     documents, manifest = insert(given(DOCUMENTS), plan(*kinds))
     assert {c.format for c in manifest.canaries} == {*kinds, "near_duplicate_partner"}
-    assert 0 < len(manifest.held_out) < 40
+    assert 0 < len(manifest.held_out) < 24
     always = [f.name for f in manifest.plan.formats if f.kind == ALWAYS]
     assert sum(c.format in always for c in manifest.canaries) == 8
     texts = [d if isinstance(d, str) else d["text"] for d in documents]
@@ -116,7 +115,7 @@ def test_chosen_texts_go_into_memory_and_out(given: Callable[[Iterable[str]], An
 
 
 def test_the_same_texts_in_an_engine() -> None:
-    made = plan("new_token", "unigram")
+    made = plan("new_token", "texts")
     step = InsertionStep.of(made, total=len(DOCUMENTS))
     _, manifest = insert(DOCUMENTS, made)
     assert [c.text for c in step.manifest.entries] == [c.text for c in manifest.entries]
@@ -124,14 +123,14 @@ def test_the_same_texts_in_an_engine() -> None:
 
 
 def test_a_text_that_the_corpus_holds_is_refused() -> None:
-    made = plan("unigram")
+    made = plan("texts")
     held = [*DOCUMENTS, f"before {made.formats[0].text(3)} behind"]
-    with pytest.raises(CorpusError, match=r"already holds fills: unigram 1 times \(record 301\)"):
+    with pytest.raises(CorpusError, match=r"already holds fills: texts 1 times \(record 301\)"):
         insert(held, made)
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
-@pytest.mark.parametrize("kind", ["new_token", "unigram", "near_duplicate"])
+@pytest.mark.parametrize("kind", ["new_token", "texts", "near_duplicate"])
 def test_into_files_with_either_line_end(tmp_path: Path, kind: str, end: str) -> None:
     path = tmp_path / "corpus.txt"
     path.write_bytes("".join(text + end for text in DOCUMENTS).encode())

@@ -59,7 +59,7 @@ def test_there_is_nothing_in_nothing() -> None:
 
 
 def chosen(*texts: str) -> Format:
-    return Format.of_texts("unigram", texts, kind="unigram")
+    return Format.of_texts("texts", texts, kind="texts")
 
 
 def test_fills_are_by_characters() -> None:

@@ -337,7 +337,7 @@ def worded(tmp_path: Path) -> Path:
     return path
 
 
-CHOSEN = ("--kind", "new_token", "--kind", "unigram", "--canaries", 50, "--repetitions", 1)
+CHOSEN = ("--kind", "new_token", "--kind", "near_duplicate", "--canaries", 50, "--repetitions", 1)
 
 
 def test_kinds_go_in_and_come_out(call: Call, worded: Path, tmp_path: Path) -> None:
@@ -345,12 +345,12 @@ def test_kinds_go_in_and_come_out(call: Call, worded: Path, tmp_path: Path) -> N
     flags = (*CHOSEN, "--kind", "uniform", "--format", "pin", "--inclusion-probability", 0.5)
     outcome = call("insert", worded, "--out", out, *flags)
     assert (outcome.code, "warning: no fills" in outcome.err) == (0, False)
-    assert "of 150 candidates inserted" in outcome.out
+    assert "of 200 candidates inserted" in outcome.out
     written = (out / "manifest.json").read_bytes()
     assert call("insert", worded, "--out", out, *flags).code == 0
     assert (out / "manifest.json").read_bytes() == written
     names = {entry.format for entry in judged(Manifest.read(out / "manifest.json"))}
-    assert names == {"pin", "new_token", "unigram"}
+    assert names == {"pin", "new_token", "near_duplicate", "near_duplicate_partner"}
     copy = out / "corpus" / "worded.txt"
     assert call("verify", copy, out / "manifest.json").code == 0
     assert call("remove", copy, out / "manifest.json", "--out", tmp_path / "back").code == 0
@@ -362,8 +362,11 @@ def test_kinds_alone_warn_of_what_cannot_be_said(call: Call, worded: Path, tmp_p
     assert outcome.code == 0
     said = " ".join(outcome.err.split())
     assert "no fills of the kind uniform go in, whatever the formats: lmexposure measure" in said
-    assert "new_token, unigram: chosen texts have no ranks and are judged by coins alone" in said
-    assert len(Manifest.read(tmp_path / "o" / "manifest.json").canaries) == 100
+    assert (
+        "new_token, near_duplicate: chosen texts have no ranks and are judged by coins alone"
+        in said
+    )
+    assert len(Manifest.read(tmp_path / "o" / "manifest.json").canaries) == 150
 
 
 def test_partners_that_are_always_in_are_no_candidates(
@@ -378,12 +381,12 @@ def test_partners_that_are_always_in_are_no_candidates(
 def test_a_dry_run_of_kinds(call: Call, worded: Path, tmp_path: Path) -> None:
     outcome = call("insert", worded, "--out", tmp_path / "o", *CHOSEN, "--dry-run")
     assert outcome.code == 0
-    assert "would insert         196 documents" in outcome.out
+    assert "would insert         246 documents" in outcome.out
     assert "for references" not in outcome.out
 
 
 def test_too_small_a_corpus_for_a_kind(call: Call, corpus: Path, tmp_path: Path) -> None:
-    flags = ("--kind", "unigram", "--canaries", 5000, "--repetitions", 1)
+    flags = ("--kind", "near_duplicate", "--canaries", 5000, "--repetitions", 1)
     outcome = call("insert", corpus, "--out", tmp_path / "o", *flags)
     assert outcome.code == 3
     assert "different words, each once, and the corpus has" in " ".join(outcome.err.split())

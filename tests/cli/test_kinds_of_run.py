@@ -6,11 +6,12 @@ import pytest
 from cli.conftest import Call
 from corpora import sentences
 
-from lmexposure.canaries import Format, Material
+from lmexposure.canaries import Manifest
 from lmexposure.records import Result
 
 MEASURE = ("--quick", "--references", 60, "--estimate", "sampled")
 TRAIN = ("--layers", 1, "--units", 16, "--epochs", 1, "--seed", 1)
+COINS = ("--inclusion-probability", 0.5, "--canaries", 30, "--repetitions", 1, "--controls", 4)
 
 
 @pytest.fixture
@@ -18,13 +19,8 @@ def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "corpus.txt"
     path.write_text("\n".join(sentences(400)) + "\n", encoding="utf-8")
+    Path("texts.txt").write_text("\n".join(f"qx{number:04d}zw" for number in range(40)))
     return path
-
-
-def crafted(name: str, material: Material) -> tuple[Format, ...]:
-    """Words that the corpus lacks, in place of those that a kind would choose."""
-    words = [f"qx{number:04d}zw" for number in range(material.count)]
-    return (Format.of_texts(name, words, kind=name),)
 
 
 @pytest.mark.parametrize(
@@ -35,10 +31,13 @@ def crafted(name: str, material: Material) -> tuple[Format, ...]:
             "the kind new_token is judged by coins alone: give --inclusion-probability 0.5 and "
             "--canaries, or use `lmexposure sweep`",
         ),
+        (("--texts", "texts.txt"), "the kind texts is judged by coins alone: give --inclusion"),
         (
-            ("--kind", "unigram", "--inclusion-probability", 0.5, "--canaries", 20),
+            ("--kind", "texts", "--texts", "texts.txt", *COINS),
             "add --kind uniform, or use `lmexposure sweep`",
         ),
+        (("--texts", "none.txt", *COINS), "cannot read none.txt: No such file or directory; give"),
+        (("--texts", ".", *COINS), ". is a directory; give a text file, one text a line"),
     ],
 )
 def test_kinds_that_one_training_cannot_judge_are_refused(
@@ -47,24 +46,27 @@ def test_kinds_that_one_training_cannot_judge_are_refused(
     seen = call("run", corpus, "--out", "r", *flags)
     assert seen.code == 3
     assert message in " ".join(seen.err.split())
-    assert not Path("r").exists()
+    assert not Path("r/manifest.json").exists()
 
 
-def test_a_run_judges_a_kind_by_its_coins(
-    call: Call, corpus: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("lmexposure.audit.crafting.craft", crafted)
-    coins = ("--inclusion-probability", 0.5, "--canaries", 30, "--repetitions", 1)
-    seen = call(
-        *("run", corpus, "--out", "r", "--kind", "uniform", "--kind", "unigram"),
-        *(*coins, "--controls", 4, "--format", "pin", *TRAIN, *MEASURE),
-    )
+def test_a_run_judges_the_texts_of_a_file_by_their_coins(call: Call, corpus: Path) -> None:
+    run = ("run", corpus, "--out", "r", "--texts", "texts.txt", *COINS, "--format", "pin")
+    seen = call(*run, *TRAIN, *MEASURE)
     assert seen.code in (0, 1, 4), seen.err
-    (row,) = Result.read(Path("r/result.json")).kinds
-    assert (row.group, row.canaries + row.held_out) == ("unigram/x1", 30)
+    result = Result.read(Path("r/result.json"))
+    (row,) = result.kinds
+    assert (row.group, row.canaries + row.held_out) == ("texts/x1", 30)
     assert "Other kinds of canaries" in seen.out
     assert "They have neither rank nor exposure" in " ".join(seen.out.split())
     assert "Other kinds of canaries" in Path("r/report.html").read_text(encoding="utf-8")
     again = call("measure", "r/model", "r/manifest.json", "--out", "m", *MEASURE)
     assert again.code in (0, 1, 4), again.err
-    assert "unigram/x1" in again.out
+    assert "texts/x1" in again.out
+    # The file is a part of the run: with another one it does not go on.
+    assert "SHA-256" in Manifest.read("r/manifest.json").formats["texts"].source
+    with Path("texts.txt").open("a") as file:
+        file.write("\nanother text")
+    changed = call(*run, *TRAIN, *MEASURE)
+    assert changed.code == 3
+    assert "texts='texts.txt' is not the file that the texts here are of" in changed.err
+    assert Result.read(Path("r/result.json")) == result

@@ -32,7 +32,7 @@ def _verdict(*rows: KindMembership, **thresholds: Any) -> Verdict:
     return gate.check(result, Thresholds(**thresholds))
 
 
-def _of(verdict: Verdict, key: str, scope: str = "unigram, repetitions 2") -> Check:
+def _of(verdict: Verdict, key: str, scope: str = "texts, repetitions 2") -> Check:
     return next(c for c in verdict.checks if (c.key, c.scope) == (key, scope))
 
 
@@ -118,6 +118,6 @@ def test_a_kind_that_nothing_tests_is_no_pass() -> None:
 
 
 def test_a_kind_of_more_repetitions_is_left_out() -> None:
-    verdict = _verdict(_kind(1e-5, repetitions=64, group="unigram/x64"), repetitions=32)
+    verdict = _verdict(_kind(1e-5, repetitions=64, group="texts/x64"), repetitions=32)
     assert verdict.outcome is not Outcome.LEAK
     assert "canaries inserted 64 times: more than the 32 judged" in verdict.untested

@@ -217,7 +217,7 @@ def last_bits(loaded: LoadedModel, texts: Sequence[str]) -> list[float]:
 
 def test_symbols_of_formats() -> None:
     whole = Format.of_texts("whole", ["\ue800", "\ue801"], kind="new_token")
-    other = Format.of_texts("bigram", ["a b", "c d"], kind="bigram")
+    other = Format.of_texts("texts", ["a b", "c d"], kind="texts")
     pin = Format(name="pin", template="PIN {digits:4}")
     assert new_token_texts([pin, NEW, other, whole]) == (*SYMBOLS[:4], "\ue800", "\ue801")
     assert new_token_texts([pin, other]) == ()

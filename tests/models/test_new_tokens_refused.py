@@ -161,6 +161,6 @@ def test_a_tokenizer_without_the_symbols_cannot_be_measured() -> None:
 
 
 def test_an_adapter_cannot_learn_new_rows() -> None:
-    check_learns(["uniform", "bigram", "of a file"])
+    check_learns(["uniform", "texts", "of a file"])
     with pytest.raises(ModelError, match=r"kind='new_token' needs .* lora=True .* leave lora out"):
         check_learns(["uniform", "new_token"])

@@ -20,9 +20,9 @@ def values(**parts: object) -> dict[str, Any]:
     """A sound class of 20 candidates that the model tells."""
     rows = zip(INSIDE, BITS, strict=True)
     found: dict[str, Any] = {
-        "group": "unigram/x2",
-        "kind": "unigram",
-        "format": "unigram",
+        "group": "texts/x2",
+        "kind": "texts",
+        "format": "texts",
         "repetitions": 2,
         "canaries": 10,
         "held_out": 10,
@@ -36,7 +36,7 @@ def values(**parts: object) -> dict[str, Any]:
         "significance": 0.05,
         "note": None,
         "candidates": [
-            {"id": f"unigram/x2/{i:04d}", "included": inside, "secret_bits": bits}
+            {"id": f"texts/x2/{i:04d}", "included": inside, "secret_bits": bits}
             for i, (inside, bits) in enumerate(rows)
         ],
     }
@@ -64,5 +64,5 @@ def test_what_is_missing_may_be_said() -> None:
 
 
 def test_each_class_is_there_once() -> None:
-    with pytest.raises(ValidationError, match="kinds: class 'unigram/x2' is there 2 times"):
+    with pytest.raises(ValidationError, match="kinds: class 'texts/x2' is there 2 times"):
         Result.model_validate({**clean(n=3).model_dump(), "kinds": (values(), values())})

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import pytest
 from made_sweeps import made_power, made_sweep, sweep_with
 
 from lmexposure.gate import check_sweep
@@ -17,7 +16,7 @@ from lmexposure.reporting.sweep_power import by_strength, power_sections, strong
 
 def test_the_strongest_kind_is_first() -> None:
     kinds, cost = power_sections(made_power())
-    assert [row[0] for row in kinds.rows] == ["new_token/x1", "pin/x1", "unigram/x1"]
+    assert [row[0] for row in kinds.rows] == ["new_token/x1", "pin/x1", "texts/x1"]
     first = dict(zip(kinds.columns, kinds.rows[0], strict=True))
     assert (first["each"], first["TPR at FPR 0.01"], first["with 50 % of them"]) == (
         "32",
@@ -35,7 +34,7 @@ def test_notes_say_what_may_be_claimed() -> None:
     assert "pin/x1: uniform fills, which have ranks as well" in notes
     assert any("judged by their coins alone: they have no ranks" in note for note in notes)
     assert "new_token/x1: stronger than a uniform fill (pin/x1)" in notes
-    assert "unigram/x1: not told apart from a uniform fill (pin/x1)" in notes
+    assert "texts/x1: not told apart from a uniform fill (pin/x1)" in notes
     assert notes[-1] == "pin/x1 has fewer canaries"
 
 
@@ -83,40 +82,28 @@ def _with_run(**settings: Any) -> SweepResult:
 
 def test_the_command_names_every_kind_and_what_it_reads() -> None:
     result = _with_run(
-        kinds=("uniform", "new_token", "high_temperature", "near_duplicate"),
-        kind_base="/models/base",
-        temperature=2.0,
-        partner="always",
+        kinds=("uniform", "near_duplicate", "texts"), texts="/data/rare words.txt", partner="always"
     )
     said = sweep_command(result, "s")
     assert (
-        "--kind uniform --kind new_token --kind high_temperature --kind near_duplicate "
-        "--kind-base /models/base --temperature 2.0 --partner always"
+        "--kind uniform --kind near_duplicate --kind texts --texts '/data/rare words.txt' "
+        "--partner always"
     ) in said
     facts = {fact.name: fact.value for fact in sweep_setting_facts(result)}
-    assert facts["kinds"] == "uniform, new_token, high_temperature, near_duplicate"
-    assert (facts["kind_base"], facts["temperature"], facts["partner"]) == (
-        "/models/base",
-        "2",
-        "always",
-    )
+    assert facts["kinds"] == "uniform, near_duplicate, texts"
+    assert (facts["texts"], facts["partner"]) == ("/data/rare words.txt", "always")
 
 
-@pytest.mark.parametrize("name", ["kind_base", "other_text", "temperature", "partner"])
-def test_what_no_kind_reads_is_left_out(name: str) -> None:
-    assert name not in {fact.name for fact in sweep_setting_facts(made_sweep())}
+def test_what_no_kind_reads_is_left_out() -> None:
+    assert not {"texts", "partner"} & {fact.name for fact in sweep_setting_facts(made_sweep())}
+    alone = sweep_setting_facts(_with_run(kinds=("new_token",)))
+    assert "formats" not in {fact.name for fact in alone}
 
 
 def test_shares_are_in_the_command() -> None:
     result = made_sweep()
     settings = result.settings.model_copy(update={"shares": (1.0, 0.5, 0.0)})
     assert "--shares 1.0,0.5,0.0" in sweep_command(sweep_with(result, settings=settings), "s")
-
-
-def test_formats_are_those_of_uniform_fills() -> None:
-    assert "formats" not in {
-        fact.name for fact in sweep_setting_facts(_with_run(kinds=("bigram",)))
-    }
 
 
 def test_the_gate_names_the_kind_of_the_worst_canary() -> None:

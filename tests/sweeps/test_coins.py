@@ -48,7 +48,7 @@ def test_shares_have_models_of_their_own() -> None:
     shares = shares_of(_settings())
     assert [shares.count(share) for share in (1.0, 0.5, 0.0)] == [40, 40, 10]
     assert set(shares_of(SweepSettings())) == {1.0}
-    usual = SweepSettings().override({"kinds": ("uniform", "unigram")})
+    usual = SweepSettings().override({"kinds": ("uniform", "new_token")})
     assert usual.shares_used == (1.0, 0.5, 0.25, 0.0)
 
 

@@ -11,7 +11,8 @@ from lmexposure.sweeps import analyse
 from lmexposure.sweeps.power import kind_of
 
 _MODELS, _EACH = 64, 20
-_KINDS = ("pin/x1", "new_token/x1", "unigram/x1")
+_CHOSEN = ("new_token", "near_duplicate")
+_KINDS = ("pin/x1", "new_token/x1", "near_duplicate/x1")
 
 
 def _plan(*, seed: int = 0, shares: bool = True) -> Any:
@@ -25,7 +26,7 @@ def _plan(*, seed: int = 0, shares: bool = True) -> Any:
         _MODELS,
         3 * _EACH,
         kinds=_KINDS,
-        chosen=("new_token", "unigram"),
+        chosen=_CHOSEN,
         fewer=fewer,
         seed=seed,
         attack="plain",
@@ -59,9 +60,9 @@ def test_the_kind_that_leaks_is_the_strongest() -> None:
     assert power.strongest_low is not None
     assert power.strongest_low > 0.9
     by_class = {row.group: row for row in power.comparisons}
-    assert set(by_class) == {"new_token/x1", "unigram/x1"}
+    assert set(by_class) == {"new_token/x1", "near_duplicate/x1"}
     assert by_class["new_token/x1"].verdict == "stronger"
-    assert by_class["unigram/x1"].verdict == "open"
+    assert by_class["near_duplicate/x1"].verdict == "open"
     rows = {(row.group, row.share): row for row in power.rows}
     assert rows["new_token/x1", 1.0].separated == _EACH
     assert rows["new_token/x1", 0.5].canaries == _EACH // 2
@@ -84,7 +85,8 @@ def test_a_kind_that_shows_less_is_said_to_be_weaker() -> None:
 
 
 def test_without_a_signal_no_kind_is_stronger() -> None:
-    verdicts = [row.verdict for seed in range(12) for row in _power(_plan(seed=seed)).comparisons]
+    plans = (_plan(seed=seed, shares=False) for seed in range(12))
+    verdicts = [row.verdict for plan in plans for row in _power(plan).comparisons]
     assert verdicts == ["open"] * 24
 
 
@@ -108,9 +110,7 @@ def test_models_of_fewer_canaries_decide_nothing() -> None:
 
 
 def test_what_is_not_resolved_and_what_has_no_yardstick_is_said() -> None:
-    plan = made_plan(
-        8, 6, kinds=("new_token/x1", "unigram/x1"), chosen=("new_token", "unigram"), attack="plain"
-    )
+    plan = made_plan(8, 6, kinds=_KINDS[1:], chosen=_CHOSEN, attack="plain")
     matrices = made_matrices(plan)
     power = analyse(matrices, plan, documents=9, models=made_models(matrices)).power
     assert power is not None
@@ -118,4 +118,4 @@ def test_what_is_not_resolved_and_what_has_no_yardstick_is_said() -> None:
     assert power.comparisons == ()
     assert "there is no uniform fill to hold the kinds against" in power.notes[0]
     assert "do not resolve a FPR of 0.01" in power.notes[1]
-    assert [kind_of(text, plan) for text in plan.canaries[:2]] == ["new_token", "unigram"]
+    assert [kind_of(text, plan) for text in plan.canaries[:2]] == [*_CHOSEN]

@@ -16,13 +16,13 @@ def test_one_dot_for_each_class_that_is_resolved() -> None:
     )
     drawn = texts(found)
     assert "new_token/x1: 0.800" in drawn
-    assert not any("unigram" in text for text in drawn)
+    assert not any("texts" in text for text in drawn)
     assert "sweep-power" in [chart.name for chart in sweep_charts(made_sweep(power=True))]
 
 
 def test_nothing_to_compare_is_no_chart() -> None:
     assert power_chart(made_sweep()) is None
-    rows = tuple(row for row in made_power().rows if row.group == "unigram/x1")
+    rows = tuple(row for row in made_power().rows if row.group == "texts/x1")
     power = made_power(rows=rows, comparisons=(), strongest=None, strongest_low=None)
     assert power_chart(sweep_with(made_sweep(), power=power)) is None
 
