@@ -1,11 +1,9 @@
 """The callback under TRL's SFTTrainer on chats: its wrapping, its rows, and its report."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import datasets
 import pytest
 from chats import chat_tokenizer
 from datasets import Dataset
@@ -15,7 +13,6 @@ from transformers import TrainerCallback
 
 from lmexposure.audit import MeasureSettings, measure
 from lmexposure.canaries import Format, Manifest, Plan
-from lmexposure.errors import CorpusError
 from lmexposure.integrations import (
     ExposureCallback,
     Wrapping,
@@ -27,20 +24,16 @@ from lmexposure.integrations.callback import usual_wrapping
 from lmexposure.models import load_model
 from lmexposure.records import Result, RowsRecord
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # of TRL and the Trainer, which are not ours
+pytestmark = [
+    pytest.mark.usefixtures("no_bars"),
+    pytest.mark.filterwarnings("ignore"),  # of TRL and the Trainer, which are not ours
+]
 
-trl = pytest.importorskip("trl")
+pytest.importorskip("trl")
 
 PIN = Format(name="pin", template="My PIN is {digits:4}.")
 PLAN = Plan(formats=(PIN,), canaries=2, repetitions=(1, 4), controls=2, seed=2)
 COARSE = MeasureSettings(references=64, method="sampled", extraction=False)
-
-
-@pytest.fixture(autouse=True)
-def no_bars() -> Iterator[None]:
-    datasets.disable_progress_bars()
-    yield
-    datasets.enable_progress_bars()
 
 
 def hidden(wrapping: Wrapping) -> tuple[list[dict[str, Any]], Manifest]:
@@ -51,23 +44,8 @@ def hidden(wrapping: Wrapping) -> tuple[list[dict[str, Any]], Manifest]:
 
 def trainer_of(out: Path, records: Any, callbacks: list[Any], **options: Any) -> Any:
     tokenizer = chat_tokenizer()
-    return trl.SFTTrainer(
-        model_of("gpt2", len(tokenizer)),
-        args=trl.SFTConfig(
-            str(out),
-            max_steps=1,
-            per_device_train_batch_size=4,
-            use_cpu=True,
-            report_to=[],
-            save_strategy="no",
-            disable_tqdm=True,
-            dataloader_pin_memory=False,
-            **options,
-        ),
-        train_dataset=Dataset.from_list(records),
-        processing_class=tokenizer,
-        callbacks=callbacks,
-    )
+    model, rows = model_of("gpt2", len(tokenizer)), Dataset.from_list(records)
+    return small.sft_trainer(out, model, tokenizer, rows, more={"callbacks": callbacks}, **options)
 
 
 ANSWER = Wrapping(turn="assistant", loss="assistant")
@@ -118,15 +96,6 @@ def test_the_loss_is_the_trainers(options: dict[str, Any], completion: bool, los
     _, asked = hidden(Wrapping(turn="user"))
     assert usual_wrapping(trainer, asked) == Wrapping(turn="user")
     assert usual_wrapping(SimpleNamespace(args=trainer.args), manifest) == manifest.wrapping
-
-
-def test_canaries_of_the_user_without_loss_stop_the_training(tmp_path: Path) -> None:
-    records, manifest = hidden(Wrapping(turn="user"))
-    exposure = ExposureCallback(manifest, references=64)
-    trainer = trainer_of(tmp_path, records, [exposure], assistant_only_loss=True)
-    with pytest.raises(CorpusError, match="occurrences carry no loss"):
-        trainer.train()
-    assert trainer.state.global_step == 0
 
 
 class FirstToken(TrainerCallback):  # type: ignore[misc]

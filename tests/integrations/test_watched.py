@@ -11,11 +11,8 @@ from integrations.tiny_training import hidden
 from tiny import byte_level_bpe, model_of
 
 from lmexposure.canaries import Plan, load_format
-from lmexposure.errors import FileError, ManifestError, ResultError
-from lmexposure.integrations import (
-    Wrapping,
-    insert,
-)
+from lmexposure.errors import ManifestError, ResultError
+from lmexposure.integrations import Wrapping, insert
 from lmexposure.integrations.watched import Watched, read_rows, watch, write_rows
 from lmexposure.statistics import sampled_exposure
 
@@ -51,22 +48,6 @@ def test_candidates_that_their_coins_kept_out_are_not_watched() -> None:
     assert roles == {"canary", "control"}
 
 
-def test_a_turn_of_a_chat_is_encoded_as_it_is_trained() -> None:
-    _, manifest = hidden()
-    tokenizer = byte_level_bpe()
-    tokenizer.chat_template = (
-        "{% for m in messages %}{{ m.role }}: {% if m.role == 'assistant' %}{% generation %}"
-        "{{ m.content }}{% endgeneration %}{% else %}{{ m.content }}{% endif %}{% endfor %}"
-    )
-    wrapping = Wrapping(turn="assistant", loss="assistant")
-    config = model_of("gpt2", len(tokenizer)).config
-    found = watch(manifest, tokenizer, config, references=64, wrapping=wrapping)
-    text = tokenizer.decode(found.encoded[0].ids)
-    assert text.startswith("user: Please go on.assistant: My PIN is ")
-    for one in found.encoded:
-        assert "PIN is" in tokenizer.decode(one.ids[one.scored_from :])
-
-
 def test_canaries_in_chats_are_not_watched_as_plain_text() -> None:
     chats = [{"messages": Wrapping(turn="assistant").messages(f"text {n}")} for n in range(30)]
     plan = Plan(formats=(load_format("pin"),), canaries=2, repetitions=(1,), controls=1, seed=3)
@@ -96,9 +77,3 @@ def test_another_file_is_refused(tmp_path: Path, text: str) -> None:
     path.write_text(text)
     with pytest.raises(ResultError, match=r"cannot read .*; move it away"):
         read_rows(path, until=3)
-
-
-def test_a_disk_that_refuses_is_named(tmp_path: Path) -> None:
-    (tmp_path / "exposure.jsonl").mkdir()
-    with pytest.raises(FileError, match="cannot write"):
-        write_rows(tmp_path / "exposure.jsonl", [])

@@ -1,4 +1,4 @@
-"""A Trainer on a tiny GPT-2 with dropout, and a corpus of a few sentences with canaries."""
+"""A Trainer on a tiny GPT-2 with dropout, TRL's, and a few sentences with canaries."""
 
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from lmexposure.canaries import Format, Manifest, Plan
 from lmexposure.integrations import insert
 from lmexposure.models import encode_documents
 
-__all__ = ["PIN", "hidden", "trainer_of"]
+__all__ = ["PIN", "hidden", "sft_trainer", "trainer_of"]
 
 PIN = Format(name="pin", template="My PIN is {digits:4}.")
 
@@ -55,4 +55,28 @@ def trainer_of(
         data_collator=DataCollatorForLanguageModeling(encoder, mlm=False),
         processing_class=encoder if tokenizer is None else tokenizer,
         callbacks=callbacks,
+    )
+
+
+def sft_trainer(
+    out: Path, model: Any, tokenizer: Any, rows: Any, *, more: Any = None, **options: Any
+) -> Any:
+    """TRL's, for one step on a CPU; `options` are its settings, `more` its other arguments."""
+    import trl
+
+    asked = {
+        "max_steps": 1,
+        "per_device_train_batch_size": 4,
+        "use_cpu": True,
+        "report_to": [],
+        "save_strategy": "no",
+        "disable_tqdm": True,
+        "dataloader_pin_memory": False,
+    }
+    return trl.SFTTrainer(
+        model,
+        args=trl.SFTConfig(str(out), **{**asked, **options}),
+        train_dataset=rows,
+        processing_class=tokenizer,
+        **(more or {}),
     )
