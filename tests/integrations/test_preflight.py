@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 from integrations.tiny_training import hidden, trainer_of
+from known import known
 from torch.utils.data import DataLoader, IterableDataset
 
 from lmexposure.errors import CorpusError
@@ -47,8 +48,7 @@ def found(
 def test_rows_as_planned_are_no_news(trainer: Any) -> None:
     seen = found(trainer)
     assert replace(seen, record=None) == RowsAhead()
-    assert seen.record is not None
-    assert seen.record.as_planned
+    assert known(seen.record).as_planned
 
 
 class Clock:
@@ -241,16 +241,13 @@ class TestFrequencies:
 
         seen = asked(collate=unlabelled)
         assert seen.unigram_bits is None
-        assert seen.record is not None
-        assert seen.record.found == 18
+        assert known(seen.record).found == 18
         assert found(trainer, evaluation=lambda: self.held(trainer, [7])).unigram_bits is None
 
 
 def test_rows_that_were_not_read_are_not_said_to_lack_canaries(trainer: Any) -> None:
-    seen = found(trainer, seconds=1.0, clock=0.3).record
-    assert seen is not None
+    seen = known(found(trainer, **SHORT).record)
     assert seen.found < 18
     assert seen.lacking is None
-    masked = found(trainer, collate=without_loss(trainer), seconds=1.0, clock=0.3).record
-    assert masked is not None
+    masked = known(found(trainer, collate=without_loss(trainer), **SHORT).record)
     assert masked.lacking

@@ -68,13 +68,9 @@ ANSWERS = {
     "smollm3": _CHATML,  # its thinking mode is on, and then it puts no empty thought in front
     "zephyr": _turns("</s>", "\n"),
     # The prompt ends in a bare `Assistant:` or `[/INST]`; the blank behind it is the model's.
-    "idefics3": _turns("<end_of_utterance>", "\n", before=" "),
     "mistral_7b_v0_2": _turns("</s>", before=" "),
     "mistral_7b_v0_3": _turns("</s>", before=" "),
     "openchat_3_5": _turns("<|end_of_turn|>", before=" "),
-    "smolvlm": _turns("<end_of_utterance>", "\n", before=" "),
-    # The same, and a blank that belongs to no turn is written behind the end-of-turn token.
-    "llava_next": _turns("</s>", " ", before=" "),
     # The same, and the blank before </s> is part of what the model must write.
     "codellama": _turns(" </s>", before=" "),
     "llama2": _turns(" </s>", before=" "),
@@ -158,8 +154,6 @@ TWIN_MASKS = {
     "qwen3_8": _THOUGHTS,
     # The line break in front, which the generation prompt writes, too.
     "qwen2_5": ("\nA one.<|im_end|>\n", "\nA two.<|im_end|>\n"),
-    # Not the blank behind </s>.
-    "llava_next": (" A one.</s>", " A two.</s>"),
     # Another text: a thought in every answer, all of it marked.
     "qwen3": _THOUGHTS,
     "qwen3_5_nothink": _THOUGHTS,

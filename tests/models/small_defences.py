@@ -11,7 +11,7 @@ import pytest
 import torch
 from accelerate import Accelerator
 from hashes import sha256_tree
-from models.small_training import CANARIES, SETTINGS, small_documents, small_lstm
+from models.small_training import CANARIES, SETTINGS, small_documents, small_lstm, stops_at
 
 from lmexposure.models import LoadedModel, Progress, TrainingResult, TrainingSettings, pack, train
 from lmexposure.models.batches import Batches
@@ -131,13 +131,8 @@ def assert_resumed_alike(tmp_path: Path, settings: TrainingSettings, at: list[in
     whole = trained(tmp_path / "whole", settings, told)
     out = tmp_path / "out"
     for last in at:
-
-        def stop(now: Progress, last: int = last) -> None:
-            if now.step == last:
-                raise KeyboardInterrupt
-
         with pytest.raises(KeyboardInterrupt):
-            trained(out, settings, stop)
+            trained(out, settings, stops_at(last))
         assert not (out / "model").exists()
     resumed = trained(out, settings)
     assert sha256_tree(resumed.model_path) == sha256_tree(whole.model_path)

@@ -4,6 +4,7 @@ import copy
 import re
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -55,7 +56,7 @@ def test_right_trainings_beside_the_faults_pass() -> None:
     for planted in (
         (training_of("tokens"), {}),
         (training_of("tied"), {}),
-        clipped_by(all_to_the_bound),
+        clipped_by(all_to_the_bound)(),
     ):
         found = checked(planted)
         assert found.passed, str(found)
@@ -127,9 +128,9 @@ def replayed_by_what_it_keeps() -> Planted:
     def keep(training: Training, batch: Any, loss: torch.Tensor) -> None:
         _CLEAN[:] = [p.grad_sample.sum(0) for p in training.optimizer.params]
 
-    training = training_of("tokens", optimizer=Remembering)
+    training, more = in_the_loop(keep, optimizer=Remembering)()
     _CLEAN[:] = [torch.zeros_like(p) for p in training.optimizer.params]
-    return in_the_loop(keep, training)
+    return training, more
 
 
 def moved_by(move: Callable[[Any, dict[str, Any]], torch.Tensor], **options: Any) -> Planted:
@@ -165,10 +166,6 @@ def scaled_by_clean_squares(p: Any, state: dict[str, Any]) -> torch.Tensor:
     return p.grad / (squares.sqrt() + 1)  # type: ignore[no-any-return]
 
 
-def decay_by_size(training: Training, batch: Any, loss: torch.Tensor) -> None:
-    training.optimizer.param_groups[0]["weight_decay"] = 0.1 * len(batch["input_ids"])
-
-
 def divided_by_parts() -> Planted:
     training = training_of("tokens")
     return training, {"step": accumulating(training)}
@@ -196,11 +193,6 @@ def a_part_behind_the_noise() -> Planted:
     return training, {"step": turn}
 
 
-def add_clean_sums(training: Training) -> None:
-    for p in training.optimizer.params:
-        p.grad += 0.001 * p.summed_grad.view_as(p)
-
-
 def added_in_the_loop() -> Planted:
     """Between noise and step, where the optimizer is given the sum of both."""
     training = training_of("tokens")
@@ -209,22 +201,11 @@ def added_in_the_loop() -> Planted:
         training.optimizer.zero_grad()
         backward(training, batch)
         training.optimizer.pre_step()
-        add_clean_sums(training)
+        for p in training.optimizer.params:
+            p.grad += 0.001 * p.summed_grad.view_as(p)
         training.optimizer.original_optimizer.step()
 
     return training, {"step": turn}
-
-
-def added_by_the_hook() -> Planted:
-    training = training_of("tokens")
-    tell = training.optimizer.step_hook
-
-    def hook(optimizer: Any) -> None:
-        tell(optimizer)
-        add_clean_sums(training)
-
-    training.optimizer.attach_step_hook(hook)
-    return training, {"step": one_turn(training)}
 
 
 def weighted() -> Planted:
@@ -295,18 +276,16 @@ def loss_of_the_sum(model: Any, batch: Any) -> torch.Tensor:
         ),
         (lambda: moved_by(scaled_by_clean_squares), {"update": "documents get past the noise"}),
         (replayed_by_what_it_keeps, {"update": "documents get past the noise into"}),
-        (lambda: in_the_loop(decay_by_size), {"update": "documents get past the noise into"}),
         (divided_by_parts, {"update": "noisy sum is divided by 16 in one step and by 24 in ano"}),
         (a_part_behind_the_noise, {"accumulation": "a batch of 8 documents ended in steps of"}),
         (added_in_the_loop, {"update": "documents get past the noise into"}),
-        (added_by_the_hook, {"update": "documents get past the noise into"}),
         (weighted, {"sampling": "batches hold a document twice and sizes are constant"}),
         (
             wrong_rate_of_a_sampler,
             {"rate": r"expected at rate 0.08\d+, p = .*rate is about 0.13"},
         ),
         (
-            lambda: noise_by(lambda step, place, shape: torch.zeros(shape)),
+            noise_by(lambda step, place, shape: torch.zeros(shape)),
             {"noise": "standard deviation 0 in .* coo.*claimed 1 = 1 x 1: no noise is ad"},
         ),
         (
@@ -396,35 +375,29 @@ def test_faults_as_people_make_them_are_found(
 
 
 def ends_early() -> Planted:
-    turns = [0]
+    turns = count()
 
     def end(training: Training, batch: Any, loss: torch.Tensor) -> None:
-        turns[0] += 1
-        if turns[0] > 12:
+        if next(turns) == 12:
             raise StopIteration
 
-    return in_the_loop(end)
+    return in_the_loop(end)()
 
 
-def decays_by_itself() -> Planted:
+def decay(training: Training, batch: Any, loss: torch.Tensor) -> None:
     """It does not follow the batch, and the optimizer does not do it."""
-
-    def decay(training: Training, batch: Any, loss: torch.Tensor) -> None:
-        with torch.no_grad():
-            for p in training.optimizer.params:
-                p *= 0.99
-
-    return in_the_loop(decay)
+    with torch.no_grad():
+        for p in training.optimizer.params:
+            p *= 0.99
 
 
 def has_a_schedule() -> Planted:
-    steps = [0]
+    steps = count(1)
 
     def schedule(training: Training, batch: Any, loss: torch.Tensor) -> None:
-        steps[0] += 1
-        training.optimizer.param_groups[0]["lr"] = 0.1 / steps[0]
+        training.optimizer.param_groups[0]["lr"] = 0.1 / next(steps)
 
-    return in_the_loop(schedule)
+    return in_the_loop(schedule)()
 
 
 def asks_for_names() -> Planted:
@@ -438,7 +411,7 @@ def asks_for_names() -> Planted:
     ("plant", "message"),
     [
         (ends_early, "a turn of the loop fails after the first twelve"),
-        (decays_by_itself, "moved otherwise than SGD moves them"),
+        (in_the_loop(decay), "moved otherwise than SGD moves them"),
         (has_a_schedule, ""),
         (asks_for_names, "Asking cannot be replayed on the noisy gradie"),
     ],

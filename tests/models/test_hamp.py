@@ -15,7 +15,6 @@ from models.small_chats import SETTINGS, save_base, train_on_chats
 from models.small_defences import (
     PLAIN,
     assert_alike,
-    assert_resumed_alike,
     gradients_of,
     naive_gradients,
     packed,
@@ -79,10 +78,6 @@ def test_the_loss_of_a_step_is_that_written_out() -> None:
     assert_alike(found, naive_gradients(method.model, total / len(labels)))
     assert learned.nats == pytest.approx(nats, rel=1e-5)
     assert learned.tokens == len(labels)
-
-
-def test_interrupted_it_ends_with_the_same_bytes(tmp_path: Path) -> None:
-    assert_resumed_alike(tmp_path, replace(PLAIN, method="hamp"), at=[4])
 
 
 def test_adapters_are_trained_by_it_too(tmp_path: Path) -> None:

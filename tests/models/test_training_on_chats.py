@@ -13,6 +13,7 @@ import pytest
 import torch
 from hashes import sha256_tree
 from models.small_chats import CANARIES, SETTINGS, WRAPPING, chats, save_base, train_on_chats
+from models.small_training import stops_at
 from tokenizers.normalizers import Lowercase
 from torch.nn.functional import cross_entropy
 
@@ -20,7 +21,6 @@ from lmexposure.errors import CorpusError, ModelError, ResultError, SettingsErro
 from lmexposure.models import (
     IGNORED,
     LstmSizes,
-    Progress,
     byte_level_tokenizer,
     check_lora,
     load_model,
@@ -132,14 +132,9 @@ def test_adapters_learn_and_leave_the_base_as_it_was(base: Path, tmp_path: Path)
 @pytest.mark.parametrize("settings", [SETTINGS, WHOLE], ids=["lora", "whole"])
 def test_interrupted_it_ends_with_the_same_bytes(base: Path, tmp_path: Path, settings: Any) -> None:
     whole = train_on_chats(base, tmp_path / "whole", settings=settings)
-
-    def interrupt(now: Progress) -> None:
-        if now.step == 13:
-            raise KeyboardInterrupt
-
     out = tmp_path / "out"
     with pytest.raises(KeyboardInterrupt):
-        train_on_chats(base, out, settings=settings, progress=interrupt)
+        train_on_chats(base, out, settings=settings, progress=stops_at(13))
     if settings.lora:
         held = torch.load(out / "checkpoint.pt", weights_only=True)["model"]
         assert held
