@@ -9,7 +9,6 @@ from chats import chat_tokenizer
 from datasets import Dataset
 from integrations import tiny_training as small
 from tiny import model_of
-from transformers import TrainerCallback
 
 from lmexposure.audit import MeasureSettings, measure
 from lmexposure.canaries import Format, Manifest, Plan
@@ -98,24 +97,13 @@ def test_the_loss_is_the_trainers(options: dict[str, Any], completion: bool, los
     assert usual_wrapping(SimpleNamespace(args=trainer.args), manifest) == manifest.wrapping
 
 
-class FirstToken(TrainerCallback):  # type: ignore[misc]
-    """Keeps the token that every text is scored behind."""
-
-    def __init__(self, exposure: ExposureCallback) -> None:
-        self.exposure, self.tokens = exposure, set[int]()
-
-    def on_step_end(self, *_: Any, **__: Any) -> None:
-        assert self.exposure._watched is not None
-        self.tokens = {each.ids[0] for each in self.exposure._watched.encoded}
-
-
 def test_rows_that_are_not_the_usual_ones_are_scored_as_they_are(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Of a Trainer of transformers, whose rows begin with a line break and not with the EOS."""
     texts, manifest = small.hidden()
     exposure = ExposureCallback(manifest, references=64)
-    seen = FirstToken(exposure)
+    seen = small.FirstTokens(exposure)
     trainer = small.trainer_of(tmp_path, texts, [exposure, seen], max_steps=1)
     tokenizer: Any = trainer.processing_class
     (line,) = tokenizer("\n")["input_ids"]

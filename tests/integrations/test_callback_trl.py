@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 import torch
 from datasets import Dataset
-from integrations.tiny_training import hidden, sft_trainer
+from integrations.tiny_training import FirstTokens, hidden, sft_trainer
 from tiny import byte_level_bpe, model_of
-from transformers import TrainerCallback
 
 from lmexposure.audit import MeasureSettings, measure
 from lmexposure.errors import ModelError
@@ -23,18 +22,6 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # of TRL and the Trainer, whi
 
 pytest.importorskip("trl")
 peft = pytest.importorskip("peft")
-
-
-class FirstTokens(TrainerCallback):  # type: ignore[misc]
-    """Sees to it that a text is scored as SFTTrainer trains it: with no token before it."""
-
-    def __init__(self, exposure: ExposureCallback, tokenizer: Any) -> None:
-        self.exposure, self.tokenizer = exposure, tokenizer
-
-    def on_step_end(self, *_: Any, **__: Any) -> None:
-        assert self.exposure._watched is not None
-        begins = {one.ids[0] for one in self.exposure._watched.encoded}
-        assert begins == {self.tokenizer("My")["input_ids"][0]}
 
 
 def test_adapters_end_with_the_very_weights_of_a_training_without(
@@ -51,7 +38,8 @@ def test_adapters_end_with_the_very_weights_of_a_training_without(
     out = tmp_path / "leakage"
     coarse = MeasureSettings(references=100, method="sampled", extraction=False)
     exposure = ExposureCallback(manifest, references=128, report=out, measure=coarse)
-    for callbacks in ([], [exposure, FirstTokens(exposure, tokenizer)]):
+    first = FirstTokens(exposure)
+    for callbacks in ([], [exposure, first]):
         torch.manual_seed(0)
         trainer = sft_trainer(
             tmp_path,
@@ -73,6 +61,8 @@ def test_adapters_end_with_the_very_weights_of_a_training_without(
         trainer.train()
         ends.append(trainer.model.state_dict())
     trainer.save_model(str(tmp_path / "adapter"))
+    # A text is scored as SFTTrainer trains it: with no token before it.
+    assert first.tokens == {tokenizer("My")["input_ids"][0]}
     rows = out / "rows.json"
     assert RowsRecord.read(rows).start == ()  # nothing comes before a text
     saved = measure(load_model(tmp_path / "adapter"), manifest, settings=coarse, rows=rows)

@@ -5,14 +5,20 @@ from typing import Any
 
 import torch
 from corpora import sentences
+from known import known
 from tiny import byte_level_bpe, model_of
-from transformers import DataCollatorForLanguageModeling, Trainer, TrainingArguments
+from transformers import (
+    DataCollatorForLanguageModeling,
+    Trainer,
+    TrainerCallback,
+    TrainingArguments,
+)
 
 from lmexposure.canaries import Format, Manifest, Plan
-from lmexposure.integrations import insert
+from lmexposure.integrations import ExposureCallback, insert
 from lmexposure.models import encode_documents
 
-__all__ = ["PIN", "hidden", "sft_trainer", "trainer_of"]
+__all__ = ["PIN", "FirstTokens", "hidden", "sft_trainer", "trainer_of"]
 
 PIN = Format(name="pin", template="My PIN is {digits:4}.")
 
@@ -56,6 +62,16 @@ def trainer_of(
         processing_class=encoder if tokenizer is None else tokenizer,
         callbacks=callbacks,
     )
+
+
+class FirstTokens(TrainerCallback):  # type: ignore[misc]
+    """Keeps the tokens that texts are scored behind, or begin with."""
+
+    def __init__(self, exposure: ExposureCallback) -> None:
+        self.exposure, self.tokens = exposure, set[int]()
+
+    def on_step_end(self, *_: Any, **__: Any) -> None:
+        self.tokens = {each.ids[0] for each in known(self.exposure._watched).encoded}
 
 
 def sft_trainer(

@@ -19,6 +19,7 @@ from models.dp_trainings import (
     Training,
     documents,
     loss_of_documents,
+    mostly_slow,
     one_turn,
     training_of,
 )
@@ -38,7 +39,7 @@ def checked(planted: Planted) -> Any:
     return lx.dp_check(*training.given(), **more)
 
 
-@pytest.mark.parametrize("name", FAULTS)
+@pytest.mark.parametrize("name", mostly_slow(FAULTS))
 def test_a_fault_is_found(name: str) -> None:
     """All but the one of which `not_covered` says that it is not looked for."""
     fault = FAULTS[name]
@@ -63,7 +64,7 @@ def test_right_trainings_beside_the_faults_pass() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:In CPU autocast:UserWarning")  # of functorch in Opacus
-@pytest.mark.parametrize("kind", LOOPS)
+@pytest.mark.parametrize("kind", mostly_slow(LOOPS))
 def test_right_loops_pass(kind: str) -> None:
     """Twenty of the hundred of scripts/benchmark_dp_check."""
     training, more = loop_of(kind, list(LOOPS).index(kind))

@@ -16,16 +16,15 @@ from models.small_defences import (
     PLAIN,
     assert_alike,
     gradients_of,
+    loaded_of,
     naive_gradients,
     packed,
     read_one_by_one,
     setup_of,
 )
 from scipy.stats import entropy
-from tiny import characters, model_of
 from torch import Tensor
 
-from lmexposure.models import LoadedModel
 from lmexposure.models.hamp import Hamp, in_order, masked, sure
 from lmexposure.scoring import log_perplexity
 
@@ -86,12 +85,6 @@ def test_adapters_are_trained_by_it_too(tmp_path: Path) -> None:
     settings = replace(SETTINGS, method="hamp", epochs=1)
     base = save_base(tmp_path / "base")
     assert train_on_chats(base, tmp_path / "out", settings=settings).improved
-
-
-def loaded_of(kind: str) -> LoadedModel:
-    tokenizer = characters()
-    model: Any = model_of(kind, len(tokenizer))
-    return LoadedModel(model=model, tokenizer=tokenizer, name=kind)
 
 
 def logits_of(model: Any, ids: Tensor, **options: Any) -> Tensor:

@@ -1,5 +1,6 @@
-"""Training killed with SIGKILL, and training on two processes."""
+"""Training killed with SIGKILL, and trainings on two processes, plain and checked ones of DP."""
 
+import functools
 import json
 import random
 from multiprocessing import Pipe
@@ -10,6 +11,7 @@ import pytest
 import torch
 from forks import start, together
 from hashes import sha256_tree
+from models.dp_trainings import check_in_a_process
 from models.small_training import train_recorded, train_small
 from safetensors.torch import load_file
 
@@ -61,3 +63,18 @@ def test_two_processes_see_each_block_once_an_epoch_and_end_like_one(tmp_path: P
     weights = load_file(tmp_path / "two" / "model" / "model.safetensors")
     for name, expected in load_file(one.model_path / "model.safetensors").items():
         assert torch.allclose(weights[name], expected, atol=2e-3), name
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("double", [False, True])
+def test_two_processes_that_check_dp_share_the_documents_of_a_step(
+    tmp_path: Path, double: bool
+) -> None:
+    work = functools.partial(check_in_a_process, double=double)
+    together(2, work, tmp_path, said=tmp_path / "said.txt")
+    for rank in (0, 1):
+        found: Any = json.loads((tmp_path / f"process-{rank}.json").read_text())
+        failed = {f["name"]: f["message"] for f in found["findings"] if not f["passed"]}
+        assert set(failed) == ({"batch size", "rate"} if double else set())
+        said = "each of 2 processes draws from all documents, and a step"
+        assert not double or said in failed["batch size"]
