@@ -15,7 +15,6 @@ from lmexposure.canaries import Format
 from lmexposure.errors import ManifestError, ModelError, SettingsError
 from lmexposure.integrations import ExposureCallback
 from lmexposure.records.run import read_curve
-from lmexposure.reporting.charts.training import training_chart
 from lmexposure.scoring import log_perplexity
 from lmexposure.statistics import sampled_exposure
 
@@ -29,12 +28,12 @@ def rows_of(out: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (out / "exposure.jsonl").read_text().splitlines()]
 
 
-def median(model: Any, tokenizer: Any, repetitions: int) -> float:
+def exposures(model: Any, tokenizer: Any, repetitions: int) -> Any:
     """By the book: ranked among the manifest's first references."""
     own = [c.text for c in MANIFEST.entries if c.inserted == repetitions]
     null = [MANIFEST.formats["pin"].text(i) for i in MANIFEST.references("pin", 128)]
     bits = log_perplexity(model, tokenizer, own + null)
-    return float(np.median(sampled_exposure(bits[: len(own)], bits[len(own) :]).value))
+    return sampled_exposure(bits[: len(own)], bits[len(own) :])
 
 
 @pytest.mark.parametrize("precision", [{}, {"bf16": True}])
@@ -47,8 +46,11 @@ def test_each_evaluation_logs_what_measuring_gives(
     assert [row["step"] for row in logged] == [2, 4]
     model = trainer.accelerator.unwrap_model(trainer.model, keep_fp32_wrapper=False).eval()
     for name, repetitions, n in (("x1", 1, 2), ("x8", 8, 2), ("controls", 0, 3)):
-        expected = median(model, trainer.processing_class, repetitions)
-        assert logged[-1][f"exposure/pin/{name}/median"] == pytest.approx(expected, abs=1e-9)
+        of_class = exposures(model, trainer.processing_class, repetitions)
+        said = {key: logged[-1][f"exposure/pin/{name}/{key}"] for key in ("median", "max")}
+        expected = {"median": np.median(of_class.value), "max": of_class.value.max()}
+        assert said == pytest.approx(expected, abs=1e-9)
+        assert logged[-1][f"exposure/pin/{name}/capped"] == of_class.capped.mean()
         assert logged[-1][f"exposure/pin/{name}/n"] == n
     assert logged[-1]["exposure/pin/references"] == 128
     assert logged[-1]["exposure/canaries"] == 7
@@ -67,9 +69,7 @@ def test_the_trajectory_is_written_for_the_report_and_without_secrets(tmp_path: 
     assert set(rows[0]["exposure"]) == {"pin, 1 repetition", "pin, 8 repetitions", "pin, controls"}
     assert rows[0]["validation_bits_per_token"] > 0 < rows[0]["train_bits_per_token"]
     assert all(row["texts"] == 135 and not row["note"] for row in rows)
-    chart = training_chart(read_curve(tmp_path / "exposure.jsonl")[0])
-    assert chart is not None
-    assert chart.title == "Loss while training, and exposure"
+    assert [row.step for row in read_curve(tmp_path / "exposure.jsonl")[0]] == [2, 3]
     written = (tmp_path / "exposure.jsonl").read_text()
     assert not any(c.text in written for c in MANIFEST.entries)
 

@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from chats import TEMPLATE
 from integrations.tiny_training import hidden
@@ -13,31 +12,7 @@ from tiny import byte_level_bpe, model_of
 from lmexposure.canaries import Plan, load_format
 from lmexposure.errors import ManifestError, ResultError
 from lmexposure.integrations import Wrapping, insert
-from lmexposure.integrations.watched import Watched, read_rows, watch, write_rows
-from lmexposure.statistics import sampled_exposure
-
-
-@pytest.fixture(scope="module")
-def watched() -> Watched:
-    formats = [load_format("pin"), load_format("random_number")]
-    _, manifest = hidden(formats=formats, canaries=8, controls=4)
-    tokenizer = byte_level_bpe()
-    return watch(manifest, tokenizer, model_of("gpt2", len(tokenizer)).config, references=400)
-
-
-def test_exposures_are_ranks_among_the_references_scored(watched: Watched) -> None:
-    bits = np.random.default_rng(0).normal(30, 3, len(watched.owners))
-    assert watched.canaries == 40
-    rows = watched.exposures(bits.tolist())
-    assert [one.key for one in rows[:3]] == ["pin/controls", "pin/x1", "pin/x8"]
-    pairs = list(zip(watched.owners, bits.tolist(), strict=True))
-    own = [b for (n, c), b in pairs if c and n == "pin" and c.inserted == 8]
-    null = [b for (n, c), b in pairs if c is None and n == "pin"]
-    exposure = sampled_exposure(own, null)
-    assert rows[2].median == np.median(exposure.value)
-    assert rows[2].largest == exposure.value.max()
-    assert (rows[2].canaries, rows[2].references) == (len(own), len(null)) == (8, 400)
-    assert rows[2].capped == exposure.capped.sum()
+from lmexposure.integrations.watched import read_rows, watch, write_rows
 
 
 def test_candidates_that_their_coins_kept_out_are_not_watched() -> None:

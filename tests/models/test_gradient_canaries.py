@@ -122,11 +122,12 @@ def test_no_noise_at_all_is_refuted(claimed: float, rate: float, steps: int, cou
     assert found.composed is not None
     assert found.largest > 400 > promised
     assert found.noise_at_most == found.noise_attainable
-    assert known(found.noise_at_most) < claimed
+    least = known(found.noise_at_most)
+    assert least < claimed
     assert found.refutes(epsilon=promised, noise_multiplier=claimed)
     # A claim of noise is refuted by itself, whatever epsilon is made of it.
     assert found.refutes(epsilon=1e9, noise_multiplier=claimed)
-    assert not found.refutes(epsilon=1e9, noise_multiplier=found.noise_at_most)
+    assert not found.refutes(epsilon=1e9, noise_multiplier=least)
 
 
 def test_what_few_steps_could_have_shown_is_said() -> None:

@@ -3,7 +3,7 @@
 import json
 import secrets
 import stat
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,19 +14,19 @@ import pytest
 import torch
 from hashes import sha256_tree
 from known import known
-from models.small_private import CANARIES, DOCUMENTS, PRIVATE, base, lstm
-from models.small_training import stops_at
+from models.small_private import (
+    CANARIES,
+    DOCUMENTS,
+    PRIVATE,
+    base,
+    interrupted_at,
+    lstm,
+    trained,
+)
 from torch import nn
 
 from lmexposure.errors import CorpusError, ResultError, SettingsError
-from lmexposure.models import (
-    LoadedModel,
-    Progress,
-    TrainingResult,
-    TrainingSettings,
-    load_model,
-    train,
-)
+from lmexposure.models import Progress, TrainingResult, load_model
 from lmexposure.records import DocumentPrivacy, WhiteBoxAudit
 from lmexposure.scoring import log_perplexity
 
@@ -42,31 +42,12 @@ KEY = 0x5EC2_E7F0_0D15_EA5E
 LORA = replace(PRIVATE, lora=True, lora_rank=2, lora_targets=("c_attn",), epochs=1)
 
 
-def trained(
-    out: Path,
-    loaded: LoadedModel | None = None,
-    progress: Callable[[Progress], None] | None = None,
-    settings: TrainingSettings = PRIVATE,
-    **arguments: Any,
-) -> TrainingResult:
-    given = {"documents": DOCUMENTS, "separator": "\n", "canaries": CANARIES} | arguments
-    return train(loaded or lstm(0.2), settings=settings, out=out, progress=progress, **given)
-
-
 @pytest.fixture
 def keys(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """What the operating system gives as keys, one after the other."""
     given: list[int] = []
     monkeypatch.setattr(secrets, "randbits", lambda bits: given.pop(0))
     return given
-
-
-def interrupted_at(steps: Iterable[int], out: Path, again: Callable[..., Any] = trained) -> None:
-    """Once at each of these steps, one after the other."""
-    for step in steps:
-        with pytest.raises(KeyboardInterrupt):
-            again(out, progress=stops_at(step))
-        assert not (out / "model").exists()
 
 
 def test_interrupted_at_each_step_it_ends_with_the_same_bytes_and_promise(
