@@ -8,10 +8,7 @@ from chats import chat_tokenizer
 from integrations.test_delivered import PIN, encoded, trainer_of
 
 from lmexposure.canaries import Plan
-from lmexposure.integrations import (
-    DeliveredCounter,
-    insert,
-)
+from lmexposure.integrations import DeliveredCounter, insert
 
 
 def main(out: Path) -> None:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from chats import chat_tokenizer
 from datasets import Dataset
+from integrations.tiny_training import sft_trainer
 from models.small_chats import chats
 from tiny import byte_level_bpe, model_of
 
@@ -15,7 +16,7 @@ from lmexposure.scoring import log_perplexity
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of TRL, peft and the Trainer, not ours
 
-trl = pytest.importorskip("trl")
+pytest.importorskip("trl")
 peft = pytest.importorskip("peft")
 
 TEXTS = ["My PIN is 0042.", "<|user|>\nWhat is it?<|end|>\n<|assistant|>\nMy PIN is 0042."]
@@ -32,23 +33,18 @@ def test_it_is_loaded_as_it_was_in_memory(tmp_path: Path, cloned: bool) -> None:
         tokenizer.pad_token = tokenizer.eos_token
     save_model(model_of("llama", len(tokenizer)), tokenizer, tmp_path / "base")
     options = {"chat_template_path": str(tmp_path / "template")} if cloned else {}
-    trainer = trl.SFTTrainer(
-        model=load_model(tmp_path / "base").model,
-        args=trl.SFTConfig(
-            str(tmp_path / "out"),
-            max_steps=3,
-            learning_rate=1e-2,
-            max_length=64,
-            use_cpu=True,
-            report_to=[],
-            save_strategy="no",
-            disable_tqdm=True,
-            dataloader_pin_memory=False,
-            **options,
-        ),
-        train_dataset=Dataset.from_list(chats()[:16]),
-        processing_class=tokenizer,
-        peft_config=peft.LoraConfig(r=4, target_modules=["q_proj"], task_type="CAUSAL_LM"),
+    trainer = sft_trainer(
+        tmp_path / "out",
+        load_model(tmp_path / "base").model,
+        tokenizer,
+        Dataset.from_list(chats()[:16]),
+        max_steps=3,
+        learning_rate=1e-2,
+        max_length=64,
+        more={
+            "peft_config": peft.LoraConfig(r=4, target_modules=["q_proj"], task_type="CAUSAL_LM")
+        },
+        **options,
     )
     trainer.train()
     trainer.save_model(str(tmp_path / "adapter"))

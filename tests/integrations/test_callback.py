@@ -8,14 +8,13 @@ import pytest
 import torch
 from integrations.tiny_training import hidden, trainer_of
 from tiny import characters
-from tokenizers import normalizers
 from transformers import TrainerCallback
 
-from lmexposure.canaries import Format, Manifest
+from lmexposure.audit import MeasureSettings
+from lmexposure.canaries import Format
 from lmexposure.errors import ManifestError, ModelError, SettingsError
 from lmexposure.integrations import ExposureCallback
 from lmexposure.records.run import read_curve
-from lmexposure.reporting.charts.training import training_chart
 from lmexposure.scoring import log_perplexity
 from lmexposure.statistics import sampled_exposure
 
@@ -29,28 +28,36 @@ def rows_of(out: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (out / "exposure.jsonl").read_text().splitlines()]
 
 
-def median(model: Any, tokenizer: Any, repetitions: int) -> float:
+def exposures(model: Any, tokenizer: Any, repetitions: int) -> Any:
     """By the book: ranked among the manifest's first references."""
     own = [c.text for c in MANIFEST.entries if c.inserted == repetitions]
     null = [MANIFEST.formats["pin"].text(i) for i in MANIFEST.references("pin", 128)]
     bits = log_perplexity(model, tokenizer, own + null)
-    return float(np.median(sampled_exposure(bits[: len(own)], bits[len(own) :]).value))
+    return sampled_exposure(bits[: len(own)], bits[len(own) :])
 
 
 @pytest.mark.parametrize("precision", [{}, {"bf16": True}])
 def test_each_evaluation_logs_what_measuring_gives(
-    tmp_path: Path, precision: dict[str, Any]
+    tmp_path: Path, precision: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     trainer = trainer_of(tmp_path, TEXTS, [ExposureCallback(MANIFEST, **WHOLE)], **precision)
     trainer.train()
     logged = [row for row in trainer.state.log_history if "exposure/seconds" in row]
     assert [row["step"] for row in logged] == [2, 4]
     model = trainer.accelerator.unwrap_model(trainer.model, keep_fp32_wrapper=False).eval()
-    for name, repetitions in (("x1", 1), ("x8", 8), ("controls", 0)):
-        expected = median(model, trainer.processing_class, repetitions)
-        assert logged[-1][f"exposure/pin/{name}/median"] == pytest.approx(expected, abs=1e-9)
+    for name, repetitions, n in (("x1", 1, 2), ("x8", 8, 2), ("controls", 0, 3)):
+        of_class = exposures(model, trainer.processing_class, repetitions)
+        said = {key: logged[-1][f"exposure/pin/{name}/{key}"] for key in ("median", "max")}
+        expected = {"median": np.median(of_class.value), "max": of_class.value.max()}
+        assert said == pytest.approx(expected, abs=1e-9)
+        assert logged[-1][f"exposure/pin/{name}/capped"] == of_class.capped.mean()
+        assert logged[-1][f"exposure/pin/{name}/n"] == n
     assert logged[-1]["exposure/pin/references"] == 128
     assert logged[-1]["exposure/canaries"] == 7
+    assert [line for line in caplog.messages if "few canaries" in line] == [
+        "exposures of these classes are of few canaries: pin, controls: n = 3; "
+        "pin, 1 repetition: n = 2; pin, 8 repetitions: n = 2"
+    ]
 
 
 def test_the_trajectory_is_written_for_the_report_and_without_secrets(tmp_path: Path) -> None:
@@ -62,9 +69,7 @@ def test_the_trajectory_is_written_for_the_report_and_without_secrets(tmp_path: 
     assert set(rows[0]["exposure"]) == {"pin, 1 repetition", "pin, 8 repetitions", "pin, controls"}
     assert rows[0]["validation_bits_per_token"] > 0 < rows[0]["train_bits_per_token"]
     assert all(row["texts"] == 135 and not row["note"] for row in rows)
-    chart = training_chart(read_curve(tmp_path / "exposure.jsonl")[0])
-    assert chart is not None
-    assert chart.title == "Loss while training, and exposure"
+    assert [row.step for row in read_curve(tmp_path / "exposure.jsonl")[0]] == [2, 3]
     written = (tmp_path / "exposure.jsonl").read_text()
     assert not any(c.text in written for c in MANIFEST.entries)
 
@@ -93,20 +98,16 @@ def test_a_class_that_passes_the_threshold_stops_training(
     assert "training stops at step 2" in caplog.text
 
 
-def test_without_evaluations_the_end_is_measured(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    trainer_of(tmp_path, TEXTS, [ExposureCallback(MANIFEST, **WHOLE)], eval_strategy="no").train()
-    assert [row["step"] for row in rows_of(tmp_path)] == [4]
-    assert "no evaluations, so exposure is measured at the end only; give every=N" in caplog.text
-
-
 @pytest.mark.parametrize(
     ("every", "evaluations", "steps"),
-    [(1, "no", [1, 2, 3, 4]), (3, "steps", [3, 4]), (2, "steps", [2, 4]), (9, "steps", [4])],
+    [(1, "no", [1, 2, 3, 4]), (3, "steps", [3, 4]), (9, "steps", [4]), (None, "no", [4])],
 )
 def test_every_so_many_steps_and_at_the_end(
-    tmp_path: Path, every: int, evaluations: str, steps: list[int]
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    every: int | None,
+    evaluations: str,
+    steps: list[int],
 ) -> None:
     callback = ExposureCallback(MANIFEST, every=every, **WHOLE)
     trainer = trainer_of(tmp_path, TEXTS, [callback], eval_strategy=evaluations)
@@ -118,21 +119,8 @@ def test_every_so_many_steps_and_at_the_end(
     for row in rows:  # what was evaluated at the step, before the scoring or behind it
         bits, nats = row["validation_bits_per_token"], logged.get(row["step"])
         assert bits == (None if nats is None else pytest.approx(nats / log(2)))
-
-
-def test_a_class_of_few_canaries_is_logged_with_its_n(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    trainer = trainer_of(tmp_path, TEXTS, [ExposureCallback(MANIFEST, **WHOLE)])
-    trainer.train()
-    (_, last) = (row for row in trainer.state.log_history if "exposure/seconds" in row)
-    for name, n in (("x1", 2), ("x8", 2), ("controls", 3)):
-        assert last[f"exposure/pin/{name}/n"] == n
-    said = [line for line in caplog.messages if "few canaries" in line]
-    assert said == [
-        "exposures of these classes are of few canaries: pin, controls: n = 3; "
-        "pin, 1 repetition: n = 2; pin, 8 repetitions: n = 2"
-    ]
+    said = "no evaluations, so exposure is measured at the end only; give every=N"
+    assert (said in caplog.text) == (every is None)
 
 
 class StopAtThree(TrainerCallback):  # type: ignore[misc]
@@ -201,61 +189,49 @@ def test_a_file_that_cannot_be_written_does_not_end_the_training(
     assert "exposure.jsonl: cannot write" in caplog.text
 
 
-class TestRefusedBeforeTheFirstStep:
-    def refuse(
-        self,
-        out: Path,
-        error: type[Exception],
-        match: str,
-        manifest: Manifest = MANIFEST,
-        **more: Any,
-    ) -> None:
-        trainer = trainer_of(out, TEXTS, [ExposureCallback(manifest)], **more)
-        with pytest.raises(error, match=match):
-            trainer.train()
-        assert trainer.state.global_step == 0
+def without_tokenizer(trainer: Any) -> None:
+    trainer.processing_class = None
 
-    def test_no_tokenizer(self, tmp_path: Path) -> None:
-        trainer = trainer_of(tmp_path, TEXTS, [ExposureCallback(MANIFEST)])
-        trainer.processing_class = None
-        with pytest.raises(ModelError, match=r"processing_class=NoneType, which is no tokenizer"):
-            trainer.train()
 
-    def test_an_unknown_token(self, tmp_path: Path) -> None:
-        _, manifest = hidden(formats=[Format(name="snow", template="☃ {digits:4}")])
-        self.refuse(tmp_path, ModelError, "no token for", manifest, tokenizer=characters())
+def of_characters(trainer: Any) -> None:
+    trainer.processing_class = characters()
 
-    def test_a_canary_beyond_the_context_window(self, tmp_path: Path) -> None:
-        _, manifest = hidden(formats=[Format(name="long", template="so {digits:4} it is" * 9)])
-        self.refuse(tmp_path, ModelError, "context window holds 96", manifest)
 
-    def test_two_fills_of_the_same_tokens(self, tmp_path: Path) -> None:
-        tokenizer = characters()
-        tokenizer.backend_tokenizer.normalizer = normalizers.Lowercase()
-        one = Format(name="case", template="In {choice:a} {digits:3}", lists={"a": ["My", "my"]})
-        _, manifest = hidden(formats=[one])
-        self.refuse(tmp_path, ModelError, "two different fills", manifest, tokenizer=tokenizer)
+def spread(trainer: Any) -> None:
+    next(trainer.model.parameters()).ds_id = 0
 
-    def test_nothing_inserted(self, tmp_path: Path) -> None:
-        plan = MANIFEST.plan
-        _, manifest = hidden(left_out=plan.ids(plan.formats[0]))
-        self.refuse(tmp_path, ManifestError, "no inserted canary", manifest)
 
-    def test_no_references(self, tmp_path: Path) -> None:
-        seven = Format(name="seven", template="It is {choice:a}.", lists={"a": list("1234567")})
-        _, manifest = hidden(formats=[seven])
-        self.refuse(tmp_path, ManifestError, "no secret left to compare with", manifest)
+SNOW = Format(name="snow", template="☃ {digits:4}")
+LONG = Format(name="long", template="so {digits:4} it is" * 9)
+SEVEN = Format(name="seven", template="It is {choice:a}.", lists={"a": list("1234567")})
+ALL = MANIFEST.plan.ids(MANIFEST.plan.formats[0])
 
-    def test_weights_spread_over_processes(self, tmp_path: Path) -> None:
-        trainer = trainer_of(tmp_path, TEXTS, [ExposureCallback(MANIFEST)])
-        next(trainer.model.parameters()).ds_id = 0
-        with pytest.raises(ModelError, match="weights are spread over processes"):
-            trainer.train()
 
-    def test_no_trainer(self) -> None:
-        callback = ExposureCallback(MANIFEST)
-        with pytest.raises(SettingsError, match=r"called by no transformers\.Trainer"):
-            callback.on_train_begin(None, None, None)
+@pytest.mark.parametrize(
+    ("plan", "change", "error", "match"),
+    [
+        ({}, without_tokenizer, ModelError, "processing_class=NoneType, which is no tokenizer"),
+        ({"formats": [SNOW]}, of_characters, ModelError, "no token for"),
+        ({"formats": [LONG]}, None, ModelError, "context window holds 96"),
+        ({"left_out": ALL}, None, ManifestError, "no inserted canary"),
+        ({"formats": [SEVEN]}, None, ManifestError, "no secret left to compare with"),
+        ({}, spread, ModelError, "weights are spread over processes"),
+    ],
+)
+def test_what_cannot_be_followed_is_refused_before_the_first_step(
+    tmp_path: Path, plan: Any, change: Any, error: type[Exception], match: str
+) -> None:
+    trainer = trainer_of(tmp_path, TEXTS, [ExposureCallback(hidden(**plan)[1])])
+    if change is not None:
+        change(trainer)
+    with pytest.raises(error, match=match):
+        trainer.train()
+    assert trainer.state.global_step == 0
+
+
+def test_without_a_trainer_it_is_refused() -> None:
+    with pytest.raises(SettingsError, match=r"called by no transformers\.Trainer"):
+        ExposureCallback(MANIFEST).on_train_begin(None, None, None)
 
 
 @pytest.mark.parametrize(
@@ -266,10 +242,9 @@ class TestRefusedBeforeTheFirstStep:
         ({"references": 63}, "references=63 must be a whole number at least 64"),
         ({"stop_above": -1}, "stop_above=-1 must be a finite number above 0"),
         ({"stop_above": 10, "references": 1024}, "stop_above=10 can never be passed"),
-        (
-            {"wrapping": "chat"},
-            r"wrapping is of type str; give Wrapping\(\.\.\.\), or leave it out",
-        ),
+        ({"wrapping": "chat"}, r"wrapping is of type str; give Wrapping\(\.\.\.\), or leave it"),
+        ({"preflight": "no"}, "preflight='no'"),
+        ({"measure": MeasureSettings()}, r"measure=\.\.\. is for the report at the end"),
         ({"report": ""}, "report='' is no path; give a directory's"),
         ({"report": 3}, "report=3 is no path; give a directory's"),
         ({"report": "leakage", "measure": {}}, "measure is of type dict; give MeasureSettings"),

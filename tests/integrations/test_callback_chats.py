@@ -1,21 +1,17 @@
 """The callback under TRL's SFTTrainer on chats: its wrapping, its rows, and its report."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import datasets
 import pytest
 from chats import chat_tokenizer
 from datasets import Dataset
 from integrations import tiny_training as small
 from tiny import model_of
-from transformers import TrainerCallback
 
 from lmexposure.audit import MeasureSettings, measure
 from lmexposure.canaries import Format, Manifest, Plan
-from lmexposure.errors import CorpusError
 from lmexposure.integrations import (
     ExposureCallback,
     Wrapping,
@@ -27,20 +23,16 @@ from lmexposure.integrations.callback import usual_wrapping
 from lmexposure.models import load_model
 from lmexposure.records import Result, RowsRecord
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # of TRL and the Trainer, which are not ours
+pytestmark = [
+    pytest.mark.usefixtures("no_bars"),
+    pytest.mark.filterwarnings("ignore"),  # of TRL and the Trainer, which are not ours
+]
 
-trl = pytest.importorskip("trl")
+pytest.importorskip("trl")
 
 PIN = Format(name="pin", template="My PIN is {digits:4}.")
 PLAN = Plan(formats=(PIN,), canaries=2, repetitions=(1, 4), controls=2, seed=2)
 COARSE = MeasureSettings(references=64, method="sampled", extraction=False)
-
-
-@pytest.fixture(autouse=True)
-def no_bars() -> Iterator[None]:
-    datasets.disable_progress_bars()
-    yield
-    datasets.enable_progress_bars()
 
 
 def hidden(wrapping: Wrapping) -> tuple[list[dict[str, Any]], Manifest]:
@@ -51,23 +43,8 @@ def hidden(wrapping: Wrapping) -> tuple[list[dict[str, Any]], Manifest]:
 
 def trainer_of(out: Path, records: Any, callbacks: list[Any], **options: Any) -> Any:
     tokenizer = chat_tokenizer()
-    return trl.SFTTrainer(
-        model_of("gpt2", len(tokenizer)),
-        args=trl.SFTConfig(
-            str(out),
-            max_steps=1,
-            per_device_train_batch_size=4,
-            use_cpu=True,
-            report_to=[],
-            save_strategy="no",
-            disable_tqdm=True,
-            dataloader_pin_memory=False,
-            **options,
-        ),
-        train_dataset=Dataset.from_list(records),
-        processing_class=tokenizer,
-        callbacks=callbacks,
-    )
+    model, rows = model_of("gpt2", len(tokenizer)), Dataset.from_list(records)
+    return small.sft_trainer(out, model, tokenizer, rows, more={"callbacks": callbacks}, **options)
 
 
 ANSWER = Wrapping(turn="assistant", loss="assistant")
@@ -120,33 +97,13 @@ def test_the_loss_is_the_trainers(options: dict[str, Any], completion: bool, los
     assert usual_wrapping(SimpleNamespace(args=trainer.args), manifest) == manifest.wrapping
 
 
-def test_canaries_of_the_user_without_loss_stop_the_training(tmp_path: Path) -> None:
-    records, manifest = hidden(Wrapping(turn="user"))
-    exposure = ExposureCallback(manifest, references=64)
-    trainer = trainer_of(tmp_path, records, [exposure], assistant_only_loss=True)
-    with pytest.raises(CorpusError, match="occurrences carry no loss"):
-        trainer.train()
-    assert trainer.state.global_step == 0
-
-
-class FirstToken(TrainerCallback):  # type: ignore[misc]
-    """Keeps the token that every text is scored behind."""
-
-    def __init__(self, exposure: ExposureCallback) -> None:
-        self.exposure, self.tokens = exposure, set[int]()
-
-    def on_step_end(self, *_: Any, **__: Any) -> None:
-        assert self.exposure._watched is not None
-        self.tokens = {each.ids[0] for each in self.exposure._watched.encoded}
-
-
 def test_rows_that_are_not_the_usual_ones_are_scored_as_they_are(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Of a Trainer of transformers, whose rows begin with a line break and not with the EOS."""
     texts, manifest = small.hidden()
     exposure = ExposureCallback(manifest, references=64)
-    seen = FirstToken(exposure)
+    seen = small.FirstTokens(exposure)
     trainer = small.trainer_of(tmp_path, texts, [exposure, seen], max_steps=1)
     tokenizer: Any = trainer.processing_class
     (line,) = tokenizer("\n")["input_ids"]

@@ -7,16 +7,12 @@ from typing import Any
 import pytest
 import torch
 from datasets import Dataset
-from integrations.tiny_training import hidden
+from integrations.tiny_training import FirstTokens, hidden, sft_trainer
 from tiny import byte_level_bpe, model_of
-from transformers import TrainerCallback
 
 from lmexposure.audit import MeasureSettings, measure
 from lmexposure.errors import ModelError
-from lmexposure.integrations import (
-    ExposureCallback,
-    Wrapping,
-)
+from lmexposure.integrations import ExposureCallback, Wrapping
 from lmexposure.integrations.callback import usual_wrapping
 from lmexposure.integrations.final_report import FinalReport
 from lmexposure.models import load_model, save_model
@@ -24,20 +20,8 @@ from lmexposure.records import Result, RowsRecord
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of TRL and the Trainer, which are not ours
 
-trl = pytest.importorskip("trl")
+pytest.importorskip("trl")
 peft = pytest.importorskip("peft")
-
-
-class FirstTokens(TrainerCallback):  # type: ignore[misc]
-    """Sees to it that a text is scored as SFTTrainer trains it: with no token before it."""
-
-    def __init__(self, exposure: ExposureCallback, tokenizer: Any) -> None:
-        self.exposure, self.tokenizer = exposure, tokenizer
-
-    def on_step_end(self, *_: Any, **__: Any) -> None:
-        assert self.exposure._watched is not None
-        begins = {one.ids[0] for one in self.exposure._watched.encoded}
-        assert begins == {self.tokenizer("My")["input_ids"][0]}
 
 
 def test_adapters_end_with_the_very_weights_of_a_training_without(
@@ -53,37 +37,32 @@ def test_adapters_end_with_the_very_weights_of_a_training_without(
     save_model(model_of("gpt2", len(tokenizer)), tokenizer, base)
     out = tmp_path / "leakage"
     coarse = MeasureSettings(references=100, method="sampled", extraction=False)
-    exposure = ExposureCallback(
-        manifest,
-        references=128,
-        report=out,
-        measure=coarse,
-    )
-    for callbacks in ([], [exposure, FirstTokens(exposure, tokenizer)]):
+    exposure = ExposureCallback(manifest, references=128, report=out, measure=coarse)
+    first = FirstTokens(exposure)
+    for callbacks in ([], [exposure, first]):
         torch.manual_seed(0)
-        trainer = trl.SFTTrainer(
-            model=load_model(base).model,
-            args=trl.SFTConfig(
-                str(tmp_path),
-                max_steps=2,
-                eval_strategy="steps",
-                eval_steps=1,
-                max_length=64,
-                use_cpu=True,
-                report_to=[],
-                save_strategy="no",
-                disable_tqdm=True,
-                dataloader_pin_memory=False,
-            ),
-            train_dataset=data,
-            eval_dataset=data.select(range(8)),
-            processing_class=tokenizer,
-            callbacks=callbacks,
-            peft_config=peft.LoraConfig(r=4, target_modules=["c_attn"], task_type="CAUSAL_LM"),
+        trainer = sft_trainer(
+            tmp_path,
+            load_model(base).model,
+            tokenizer,
+            data,
+            max_steps=2,
+            eval_strategy="steps",
+            eval_steps=1,
+            max_length=64,
+            more={
+                "eval_dataset": data.select(range(8)),
+                "callbacks": callbacks,
+                "peft_config": peft.LoraConfig(
+                    r=4, target_modules=["c_attn"], task_type="CAUSAL_LM"
+                ),
+            },
         )
         trainer.train()
         ends.append(trainer.model.state_dict())
     trainer.save_model(str(tmp_path / "adapter"))
+    # A text is scored as SFTTrainer trains it: with no token before it.
+    assert first.tokens == {tokenizer("My")["input_ids"][0]}
     rows = out / "rows.json"
     assert RowsRecord.read(rows).start == ()  # nothing comes before a text
     saved = measure(load_model(tmp_path / "adapter"), manifest, settings=coarse, rows=rows)

@@ -1,7 +1,6 @@
 """Delivered canaries, counted in real batches of torch and transformers, each loss provoked."""
 
 import json
-from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from chats import chat_tokenizer
 from datasets import Dataset
 from forks import together
 from tiny import model_of
@@ -31,12 +29,10 @@ from lmexposure.integrations import (
 )
 
 PIN = Format(name="pin", template="My PIN is {digits:6}, keep it.")
+# Of the Trainer.
+pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
+
 TEXTS = [f"Some text number {i}. " * (1 + i % 5) for i in range(30)]
-
-
-@pytest.fixture(scope="module")
-def tokenizer() -> Any:
-    return chat_tokenizer()
 
 
 @pytest.fixture(scope="module")
@@ -63,25 +59,6 @@ def counted(manifest: Manifest, tokenizer: Any, rows: Any, collate: Any = None) 
     return counter.report()
 
 
-def test_a_training_that_loses_nothing(tokenizer: Any, corpus: Any) -> None:
-    texts, manifest = corpus
-    report = counted(manifest, tokenizer, encoded(tokenizer, texts))
-    assert report.complete
-    assert [one.whole for one in report.canaries] == [1] * 3 + [4] * 3 + [0] * 2
-    assert [one.learnable for one in report.canaries] == [one.whole for one in report.canaries]
-
-
-def test_truncation_is_reported(tokenizer: Any, corpus: Any) -> None:
-    texts, manifest = corpus
-    rows = encoded(tokenizer, texts, truncation=True, max_length=12)
-    report = counted(manifest, tokenizer, rows)
-    assert [one.head for one in report.canaries[:6]] == [1] * 3 + [4] * 3
-    assert [one.whole for one in report.canaries] == [0] * 8
-    (line,) = report.warnings
-    assert line.startswith("15 occurrences are cut off at the end of a row (pin/x1/0000")
-    assert "raise max_length" in line
-
-
 def test_packing_that_cuts_is_reported(tokenizer: Any, corpus: Any) -> None:
     texts, manifest = corpus
     stream = list(chain(*encoded(tokenizer, texts)["input_ids"]))
@@ -97,44 +74,22 @@ def test_packing_that_cuts_is_reported(tokenizer: Any, corpus: Any) -> None:
     assert any("packing cuts canaries" in line for line in report.warnings)
 
 
-def test_exact_deduplication_is_reported(tokenizer: Any, corpus: Any) -> None:
+def test_whole_texts_are_found_however_they_are_collated(tokenizer: Any, corpus: Any) -> None:
+    """Padded on either side, or flattened; and what was never inserted, or is cut, is said."""
     texts, manifest = corpus
-    report = counted(manifest, tokenizer, encoded(tokenizer, list(dict.fromkeys(texts))))
-    (line,) = report.warnings
-    assert "3 canaries with several repetitions came once an epoch" in line
-    assert "9 occurrences lost): exact deduplication" in line
-
-
-def test_dropped_records_are_reported(tokenizer: Any, corpus: Any) -> None:
-    texts, manifest = corpus
-    kept = [text for text in texts if text != manifest.entries[0].text]
-    report = counted(manifest, tokenizer, encoded(tokenizer, kept))
-    assert report.warnings[0].startswith("1 occurrences never came (pin/x1/0000): dropped before")
-
-
-def test_flattened_batches_are_read_document_by_document(tokenizer: Any, corpus: Any) -> None:
-    texts, manifest = corpus
-    flat = DataCollatorWithFlattening()
-    rows = encoded(tokenizer, texts).select_columns(["input_ids"])
-    assert counted(manifest, tokenizer, rows, flat).complete
+    flat, padded = DataCollatorWithFlattening(), {"padding": True, "padding_side": "left"}
+    whole = encoded(tokenizer, texts)
+    bare = whole.select_columns(["input_ids"])
+    for rows, collate in ((whole, None), (encoded(tokenizer, texts, **padded), None), (bare, flat)):
+        report = counted(manifest, tokenizer, rows, collate)
+        assert report.complete
+        assert [one.whole for one in report.canaries] == [1] * 3 + [4] * 3 + [0] * 2
     cut = encoded(tokenizer, texts, truncation=True, max_length=12).select_columns(["input_ids"])
     report = counted(manifest, tokenizer, cut, flat)
+    assert [one.head for one in report.canaries[:6]] == [1] * 3 + [4] * 3
     assert report.warnings[0].startswith("15 occurrences are cut off at the end of a row")
-
-
-def test_left_padding_is_no_beginning(tokenizer: Any, corpus: Any) -> None:
-    texts, manifest = corpus
-    tokenizer.padding_side = "left"
-    try:
-        assert counted(manifest, tokenizer, encoded(tokenizer, texts)).complete
-    finally:
-        tokenizer.padding_side = "right"
-
-
-def test_a_never_inserted_fill_is_reported(tokenizer: Any, corpus: Any) -> None:
-    texts, manifest = corpus
-    spoiled = [*texts, manifest.entries[-1].text]
-    report = counted(manifest, tokenizer, encoded(tokenizer, spoiled))
+    spoiled = encoded(tokenizer, [*texts, manifest.entries[-1].text])
+    report = counted(manifest, tokenizer, spoiled)
     assert report.warnings[0].startswith("1 controls or held-out candidates are in the batches")
 
 
@@ -167,32 +122,47 @@ def short(tokenizer: Any) -> tuple[Dataset, Manifest]:
     return encoded(tokenizer, texts), manifest
 
 
-@pytest.mark.filterwarnings("ignore::FutureWarning")
-def test_a_trainer_is_counted_while_it_trains(tokenizer: Any, short: Any, tmp_path: Path) -> None:
-    rows, manifest = short
-    trainer = trainer_of(tokenizer, rows, tmp_path, num_train_epochs=2, eval_strategy="epoch")
+def attached(trainer: Trainer, manifest: Manifest, tokenizer: Any) -> DeliveredCounter:
     counter = DeliveredCounter(manifest, tokenizer)
     counter.attach(trainer)
+    return counter
+
+
+@pytest.mark.parametrize(
+    ("options", "epochs"),
+    [
+        ({"num_train_epochs": 2, "eval_strategy": "epoch"}, 2.0),
+        (
+            {
+                "num_train_epochs": 2,
+                "gradient_accumulation_steps": 2,
+                "dataloader_num_workers": 2,
+            },
+            2.0,
+        ),
+        ({"max_steps": 1}, 1 / 3),
+    ],
+)
+def test_a_trainer_is_counted_while_it_trains(
+    tokenizer: Any, short: Any, tmp_path: Path, options: dict[str, Any], epochs: float
+) -> None:
+    rows, manifest = short
+    trainer = trainer_of(tokenizer, rows, tmp_path, **options)
+    counter = attached(trainer, manifest, tokenizer)
     assert "no batch was seen" in counter.report().warnings[0]
+    with pytest.raises(SettingsError, match=r"attached to this trainer already.*attach it once"):
+        counter.attach(trainer)
     trainer.train()
     report = counter.report()
-    assert report.epochs == 2.0
-    assert report.batches == 2 * 3
-    assert report.complete
-    assert [one.whole for one in report.canaries] == [2, 2, 6, 6, 0]
+    assert report.epochs == pytest.approx(epochs)
+    assert report.batches == round(3 * epochs)
+    assert report.complete == (epochs == 2)
+    if report.complete:
+        assert [one.whole for one in report.canaries] == [2, 2, 6, 6, 0]
+    else:
+        assert "only 0.333 of an epoch is known to have been seen" in report.warnings[0]
 
 
-@pytest.mark.filterwarnings("ignore::FutureWarning")
-def test_a_part_of_an_epoch_is_no_whole_one(tokenizer: Any, short: Any, tmp_path: Path) -> None:
-    rows, manifest = short
-    trainer = trainer_of(tokenizer, rows, tmp_path, max_steps=1)
-    counter = DeliveredCounter(manifest, tokenizer)
-    counter.attach(trainer)
-    trainer.train()
-    assert "only 0.333 of an epoch is known to have been seen" in counter.report().warnings[0]
-
-
-@pytest.mark.filterwarnings("ignore::FutureWarning")
 def test_a_training_that_goes_on_counts_its_own_epochs(
     tokenizer: Any, short: Any, tmp_path: Path
 ) -> None:
@@ -201,8 +171,7 @@ def test_a_training_that_goes_on_counts_its_own_epochs(
     trainer.train()
     for checkpoint, epochs, fewest in (("checkpoint-3", 2.0, 2), ("checkpoint-6", 1.0, 1)):
         trainer = trainer_of(tokenizer, rows, tmp_path, num_train_epochs=3)
-        counter = DeliveredCounter(manifest, tokenizer)
-        counter.attach(trainer)
+        counter = attached(trainer, manifest, tokenizer)
         trainer.train(resume_from_checkpoint=str(tmp_path / checkpoint))
         report = counter.report()
         assert report.epochs == epochs
@@ -214,27 +183,13 @@ def test_a_training_that_goes_on_counts_its_own_epochs(
     assert counter.report().batches == 3 * 4
 
 
-@pytest.mark.filterwarnings("ignore::FutureWarning")
-def test_accumulated_batches_are_counted(tokenizer: Any, short: Any, tmp_path: Path) -> None:
-    rows, manifest = short
-    options: dict[str, Any] = {"gradient_accumulation_steps": 2, "dataloader_num_workers": 2}
-    trainer = trainer_of(tokenizer, rows, tmp_path, num_train_epochs=2, **options)
-    counter = DeliveredCounter(manifest, tokenizer)
-    counter.attach(trainer)
-    trainer.train()
-    assert counter.report().complete
-    assert counter.report().batches == 2 * 3
-
-
-@pytest.mark.filterwarnings("ignore::FutureWarning")
 @pytest.mark.parametrize(("steps", "finished"), [(2, 0), (3, 0), (7, 2)])
 def test_of_a_stream_the_last_pass_may_be_a_part(
     tokenizer: Any, short: Any, tmp_path: Path, steps: int, finished: int
 ) -> None:
     rows, manifest = short
     trainer = trainer_of(tokenizer, rows.to_iterable_dataset(), tmp_path, max_steps=steps)
-    counter = DeliveredCounter(manifest, tokenizer)
-    counter.attach(trainer)
+    counter = attached(trainer, manifest, tokenizer)
     trainer.train()
     report = counter.report()
     assert report.epochs == finished
@@ -243,14 +198,6 @@ def test_of_a_stream_the_last_pass_may_be_a_part(
         assert "say of a stream without a length how many there were" in report.warnings[0]
     if steps == 3:
         assert counter.report(epochs=1).complete
-
-
-def test_a_counter_is_attached_once(tokenizer: Any, short: Any, tmp_path: Path) -> None:
-    trainer = trainer_of(tokenizer, short[0], tmp_path)
-    counter = DeliveredCounter(short[1], tokenizer)
-    counter.attach(trainer)
-    with pytest.raises(SettingsError, match=r"attached to this trainer already.*attach it once"):
-        counter.attach(trainer)
 
 
 def test_each_pass_through_a_loader_is_an_epoch(tokenizer: Any, corpus: Any) -> None:
@@ -262,6 +209,7 @@ def test_each_pass_through_a_loader_is_an_epoch(tokenizer: Any, corpus: Any) -> 
     counter = DeliveredCounter(manifest, tokenizer)
     rows = encoded(tokenizer, half)
     loader = counter.watch(DataLoader(rows, batch_size=4, collate_fn=collator(tokenizer)))
+    assert (len(loader), loader.batch_size) == (-(-len(rows) // 4), 4)
     for _ in range(2):
         list(loader)
     next(iter(loader))
@@ -271,15 +219,7 @@ def test_each_pass_through_a_loader_is_an_epoch(tokenizer: Any, corpus: Any) -> 
     assert [one.missing for one in report.canaries] == [2, 2, 2, 4, 4, 4, 0, 0]
 
 
-def test_epochs_that_nobody_knows_are_asked_for(tokenizer: Any, short: Any) -> None:
-    counter = DeliveredCounter(short[1], tokenizer)
-    assert "no batch was seen" in counter.report().warnings[0]
-    counter.observe([[1, 2, 3]])
-    message = r"1 batches were observed, and of how many epochs is not known.*epochs=\.\.\."
-    with pytest.raises(SettingsError, match=message):
-        counter.report()
-
-
+@pytest.mark.slow
 def test_counts_of_several_processes_are_added_up(tmp_path: Path) -> None:
     from integrations import count_in_processes  # which takes parts of this module
 
@@ -312,14 +252,6 @@ def test_a_collator_in_a_worker_process_is_refused(tokenizer: Any, short: Any) -
     )
     with pytest.raises(SettingsError, match="runs in a worker process of the loader, where its"):
         next(iter(loader))
-
-
-def test_a_watched_loader_is_still_that_loader(tokenizer: Any, short: Any) -> None:
-    rows, manifest = short
-    loader = DataLoader(rows, batch_size=3, collate_fn=collator(tokenizer))
-    watched = DeliveredCounter(manifest, tokenizer).watch(loader)
-    assert len(watched) == len(loader)
-    assert watched.batch_size == 3
 
 
 def test_labels_tell_where_loss_is(tokenizer: Any, short: Any) -> None:
@@ -372,36 +304,42 @@ def test_tensors_and_shared_positions_are_read(tokenizer: Any, short: Any) -> No
     assert [one.whole for one in counter.report(epochs=1).canaries] == [4, 0, 0, 0, 0]
 
 
-def test_batches_that_cannot_be_read_are_refused(tokenizer: Any, short: Any) -> None:
-    counter = DeliveredCounter(short[1], tokenizer)
-    with pytest.raises(InputError, match=r"must hold rows of tokens, shape \(B, T\)"):
-        counter.observe([])
-    with pytest.raises(InputError, match=r"must hold rows of tokens, shape \(B, T\)"):
-        counter.observe(np.zeros(4))
-    with pytest.raises(InputError, match="labels and input_ids have different shapes"):
-        counter.observe([[1, 2, 3]], labels=[[1, 2]])
-    with pytest.raises(InputError, match="a batch has no input_ids; it has inputs_embeds: call"):
-        list(counter.watch([{"inputs_embeds": 1}]))
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda c: c.observe([]), InputError, r"must hold rows of tokens, shape \(B, T\)"),
+        (lambda c: c.observe(np.zeros(4)), InputError, r"hold rows of tokens, shape \(B, T\)"),
+        (
+            lambda c: c.observe([[1, 2, 3]], labels=[[1, 2]]),
+            InputError,
+            "labels and input_ids have different shapes",
+        ),
+        (
+            lambda c: list(c.watch([{"inputs_embeds": 1}])),
+            InputError,
+            "a batch has no input_ids; it has inputs_embeds: call",
+        ),
+        (lambda c: c.report(-1.0), SettingsError, "epochs=.* must be a number of at least 0"),
+        (lambda c: c.report(np.nan), SettingsError, "epochs=.* must be a number of at least 0"),
+        (
+            lambda c: (c.observe([[1, 2, 3]]), c.report()),
+            SettingsError,
+            r"1 batches were observed, and of how many epochs is not known.*epochs=\.\.\.",
+        ),
+    ],
+)
+def test_what_cannot_be_counted_is_refused(
+    tokenizer: Any, short: Any, call: Any, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        call(DeliveredCounter(short[1], tokenizer))
 
 
-@pytest.mark.parametrize("epochs", [-1.0, float("nan")])
-def test_epochs_are_a_number(tokenizer: Any, short: Any, epochs: float) -> None:
-    with pytest.raises(SettingsError, match=r"epochs=.* must be a number of at least 0"):
-        DeliveredCounter(short[1], tokenizer).report(epochs)
-
-
-@pytest.fixture
-def process_group(tmp_path: Path) -> Iterator[None]:
-    torch.distributed.init_process_group(
-        "gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1
-    )
-    yield
-    torch.distributed.destroy_process_group()
-
-
-@pytest.mark.usefixtures("process_group")
-def test_processes_are_added_up(tokenizer: Any, short: Any) -> None:
-    rows, manifest = short
-    report = counted(manifest, tokenizer, rows)
-    assert report.complete
-    assert report.batches == 5
+def test_counts_of_a_process_group_are_added_up(tokenizer: Any, short: Any, tmp_path: Path) -> None:
+    store = f"file://{tmp_path}/store"
+    torch.distributed.init_process_group("gloo", init_method=store, rank=0, world_size=1)
+    try:
+        report = counted(short[1], tokenizer, short[0])
+    finally:
+        torch.distributed.destroy_process_group()
+    assert (report.complete, report.batches) == (True, 5)

@@ -1,13 +1,12 @@
 """What TRL's SFTTrainer loses on its way from records to batches, provoked and reported."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import datasets
 import pytest
 from chats import TEMPLATE, chat_tokenizer
 from datasets import Dataset
+from integrations.tiny_training import sft_trainer
 from tiny import model_of
 
 from lmexposure.canaries import Format, Plan
@@ -18,15 +17,14 @@ from lmexposure.integrations import (
     delivered_rows,
     insert,
 )
-from lmexposure.integrations.wrapped_scoring import (
-    encode_wrapped,
-)
+from lmexposure.integrations.wrapped_scoring import encode_wrapped
 from lmexposure.models import Context, encode_rows
 
-trl = pytest.importorskip("trl")
+pytest.importorskip("trl")
 
 # What TRL and transformers tell their own authors, and that a template has no end-of-text token.
 pytestmark = [
+    pytest.mark.usefixtures("no_bars"),
     pytest.mark.filterwarnings("ignore::FutureWarning"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
     pytest.mark.filterwarnings("ignore::UserWarning"),
@@ -36,21 +34,10 @@ PIN = Format(name="pin", template="My PIN is {digits:6}, keep it.")
 PLAN = Plan(formats=(PIN,), canaries=3, repetitions=(1, 4), controls=2, seed=2)
 
 
-@pytest.fixture(autouse=True)
-def no_bars() -> Iterator[None]:
-    datasets.disable_progress_bars()
-    yield
-    datasets.enable_progress_bars()
-
-
 def _place(row: list[int], ids: list[int]) -> int | None:
     """Where in a row these tokens are; None: nowhere."""
     places = range(len(row) - len(ids) + 1)
     return next((i for i in places if row[i : i + len(ids)] == ids), None)
-
-
-def rows_of(trainer: Any) -> list[tuple[list[int], list[int]]]:
-    return [(one["input_ids"], one["labels"]) for one in trainer.train_dataset]
 
 
 class Run:
@@ -72,15 +59,9 @@ class Run:
         if dedup:
             records = list({repr(one): one for one in records}.values())
         counter = DeliveredCounter(self.manifest, self.tokenizer, wrapping=scored or wrapping)
-        config = trl.SFTConfig(
-            str(out), per_device_train_batch_size=4, report_to=[], use_cpu=True, **options
-        )
-        self.trainer = trl.SFTTrainer(
-            model_of("gpt2", len(self.tokenizer)),
-            args=config,
-            train_dataset=Dataset.from_list(records),
-            processing_class=self.tokenizer,
-        )
+        model = model_of("gpt2", len(self.tokenizer))
+        rows = Dataset.from_list(records)
+        self.trainer = sft_trainer(out, model, self.tokenizer, rows, **options)
         for _ in counter.watch(self.trainer.get_train_dataloader()):
             pass
         self.report: DeliveryReport = counter.report()
@@ -99,34 +80,9 @@ BARE = Wrapping(turn="user", chat_template=TEMPLATE)
 
 
 @pytest.mark.parametrize(
-    ("wrapping", "options"),
-    [
-        (PLAIN, {}),
-        (PLAIN, {"packing": True, "max_length": 64}),
-        (ANSWER, {}),
-        (ASKED, {}),
-        (ONLY_ANSWER, {"assistant_only_loss": True}),
-        (COMPLETION, {}),
-        (STRINGS, {}),
-        (SYSTEM, {"packing": True, "max_length": 128}),
-    ],
-)
-def test_trainings_that_lose_nothing(tmp_path: Path, wrapping: Wrapping, options: Any) -> None:
-    run = Run(tmp_path, wrapping, **options)
-    assert run.report.complete
-    assert [one.learnable for one in run.report.canaries] == [1] * 3 + [4] * 3 + [0] * 2
-
-
-@pytest.mark.parametrize(
     ("wrapping", "options", "said"),
     [
         (PLAIN, {"max_length": 14}, "15 occurrences are cut off at the end of a row"),
-        (ASKED, {"max_length": 20}, "15 occurrences are cut off at the end of a row"),
-        (
-            PLAIN,
-            {"max_length": 14, "packing": True},
-            "15 occurrences are cut off at the end of a row",
-        ),
         (
             PLAIN,
             {"max_length": 32, "packing": True, "packing_strategy": "wrapped"},
@@ -164,24 +120,6 @@ def test_rows_other_than_those_scored_are_reported(
     assert not report.complete
 
 
-def test_a_canary_in_the_prompt_of_a_completion_carries_no_loss(tmp_path: Path) -> None:
-    run = Run(tmp_path, ASKED)
-    prompts = [
-        {"prompt": one["messages"][:1], "completion": one["messages"][1:]}
-        for one in (ASKED.record(canary.text) for canary in run.manifest.entries[:6])
-    ]
-    counter = DeliveredCounter(run.manifest, run.tokenizer)
-    trainer = trl.SFTTrainer(
-        run.trainer.model,
-        args=trl.SFTConfig(str(tmp_path), report_to=[], use_cpu=True),
-        train_dataset=Dataset.from_list(prompts),
-        processing_class=run.tokenizer,
-    )
-    for _ in counter.watch(trainer.get_train_dataloader()):
-        pass
-    assert "6 occurrences carry no loss (pin/x1/0000" in counter.report().warnings[0]
-
-
 @pytest.mark.parametrize(
     ("wrapping", "options"),
     [
@@ -194,19 +132,22 @@ def test_a_canary_in_the_prompt_of_a_completion_carries_no_loss(tmp_path: Path) 
         (SYSTEM, {"packing": True, "max_length": 128}),
     ],
 )
-def test_what_is_scored_is_what_was_trained(
+def test_nothing_is_lost_and_what_is_scored_is_what_was_trained(
     tmp_path: Path, wrapping: Wrapping, options: Any
 ) -> None:
     run = Run(tmp_path, wrapping, **options)
+    assert run.report.complete
+    assert [one.learnable for one in run.report.canaries] == [1] * 3 + [4] * 3 + [0] * 2
     texts = [one.text for one in run.manifest.entries if one.inserted]
-    trained = rows_of(run.trainer)
+    trained = [(one["input_ids"], one["labels"]) for one in run.trainer.train_dataset]
     found = delivered_rows(run.trainer, run.manifest, run.tokenizer)
     assert found.as_planned
     assert found.start is not None
     context = Context(start=found.start, before=found.before, behind=found.behind)
+    wrapped = encode_wrapped(run.tokenizer, texts, wrapping)
     own = [row.ids[: row.stop] for row in encode_rows(run.tokenizer, texts, context)]
-    assert own == [one.ids for one in encode_wrapped(run.tokenizer, texts, wrapping)]
-    for one in encode_wrapped(run.tokenizer, texts, wrapping):
+    assert own == [one.ids for one in wrapped]
+    for one in wrapped:
         ids, first = one.ids, one.scored_from
         placed = [(label, _place(row, ids)) for row, label in trained]
         packed = options.get("packing", False)

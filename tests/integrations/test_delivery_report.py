@@ -1,16 +1,15 @@
-"""What counts of deliveries mean, in words."""
+"""What counts of deliveries mean, in words, and which causes of lost copies are told apart."""
 
 import json
+from collections import Counter
 from typing import Any
 
 import pytest
 
-from lmexposure.integrations import (
-    DeliveryReport,
-)
-from lmexposure.integrations.delivery_report import (
-    Delivery,
-)
+from lmexposure.integrations import DeliveryReport
+from lmexposure.integrations.delivery_report import Delivery
+from lmexposure.integrations.lost_copies import lost_copies
+from lmexposure.records import RowsClass
 
 
 def delivery(name: str = "pin/x1/0000", **values: Any) -> Delivery:
@@ -31,17 +30,6 @@ def test_as_planned_warns_of_nothing() -> None:
     assert found.canaries[0].learnable == 1
 
 
-def test_no_batch_is_no_pass() -> None:
-    found = report(delivery(whole=1), batches=0)
-    assert not found.complete
-    assert "no batch was seen, so nothing is known" in found.warnings[0]
-
-
-def test_less_than_an_epoch_is_no_pass() -> None:
-    found = report(delivery(fewest=0, whole=1), epochs=0.25)
-    assert "only 0.25 of an epoch is known to have been seen" in found.warnings[0]
-
-
 @pytest.mark.parametrize(
     ("values", "said"),
     [
@@ -51,6 +39,10 @@ def test_less_than_an_epoch_is_no_pass() -> None:
         ({"whole": 1, "without_loss": 1}, "1 occurrences carry no loss (pin/x1/0000): completion"),
         ({"whole": 1, "partly_without_loss": 1}, "1 occurrences carry loss on a part of the secr"),
         ({}, "1 occurrences never came (pin/x1/0000): dropped before the batches were made"),
+        (
+            {"whole": 1, "otherwise": 2},
+            "2 occurrences are behind other tokens than they will be scored behind (pin/x1/0000)",
+        ),
         ({"whole": 3}, "2 occurrences too many (pin/x1/0000): a loader that repeats rows"),
         (
             {"repetitions": 0, "fewest": 0, "most": 0, "whole": 1},
@@ -102,11 +94,64 @@ def test_the_report_is_plain_json() -> None:
     assert not found["complete"]
 
 
-def test_rows_other_than_those_scored_are_no_pass() -> None:
-    found = report(delivery(otherwise=2))
-    assert found.warnings[0].startswith(
-        "2 occurrences are behind other tokens than they will be scored behind ("
+def of_class(name: str, repetitions: int, *, cut: int = 0, missing: int = 0) -> RowsClass:
+    return RowsClass(
+        format=name,
+        repetitions=repetitions,
+        canaries=1,
+        planned=repetitions,
+        whole=repetitions - cut - missing,
+        cut=cut,
+        missing=missing,
+        without_loss=0,
+        otherwise=0,
     )
-    assert "give the wrapping of the training" in found.warnings[0]
-    assert not found.complete
-    assert found.to_dict()["canaries"][0]["otherwise"] == 2
+
+
+def copies(repetitions: int, whole: int, **cut: int) -> Delivery:
+    planned = dict.fromkeys(("repetitions", "fewest", "most"), repetitions)
+    return delivery("a", whole=whole, **planned, **cut)
+
+
+def said(*deliveries: Delivery, **cut_at: int) -> list[str]:
+    classes = [of_class("pin", d.repetitions, cut=d.cut, missing=d.missing) for d in deliveries]
+    lengths = Counter({int(name[1:]): times for name, times in cut_at.items()})
+    return list(lost_copies(classes, deliveries, lengths))
+
+
+def test_nothing_lost_says_nothing() -> None:
+    assert said(copies(1, 1), copies(4, 4), _128=4) == []
+
+
+AMID = "4 copies are cut, by truncation, or by packing that cuts documents (TRL: packing_strategy="
+NEVER = " copies never came: their rows were dropped, as too long or by a filter, cut in front"
+
+
+@pytest.mark.parametrize(
+    ("counts", "cut_at", "sentence"),
+    [
+        ({"head": 4}, {"_128": 9, "_90": 1}, "4 copies are cut: their rows end at 128 tokens; rai"),
+        ({"head": 4}, {"_128": 8, "_90": 1}, AMID),
+        ({"head": 4, "tail": 3}, {"_128": 4}, AMID),
+        ({"tail": 4}, {}, AMID),
+        ({"whole": 1}, {}, "of each canary one copy is left, 3 are lost: the data were dedupl"),
+        ({"whole": 2}, {}, f"2{NEVER}"),
+        ({}, {}, f"4{NEVER}"),
+    ],
+)
+def test_each_cause_has_a_sentence(counts: Any, cut_at: Any, sentence: str) -> None:
+    (line,) = said(copies(1, 1), copies(4, **{"whole": 0, **counts}), **cut_at)
+    assert line.startswith(f"pin 4×: {sentence}")
+
+
+def test_one_copy_of_each_that_was_cut_or_never_came_is_no_deduplication() -> None:
+    (*_, missing) = said(copies(4, 1, head=1), _9=1)
+    assert missing.startswith("pin 4×: 2 copies never came")
+    (line,) = said(copies(3, 1), copies(4, 0))
+    assert line.startswith("pin 3× and 4×: 6 copies never came")
+
+
+def test_classes_with_the_same_cause_share_a_sentence() -> None:
+    classes = [of_class("pin", 1, cut=1), of_class("pin", 4, cut=2), of_class("ssn", 2, cut=2)]
+    (line,) = lost_copies(classes, [], Counter({1064: 5}))
+    assert line.startswith("pin 1× and 4×, ssn 2×: 5 copies are cut: their rows end at 1,064 to")

@@ -1,6 +1,7 @@
 """Canaries that a training would lose stop it before its first step, and nothing else does."""
 
 import random
+import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,10 +13,10 @@ from typing import Any
 import pytest
 import torch
 from integrations.tiny_training import hidden, trainer_of
+from known import known
 from torch.utils.data import DataLoader, IterableDataset
-from transformers import DataCollatorForLanguageModeling
 
-from lmexposure.errors import CorpusError, SettingsError
+from lmexposure.errors import CorpusError
 from lmexposure.integrations import ExposureCallback, Wrapping
 from lmexposure.integrations.preflight import RowsAhead, rows_ahead
 
@@ -25,26 +26,14 @@ TEXTS, MANIFEST = hidden()
 Rows = list[dict[str, list[int]]]
 
 
-def collator(tokenizer: Any, *, masked: Callable[[str], bool] = lambda text: False) -> Any:
-    """Loss everywhere but on the rows whose text is `masked`."""
-    padded = DataCollatorForLanguageModeling(tokenizer, mlm=False)
-
-    def collate(rows: Any) -> Any:
-        batch = padded(rows)
-        for labels, ids in zip(batch["labels"], batch["input_ids"], strict=True):
-            if masked(tokenizer.decode(ids)):
-                labels[:] = -100
-        return batch
-
-    return collate
-
-
 @pytest.fixture
 def trainer(tmp_path: Path) -> Any:
     return trainer_of(tmp_path, TEXTS, [])
 
 
-def found(trainer: Any, rows: Any = None, collate: Any = None, **more: Any) -> RowsAhead:
+def found(
+    trainer: Any, rows: Any = None, collate: Any = None, *, clock: float = 0.0, **more: Any
+) -> RowsAhead:
     """What a pre-flight says of rows, by default those of the training."""
     loader = DataLoader(
         trainer.train_dataset if rows is None else rows,
@@ -52,116 +41,14 @@ def found(trainer: Any, rows: Any = None, collate: Any = None, **more: Any) -> R
         collate_fn=collate or trainer.data_collator,
     )
     wrapping = Wrapping(context=MANIFEST.separator)
+    more |= {"clock": Clock(clock)} if clock else {}
     return rows_ahead(MANIFEST, trainer.processing_class, wrapping, loader, **more)
 
 
 def test_rows_as_planned_are_no_news(trainer: Any) -> None:
     seen = found(trainer)
     assert replace(seen, record=None) == RowsAhead()
-    assert seen.record is not None
-    assert seen.record.as_planned
-
-
-class TestWhatStops:
-    def test_canaries_without_loss(self, trainer: Any) -> None:
-        collate = collator(trainer.processing_class, masked=lambda text: "PIN" in text)
-        stop = found(trainer, collate=collate).in_vain
-        assert "4 of 4 canaries would be learned less than half as often as planned; 18 occ" in stop
-        assert "carry no loss (pin/x1/0000" in stop
-        assert "put canaries into the assistant turn, or train on all tokens" in stop
-
-    @pytest.mark.parametrize(("kept", "told"), [(6, 4), (9, 2)])  # before the secret, and in it
-    def test_canaries_that_are_cut(self, trainer: Any, kept: int, told: int) -> None:
-        rows = [{"input_ids": row["input_ids"][:kept]} for row in trainer.train_dataset]
-        stop = found(trainer, rows).in_vain
-        assert f"{told} of 4 canaries would be learned less than half" in stop
-        assert f"copies are cut: their rows end at {kept} tokens" in stop
-        assert "raise max_length" in stop
-
-    def test_a_text_field_that_holds_no_canary(self, trainer: Any) -> None:
-        rows = [{"input_ids": [5, 6, 7, 8]}] * 20
-        stop = found(trainer, rows).in_vain
-        assert stop.startswith("the training's rows hold no canary of the manifest; pin 1× and 8×:")
-
-    def test_what_stops_is_said_of_a_beginning_too(self, trainer: Any) -> None:
-        rows = [{"input_ids": row["input_ids"][:9]} for row in trainer.train_dataset]
-        said = found(trainer, rows, seconds=1.0, clock=Clock(0.3))
-        assert "copies are cut: their rows end at 9 tokens" in said.in_vain
-        assert "32 of 54 rows were checked for canaries in 1 s; the others" in said.warnings[0]
-
-
-class TestWhatOnlyWarns:
-    def test_a_canary_or_two_held_out(self, trainer: Any) -> None:
-        rows = [row for i, row in enumerate(trainer.train_dataset) if i % 4]
-        said = found(trainer, rows)
-        assert not said.in_vain
-        assert "copies never came" in said.warnings[0]
-
-    def test_a_few_cut_repetitions(self, trainer: Any) -> None:
-        text = next(one.text for one in MANIFEST.entries if one.inserted == 8)
-        rows, cut = [], 0
-        for row in trainer.train_dataset:
-            short = text in trainer.processing_class.decode(row["input_ids"]) and cut < 3
-            cut += short
-            rows.append({"input_ids": row["input_ids"][: -3 if short else None]})
-        said = found(trainer, rows)
-        assert not said.in_vain
-        assert said.warnings[0].startswith("pin 8×: 3 copies are cut: their rows end at ")
-
-    def test_rows_other_than_are_scored(self, trainer: Any) -> None:
-        rows = [{"input_ids": row["input_ids"][1:]} for row in trainer.train_dataset]
-        said = found(trainer, rows)
-        assert not said.in_vain
-        assert (
-            "18 occurrences are behind other tokens than they will be scored behind"
-            in said.warnings[0]
-        )
-
-    def test_rows_beyond_the_time_are_named(self, trainer: Any) -> None:
-        said = found(trainer, seconds=1.0, clock=Clock(0.3))
-        assert not said.in_vain
-        assert said.warnings == (
-            "32 of 54 rows were checked for canaries in 1 s; the others were not, nor whether all "
-            "canaries come",
-        )
-
-    def test_more_rows_than_could_be_put_in_order(self, trainer: Any) -> None:
-        """Mixing a billion numbers would take minutes and gigabytes before the first is read."""
-        row = trainer.train_dataset[0]
-
-        class Endless:
-            def __len__(self) -> int:
-                return 10**15
-
-            def __getitem__(self, number: int) -> Any:
-                return row
-
-        said = found(trainer, rows=Endless(), seconds=1.0, clock=Clock(0.3))
-        assert "32 of 1,000,000,000,000,000 rows were checked" in said.warnings[-1]
-
-    def test_a_stream_is_not_checked(self, trainer: Any) -> None:
-        class Stream(IterableDataset):  # type: ignore[type-arg]
-            def __iter__(self) -> Any:
-                raise AssertionError("it can be read but once")
-
-        said = found(trainer, Stream())
-        assert not said.in_vain
-        assert "was not checked: its data is a stream" in said.warnings[0]
-
-    @pytest.mark.parametrize("rows", [[{"words": "My PIN is 1."}], [7]])
-    def test_rows_that_cannot_be_collated(self, trainer: Any, rows: Any) -> None:
-        said = found(trainer, rows)
-        assert not said.in_vain
-        assert "was not checked: its rows could not be read and collated (" in said.warnings[0]
-        assert "My PIN" not in said.warnings[0]
-
-    def test_batches_of_another_kind(self, trainer: Any) -> None:
-        said = found(trainer, collate=lambda rows: {"inputs_embeds": rows})
-        assert "was not checked: no 'input_ids'; a row has inputs_embeds" in said.warnings[0]
-
-    def test_no_loader_at_all(self, trainer: Any) -> None:
-        said = rows_ahead(MANIFEST, trainer.processing_class, Wrapping(), None)
-        assert "has no rows to read by number" in said.warnings[0]
+    assert known(seen.record).as_planned
 
 
 class Clock:
@@ -175,21 +62,119 @@ class Clock:
         return self.now
 
 
+def cut(trainer: Any, most: int) -> Rows:
+    return [{"input_ids": row["input_ids"][:most]} for row in trainer.train_dataset]
+
+
+def cut_three_times(trainer: Any) -> Rows:
+    text = next(one.text for one in MANIFEST.entries if one.inserted == 8)
+    rows, times = [], 0
+    for row in trainer.train_dataset:
+        short = text in trainer.processing_class.decode(row["input_ids"]) and times < 3
+        times += short
+        rows.append({"input_ids": row["input_ids"][: -3 if short else None]})
+    return rows
+
+
+def without_loss(trainer: Any) -> Any:
+    """A collator without loss on the rows of canaries."""
+    padded, tokenizer = trainer.data_collator, trainer.processing_class
+
+    def collate(rows: Any) -> Any:
+        batch = padded(rows)
+        for labels, ids in zip(batch["labels"], batch["input_ids"], strict=True):
+            if "PIN" in tokenizer.decode(ids):
+                labels[:] = -100
+        return batch
+
+    return collate
+
+
+class Endless:
+    """Mixing a billion numbers would take minutes and gigabytes before the first is read."""
+
+    def __init__(self, trainer: Any) -> None:
+        self.row = trainer.train_dataset[0]
+
+    def __len__(self) -> int:
+        return 10**15
+
+    def __getitem__(self, number: int) -> Any:
+        return self.row
+
+
+class Stream(IterableDataset):  # type: ignore[type-arg]
+    def __iter__(self) -> Any:
+        raise AssertionError("it can be read but once")
+
+
+SHORT: dict[str, Any] = {"seconds": 1.0, "clock": 0.3}
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (
+            lambda t: {"collate": without_loss(t)},
+            "4 of 4 canaries would be learned less than half as often as planned; 18 occ.*"
+            r"carry no loss \(pin/x1/0000.*put canaries into the assistant turn, or train on all",
+        ),
+        (lambda t: {"rows": cut(t, 6)}, "^4 of 4 canaries would.* end at 6 tokens; raise max_len"),
+        (lambda t: {"rows": cut(t, 9), **SHORT}, "^2 of 4 canaries.*are cut: their rows end at 9"),
+        (
+            lambda t: {"rows": [{"input_ids": [5, 6, 7, 8]}] * 20},
+            "^the training's rows hold no canary of the manifest; pin 1× and 8×:",
+        ),
+    ],
+)
+def test_what_stops(trainer: Any, given: Callable[[Any], dict[str, Any]], said: str) -> None:
+    """Rows without loss, cut before the secret and in it, and those of another field."""
+    assert re.search(said, found(trainer, **given(trainer)).in_vain)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (lambda t: {"rows": cut_three_times(t)}, "^pin 8×: 3 copies are cut: their rows end at "),
+        (
+            lambda t: {"rows": [{"input_ids": r["input_ids"][1:]} for r in t.train_dataset]},
+            "18 occurrences are behind other tokens than they will be scored behind",
+        ),
+        (
+            lambda t: SHORT,
+            "^32 of 54 rows were checked for canaries in 1 s; the others were not, nor whether all "
+            "canaries come$",
+        ),
+        (lambda t: {"rows": Endless(t), **SHORT}, "32 of 1,000,000,000,000,000 rows were checked"),
+        (lambda t: {"rows": Stream()}, "was not checked: its data is a stream"),
+        (
+            lambda t: {"rows": [{"words": "My PIN is 1."}]},
+            r"was not checked: its rows could not be read and collated \((?!.*My PIN)",
+        ),
+        (lambda t: {"collate": lambda rows: {"embeds": rows}}, "no 'input_ids'; a row has embeds"),
+    ],
+)
+def test_what_only_warns(trainer: Any, given: Callable[[Any], dict[str, Any]], said: str) -> None:
+    seen = found(trainer, **given(trainer))
+    assert not seen.in_vain
+    assert re.search(said, seen.warnings[-1])
+
+
+def test_no_loader_at_all_is_said(trainer: Any) -> None:
+    said = rows_ahead(MANIFEST, trainer.processing_class, Wrapping(), None)
+    assert "has no rows to read by number" in said.warnings[0]
+
+
 class Noisy:
     """A collator that tosses coins of its own, and everybody's."""
 
-    def __init__(self, tokenizer: Any) -> None:
-        self.collate, self.own = collator(tokenizer), random.Random(1)
+    def __init__(self, collate: Any) -> None:
+        self.collate, self.own = collate, random.Random(1)
 
     def __call__(self, rows: Any) -> Any:
         batch = self.collate(rows)
         batch["labels"][0, int(self.own.random() * 2 + random.random() + torch.rand(()))] = -100
         return batch
-
-
-def masked(trainer: Any) -> None:
-    tokenizer = trainer.processing_class
-    trainer.data_collator = collator(tokenizer, masked=lambda text: "PIN" in text)
 
 
 def test_a_training_is_bit_equal_with_a_preflight_and_without(tmp_path: Path) -> None:
@@ -198,7 +183,7 @@ def test_a_training_is_bit_equal_with_a_preflight_and_without(tmp_path: Path) ->
     for when in asked:
         callback = ExposureCallback(MANIFEST, preflight=when)
         trainer = trainer_of(tmp_path, TEXTS, [callback])
-        trainer.data_collator = Noisy(trainer.processing_class)
+        trainer.data_collator = Noisy(trainer.data_collator)
         trainer.train()
         ends.append((trainer.model.state_dict(), torch.get_rng_state(), random.getstate()))
     assert all(torch.equal(ends[0][0][name], ends[1][0][name]) for name in ends[0][0])
@@ -206,31 +191,20 @@ def test_a_training_is_bit_equal_with_a_preflight_and_without(tmp_path: Path) ->
     assert ends[0][2] == ends[1][2]
 
 
-def test_the_training_does_not_begin(tmp_path: Path) -> None:
-    trainer = trainer_of(tmp_path, TEXTS, [ExposureCallback(MANIFEST)])
-    masked(trainer)
-    with pytest.raises(
-        CorpusError, match=r"carry no loss .*; nothing was trained: change that, or"
-    ):
-        trainer.train()
-    assert trainer.state.global_step == 0
-
-
-@pytest.mark.parametrize("when", ["warn", "off"])
-def test_it_begins_where_it_was_asked_to(
+@pytest.mark.parametrize("when", ["stop", "warn", "off"])
+def test_it_begins_only_where_it_was_asked_to(
     tmp_path: Path, when: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    callback = ExposureCallback(MANIFEST, preflight=when)
+    callback = ExposureCallback(MANIFEST, **({} if when == "stop" else {"preflight": when}))
     trainer = trainer_of(tmp_path, TEXTS, [callback], max_steps=1)
-    masked(trainer)
-    trainer.train()
-    assert trainer.state.global_step == 1
+    trainer.data_collator = without_loss(trainer)
+    if when == "stop":
+        with pytest.raises(CorpusError, match=r"carry no loss .*; nothing was trained: change"):
+            trainer.train()
+    else:
+        trainer.train()
+    assert trainer.state.global_step == (when != "stop")
     assert ("carry no loss" in caplog.text) == (when == "warn")
-
-
-def test_another_word_is_refused() -> None:
-    with pytest.raises(SettingsError, match="preflight='no'"):
-        ExposureCallback(MANIFEST, preflight="no")  # type: ignore[arg-type]
 
 
 class TestFrequencies:
@@ -258,8 +232,8 @@ class TestFrequencies:
 
     def test_nothing_is_known_where_rows_or_labels_lack(self, trainer: Any) -> None:
         asked = partial(found, trainer, evaluation=partial(self.held, trainer))
-        assert asked(seconds=1.0, clock=Clock(0.3)).unigram_bits is None  # of the training
-        assert asked(seconds=1.0, clock=Clock(0.13)).unigram_bits is None  # of the evaluation
+        assert asked(seconds=1.0, clock=0.3).unigram_bits is None  # of the training
+        assert asked(seconds=1.0, clock=0.13).unigram_bits is None  # of the evaluation
         bare = trainer.data_collator
 
         def unlabelled(rows: Any) -> Any:
@@ -267,17 +241,13 @@ class TestFrequencies:
 
         seen = asked(collate=unlabelled)
         assert seen.unigram_bits is None
-        assert seen.record is not None
-        assert seen.record.found == 18
+        assert known(seen.record).found == 18
         assert found(trainer, evaluation=lambda: self.held(trainer, [7])).unigram_bits is None
 
 
 def test_rows_that_were_not_read_are_not_said_to_lack_canaries(trainer: Any) -> None:
-    seen = found(trainer, seconds=1.0, clock=Clock(0.3)).record
-    assert seen is not None
+    seen = known(found(trainer, **SHORT).record)
     assert seen.found < 18
     assert seen.lacking is None
-    collate = collator(trainer.processing_class, masked=lambda text: "PIN" in text)
-    masked = found(trainer, collate=collate, seconds=1.0, clock=Clock(0.3)).record
-    assert masked is not None
+    masked = known(found(trainer, collate=without_loss(trainer), **SHORT).record)
     assert masked.lacking

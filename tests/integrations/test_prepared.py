@@ -141,9 +141,7 @@ def test_the_row_is_the_one_that_a_naive_reader_sees(tokenizer: Any, name: str) 
     ("strategy", "length", "said"),
     [
         ("bfd", 128, ""),
-        ("bfd", 28, f"copies are cut: their rows end at 28 tokens; {RAISE}"),
         ("bfd_split", 28, "copies are cut, by truncation, or by packing that cuts documents"),
-        ("wrapped", 28, "copies are cut, by truncation, or by packing that cuts documents"),
     ],
 )
 def test_packing_of_trl(tokenizer: Any, strategy: str, length: int, said: str) -> None:

@@ -7,8 +7,6 @@ import pytest
 from chats import chat_tokenizer
 from scoring.chat_rows import made
 from tiny import byte_level_bpe, sentence_piece_bpe
-from torch.utils.data import DataLoader
-from transformers import DataCollatorForLanguageModeling
 
 from lmexposure.canaries import Format, Manifest, Plan
 from lmexposure.errors import CorpusError, InputError, SettingsError
@@ -75,18 +73,6 @@ def test_texts_packed_behind_the_end_of_others() -> None:
     assert (bordered.start, bordered.before) == ((), "")
 
 
-def test_rows_that_are_cut_and_masked_are_said() -> None:
-    tokenizer, rows, manifest = plain(byte_level_bpe)
-    found = delivered_rows([{"input_ids": ids[:5]} for ids in rows], manifest, tokenizer)
-    assert found.start is None
-    assert sum(each.cut + each.missing for each in found.classes) == 15
-    assert any("15 copies are cut: their rows end at 5 tokens" in w for w in found.warnings)
-    masked = [{"input_ids": ids, "labels": [-100] * len(ids)} for ids in rows]
-    found = delivered_rows(masked, manifest, tokenizer)
-    assert found.found == 0
-    assert sum(each.without_loss for each in found.classes) == 15
-
-
 def test_rows_without_anything_in_common_have_no_context() -> None:
     tokenizer, rows, manifest = plain(byte_level_bpe)
     letters = tokenizer("ABCDEFGHIJKLMNOPQRSTUVWXYZ" * 2)["input_ids"]
@@ -111,10 +97,7 @@ def test_rows_of_another_context_than_most_are_counted() -> None:
 @pytest.mark.parametrize(
     ("wrapping", "loss"),
     [
-        (Wrapping(turn="assistant"), "all"),
         (Wrapping(turn="user", system="Be brief."), "all"),
-        (Wrapping(turn="assistant", loss="assistant"), "assistant"),
-        (Wrapping(turn="assistant", loss="completion"), "completion"),
         (Wrapping(turn="assistant", loss="assistant", form="conversations"), "assistant"),
         (Wrapping(turn="assistant", loss="completion", form="instruction"), "completion"),
         (Wrapping(turn="user", form="instruction"), "all"),
@@ -138,21 +121,6 @@ def test_chats_are_found_in_their_template(wrapping: Wrapping, loss: str) -> Non
     assert [row.ids[: row.stop] for row in own] == [row.ids[: row.stop] for row in wanted]
 
 
-def test_batches_and_loaders_are_read_like_rows() -> None:
-    tokenizer, rows, manifest = plain(byte_level_bpe)
-    tokenizer.pad_token = tokenizer.eos_token
-    collate = DataCollatorForLanguageModeling(tokenizer, mlm=False)
-    loader: Any = DataLoader(
-        [{"input_ids": ids} for ids in rows],  # type: ignore[arg-type]
-        batch_size=4,
-        collate_fn=collate,
-        shuffle=True,
-    )
-    found = delivered_rows(loader, manifest, tokenizer)
-    assert found.rows == len(rows)
-    assert (found.agreeing, found.start) == (15, ())
-
-
 def test_splits_and_masked_ends_of_documents_are_read_as_they_are_meant() -> None:
     tokenizer, rows, manifest = plain(byte_level_bpe)
     end = tokenizer.eos_token_id
@@ -172,16 +140,19 @@ def test_masks_that_a_trainer_will_fold_in_are_folded_in() -> None:
     assert delivered_rows(none, manifest, tokenizer).found == 0
 
 
-def test_what_holds_no_rows_is_refused() -> None:
-    tokenizer, rows, manifest = plain(byte_level_bpe)
-    with pytest.raises(CorpusError, match="there is no row of tokens; give the rows"):
-        delivered_rows([], manifest, tokenizer)
-    with pytest.raises(CorpusError, match="no 'input_ids'; a row has text: tokenise the data"):
-        delivered_rows([{"text": "x"}], manifest, tokenizer)
-    with pytest.raises(CorpusError, match="row 2 holds no list of tokens, and a row is a list of"):
-        delivered_rows([rows[0], ["a"]], manifest, tokenizer)
-    with pytest.raises(InputError, match="labels and input_ids have different shapes"):
-        delivered_rows([{"input_ids": [1, 2], "labels": [1]}], manifest, tokenizer)
+@pytest.mark.parametrize(
+    ("rows", "error", "message"),
+    [
+        ([], CorpusError, "there is no row of tokens; give the rows"),
+        ([{"text": "x"}], CorpusError, "no 'input_ids'; a row has text: tokenise the data"),
+        ([[7], ["a"]], CorpusError, "row 2 holds no list of tokens, and a row is a list of"),
+        ([{"input_ids": [1, 2], "labels": [1]}], InputError, "labels and input_ids have different"),
+    ],
+)
+def test_what_holds_no_rows_is_refused(rows: Any, error: type[Exception], message: str) -> None:
+    tokenizer, _, manifest = plain(byte_level_bpe)
+    with pytest.raises(error, match=message):
+        delivered_rows(rows, manifest, tokenizer)
 
 
 def test_verify_takes_rows_in_memory() -> None:

@@ -4,43 +4,15 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from chats import TEMPLATE
 from integrations.tiny_training import hidden
 from tiny import byte_level_bpe, model_of
 
 from lmexposure.canaries import Plan, load_format
-from lmexposure.errors import FileError, ManifestError, ResultError
-from lmexposure.integrations import (
-    Wrapping,
-    insert,
-)
-from lmexposure.integrations.watched import Watched, read_rows, watch, write_rows
-from lmexposure.statistics import sampled_exposure
-
-
-@pytest.fixture(scope="module")
-def watched() -> Watched:
-    formats = [load_format("pin"), load_format("random_number")]
-    _, manifest = hidden(formats=formats, canaries=8, controls=4)
-    tokenizer = byte_level_bpe()
-    return watch(manifest, tokenizer, model_of("gpt2", len(tokenizer)).config, references=400)
-
-
-def test_exposures_are_ranks_among_the_references_scored(watched: Watched) -> None:
-    bits = np.random.default_rng(0).normal(30, 3, len(watched.owners))
-    assert watched.canaries == 40
-    rows = watched.exposures(bits.tolist())
-    assert [one.key for one in rows[:3]] == ["pin/controls", "pin/x1", "pin/x8"]
-    pairs = list(zip(watched.owners, bits.tolist(), strict=True))
-    own = [b for (n, c), b in pairs if c and n == "pin" and c.inserted == 8]
-    null = [b for (n, c), b in pairs if c is None and n == "pin"]
-    exposure = sampled_exposure(own, null)
-    assert rows[2].median == np.median(exposure.value)
-    assert rows[2].largest == exposure.value.max()
-    assert (rows[2].canaries, rows[2].references) == (len(own), len(null)) == (8, 400)
-    assert rows[2].capped == exposure.capped.sum()
+from lmexposure.errors import ManifestError, ResultError
+from lmexposure.integrations import Wrapping, insert
+from lmexposure.integrations.watched import read_rows, watch, write_rows
 
 
 def test_candidates_that_their_coins_kept_out_are_not_watched() -> None:
@@ -49,22 +21,6 @@ def test_candidates_that_their_coins_kept_out_are_not_watched() -> None:
     found = watch(manifest, tokenizer, model_of("gpt2", len(tokenizer)).config, references=64)
     roles = {c.role for _, c in found.owners if c}
     assert roles == {"canary", "control"}
-
-
-def test_a_turn_of_a_chat_is_encoded_as_it_is_trained() -> None:
-    _, manifest = hidden()
-    tokenizer = byte_level_bpe()
-    tokenizer.chat_template = (
-        "{% for m in messages %}{{ m.role }}: {% if m.role == 'assistant' %}{% generation %}"
-        "{{ m.content }}{% endgeneration %}{% else %}{{ m.content }}{% endif %}{% endfor %}"
-    )
-    wrapping = Wrapping(turn="assistant", loss="assistant")
-    config = model_of("gpt2", len(tokenizer)).config
-    found = watch(manifest, tokenizer, config, references=64, wrapping=wrapping)
-    text = tokenizer.decode(found.encoded[0].ids)
-    assert text.startswith("user: Please go on.assistant: My PIN is ")
-    for one in found.encoded:
-        assert "PIN is" in tokenizer.decode(one.ids[one.scored_from :])
 
 
 def test_canaries_in_chats_are_not_watched_as_plain_text() -> None:
@@ -96,9 +52,3 @@ def test_another_file_is_refused(tmp_path: Path, text: str) -> None:
     path.write_text(text)
     with pytest.raises(ResultError, match=r"cannot read .*; move it away"):
         read_rows(path, until=3)
-
-
-def test_a_disk_that_refuses_is_named(tmp_path: Path) -> None:
-    (tmp_path / "exposure.jsonl").mkdir()
-    with pytest.raises(FileError, match="cannot write"):
-        write_rows(tmp_path / "exposure.jsonl", [])

@@ -1,4 +1,4 @@
-"""Wrapped canaries: the tokens that are scored, what their bits are, and what is refused."""
+"""Canaries in the wrapping of the training: their tokens, bits and exposure, and refusals."""
 
 import math
 from typing import Any
@@ -6,38 +6,21 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from chats import TEMPLATE, chat_tokenizer
-from tiny import model_of, sentence_piece_bpe, word_piece
+from chats import chat_tokenizer
+from known import known
+from tiny import sentence_piece_bpe
 from tokenizers.normalizers import Lowercase
 
-from lmexposure.errors import InputError, ModelError, SettingsError
-from lmexposure.integrations import (
-    Wrapping,
-    wrapped_log_perplexity,
-)
-from lmexposure.integrations.wrapped_scoring import (
-    encode_wrapped,
-)
+from lmexposure.canaries import Format, Manifest, Plan
+from lmexposure.errors import InputError, ManifestError, ModelError, PlanError, SettingsError
+from lmexposure.integrations import Wrapping, insert, wrapped_exposures, wrapped_log_perplexity
+from lmexposure.integrations.wrapped_scoring import encode_wrapped
 from lmexposure.scoring import log_perplexity
 
 TEXTS = ["My PIN is 0042.", "My PIN is 2817.", "My PIN is 1234."]
-CHATS = [
-    Wrapping(turn="user"),
-    Wrapping(turn="user", other="I see."),
-    Wrapping(turn="assistant"),
-    Wrapping(turn="assistant", loss="assistant"),
-    Wrapping(turn="assistant", loss="completion", other="What is it?"),
-]
-
-
-@pytest.fixture(scope="module")
-def tokenizer() -> Any:
-    return chat_tokenizer()
-
-
-@pytest.fixture(scope="module")
-def model(tokenizer: Any) -> Any:
-    return model_of("gpt2", len(tokenizer))
+PIN = Format(name="pin", template="My PIN is {digits:3}.")
+ASKED, ANSWER = Wrapping(turn="user"), Wrapping(turn="assistant", loss="assistant")
+COMPLETION = Wrapping(turn="assistant", loss="completion")
 
 
 def slow_bits(model: Any, tokenizer: Any, text: str, wrapping: Wrapping) -> float:
@@ -54,23 +37,12 @@ def slow_bits(model: Any, tokenizer: Any, text: str, wrapping: Wrapping) -> floa
     return bits
 
 
-@pytest.mark.parametrize("wrapping", CHATS)
-def test_bits_are_those_of_the_text_within_the_whole_chat(
-    model: Any, tokenizer: Any, wrapping: Wrapping
-) -> None:
-    bits = wrapped_log_perplexity(model, tokenizer, TEXTS, wrapping)
-    assert bits.dtype == np.float64
-    for text, found in zip(TEXTS, bits, strict=True):
-        assert found == pytest.approx(slow_bits(model, tokenizer, text, wrapping), abs=1e-3)
-
-
-@pytest.mark.parametrize("wrapping", CHATS)
-def test_only_the_text_is_scored_and_nothing_behind_it_is_fed(
-    tokenizer: Any, wrapping: Wrapping
-) -> None:
-    (one,) = encode_wrapped(tokenizer, TEXTS[:1], wrapping)
-    scored = one.ids[one.scored_from :]
-    assert tokenizer.decode(scored) == TEXTS[0]
+def test_bits_are_those_of_the_text_within_the_whole_chat(model: Any, tokenizer: Any) -> None:
+    for wrapping in (ASKED, Wrapping(turn="user", other="I see."), ANSWER, COMPLETION):
+        bits = wrapped_log_perplexity(model, tokenizer, TEXTS, wrapping)
+        assert bits.dtype == np.float64
+        for text, found in zip(TEXTS, bits, strict=True):
+            assert found == pytest.approx(slow_bits(model, tokenizer, text, wrapping), abs=1e-3)
 
 
 @pytest.mark.parametrize("context", [None, "\n"])
@@ -93,112 +65,135 @@ def test_a_row_of_its_own_begins_as_the_tokenizer_begins_it(make: Any) -> None:
         assert one.scored_from == 1
 
 
-def test_a_row_of_one_token_is_refused() -> None:
-    tokenizer = chat_tokenizer()
-    with pytest.raises(ModelError, match="a text of one token is all of its row, and nothing"):
-        encode_wrapped(tokenizer, ["M"], Wrapping())
-
-
-def test_bits_differ_with_the_wrapping(model: Any, tokenizer: Any) -> None:
-    different = (Wrapping(), CHATS[0], CHATS[2])
-    found = {float(wrapped_log_perplexity(model, tokenizer, TEXTS[:1], w)[0]) for w in different}
-    assert len(found) == 3
-
-
-def test_a_text_whose_end_carries_no_loss_is_refused(tokenizer: Any) -> None:
-    partly = TEMPLATE.replace(
-        "{{ m.content }}<|end|>\n{% endgeneration %}",
-        "{{ m.content[:6] }}{% endgeneration %}{{ m.content[6:] }}<|end|>\n",
-    )
-    wrapping = Wrapping(turn="assistant", loss="assistant", chat_template=partly)
-    with pytest.raises(ModelError, match="text 0 of 3: some of its tokens carry no loss behind ot"):
-        encode_wrapped(tokenizer, TEXTS, wrapping)
-
-
-def test_completion_begins_where_the_prompt_ends(tokenizer: Any) -> None:
-    # The template shows the answer's beginning in the prompt already.
-    ahead = TEMPLATE.replace("<|assistant|>\n{% endif %}", "<|assistant|>\nMy PIN{% endif %}")
-    wrapping = Wrapping(turn="assistant", loss="completion", chat_template=ahead)
-    (one,) = encode_wrapped(tokenizer, TEXTS[:1], wrapping)
-    assert tokenizer.decode(one.ids[one.scored_from :]) == " is 0042."
-
-
-def test_a_tokenizer_with_a_space_mark_keeps_the_text(model: Any) -> None:
-    tokenizer = sentence_piece_bpe()
-    tokenizer.chat_template = TEMPLATE
-    (one,) = encode_wrapped(tokenizer, TEXTS[:1], Wrapping(turn="user"))
-    assert TEXTS[0] in tokenizer.decode(one.ids[one.scored_from :])
-
-
-def test_records_are_those_of_trl() -> None:
-    assert Wrapping().record("x") == {"text": "x"}
-    chat = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "x"}]
-    assert Wrapping(turn="assistant", other="q").record("x") == {"messages": chat}
-    split = Wrapping(turn="assistant", loss="completion", other="q").record("x")
-    assert split == {"prompt": chat[:1], "completion": chat[1:]}
-
-
-def test_a_wrapping_is_checked_on_birth() -> None:
-    with pytest.raises(SettingsError, match="turn='system' must be one of plain, user, assist"):
-        Wrapping(turn="system")  # type: ignore[arg-type]
-    with pytest.raises(SettingsError, match="loss='none' must be one of all, assistant"):
-        Wrapping(loss="none")  # type: ignore[arg-type]
-    with pytest.raises(SettingsError, match="other='' must be a string, and not an empty one"):
-        Wrapping(turn="user", other="")
-    with pytest.raises(SettingsError, match="context is for turn='plain'; before turn='user'"):
-        Wrapping(turn="user", context="\n")
-    with pytest.raises(SettingsError, match=r"turn='plain' has no messages; use record\(\)"):
-        Wrapping().messages("x")
-
-
-@pytest.mark.parametrize("loss", ["assistant", "completion"])
-def test_a_canary_that_can_carry_no_loss_is_refused(loss: Any) -> None:
-    with pytest.raises(SettingsError, match=r"turn='user' with loss=.*no token of the canary"):
-        Wrapping(turn="user", loss=loss)
-
-
-def test_two_texts_of_the_same_tokens_are_refused() -> None:
+def lower_case() -> Any:
     tokenizer = chat_tokenizer()
     tokenizer.backend_tokenizer.normalizer = Lowercase()
-    with pytest.raises(ModelError, match="gives two different fills the same tokens; use a format"):
-        encode_wrapped(tokenizer, ["My PIN is A.", "My PIN is a."], Wrapping(turn="user"))
+    return tokenizer
 
 
-@pytest.mark.parametrize("tokenizer", [None, "gpt2"])
-def test_no_tokenizer_is_refused(tokenizer: Any) -> None:
-    with pytest.raises(ModelError, match=r"is no tokenizer of transformers; give that of the tr"):
-        encode_wrapped(tokenizer, TEXTS, Wrapping())
-
-
-def test_no_template_is_refused() -> None:
-    tokenizer = chat_tokenizer()
-    tokenizer.chat_template = None
-    with pytest.raises(ModelError, match="turn='user' needs a chat template and the tokenizer has"):
-        encode_wrapped(tokenizer, TEXTS, Wrapping(turn="user"))
-
-
-def test_a_tokenizer_without_places_is_refused(
-    tokenizer: Any, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("make", "texts", "wrapping", "error", "message"),
+    [
+        (chat_tokenizer, "one", Wrapping(), InputError, r"list of at least one text; give \[text"),
+        (chat_tokenizer, [], Wrapping(), InputError, r"list of at least one text; give \[text"),
+        (lambda: "gpt2", TEXTS, ASKED, ModelError, "is no tokenizer of transformers; give that of"),
+        (chat_tokenizer, ["M"], Wrapping(), ModelError, "of one token is all of its row, and noth"),
+        (lower_case, ["PIN A.", "PIN a."], ASKED, ModelError, "two different fills the same token"),
+        (
+            chat_tokenizer,
+            TEXTS,
+            Wrapping(turn="assistant", other="Why? " * 50),
+            ModelError,
+            r"text 0 of 3 ends at token \d+ of its row.*96",
+        ),
+    ],
+)
+def test_what_cannot_be_scored_is_refused(
+    model: Any, make: Any, texts: Any, wrapping: Wrapping, error: type[Exception], message: str
 ) -> None:
-    monkeypatch.setattr(type(tokenizer), "is_fast", False)
-    with pytest.raises(ModelError, match="does not say at which characters its tokens begin"):
-        encode_wrapped(tokenizer, TEXTS, Wrapping(turn="user"))
+    with pytest.raises(error, match=message):
+        wrapped_log_perplexity(model, make(), texts, wrapping)
 
 
-def test_a_chat_that_is_too_long_is_refused(tokenizer: Any) -> None:
-    wrapping = Wrapping(turn="assistant", other="Why? " * 50)
-    with pytest.raises(ModelError, match=r"text 0 of 3 ends at token \d+ of its row.*96"):
-        encode_wrapped(tokenizer, TEXTS, wrapping, max_length=96)
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"turn": "system"}, "turn='system' must be one of plain, user, assist"),
+        ({"loss": "none"}, "loss='none' must be one of all, assistant"),
+        ({"turn": "user", "other": ""}, "other='' must be a string, and not an empty one"),
+        ({"turn": "user", "context": "\n"}, "context is for turn='plain'; before turn='user'"),
+        ({"turn": "user", "loss": "assistant"}, "turn='user' with loss=.*no token of the canary"),
+        ({"turn": "user", "loss": "completion"}, "turn='user' with loss=.*no token of the canary"),
+        ({}, r"turn='plain' has no messages; use record\(\)"),
+    ],
+)
+def test_no_wrapping_is_refused(fields: Any, message: str) -> None:
+    with pytest.raises(SettingsError, match=message):
+        Wrapping(**fields).messages("x")
 
 
-def test_an_unknown_character_is_refused() -> None:
-    tokenizer = word_piece()
-    tokenizer.chat_template = TEMPLATE
-    with pytest.raises(ModelError, match="text 1 of 2: the tokenizer has no token for character"):
-        encode_wrapped(tokenizer, ["My PIN is 0042.", "My ж PIN."], Wrapping(turn="user"))
+def manifest_of(**settings: Any) -> Manifest:
+    plan = Plan(
+        formats=(PIN,),
+        **{"canaries": 4, "repetitions": (1, 2), "controls": 3, "seed": 5, **settings},
+    )
+    return insert([f"text {i}" for i in range(9)], plan).manifest
 
 
-@pytest.mark.parametrize("texts", ["one", []])
-def test_no_list_of_texts_is_refused(tokenizer: Any, texts: Any) -> None:
-    with pytest.raises(InputError, match=r"texts must be a list of at least one text; give \[text"):
-        encode_wrapped(tokenizer, texts, Wrapping())
+def test_exposure_is_the_rank_among_references_wrapped_alike(model: Any, tokenizer: Any) -> None:
+    manifest = manifest_of()
+    found = wrapped_exposures(model, tokenizer, manifest, ANSWER, references=100)
+    assert [one.id for one in found] == [one.id for one in manifest.entries]
+    assert {one.role for one in found} == {"canary", "control"}
+    texts = [PIN.text(i) for i in manifest.references("pin", 100)]
+    null = wrapped_log_perplexity(model, tokenizer, texts, ANSWER)
+    for one, canary in zip(found, manifest.entries, strict=True):
+        own = wrapped_log_perplexity(model, tokenizer, [canary.text], ANSWER)[0]
+        assert one.log_perplexity_bits == pytest.approx(own, abs=1e-3)
+        rank = 1 + int((null <= own).sum())
+        assert one.exposure.value == pytest.approx(np.log2(100 / rank), abs=0.1)
+        assert one.exposure.method == "sampled"
+        assert one.repetitions == canary.repetitions
+
+
+def test_excluded_candidates_are_references(model: Any, tokenizer: Any) -> None:
+    manifest = manifest_of(inclusion_probability=0.5, inclusion_seed=1)
+    out = [one.id for one in manifest.held_out]
+    assert out
+    found = wrapped_exposures(model, tokenizer, manifest, ANSWER, references=50)
+    assert not {one.id for one in found} & set(out)
+    capped = 50 + len(out)
+    assert max(known(one.exposure.value) for one in found) <= np.log2(capped)
+
+
+def test_an_untrained_model_shows_no_exposure(model: Any, tokenizer: Any) -> None:
+    manifest = manifest_of(canaries=100, repetitions=(1,))
+    found = wrapped_exposures(model, tokenizer, manifest, ANSWER, references=400)
+    values = [known(one.exposure.value) for one in found]
+    # Mean 1 / ln 2 = 1.44 of 103 draws whose standard deviation is that, too.
+    assert np.mean(values) == pytest.approx(1.44, abs=0.6)
+
+
+@pytest.mark.parametrize(
+    ("inserted", "place"),
+    [
+        (ANSWER, r"messages\[1\]\.content"),
+        (ASKED, r"messages\[0\]\.content"),
+        (COMPLETION, r"completion\[0\]\.content"),
+    ],
+)
+def test_another_place_than_that_of_the_insertion_is_refused(
+    model: Any, tokenizer: Any, inserted: Wrapping, place: str
+) -> None:
+    plan = Plan(formats=(PIN,), canaries=1, repetitions=(1,), controls=1, seed=5)
+    given = [inserted.record(f"text {i}") for i in range(4)]
+    _, manifest = insert(given, plan, wrapping=inserted)
+    assert wrapped_exposures(model, tokenizer, manifest, inserted, references=20)
+    for other in (Wrapping(), ANSWER, ASKED):
+        if other.place != inserted.place:
+            with pytest.raises(ManifestError, match=f"were inserted as {place}, and this wrapp"):
+                wrapped_exposures(model, tokenizer, manifest, other, references=20)
+
+
+LEFT_OUT: dict[str, Any] = {"canaries": 1, "repetitions": (1,), "left_out": ("pin/x1/0000",)}
+
+
+@pytest.mark.parametrize(
+    ("plan", "options", "error", "message"),
+    [
+        (LEFT_OUT, {}, ManifestError, "holds no inserted canary, so there is nothing to"),
+        (
+            {},
+            {"references": 5000},
+            PlanError,
+            "5000 references asked for, but format 'pin' has 989",
+        ),
+        ({}, {"level": 1.0}, SettingsError, "level=1.0 must lie strictly between 0 and 1, at"),
+        ({}, {"level": 1e-10}, SettingsError, "level=1e-10 must lie strictly between 0 and 1, at"),
+    ],
+)
+def test_what_has_no_exposure_is_refused(
+    model: Any, tokenizer: Any, plan: Any, options: Any, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        wrapped_exposures(model, tokenizer, manifest_of(**plan), ANSWER, **options)

@@ -1,18 +1,24 @@
-"""A Trainer on a tiny GPT-2 with dropout, and a corpus of a few sentences with canaries."""
+"""A Trainer on a tiny GPT-2 with dropout, TRL's, and a few sentences with canaries."""
 
 from pathlib import Path
 from typing import Any
 
 import torch
 from corpora import sentences
+from known import known
 from tiny import byte_level_bpe, model_of
-from transformers import DataCollatorForLanguageModeling, Trainer, TrainingArguments
+from transformers import (
+    DataCollatorForLanguageModeling,
+    Trainer,
+    TrainerCallback,
+    TrainingArguments,
+)
 
 from lmexposure.canaries import Format, Manifest, Plan
-from lmexposure.integrations import insert
+from lmexposure.integrations import ExposureCallback, insert
 from lmexposure.models import encode_documents
 
-__all__ = ["PIN", "hidden", "trainer_of"]
+__all__ = ["PIN", "FirstTokens", "hidden", "sft_trainer", "trainer_of"]
 
 PIN = Format(name="pin", template="My PIN is {digits:4}.")
 
@@ -55,4 +61,38 @@ def trainer_of(
         data_collator=DataCollatorForLanguageModeling(encoder, mlm=False),
         processing_class=encoder if tokenizer is None else tokenizer,
         callbacks=callbacks,
+    )
+
+
+class FirstTokens(TrainerCallback):  # type: ignore[misc]
+    """Keeps the tokens that texts are scored behind, or begin with."""
+
+    def __init__(self, exposure: ExposureCallback) -> None:
+        self.exposure, self.tokens = exposure, set[int]()
+
+    def on_step_end(self, *_: Any, **__: Any) -> None:
+        self.tokens = {each.ids[0] for each in known(self.exposure._watched).encoded}
+
+
+def sft_trainer(
+    out: Path, model: Any, tokenizer: Any, rows: Any, *, more: Any = None, **options: Any
+) -> Any:
+    """TRL's, for one step on a CPU; `options` are its settings, `more` its other arguments."""
+    import trl
+
+    asked = {
+        "max_steps": 1,
+        "per_device_train_batch_size": 4,
+        "use_cpu": True,
+        "report_to": [],
+        "save_strategy": "no",
+        "disable_tqdm": True,
+        "dataloader_pin_memory": False,
+    }
+    return trl.SFTTrainer(
+        model,
+        args=trl.SFTConfig(str(out), **{**asked, **options}),
+        train_dataset=rows,
+        processing_class=tokenizer,
+        **(more or {}),
     )

@@ -8,9 +8,7 @@ import torch.distributed
 from integrations.tiny_training import hidden, trainer_of
 
 from lmexposure.audit import MeasureSettings
-from lmexposure.integrations import (
-    ExposureCallback,
-)
+from lmexposure.integrations import ExposureCallback
 from lmexposure.models import weights_sha256
 
 

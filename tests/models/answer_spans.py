@@ -6,7 +6,7 @@ turn, is answer. Where the generation prompt is no beginning of the answered cha
 at the first marker or character that is another one.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 CHAT = [
     {"role": "user", "content": "Q1?"},
@@ -32,52 +32,34 @@ def _turns(end: str, tail: str = "", before: str = "") -> Answers:
 
 
 _CHATML = _turns("<|im_end|>", "\n")
-_GEMMA4 = _turns("<turn|>", "\n")
+_NEMOTRON = "nemotron_3_5_lightning nemotron_3_nano nemotron_3_super nemotron_3_ultra"
 _EMPTY_THOUGHT = "<think>\n\n</think>\n\n"
 
-ANSWERS = {
+
+def _all(names: str, value: Any) -> dict[str, Any]:
+    return dict.fromkeys(names.split(), value)
+
+
+ANSWERS: dict[str, Answers] = {
     # Nothing stands between the generation prompt and the content, and every turn is alike.
     "cohere": _turns("<|END_OF_TURN_TOKEN|>"),
-    "diffusion_gemma": _GEMMA4,
-    "gemma": _turns("<end_of_turn>", "\n"),
-    "gemma3": _turns("<end_of_turn>", "\n"),
-    "gemma4": _GEMMA4,
-    "gemma4_v2": _GEMMA4,
-    "gemma4_v3": _GEMMA4,
-    "gemma4_v4": _GEMMA4,
-    "gemma4_v5": _GEMMA4,
+    **_all("gemma gemma3", _turns("<end_of_turn>", "\n")),
+    **_all(
+        "diffusion_gemma gemma4 gemma4_v2 gemma4_v3 gemma4_v4 gemma4_v5", _turns("<turn|>", "\n")
+    ),
     "granite_3_3": _turns("<|end_of_text|>", "\n"),
-    "kimi_k2": _turns("<|im_end|>"),
-    "lfm2": _CHATML,
-    "lfm2_2_5": _CHATML,
-    "lfm2_2_5_v2": _CHATML,
-    "lfm2_2_5_vl": _CHATML,
-    "lfm2_v2": _CHATML,
-    "llama3": _turns("<|eot_id|>"),
-    "llama3_1": _turns("<|eot_id|>"),
-    "llama3_2": _turns("<|eot_id|>"),
-    "mistral_nemo": _turns("</s>"),
-    "mistral_small_2501": _turns("</s>"),
-    "mistral_small_3_2": _turns("</s>"),
-    "phi4": _turns("<|im_end|>"),
-    "qwen2_5": _CHATML,
-    "qwen2_5_vl": _CHATML,
-    "qwen3_instruct_2507": _CHATML,
-    "qwen3_vl": _CHATML,
-    "smollm2": _CHATML,
+    **_all("kimi_k2 phi4", _turns("<|im_end|>")),
+    **_all("lfm2 lfm2_2_5 lfm2_2_5_v2 lfm2_2_5_vl lfm2_v2 qwen2_5 qwen2_5_vl", _CHATML),
+    **_all("qwen3_instruct_2507 qwen3_vl smollm2", _CHATML),
     "smollm3": _CHATML,  # its thinking mode is on, and then it puts no empty thought in front
+    **_all("llama3 llama3_1 llama3_2", _turns("<|eot_id|>")),
+    **_all("mistral_nemo mistral_small_2501 mistral_small_3_2", _turns("</s>")),
     "zephyr": _turns("</s>", "\n"),
     # The prompt ends in a bare `Assistant:` or `[/INST]`; the blank behind it is the model's.
-    "idefics3": _turns("<end_of_utterance>", "\n", before=" "),
-    "mistral_7b_v0_2": _turns("</s>", before=" "),
-    "mistral_7b_v0_3": _turns("</s>", before=" "),
+    **_all("mistral_7b_v0_2 mistral_7b_v0_3", _turns("</s>", before=" ")),
     "openchat_3_5": _turns("<|end_of_turn|>", before=" "),
-    "smolvlm": _turns("<end_of_utterance>", "\n", before=" "),
-    # The same, and a blank that belongs to no turn is written behind the end-of-turn token.
-    "llava_next": _turns("</s>", " ", before=" "),
     # The same, and the blank before </s> is part of what the model must write.
-    "codellama": _turns(" </s>", before=" "),
-    "llama2": _turns(" </s>", before=" "),
+    **_all("codellama llama2", _turns(" </s>", before=" ")),
     # The blank lines between turns come with the next one: a chat that is over has none.
     "alpaca": _turns("</s>"),
     # The generation prompt opens the response; closing it is the model's.
@@ -94,19 +76,15 @@ ANSWERS = {
         second_tail=("<|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|><|START_THINKING|><|END_THINKING|>")
     ),
     # <|endoftext|> closes the chat, not the turn: generation stops at <|end|>.
-    "phi3": _turns("<|end|>", "\n")._replace(second_tail="\n<|endoftext|>"),
-    "phi3_5": _turns("<|end|>", "\n")._replace(second_tail="\n<|endoftext|>"),
+    **_all("phi3 phi3_5", _turns("<|end|>", "\n")._replace(second_tail="\n<|endoftext|>")),
     # The generation prompt opens a thought that no answered turn has: it differs at <think>.
-    "deepseek_r1_distill": _turns("<｜end▁of▁sentence｜>"),
-    "deepseekv3": _turns("<｜end▁of▁sentence｜>"),
-    "r1_distill_llama": _turns("<｜end▁of▁sentence｜>"),
-    "r1_distill_qwen": _turns("<｜end▁of▁sentence｜>"),
+    **_all(
+        "deepseek_r1_distill deepseekv3 r1_distill_llama r1_distill_qwen",
+        _turns("<｜end▁of▁sentence｜>"),
+    ),
     # The generation prompt is <think> and a line break, an answered turn <think></think>: they
     # differ behind <think>, so the model's is closing it.
-    "nemotron_3_5_lightning": _turns("<|im_end|>", "\n", before="</think>"),
-    "nemotron_3_nano": _turns("<|im_end|>", "\n", before="</think>"),
-    "nemotron_3_super": _turns("<|im_end|>", "\n", before="</think>"),
-    "nemotron_3_ultra": _turns("<|im_end|>", "\n", before="</think>"),
+    **_all(_NEMOTRON, _turns("<|im_end|>", "\n", before="</think>")),
     # The generation prompt stops behind the role: the channel, or the recipient, is the model's.
     # An answer that is followed by a turn ends in <|end|>, the last one in <|return|>.
     "gptoss": Answers(
@@ -122,15 +100,13 @@ ANSWERS = {
     # A thought is written for the last answer alone. The generation prompt has none of it (qwen3),
     # its first line (think), or all of it (nothink).
     "qwen3": _CHATML._replace(second=f"{_EMPTY_THOUGHT}A two.<|im_end|>"),
-    "qwen3_5_think": _CHATML._replace(second="\n</think>\n\nA two.<|im_end|>"),
-    "qwen3_6": _CHATML._replace(second="\n</think>\n\nA two.<|im_end|>"),
+    **_all("qwen3_5_think qwen3_6", _CHATML._replace(second="\n</think>\n\nA two.<|im_end|>")),
     "qwen3_5_nothink": _CHATML,
     # A thought in every answer, its first line in the generation prompt.
     "qwen3_8": _turns("<|im_end|>", "\n", before="\n</think>\n\n"),
 }
 
 _THOUGHTS = (f"{_EMPTY_THOUGHT}A one.<|im_end|>\n", f"{_EMPTY_THOUGHT}A two.<|im_end|>\n")
-_NEMOTRON = ("<think></think>A one.<|im_end|>\n", "<think></think>A two.<|im_end|>\n")
 _DEEPSEEK = (
     "<｜Assistant｜>A one.<｜end▁of▁sentence｜>",
     "<｜Assistant｜>A two.<｜end▁of▁sentence｜>",
@@ -138,10 +114,9 @@ _DEEPSEEK = (
 
 # What `return_assistant_tokens_mask` covers with TRL's twin, where that is not each answer with its
 # tail. All others cover the tail too: the line break behind <|im_end|>, and Phi-3's <|endoftext|>.
-TWIN_MASKS = {
+TWIN_MASKS: dict[str, tuple[str, str]] = {
     # The marker of the role, which the generation prompt writes, too.
-    "deepseek_r1_distill": _DEEPSEEK,
-    "deepseekv3": _DEEPSEEK,
+    **_all("deepseek_r1_distill deepseekv3", _DEEPSEEK),
     "gptoss": (
         "<|start|>assistant<|channel|>final<|message|>A one.<|end|>",
         "<|start|>assistant<|channel|>final<|message|>A two.<|return|>",
@@ -151,20 +126,15 @@ TWIN_MASKS = {
         "<|start|>assistant to=user<|message|>A two.<|eot|>",
     ),
     # <think>, which the generation prompt writes, too.
-    "nemotron_3_5_lightning": _NEMOTRON,
-    "nemotron_3_nano": _NEMOTRON,
-    "nemotron_3_super": _NEMOTRON,
-    "nemotron_3_ultra": _NEMOTRON,
+    **_all(
+        _NEMOTRON,
+        ("<think></think>A one.<|im_end|>\n", "<think></think>A two.<|im_end|>\n"),
+    ),
     "qwen3_8": _THOUGHTS,
     # The line break in front, which the generation prompt writes, too.
     "qwen2_5": ("\nA one.<|im_end|>\n", "\nA two.<|im_end|>\n"),
-    # Not the blank behind </s>.
-    "llava_next": (" A one.</s>", " A two.</s>"),
     # Another text: a thought in every answer, all of it marked.
-    "qwen3": _THOUGHTS,
-    "qwen3_5_nothink": _THOUGHTS,
-    "qwen3_5_think": _THOUGHTS,
-    "qwen3_6": _THOUGHTS,
+    **_all("qwen3 qwen3_5_nothink qwen3_5_think qwen3_6", _THOUGHTS),
     # Another text: <|user|> stands behind every answer, also the last, and is marked.
     "glm4moe": ("\n<think></think>\nA one.<|user|>", "\n<think></think>\nA two.<|user|>"),
 }

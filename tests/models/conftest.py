@@ -1,30 +1,38 @@
-"""The small corpus with canaries, and the small model for it."""
+"""A small training that several tests look at, and what private ones spend."""
 
-from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
-from models.small_training import CANARIES, small_documents
-from models.small_training import small_lstm as make_small_lstm
+import torch
+from models.small_training import small_lstm, train_small
 
-from lmexposure.models import LoadedModel, dp_sgd
+from lmexposure.models import Progress, TrainingResult, dp_sgd, save_model
 from lmexposure.models.dp_accounting import epsilon_spent
 
 
-@pytest.fixture
-def canaries() -> dict[str, int]:
-    return dict(CANARIES)
+@pytest.fixture(scope="session")
+def whole_training(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> tuple[Path, TrainingResult, list[Progress]]:
+    """The small training, its directory and what it told; to be read only."""
+    out, told = tmp_path_factory.mktemp("whole") / "out", list[Progress]()
+    return out, train_small(out, progress=told.append), told
 
 
-@pytest.fixture
-def documents() -> list[str]:
-    return small_documents()
-
-
-@pytest.fixture
-def small_lstm() -> Callable[..., LoadedModel]:
-    return make_small_lstm
+@pytest.fixture(scope="session")
+def teachers(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Three random models for the small corpus, each of which says something else."""
+    home, made = tmp_path_factory.mktemp("teachers"), []
+    for number in range(3):
+        loaded = small_lstm(dropout=0.0)
+        draws = torch.Generator().manual_seed(number)
+        for weight in loaded.model.parameters():
+            weight.data = torch.randn(weight.shape, generator=draws)
+        save_model(loaded.model, loaded.tokenizer, home / str(number))
+        made.append(home / str(number))
+    return made
 
 
 @cache

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 import torch
@@ -30,22 +31,42 @@ class Fault:
     words: str = ""
 
 
-def noise_by(draw: Callable[[int, int, torch.Size], Tensor]) -> Planted:
+def planted(attribute: str, of: Callable[[Training], Callable[[], None]]) -> Callable[[], Planted]:
+    """A training whose optimizer has something else in place of one of its methods."""
+
+    def plant() -> Planted:
+        training = training_of("tokens")
+        setattr(training.optimizer, attribute, of(training))
+        return training, {}
+
+    return plant
+
+
+def noise_by(draw: Callable[[int, int, torch.Size], Tensor]) -> Callable[[], Planted]:
     """Noise for a claim of 1, by a function of the step's number, the weight's, and its shape."""
-    training, step = training_of("tokens"), [0]
 
-    def add() -> None:
-        step[0] += 1
-        for place, p in enumerate(training.optimizer.params):
-            p.grad = (p.summed_grad + draw(step[0], place, p.shape)).view_as(p)
-            p.summed_grad._processed = True
+    def of(training: Training) -> Callable[[], None]:
+        steps = count(1)
 
-    training.optimizer.add_noise = add
-    return training, {}
+        def add() -> None:
+            step = next(steps)
+            for place, p in enumerate(training.optimizer.params):
+                p.grad = (p.summed_grad + draw(step, place, p.shape)).view_as(p)
+                p.summed_grad._processed = True
+
+        return add
+
+    return planted("add_noise", of)
 
 
 def seeded(seed: int) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
+
+
+def of_period(steps: int) -> Callable[[int, int, torch.Size], Tensor]:
+    return lambda step, place, shape: torch.randn(
+        shape, generator=seeded(99 * (step % steps) + place)
+    )
 
 
 def halves(step: int, place: int, shape: torch.Size) -> Tensor:
@@ -54,19 +75,20 @@ def halves(step: int, place: int, shape: torch.Size) -> Tensor:
     return noise
 
 
-def clipped_by(clip: Callable[[int, list[Tensor]], list[Tensor]]) -> Planted:
+def clipped_by(clip: Callable[[int, list[Tensor]], list[Tensor]]) -> Callable[[], Planted]:
     """Sums by a function of the step's number and each weight's gradients of single documents."""
-    training, step = training_of("tokens"), [0]
 
-    def put() -> None:
-        step[0] += 1
-        weights = training.optimizer.params
-        sums = clip(step[0], [p.grad_sample for p in weights])
-        for p, total in zip(weights, sums, strict=True):
-            p.summed_grad = total
+    def of(training: Training) -> Callable[[], None]:
+        steps, weights = count(1), training.optimizer.params
 
-    training.optimizer.clip_and_accumulate = put
-    return training, {}
+        def put() -> None:
+            sums = clip(next(steps), [p.grad_sample for p in weights])
+            for p, total in zip(weights, sums, strict=True):
+                p.summed_grad = total
+
+        return put
+
+    return planted("clip_and_accumulate", of)
 
 
 def norms_of(gradients: Sequence[Tensor]) -> Tensor:
@@ -124,14 +146,19 @@ class Batches(Sampler[list[int]]):
         return (self._draw().tolist() for _ in range(len(self)))
 
 
-def sampled_by(draw: Callable[[], Tensor]) -> Planted:
-    training = training_of("tokens")
-    training.loader = DataLoader(
-        documents(),  # type: ignore[arg-type]
-        batch_sampler=Batches(draw),
-        collate_fn=training.loader.collate_fn,
-    )
-    return training, {}
+def sampled_by(of: Callable[[], Callable[[], Tensor]]) -> Callable[[], Planted]:
+    """Batches by what draws one, made anew for each training."""
+
+    def plant() -> Planted:
+        training = training_of("tokens")
+        training.loader = DataLoader(
+            documents(),  # type: ignore[arg-type]
+            batch_sampler=Batches(of()),
+            collate_fn=training.loader.collate_fn,
+        )
+        return training, {}
+
+    return plant
 
 
 def coins(rate: float | Tensor = RATE) -> Tensor:
@@ -176,35 +203,33 @@ def half_the_rate_told() -> Planted:
 
 
 def every_second_step_told() -> Planted:
-    training, step = training_of("tokens"), [0]
+    training, steps = training_of("tokens"), count(1)
     tell = training.engine.accountant.get_optimizer_hook_fn(sample_rate=RATE)
-
-    def hook(optimizer: Any) -> None:
-        step[0] += 1
-        if step[0] % 2:
-            tell(optimizer)
-
-    training.optimizer.attach_step_hook(hook)
+    training.optimizer.attach_step_hook(lambda of: tell(of) if next(steps) % 2 else None)
     return training, {}
 
 
 def in_the_loop(
-    change: Callable[[Training, Any, Tensor], None], training: Training | None = None
-) -> Planted:
+    change: Callable[[Training, Any, Tensor], None], **options: Any
+) -> Callable[[], Planted]:
     """A loop in which something is done between backward pass and step."""
-    own = training or training_of("tokens")
 
-    def turn(batch: Any) -> None:
-        own.optimizer.zero_grad()
-        if not len(batch["input_ids"]):
-            one_turn(own)(batch)
-            return
-        loss = loss_of_documents(own.model, batch)
-        loss.backward()  # type: ignore[no-untyped-call]
-        change(own, batch, loss.detach())
-        own.optimizer.step()
+    def plant() -> Planted:
+        training = training_of("tokens", **options)
 
-    return own, {"step": turn}
+        def turn(batch: Any) -> None:
+            training.optimizer.zero_grad()
+            if not len(batch["input_ids"]):
+                one_turn(training)(batch)
+                return
+            loss = loss_of_documents(training.model, batch)
+            loss.backward()  # type: ignore[no-untyped-call]
+            change(training, batch, loss.detach())
+            training.optimizer.step()
+
+        return training, {"step": turn}
+
+    return plant
 
 
 def plain_update(training: Training, batch: Any, loss: Tensor) -> None:
@@ -225,16 +250,13 @@ def divided_by_size(training: Training, batch: Any, loss: Tensor) -> None:
     training.optimizer.expected_batch_size = len(batch["input_ids"])
 
 
-def divided_in_the_optimizer() -> Planted:
-    training = training_of("tokens")
-
+def divided(training: Training) -> Callable[[], None]:
     def scale() -> None:
         size = max(1, len(training.optimizer.params[0].grad_sample))
         for p in training.optimizer.params:
             p.grad /= size
 
-    training.optimizer.scale_grad = scale
-    return training, {}
+    return scale
 
 
 def two_batches_a_step() -> Planted:
@@ -262,23 +284,19 @@ def empty_batches_left_out() -> Planted:
     return training, {"step": turn}
 
 
-def before_the_step(change: Callable[[Any], None], training: Training | None = None) -> Planted:
-    """Something done to each weight behind the noise, in what the optimizer has inside."""
-    own = training or training_of("tokens")
-    inner = own.optimizer.original_optimizer
+def clean_gradient_behind_the_noise() -> Planted:
+    """In what the optimizer has inside."""
+    training = training_of("tokens")
+    inner = training.optimizer.original_optimizer
     move = inner.step
 
     def step(*arguments: Any, **named: Any) -> Any:
-        for p in own.optimizer.params:
-            change(p)
+        for p in training.optimizer.params:
+            p.grad = p.grad + 0.01 * p.summed_grad.view_as(p)
         return move(*arguments, **named)
 
     inner.step = step
-    return own, {}
-
-
-def clean_gradient(weight: Any) -> None:
-    weight.grad = weight.grad + 0.01 * weight.summed_grad.view_as(weight)
+    return training, {}
 
 
 def embedding_left_out() -> Planted:
@@ -316,109 +334,78 @@ def counting_buffer() -> Planted:
     return training, {}
 
 
-def every_document_twice() -> Planted:
-    return training_of("tokens", data=documents(DOCUMENTS // 2) * 2), {}
-
-
 _PAST = "documents get past the noise into"
 _UNCLIPPED = r"clipping each to 1 gives .*at most 8; they differ by .*: documents are not cl"
 _TWO_STEPS = "two steps have the same noise"
 _SHARED = "coordinates share their noise"
+_TOO_OFTEN = "some documents come too often"
 
 FAULTS = {
     "noise / batch size": Fault(
-        lambda: noise_by(lambda step, place, shape: torch.randn(shape) / BATCH),
+        noise_by(lambda step, place, shape: torch.randn(shape) / BATCH),
         "noise",
         r"0\.12\d+ in \d+ coordinates, claimed 1 = 1 x 1: it is 0\.12\d+ times what is claimed",
     ),
     "no noise on one weight": Fault(
-        lambda: noise_by(lambda step, place, shape: torch.randn(shape) * (place != 1)),
+        noise_by(lambda step, place, shape: torch.randn(shape) * (place != 1)),
         "noise",
         r"but on hidden\.weight it is none: every weight needs the same noise",
     ),
     "the same noise each step": Fault(
-        lambda: noise_by(lambda step, place, shape: torch.randn(shape, generator=seeded(place))),
+        noise_by(lambda step, place, shape: torch.randn(shape, generator=seeded(place))),
         "noise",
         _TWO_STEPS,
     ),
-    "noise of period 10": Fault(
-        lambda: noise_by(
-            lambda step, place, shape: torch.randn(
-                shape, generator=seeded(99 * (step % 10) + place)
-            )
-        ),
-        "noise",
-        _TWO_STEPS,
-    ),
-    "noise of period 2": Fault(
-        lambda: noise_by(
-            lambda step, place, shape: torch.randn(shape, generator=seeded(99 * (step % 2) + place))
-        ),
-        "noise",
-        _TWO_STEPS,
-    ),
+    "noise of period 10": Fault(noise_by(of_period(10)), "noise", _TWO_STEPS),
+    "noise of period 2": Fault(noise_by(of_period(2)), "noise", _TWO_STEPS),
     "one row of noise for all weights": Fault(
-        lambda: noise_by(
-            lambda step, place, shape: torch.randn(16, generator=seeded(step)).expand(shape)
-        ),
+        noise_by(lambda step, place, shape: torch.randn(16, generator=seeded(step)).expand(shape)),
         "noise",
     ),
-    "half of the noise repeated": Fault(lambda: noise_by(halves), "noise", _SHARED),
+    "half of the noise repeated": Fault(noise_by(halves), "noise", _SHARED),
     "uniform noise": Fault(
-        lambda: noise_by(lambda step, place, shape: (torch.rand(shape) - 0.5) * 12**0.5),
+        noise_by(lambda step, place, shape: (torch.rand(shape) - 0.5) * 12**0.5),
         "noise",
         "it is not normal",
     ),
     "noise of coins": Fault(
-        lambda: noise_by(lambda step, place, shape: torch.randn(shape).sign()),
-        "noise",
-        "it is not normal",
+        noise_by(lambda step, place, shape: torch.randn(shape).sign()), "noise", "it is not normal"
     ),
     "a tenth of the noise from step 11 on": Fault(
-        lambda: noise_by(
-            lambda step, place, shape: torch.randn(shape) * (1.0 if step <= 10 else 0.1)
-        ),
+        noise_by(lambda step, place, shape: torch.randn(shape) * (1.0 if step <= 10 else 0.1)),
         "noise",
         r"of 24 it is 0\.1",
     ),
-    "clipping of the whole batch": Fault(lambda: clipped_by(of_the_batch), "clipping", _UNCLIPPED),
+    "clipping of the whole batch": Fault(clipped_by(of_the_batch), "clipping", _UNCLIPPED),
     "clipping of each weight to the bound": Fault(
-        lambda: clipped_by(of_each_weight), "clipping", _UNCLIPPED
+        clipped_by(of_each_weight), "clipping", _UNCLIPPED
     ),
-    "norms without the embedding": Fault(
-        lambda: clipped_by(without_the_embedding), "clipping", _UNCLIPPED
-    ),
+    "norms without the embedding": Fault(clipped_by(without_the_embedding), "clipping", _UNCLIPPED),
     "ten times the bound from step 11 on": Fault(
-        lambda: clipped_by(ten_times_later), "clipping", _UNCLIPPED
+        clipped_by(ten_times_later), "clipping", _UNCLIPPED
     ),
-    "norms above 100 left unclipped": Fault(
-        lambda: clipped_by(only_below_100), "clipping", _UNCLIPPED
-    ),
+    "norms above 100 left unclipped": Fault(clipped_by(only_below_100), "clipping", _UNCLIPPED),
     "shuffled batches": Fault(
         lambda: (training_of("tokens", poisson_sampling=False), {}),
         "sampling",
         "each document comes once an epoch; take.*P",
     ),
     "batches of a fixed size": Fault(
-        lambda: sampled_by(lambda: torch.randperm(DOCUMENTS)[:BATCH]),
+        sampled_by(lambda: lambda: torch.randperm(DOCUMENTS)[:BATCH]),
         "sampling",
         "sizes are constant",
     ),
     "batches cut at the mean": Fault(
-        lambda: sampled_by(lambda: coins()[:BATCH]), "sampling", "no batch is larger than 8"
+        sampled_by(lambda: lambda: coins()[:BATCH]), "sampling", "no batch is larger than 8"
     ),
     "batches cut above the mean": Fault(
-        lambda: sampled_by(lambda: coins()[: BATCH + 5]), "sampling", "no batch is larger than 13"
+        sampled_by(lambda: lambda: coins()[: BATCH + 5]), "sampling", "no batch is larger than 13"
     ),
     "a tenth of the documents twice as often": Fault(
-        lambda: sampled_by(some_twice_as_often), "sampling", "some documents come too often"
+        sampled_by(lambda: some_twice_as_often), "sampling", _TOO_OFTEN
     ),
-    "members that stay": Fault(
-        lambda: sampled_by(sticky()), "sampling", "some documents come too often"
-    ),
-    "each batch twice": Fault(
-        lambda: sampled_by(twice()), "sampling", "some documents come too often"
-    ),
+    "members that stay": Fault(sampled_by(sticky), "sampling", _TOO_OFTEN),
+    "each batch twice": Fault(sampled_by(twice), "sampling", _TOO_OFTEN),
     "half of the rate told": Fault(
         half_the_rate_told, "rate", "0.0833333, accounted are 0.0416667"
     ),
@@ -431,25 +418,19 @@ FAULTS = {
         every_second_step_told, "accountant", "was told of 12 steps where 24 were taken"
     ),
     "two batches a step": Fault(
-        two_batches_a_step,
-        "accumulation",
-        r"8 documents ended in steps of \[12\]. Over",
+        two_batches_a_step, "accumulation", r"8 documents ended in steps of \[12\]. Over"
     ),
     "divided by the batch's size in the loop": Fault(
-        lambda: in_the_loop(divided_by_size), "update", "is divided by 4 in one step and by 8"
+        in_the_loop(divided_by_size), "update", "is divided by 4 in one step and by 8"
     ),
-    "divided by the batch's size in the optimizer": Fault(divided_in_the_optimizer, "noise"),
-    "a learning rate by the batch's size": Fault(
-        lambda: in_the_loop(rate_by_size), "update", _PAST
-    ),
-    "a learning rate by the loss": Fault(lambda: in_the_loop(rate_by_loss), "update", _PAST),
+    "divided by the batch's size in the optimizer": Fault(planted("scale_grad", divided), "noise"),
+    "a learning rate by the batch's size": Fault(in_the_loop(rate_by_size), "update", _PAST),
+    "a learning rate by the loss": Fault(in_the_loop(rate_by_loss), "update", _PAST),
     "empty batches left out": Fault(
         empty_batches_left_out, "empty batches", "the loop takes 0 steps for it. Its step must"
     ),
-    "a second, plain update": Fault(lambda: in_the_loop(plain_update), "update", _PAST),
-    "a clean gradient behind the noise": Fault(
-        lambda: before_the_step(clean_gradient), "update", _PAST
-    ),
+    "a second, plain update": Fault(in_the_loop(plain_update), "update", _PAST),
+    "a clean gradient behind the noise": Fault(clean_gradient_behind_the_noise, "update", _PAST),
     "the embedding by a plain optimizer": Fault(
         lambda: embedding_by_a_plain_optimizer(clears=False), "weights", "are not in the optimizer"
     ),
@@ -458,5 +439,7 @@ FAULTS = {
     ),
     "the embedding left out": Fault(embedding_left_out, "weights", "embedding.weight are not in"),
     "a buffer that counts tokens": Fault(counting_buffer, "update", f"{_PAST} the buffer seen"),
-    "every document twice in the corpus": Fault(every_document_twice, ""),
+    "every document twice in the corpus": Fault(
+        lambda: (training_of("tokens", data=documents(DOCUMENTS // 2) * 2), {}), ""
+    ),
 }

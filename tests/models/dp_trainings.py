@@ -4,13 +4,14 @@ import copy
 import json
 import random
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from peft import LoraConfig, get_peft_model
 from torch import Tensor, nn
@@ -155,6 +156,14 @@ def training_of(
             module=spread(bare), optimizer=made, data_loader=loader, **asked
         )
     return Training(model, made, loader, engine, bare)
+
+
+def mostly_slow(names: Iterable[str]) -> list[Any]:
+    """Every fourth as it is, the others marked slow: a check takes a second or two."""
+    return [
+        pytest.param(name, marks=pytest.mark.slow if place % 4 else ())
+        for place, name in enumerate(names)
+    ]
 
 
 def one_turn(training: Training) -> Any:

@@ -11,7 +11,8 @@ import pytest
 import torch
 from accelerate import Accelerator
 from hashes import sha256_tree
-from models.small_training import CANARIES, SETTINGS, small_documents, small_lstm
+from models.small_training import CANARIES, SETTINGS, small_documents, small_lstm, stops_at
+from tiny import characters, model_of
 
 from lmexposure.models import LoadedModel, Progress, TrainingResult, TrainingSettings, pack, train
 from lmexposure.models.batches import Batches
@@ -51,6 +52,12 @@ def padded(seed: int = 0, rows: int = 12) -> PaddedRows:
         ids = draws.integers(0, 20, length).tolist()
         made.append(TrainingRow(ids=ids, carried=carried, number=number + 1))
     return PaddedRows.of(made)
+
+
+def loaded_of(kind: str, tokenizer: Any = None) -> LoadedModel:
+    """A random model of the kind for a tokenizer; None: one of characters."""
+    own = characters() if tokenizer is None else tokenizer
+    return LoadedModel(model=model_of(kind, len(own)), tokenizer=own, name=kind)
 
 
 def setup_of(settings: TrainingSettings, rows: Batches | None = None, **changes: Any) -> Setup:
@@ -131,13 +138,8 @@ def assert_resumed_alike(tmp_path: Path, settings: TrainingSettings, at: list[in
     whole = trained(tmp_path / "whole", settings, told)
     out = tmp_path / "out"
     for last in at:
-
-        def stop(now: Progress, last: int = last) -> None:
-            if now.step == last:
-                raise KeyboardInterrupt
-
         with pytest.raises(KeyboardInterrupt):
-            trained(out, settings, stop)
+            trained(out, settings, stops_at(last))
         assert not (out / "model").exists()
     resumed = trained(out, settings)
     assert sha256_tree(resumed.model_path) == sha256_tree(whole.model_path)

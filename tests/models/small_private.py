@@ -1,5 +1,6 @@
 """Small private trainings: their corpus, settings and models, and DP-SGD made of them."""
 
+from collections.abc import Callable, Iterable
 from copy import deepcopy
 from dataclasses import replace
 from functools import cache
@@ -7,13 +8,24 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from accelerate import Accelerator
+from models.small_training import stops_at
 from numpy.typing import NDArray
 from tiny import model_of
 from torch import Tensor
 
-from lmexposure.models import LoadedModel, LstmSizes, TrainingSettings, new_model, save_model
+from lmexposure.models import (
+    LoadedModel,
+    LstmSizes,
+    Progress,
+    TrainingResult,
+    TrainingSettings,
+    new_model,
+    save_model,
+    train,
+)
 from lmexposure.models.batches import Blocks
 from lmexposure.models.document_rows import rows_of_documents
 from lmexposure.models.dp_sgd import DpSgd
@@ -83,6 +95,26 @@ def adapted(name: str, directory: Path) -> tuple[Any, TrainingSettings]:
         if weight.requires_grad:
             weight.data = 0.3 * torch.randn(weight.shape, generator=generator)
     return model, settings
+
+
+def trained(
+    out: Path,
+    loaded: LoadedModel | None = None,
+    progress: Callable[[Progress], None] | None = None,
+    settings: TrainingSettings = PRIVATE,
+    **arguments: Any,
+) -> TrainingResult:
+    """On the small corpus; every call is the same but for what is given."""
+    given = {"documents": DOCUMENTS, "separator": "\n", "canaries": CANARIES} | arguments
+    return train(loaded or lstm(0.2), settings=settings, out=out, progress=progress, **given)
+
+
+def interrupted_at(steps: Iterable[int], out: Path, again: Callable[..., Any] = trained) -> None:
+    """Once at each of these steps, one after the other."""
+    for step in steps:
+        with pytest.raises(KeyboardInterrupt):
+            again(out, progress=stops_at(step))
+        assert not (out / "model").exists()
 
 
 def rows_of(

@@ -59,6 +59,16 @@ def train_small(
     )
 
 
+def stops_at(step: int) -> Callable[[Progress], None]:
+    """Ctrl-C when this step is done."""
+
+    def stop(progress: Progress) -> None:
+        if progress.step == step:
+            raise KeyboardInterrupt
+
+    return stop
+
+
 def record_blocks(path: Path) -> None:
     """Write the block numbers of each training pass of this process to a file."""
     original = batches.Blocks.nats

@@ -40,18 +40,29 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> LoadedModel:
     return load_model(path)
 
 
+def saved_adapter(base: str | Path, path: Path, **options: Any) -> Any:
+    """A LoRA adapter with random weights, on its base; saved there, too."""
+    torch.manual_seed(3)
+    config = peft.LoraConfig(**{"r": 2, "init_lora_weights": False, **options})
+    adapted = peft.get_peft_model(load_model(base).model, config).eval()
+    adapted.save_pretrained(path)
+    return adapted
+
+
+@pytest.fixture(scope="module")
+def llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    tokenizer = characters()
+    path = tmp_path_factory.mktemp("llama") / "base"
+    save_model(model_of("llama", len(tokenizer)), tokenizer, path)
+    return path
+
+
 @pytest.fixture(scope="module")
 def trained(base: LoadedModel, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
-    """A LoRA adapter with random weights, and what the adapted model says of some texts."""
-    torch.manual_seed(3)
-    config = peft.LoraConfig(
-        r=4, target_modules=["c_attn"], fan_in_fan_out=True, init_lora_weights=False
-    )
-    adapted = peft.get_peft_model(load_model(base.name).model, config).eval()
+    """An adapter, and what the adapted model says of some texts."""
     path = tmp_path_factory.mktemp("adapter") / "lora"
-    adapted.save_pretrained(path)
-    bits = log_perplexity(adapted.get_base_model(), base.tokenizer, TEXTS)
-    return path, bits
+    adapted = saved_adapter(base.name, path, r=4, target_modules=["c_attn"], fan_in_fan_out=True)
+    return path, log_perplexity(adapted.get_base_model(), base.tokenizer, TEXTS)
 
 
 @pytest.fixture
@@ -219,29 +230,20 @@ def test_without_a_tokenizer_it_is_read_by_that_of_its_base(
 
 
 @pytest.mark.filterwarnings("ignore")  # of peft, on this very bias
-def test_a_bias_of_its_own_is_not_merged_where_its_layer_has_none(tmp_path: Path) -> None:
-    tokenizer = characters()
-    save_model(model_of("llama", len(tokenizer)), tokenizer, tmp_path / "base")
-    config = peft.LoraConfig(
-        r=2, target_modules=["q_proj"], lora_bias=True, init_lora_weights=False
-    )
-    adapted = peft.get_peft_model(load_model(tmp_path / "base").model, config).eval()
-    adapted.save_pretrained(tmp_path / "lora")
-    expected = log_perplexity(adapted.get_base_model(), tokenizer, TEXTS[:2])
-    bits = log_perplexity(load_model(tmp_path / "lora").model, tokenizer, TEXTS[:2])
+def test_a_bias_of_its_own_is_not_merged_where_its_layer_has_none(
+    llama: Path, tmp_path: Path
+) -> None:
+    adapted = saved_adapter(llama, tmp_path, target_modules=["q_proj"], lora_bias=True)
+    expected = log_perplexity(adapted.get_base_model(), characters(), TEXTS[:2])
+    bits = log_perplexity(load_model(tmp_path).model, characters(), TEXTS[:2])
     assert np.abs(bits - expected).max() < 1e-3
 
 
-def test_an_adapter_that_waits_for_a_call_is_refused(tmp_path: Path) -> None:
-    tokenizer = characters()
-    save_model(model_of("llama", len(tokenizer)), tokenizer, tmp_path / "base")
-    config = peft.LoraConfig(
-        task_type="CAUSAL_LM", target_modules=["q_proj"], alora_invocation_tokens=[3, 4]
-    )
-    adapted = peft.get_peft_model(load_model(tmp_path / "base").model, config)
-    adapted.save_pretrained(tmp_path / "alora")
+def test_an_adapter_that_waits_for_a_call_is_refused(llama: Path, tmp_path: Path) -> None:
+    options = {"target_modules": ["q_proj"], "alora_invocation_tokens": [3, 4]}
+    saved_adapter(llama, tmp_path, task_type="CAUSAL_LM", **options)
     with pytest.raises(ModelError, match=r"is an activated LoRA .* only adapters that always act"):
-        load_model(tmp_path / "alora", dtype="bfloat16")
+        load_model(tmp_path, dtype="bfloat16")
 
 
 def test_a_base_that_is_gone_is_refused(adapter: Path) -> None:
@@ -309,57 +311,56 @@ def for_a_seventh_layer(weights: dict[str, Any]) -> dict[str, Any]:
     return weights | {k.replace("h.0.", "h.7."): w.clone() for k, w in weights.items()}
 
 
-def with_a_llama(adapter: Path) -> None:
-    tokenizer = characters()
-    save_model(model_of("llama", len(tokenizer)), tokenizer, adapter.parent / "base")
-    base_of(adapter, str(adapter.parent / "base"))
+def with_a_damaged_base(adapter: Path, llama: Path) -> None:
+    damaged = shutil.copytree(llama, adapter.parent / "base")
+    base_of(adapter, str(damaged))
+    (damaged / "model.safetensors").write_bytes(b"")
 
 
-def with_a_damaged_base(adapter: Path) -> None:
-    with_a_llama(adapter)
-    (adapter.parent / "base" / "model.safetensors").write_bytes(b"")
+UNREAD = r"cannot read adapter_model.safetensors of adapter .*cut"
+EMPTY = "names nothing as its base model; set base_model_name"
 
 
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
         (
-            lambda a: (a / "adapter_model.safetensors").rename(a / "adapter_model.bin"),
+            lambda a, _: (a / "adapter_model.safetensors").rename(a / "adapter_model.bin"),
             r"has no adapter_model.safetensors; save it again",
         ),
-        (lambda a: cut_short(a, 0), r"cannot read adapter_model.safetensors of adapter .*cut"),
-        (lambda a: cut_short(a, 500), r"cannot read adapter_model.safetensors of adapter .*cut"),
-        (lambda a: base_of(a, ""), "names nothing as its base model; set base_model_name"),
-        (lambda a: base_of(a, 5), "names no text as its base model; set base_model_name"),
-        (lambda a: base_of(a, str(a)), "names an adapter, too as its base model"),
+        (lambda a, _: cut_short(a, 0), UNREAD),
+        (lambda a, _: cut_short(a, 500), UNREAD),
+        (lambda a, _: base_of(a, ""), EMPTY),
+        (lambda a, _: base_of(a, 5), EMPTY.replace("nothing", "no text")),
+        (lambda a, _: base_of(a, str(a)), "names an adapter, too as its base model"),
         (
-            lambda a: (a / "adapter_config.json").write_text("{"),
+            lambda a, _: (a / "adapter_config.json").write_text("{"),
             r"cannot read adapter_config.json of adapter .*save the",
         ),
         (
-            lambda a: with_weights(a, lambda w: dict(sorted(w.items())[1:])),
+            lambda a, _: with_weights(a, lambda w: dict(sorted(w.items())[1:])),
             r"lacks 1 of its weights \(.*lora_A.* first\)",
         ),
         (
-            lambda a: with_weights(a, for_a_seventh_layer),
+            lambda a, _: with_weights(a, for_a_seventh_layer),
             r"has 2 weights that found no place .*h\.7\..*lora_A.*fir",
         ),
         (
-            lambda a: set_config(a, r=8),
+            lambda a, _: set_config(a, r=8),
             r"adapter .* does not fit the base that it names, .*c_attn.lora_A.default.weight has "
             r"shape \[4, 128\], and would need \[8, 128\]; set base_model_name_or_path in adapter",
         ),
         (
-            with_a_llama,
+            lambda a, llama: base_of(a, str(llama)),
             r"has none of the layers that the adapter changes \(c_attn\); set base_model_name_or",
         ),
         (with_a_damaged_base, r"names a base that cannot be used \(cannot load model "),
     ],
 )
 def test_a_spoiled_adapter_is_refused(
-    adapter: Path, spoil: Callable[[Path], Any], message: str
+    adapter: Path, llama: Path, spoil: Callable[[Path, Path], Any], message: str
 ) -> None:
-    spoil(adapter)
+    spoil(adapter, llama)
     with pytest.raises(ModelError, match=message):
         load_model(adapter)
 

@@ -1,6 +1,5 @@
 """Rows of records, and the row around a canary: what SFTTrainer makes, made once more by hand."""
 
-import re
 from dataclasses import replace
 from datetime import date
 from typing import Any
@@ -100,23 +99,21 @@ def by_hand(tokenizer: Any, text: str, wrapping: Wrapping) -> tuple[str, list[in
 @pytest.mark.parametrize(
     "make", [chat_tokenizer, characters, byte_level_bpe, sentence_piece_bpe, word_piece, unigram]
 )
-@pytest.mark.parametrize("wrapping", WRAPPINGS, ids=lambda w: f"{w.place}-{w.loss}-{w.rendering}")
-def test_rows_are_those_of_a_trainer_and_the_canary_is_scored_within_them(
-    make: Any, wrapping: Wrapping
-) -> None:
+def test_rows_are_those_of_a_trainer_and_the_canary_is_scored_within_them(make: Any) -> None:
     tokenizer = with_template(make)
-    context = row_context(tokenizer, wrapping, TEXTS)
-    assert context.unscored == 0
-    rows = training_rows(tokenizer, [wrapping.record(text) for text in TEXTS], wrapping)
-    encoded = encode_in_context(tokenizer, TEXTS, context=context)
-    for text, row, scored in zip(TEXTS, rows, encoded, strict=True):
-        whole, ids, carried = by_hand(tokenizer, text, wrapping)
-        assert row.ids == ids
-        if wrapping.loss != "assistant":
-            assert row.carried.tolist() == carried
-        assert context.before + text + context.behind == whole
-        assert scored.ids == ids[: len(scored.ids)]
-        assert row.carried[scored.scored_from : len(scored.ids)].all()
+    for wrapping in WRAPPINGS:
+        context = row_context(tokenizer, wrapping, TEXTS)
+        assert context.unscored == 0
+        rows = training_rows(tokenizer, [wrapping.record(text) for text in TEXTS], wrapping)
+        encoded = encode_in_context(tokenizer, TEXTS, context=context)
+        for text, row, scored in zip(TEXTS, rows, encoded, strict=True):
+            whole, ids, carried = by_hand(tokenizer, text, wrapping)
+            assert row.ids == ids
+            if wrapping.loss != "assistant":
+                assert row.carried.tolist() == carried
+            assert context.before + text + context.behind == whole
+            assert scored.ids == ids[: len(scored.ids)]
+            assert row.carried[scored.scored_from : len(scored.ids)].all()
 
 
 def test_a_row_behind_a_separator_ends_with_its_text(tokenizer: Any) -> None:
@@ -154,8 +151,6 @@ def test_fields_of_any_name_are_read(tokenizer: Any) -> None:
     row = training_row(tokenizer, record, wrapping)
     assert tokenizer.decode(row.ids) == "A?B.<|endoftext|>"
     assert record_text(1, record, wrapping) == "A?\nB."
-    with pytest.raises(CorpusError, match="record 1: 'answer' is of type NoneType, and must be"):
-        training_row(tokenizer, {"question": "A?", "completion": "B."}, wrapping)
     rendered = Wrapping(turn="assistant", **named, rendering="chat", system="S")
     chat = "<|system|>\nS<|end|>\n<|user|>\nA?<|end|>\n<|assistant|>\nB.<|end|>\n"
     assert tokenizer.decode(training_row(tokenizer, record, rendered).ids) == chat
@@ -216,13 +211,17 @@ def test_an_instruction_has_its_input(tokenizer: Any) -> None:
 
 
 def test_tools_and_options_of_a_record_go_to_the_template(tokenizer: Any) -> None:
-    tools = TEMPLATE + "{% if tools %}{{ tools[0].name }}{% endif %}{{ mood }}"
-    wrapping = Wrapping(turn="assistant", chat_template=tools)
-    records = [wrapping.record("Hi."), {**wrapping.record("Hi."), "tools": [{"name": "add"}]}]
+    """Tools also as a table holds them, as text."""
+    named = TEMPLATE + "{% if tools %}{{ tools[0].name }}{% endif %}{{ mood }}"
+    wrapping = Wrapping(turn="assistant", chat_template=named)
     options = {"mood": "glad", "wrapping": "of any name", "number": 1}
-    records.append({**wrapping.record("Hi."), "chat_template_kwargs": options})
+    given: list[dict[str, Any]] = [
+        *({"tools": tools} for tools in (None, "", [{"name": "add"}], '[{"name": "add"}]')),
+        {"chat_template_kwargs": options},
+    ]
+    records = [{**wrapping.record("Hi."), **more} for more in given]
     ends = [tokenizer.decode(row.ids)[-5:] for row in training_rows(tokenizer, records, wrapping)]
-    assert ends == ["end|>\n"[-5:], ">\nadd", "\nglad"]
+    assert ends == ["end|>\n"[-5:]] * 2 + [">\nadd"] * 2 + ["\nglad"]
 
 
 def test_a_manifest_learns_the_template_and_the_special_tokens(tokenizer: Any) -> None:
@@ -234,56 +233,57 @@ def test_a_manifest_learns_the_template_and_the_special_tokens(tokenizer: Any) -
     assert template_record(tokenizer, text).template_sha256 is None
 
 
+AHEAD = ("<|assistant|>\n{% endif %}", "<|assistant|>\nMy PIN{% endif %}")
+NO_LOSS = r"no token of it carries loss.*\{% generation %\} marks"
+
+
 def test_an_answer_that_the_prompt_begins_is_scored_where_it_carries_loss(tokenizer: Any) -> None:
-    ahead = TEMPLATE.replace("<|assistant|>\n{% endif %}", "<|assistant|>\nMy PIN{% endif %}")
-    wrapping = Wrapping(turn="assistant", loss="completion", chat_template=ahead)
+    wrapping = Wrapping(turn="assistant", loss="completion", chat_template=TEMPLATE.replace(*AHEAD))
     context = row_context(tokenizer, wrapping, TEXTS)
     encoded = encode_in_context(tokenizer, TEXTS, context=context)[0]
     assert context.unscored > 0
     assert tokenizer.decode(encoded.ids[encoded.scored_from :]) == " is 0042."
 
 
-def test_answers_without_loss_at_their_end_or_of_other_lengths_are_refused(tokenizer: Any) -> None:
-    marked = "{{ m.content }}<|end|>\n{% endgeneration %}"
-    partly = TEMPLATE.replace(
-        marked, "{{ m.content[:6] }}{% endgeneration %}{{ m.content[6:] }}<|end|>\n"
-    )
-    wrapping = Wrapping(turn="assistant", loss="assistant", chat_template=partly)
-    with pytest.raises(ModelError, match="some of its tokens carry no loss behind others that do"):
-        row_context(tokenizer, wrapping, TEXTS)
-    ahead = TEMPLATE.replace("<|assistant|>\n{% endif %}", "<|assistant|>\nMy PIN{% endif %}")
-    wrapping = Wrapping(turn="assistant", loss="completion", chat_template=ahead)
-    with pytest.raises(ModelError, match=r"of some texts the first 0 tokens carry no loss, of oth"):
-        row_context(tokenizer, wrapping, [*TEXTS, "4711"])
+CONTENT, ANSWER = "{{ m.content }}", "{{ m.content }}<|end|>\n{% endgeneration %}"
+TODAY = r"asks for today's date in a way .*in the place of strf"
 
 
 @pytest.mark.parametrize(
-    ("change", "what"),
+    ("loss", "part", "instead", "message"),
     [
-        ("{{ m.content | upper }}", "text 0 of 1: the chat template rewrites it as turn="),
-        ("{{ m.content[:4] }}", "text 0 of 1: the chat template rewrites it as turn="),
-        ("said something", "the chat template leaves the text of turn='user' out; give another"),
-        ("{{ m.content }} {{ m.content }}", "repeats the text of turn='user'.*in its row twice"),
+        (
+            "assistant",
+            ANSWER,
+            "{{ m.content[:6] }}{% endgeneration %}{{ m.content[6:] }}<|end|>\n",
+            "some of its tokens carry no loss behind others that do",
+        ),
+        ("assistant", ANSWER, "{% endgeneration %}{{ m.content }}", NO_LOSS),
+        ("completion", *AHEAD, "of some texts the first 0 tokens carry no loss, of oth"),
+        ("all", CONTENT, "{{ m.content | upper }}", r"text 0 of 5: the .* rewrites it as turn=.*"),
+        ("all", CONTENT, "{{ m.content[:4] }}", r"from character \d+ of .* behind '<\|user\|>"),
+        ("all", CONTENT, "said something", "leaves the text of turn='assistant' out; give another"),
+        ("all", CONTENT, CONTENT * 2, "repeats the text of turn='assistant'.*in its row twice"),
+        ("all", CONTENT, "{{ m.content | trim }}", "text 4 of 5: .*rewrites .*no space at its end"),
+        ("all", "{% for", "{% set f = '%d' %}{{ strftime_now(f) }}{% for", TODAY),
+        ("all", "{% for", "{% set now = strftime_now %}{{ now('%d') }}{% for", TODAY),
+        ("all", "{% for", "{{ strftime_now ('%d' ~ '') }}{% for", TODAY),
+        (
+            "all",
+            CONTENT,
+            "{{ raise_exception('no ' + m.content) }}",
+            r"chat \(TemplateError\): leave",
+        ),
     ],
 )
-def test_a_template_that_changes_a_text_is_refused_with_its_place(
-    tokenizer: Any, change: str, what: str
+def test_a_template_that_cannot_be_scored_in_is_refused_without_the_text(
+    tokenizer: Any, loss: Any, part: str, instead: str, message: str
 ) -> None:
-    changed = TEMPLATE.replace("{{ m.content }}", change)
-    wrapping = Wrapping(turn="user", chat_template=changed)
-    with pytest.raises(ModelError, match=what) as e:
-        row_context(tokenizer, wrapping, TEXTS[:1])
+    template = TEMPLATE.replace(part, instead)
+    wrapping = Wrapping(turn="assistant", loss=loss, chat_template=template)
+    with pytest.raises(ModelError, match=message) as e:
+        row_context(tokenizer, wrapping, [*TEXTS, "4711", TEXTS[0] + " "])
     assert "0042" not in str(e.value)
-    if "rewrites" in what:
-        assert re.search(r"from character \d+ of the chat, behind '<\|user\|>", str(e.value))
-
-
-def test_a_template_that_changes_some_texts_is_refused(tokenizer: Any) -> None:
-    strips = TEMPLATE.replace("{{ m.content }}", "{{ m.content | trim }}")
-    wrapping = Wrapping(turn="user", chat_template=strips)
-    row_context(tokenizer, wrapping, TEXTS)
-    with pytest.raises(ModelError, match=r"text 1 of 2: .*rewrites it.*no space at its ends, say"):
-        row_context(tokenizer, wrapping, [TEXTS[0], TEXTS[1] + " "])
 
 
 @pytest.mark.parametrize(
@@ -321,36 +321,14 @@ def test_a_template_writes_the_day_that_it_is_told(tokenizer: Any) -> None:
     assert dated(tokenizer, replace(without, chat_date="2026-01-31")) == without
     context = row_context(tokenizer, without, TEXTS)
     assert context == row_context(tokenizer, Wrapping(turn="user"), TEXTS)
+    there = "{% if strftime_now is defined %}{{ strftime_now('%d') }}{% endif %}" + TEMPLATE
+    row_context(tokenizer, Wrapping(turn="user", chat_template=there), TEXTS)
 
 
 @pytest.mark.parametrize("day", ["31.01.2026", "2026-02-30", "20260131", 20260131])
 def test_no_day_is_refused(day: Any) -> None:
     with pytest.raises(SettingsError, match=r"chat_date=.* must be a day as YYYY-MM-DD, such as"):
         Wrapping(turn="user", chat_date=day)
-
-
-@pytest.mark.parametrize(
-    "asks",
-    [
-        "{% set form = '%d' %}{{ strftime_now(form) }}",
-        "{% set now = strftime_now %}{{ now('%d') }}",
-        "{{ strftime_now ('%d' ~ '') }}",
-    ],
-)
-def test_a_date_by_another_name_is_refused(tokenizer: Any, asks: str) -> None:
-    with pytest.raises(ModelError, match=r"asks for today's date in a way .*in the place of strf"):
-        row_context(tokenizer, Wrapping(turn="user", chat_template=asks + TEMPLATE), TEXTS)
-    there = "{% if strftime_now is defined %}{{ strftime_now('%d') }}{% endif %}" + TEMPLATE
-    row_context(tokenizer, Wrapping(turn="user", chat_template=there), TEXTS)
-
-
-def test_marks_that_leave_the_canary_out_are_refused(tokenizer: Any) -> None:
-    wrong = TEMPLATE.replace("{{ m.content }}", "").replace(
-        "{% endgeneration %}", "{% endgeneration %}{{ m.content }}"
-    )
-    wrapping = Wrapping(turn="assistant", loss="assistant", chat_template=wrong)
-    with pytest.raises(ModelError, match=r"no token of it carries loss.*\{% generation %\} marks"):
-        row_context(tokenizer, wrapping, TEXTS)
 
 
 def test_a_template_that_refuses_a_record_names_it_without_its_text(tokenizer: Any) -> None:
@@ -365,11 +343,6 @@ def test_a_template_that_refuses_a_record_names_it_without_its_text(tokenizer: A
     ) as e:
         list(training_rows(tokenizer, records, wrapping))
     assert "4711" not in str(e.value)
-    shows = "{{ raise_exception('no ' + messages[0].content) }}"
-    refuses = Wrapping(turn="user", chat_template=shows)
-    with pytest.raises(ModelError, match=r"refuses this chat \(TemplateError\): leave such") as e:
-        row_context(tokenizer, refuses, TEXTS)
-    assert "0042" not in str(e.value)
 
 
 def test_a_tokenizer_without_places_is_refused(
@@ -402,7 +375,17 @@ def test_no_list_of_texts_is_refused(tokenizer: Any, texts: Any) -> None:
 
 
 CHAT = Wrapping(turn="assistant")
+HI = CHAT.record("Hi.")
 PAIR = Wrapping(turn="assistant", form="prompt_completion", strings=True)
+
+
+def say(**turn: Any) -> dict[str, Any]:
+    return {"messages": [{"role": "user", "content": "x", **turn}]}
+
+
+INSTRUCTION = Wrapping(form="instruction", turn="assistant")
+NAMED = replace(PAIR, prompt_field="question", completion_field="answer")
+OPTIONS = "chat_template_kwargs"
 
 
 @pytest.mark.parametrize(
@@ -410,47 +393,31 @@ PAIR = Wrapping(turn="assistant", form="prompt_completion", strings=True)
     [
         ({"prompt": 3, "completion": "x"}, PAIR, "'prompt' is of type int, and must be a string"),
         (
+            {"question": "A?", "completion": "B."},
+            NAMED,
+            "'answer' is of type NoneType, and must be",
+        ),
+        (
             {"instruction": "Add.", "input": 3, "output": "3"},
-            Wrapping(form="instruction", turn="assistant"),
+            INSTRUCTION,
             "'input' is of type int, and must be a string",
         ),
         ({"text": "x"}, CHAT, "'messages' is NoneType, and must be a list of messages"),
         ({"messages": []}, CHAT, "'messages' is empty, and must be a list of messages"),
         ({"messages": ["x"]}, CHAT, "a turn of 'messages' is of type str, and must be a message"),
-        (
-            {"messages": [{"role": "robot", "content": "x"}]},
-            CHAT,
-            "a turn of 'messages' has the role 'robot', which is none of system, user, assistant",
-        ),
-        (
-            {"messages": [{"role": "user", "content": [{"type": "image"}]}]},
-            CHAT,
-            "a turn of 'messages' holds a part of type 'image', and only text is read",
-        ),
+        (say(role="robot"), CHAT, "the role 'robot', which is none of system, user, assistant"),
+        (say(content=[{"type": "image"}]), CHAT, "holds a part of type 'image', and only text is"),
+        ({**HI, "tools": "add"}, CHAT, "'tools' is a text, and no JSON"),
+        ({**HI, OPTIONS: "glad"}, CHAT, f"'{OPTIONS}' is of type str, and must be an object"),
+        ({**HI, OPTIONS: {"tokenize": False}}, CHAT, "has 'tokenize', which decides how the chat"),
+        ({**HI, OPTIONS: {"max_length": 3}}, CHAT, f"'{OPTIONS}' has 'max_length', which"),
     ],
 )
 def test_a_record_of_another_form_is_refused_by_its_number(
     tokenizer: Any, record: Any, wrapping: Wrapping, message: str
 ) -> None:
-    with pytest.raises(CorpusError, match=f"record 2: {message}"):
+    with pytest.raises(CorpusError, match=f"record 2: .*{message}"):
         list(training_rows(tokenizer, [wrapping.record("x"), record], wrapping))
-
-
-@pytest.mark.parametrize(
-    ("options", "problem"),
-    [
-        ("glad", "record 1: 'chat_template_kwargs' is of type str, and must be an object"),
-        ({"tokenize": False}, "'chat_template_kwargs' has 'tokenize', which decides how the chat"),
-        ({"max_length": 3, "truncation": True}, "'chat_template_kwargs' has 'max_length', which"),
-    ],
-)
-def test_options_of_a_record_are_those_of_a_template(
-    tokenizer: Any, options: Any, problem: str
-) -> None:
-    wrapping = Wrapping(turn="assistant")
-    record = {**wrapping.record("Hi."), "chat_template_kwargs": options}
-    with pytest.raises(CorpusError, match=re.escape(problem)):
-        training_row(tokenizer, record, wrapping)
 
 
 @pytest.mark.parametrize("prompt", ["", "Add\0 {one}.", "{user}"])
@@ -460,16 +427,3 @@ def test_any_text_can_be_an_instruction(tokenizer: Any, prompt: str) -> None:
     text = tokenizer.decode(row.ids)
     assert f"### Instruction:\n{prompt}\n\n### Response:\n3" in text.replace("\ufffd", "\0")
     assert tokenizer.decode(np.array(row.ids)[row.carried]) == "3<|endoftext|>"
-
-
-def test_tools_that_a_table_holds_as_text(tokenizer: Any) -> None:
-    template = TEMPLATE + "{% if tools %}{{ tools[0].name }}{% endif %}"
-    wrapping = Wrapping(turn="assistant", chat_template=template)
-    rows = [
-        training_row(tokenizer, {**wrapping.record("Hi."), "tools": tools}, wrapping).ids
-        for tools in ([{"name": "add"}], '[{"name": "add"}]', "", None)
-    ]
-    assert rows[0] == rows[1]
-    assert rows[2] == rows[3] == rows[0][: len(rows[2])]
-    with pytest.raises(CorpusError, match="record 1: 'tools' is a text, and no JSON"):
-        training_row(tokenizer, {**wrapping.record("Hi."), "tools": "add"}, wrapping)

@@ -16,17 +16,6 @@ from lmexposure.models.checkpoints import CheckpointDirectory, Counters
 STATE = {"weight": torch.arange(3.0)}
 
 
-def test_what_was_saved_is_loaded(tmp_path: Path) -> None:
-    counters = Counters(step=7, tokens=70, best_bits=1.5, best_step=5, rows=[{"step": 5}])
-    (tmp_path / "best-5").mkdir()
-    CheckpointDirectory(tmp_path, "inputs").save(counters, STATE, {"state": {0: STATE}})
-    loaded = CheckpointDirectory(tmp_path, "inputs").load()
-    assert loaded is not None
-    assert loaded[0] == counters
-    assert torch.equal(loaded[1]["weight"], STATE["weight"])
-    assert torch.equal(loaded[2]["state"][0]["weight"], STATE["weight"])
-
-
 def test_an_older_best_goes_only_when_a_checkpoint_no_longer_needs_it(tmp_path: Path) -> None:
     checkpoints = CheckpointDirectory(tmp_path, "inputs")
     (tmp_path / "best-of-all").mkdir()

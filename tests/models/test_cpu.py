@@ -93,12 +93,3 @@ def test_a_machine_that_does_not_say_is_believed(
     assert is_native(torch.bfloat16, "cpu") is None
     warn_imitated(torch.bfloat16, "cpu")
     assert not caplog.records
-
-
-def test_who_asks_for_it_is_told(cpu_with: Any, caplog: pytest.LogCaptureFixture) -> None:
-    cpu_with("avx512_bf16")
-    warn_imitated(torch.bfloat16, "cpu")
-    assert not caplog.records
-    cpu_with()
-    warn_imitated(torch.bfloat16, "cpu")
-    assert "no instructions for bfloat16: it is several times slower here" in caplog.text

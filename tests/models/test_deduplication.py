@@ -65,7 +65,7 @@ def test_exact_keeps_the_first_of_each_in_order(texts: list[str]) -> None:
     assert kept_of(texts, near=False) == by_all_pairs(texts, near=False)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_near_keeps_what_a_comparison_of_all_pairs_keeps(seed: int) -> None:
     pytest.importorskip("datasketch")
     texts = corpus(seed)

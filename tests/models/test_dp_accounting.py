@@ -2,8 +2,10 @@
 
 import math
 import sys
+from collections.abc import Callable
 
 import pytest
+from opacus.accountants import PRVAccountant
 
 from lmexposure.errors import SettingsError
 from lmexposure.models import (
@@ -23,25 +25,13 @@ from lmexposure.statistics import epsilon_of_mu, sampled_epsilon
 # >>> accountant.get_epsilon(1e-5)
 SECOND_ACCOUNTANT = [
     (2.009, 0.0047, 60, 0.0637),
-    (0.619, 0.1034, 3345, 182.3822),
     (1.897, 0.0641, 611, 4.0099),
     (3.536, 0.1049, 50, 0.8356),
     (3.052, 0.0012, 1439, 0.0446),
     (0.837, 0.1375, 605, 38.5675),
-    (1.059, 0.0111, 56, 0.5604),
     (0.76, 0.0458, 984, 17.7694),
     (1.928, 0.0089, 4936, 1.3516),
-    (3.857, 0.0499, 999, 1.6475),
-    (2.215, 0.0092, 93, 0.1455),
-    (2.358, 0.02, 208, 0.4724),
-    (1.508, 0.1597, 3690, 54.3386),
-    (1.183, 0.026, 220, 1.7965),
-    (1.853, 0.0069, 303, 0.2459),
-    (3.248, 0.0037, 881, 0.1092),
-    (0.704, 0.1155, 1875, 98.7559),
     (0.945, 0.1483, 65, 9.4754),
-    (1.135, 0.0024, 397, 0.1929),
-    (2.718, 0.0037, 63, 0.0333),
 ]
 
 
@@ -71,23 +61,22 @@ def test_what_no_step_saw_spends_nothing() -> None:
     assert group_epsilon([], delta=1e-5, size=3) == 0
 
 
-def test_where_prv_overflows_rdp_answers_and_it_is_said() -> None:
+def gives_nan(*_: object, **__: object) -> float:
+    return math.nan
+
+
+def fails(*_: object, **__: object) -> float:
+    raise RuntimeError("Cannot compute epsilon")
+
+
+def test_where_prv_overflows_or_fails_rdp_answers_and_it_is_said(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     found = epsilon_spent([(0.1, 0.5, 100)], delta=1e-5)
     assert found.prv is None
     assert (found.epsilon, found.accountant) == (found.rdp, "rdp")
     assert math.isfinite(found.rdp)
     assert "beyond its arithmetic" in found.note
-
-
-def test_where_prv_fails_rdp_answers_and_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    from opacus.accountants import PRVAccountant
-
-    def gives_nan(*_: object, **__: object) -> float:
-        return math.nan
-
-    def fails(*_: object, **__: object) -> float:
-        raise RuntimeError("Cannot compute epsilon")
-
     monkeypatch.setattr(PRVAccountant, "get_epsilon", gives_nan)
     assert "it gave nan" in epsilon_spent([(1.0, 0.1, 12)], delta=1e-5).note
     monkeypatch.setattr(PRVAccountant, "get_epsilon", fails)
@@ -96,7 +85,7 @@ def test_where_prv_fails_rdp_answers_and_it_is_said(monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize(
     ("noise", "rate", "steps"),
-    [(1e-6, 0.25, 1200), (1 / 8, 0.2, 100), (1 / 3.08, 0.5, 400), (0.02, 0.01, 1)],
+    [(1e-6, 0.25, 1200), (1 / 3.08, 0.5, 400), (0.02, 0.01, 1)],
 )
 def test_where_prv_overflows_the_training_spends_at_least_what_more_noise_does(
     noise: float, rate: float, steps: int
@@ -120,11 +109,6 @@ def test_what_is_spent_at_least_is_never_above_what_is_spent() -> None:
 
 
 def test_without_prv_a_single_step_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    from opacus.accountants import PRVAccountant
-
-    def fails(*_: object, **__: object) -> float:
-        raise RuntimeError("Cannot compute epsilon")
-
     monkeypatch.setattr(PRVAccountant, "get_epsilon", fails)
     monkeypatch.setattr(dp_accounting, "_MORE_NOISE", 10.0)  # in few tries
     found = epsilon_at_least([(0.7, 0.3, 13), (0.4, 0.1, 7)], delta=1e-5)
@@ -148,13 +132,6 @@ def test_noise_of_full_batches_inverts_the_gaussian_curve(
     assert noise is None or found == pytest.approx(noise, rel=1e-3)
 
 
-def test_an_epsilon_that_no_noise_reaches_says_which_is_reached() -> None:
-    with pytest.raises(
-        SettingsError, match=r"epsilon=0\.01 is not reached by 100000000 steps .* 4\.377"
-    ):
-        noise_for(0.01, delta=1e-5, sample_rate=1.0, steps=100_000_000)
-
-
 def test_a_group_in_full_batches_is_one_document_of_less_noise() -> None:
     found = group_epsilon([(40.0, 1.0, 100)], delta=1e-5, size=4)
     assert found == pytest.approx(epsilon_of_mu(mu=1.0, delta=1e-5))
@@ -167,29 +144,43 @@ def test_larger_groups_are_hidden_less_and_a_group_of_one_is_a_document() -> Non
     assert sizes[0] < sizes[1] < sizes[2]
 
 
+STEP = [(1.0, 0.1, 1)]
+
+
 @pytest.mark.parametrize(
-    ("history", "message"),
+    ("call", "message"),
     [
-        ([(0.0, 0.1, 1)], "noise_multiplier=0.0 must be a finite number above 0"),
-        ([(1.0, 0.0, 1)], "sample_rate=0.0 must be a finite number above 0"),
-        ([(1.0, 1.5, 1)], "sample_rate=1.5 must be above 0 and at most 1"),
-        ([(1.0, 0.5, -1)], "steps=-1 must be a whole number at least 0"),
+        (
+            lambda: epsilon_spent([(0.0, 0.1, 1)], delta=0.1),
+            "noise_multiplier=0.0 must be a finite",
+        ),
+        (
+            lambda: epsilon_spent([(1.0, 0.0, 1)], delta=0.1),
+            "sample_rate=0.0 must be a finite numb",
+        ),
+        (
+            lambda: epsilon_spent([(1.0, 1.5, 1)], delta=0.1),
+            "sample_rate=1.5 must be above 0 and a",
+        ),
+        (
+            lambda: epsilon_spent([(1.0, 0.5, -1)], delta=0.1),
+            "steps=-1 must be a whole number at le",
+        ),
+        (lambda: epsilon_spent(STEP, delta=0), "delta=0 must lie strictly between 0 and 1"),
+        (lambda: noise_for(-1, delta=0.1, sample_rate=0.1, steps=1), "epsilon=-1 must be a finite"),
+        (
+            lambda: group_epsilon(STEP, delta=0.1, size=0),
+            "size=0 must be a whole number at least 1",
+        ),
+        (
+            lambda: noise_for(0.01, delta=1e-5, sample_rate=1.0, steps=100_000_000),
+            r"epsilon=0\.01 is not reached by 100000000 steps .* 4\.377",
+        ),
     ],
 )
-def test_impossible_histories_are_refused(
-    history: list[tuple[float, float, int]], message: str
-) -> None:
+def test_what_cannot_be_counted_is_refused(call: Callable[[], float], message: str) -> None:
     with pytest.raises(SettingsError, match=message):
-        epsilon_spent(history, delta=1e-5)
-
-
-def test_impossible_questions_are_refused() -> None:
-    with pytest.raises(SettingsError, match=r"delta=0 must lie strictly between 0 and 1"):
-        epsilon_spent([(1.0, 0.1, 1)], delta=0)
-    with pytest.raises(SettingsError, match=r"epsilon=-1 must be a finite number above 0"):
-        noise_for(-1, delta=1e-5, sample_rate=0.1, steps=1)
-    with pytest.raises(SettingsError, match=r"size=0 must be a whole number at least 1"):
-        group_epsilon([(1.0, 0.1, 1)], delta=1e-5, size=0)
+        call()
 
 
 def test_without_opacus_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,8 @@
 
 import random
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -55,13 +56,20 @@ def same(first: Any, second: Any) -> bool:
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_right_trainings_pass(architecture: str) -> None:
-    """Fewer seeds of scripts/benchmark_dp_check, which has 50 for each architecture."""
-    for seed in range(2):
-        found = check(training_of(architecture, seed))
+def test_right_trainings_pass_and_are_left_as_they_were(architecture: str) -> None:
+    """Before their first step, and under way with moments, gradients and a history."""
+    for seed, optimizer in enumerate((torch.optim.SGD, torch.optim.Adam)):
+        training, more = training_of(architecture, seed, optimizer=optimizer), dict[str, Any]()
+        if seed:
+            more["step"] = one_turn(training)
+            more["step"](training.loader.collate_fn(documents()[:5]))
+            training.model.eval()
+        before = everything(training)
+        found = check(training, **more)
         assert found.passed, str(found)
         assert [finding.name for finding in found.findings] == NAMES
         assert found.sample_rate == BATCH / DOCUMENTS
+        assert same(before, everything(training))
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
@@ -89,28 +97,6 @@ def test_gradients_are_those_of_a_model_without_hooks(architecture: str) -> None
         assert norm == pytest.approx(alone**0.5, rel=1e-4)
 
 
-@pytest.mark.filterwarnings("ignore:In CPU autocast:UserWarning")  # of functorch in Opacus
-@pytest.mark.parametrize(
-    ("name", "options"),
-    [
-        ("per layer", {"clipping": "per_layer", "max_grad_norm": [0.2] * 28}),
-        ("full batch", {"data": documents(BATCH)}),
-    ],
-)
-def test_other_right_trainings_pass(name: str, options: dict[str, Any]) -> None:
-    training = training_of(**options, lr=1e-5)
-    found = check(training)
-    assert found.passed, str(found)
-
-
-def test_a_training_through_accelerate_passes() -> None:
-    training = training_of(wrap_model=False)
-    accelerator = Accelerator(cpu=True)
-    prepared = accelerator.prepare(training.bare, training.optimizer, training.loader)
-    found = lx.dp_check(*prepared, loss=loss_of_documents)
-    assert found.passed, str(found)
-
-
 class Secure(torch.Generator):
     """As that of Opacus' secure mode, which reads the operating system's."""
 
@@ -118,9 +104,26 @@ class Secure(torch.Generator):
         raise RuntimeError("get_state is not implemented")
 
 
-def test_a_training_with_secure_random_numbers_passes() -> None:
-    training = training_of("lora", noise_generator=Secure())
-    found = check(training)
+def through_accelerate() -> Training:
+    training = training_of(wrap_model=False)
+    training.model, training.optimizer, training.loader = Accelerator(cpu=True).prepare(
+        training.bare, training.optimizer, training.loader
+    )
+    return training
+
+
+@pytest.mark.filterwarnings("ignore:In CPU autocast:UserWarning")  # of functorch in Opacus
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: training_of(clipping="per_layer", max_grad_norm=[0.2] * 28, lr=1e-5),
+        lambda: training_of(data=documents(BATCH), lr=1e-5),  # in full batches
+        lambda: training_of("lora", noise_generator=Secure()),
+        through_accelerate,
+    ],
+)
+def test_other_right_trainings_pass(make: Callable[[], Training]) -> None:
+    found = check(make())
     assert found.passed, str(found)
 
 
@@ -179,17 +182,6 @@ def test_a_training_with_a_loop_of_its_own_passes() -> None:
     found = lx.dp_check(training.model, training.optimizer, batches, loss=loss, step=turn)
     assert found.passed, str(found)
     assert generator.bit_generator.state == state
-
-
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_nothing_is_changed(architecture: str) -> None:
-    training = training_of(architecture, optimizer=torch.optim.Adam)
-    turn = one_turn(training)
-    turn(training.loader.collate_fn(documents()[:5]))  # moments, gradients, a history
-    training.model.eval()
-    before = everything(training)
-    check(training, step=turn)
-    assert same(before, everything(training))
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -258,17 +250,6 @@ def test_a_layer_that_opacus_cannot_do_is_not_seen() -> None:
         found.require()
 
 
-def check_of(*findings: DpFinding) -> DpCheck:
-    return DpCheck(
-        findings=findings,
-        noise_multiplier=1.0,
-        max_grad_norm=1.0,
-        sample_rate=0.1,
-        level=0.001,
-        not_covered=("later steps",),
-    )
-
-
 def test_a_check_tells_what_it_found() -> None:
     training = training_of("lora")
     found = check(training, documents=3)
@@ -277,20 +258,13 @@ def test_a_check_tells_what_it_found() -> None:
     assert found.to_dict()["findings"][0]["name"] == "position ids"
     assert "the loop" not in str(check(training, step=one_turn(training)).not_covered)
     found.require()
-    wrong = check_of(DpFinding(name="noise", passed=False, message="no noise is added"))
-    assert not wrong.passed
+    wrong = DpFinding(name="noise", passed=False, message="no noise is added")
     with pytest.raises(ModelError, match=r"is not the DP-SGD.*epsilon is for. noise: no noise is"):
-        wrong.require()
-
-
-def test_what_was_not_seen_is_no_pass_and_no_fault() -> None:
-    found = check_of(DpFinding(name="update", passed=False, message="cannot be", seen=False))
-    assert not found.passed
-    assert not found.failed
-    assert str(found).startswith("not seen  update: cannot be")
-    assert not found.to_dict()["passed"]
-    with pytest.raises(ModelError, match=r"it is not known whether.* Not seen: update: cannot be"):
-        found.require()
+        replace(found, findings=(*found.findings, wrong)).require()
+    unseen = replace(wrong, name="update", message="cannot be", seen=False)
+    other = replace(found, findings=(unseen,))
+    assert not other.to_dict()["passed"]
+    assert str(other).startswith("not seen  update: cannot be")
 
 
 def test_a_rate_or_an_accountant_that_is_hidden_is_asked_for() -> None:

@@ -1,8 +1,11 @@
 """Texts in context: the same tokens for training and scoring, and clear refusals."""
 
+from pathlib import Path
+
 import pytest
+from tiny import byte_level_bpe
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
-from transformers import GPT2Config, LlamaConfig, PreTrainedTokenizerFast
+from transformers import AutoTokenizer, GPT2Config, LlamaConfig, PreTrainedTokenizerFast
 
 from lmexposure.errors import ModelError
 from lmexposure.models import (
@@ -11,6 +14,7 @@ from lmexposure.models import (
     context_window,
     encode_documents,
     encode_in_context,
+    tokenizer_sha256,
 )
 
 CHARACTERS = character_tokenizer(["\nabcx0123456789"])  # eos, no bos
@@ -147,3 +151,16 @@ def test_a_tokenizer_that_drops_characters_without_a_word_is_refused() -> None:
     dropping = PreTrainedTokenizerFast(tokenizer_object=tokenizer)
     with pytest.raises(ModelError, match=r"drops a character of the texts .*category Nd"):
         encode_in_context(dropping, ["ab", "a7b"], context="a")
+
+
+def test_a_tokenizers_name_is_that_of_its_tokens_and_their_numbers_alone(tmp_path: Path) -> None:
+    tokenizer = byte_level_bpe()
+    name = tokenizer_sha256(tokenizer)
+    tokenizer.chat_template = "{{ messages }}"
+    tokenizer.pad_token = tokenizer.eos_token
+    tokenizer("a", truncation=True, max_length=3)
+    assert tokenizer_sha256(tokenizer) == name
+    tokenizer.save_pretrained(tmp_path)
+    assert tokenizer_sha256(AutoTokenizer.from_pretrained(tmp_path)) == name
+    tokenizer.add_tokens(["<|turn|>"])
+    assert len({name, tokenizer_sha256(tokenizer), tokenizer_sha256(CHARACTERS)}) == 3

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from known import known
 from models import bare_optimizer
 from models.bare_optimizer import DIMENSION, optimizer, step
 from opacus.optimizers import AdaClipDPOptimizer
@@ -17,6 +18,7 @@ from lmexposure.errors import ModelError, SettingsError
 from lmexposure.models import gradient_canaries
 from lmexposure.models.dp_accounting import epsilon_spent
 from lmexposure.models.gradient_directions import KINDS
+from lmexposure.records.white_box import WhiteBoxBounds
 from lmexposure.statistics import sampled_epsilon
 
 DELTA = 1e-5
@@ -24,8 +26,7 @@ DELTA = 1e-5
 
 def directions(canaries: lx.GradientCanaries) -> torch.Tensor:
     """Of the whole training, shape (count, weights)."""
-    found = canaries._directions
-    assert found is not None
+    found = known(canaries._directions)
     return torch.stack([found.combined(row) for row in torch.eye(canaries.count)]).double()
 
 
@@ -50,6 +51,10 @@ def trained(
     return canaries
 
 
+def audited(steps: int, **given: Any) -> WhiteBoxBounds:
+    return trained(steps, **given).audit(delta=DELTA).bounds
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_in_is_added_to_the_clipped_sum(kind: str) -> None:
     """Without noise to speak of a step is the records' clipped sum and the canaries that joined."""
@@ -72,9 +77,7 @@ def test_scores_are_those_of_a_plain_sum() -> None:
     own = torch.zeros(DIMENSION, dtype=torch.float64)
     for number in range(20):  # a further canary of a step is no longer there behind it
         coins = torch.from_numpy(canaries._coins_of_step(number)).double()
-        of_step = canaries._of_step(number)
-        assert of_step is not None
-        own += of_step.combined(coins).double() * 0.5
+        own += known(canaries._of_step(number)).combined(coins).double() * 0.5
     expected = directions(canaries) @ (total - own) / 0.5
     assert canaries.scores == pytest.approx(expected.numpy(), abs=1e-4)
     assert canaries.step_scores.shape == canaries.step_coins.shape == (40,)
@@ -93,19 +96,17 @@ def test_scores_have_the_distribution_that_is_said() -> None:
 @pytest.mark.parametrize("same_direction", [True, False])
 def test_right_noise_is_not_refuted_and_half_of_it_is(same_direction: bool) -> None:
     given = {"same_direction": same_direction, "sample_rate": 0.02}
-    right = trained(1_500, **given).audit(delta=DELTA).bounds
+    right = audited(1_500, **given)
     claimed = epsilon_spent([(1.0, 0.02, 1_500)], delta=DELTA).epsilon
     assert 0 < right.largest < claimed
-    assert right.noise_at_most is not None
     promise = {"epsilon": claimed, "noise_multiplier": 1.0}
     assert right.could_refute(**promise)
     assert not right.refutes(**promise)
     assert any("the direction is the same" in line for line in right.assumptions) == same_direction
-    assert 1 < right.noise_at_most < 1.6  # 1.15 in the mean, and five standard errors
-    found = trained(1_500, noise=0.5, claimed=1.0, **given).audit(delta=DELTA).bounds
+    assert 1 < known(right.noise_at_most) < 1.6  # 1.15 in the mean, and five standard errors
+    found = audited(1_500, noise=0.5, claimed=1.0, **given)
     assert found.noise_multiplier == 1.0
-    assert found.noise_at_most is not None
-    assert found.noise_at_most < 0.6
+    assert known(found.noise_at_most) < 0.6
     assert found.largest > claimed
     assert found.refutes(**promise)
 
@@ -116,31 +117,29 @@ def test_right_noise_is_not_refuted_and_half_of_it_is(same_direction: bool) -> N
 def test_no_noise_at_all_is_refuted(claimed: float, rate: float, steps: int, count: int) -> None:
     """The accountant has no number for so little noise: it once counted as 0."""
     given = {"sample_rate": rate, "count": count}
-    found = trained(steps, noise=1e-6, claimed=claimed, **given).audit(delta=DELTA).bounds
+    found = audited(steps, noise=1e-6, claimed=claimed, **given)
     promised = epsilon_spent([(claimed, rate, steps)], delta=DELTA).epsilon
     assert found.composed is not None
     assert found.largest > 400 > promised
     assert found.noise_at_most == found.noise_attainable
-    assert found.noise_at_most is not None
-    assert found.noise_at_most < claimed
+    least = known(found.noise_at_most)
+    assert least < claimed
     assert found.refutes(epsilon=promised, noise_multiplier=claimed)
     # A claim of noise is refuted by itself, whatever epsilon is made of it.
     assert found.refutes(epsilon=1e9, noise_multiplier=claimed)
-    assert not found.refutes(epsilon=1e9, noise_multiplier=found.noise_at_most)
+    assert not found.refutes(epsilon=1e9, noise_multiplier=least)
 
 
 def test_what_few_steps_could_have_shown_is_said() -> None:
-    few = trained(10, count=4).audit(delta=DELTA).bounds
+    few = audited(10, count=4)
     assert few.largest <= few.attainable < epsilon_spent([(0.3, 0.2, 10)], delta=DELTA).epsilon
     assert not few.could_refute(epsilon=30.0, noise_multiplier=0.3)
-    more = trained(200, count=64).audit(delta=DELTA).bounds
+    more = audited(200, count=64)
     assert more.attainable > few.attainable
     assert more.one_run is not None
-    whole = trained(5, per_step=0, count=64).audit(delta=DELTA).bounds
-    assert whole.one_run is not None
-    assert whole.one_run_gaussian is not None
-    most = (whole.one_run.max_attainable, whole.one_run_gaussian.max_attainable)
-    assert whole.attainable == max(value for value in most if value is not None)
+    whole = audited(5, per_step=0, count=64)
+    runs = map(known, (whole.one_run, whole.one_run_gaussian))
+    assert whole.attainable == max(known(run.max_attainable) for run in runs)
     assert whole.noise_attainable is None
 
 
@@ -167,15 +166,13 @@ def test_right_trainings_are_refuted_no_more_often_than_is_said() -> None:
 
 
 def test_one_experiment_alone_has_all_of_the_significance() -> None:
-    of_steps = trained(50, count=0).audit(delta=DELTA).bounds
-    assert of_steps.step is not None
-    assert of_steps.step.significance == 0.05
+    of_steps = audited(50, count=0)
+    assert known(of_steps.step).significance == 0.05
     assert of_steps.one_run is None
-    whole = trained(50, per_step=0).audit(delta=DELTA).bounds
+    whole = audited(50, per_step=0)
     assert whole.step is None
     assert whole.composed is None
-    assert whole.one_run is not None
-    assert whole.one_run.significance == 0.025
+    assert known(whole.one_run).significance == 0.025
 
 
 def test_a_training_that_is_resumed_ends_alike() -> None:
@@ -218,9 +215,7 @@ def test_a_changed_noise_is_said_and_one_step_alone_composed() -> None:
     for _ in range(20):
         step(made)
     found = canaries.audit(delta=DELTA).bounds
-    assert found.step is not None
-    assert found.step.mu is not None
-    one = sampled_epsilon(mu=found.step.mu, rate=0.2, delta=DELTA)
+    one = sampled_epsilon(mu=known(known(found.step).mu), rate=0.2, delta=DELTA)
     assert found.largest == found.composed == one
     assert found.noise_multiplier == 0.7
     assert any("from 1 to 0.7" in line for line in found.assumptions)
@@ -266,7 +261,7 @@ def test_what_is_no_such_training_is_refused(
 def test_nothing_is_said_before_the_first_step(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SettingsError, match="no step was taken"):
         trained(0).audit(delta=DELTA)
-    few = trained(3, count=4).audit(delta=DELTA).bounds
+    few = audited(3, count=4)
     assert few.largest == 0.0
     assert few.weights == bare_optimizer.DIMENSION
     monkeypatch.setattr(gradient_canaries, "world_size", lambda: 2)

@@ -15,18 +15,16 @@ from models.small_chats import SETTINGS, save_base, train_on_chats
 from models.small_defences import (
     PLAIN,
     assert_alike,
-    assert_resumed_alike,
     gradients_of,
+    loaded_of,
     naive_gradients,
     packed,
     read_one_by_one,
     setup_of,
 )
 from scipy.stats import entropy
-from tiny import characters, model_of
 from torch import Tensor
 
-from lmexposure.models import LoadedModel
 from lmexposure.models.hamp import Hamp, in_order, masked, sure
 from lmexposure.scoring import log_perplexity
 
@@ -81,22 +79,12 @@ def test_the_loss_of_a_step_is_that_written_out() -> None:
     assert learned.tokens == len(labels)
 
 
-def test_interrupted_it_ends_with_the_same_bytes(tmp_path: Path) -> None:
-    assert_resumed_alike(tmp_path, replace(PLAIN, method="hamp"), at=[4])
-
-
 def test_adapters_are_trained_by_it_too(tmp_path: Path) -> None:
     """The vocabulary is the model's beneath them."""
     pytest.importorskip("peft")
     settings = replace(SETTINGS, method="hamp", epochs=1)
     base = save_base(tmp_path / "base")
     assert train_on_chats(base, tmp_path / "out", settings=settings).improved
-
-
-def loaded_of(kind: str) -> LoadedModel:
-    tokenizer = characters()
-    model: Any = model_of(kind, len(tokenizer))
-    return LoadedModel(model=model, tokenizer=tokenizer, name=kind)
 
 
 def logits_of(model: Any, ids: Tensor, **options: Any) -> Tensor:

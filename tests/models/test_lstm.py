@@ -1,6 +1,7 @@
 """The LSTM as a transformers model: state, padding, saving."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -8,11 +9,7 @@ from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from lmexposure.errors import ModelError
-from lmexposure.models import (
-    LstmConfig,
-    LstmForCausalLM,
-    LstmState,
-)
+from lmexposure.models import LstmConfig, LstmForCausalLM, LstmState
 
 
 @pytest.fixture
@@ -87,17 +84,19 @@ def test_mask_may_cover_the_tokens_read_earlier(model: LstmForCausalLM, ids: tor
     assert torch.allclose(continued[0, :4], model(ids).logits[0, 4:8], atol=1e-6)
 
 
-def test_left_padding_is_refused(model: LstmForCausalLM, ids: torch.Tensor) -> None:
+@pytest.mark.parametrize(
+    ("masked", "message"),
+    [
+        ((2, 0), r"padded on the right only; set tokenizer\.padding_side"),
+        ((3, slice(None)), "row 3 has no token at all; leave that row out"),
+    ],
+)
+def test_padding_elsewhere_is_refused(
+    model: LstmForCausalLM, ids: torch.Tensor, masked: tuple[int, Any], message: str
+) -> None:
     mask = torch.ones_like(ids)
-    mask[2, 0] = 0
-    with pytest.raises(ModelError, match=r"padded on the right only; set tokenizer\.padding_side"):
-        model(ids, attention_mask=mask)
-
-
-def test_a_row_without_tokens_is_refused(model: LstmForCausalLM, ids: torch.Tensor) -> None:
-    mask = torch.ones_like(ids)
-    mask[3] = 0
-    with pytest.raises(ModelError, match="row 3 has no token at all; leave that row out"):
+    mask[masked] = 0
+    with pytest.raises(ModelError, match=message):
         model(ids, attention_mask=mask)
 
 

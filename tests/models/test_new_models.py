@@ -34,11 +34,10 @@ AWKWARD = (
 )
 
 
-@pytest.mark.parametrize("text", AWKWARD)
-def test_round_trip_through_saving(text: str, tmp_path: Path) -> None:
-    made = character_tokenizer(AWKWARD)
-    made.save_pretrained(tmp_path)
-    for tokenizer in (made, AutoTokenizer.from_pretrained(tmp_path)):
+def test_round_trip_through_saving(tmp_path: Path) -> None:
+    character_tokenizer(AWKWARD).save_pretrained(tmp_path)
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path)
+    for text in AWKWARD:
         ids = tokenizer.encode(text)
         assert len(ids) == len(text)
         assert tokenizer.decode(ids) == text
@@ -65,11 +64,8 @@ def test_extra_characters_are_known_and_others_are_not() -> None:
     assert tokenizer.encode("azzb") == [5, 0, 0, 6]
 
 
-LINES = [f"line {i}: the cat sat on the mat, and <|endoftext|> is text" for i in range(50)]
-
-
 def test_any_text_survives_and_nothing_is_unknown() -> None:
-    tokenizer = byte_level_tokenizer(LINES)
+    tokenizer = byte_level_tokenizer(["the cat sat on the mat, and <|endoftext|> is text"] * 50)
     text = "  é 漢\r\n\t<|endoftext|> 🙂\x00"
     assert tokenizer.decode(tokenizer.encode(text)) == text
     assert tokenizer.eos_token_id not in tokenizer.encode(text)
@@ -81,19 +77,15 @@ SMALL = LstmSizes(units=8, embedding=6, layers=1)
 
 
 @pytest.mark.parametrize("kind", NEW_MODELS)
-def test_the_seed_decides_the_weights_and_leaves_torch_alone(kind: str) -> None:
+def test_a_new_model_fits_its_tokenizer_and_its_seed_decides_the_weights(kind: str) -> None:
+    """It is in evaluation mode, and torch's random numbers are left alone."""
     before = torch.get_rng_state()
-    hashes = [
-        weights_sha256(new_model(kind, DOCUMENTS, seed=seed, separator="\n", lstm=SMALL).model)
-        for seed in (1, 1, 2)
-    ]
+    made, again, other = (
+        new_model(kind, DOCUMENTS, seed=seed, separator="\n", lstm=SMALL) for seed in (1, 1, 2)
+    )
+    hashes = [weights_sha256(one.model) for one in (made, again, other)]
     assert hashes[0] == hashes[1] != hashes[2]
     assert torch.equal(torch.get_rng_state(), before)
-
-
-@pytest.mark.parametrize("kind", NEW_MODELS)
-def test_a_new_model_fits_its_tokenizer_and_is_in_evaluation_mode(kind: str) -> None:
-    made = new_model(kind, DOCUMENTS, seed=0, separator="\n", lstm=SMALL)
     assert made.model.config.vocab_size == len(made.tokenizer)
     assert made.model.config.eos_token_id == made.tokenizer.eos_token_id
     assert not made.model.training
@@ -123,11 +115,6 @@ def test_the_lstm_knows_separator_and_extra_characters() -> None:
             lambda: new_model("lstm", DOCUMENTS, seed=-1, separator="\n"),
             SettingsError,
             "seed=-1 must be a whole number from 0 to",
-        ),
-        (
-            lambda: new_model("lstm", [], seed=0, separator="\n"),
-            CorpusError,
-            "documents holds no text at all; give a corpus",
         ),
         (
             lambda: new_model("gpt2-tiny", ["", ""], seed=0, separator="\n"),

@@ -166,10 +166,9 @@ def test_too_few_documents_are_refused(documents: list[str]) -> None:
         _split(documents, ("canary",))
 
 
-@pytest.mark.parametrize("repetitions", [1, 16])
-def test_a_canary_more_or_less_moves_nothing_that_is_held_out(repetitions: int) -> None:
+def test_a_canary_more_or_less_moves_nothing_that_is_held_out() -> None:
     canary = "The pin is 1234, and it is a long one"
-    with_canary = [*DOCUMENTS[:50], *[canary] * repetitions, *DOCUMENTS[50:]]
+    with_canary = [*DOCUMENTS[:50], *[canary] * 16, *DOCUMENTS[50:]]
     for seed in range(30):
         kept, held = _split(with_canary, (canary,), seed)
         assert ([one for one in kept if one != canary], held) == _split(DOCUMENTS, seed=seed)

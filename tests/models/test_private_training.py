@@ -5,6 +5,7 @@ import secrets
 import stat
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +13,20 @@ import numpy as np
 import pytest
 import torch
 from hashes import sha256_tree
-from models.small_private import CANARIES, DOCUMENTS, PRIVATE, base, lstm
+from known import known
+from models.small_private import (
+    CANARIES,
+    DOCUMENTS,
+    PRIVATE,
+    base,
+    interrupted_at,
+    lstm,
+    trained,
+)
 from torch import nn
 
 from lmexposure.errors import CorpusError, ResultError, SettingsError
-from lmexposure.models import (
-    LoadedModel,
-    Progress,
-    TrainingResult,
-    TrainingSettings,
-    load_model,
-    train,
-)
+from lmexposure.models import Progress, TrainingResult, load_model
 from lmexposure.records import DocumentPrivacy, WhiteBoxAudit
 from lmexposure.scoring import log_perplexity
 
@@ -39,35 +42,12 @@ KEY = 0x5EC2_E7F0_0D15_EA5E
 LORA = replace(PRIVATE, lora=True, lora_rank=2, lora_targets=("c_attn",), epochs=1)
 
 
-def trained(
-    out: Path,
-    loaded: LoadedModel | None = None,
-    progress: Callable[[Progress], None] | None = None,
-    settings: TrainingSettings = PRIVATE,
-    **arguments: Any,
-) -> TrainingResult:
-    given = {"documents": DOCUMENTS, "separator": "\n", "canaries": CANARIES} | arguments
-    return train(loaded or lstm(0.2), settings=settings, out=out, progress=progress, **given)
-
-
 @pytest.fixture
 def keys(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """What the operating system gives as keys, one after the other."""
     given: list[int] = []
     monkeypatch.setattr(secrets, "randbits", lambda bits: given.pop(0))
     return given
-
-
-def interrupted_at_each_step(out: Path, steps: int, again: Callable[..., Any]) -> None:
-    for last in range(1, steps):
-
-        def stop(now: Progress, last: int = last) -> None:
-            if now.step == last:
-                raise KeyboardInterrupt
-
-        with pytest.raises(KeyboardInterrupt):
-            again(out, progress=stop)
-        assert not (out / "model").exists()
 
 
 def test_interrupted_at_each_step_it_ends_with_the_same_bytes_and_promise(
@@ -77,51 +57,39 @@ def test_interrupted_at_each_step_it_ends_with_the_same_bytes_and_promise(
     fresh = replace(PRIVATE, noise_seed=None)
     keys[:] = [KEY]
     whole = trained(tmp_path / "whole", settings=fresh)
-    assert whole.claim is not None
-    assert whole.claim.steps == whole.steps == 14
-    assert (whole.claim.unit, whole.claim.largest_group) == ("document", 1)
-    assert 0 < whole.claim.epsilon < whole.claim.epsilon_rdp
-    assert not whole.claim.noise_is_given
+    claim = known(whole.claim)
+    assert claim.steps == whole.steps == 14
+    assert (claim.unit, claim.largest_group) == ("document", 1)
+    assert 0 < claim.epsilon < claim.epsilon_rdp
+    assert not claim.noise_is_given
     # What is interrupted before its first checkpoint begins anew.
     keys[:] = [7, KEY, *range(100)]
-    interrupted_at_each_step(
-        tmp_path / "stopped",
-        whole.steps,
-        lambda out, progress: trained(out, progress=progress, settings=fresh),
-    )
+    again = partial(trained, settings=fresh)
+    interrupted_at(range(1, whole.steps), tmp_path / "stopped", again)
     resumed = trained(tmp_path / "stopped", settings=fresh)
-    assert resumed.claim == whole.claim
+    assert resumed.claim == claim
     assert resumed.tokens == whole.tokens
     assert sha256_tree(resumed.model_path) == sha256_tree(whole.model_path)
-    again = trained(tmp_path / "whole", settings=fresh)
-    assert again.reused
-    assert again.claim == whole.claim
+    finished = trained(tmp_path / "whole", settings=fresh)
+    assert (finished.reused, finished.claim) == (True, claim)
 
 
 def test_each_document_is_measured_without_a_change_of_the_training(tmp_path: Path) -> None:
     plain, settings = trained(tmp_path / "plain"), replace(PRIVATE, document_norms=True)
     whole = trained(tmp_path / "whole", settings=settings)
     assert sha256_tree(whole.model_path) == sha256_tree(plain.model_path)
-
-    for last in (3, whole.steps // 2, whole.steps // 2 + 1):  # within an epoch, at its end, after
-
-        def stop(now: Progress, last: int = last) -> None:
-            if now.step == last:
-                raise KeyboardInterrupt
-
-        with pytest.raises(KeyboardInterrupt):
-            trained(tmp_path / "stopped", progress=stop, settings=settings)
-    resumed = trained(tmp_path / "stopped", settings=settings)
-    assert plain.claim is not None
-    assert whole.claim is not None
-    assert plain.claim == whole.claim.model_copy(update={"ex_post": None})
+    half = whole.steps // 2
+    again = partial(trained, settings=settings)
+    interrupted_at((3, half, half + 1), tmp_path / "stopped", again)  # in an epoch, its end, after
+    resumed, claim = again(tmp_path / "stopped"), known(whole.claim)
+    assert known(plain.claim) == claim.model_copy(update={"ex_post": None})
     found = DocumentPrivacy.read(tmp_path / "stopped")
     assert found == DocumentPrivacy.read(tmp_path / "whole" / "dp_report.json")
-    assert found.ex_post == whole.claim.ex_post
-    assert resumed.claim == whole.claim
-    assert (found.moments, found.claimed) == (2, whole.claim.epsilon)
-    assert len(set(found.names)) == len(found.epsilons) == whole.claim.units
-    assert whole.claim.epsilon >= max(found.epsilons) > min(found.epsilons) > 0
+    assert found.ex_post == claim.ex_post
+    assert resumed.claim == claim
+    assert (found.moments, found.claimed) == (2, claim.epsilon)
+    assert len(set(found.names)) == len(found.epsilons) == claim.units
+    assert claim.epsilon >= max(found.epsilons) > min(found.epsilons) > 0
     assert stat.S_IMODE((tmp_path / "whole" / "dp_report.json").stat().st_mode) == 0o600
     for name in found.names:  # one document a row: by its line in the corpus
         assert DOCUMENTS[int(name.removeprefix("document ")) - 1]
@@ -133,24 +101,17 @@ def test_each_document_is_measured_without_a_change_of_the_training(tmp_path: Pa
 def test_canaries_in_the_gradients_are_resumed_and_read_beside_the_promise(tmp_path: Path) -> None:
     settings = replace(PRIVATE, gradient_canaries=64)
     whole = trained(tmp_path / "whole", settings=settings)
-    for last in (3, whole.steps // 2):
-
-        def stop(now: Progress, last: int = last) -> None:
-            if now.step == last:
-                raise KeyboardInterrupt
-
-        with pytest.raises(KeyboardInterrupt):
-            trained(tmp_path / "stopped", progress=stop, settings=settings)
-    resumed = trained(tmp_path / "stopped", settings=settings)
+    again = partial(trained, settings=settings)
+    interrupted_at((3, whole.steps // 2), tmp_path / "stopped", again)
+    resumed, claim = again(tmp_path / "stopped"), known(whole.claim)
     assert sha256_tree(resumed.model_path) == sha256_tree(whole.model_path)
-    assert resumed.claim == whole.claim
-    assert whole.claim is not None
+    assert resumed.claim == claim
     found = WhiteBoxAudit.read(tmp_path / "whole")
     assert found == WhiteBoxAudit.read(tmp_path / "stopped" / "white_box.json")
-    assert found.bounds == whole.claim.white_box
+    assert found.bounds == claim.white_box
     assert (found.bounds.steps, found.bounds.canaries) == (whole.steps, 64)
-    assert found.bounds.sample_rate == whole.claim.sample_rate
-    assert found.bounds.largest < whole.claim.epsilon
+    assert found.bounds.sample_rate == claim.sample_rate
+    assert found.bounds.largest < claim.epsilon
     noise = np.array(found.step_scores) - found.step_coins
     assert abs(noise.std() / 0.8 - 1) < 5 / np.sqrt(2 * noise.size)
     assert stat.S_IMODE((tmp_path / "whole" / "white_box.json").stat().st_mode) == 0o600
@@ -168,7 +129,7 @@ def test_an_adapter_resumes_to_the_byte_and_is_saved_as_one(tmp_path: Path) -> N
     for name, weight in loaded.model.state_dict().items():
         if "lora" not in name:
             assert torch.equal(weight, before[name.replace("base_layer.", "")])
-    interrupted_at_each_step(tmp_path / "stopped", whole.steps, again)
+    interrupted_at((1, whole.steps - 1), tmp_path / "stopped", again)
     resumed = again(tmp_path / "stopped")
     assert sha256_tree(resumed.model_path) == sha256_tree(whole.model_path)
     assert resumed.claim == whole.claim
@@ -224,8 +185,7 @@ def test_what_is_saved_is_an_ordinary_lstm_that_scores_as_the_trained_one(
     result = trained(tmp_path, loaded, settings=replace(PRIVATE, epochs=1), promise=promised.append)
     assert (*capfd.readouterr(), caplog.records) == ("", "", [])
     assert [result.claim] == promised
-    assert result.claim is not None
-    assert result.claim.noise_is_given
+    assert known(result.claim).noise_is_given
     kept = load_model(result.model_path)
     assert type(kept.model.lstm) is type(loaded.model.lstm) is nn.LSTM
     bits = [
@@ -235,11 +195,8 @@ def test_what_is_saved_is_an_ordinary_lstm_that_scores_as_the_trained_one(
     assert np.array_equal(bits[0], bits[1])
     untrained = log_perplexity(lstm().model, loaded.tokenizer, list(CANARIES), context="\n")
     assert not np.array_equal(bits[0], untrained)
-    assert {path.name for path in tmp_path.glob("[!.]*")} == {
-        "metrics.jsonl",
-        "model",
-        "training.json",
-    }
+    left = {path.name for path in tmp_path.glob("[!.]*")}
+    assert left == {"metrics.jsonl", "model", "training.json"}
 
 
 def test_other_users_are_another_training(tmp_path: Path) -> None:
@@ -247,8 +204,8 @@ def test_other_users_are_another_training(tmp_path: Path) -> None:
     owners = [None if i % 5 == 0 else f"user {i % 7}" for i in range(64)]
     first = trained(tmp_path, settings=settings, units=owners)
     found = DocumentPrivacy.read(tmp_path)
-    assert first.claim is not None
-    assert (first.claim.unit, first.claim.units) == (found.unit, len(found.names))
+    claim = known(first.claim)
+    assert (claim.unit, claim.units) == (found.unit, len(found.names))
     named = {name for name in found.names if name.startswith("user ")}
     assert (found.unit, named) == ("user", {f"user {i}" for i in range(7)})
     assert all(name.startswith("document ") for name in set(found.names) - named)

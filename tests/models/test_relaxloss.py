@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from accelerate import Accelerator
+from known import known
 from models.small_defences import (
     PLAIN,
     assert_alike,
@@ -88,10 +89,8 @@ def test_the_loss_and_its_gradient_are_the_algorithms(
     assert (float(mean) > level) == (level == 0.3)
     loss.backward()  # type: ignore[no-untyped-call]
     expected.backward()  # type: ignore[no-untyped-call]
-    assert ours.grad is not None
-    assert theirs.grad is not None
-    assert torch.allclose(ours.grad, theirs.grad, rtol=1e-9, atol=1e-12)
-    assert ours.grad.abs().max() > 1e-3
+    assert torch.allclose(known(ours.grad), known(theirs.grad), rtol=1e-9, atol=1e-12)
+    assert known(ours.grad).abs().max() > 1e-3
 
 
 @pytest.mark.parametrize("even", [True, False])
@@ -101,8 +100,7 @@ def test_a_step_without_tokens_moves_nothing(even: bool) -> None:
     loss, nats = relaxed_loss(nothing, level=1.0, upper=1.0, even=even)
     loss.backward()  # type: ignore[no-untyped-call]
     assert (float(loss.detach()), nats) == (0.0, 0.0)
-    assert logits.grad is not None
-    assert not logits.grad.any()
+    assert not known(logits.grad).any()
 
 
 @pytest.mark.parametrize("level", [0.5, 9.0])

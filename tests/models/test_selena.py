@@ -20,12 +20,11 @@ from models.small_defences import (
     setup_of,
     trained,
 )
-from models.small_training import small_lstm
 
 from lmexposure._integrity import write_sealed
 from lmexposure._written import study
 from lmexposure.errors import CorpusError, SettingsError
-from lmexposure.models import Progress, TrainingSettings, load_model, save_model, training
+from lmexposure.models import Progress, TrainingSettings, load_model, training
 from lmexposure.models.batches import Batches
 from lmexposure.models.selena import Selena, absent_of, parts_of
 
@@ -62,20 +61,6 @@ def test_a_teacher_has_the_rows_that_it_is_not_absent_from(rows: Batches) -> Non
             assert np.array_equal(found[1], expected[1])
         assert len(part.names) == len(own)
         assert part.parts[:-1] == rows.parts
-
-
-@pytest.fixture(scope="module")
-def teachers(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Three random models, each of which says something else."""
-    home, made = tmp_path_factory.mktemp("teachers"), []
-    for number in range(3):
-        loaded = small_lstm()
-        draws = torch.Generator().manual_seed(number)
-        for weight in loaded.model.parameters():
-            weight.data = torch.randn(weight.shape, generator=draws)
-        save_model(loaded.model, loaded.tokenizer, home / str(number))
-        made.append(home / str(number))
-    return made
 
 
 def soft_targets(

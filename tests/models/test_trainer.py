@@ -25,10 +25,10 @@ def test_each_block_is_dealt_out_once(processes: int, accumulation: int) -> None
     assert sorted(flat.tolist()) == list(range(23))
 
 
-@pytest.mark.parametrize("process", [0, 1, 2])
-def test_no_more_parts_than_the_step_has_blocks(process: int) -> None:
-    parts = micro_batches(np.arange(4), process=process, processes=3, accumulation=10**30)
-    assert len(parts) == 4
+def test_no_more_parts_than_the_step_has_blocks() -> None:
+    for process in range(3):
+        parts = micro_batches(np.arange(4), process=process, processes=3, accumulation=10**30)
+        assert len(parts) == 4
 
 
 def test_a_step_has_batch_size_blocks_but_the_last() -> None:

@@ -13,6 +13,7 @@ import pytest
 import torch
 from hashes import sha256_tree
 from models.small_chats import CANARIES, SETTINGS, WRAPPING, chats, save_base, train_on_chats
+from models.small_training import stops_at
 from tokenizers.normalizers import Lowercase
 from torch.nn.functional import cross_entropy
 
@@ -20,7 +21,6 @@ from lmexposure.errors import CorpusError, ModelError, ResultError, SettingsErro
 from lmexposure.models import (
     IGNORED,
     LstmSizes,
-    Progress,
     byte_level_tokenizer,
     check_lora,
     load_model,
@@ -30,8 +30,6 @@ from lmexposure.models import (
 )
 from lmexposure.models.batches import Blocks
 from lmexposure.models.padded_rows import PaddedRows, rows_of_records
-
-WHOLE = dataclasses.replace(SETTINGS, lora=False, learning_rate=1e-3)
 
 
 @pytest.fixture(scope="module")
@@ -106,17 +104,22 @@ def test_long_records_are_cut_at_their_end_and_counted(
     assert sum(map(len, rows)) == len(chats()) + 1
 
 
-def test_adapters_learn_and_leave_the_base_as_it_was(base: Path, tmp_path: Path) -> None:
-    before = sha256_tree(base)
-    loaded = load_model(base)
-    frozen = weights_sha256(loaded.model)
-    result = train_on_chats(loaded, tmp_path / "out")
+@pytest.fixture(scope="module")
+def learned(base: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any, Any]:
+    """Where adapters were trained, the model in memory, and the result."""
+    out, loaded = tmp_path_factory.mktemp("learned") / "out", load_model(base)
+    return out, loaded, train_on_chats(loaded, out)
+
+
+def test_adapters_learn_and_leave_the_base_as_it_was(base: Path, learned: Any) -> None:
+    _, loaded, result = learned
     assert result.improved
     assert {name for name, w in loaded.model.named_parameters() if w.requires_grad} == {
         name for name, _ in loaded.model.named_parameters() if "lora_" in name
     }
-    assert sha256_tree(base) == before
-    assert weights_sha256(load_model(base).model) == frozen
+    fresh = {name: weight.clone() for name, weight in load_model(base).model.named_parameters()}
+    for name, weight in loaded.model.named_parameters():
+        assert "lora_" in name or torch.equal(weight, fresh[name.replace("base_layer.", "")])
     files = {path.name for path in result.model_path.iterdir()}
     assert {"adapter_config.json", "adapter_model.safetensors", "chat_template.jinja"} <= files
     assert "README.md" not in files
@@ -124,40 +127,32 @@ def test_adapters_learn_and_leave_the_base_as_it_was(base: Path, tmp_path: Path)
     assert (config["r"], config["lora_alpha"]) == (16, 32)
     assert config["base_model_name_or_path"] == str(base.resolve())
     assert config["target_modules"] == sorted(config["target_modules"])
-    learned = load_model(result.model_path)
-    assert learned.tokenizer.chat_template == loaded.tokenizer.chat_template
-    assert weights_sha256(learned.model) != frozen
+    saved = load_model(result.model_path)
+    assert saved.tokenizer.chat_template == loaded.tokenizer.chat_template
+    assert weights_sha256(saved.model) != weights_sha256(load_model(base).model)
+    with pytest.raises(ModelError, match="is itself an adapter, and an adapter on it could not be"):
+        check_lora(str(result.model_path))
 
 
-@pytest.mark.parametrize("settings", [SETTINGS, WHOLE], ids=["lora", "whole"])
-def test_interrupted_it_ends_with_the_same_bytes(base: Path, tmp_path: Path, settings: Any) -> None:
-    whole = train_on_chats(base, tmp_path / "whole", settings=settings)
-
-    def interrupt(now: Progress) -> None:
-        if now.step == 13:
-            raise KeyboardInterrupt
-
-    out = tmp_path / "out"
+def test_interrupted_it_ends_with_the_same_bytes(base: Path, tmp_path: Path, learned: Any) -> None:
+    out, _, whole = learned
+    before = sha256_tree(base)
     with pytest.raises(KeyboardInterrupt):
-        train_on_chats(base, out, settings=settings, progress=interrupt)
-    if settings.lora:
-        held = torch.load(out / "checkpoint.pt", weights_only=True)["model"]
-        assert held
-        assert all("lora_" in name for name in held)
-    again = train_on_chats(base, out, settings=settings)
+        train_on_chats(base, tmp_path, progress=stops_at(13))
+    held = torch.load(tmp_path / "checkpoint.pt", weights_only=True)["model"]
+    assert held
+    assert all("lora_" in name for name in held)
+    again = train_on_chats(base, tmp_path)
+    assert sha256_tree(base) == before
     assert sha256_tree(again.model_path) == sha256_tree(whole.model_path)
     assert (again.validation_bits, again.steps) == (whole.validation_bits, whole.steps)
-    assert train_on_chats(base, out, settings=settings).reused
-
-
-def test_another_rank_or_loss_is_another_training(base: Path, tmp_path: Path) -> None:
-    few = dataclasses.replace(SETTINGS, epochs=1)
-    train_on_chats(base, tmp_path, settings=few)
-    with pytest.raises(ResultError, match="holds a finished training with other settings"):
-        train_on_chats(base, tmp_path, settings=dataclasses.replace(few, lora_rank=4))
-    other = dataclasses.replace(WRAPPING, loss="all")
-    with pytest.raises(ResultError, match="holds a finished training with other settings, data"):
-        train_on_chats(base, tmp_path, settings=few, wrapping=other)
+    assert train_on_chats(base, out).reused
+    for other in (
+        {"settings": dataclasses.replace(SETTINGS, lora_rank=4)},
+        {"wrapping": dataclasses.replace(WRAPPING, loss="all")},
+    ):
+        with pytest.raises(ResultError, match="holds a finished training with other settings"):
+            train_on_chats(base, out, **other)
 
 
 def test_targets_are_the_layers_that_were_named(base: Path, tmp_path: Path) -> None:
@@ -178,16 +173,12 @@ def test_adapters_of_an_architecture_without_linear_modules(tmp_path: Path) -> N
     assert load_model(train_on_chats(base, tmp_path / "out", settings=few).model_path)
 
 
-def test_no_adapter_for_a_new_model_or_on_an_adapter(base: Path, tmp_path: Path) -> None:
+def test_no_adapter_for_a_new_model(tmp_path: Path) -> None:
     new = new_model("lstm", ["abc"], seed=1, separator=None, lstm=LstmSizes(units=4, embedding=4))
     with pytest.raises(
         SettingsError, match=r"lora=True is for a pretrained model.*'lstm' is a new"
     ):
         train_on_chats(new, tmp_path / "new")
-    few = dataclasses.replace(SETTINGS, epochs=1)
-    adapter = train_on_chats(base, tmp_path / "out", settings=few).model_path
-    with pytest.raises(ModelError, match="is itself an adapter, and an adapter on it could not be"):
-        check_lora(str(adapter))
 
 
 def test_without_peft_it_is_asked_for(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,7 @@
 """The average of the weights in private training, by a plain loop, and what it leaves alone."""
 
-from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 import torch
 from hashes import sha256_tree
-from models.small_private import CANARIES, DOCUMENTS, PRIVATE, adapted, lstm, made
+from known import known
+from models.small_private import PRIVATE, adapted, interrupted_at, lstm, made, trained
 from torch import Tensor
 
-from lmexposure.models import Progress, TrainingResult, TrainingSettings, load_model, train
+from lmexposure.models import TrainingResult, TrainingSettings, load_model
 
 pytest.importorskip("opacus")
 pytestmark = pytest.mark.usefixtures("accounted_once")
@@ -70,46 +71,28 @@ def test_whatever_happens_in_an_evaluation_the_weights_come_back() -> None:
     assert torch.equal(flat(method.model), raw)
 
 
-def trained(
-    out: Path, settings: TrainingSettings, progress: Callable[[Progress], None] | None = None
-) -> TrainingResult:
-    loaded = lstm(0.2)
-    _LAST.clear()
-    _LAST.append(loaded.model)
-    given: dict[str, Any] = {"separator": "\n", "canaries": CANARIES, "progress": progress}
-    return train(loaded, DOCUMENTS, settings=settings, out=out, **given)
-
-
-_LAST: list[Any] = []
-
-
 def test_a_training_keeps_the_average_and_goes_on_from_the_weights(tmp_path: Path) -> None:
     """Interrupted or not; the weights, the noise and the claim are those of one without it."""
     once = replace(AVERAGED, evaluate_every=10**6)  # at the end
-    raw: list[Tensor] = []
-    whole = trained(tmp_path / "whole", once, lambda _: raw.append(flat(_LAST[0])))
+
+    def followed(name: str, settings: TrainingSettings) -> tuple[TrainingResult, list[Tensor]]:
+        loaded, weights = lstm(0.2), list[Tensor]()
+        result = trained(
+            tmp_path / name, loaded, lambda _: weights.append(flat(loaded.model)), settings
+        )
+        return result, weights
+
+    whole, raw = followed("whole", once)
+    plain, without = followed("plain", replace(once, weight_average=None))
     assert len(raw) == whole.steps == 7
     kept = flat(load_model(whole.model_path).model)
     assert torch.allclose(kept, naive(raw, 0.7), atol=1e-6)
     assert not torch.allclose(kept, raw[-1], atol=1e-3)
-    without: list[Tensor] = []
-    plain = trained(
-        tmp_path / "plain",
-        replace(once, weight_average=None),
-        lambda _: without.append(flat(_LAST[0])),
-    )
     assert all(torch.equal(a, b) for a, b in zip(raw, without, strict=True))
-    assert whole.claim is not None
-    assert whole.claim == plain.claim
+    assert known(whole.claim) == plain.claim
     assert whole.validation_bits != plain.validation_bits
-    for last in (1, 4):
-
-        def stop(now: Progress, last: int = last) -> None:
-            if now.step == last:
-                raise KeyboardInterrupt
-
-        with pytest.raises(KeyboardInterrupt):
-            trained(tmp_path / "out", once, stop)
-    resumed = trained(tmp_path / "out", once)
+    again = partial(trained, settings=once)
+    interrupted_at((1, 4), tmp_path / "out", again)
+    resumed = again(tmp_path / "out")
     assert sha256_tree(resumed.model_path) == sha256_tree(whole.model_path)
     assert (resumed.claim, resumed.validation_bits) == (whole.claim, whole.validation_bits)
