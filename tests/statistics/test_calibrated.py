@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lmexposure.errors import InputError, SettingsError
 from lmexposure.statistics import GUESSING, calibrated_exposure, guessing_test, sampled_exposure
 
 small = st.integers(-4, 4).map(float)  # few different numbers: many ties
@@ -119,14 +118,3 @@ def test_it_says_what_it_rests_on_and_is_plain_values() -> None:
     assert values["gained_bits"] == [4.0]
     assert values["reference_gained_bits"] == 0.0
     assert values["calibrated"]["value"] == made.calibrated.value.tolist()
-
-
-def test_columns_that_do_not_belong_together() -> None:
-    with pytest.raises(InputError, match=r"canary_base_bits has shape \(1,\); give one for each"):
-        calibrated_exposure([1.0, 2.0], [1.0], [1.0], [1.0])
-    with pytest.raises(InputError, match=r"reference_base_bits has shape \(2,\)"):
-        calibrated_exposure([1.0], [1.0], [1.0], [1.0, 2.0])
-    with pytest.raises(InputError, match=r"canary_base_bits\[0\]=nan is not finite"):
-        calibrated_exposure([1.0], [math.nan], [1.0], [1.0])
-    with pytest.raises(SettingsError, match="exhaustive=True needs space_size"):
-        calibrated_exposure([1.0], [1.0], [1.0], [1.0], exhaustive=True)

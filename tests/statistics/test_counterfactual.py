@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
 
-from lmexposure.errors import InputError, SettingsError
 from lmexposure.statistics import (
     counterfactual_memorisation,
     influence,
@@ -277,25 +276,3 @@ def test_binary_scores_that_tell_all_are_certain() -> None:
     assert found.p[0] <= 0.03  # 1 of 252 ways
     same = memorisation_test(np.full((10, 1), 0.1), coins, permutations=19, seed=0)
     assert (same.t[0], same.p[0]) == (0, 1)
-
-
-def test_what_cannot_be_used_is_refused() -> None:
-    scores, coins, others = cells(11, 6, 4, others=2)
-    with pytest.raises(InputError, match=r"lengths has shape \(3,\); give one number above 0, or "):
-        counterfactual_memorisation(scores, coins, lengths=[1, 2, 3])
-    with pytest.raises(InputError, match="lengths has shape"):
-        counterfactual_memorisation(scores, coins, lengths=0)
-    with pytest.raises(InputError, match="binary scores must be 0 or 1; give binary=False"):
-        counterfactual_memorisation(scores, coins, binary=True)
-    with pytest.raises(InputError, match="give one row a model, 6 of them, and one column a text"):
-        influence(others, coins[:5])
-    with pytest.raises(InputError, match=r"included has shape \(5, 4\); give one coin a score"):
-        memorisation_test(scores, coins[:5], seed=0)
-    with pytest.raises(InputError, match="a missing score cannot be dropped"):
-        influence_test(np.full((6, 1), np.nan), coins, seed=0)
-    with pytest.raises(SettingsError, match="permutations=0"):
-        memorisation_test(scores, coins, permutations=0, seed=0)
-    with pytest.raises(SettingsError, match="splits=0"):
-        memorisation_by_halves(scores, coins, splits=0, seed=0)
-    with pytest.raises(SettingsError, match="level=1"):
-        counterfactual_memorisation(scores, coins, level=1)

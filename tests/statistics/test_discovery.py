@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lmexposure.errors import InputError, SettingsError
 from lmexposure.statistics import (
     chance_within,
     known_and_sampled,
@@ -42,17 +41,6 @@ def test_what_cannot_come_out_never_does() -> None:
     assert chance_within([math.inf, 0.0], 1e300).tolist() == [0.0, 1.0]
 
 
-@pytest.mark.parametrize("bits", [-1.0, math.nan])
-def test_no_text_has_such_bits(bits: float) -> None:
-    with pytest.raises(InputError, match="bits hold"):
-        tries_for([1.0, bits], 0.5)
-
-
-def test_tries_below_one_are_refused() -> None:
-    with pytest.raises(SettingsError, match=r"tries=0 must be at least 1"):
-        chance_within(1.0, 0)
-
-
 def test_nothing_drawn_leaves_the_open_mass_open() -> None:
     found = known_and_sampled(0.2, 0.3)
     assert (found.low, found.high, found.level) == (0.2, 0.5, 1.0)
@@ -67,11 +55,6 @@ def test_the_sampled_part_covers_at_its_level(share: float) -> None:
     ends = [known_and_sampled(0.1, 0.6, hits=int(hits), draws=200) for hits in draws]
     assert np.mean([end.low <= truth + 1e-12 and truth <= end.high + 1e-12 for end in ends]) >= 0.94
     assert max(end.high - end.low for end in ends) < 0.6 * 0.15
-
-
-def test_a_mass_above_one_is_refused() -> None:
-    with pytest.raises(InputError, match="open_mass"):
-        known_and_sampled(0.0, 1.5)
 
 
 def test_unseen_passages_by_hand() -> None:
@@ -103,8 +86,3 @@ def test_the_estimate_is_near_the_truth_and_mostly_below_its_upper_end() -> None
         covered.append(found.low <= left <= found.high)  # type: ignore[operator]
     assert abs(np.mean(errors)) < 1.5
     assert np.mean(covered) > 0.85
-
-
-def test_counts_above_the_samples_are_refused() -> None:
-    with pytest.raises(InputError, match="counts"):
-        unseen_passages([3], 2)

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from lmexposure.errors import InputError, SettingsError
 from lmexposure.statistics import document_epsilons, epsilon_of_mu
 
 
@@ -86,33 +85,3 @@ def test_little_noise_gives_large_finite_numbers() -> None:
     found = of([[1.0, 0.5]], noise_multiplier=0.2, sample_rate=0.5, steps_each=[50])
     assert np.all(np.isfinite(found))
     assert found[0] > found[1] > 50
-
-
-@pytest.mark.parametrize(
-    ("norms", "steps", "message"),
-    [
-        ([0.1, 0.2], [1], r"norms has shape \(2,\); give \(R, N\)"),
-        (np.zeros((1, 0)), [1], r"norms has shape \(1, 0\)"),
-        ([[0.1]], [1, 2], r"steps_each has shape \(2,\), and norms \(1, 1\)"),
-        ([[-0.1]], [1], "below 0 or not finite"),
-        ([[np.nan]], [1], "below 0 or not finite"),
-        ([[0.1]], [1.5], r"steps_each=\[1\.5\] must be whole numbers"),
-        ([[0.1]], [-1], r"steps_each=\[-1\.0\] must be whole numbers"),
-    ],
-)
-def test_arrays_that_cannot_be_are_refused(norms: object, steps: object, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        of(norms, steps_each=steps)
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "message"),
-    [
-        ("sample_rate", 1.5, "sample_rate=1.5 must be above 0 and at most 1"),
-        ("noise_multiplier", 0, "noise_multiplier=0 must be a finite number above 0"),
-        ("delta", 0, "delta=0 must lie strictly between 0 and 1"),
-    ],
-)
-def test_numbers_out_of_range_are_refused(name: str, value: float, message: str) -> None:
-    with pytest.raises(SettingsError, match=message):
-        of([[0.1]], **{name: value})

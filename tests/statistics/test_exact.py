@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lmexposure.errors import InputError, SettingsError
 from lmexposure.statistics import certified_exposure, exact_exposure
 
 
@@ -43,15 +42,6 @@ def test_rows_are_plain_and_say_at_least() -> None:
     assert (row["level"], row["rank"], row["method"]) == (1.0, None, "certificate")
     assert "every fill shares the token prefix before the scored part" in row["assumptions"]
     assert json.loads(json.dumps(result.to_dict()))["low"] == [6.0, 0.0]
-
-
-def test_certificate_refusals() -> None:
-    with pytest.raises(InputError, match=r"secret_bits\[1\]=-1\.0 must be at least 0"):
-        certified_exposure(8.0, [1.0, -1.0])
-    with pytest.raises(InputError, match=r"secret_bits\[0\]=inf is not finite"):
-        certified_exposure(8.0, math.inf)
-    with pytest.raises(SettingsError, match="space_bits=0 must be a finite number above 0"):
-        certified_exposure(0, 1.0)
 
 
 def test_as_the_naive_count_of_a_small_space() -> None:
@@ -148,27 +138,3 @@ def test_rows_and_dictionary_are_plain_json() -> None:
     assert unknown.row(0)["steps"] is None
     with pytest.raises(ValueError, match="read-only"):
         result.value[0] = 0.0
-
-
-def test_refusals() -> None:
-    one = [1]
-    with pytest.raises(InputError, match=r"rank_low\[0\]=3 must be at most rank_high\[0\]=2"):
-        exact_exposure([3], [2], space_size=8, place_low=[3], place_high=[3])
-    with pytest.raises(InputError, match=r"rank_high\[0\]=2 must be at most place_high\[0\]=1"):
-        exact_exposure([1], [2], space_size=8, place_low=one, place_high=one)
-    with pytest.raises(InputError, match=r"rank_high\[0\]=9 must be a whole number from 1 to 8"):
-        exact_exposure([1], [9], space_size=8, place_low=one, place_high=one)
-    with pytest.raises(
-        InputError, match="rank_low 2, rank_high 1, place_low 1, place_high 1: give"
-    ):
-        exact_exposure([1, 1], [1], space_size=8, place_low=one, place_high=one)
-    with pytest.raises(InputError, match="rank_low 0, rank_high 0"):
-        exact_exposure([], [], space_size=8, place_low=[], place_high=[])
-    with pytest.raises(InputError, match=r"empirical has shape \(2,\)"):
-        exact_exposure(
-            [1], [1], space_size=8, empirical=[True, False], place_low=one, place_high=one
-        )
-    with pytest.raises(SettingsError, match="space_size=1 must be a whole number at least 2"):
-        exact_exposure([1], [1], space_size=1, place_low=one, place_high=one)
-    with pytest.raises(SettingsError, match="steps=-1 must be a whole number at least 0"):
-        exact_exposure([1], [1], space_size=8, steps=-1, place_low=one, place_high=one)

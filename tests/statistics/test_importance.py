@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from limit_spaces import KINDS, SIZE, mixture, small_draws, space
 from scipy import stats
 
-from lmexposure.errors import InputError, SettingsError
 from lmexposure.statistics import GUESSING, WeightedDraws, importance_exposure
 
 
@@ -268,25 +267,6 @@ def test_rows_and_dictionary_are_plain_json() -> None:
         draws.bits[0] = 0.0
 
 
-def test_refusals() -> None:
-    good = small_draws([8.0] * 4, [3.0] * 4, [0, 1, 2, 3], 8)
-    with pytest.raises(InputError, match=r"canary_bits\[0\]=nan is not finite"):
-        importance_exposure(math.nan, good, space_size=8)
-    with pytest.raises(InputError, match=r"own has shape \(3,\); give one entry for each of 2"):
-        importance_exposure([1.0, 2.0], good, space_size=8, own=[1, 2, 3])
-    with pytest.raises(InputError, match=r"inserted has shape \(3,\)"):
-        importance_exposure([1.0, 2.0], good, space_size=8, inserted=[True] * 3)
-    with pytest.raises(InputError, match=r"excluded_bits\[1\]=inf is not finite"):
-        importance_exposure(1.0, good, space_size=8, excluded_bits=[1.0, math.inf])
-    with pytest.raises(SettingsError, match="space_size=1 must be a whole number at least 2"):
-        importance_exposure(1.0, good, space_size=1)
-    with pytest.raises(SettingsError, match="level=1 must lie strictly between"):
-        importance_exposure(1.0, good, space_size=8, level=1)
-    heavy = small_draws([8.0, 64.0], [3.0, 3.0], [0, 1], 8)
-    with pytest.raises(InputError, match=r"log2_weights\[1\]=6.000 is 3.000 bits above"):
-        importance_exposure(1.0, heavy, space_size=8)
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_weight_is_above_its_bound(kind: str) -> None:
     # All fills, not only drawn ones; and so many fills do not cost more than is proven.
@@ -344,35 +324,3 @@ def test_the_bound_on_uneven_tries(seed: int, limit: float, more: float) -> None
     assert (draws.log2_weights <= draws.log2_bound(costs) + 1e-9).all()
     counted = [(costs <= bits).sum() for bits in costs]
     assert (np.log2(counted) <= draws.log2_most(costs) + 1e-9).all()
-
-
-def test_refused_draws() -> None:
-    good = small_draws([8.0] * 4, [3.0] * 4, [0, 1, 2, 3], 8)
-    with pytest.raises(InputError, match=r"fills has shape \(3,\), bits \(4,\)"):
-        replace(good, fills=np.arange(3))
-    with pytest.raises(InputError, match=r"bits has shape \(0,\)"):
-        small_draws([], [], [], 8)
-    with pytest.raises(InputError, match=r"bits\[0\] is no usable number \(4 of 4 are not\)"):
-        replace(good, bits=np.full(4, math.nan))
-    with pytest.raises(InputError, match=r"log2_weights\[0\] is no usable number"):
-        replace(good, log2_weights=np.full(4, math.inf))
-
-
-def test_refused_mixtures() -> None:
-    good = small_draws([8.0] * 4, [3.0] * 4, [0, 1, 2, 3], 8)
-    for shares in ([0.0, 1.0], [0.5, 0.6], [math.nan, 1.0]):
-        with pytest.raises(SettingsError, match=r"shares=\[.*\] must lie in \(0, 1\] and add up"):
-            replace(good, shares=np.array(shares))
-    for limit in (-1.0, math.nan):
-        with pytest.raises(SettingsError, match="must each be at least 0 bits, or infinite"):
-            replace(good, limits=np.array([limit, math.inf]))
-    for totals in ([0.0, math.inf], [0.1, 3.0], [math.nan, 3.0]):
-        with pytest.raises(InputError, match="must be finite and at most the limits"):
-            replace(good, log2_totals=np.array(totals))
-    with pytest.raises(InputError, match=r"limits has shape \(1,\), shares \(2,\): give one entry"):
-        replace(good, limits=np.zeros(1))
-    with pytest.raises(InputError, match=r"do not fit space_size, of 4.000 bits"):
-        importance_exposure(1.0, good, space_size=16)
-    wide = replace(good, limits=np.array([9.0, math.inf]), log2_totals=np.array([4.0, 3.0]))
-    with pytest.raises(InputError, match=r"do not fit space_size, of 3.000 bits"):
-        importance_exposure(1.0, wide, space_size=8)

@@ -3,7 +3,6 @@ import pytest
 from numpy.typing import NDArray
 from scipy import optimize, special
 
-from lmexposure.errors import InputError, SettingsError
 from lmexposure.statistics import area_under_curve, label_logits
 
 Matches = list[NDArray[np.bool_]]
@@ -133,23 +132,3 @@ def test_few_models_need_steps_of_their_own() -> None:
     np.testing.assert_allclose(
         found, _slow(vectors, coins, kinds, np.ones(3, dtype=bool), 0.01), atol=2e-3
     )
-
-
-def test_refusals() -> None:
-    vectors, coins = _cells(8, 4, [3, 3], 0.4)
-    with pytest.raises(InputError, match=r"matches\[1\] has shape \(3, 3\); give one row for each"):
-        label_logits([vectors[0], vectors[1][1:]], coins, kinds=["a", "a"])
-    with pytest.raises(InputError, match=r"matches\[0\] has shape \(4, 0\); give one row"):
-        label_logits([np.zeros((4, 0)), vectors[1]], coins, kinds=["a", "a"])
-    with pytest.raises(InputError, match=r"matches\[0\] must hold true and false, or 1 and 0"):
-        label_logits([vectors[0] + 0.5, vectors[1]], coins, kinds=["a", "a"])
-    with pytest.raises(InputError, match="kinds must be a list of 2 kinds, one for each text"):
-        label_logits(vectors, coins, kinds=["a"])
-    with pytest.raises(InputError, match=r"included has shape \(4, 2\); give one coin a score"):
-        label_logits(vectors[:1], coins, kinds=["a"])
-    with pytest.raises(InputError, match=r"included has shape \(\); give one coin a score"):
-        label_logits(vectors, 1, kinds=["a", "a"])
-    with pytest.raises(SettingsError, match="ridge=0 must be a finite number above 0"):
-        label_logits(vectors, coins, kinds=["a", "a"], ridge=0)
-    with pytest.raises(InputError, match="there is no text to be judged; give at least one"):
-        label_logits([], np.zeros((4, 0)), kinds=[])

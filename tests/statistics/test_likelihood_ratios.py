@@ -5,7 +5,6 @@ import pytest
 from numpy.typing import NDArray
 from scipy import special, stats
 
-from lmexposure.errors import InputError, SettingsError
 from lmexposure.statistics import area_under_curve, lira, lira_matrix, lira_offline
 from lmexposure.statistics.likelihood_ratios import CERTAIN
 
@@ -261,30 +260,3 @@ def test_ten_thousand_texts_take_a_moment() -> None:
     begun = time.process_time()
     lira_matrix(x, coins)
     assert time.process_time() - begun < 6
-
-
-def test_refusals() -> None:
-    x, coins = _cells(7, 8, 3, 1.0)
-    with pytest.raises(InputError, match="scores has shape"):
-        lira_matrix(x[0], coins[0])
-    with pytest.raises(InputError, match=r"included has shape \(3, 8\)"):
-        lira_matrix(x, coins.T)
-    with pytest.raises(InputError, match="included must hold true"):
-        lira_matrix(x, coins + 0.5)
-    with pytest.raises(InputError, match="kinds must be a list of 3 kinds"):
-        lira_matrix(x, coins, kinds=["a"])
-    with pytest.raises(InputError, match="give at least 2"):
-        lira_matrix(x, coins, shadows=np.arange(8) < 1)
-    with pytest.raises(InputError, match="no text has a score: each was in, or out of, none"):
-        lira_matrix(x, np.ones_like(coins))
-    x[1, 2] = np.nan
-    with pytest.raises(InputError, match=r"scores\[1, 2\]=nan is not finite \(1 of 24 are not\)"):
-        lira_matrix(x, coins)
-    with pytest.raises(SettingsError, match="mode='half' must be one of online, offline"):
-        lira_matrix(np.ones((2, 2)), np.ones((2, 2)), mode="half")  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="give at least 2 models"):
-        lira(1.0, [1], [1, 2])
-    with pytest.raises(InputError, match="one column for each of 2 texts"):
-        lira([1, 2], [1, 2], [1, 2])
-    with pytest.raises(InputError, match="in_scores: text 0 has the same score"):
-        lira(1.0, [1, 1], [1, 2])

@@ -3,7 +3,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from lmexposure.errors import InputError, SettingsError
+from lmexposure.errors import InputError
 from lmexposure.statistics import (
     area_under_curve,
     canaries_and_population,
@@ -166,21 +166,6 @@ def test_fresh_coins_show_nothing() -> None:
 
 def _apart(scores: Floats, coins: Flags) -> tuple[Floats, Floats]:
     return scores[coins], scores[~coins]
-
-
-def test_refusals() -> None:
-    x, coins = _cells(10, 6, 12, 1.0)
-    every = {"all": range(12)}
-    with pytest.raises(InputError, match="takes at least 4"):
-        cell_rates(lambda kept: x[kept], coins[:3], groups=every)
-    with pytest.raises(InputError, match=r"shape \(6, 12\) for 5 models and 12 texts"):
-        cell_rates(lambda kept: x, coins[:5], groups=every)
-    with pytest.raises(InputError, match="group 'all' has 72 scored cells with their text and 0"):
-        cell_rates(lambda kept: x[kept], np.ones_like(coins), groups=every)
-    with pytest.raises(SettingsError, match="fprs=0"):
-        cell_rates(lambda kept: x[kept], coins, groups=every, fprs=(0,))
-    with pytest.raises(SettingsError, match="texts=0"):
-        models_needed(0.01, 0)
 
 
 def test_the_p_of_two_rates_against_a_slow_version() -> None:

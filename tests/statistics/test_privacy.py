@@ -123,15 +123,6 @@ def test_no_signal_gives_0() -> None:
     assert privacy_of([tossed(400, 0.0, 1)], inclusion_probability=0.5)["primary"]["value"] == 0
 
 
-def test_wrong_settings_are_errors_and_no_notes() -> None:
-    with pytest.raises(SettingsError, match="inclusion_probability="):
-        privacy_of([tossed(20, 0.0, 1)], inclusion_probability=2.0)
-    with pytest.raises(SettingsError, match="significance="):
-        privacy_of([tossed(20, 0.0, 1)], significance=0.0)
-    with pytest.raises(InputError, match="no candidates"):
-        privacy_of([])
-
-
 def test_scores_the_wrong_way_round_are_said_with_what_to_do() -> None:
     turned = tossed(400, -3.0, 1)
     classes = [tossed(400, 0.0, 2), turned]
@@ -310,12 +301,6 @@ def test_classes_of_repetitions_are_never_pooled() -> None:
     assert [group.repetitions for group in found] == [1, 16]
     assert [group.scores.size for group in found] == [1, 1]
     assert all(group.references.tolist() == [3.0] for group in found)
-
-
-@pytest.mark.parametrize("copies", [1.5, 0, -1, np.nan, np.inf])
-def test_repetitions_are_whole_numbers(copies: float) -> None:
-    with pytest.raises(InputError, match=r"row 2: repetitions=.* must be a whole number from 1"):
-        score_classes(SCORES[:2], ROLES[:2], [1, copies], FORMATS[:2], pooled=True)
 
 
 def test_what_does_not_fit_is_refused_without_showing_it() -> None:

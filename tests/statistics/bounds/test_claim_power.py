@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from lmexposure.errors import SettingsError
 from lmexposure.statistics.bounds.bound import Terms
 from lmexposure.statistics.bounds.claim_power import _Simulated, claim_power
 from lmexposure.statistics.bounds.gaussian import epsilon_of_mu
@@ -69,10 +68,3 @@ def test_a_claim_above_the_ceiling_and_no_signal(coin: float) -> None:
     assert _Simulated(terms=TERMS, coin=coin, uniforms=uniforms).shown(0.0, 0.8) == 0
     again = claim_power(9.0, TERMS, candidates=100, inclusion_probability=coin, simulations=20)
     assert again == found
-
-
-def test_bad_settings_are_refused() -> None:
-    with pytest.raises(SettingsError, match="power"):
-        claim_power(1.0, TERMS, candidates=10, power=1.0)
-    with pytest.raises(SettingsError, match="candidates"):
-        claim_power(1.0, TERMS, candidates=0)

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from lmexposure.errors import InputError, SettingsError
 from lmexposure.statistics import (
     epsilon_from_exposure,
     epsilon_from_scores,
@@ -124,19 +123,6 @@ def test_all_bounds_hold_together() -> None:
         )
         above += max(bound.value for bound in (found.primary, *found.others)) > 1
     assert above <= 9  # 3 expected at most; binomial tail 1e-3
-
-
-def test_what_cannot_be_compared_is_refused() -> None:
-    with pytest.raises(InputError, match="3 scores were in and 0 were not"):
-        joint_bounds([1.0, 2.0, 3.0], [1, 1, 1])
-    with pytest.raises(InputError, match="included has shape"):
-        joint_bounds([1.0, 2.0], [1])
-    with pytest.raises(InputError, match="is not finite"):
-        joint_bounds([1.0, float("nan")], [1, 0])
-    with pytest.raises(SettingsError, match="deltas="):
-        joint_bounds(SCORES, COINS, deltas=(0.0, 0.0))
-    with pytest.raises(SettingsError, match="inclusion_probability="):
-        joint_bounds(SCORES, COINS, inclusion_probability=1.5)
 
 
 def test_coins_that_kept_no_candidate_out_leave_the_references() -> None:

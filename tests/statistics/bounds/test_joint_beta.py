@@ -6,7 +6,6 @@ from functools import cache
 import numpy as np
 import pytest
 
-from lmexposure.errors import InputError, SettingsError
 from lmexposure.statistics import (
     JointBetaEpsilon,
     joint_beta_epsilon,
@@ -154,18 +153,3 @@ def test_plain_dictionary() -> None:
     assert (plain["validity"], plain["unit"]) == ("bayesian", "nats")
     assert plain["counts"]["true_positives"] == 40
     assert plain["low"] < plain["one_sided_low"] < plain["high"]
-
-
-def test_refusals() -> None:
-    with pytest.raises(InputError, match="0 canaries were in and 3 were out"):
-        _bound(0, 1, 2, 0)
-    with pytest.raises(SettingsError, match="true_positives=-1 must be a whole number"):
-        _bound(1, 1, 1, -1)
-    with pytest.raises(SettingsError, match=r"false_positives=1\.5 must be a whole number"):
-        _bound(1, 1.5, 1, 1)  # type: ignore[arg-type]
-    with pytest.raises(SettingsError, match="significance=0 must lie strictly between"):
-        _bound(1, 1, 1, 1, 0)
-    with pytest.raises(SettingsError, match=r"delta=-1 must lie in \[0, 1\)"):
-        _bound(1, 1, 1, 1, delta=-1)
-    with pytest.raises(SettingsError, match="repetitions=0 must be"):
-        _bound(1, 1, 1, 1, repetitions=0)

@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from lmexposure.errors import InputError, SettingsError
 from lmexposure.statistics import binomial_interval, lidp_epsilon
 from lmexposure.statistics.bounds.lidp import mean_at_least
 
@@ -88,24 +87,6 @@ def test_groups_and_plain_dictionary() -> None:
     )
     plain = json.loads(json.dumps(single.to_dict()))
     assert (plain["method"], plain["validity"]) == ("lidp_epsilon", "any-dp")
-
-
-def test_refusals() -> None:
-    good = np.ones((3, 2))
-    with pytest.raises(InputError, match=r"in_scores has shape \(1, 1, 1\); give one row"):
-        lidp_epsilon([[[1.0]]], good, threshold=0)
-    with pytest.raises(InputError, match=r"out_scores has shape \(0,\)"):
-        lidp_epsilon(good, [], threshold=0)
-    with pytest.raises(InputError, match=r"in_scores\[1\]=nan is not finite"):
-        lidp_epsilon([[1.0, math.nan]], good, threshold=0)
-    with pytest.raises(InputError, match=r"threshold\[0\]=inf is not finite"):
-        lidp_epsilon(good, good, threshold=math.inf)
-    with pytest.raises(SettingsError, match="significance=0 must lie"):
-        lidp_epsilon(good, good, threshold=0, significance=0)
-    with pytest.raises(SettingsError, match="delta=1 must lie"):
-        lidp_epsilon(good, good, threshold=0, delta=1)
-    with pytest.raises(SettingsError, match="repetitions=0 must be"):
-        lidp_epsilon(good, good, threshold=0, repetitions=0)
 
 
 def _naive(values: list[float], significance: float) -> float:

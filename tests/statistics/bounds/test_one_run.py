@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import special, stats
 
-from lmexposure.errors import InputError, SettingsError
 from lmexposure.statistics import one_run_audit, one_run_epsilon
 from lmexposure.statistics.bounds.one_run import (
     Audit,
@@ -241,47 +240,6 @@ def test_max_attainable_is_near_that_of_all_guesses() -> None:
     assert found.value == found.max_attainable
     whole = one_run_epsilon(canaries=1000, guesses=1000, correct=1000).value
     assert whole - 0.8 < found.value <= whole
-
-
-@pytest.mark.parametrize(
-    ("scores", "included", "message"),
-    [
-        ([], [], r"scores has shape \(0,\)"),
-        ([1.0, np.nan], [True, False], "scores.1.=nan is not finite"),
-        ([1.0, np.inf], [True, False], "scores.1.=inf is not finite"),
-        ([1.0, 2.0], [True], "included has 1 entries for 2 scores"),
-        ([1.0], [[True]], r"included has shape \(1, 1\)"),
-        ([1.0], [], r"included has shape \(0,\)"),
-        ([1.0, 2.0], [0, 2], "must hold True and False"),
-        ([1.0, 2.0], [1.0, np.nan], "must hold True and False"),
-        ([1.0, 2.0], ["in", "out"], "must hold True and False"),
-        (
-            list(range(30)),
-            [True] * 30,
-            "30 of 30 candidates went in, which an inclusion probability of 0.5 gives",
-        ),
-        (list(range(1000)), [True] * 10 + [False] * 990, "10 of 1000 candidates went in"),
-    ],
-)
-def test_bad_input(scores: list[float], included: list[bool], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        one_run_audit(scores, included, seed=1)
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"significance": 0.0}, "significance=0.0 must lie strictly between 0 and 1"),
-        ({"significance": 1.0}, "significance=1.0"),
-        ({"delta": -0.1}, r"delta=-0.1 must lie in \[0, 1\)"),
-        ({"delta": 1.0}, r"delta=1.0"),
-        ({"repetitions": 0}, "repetitions=0"),
-        ({"seed": -1}, "seed=-1"),
-    ],
-)
-def test_bad_settings(settings: dict[str, float], message: str) -> None:
-    with pytest.raises(SettingsError, match=message):
-        one_run_audit([1.0, 2.0], [True, False], **({"seed": 1} | settings))  # type: ignore[arg-type]
 
 
 def test_forgiven_guesses_are_taken_off_once() -> None:

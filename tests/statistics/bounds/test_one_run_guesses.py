@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from lmexposure.errors import InputError, SettingsError
 from lmexposure.statistics import (
     one_run_epsilon,
     one_run_p_value,
@@ -125,38 +124,3 @@ def test_coverage_of_randomised_response() -> None:
     ]
     # Above 49 of 500 in fewer than 2 of 100,000 at the exact level.
     assert sum(bound > 1 for bound in bounds) <= 49
-
-
-@pytest.mark.parametrize(
-    ("counts", "message"),
-    [
-        ({"canaries": 0}, "canaries=0"),
-        ({"guesses": 11}, "guesses=11 must be a whole number from 1 to 10"),
-        ({"guesses": 0}, "guesses=0"),
-        ({"correct": 9}, "correct=9 must be a whole number from 0 to 8"),
-        ({"correct": -1}, "correct=-1"),
-        ({"correct": 2.5}, "correct=2.5"),
-    ],
-)
-def test_counts_that_do_not_fit(counts: dict[str, int], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        one_run_epsilon(**({"canaries": 10, "guesses": 8, "correct": 5} | counts))
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"delta": 1.0}, "delta=1.0"),
-        ({"significance": 0.0}, "significance=0.0"),
-        ({"repetitions": 0}, "repetitions=0"),
-    ],
-)
-def test_bad_settings(settings: dict[str, float], message: str) -> None:
-    with pytest.raises(SettingsError, match=message):
-        one_run_epsilon(canaries=10, guesses=8, correct=5, **settings)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("epsilon", [-1.0, math.inf, math.nan, "one"])
-def test_bad_epsilon(epsilon: float) -> None:
-    with pytest.raises(SettingsError, match=r"epsilon=.* must be a finite number, at least 0"):
-        one_run_p_value(canaries=10, guesses=8, correct=5, epsilon=epsilon)

@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from lmexposure.errors import InputError, SettingsError
+from lmexposure.errors import SettingsError
 from lmexposure.statistics import (
     GaussianEpsilon,
     epsilon_of_mu,
@@ -123,17 +123,3 @@ def test_how_many_steps_it_takes() -> None:
     assert median(step_guesses_epsilon, 1.0, needed) == pytest.approx(0.9, abs=0.02)
     with pytest.raises(SettingsError, match="shown"):
         guesses_needed(1.0, shown=1.0)
-
-
-@pytest.mark.parametrize("bound", BOUNDS)
-def test_what_is_no_experiment_is_refused(bound: Bound) -> None:
-    with pytest.raises(InputError, match="3 scores"):
-        bound([1.0, 2.0, 3.0], [1, 0], delta=DELTA)
-    with pytest.raises(InputError, match="included"):
-        bound([1.0, 2.0, 3.0], [1, 0, 2], delta=DELTA)
-    with pytest.raises(InputError, match="went in"):
-        bound(np.zeros(100), np.ones(100), delta=DELTA)
-    with pytest.raises(InputError):
-        bound([1.0, math.nan], [1, 0], delta=DELTA)
-    with pytest.raises(SettingsError, match="delta"):
-        bound([1.0, 2.0], [1, 0], delta=1.0)
