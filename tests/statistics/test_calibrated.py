@@ -1,4 +1,3 @@
-import json
 import math
 
 import numpy as np
@@ -6,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lmexposure.statistics import GUESSING, calibrated_exposure, guessing_test, sampled_exposure
+from lmexposure.statistics import GUESSING, calibrated_exposure, sampled_exposure
 
 small = st.integers(-4, 4).map(float)  # few different numbers: many ties
 texts = st.tuples(small, small)  # bits under the model, and under the base
@@ -67,13 +66,6 @@ def test_a_secret_that_was_likely_anyway_has_exposure_and_none_that_is_calibrate
     assert made.calibrated.value[0] < 3
     assert made.calibrated.capped.tolist() == [False, True]
     assert made.added_capped.tolist() == [False, False]
-    p_values = [
-        guessing_test(
-            np.repeat(-made.gained_bits[i], 5), -made.reference_gained_bits, seed=1
-        ).p_value
-        for i in (0, 1)
-    ]
-    assert p_values[0] > 0.01 > p_values[1]
 
 
 def test_what_was_added_is_a_lower_bound_where_only_the_model_ranks_it_first() -> None:
@@ -109,12 +101,3 @@ def test_all_fills_give_exact_ranks() -> None:
     assert made.calibrated.value.tolist() == [1.0]
     assert made.calibrated.low.tolist() == made.calibrated.high.tolist() == [1.0]
     assert made.calibrated.method == made.base.method == "exact"
-
-
-def test_it_says_what_it_rests_on_and_is_plain_values() -> None:
-    made = calibrated_exposure([1.0], [5.0], [2.0, 3.0], [2.0, 3.0])
-    assert "the base model never saw the canaries" in made.calibrated.assumptions
-    values = json.loads(json.dumps(made.to_dict()))
-    assert values["gained_bits"] == [4.0]
-    assert values["reference_gained_bits"] == 0.0
-    assert values["calibrated"]["value"] == made.calibrated.value.tolist()

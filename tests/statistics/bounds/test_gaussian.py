@@ -1,4 +1,3 @@
-import json
 import math
 
 import numpy as np
@@ -143,14 +142,6 @@ def test_tail_against_plain_integration(mu: float, count: int, m: int, n: int, r
     assert _tail(mu, count, m, n, rank) == pytest.approx(slow, abs=1e-8)
 
 
-def test_tail_against_simulation_of_the_gaussian_pair() -> None:
-    rng, m, n, rank = np.random.default_rng(1), 30, 40, 8
-    inside, outside = rng.normal(0.8, 1, (40_000, m)), rng.normal(0, 1, (40_000, n))
-    threshold = np.sort(outside, axis=1)[:, n - rank, None]
-    share = np.mean((inside > threshold).sum(axis=1) >= 18)
-    assert _tail(0.8, 18, m, n, rank) == pytest.approx(share, abs=0.01)
-
-
 @pytest.mark.parametrize("n", [1, 2, 5, 100, 10**6])
 def test_looks_spend_the_significance_once(n: int) -> None:
     looks = _fixed_looks(n, 0.05)
@@ -174,11 +165,6 @@ def test_it_finds_most_of_a_shift() -> None:
     bound = gaussian_dp_epsilon(rng.normal(1, 1, 4000), rng.normal(0, 1, 4000), delta=1e-5)
     assert 0.9 < bound.mu < 1
     assert bound.value == pytest.approx(epsilon_of_mu(mu=bound.mu, delta=1e-5))
-    halves = gaussian_dp_epsilon(
-        rng.normal(1, 1, 4000), rng.normal(0, 1, 4000), delta=1e-5, repetitions=4
-    )
-    assert halves.mu == pytest.approx(bound.mu / 4, rel=0.1)
-    assert "4 copies" in halves.adjacency
 
 
 def test_a_few_memorised_canaries_show() -> None:
@@ -189,25 +175,9 @@ def test_a_few_memorised_canaries_show() -> None:
     assert bound.counts["out_rank"] <= 10
 
 
-def test_without_signal_exactly_zero() -> None:
-    tied = gaussian_dp_epsilon([2] * 50, [2] * 50, delta=1e-5)
-    assert (tied.value, tied.mu) == (0.0, 0.0)
-    assert tied.notes == ("no signal beyond chance at this significance: the bound is 0",)
-    worse = gaussian_dp_epsilon(range(50), range(50, 100), delta=1e-5)
-    assert worse.value == 0
-    assert "worse than chance" in worse.notes[0]
-    above = gaussian_dp_epsilon([0, 0, 0, 3, 3], [-1, -1, 1, 1, 1], delta=1e-5)  # turned medians
-    assert above.notes == ("no signal beyond chance at this significance: the bound is 0",)
-    alone = gaussian_dp_epsilon([5], [1], delta=1e-5)
-    assert alone.value == alone.max_attainable == 0
-    assert "could show nothing" in alone.notes[0]
-
-
-def test_the_largest_floats_are_only_compared() -> None:
-    least, most = [-1.7e308] * 50, [1.7e308] * 50
-    with np.errstate(all="raise"):
-        assert gaussian_dp_epsilon(most, least, delta=1e-5).value > 1
-        assert gaussian_dp_epsilon(most, most, delta=1e-5).value == 0
+def test_turned_medians_are_no_signal_but_not_worse_than_chance() -> None:
+    found = gaussian_dp_epsilon([0, 0, 0, 3, 3], [-1, -1, 1, 1, 1], delta=1e-5)
+    assert found.notes == ("no signal beyond chance at this significance: the bound is 0",)
 
 
 def test_ties_count_against_the_bound() -> None:
@@ -218,14 +188,6 @@ def test_ties_count_against_the_bound() -> None:
     assert coarse.value <= exact.value
 
 
-def test_max_attainable_and_plain_dictionary() -> None:
-    perfect = gaussian_dp_epsilon([1] * 100, [0] * 200, delta=1e-5)
-    assert perfect.value == perfect.max_attainable
-    plain = json.loads(json.dumps(perfect.to_dict()))
-    assert (plain["validity"], plain["counts"]["in"]) == ("gaussian", 100)
-    assert plain["mu"] == perfect.mu
-
-
 @pytest.mark.parametrize(("canaries", "guesses", "correct", "delta", "epsilon"), CASES)
 def test_published_bounds(
     canaries: int, guesses: int, correct: int, delta: float, epsilon: float
@@ -234,30 +196,6 @@ def test_published_bounds(
     assert found.value == pytest.approx(epsilon, abs=1e-3)
     assert found.validity == "gaussian"
     assert found.value <= found.max_attainable  # type: ignore[operator]
-
-
-@pytest.mark.parametrize("correct", [0, 1, 100, 200])
-def test_few_right_guesses_give_exactly_zero(correct: int) -> None:
-    found = one_run_fdp_epsilon(canaries=400, guesses=400, correct=correct, delta=1e-5)
-    assert found.value == 0.0
-    assert "no signal" in found.notes[0]
-
-
-def test_the_bound_rises_with_the_right_guesses() -> None:
-    bounds = [
-        one_run_fdp_epsilon(canaries=200, guesses=100, correct=correct, delta=1e-5).value
-        for correct in range(50, 101, 5)
-    ]
-    assert bounds == sorted(bounds)
-
-
-def test_copies_lower_the_bound() -> None:
-    one, four = (
-        one_run_fdp_epsilon(canaries=200, guesses=100, correct=95, delta=1e-5, repetitions=r)
-        for r in (1, 4)
-    )
-    assert four.value < one.value / 4 + 1
-    assert "group privacy" in four.adjacency
 
 
 def audited(
@@ -358,16 +296,6 @@ def test_coverage(mu: float) -> None:
     assert np.max(bounds) > 0
 
 
-def test_copies_divide_mu() -> None:
-    scores, coins = audited(2.0, 400, 5)
-    one, four = (
-        one_run_gaussian_audit(scores, coins, delta=DELTA, repetitions=r, seed=1) for r in (1, 4)
-    )
-    assert four.mu == one.mu / 4
-    assert four.value == epsilon_of_mu(mu=four.mu, delta=DELTA)
-    assert "group privacy" in four.adjacency
-
-
 @pytest.mark.parametrize("m", [1, 2, 7, 19])
 def test_few_canaries_are_all_guessed_or_eight_of_them(m: int) -> None:
     coins = np.arange(m) % 2 == 0
@@ -401,20 +329,3 @@ def test_a_mu_whose_epsilon_the_delta_pays_for_is_not_called_no_signal() -> None
     nothing = gaussian_dp_epsilon(np.ones(10), np.zeros(10), delta=0.8)
     assert nothing.mu > 0 == nothing.max_attainable
     assert "could show nothing" in nothing.notes[0]
-
-
-def test_scores_in_the_wrong_direction_say_so() -> None:
-    scores, coins = audited(2.0, 400, 5)
-    found = one_run_gaussian_audit(-scores, coins, delta=DELTA, seed=1)
-    assert found.value == 0
-    assert "wrong direction" in found.notes[0]
-
-
-def test_what_the_bound_says_of_itself() -> None:
-    found = one_run_gaussian_audit(*audited(2.0, 400, 5), delta=DELTA, seed=1)
-    assert (found.method, found.validity) == ("one_run_gaussian_audit", "gaussian")
-    assert 0 < found.value < found.max_attainable  # type: ignore[operator]
-    assert any("mu-GDP" in sentence for sentence in found.assumptions)
-    assert any("fair coin" in sentence for sentence in found.assumptions)
-    assert "fixed beforehand and all paid for" in found.threshold_choice
-    assert found.to_dict()["mu"] == found.mu

