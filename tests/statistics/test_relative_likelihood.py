@@ -105,23 +105,6 @@ def test_matrix_of_long_texts_of_unequal_hardness() -> None:
         assert area_under_curve(found[coins], found[~coins]).value > plain + 0.3
 
 
-def test_matrix_without_a_signal() -> None:
-    areas = []
-    for seed in range(20):
-        bits, coins, documents = _cells(seed, 16, 50, 0.0)
-        found = rmia_matrix(bits, coins, documents)
-        areas.append(area_under_curve(found[coins], found[~coins]).value)
-    assert np.mean(areas) == pytest.approx(0.5, abs=0.02)
-
-
-def test_own_coins_are_nowhere_in_a_row() -> None:
-    bits, coins, documents = _cells(6, 10, 20, 3.0)
-    turned = coins.copy()
-    turned[3] = ~turned[3]
-    first, again = (rmia_matrix(bits, c, documents)[3] for c in (coins, turned))
-    np.testing.assert_array_equal(first, again)
-
-
 def test_equal_ratios_do_not_win() -> None:
     found = rmia_matrix(np.full((3, 1), 5), [[1], [0], [1]], np.full((3, 4), 9))
     np.testing.assert_array_equal(found, [[0.1], [np.nan], [0.1]])

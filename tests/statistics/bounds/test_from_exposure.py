@@ -124,18 +124,6 @@ def test_coverage(coins: float | None, epsilon: float) -> None:
         assert np.median(found) > epsilon - 0.75
 
 
-@pytest.mark.parametrize(("coins", "at_1"), [(None, 0.74), (64 / 10_064, 0.66)])
-def test_tightness(coins: float | None, at_1: float) -> None:
-    rng = np.random.default_rng(13)
-    found = [
-        epsilon_from_exposure(
-            _least_favourable(rng, 64, 1.0), rng.random(10_000), inclusion_probability=coins
-        ).bound.value
-        for _ in range(60)
-    ]
-    assert np.median(found) >= at_1 - 0.03
-
-
 @given(
     st.lists(st.integers(0, 6), min_size=1, max_size=12),
     st.lists(st.integers(0, 6), min_size=1, max_size=12),

@@ -237,13 +237,6 @@ def test_it_grows_with_epsilon_and_delta() -> None:
     assert Staircase(ranks=(), counts=(), size=3, others=3).probability(1.0, 0.0) == 0
 
 
-def test_where_the_walk_is_kept_makes_no_difference() -> None:
-    settings_ = {"ranks": (300, 900), "counts": (200, 800), "size": 2000, "others": 2500}
-    near = Staircase(**settings_, spacing=0.001).probability(0.22, 0.0)  # type: ignore[arg-type]
-    far = Staircase(**settings_, spacing=0.15).probability(0.22, 0.0)  # type: ignore[arg-type]
-    assert near == pytest.approx(far, abs=1e-7)
-
-
 def test_a_kept_walk_overlaps_the_one_that_is_wanted() -> None:
     # A walk .24 away has its mass elsewhere: weighted, it was "alive" with probability 2.97.
     settings_ = {"ranks": (7500, 9919), "counts": (1, 3), "size": 10378, "others": 1581}
