@@ -12,13 +12,10 @@ def of(norms: object, **changed: object) -> np.ndarray:
     return document_epsilons(norms, **{**settings, **changed})  # type: ignore[arg-type]
 
 
-def test_full_batches_follow_the_gaussian_curve() -> None:
+def test_full_batches_follow_the_gaussian_curve_of_the_sum_of_squares() -> None:
     norms = [[0.1, 0.25, 0.5, 1.0, 3.0]]
     found = of(norms, noise_multiplier=20.0, sample_rate=1.0, steps_each=[100])
     assert found.round(4).tolist() == [0.16, 0.4344, 0.9263, 1.9931, 1.9931]
-
-
-def test_full_batches_add_up_the_squares_of_the_norms() -> None:
     found = of([[0.3], [0.8]], noise_multiplier=10.0, sample_rate=1.0, steps_each=[40, 10])
     mu = np.sqrt(40 * 0.3**2 + 10 * 0.8**2) / 10
     assert found[0] == pytest.approx(epsilon_of_mu(mu=float(mu), delta=1e-5))

@@ -62,20 +62,25 @@ def test_as_the_naive_sums(kind: str) -> None:
             assert result.value[i] == pytest.approx(top - math.log2(1 + value), abs=1e-9)
 
 
+def weighted(bits: Any, log2_weights: Any, strata: int, **components: Any) -> WeightedDraws:
+    """Draws of different fills, in turn from so many strata."""
+    m = len(bits)
+    return WeightedDraws(
+        bits=bits,
+        log2_weights=log2_weights,
+        fills=np.arange(m),
+        strata=np.arange(m) % strata,
+        excluded=np.zeros(m, bool),
+        **components,
+    )
+
+
 def test_equal_weights_give_the_poisson_limits() -> None:
     # Garwood 1936: a Poisson count of 10 has 95 % limits 4.795 and 18.390. Ten of 20,000 draws, no
     # two of one stratum, each of weight 10^12: a count stands for 5 * 10^7 fills.
-    m = 20_000
-    draws = WeightedDraws(
-        bits=np.where(np.arange(m) < 10, 1.0, 99.0),
-        log2_weights=np.full(m, math.log2(10**12)),
-        fills=np.arange(m),
-        strata=np.arange(m) % 10,
-        excluded=np.zeros(m, bool),
-        shares=np.ones(1),
-        limits=np.array([math.inf]),
-        log2_totals=np.array([math.log2(10**12)]),
-    )
+    weight, one = math.log2(10**12), {"shares": np.ones(1), "limits": np.array([math.inf])}
+    bits, weights = np.where(np.arange(20_000) < 10, 1.0, 99.0), np.full(20_000, weight)
+    draws = weighted(bits, weights, 10, **one, log2_totals=np.array([weight]))
     result = importance_exposure(50.0, draws, space_size=10**12)
     fills = 10**12 / 2 ** np.array([result.high[0], result.low[0]])
     assert fills / 5e7 == pytest.approx([4.7954, 18.3904], rel=1e-4)
@@ -208,15 +213,9 @@ def test_the_interval_is_in_order_and_above_the_certificate(
 
 
 def test_sizes_beyond_a_float() -> None:
-    size, m = 10**4000, 1000
-    draws = WeightedDraws(
-        bits=np.where(np.arange(m) < 100, 40.0, math.inf),
-        log2_weights=np.where(np.arange(m) < 100, 41.0, math.log2(size) + 1),
-        fills=np.arange(m),
-        strata=np.arange(m) % 2,
-        excluded=np.zeros(m, bool),
-        **mixture(size),
-    )
+    size, light = 10**4000, np.arange(1000) < 100
+    bits, weights = np.where(light, 40.0, math.inf), np.where(light, 41.0, math.log2(size) + 1)
+    draws = weighted(bits, weights, 2, **mixture(size))
     result = importance_exposure([40.0, 13_000.0], draws, space_size=size)
     assert np.isfinite(result.value).all()
     # 100 hits of weight 2^41 in 1,000 draws
@@ -274,16 +273,9 @@ def test_the_bound_on_uneven_tries(seed: int, limit: float, more: float) -> None
     q = np.array([probabilities(trie, t, 1.0) for t in limits])
     assert q.sum(axis=1) == pytest.approx(np.ones(4))
     shares = np.array([0.1, 0.2, 0.3, 0.4])
-    draws = WeightedDraws(
-        bits=costs,
-        log2_weights=-np.log2(shares @ q),
-        fills=np.arange(len(costs)),
-        strata=np.zeros(len(costs), int),
-        excluded=np.zeros(len(costs), bool),
-        shares=shares,
-        limits=limits,
-        log2_totals=np.log2([h(trie, t) for t in limits]),
-    )
+    totals = np.log2([h(trie, t) for t in limits])
+    known = {"shares": shares, "limits": limits, "log2_totals": totals}
+    draws = weighted(costs, -np.log2(shares @ q), 1, **known)
     assert (draws.log2_weights <= draws.log2_bound(costs) + 1e-9).all()
     counted = [(costs <= bits).sum() for bits in costs]
     assert (np.log2(counted) <= draws.log2_most(costs) + 1e-9).all()

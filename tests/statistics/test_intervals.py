@@ -1,5 +1,6 @@
 import math
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 import pytest
@@ -106,24 +107,25 @@ def test_quantile_coverage_of_exponential_draws(quantile: float) -> None:
     assert held >= 0.94 * 500
 
 
-def test_three_values_give_no_interval_and_say_so() -> None:
-    interval = quantile_interval([1.0, 2.0, 4.0])
-    assert (interval.value, interval.low, interval.high, interval.attained) == (2, None, None, None)
-    assert "0.75 only; it takes at least 6 values" in str(interval.note)
-    assert quantile_interval(range(6)).note is None
-    assert quantile_interval(range(5)).note is not None
-
-
-def test_one_sided_where_only_one_side_is_reached() -> None:
-    interval = quantile_interval(range(10), 0.75)
-    assert (interval.low is None, interval.high) == (False, None)
-    assert "at least 13 values" in str(interval.note)
-    assert quantile_interval(range(13), 0.75).high is not None
-
-
-def test_ties() -> None:
-    tied = quantile_interval([3.0] * 8)
-    assert (tied.low, tied.value, tied.high) == (3.0, 3.0, 3.0)
+@pytest.mark.parametrize(
+    ("values", "quantile", "ends_there", "words"),
+    [
+        ([1.0, 2.0, 4.0], 0.5, (False, False), "0.75 only; it takes at least 6 values"),
+        (range(5), 0.5, (False, False), "at least 6 values"),
+        (range(6), 0.5, (True, True), None),
+        (range(10), 0.75, (True, False), "at least 13 values"),
+        (range(13), 0.75, (True, True), None),
+        ([3.0] * 8, 0.5, (True, True), None),
+    ],
+)
+def test_few_values_lack_ends_and_say_so(
+    values: Any, quantile: float, ends_there: tuple[bool, bool], words: str | None
+) -> None:
+    found = quantile_interval(values, quantile)
+    assert found.value == np.quantile(list(values), quantile)
+    assert (found.low is not None, found.high is not None) == ends_there
+    assert (found.attained is not None) == all(ends_there)
+    assert found.note is None if words is None else words in str(found.note)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from lmexposure.statistics import area_under_curve, canaries_and_population
-from lmexposure.statistics.many_models import coin_matrix, coin_notes, score_matrix
+from lmexposure.statistics.many_models import coin_notes
 
 Cells = tuple[NDArray[np.float64], NDArray[np.bool_]]
 
@@ -129,8 +129,3 @@ def test_designs_of_exactly_half_are_noted() -> None:
     assert len(coin_notes(columns)) == 1
     assert "every canary is in the same number of models" in coin_notes(columns)[0]
     assert "every model holds the same number of canaries" in coin_notes(columns.T)[0]
-
-
-def test_lists_and_numbers_are_taken() -> None:
-    assert score_matrix("x", [[1, 2]]).dtype == np.float64
-    assert coin_matrix("c", [[1, 0]], (1, 2)).tolist() == [[True, False]]

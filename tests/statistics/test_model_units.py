@@ -29,9 +29,15 @@ def _cells(seed: int, models: int, texts: int, shift: float) -> tuple[Floats, Fl
     return HARDNESS[:texts] + shift * coins + rng.normal(size=coins.shape), coins
 
 
+def rates_of(x: Any, coins: Flags, **given: Any) -> Any:
+    """Of the scores as they are, over all texts."""
+    every = {"all": range(coins.shape[1])}
+    return cell_rates(lambda kept: x[kept], coins, groups=every, **given)["all"]
+
+
 def test_points_and_intervals_against_a_slow_version() -> None:
     x, coins = _cells(1, 12, 60, 1.5)
-    found = cell_rates(lambda kept: x[kept], coins, groups={"all": range(60)}, fprs=(0.1,))["all"]
+    found = rates_of(x, coins, fprs=(0.1,))
     assert found.area == pytest.approx(area_under_curve(x[coins], x[~coins]).value)
     exact = tpr_at_fpr(x[coins], x[~coins], fpr=0.1)
     assert found.rates[0].value == exact.value
@@ -78,7 +84,7 @@ def test_models_that_leak_or_do_not_widen_the_interval() -> None:
     """Half of the models leak everything: cells of a model go together."""
     x, coins = _cells(3, 16, 400, 0.0)
     x = x - HARDNESS[:400] + 4 * coins * (np.arange(16) % 2)[:, None]
-    found = cell_rates(lambda kept: x[kept], coins, groups={"all": range(400)})["all"]
+    found = rates_of(x, coins)
     independent = area_under_curve(x[coins], x[~coins])
     assert found.area_high - found.area_low > 3 * (independent.high - independent.low)
 
@@ -90,11 +96,7 @@ def test_the_upper_end_covers_where_few_models_leak() -> None:
         coins = rng.random((16, 60)) < 0.5
         leaks = (rng.random(16) < 0.15)[:, None]
         x = rng.normal(size=coins.shape) + 6 * coins * leaks
-
-        def scores(kept: Flags, x: Floats = x) -> Floats:
-            return x[kept]
-
-        found = cell_rates(scores, coins, groups={"all": range(60)})["all"]
+        found = rates_of(x, coins)
         rates.append([found.rates[0].value, found.rates[0].high])
         coin = stats.beta.ppf(0.975, 16 * found.tpr + 1, 16 * (1 - found.tpr))
         assert (found.high >= coin)[:-1].all()
@@ -113,7 +115,7 @@ def test_groups_are_apart() -> None:
 
 def test_what_cells_cannot_resolve_says_how_many_models_it_takes() -> None:
     x, coins = _cells(5, 8, 50, 1.0)
-    rate = cell_rates(lambda kept: x[kept], coins, groups={"all": range(50)})["all"].rates[1]
+    rate = rates_of(x, coins).rates[1]
     needed = models_needed(0.001, 50)
     assert rate.value is None
     assert str(rate.note).endswith(f"with 50 texts it takes {needed} models")
@@ -125,7 +127,7 @@ def test_what_cells_cannot_resolve_says_how_many_models_it_takes() -> None:
 def test_missing_cells_are_counted() -> None:
     x, coins = _cells(6, 8, 30, 1.0)
     x[0, 0] = np.nan
-    found = cell_rates(lambda kept: x[kept], coins, groups={"all": range(30)})["all"]
+    found = rates_of(x, coins)
     assert found.cells_missing == 1
     assert found.cells_in + found.cells_out == 239
 
@@ -133,9 +135,8 @@ def test_missing_cells_are_counted() -> None:
 def test_ties_are_half() -> None:
     _, coins = _cells(7, 8, 30, 1.0)
     flat = np.zeros(coins.shape)
-    found = cell_rates(lambda kept: flat[kept], coins, groups={"all": range(30)}, fprs=(0.05,))
-    assert found["all"].area == 0.5
-    assert found["all"].rates[0].value == 0
+    found = rates_of(flat, coins, fprs=(0.05,))
+    assert (found.area, found.rates[0].value) == (0.5, 0)
 
 
 def test_fresh_coins_show_nothing() -> None:
