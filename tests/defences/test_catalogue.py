@@ -26,10 +26,8 @@ def test_every_defence_is_a_training_at_both_ends(defence: Defence) -> None:
 
 
 def test_shares_are_of_the_undefended_training() -> None:
-    steps = DEFENCES["early-stop"].knob
-    level = DEFENCES["relaxloss"].knob
-    assert steps is not None
-    assert level is not None
+    steps: Any = DEFENCES["early-stop"].knob
+    level: Any = DEFENCES["relaxloss"].knob
     assert steps.value(0.0, _REFERENCE) == 120
     assert steps.value(1.0, _REFERENCE) == 6
     assert level.value(0.0, _REFERENCE) == pytest.approx(0.4 * 2 * 0.6931, rel=1e-3)

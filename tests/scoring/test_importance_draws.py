@@ -174,26 +174,6 @@ def test_each_component_draws_as_its_distribution_says(name: str) -> None:
         assert stats.chi2.sf(statistic, kept.sum() - 1) > 1e-4
 
 
-@pytest.mark.parametrize("name", ["digits", "merged words"])
-def test_weighted_draws_count_every_fill_once(name: str) -> None:
-    truth = enumerated(name)
-    seeds, M = 100, 120
-    model, _, space, _ = listed(name)
-    steps = steps_of(model, space)
-    sums = np.zeros((seeds, len(truth.fills)))
-    number = {path: i for i, path in enumerate(truth.fills)}
-    for seed in range(seeds):
-        found = draw_fills(space, steps, draws=M, seed=seed)
-        where = [number[path_of(row)] for row in found.paths]
-        np.add.at(sums[seed], where, np.exp2(found.log2_weights) / M)
-    error = sums.std(axis=0, ddof=1) / math.sqrt(seeds)
-    z = (sums.mean(axis=0) - 1) / error
-    assert np.abs(z).max() < 5.5
-    assert np.abs(z).mean() < 1.1
-    total = sums.sum(axis=1)
-    assert abs(total.mean() - space.size) < 4 * total.std(ddof=1) / math.sqrt(seeds)
-
-
 @pytest.mark.parametrize("name", ["check digit", "merged words", "sentence piece"])
 def test_expected_steps_are_those_of_a_walk_on_average(name: str) -> None:
     truth = enumerated(name)
