@@ -43,12 +43,6 @@ DATA_SETS = {"dataset": 20, "splits": 10, "stream": 5}
 BLOCK = 1 << 20
 
 
-@pytest.fixture(autouse=True)
-def no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Thousands of small files are written; that they outlive a power cut is not asked here."""
-    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
-
-
 @contextmanager
 def noted(*what: object) -> Iterator[None]:
     """Whatever fails meanwhile says for which corpus."""
