@@ -5,7 +5,6 @@ A corpus follows from its container and seed, which a failure names in its notes
 
 import hashlib
 import json
-import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -69,6 +68,8 @@ def check_notes(written: Written, parts: Sequence[tuple[int, int, list[Place], s
         assert (note["shard"], note["shards"]) == (number + 1, len(written.paths))
         assert note["name"] == written.paths[number].name
         assert note["manifest_sha256"] == written.manifest.sha256
+        others = {"schema", "manifest_sha256", "shard", "shards", "name"}
+        assert note.keys() == {*names, *others}  # and no secrets
 
 
 def check_verified(written: Written, toss: Random) -> None:
@@ -105,6 +106,8 @@ def told_of(written: Written) -> dict[str, Any]:
     told = json.loads(json.dumps(read.to_dict()))
     name = written.sources[0].name if len(written.sources) == 1 else ""
     assert told["corpus"].pop("name") == name
+    field = written.field if written.layout in ("jsonl", "parquet") else None
+    assert read.corpus.text_field == field
     return dict(told)
 
 
@@ -205,7 +208,7 @@ def test_without_checks_the_same_bytes_are_written(layout: str, tmp_path: Path) 
             written = Written(here, contents, plan, layout, verify=False)
             parts = parts_with_canaries(contents, written.manifest, layout)
             assert [path.read_bytes() for path in written.paths] == [one.content for one in parts]
-            assert not written.manifest.corpus.verified
+            assert not told_of(written)["corpus"]["verified"]
             assert lx.verify(written.paths, written.manifest).as_inserted
 
 
@@ -411,12 +414,6 @@ def test_more_rows_than_are_taken_at_once(kind: str) -> None:
     found = made.to_dict("records") if kind == "frame" else list(made)
     assert found == rows_with_canaries(rows, manifest)
     assert lx.verify(made, manifest).as_inserted
-
-
-def test_a_formatted_data_set_stays_formatted() -> None:
-    dataset = Dataset.from_dict({"n": [1, 2, 3], "text": ["a", "b", "c"]}).with_format("numpy")
-    made, _ = lx.insert(dataset, formats=PIN, canaries=2, repetitions=(3,), seed=5)
-    assert made.format == dataset.format
 
 
 # Which byte of a canary's document, or of the document behind it, is the first that is left to the
