@@ -171,7 +171,7 @@ REFUSED: list[tuple[Any, dict[str, Any], str]] = [
     (
         FRAME,
         {"text_field": "body"},
-        "frame has no 'body'; it has text, id, flag, kind: name the te",
+        "frame has no 'body'; it has text, id, flag, kind: name",
     ),
     (FRAME, {"fields": {"source": 1}}, "no column 'source'; there are text, id"),
     (FRAME, {"fields": {"id": "x"}}, "for column 'id' is not of its type, int"),
