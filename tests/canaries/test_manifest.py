@@ -353,8 +353,8 @@ def test_what_the_plan_leaves_out_is_not_missed_and_may_not_stand() -> None:
 
 
 def test_many_candidates_are_checked_in_no_time() -> None:
-    plan = replace(TOSSED, formats=(SHORT_KEY,), canaries=20_000, repetitions=(1,), controls=0)
+    plan = replace(TOSSED, formats=(SHORT_KEY,), canaries=5_000, repetitions=(1,), controls=0)
     canaries = draw(plan, documents=10, set_aside={})
     began = time.process_time()
     check_entries(plan, canaries, documents=10)
-    assert time.process_time() - began < 2
+    assert time.process_time() - began < 0.5
