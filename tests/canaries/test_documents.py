@@ -130,7 +130,7 @@ REFUSED: list[tuple[list[Any], dict[str, Any], str]] = [
     (TEXTS, {"wrapping": None, "id_column": "n"}, "id_column=n is for a stream; leave it out"),
     (spoilt(ANSWER, ANSWER.record(HELD)["messages"]), {}, r"already holds fills: pin 1 .*cord 3\)"),
     (chats(), {"wrapping": Wrapping(turn="assistant", other=HELD)}, "hold a fill of format 'pin'"),
-    (chats(), {"fields": {"tools": []}}, "'tools' is given to the canaries' records, by which"),
+    (chats(), {"fields": {"tools": [{}]}}, "'tools' is given to the canaries' records, by which"),
     (chats(), {"fields": {"messages": []}}, "must leave out 'messages': the canary goes there"),
     (chats(), {"fields": {"zz": 1}}, "record 1 has no field 'zz', for which fields gives a c"),
     *(
