@@ -189,15 +189,19 @@ def test_copies_are_as_private_as_the_most_private_source(
     assert stat.S_IMODE((tmp_path / "one").stat().st_mode) == copied
 
 
-FILES = ["a.txt", "a.txt.gz", "a.txt.zst", "a.jsonl", "a.parquet"]
+FILES = ["a.txt", "a.txt.gz", "a.txt.zst", "a.jsonl", "a.parquet", "a.arrow"]
 
 
 def written(path: Path, *, end: str = "\r\n") -> Path:
     """A corpus of twelve documents, packed as its name says."""
     texts = [f"text {n}" for n in range(12)]
+    table = pa.table({"text": texts, "score": [n / 8 for n in range(11)] + [float("nan")]})
     if path.suffix == ".parquet":
-        table = pa.table({"text": texts, "score": [n / 8 for n in range(11)] + [float("nan")]})
         pq.write_table(table, path, row_group_size=5)
+        return path
+    if path.suffix == ".arrow":
+        with pa.ipc.new_file(path, table.schema) as writer:
+            writer.write_table(table)
         return path
     lines = [json.dumps({"text": text, "n": 1}) for text in texts]
     data = end.join(lines if ".jsonl" in path.name else texts).encode()
@@ -316,7 +320,7 @@ def test_what_is_done_is_not_done_again(corpus: Path) -> None:
     assert copy.read_bytes() == made[:-1]
 
 
-@pytest.mark.parametrize("name", ["a.txt", "a.txt.gz", "a.txt.zst", "a.jsonl", "a.parquet"])
+@pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("damage", ["cut", "gone", "note", "empty", "note gone"])
 def test_what_was_damaged_is_made_good(
     tmp_path: Path, name: str, damage: str, caplog: pytest.LogCaptureFixture
@@ -430,12 +434,7 @@ def test_other_constants_are_not_taken_for_done(tmp_path: Path, name: str, gone:
 @pytest.mark.parametrize("name", ["a.parquet", "a.arrow"])
 @pytest.mark.parametrize("of_canary", [False, True])
 def test_another_column_of_a_copy_was_changed(tmp_path: Path, name: str, of_canary: bool) -> None:
-    source, out = written(tmp_path / "a.parquet"), tmp_path / "out"
-    table = pq.read_table(source)
-    if name == "a.arrow":
-        source = tmp_path / name
-        with pa.ipc.new_file(source, table.schema) as writer:
-            writer.write_table(table)
+    source, out = written(tmp_path / name), tmp_path / "out"
     manifest = insert_files(source, out, PLAN)
     copy = out / "corpus" / name
     made = copy.read_bytes()

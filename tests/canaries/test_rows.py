@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd  # type: ignore[import-untyped]
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive_rows import with_canaries
 
@@ -57,6 +57,7 @@ def constant_step(**fields: Any) -> InsertionStep:
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=30)
 @given(order=st.permutations(range(12)), cuts=st.lists(st.integers(0, 12), max_size=7))
 def test_any_order_and_any_parts_give_the_same_documents(
     kind: str, order: list[int], cuts: list[int]
@@ -73,6 +74,7 @@ def test_any_order_and_any_parts_give_the_same_documents(
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=30)
 @given(cuts=st.lists(st.integers(0, 12), max_size=7))
 def test_in_order_it_is_insertion_into_texts(kind: str, cuts: list[int]) -> None:
     step, texts = InsertionStep.of(PLAN, total=12), []

@@ -86,19 +86,6 @@ def test_rows_go_in_and_come_out(tmp_path: Path, name: str, kind: Any) -> None:
     assert pa.Table.from_batches(back).equals(table())
 
 
-def test_files_are_numbered_on(tmp_path: Path) -> None:
-    parts = [written(tmp_path / f"{n}.arrow", table(40 * n)) for n in range(3)]
-    manifest = insert_files(parts, tmp_path / "out", PLAN)
-    copies = [tmp_path / "out" / "corpus" / part.name for part in parts]
-    rows = [row for copy in copies for batch in read(copy)[1] for row in batch.to_pylist()]
-    for canary in manifest.entries:
-        at = [row["id"] for row in rows if row["text"] == canary.text]
-        assert tuple(at) == canary.positions[: canary.inserted]
-    remove_from_files(copies, manifest, tmp_path / "back")
-    for part in parts:
-        assert read(tmp_path / "back" / part.name)[1] == read(part)[1]
-
-
 def test_constants(tmp_path: Path) -> None:
     source = written(tmp_path / "a.arrow", table())
     copy, _ = insert(source, fields={"id": 7, "kind": "b", "view": None})
@@ -143,15 +130,3 @@ def test_bad_files(tmp_path: Path, harm: Callable[[Path], object], message: str)
     with pytest.raises(CorpusError, match=message):
         insert(source)
     assert set(tmp_path.iterdir()) <= {source}
-
-
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
-def test_a_full_disk_is_not_taken_for_a_bad_corpus(tmp_path: Path) -> None:
-    source = written(tmp_path / "a.arrow", table())
-    with (
-        open("/dev/full", "wb", buffering=0) as stream,
-        pytest.raises(OSError, match="No space left"),
-        ARROW.writer(stream, source) as write,
-    ):
-        for part in ARROW.parts(source, name="", taken=None, known=True, first_end=b""):
-            write(part)

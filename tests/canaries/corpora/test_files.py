@@ -13,7 +13,6 @@ from lmexposure.canaries import (
     guess_layout,
     layout_for,
     layout_named,
-    read_documents,
 )
 from lmexposure.canaries.insertion import scan_corpus
 from lmexposure.errors import CorpusError
@@ -37,9 +36,11 @@ def test_files_are_sorted_and_patterns_are_looked_up(tmp_path: Path) -> None:
 
 
 def test_layouts_go_by_the_suffix() -> None:
-    names = ["a.JSONL", "a.ndjson", "a.txt", "a", "a/B.PARQUET", "a.jsonl.GZ", "a.txt.zst", ".gz"]
-    guessed = ["jsonl", "jsonl", "lines", "lines", "parquet", "jsonl", "lines", "lines"]
-    assert [guess_layout(name) for name in names] == guessed
+    records = ("a.JSONL", "a.ndjson", "a.jsonl.GZ", "x/a.jsonl.gz", "a.jsonl.ZST")
+    texts = ("a.txt", "a", "a.txt.zst", ".gz", "a.jsonl.zip", "jsonl.gz")
+    assert {guess_layout(name) for name in records} == {"jsonl"}
+    assert {guess_layout(name) for name in texts} == {"lines"}
+    assert guess_layout("a/B.PARQUET") == "parquet"
     assert layout_for([Path("a.jsonl"), Path("b.ndjson.gz")], None, "text").name == "jsonl"
     assert layout_for([Path("a.jsonl"), Path("b.txt")], "lines", "text").name == "lines"
     with pytest.raises(CorpusError, match="of different layouts: jsonl, lines; give one kind"):
@@ -108,16 +109,6 @@ def test_blank_files_among_others_are_taken(tmp_path: Path) -> None:
     assert (scan.documents, len(scan.hashes.files if scan.hashes else [])) == (1, 3)
     with pytest.raises(CorpusError, match="the corpus of 2 files holds only blank lines; give a"):
         scan_corpus(FileCorpus([paths[0], paths[2]], LINES), (PIN,))
-
-
-@pytest.mark.parametrize(
-    ("name", "texts"),
-    [("lines", ["one", "", "two", "three"]), ("paragraphs", ["one", "two", "three"])],
-)
-def test_documents_of_several_files(tmp_path: Path, name: str, texts: list[str]) -> None:
-    (tmp_path / "a").write_bytes(b"one\n\ntwo")
-    (tmp_path / "b").write_bytes(b"three\r\n")
-    assert list(read_documents([tmp_path / "?"], layout=name)) == texts
 
 
 def test_a_file_that_grows_while_it_is_read(tmp_path: Path) -> None:

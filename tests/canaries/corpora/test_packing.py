@@ -8,16 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from lmexposure._files import sha256_bytes
 from lmexposure.canaries import (
     Plan,
-    guess_layout,
     insert_files,
     load_format,
-    read_documents,
 )
 from lmexposure.canaries.corpora.files import open_content, packed_writer
-from lmexposure.canaries.removal import remove_from_files
 from lmexposure.errors import CorpusError
 
 TEXT = b"".join(b"line %d of a corpus\n" % number for number in range(5000))
@@ -33,6 +29,12 @@ def packed(path: Path, data: bytes = TEXT) -> Path:
 def content(path: Path) -> bytes:
     with open_content(path) as stream:
         return stream.read()
+
+
+def test_what_is_packed_is_what_others_unpack(tmp_path: Path) -> None:
+    assert gzip.decompress(packed(tmp_path / "a.gz").read_bytes()) == TEXT
+    with pytest.raises(CorpusError, match=r"cannot read the corpus .*No such file"):
+        content(tmp_path / "none.gz")
 
 
 @pytest.mark.parametrize("name", ["a.txt", "a.txt.gz", "a.txt.zst", "A.GZ"])
@@ -120,28 +122,3 @@ def test_little_that_unpacks_to_much_takes_little_memory(tmp_path: Path, suffix:
     assert "has a line of more than 64 MiB, from byte offset 5 on; break it into" in message
     assert int(unpacking) < 40
     assert int(reading) < 180
-
-
-@pytest.mark.parametrize("suffix", [".gz", ".zst"])
-def test_insertion_gives_the_content_that_it_gives_unpacked(tmp_path: Path, suffix: str) -> None:
-    plain = tmp_path / "a.txt"
-    plain.write_bytes(TEXT)
-    path = packed(tmp_path / f"a.txt{suffix}")
-    bare = insert_files(plain, tmp_path / "bare", PLAN)
-    manifest = insert_files(path, tmp_path / "packed", PLAN)
-    assert manifest.entries == bare.entries
-    assert manifest.corpus.sha256_inserted == bare.corpus.sha256_inserted
-    out = tmp_path / "packed" / "corpus" / path.name
-    documents = list(read_documents(out, layout="lines"))
-    assert documents == list(read_documents(tmp_path / "bare/corpus/a.txt", layout="lines"))
-    assert sha256_bytes(content(out)) == bare.corpus.sha256_inserted
-    remove_from_files([out], manifest, tmp_path / f"r{suffix}")
-    assert content(tmp_path / f"r{suffix}") == TEXT
-
-
-def test_names(tmp_path: Path) -> None:
-    names = ("x/a.jsonl.gz", "a.jsonl.ZST", "a.jsonl", "a.jsonl.zip", "jsonl.gz")
-    assert [guess_layout(name) for name in names] == [*["jsonl"] * 3, *["lines"] * 2]
-    with pytest.raises(CorpusError, match=r"cannot read the corpus .*No such file"):
-        content(tmp_path / "none.gz")
-    assert gzip.decompress(packed(tmp_path / "b.gz").read_bytes()) == TEXT

@@ -17,8 +17,6 @@ from lmexposure.canaries import (
     layout_named,
 )
 from lmexposure.canaries.corpora.tables import TableLayout, TablePart
-from lmexposure.canaries.removal import remove_from_files
-from lmexposure.canaries.verification import count_files
 from lmexposure.errors import CorpusError
 
 PIN = Format(name="pin", template="My PIN is {digits:4}")
@@ -66,19 +64,6 @@ def test_constants_of_every_type(fields: Mapping[str, Any]) -> None:
     assert merged.rows.schema.equals(pa.table(COLUMNS).schema)
 
 
-@pytest.mark.parametrize("kind", [pa.string(), pa.large_string()])
-def test_columns_of_text(tmp_path: Path, kind: Any) -> None:
-    table = pa.table({**COLUMNS, "text": COLUMNS["text"].cast(kind)})
-    pq.write_table(table, tmp_path / "a.parquet")
-    manifest = insert_files(tmp_path / "a.parquet", tmp_path / "out", PLAN)
-    copy = tmp_path / "out" / "corpus" / "a.parquet"
-    assert count_files([copy], manifest, layout=layout_named("parquet")).as_inserted
-    assert pq.read_schema(copy).equals(pq.read_schema(tmp_path / "a.parquet"))
-    remove_from_files([copy], manifest, tmp_path / "back")
-    back, before = pq.read_table(tmp_path / "back"), pq.read_table(tmp_path / "a.parquet")
-    assert repr(back.to_pylist()) == repr(before.to_pylist())
-
-
 @pytest.mark.parametrize(
     "column",
     [COLUMNS["text"].dictionary_encode(), COLUMNS["text"].cast(pa.string_view()), COLUMNS["raw"]],
@@ -89,26 +74,6 @@ def test_columns_of_other_kinds_are_refused(tmp_path: Path, column: Any) -> None
         CorpusError, match=r"column 'text' holds .*, not strings; name the one with"
     ):
         insert_files(tmp_path / "a.parquet", tmp_path / "out", PLAN)
-
-
-@pytest.mark.parametrize("verify", [True, False])
-def test_row_groups_without_rows(tmp_path: Path, verify: bool) -> None:
-    table = pa.table({name: COLUMNS[name] for name in ("text", "kind", "nested")})
-    with pq.ParquetWriter(tmp_path / "a.parquet", table.schema) as writer:
-        for group in (table.slice(0, 0), table, table.slice(0, 0)):
-            writer.write_table(group)
-    pq.write_table(table.slice(0, 0), tmp_path / "b.parquet")
-    manifest = insert_files([tmp_path / "*.parquet"], tmp_path / "out", PLAN, verify=verify)
-    assert manifest.corpus.documents == 3
-    copies = [tmp_path / "out" / "corpus" / f"{name}.parquet" for name in "ab"]
-    with pq.ParquetFile(copies[0]) as file:
-        groups = [file.metadata.row_group(n).num_rows for n in range(file.num_row_groups)]
-    assert groups == [0, 11, 0]
-    assert pq.read_table(copies[1]).num_rows == 0
-    remove_from_files(copies, manifest, tmp_path / "back")
-    assert pq.read_table(tmp_path / "back" / "a.parquet").equals(table)
-    with pytest.raises(CorpusError, match="holds only blank lines; give a file with text in it"):
-        insert_files(tmp_path / "b.parquet", tmp_path / "alone", PLAN, verify=verify)
 
 
 def test_a_table_of_many_rows_is_not_held_as_texts(tmp_path: Path) -> None:
@@ -147,3 +112,10 @@ def test_two_columns_of_one_name(tmp_path: Path) -> None:
         pq.write_table(pa.Table.from_arrays(columns, names=names), tmp_path / "a.parquet")
         with pytest.raises(CorpusError, match=f"there are two columns {message}; rename one"):
             insert_files(tmp_path / "a.parquet", tmp_path / "out", PLAN, fields={"n": "x"})
+
+
+@pytest.mark.parametrize("verify", [True, False])
+def test_a_file_without_rows(tmp_path: Path, verify: bool) -> None:
+    pq.write_table(pa.table(COLUMNS).slice(0, 0), tmp_path / "a.parquet")
+    with pytest.raises(CorpusError, match="holds only blank lines; give a file with text in it"):
+        insert_files(tmp_path / "a.parquet", tmp_path / "out", PLAN, verify=verify)
