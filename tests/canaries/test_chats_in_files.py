@@ -3,6 +3,7 @@
 import io
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -107,26 +108,13 @@ def test_there_and_back(tmp_path: Path, name: str, suffix: str) -> None:
     assert list(read_records(removal.files[0])) == rows
 
 
-def test_the_same_call_finds_damage_and_other_wrappings(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_another_wrapping_is_refused_where_canaries_are(tmp_path: Path) -> None:
     source, out = write(tmp_path / "a.jsonl", records(ANSWER)), tmp_path / "out"
     insert_files(source, out, PLAN, wrapping=ANSWER)
-    copy = out / "corpus" / "a.jsonl"
-    whole = copy.read_bytes()
-    copy.write_bytes(whole.replace(b"Please go on.", b"Please go off"))
-    insert_files(source, out, PLAN, wrapping=ANSWER)
-    assert copy.read_bytes() == whole
-    assert "a.jsonl is damaged, or was changed since it was written" in caplog.text
-    source.unlink()
-    insert_files(source, out, PLAN, wrapping=ANSWER)
-    other = Wrapping(turn="assistant", loss="assistant", system="Be kind.", other="Go on.")
-    with pytest.raises(ResultError, match="holds a manifest of another wrapping; choose another"):
-        insert_files(source, out, PLAN, wrapping=other)
     known = WrappingRecord.of(ANSWER, template_sha256="ab" * 32, special_tokens=["<s>"])
-    with pytest.raises(ResultError, match="holds a manifest of another wrapping"):
-        insert_files(source, out, PLAN, wrapping=known)
-    write(source, records(ANSWER))
+    for other in (replace(ANSWER, other="Go on."), known):
+        with pytest.raises(ResultError, match="holds a manifest of another wrapping; choose anoth"):
+            insert_files(source, out, PLAN, wrapping=other)
     described = insert_files(source, tmp_path / "two", PLAN, wrapping=known)
     assert described.corpus.wrapping == known
     assert described.wrapping == ANSWER

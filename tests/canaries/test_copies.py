@@ -26,6 +26,7 @@ from lmexposure.canaries import (
     copies,
     corpus_files,
     insert_files,
+    read_records,
     read_sidecars,
 )
 from lmexposure.canaries import insertion as engine
@@ -253,39 +254,6 @@ def broken_disk(monkeypatch: pytest.MonkeyPatch, content: bytes) -> Iterator[Non
         yield
 
 
-@pytest.mark.parametrize("column", ["text", "score", "of a canary"])
-def test_every_row_and_column_counts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, column: str
-) -> None:
-    source = written(tmp_path / "a.parquet")
-    insert_files(source, tmp_path / "good", PLAN)
-    good = pq.read_table(tmp_path / "good" / "corpus" / "a.parquet")
-    about = pq.read_metadata(tmp_path / "good" / "corpus" / "a.parquet")
-    groups = [about.row_group(n).num_rows for n in range(about.num_row_groups)]
-    rows = good.to_pylist()
-    for number, row in enumerate(rows):
-        changed = [dict(one) for one in rows]
-        if column == "text":
-            changed[number]["text"] = row["text"] + " "
-        elif row["text"].startswith("My PIN") is (column == "of a canary"):
-            changed[number]["score"] = 99.0
-        else:
-            continue
-        whole, done = pa.Table.from_pylist(changed, schema=good.schema), 0
-        with pq.ParquetWriter(tmp_path / "bad", good.schema) as writer:
-            for size in groups:  # other groups would be noticed whatever is in them
-                writer.write_table(whole.slice(done, size), row_group_size=size)
-                done += size
-        bad = (tmp_path / "bad").read_bytes()
-        (tmp_path / "bad").unlink()
-        with (
-            broken_disk(monkeypatch, bad),
-            pytest.raises(CorpusError, match=r"is not what was inserted: .*: insert again"),
-        ):
-            insert_files(source, tmp_path / "out", PLAN)
-    assert sorted(os.listdir(tmp_path)) == ["a.parquet", "good"]
-
-
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
 @pytest.mark.parametrize("name", FILES)
 def test_a_full_disk_is_not_taken_for_a_bad_corpus(
@@ -342,24 +310,6 @@ def test_what_was_damaged_is_made_good(
     assert sidecar_path(copy).read_bytes() == note
     assert (f"{copy} is damaged, or was changed since" in caplog.text) is (damage != "gone")
     assert (out / "damaged-1").exists() is (damage in ("cut", "empty"))
-
-
-def test_a_copy_that_a_person_changed_is_kept(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    sources, out = parts(tmp_path / "in", 2), tmp_path / "out"
-    manifest = insert_files(sources, out, PLAN)
-    made = {path.name: path.read_bytes() for path in (out / "corpus").glob("[0-9]*")}
-    name = sorted(made)[0]
-    for number in (1, 2):
-        (out / "corpus" / name).write_bytes(made[name] + b"precious")
-        assert insert_files(sources, out, PLAN) == manifest
-        aside = out / f"damaged-{number}" / "corpus"
-        assert [path.name for path in aside.iterdir()] == [name]
-        assert (aside / name).read_bytes() == made[name] + b"precious"
-        assert f"{out / 'corpus' / name} is damaged, or was changed since" in caplog.text
-        assert f"it is kept in {aside}" in caplog.text
-        assert {p.name: p.read_bytes() for p in (out / "corpus").glob("[0-9]*")} == made
 
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".txt", ".parquet"])
@@ -429,32 +379,6 @@ def test_other_constants_are_not_taken_for_done(tmp_path: Path, name: str, gone:
     with pytest.raises(CorpusError if gone else ResultError, match=message):
         insert_files(source, out, PLAN, fields={field: 8})
     assert (copy.read_bytes(), (out / "manifest.json").read_bytes()) == (made, record)
-
-
-@pytest.mark.parametrize("name", ["a.parquet", "a.arrow"])
-@pytest.mark.parametrize("of_canary", [False, True])
-def test_another_column_of_a_copy_was_changed(tmp_path: Path, name: str, of_canary: bool) -> None:
-    source, out = written(tmp_path / name), tmp_path / "out"
-    manifest = insert_files(source, out, PLAN)
-    copy = out / "corpus" / name
-    made = copy.read_bytes()
-    rows = (pq.read_table if name == "a.parquet" else pa.ipc.open_file)(copy)
-    whole = rows if name == "a.parquet" else rows.read_all()
-    changed = whole.to_pylist()
-    chosen = next(row for row in changed if ("PIN" in row["text"]) is of_canary)
-    chosen["score"] = 99.0
-    again = pa.Table.from_pylist(changed, schema=whole.schema)
-    if name == "a.parquet":
-        with pq.ParquetFile(copy) as file:
-            sizes = [file.metadata.row_group(n).num_rows for n in range(3)]
-        with pq.ParquetWriter(copy, whole.schema) as writer:
-            for n, size in enumerate(sizes):
-                writer.write_table(again.slice(sum(sizes[:n]), size))
-    else:
-        with pa.ipc.new_file(copy, whole.schema) as writer:
-            writer.write_table(again)
-    assert insert_files(source, out, PLAN) == manifest
-    assert copy.read_bytes() == made
 
 
 @pytest.mark.parametrize("gone", [False, True])
@@ -645,3 +569,67 @@ def test_files_that_are_not_all_of_one_corpus(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match=r"0.txt and .*1.txt are both number 1 of this corpus"):
         read_sidecars(copied, manifest)
     assert read_sidecars(copied[:1], manifest)
+
+
+def rewritten(path: Path, number: int, change: dict[str, Any], *, to: Path) -> None:
+    """A table in the same groups of rows, of which one row is changed."""
+    whole = pq.read_table(path) if path.suffix == ".parquet" else pa.ipc.open_file(path).read_all()
+    rows = whole.to_pylist()
+    rows[number] |= change
+    again = pa.Table.from_pylist(rows, schema=whole.schema)
+    if path.suffix == ".arrow":
+        with pa.ipc.new_file(to, whole.schema) as writer:
+            writer.write_table(again)
+        return
+    about, done = pq.read_metadata(path), 0
+    with pq.ParquetWriter(to, whole.schema) as writer:
+        for group in range(about.num_row_groups):  # others would be noticed whatever is in them
+            size = about.row_group(group).num_rows
+            writer.write_table(again.slice(done, size), row_group_size=size)
+            done += size
+
+
+@pytest.mark.parametrize("change", [{"text": "another"}, {"score": 99.0}])
+def test_every_row_and_column_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any]
+) -> None:
+    source, good = written(tmp_path / "a.parquet"), tmp_path / "good" / "corpus" / "a.parquet"
+    insert_files(source, tmp_path / "good", PLAN)
+    for number in range(pq.read_metadata(good).num_rows):
+        rewritten(good, number, change, to=tmp_path / "bad")
+        bad = (tmp_path / "bad").read_bytes()
+        (tmp_path / "bad").unlink()
+        with (
+            broken_disk(monkeypatch, bad),
+            pytest.raises(CorpusError, match=r"is not what was inserted: .*: insert again"),
+        ):
+            insert_files(source, tmp_path / "out", PLAN)
+    assert sorted(os.listdir(tmp_path)) == ["a.parquet", "good"]
+
+
+@pytest.mark.parametrize("name", ["a.parquet", "a.arrow"])
+def test_another_column_of_a_copy_was_changed(tmp_path: Path, name: str) -> None:
+    source, copy = written(tmp_path / name), tmp_path / "out" / "corpus" / name
+    manifest = insert_files(source, tmp_path / "out", PLAN)
+    made = copy.read_bytes()
+    of_canary = [row["text"].startswith("My PIN") for row in read_records(copy)]
+    for number in (of_canary.index(True), of_canary.index(False)):
+        rewritten(copy, number, {"score": 99.0}, to=copy)
+        assert insert_files(source, tmp_path / "out", PLAN) == manifest
+        assert copy.read_bytes() == made
+
+
+def test_a_copy_that_a_person_changed_is_kept(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    sources, out = parts(tmp_path / "in", 2), tmp_path / "out"
+    manifest = insert_files(sources, out, PLAN)
+    copy = out / "corpus" / "0.txt"
+    made = copy.read_bytes()
+    for number in (1, 2):
+        copy.write_bytes(made + b"precious")
+        assert insert_files(sources, out, PLAN) == manifest
+        (kept,) = (out / f"damaged-{number}" / "corpus").iterdir()
+        assert (kept.name, kept.read_bytes()) == (copy.name, made + b"precious")
+        assert f"it is kept in {kept.parent}" in caplog.text
+        assert copy.read_bytes() == made

@@ -60,17 +60,6 @@ def test_prompts_and_texts_go_in_as_well() -> None:
     assert len(plain) == 5 + 8
 
 
-@pytest.mark.parametrize("name", ["tools", "chat_template_kwargs"])
-def test_a_field_that_renders_chats_otherwise_is_empty_in_those_of_canaries(name: str) -> None:
-    given = [{**one, name: [{"name": "search"}]} for one in chats()]
-    texts, manifest = insert(given, PLAN, wrapping=ANSWER)
-    assert len(texts) == 18
-    inserted = sum(entry.inserted for entry in manifest.entries)
-    assert sum(record[name] is None for record in texts) == inserted
-    plain = [{"text": "t", name: "x"}] * 5
-    assert len(insert(plain, PLAN, wrapping=Wrapping())[0]) == 13
-
-
 def test_chats_of_a_data_set_keep_their_features() -> None:
     talk = [{"content": f"text {i}", "role": "user", "name": None} for i in range(10)]
     rows = Dataset.from_list([{"messages": [one, {**one, "name": "Al"}]} for one in talk])

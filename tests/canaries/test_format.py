@@ -134,13 +134,6 @@ def test_dict_and_pickle_round_trip() -> None:
     assert one != Format(name="a", template="{choice:c}", lists={"c": ["Al", "Bob"]})
 
 
-def test_from_dict_names_wrong_keys() -> None:
-    with pytest.raises(FormatError, match="unknown keys: size, tempalte"):
-        Format.from_dict({"name": "a", "tempalte": "{digits:2}", "size": 3})
-    with pytest.raises(FormatError, match="missing keys: template"):
-        Format.from_dict({"name": "a"})
-
-
 @given(st.sampled_from(["{digits:1}", "{hex:40}", "{choice:c}"]), st.integers(0, 9), st.data())
 @settings(max_examples=50)
 def test_a_sample_is_the_beginning_of_a_longer_one(

@@ -416,66 +416,6 @@ def test_more_rows_than_are_taken_at_once(kind: str) -> None:
     assert lx.verify(made, manifest).as_inserted
 
 
-# Which byte of a canary's document, or of the document behind it, is the first that is left to the
-# next read. -1 is the last byte before it; 14 stands within "My PIN is 0001", at its line's end, or
-# within the blank line behind it, be the line ends one byte long or two.
-CUT_BEFORE = (0, 1, 7, 14, 15, 16, 17, 18)
-CUT_BEHIND = (-1, 0, 1)
-
-
-@pytest.mark.parametrize("layout", ["lines", "paragraphs", "jsonl"])
-def test_canaries_across_the_border_of_what_is_read(layout: str, tmp_path: Path) -> None:
-    """A megabyte is read at once: many canaries, and one of them just where a read ends."""
-    toss = Random(f"border {layout}")
-    aims = [(n, False) for n in CUT_BEFORE] + [(n, True) for n in CUT_BEHIND]
-    chosen = {"lines": aims[1::2], "paragraphs": aims, "jsonl": aims[::2]}[layout]
-    for number, (byte, in_source) in enumerate(chosen):
-        with noted("border", layout, byte, in_source):
-            lines = large_lines(toss, layout)
-            plan = lx.Plan(formats=(PIN,), canaries=2, repetitions=(100, 300), seed=number)
-            content = aimed(lines, plan, layout, byte, in_source=in_source)
-            here, packing = tmp_path / str(number), PACKINGS[number % 3]
-            written = Written(here, [content], plan, layout, packing)
-            (part,) = check_text(written, [content], toss)
-            assert BLOCK - byte in starts_of(part, in_source=in_source)
-            shutil.rmtree(here)
-
-
-def large_lines(toss: Random, layout: str) -> list[bytes]:
-    """A bit more than is read at once, in any line ends; the first line is to be made longer."""
-    lines = []
-    for n in range(1500):
-        text = f"{n} ~" + "é" * toss.choice((0, 1, 1000))
-        if n and layout == "lines":
-            text = f"\ufeff{text}"  # no byte order mark, wherever a read begins
-        line = json.dumps({"n": n, "text": text}, ensure_ascii=False) if layout == "jsonl" else text
-        lines.append(line.encode() + toss.choice((b"\n", b"\r\n")))
-        if layout != "lines" and toss.random() < 0.8:
-            lines.append(toss.choice((b"\n", b" \r\n")))
-    return lines
-
-
-def starts_of(part: Part, *, in_source: bool) -> list[int]:
-    """Where the inserted documents begin, or, in the source, the documents that follow them."""
-    starts, inserted = [], 0
-    for place in part.places:
-        starts.append(place["offset"] - inserted * in_source)
-        inserted += place["length"]
-    return starts
-
-
-def aimed(
-    lines: Sequence[bytes], plan: lx.Plan, layout: str, byte: int, *, in_source: bool
-) -> bytes:
-    """The lines, the first made longer so that a read ends before this byte of a document."""
-    content = b"".join(lines)
-    # Where canaries go depends on the number of documents, and not on what is in them.
-    manifest = lx.insert(["x"] * documents_in([content], layout), plan).manifest
-    (part,) = parts_with_canaries([content], manifest, layout)
-    nearest = max(at for at in starts_of(part, in_source=in_source) if at + byte <= BLOCK)
-    return content.replace(b"~", b"~" * (1 + BLOCK - byte - nearest), 1)
-
-
 def test_a_line_longer_than_what_is_read_at_once(tmp_path: Path) -> None:
     content = b"\xef\xbb\xbfa\r\n" + b"long \r" * 400_000 + b"\r\nb\n" + b"longer" * 300_000
     plan = lx.Plan(formats=(PIN,), canaries=3, repetitions=(1, 4), seed=3)

@@ -94,39 +94,3 @@ def test_constants(tmp_path: Path) -> None:
     assert made == [(7, "b", None)] * 9
     with pytest.raises(CorpusError, match=r"with canaries: Dictionary repl.*; give constants that"):
         insert_files(source, tmp_path / "other", PLAN, fields={"kind": "new"})
-
-
-def cut(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[:-100])
-
-
-def zeroed(path: Path) -> None:
-    data = bytearray(path.read_bytes())
-    data[8 : len(data) // 2] = bytes(len(data) // 2 - 8)
-    path.write_bytes(data)
-
-
-def no_text(path: Path) -> None:
-    written(path, pa.table({"text": ["a", None]}))
-
-
-@pytest.mark.parametrize(
-    ("harm", "message"),
-    [
-        (cut, "cannot read the corpus .*; give a whole Arrow file or stream"),
-        (zeroed, "cannot read the corpus .*; give a whole Arrow file or stream"),
-        (lambda path: path.write_bytes(b"text\n" * 9), "cannot read the corpus .*; give a whole"),
-        (lambda path: path.write_bytes(b""), "cannot read the corpus .*; give a whole Arrow"),
-        (lambda path: path.unlink(), "cannot read the corpus .*No such file"),
-        (no_text, "row 2: 'text' is null; leave such rows out"),
-        (lambda path: written(path, table().drop(["text"])), "no column 'text'; name the one"),
-        (lambda path: written(path, pa.table({"text": [" "]})), "holds only blank lines"),
-        (lambda path: written(path, pa.table({"text": [1]})), "column 'text' holds int64, not str"),
-    ],
-)
-def test_bad_files(tmp_path: Path, harm: Callable[[Path], object], message: str) -> None:
-    source = written(tmp_path / "a.arrow", table())
-    harm(source)
-    with pytest.raises(CorpusError, match=message):
-        insert(source)
-    assert set(tmp_path.iterdir()) <= {source}

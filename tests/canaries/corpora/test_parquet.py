@@ -1,7 +1,6 @@
 """Parquet in, Parquet out: rows, schema, row groups and compression as they were."""
 
 import base64
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -68,35 +67,6 @@ def test_refused_columns(tmp_path: Path, options: dict[str, Any], message: str) 
     source = written(tmp_path / "a.parquet")
     with pytest.raises(CorpusError, match=message):
         insert_files(source, tmp_path / "out", PLAN, **{"text_field": "body", **options})
-
-
-def cut(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[:-100])
-
-
-def broken(path: Path) -> None:
-    data = bytearray(path.read_bytes())
-    data[4:400] = bytes(396)
-    path.write_bytes(data)
-
-
-@pytest.mark.parametrize(
-    ("harm", "message"),
-    [
-        (cut, "cannot read the corpus .*; give a whole Parquet file"),
-        (broken, "cannot read the corpus .*; give a whole Parquet file"),
-        (lambda path: path.unlink(), "cannot read the corpus .*No such file"),
-        (lambda path: written(path, ["a", None, "b"]), "row 2: 'body' is null; leave such rows"),
-        (lambda path: written(path, ["", "  "]), "holds only blank lines"),
-        (lambda path: written(path, ["a", "b My PIN is 0001"]), r"pin 1 times \(row 2\)"),
-    ],
-)
-def test_bad_files(tmp_path: Path, harm: Callable[[Path], object], message: str) -> None:
-    source = written(tmp_path / "a.parquet")
-    harm(source)
-    with pytest.raises(CorpusError, match=message):
-        insert(source)
-    assert set(tmp_path.iterdir()) <= {source}
 
 
 def test_a_row_group_of_one_value_takes_no_more_memory_than_it_may(

@@ -2,7 +2,7 @@
 
 import hashlib
 import tracemalloc
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -119,3 +119,44 @@ def test_a_file_without_rows(tmp_path: Path, verify: bool) -> None:
     pq.write_table(pa.table(COLUMNS).slice(0, 0), tmp_path / "a.parquet")
     with pytest.raises(CorpusError, match="holds only blank lines; give a file with text in it"):
         insert_files(tmp_path / "a.parquet", tmp_path / "out", PLAN, verify=verify)
+
+
+def stored(path: Path, **columns: Any) -> None:
+    rows = pa.table(columns)
+    if path.suffix == ".parquet":
+        pq.write_table(rows, path, row_group_size=15)
+        return
+    with pa.ipc.new_file(path, rows.schema) as writer:
+        writer.write_table(rows, max_chunksize=15)
+
+
+def zeroed(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[8 : len(data) // 2] = bytes(len(data) // 2 - 8)
+    path.write_bytes(data)
+
+
+WHOLE = "cannot read the corpus .*; give a whole (Parquet file|Arrow file or stream)"
+HARMS: list[tuple[Callable[[Path], object], str]] = [
+    (lambda path: path.write_bytes(path.read_bytes()[:-100]), WHOLE),
+    (zeroed, WHOLE),
+    (lambda path: path.write_bytes(b"text\n" * 9), WHOLE),
+    (lambda path: path.write_bytes(b""), WHOLE),
+    (lambda path: path.unlink(), "cannot read the corpus .*No such file"),
+    (lambda path: stored(path, text=["a", None, "b"]), "row 2: 'text' is null; leave such rows"),
+    (lambda path: stored(path, text=["", "  "]), "holds only blank lines"),
+    (lambda path: stored(path, text=["a", "b My PIN is 0001"]), r"pin 1 times \(row 2\)"),
+    (lambda path: stored(path, id=[1]), "no column 'text'; name the one"),
+    (lambda path: stored(path, text=[1]), "column 'text' holds int64, not str"),
+]
+
+
+@pytest.mark.parametrize("name", ["a.parquet", "a.arrow"])
+@pytest.mark.parametrize(("harm", "message"), HARMS)
+def test_bad_files(tmp_path: Path, name: str, harm: Callable[[Path], object], message: str) -> None:
+    source = tmp_path / name
+    stored(source, text=[f"row {n} zürich" for n in range(40)], id=list(range(40)))
+    harm(source)
+    with pytest.raises(CorpusError, match=message):
+        insert_files(source, tmp_path / "out", PLAN)
+    assert set(tmp_path.iterdir()) <= {source}

@@ -306,14 +306,3 @@ def test_the_same_without_orjson(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert insert_files(source, tmp_path / "c", plan) == with_it
     b, c = (tmp_path / out / "corpus" / "a.jsonl" for out in "bc")
     assert b.read_bytes() == c.read_bytes()
-
-
-@pytest.mark.parametrize("every", [1, 2, 50])
-def test_many_words_without_a_fill(every: int) -> None:
-    lines = ["Mé PIN is gone" if n % every == 0 else "nothing" for n in range(5000)]
-    lines[4321] = "Mé PIN is 42, Mé PIN is 43 and Mé PIN is"
-    data = "".join(f"{line}\n" for line in lines).encode()
-    block = Block(layout=LINES, first_line=7, data=data)
-    found = count_fills((PIN,), block.searched(Sought((PIN,))), whole_lines=True)["pin"]
-    assert found.counts == {42: 1, 43: 1}
-    assert set(found.first_places.values()) == {7 + 4321}
