@@ -175,7 +175,7 @@ def bytes_changed(data: bytes) -> list[bytes]:
 
 
 def check_refused(
-    paths: Sequence[Path], manifest: lx.Manifest, back: Path, change: object, message: str = ""
+    paths: Sequence[Path], manifest: lx.Manifest, back: Path, change: object, message: str = "."
 ) -> None:
     """Nothing is removed, and nothing is left where it should have gone."""
     with pytest.raises(CorpusError, match=message):
