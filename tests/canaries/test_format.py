@@ -156,7 +156,7 @@ def test_sample_names_the_largest() -> None:
 
 
 def test_fills_left_counts_those_that_agree() -> None:
-    one = Format(name="f", template="a {choice:c}-{digits:2}{luhn}", lists={"c": ["x", "xy", "z"]})
+    one = Format(name="f", template="a {choice:c}-{digits:1}{luhn}", lists={"c": ["x", "xy", "z"]})
     for index in range(one.size):
         characters = one.free_characters(index)
         for k in range(characters + 1):

@@ -67,7 +67,7 @@ def all_texts(template: str, lists: dict[str, tuple[str, ...]]) -> Counter[str]:
 
 
 @given(st.lists(PIECES, min_size=1, max_size=3), ENTRIES, ENTRIES, st.booleans())
-@settings(max_examples=300)
+@settings(max_examples=150)
 def test_agrees_with_building_every_text(
     pieces: list[str], p: list[str], q: list[str], luhn: bool
 ) -> None:
@@ -126,7 +126,7 @@ def test_no_shipped_format_nests(one: Format) -> None:
 
 
 def test_long_holes_are_decided_quickly() -> None:
-    one = Format(name="f", template="{printable:300}{choice:c}!", lists={"c": ["a", "aa", "ab"]})
+    one = Format(name="f", template="{printable:100}{choice:c}!", lists={"c": ["a", "aa", "ab"]})
     assert one.may_nest
 
 

@@ -116,7 +116,7 @@ BOTH = {**OF_EACH["instruction"], "text": "whole prompt"}
 ANSWERED = {"turn": "assistant", "loss": "completion"}
 # What is said, the first records, and what the wrapping has.
 MADE: list[tuple[dict[str, Any], list[Any], dict[str, Any]]] = [
-    ({}, [CHAT] * 3, {"form": "messages", "system": "Be kind.", "parts": False}),
+    ({}, [CHAT] * 3, {"turn": "assistant", "loss": "assistant", "system": "Be kind."}),
     *(({}, [CHAT, CHAT, last], {"system": None}) for last in (RUDE, {"messages": [USER, ANSWER]})),
     ({}, [CHAT, {"messages": []}], {"system": None}),
     ({"system": "Be brief."}, [CHAT, RUDE], {"system": "Be brief."}),
@@ -126,7 +126,6 @@ MADE: list[tuple[dict[str, Any], list[Any], dict[str, Any]]] = [
         [{"prompt": [SYSTEM, USER], "completion": [ANSWER]}],
         {"system": "Be kind.", "strings": False, "rendering": "chat"},
     ),
-    ({}, [CHAT], {"turn": "assistant", "loss": "assistant"}),
     ({}, [OF_EACH["conversations"]], {"turn": "assistant", "loss": "assistant"}),
     ({}, [OF_EACH["prompt_completion"]], ANSWERED),
     ({}, [OF_EACH["instruction"]], ANSWERED),

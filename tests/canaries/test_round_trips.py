@@ -39,6 +39,7 @@ from lmexposure.canaries.copies import sidecar_path
 FILES = {"lines": 90, "paragraphs": 75, "jsonl": 75, "parquet": 50}
 MEMORY = {"texts": 50, "tuple": 20, "iterable": 15, "records": 50, "frame": 40}
 DATA_SETS = {"dataset": 20, "splits": 10, "stream": 5}
+HALVES = [0, pytest.param(1, marks=pytest.mark.slow)]  # every second corpus of files
 BLOCK = 1 << 20
 
 
@@ -156,9 +157,10 @@ def cuts(seed: int) -> tuple[int, ...]:
     return ((1, 3), (1, 8), (1,), (1,), (1,))[seed % 5]
 
 
+@pytest.mark.parametrize("half", HALVES)
 @pytest.mark.parametrize("layout", ["lines", "paragraphs", "jsonl"])
-def test_text_files(layout: str, tmp_path: Path) -> None:
-    for seed in range(FILES[layout]):
+def test_text_files(layout: str, half: int, tmp_path: Path) -> None:
+    for seed in range(half, FILES[layout], 2):
         toss = Random(f"{layout} {seed}")
         fills, field = Fills(toss), toss.choice(("text", "body"))
         content = text_file(toss, layout, fills, field)
@@ -230,8 +232,9 @@ def random_groups(toss: Random, rows: Sequence[Any], parts: int) -> list[list[li
     return made
 
 
-def test_parquet_files(tmp_path: Path) -> None:
-    for seed in range(FILES["parquet"]):
+@pytest.mark.parametrize("half", HALVES)
+def test_parquet_files(half: int, tmp_path: Path) -> None:
+    for seed in range(half, FILES["parquet"], 2):
         toss = Random(f"parquet {seed}")
         fills, field = Fills(toss), toss.choice(("text", "body"))
         schema, rows = rows_of(toss, fills, field)
