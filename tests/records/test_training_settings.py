@@ -56,8 +56,11 @@ def test_unknown_kind_and_unknown_setting_are_refused() -> None:
         ({"threads": 10**11}, "threads=100000000000 must be a whole number from 1 to 1024"),
         ({"max_seconds": -1.0}, r"max_seconds=-1\.0 must be a finite number above 0"),
         ({"snapshot_epochs": (1, 21)}, "snapshot_epochs=21 must be a whole number from 1 to 20"),
-        ({"lora_targets": []}, r"lora_targets=\(\) must be a list with at least one"),
-        ({"lora_targets": ("",)}, "lora_targets='' must be a string, and not an empty"),
+        ({"lora": True, "lora_targets": []}, r"lora_targets=\(\) must be a list with at least one"),
+        (
+            {"lora": True, "lora_targets": ("",)},
+            "lora_targets='' must be a string, and not an empty",
+        ),
         *(
             (given, f"{next(iter(given))}=.* add lora=True, on the command")
             for given in (
@@ -112,7 +115,7 @@ def test_unknown_kind_and_unknown_setting_are_refused() -> None:
 )
 def test_values_out_of_range_are_refused(change: dict[str, Any], message: str) -> None:
     with pytest.raises(SettingsError, match=message):
-        TrainingSettings(**change)
+        TrainingSettings.for_model("lstm", **change)
 
 
 def test_speed_is_kept_apart_from_what_decides_the_result() -> None:
