@@ -417,6 +417,8 @@ def test_more_rows_than_are_taken_at_once(kind: str) -> None:
     found = made.to_dict("records") if kind == "frame" else list(made)
     assert found == rows_with_canaries(rows, manifest)
     assert lx.verify(made, manifest).as_inserted
+    if kind == "records":
+        assert lx.remove(made, manifest) == rows
 
 
 def test_a_line_longer_than_what_is_read_at_once(tmp_path: Path) -> None:

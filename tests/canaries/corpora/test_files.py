@@ -29,10 +29,6 @@ def test_files_are_sorted_and_patterns_are_looked_up(tmp_path: Path) -> None:
     assert names == ["[c].txt", "a.txt", "b.txt"]
     assert corpus_files([tmp_path / "[c].txt"]) == [tmp_path / "[c].txt"]
     assert len(corpus_files([str(tmp_path / "**" / "*")])) == 5  # and the directory
-    with pytest.raises(CorpusError, match=r"a.txt.canaries.json is a sidecar; give the file"):
-        corpus_files([tmp_path / "a.txt.canaries.json"])
-    with pytest.raises(CorpusError, match=r"a.txt is given twice; give it once"):
-        corpus_files([tmp_path / "a.txt", tmp_path / "*.txt"])
 
 
 def test_layouts_go_by_the_suffix() -> None:
@@ -84,13 +80,6 @@ def test_the_first_line_end_may_come_late(tmp_path: Path) -> None:
     scan_corpus(alone, ())
     (part,) = alone.sources[0].parts()
     assert part.merged([(0, "canary")]).part.content == b"canary\none"
-
-
-def test_numbers_of_lines_go_on_over_all_files(tmp_path: Path) -> None:
-    (tmp_path / "a").write_bytes(b"one\n\ntwo")
-    (tmp_path / "b").write_bytes(b"My PIN is 0001\n")
-    scan = scan_corpus(FileCorpus([tmp_path / "a", tmp_path / "b"], LINES), (PIN,))
-    assert (scan.documents, scan.fills["pin"].first_places) == (4, {1: 4})
 
 
 @pytest.mark.parametrize("verify", [True, False])

@@ -145,12 +145,6 @@ def test_refused_data_sets(ray: Any) -> None:
         inserted(table(ray), fields={"document": 1}, id_column=None)
 
 
-def test_a_fill_that_is_there_already(ray: Any) -> None:
-    dataset, _ = inserted(table(ray, texts=[*TEXTS[:-1], "My PIN is 1234"]))
-    with pytest.raises(Exception, match=r"pin 1 times \(document 59\), counted from 0"):
-        dataset.take_all()
-
-
 def test_the_example(ray: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     corpus, out, manifest = (tmp_path / name for name in ("corpus.txt", "out", "manifest.json"))
     corpus.write_text("".join(text + "\n" for text in TEXTS))

@@ -169,13 +169,6 @@ def test_a_wrong_number_of_documents(total: int, message: str) -> None:
         list(rows)
 
 
-def test_a_fill_that_is_there_already() -> None:
-    spoilt = Dataset.from_dict({"text": [*TEXTS[:-1], "My PIN is 1234"]}).to_iterable_dataset()
-    rows, _ = inserted(spoilt)
-    with pytest.raises(CorpusError, match=r"pin 1 times \(document 249\), counted from 0"):
-        list(rows)
-
-
 @pytest.mark.parametrize(
     ("source", "options", "message"),
     [
