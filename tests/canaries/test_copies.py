@@ -66,7 +66,7 @@ RECORDS = b'{"id": 1, "body": "one", "tags": ["x"]}\n\n{"id": 2, "body": "two"}'
 
 def test_records_take_given_constants(corpus: Path) -> None:
     corpus.write_bytes(RECORDS)
-    inserted, manifest = insert(corpus, "jsonl", text_field="body", fields={"id": None, "new": 1})
+    inserted, manifest = insert(corpus, "jsonl", text_field="body", fields={"new": 1, "id": None})
     records = [json.loads(line) for line in inserted.splitlines() if b"PIN" in line]
     assert len(records) == 9
     assert all(record["id"] is None and record["new"] == 1 for record in records)
