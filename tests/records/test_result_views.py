@@ -199,8 +199,8 @@ def test_a_result_is_kept_with_its_scores(tmp_path: Path, held: Result) -> None:
     kept = open_run(tmp_path / "deep" / "kept")
     assert path == kept.result_path
     assert kept.result.canaries == held.canaries
-    bits = [known(one.scores).log_perplexity_bits for one in (kept.result, held)]
-    assert np.array_equal(*bits)
+    kept_bits, bits = (known(one.scores).log_perplexity_bits for one in (kept.result, held))
+    assert np.array_equal(kept_bits, bits)
     written = path.read_bytes()
     assert held.save(path.parent).read_bytes() == written
     with pytest.raises(ResultError, match=r"result.json is another result; choose another"):
