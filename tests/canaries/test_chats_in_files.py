@@ -257,75 +257,40 @@ def in_parts(content: Any) -> dict[str, Any]:
     return chat({**USER, "content": part("q")}, {**TOLD, "content": content})
 
 
-IMAGE = {"type": "image_url", "image_url": {"url": "x"}}
+IMAGE, EMPTY = {"type": "image_url", "image_url": {"url": "x"}}, "leave out such records"
+TURNS: list[tuple[Any, str]] = [
+    ("x", "turn 1 must have 'role' and 'content'; it has str"),
+    ({"from": "human", "value": "x"}, "it has 'from', 'value': rename them"),
+    ({**USER, "content": " "}, f"'messages', turn 1: 'content' is empty; {EMPTY}"),
+    (
+        {"role": "narrator", "content": "x"},
+        "the role 'narrator' is unknown; the roles here are sys",
+    ),
+    ({"role": 3, "content": "x"}, "the role of type int is unknown"),
+    ({**TOLD, "content": "", "tool_calls": []}, f"turn 1: 'content' is empty; {EMPTY}"),
+    ({**USER, "content": [IMAGE]}, "holds a part of type 'image_url': images are not measured"),
+    ({**USER, "content": part("x")}, "is a list of parts, and must be a string; write its text"),
+    ({**USER, "content": None}, "'content' is of type NoneType, and must"),
+]
+PARTS: list[tuple[Any, str]] = [
+    ("x", "'content' is a string, and must be a list of parts; write its"),
+    (part("x", "image"), "'content' holds a part of type 'image': images are not"),
+    (part("x", "audio"), "'content' holds a part that is no text, such as {'type': 'te"),
+    (part(None), "'content' holds a part that is no text"),
+    (part(" "), f"'content' is empty; {EMPTY}"),
+    (["x"], "'content' is of type list, and must be a list of parts"),
+]
 # The wrapping, the record behind twelve good ones, and what is said of it.
 BAD: list[tuple[str, Any, str]] = [
+    ("messages", ["a list"], "is a JSON list"),
     ("messages", {"text": "x"}, "has no field 'messages', which this wrapping writes; it has"),
     ("messages", {"messages": "x"}, "'messages' is of type str, and must be a list of messages"),
     ("messages", chat(), "'messages' has no turns; leave such records out"),
-    ("messages", chat("x"), "turn 1 must have 'role' and 'content'; it has str"),
-    (
-        "messages",
-        chat({"from": "human", "value": "x"}),
-        "turn 1 must have 'role' and 'content'; it has 'from', 'value': rename them",
-    ),
-    (
-        "messages",
-        chat(USER, {**TOLD, "content": " "}),
-        "'messages', turn 2: 'content' is empty; leave out such records",
-    ),
-    (
-        "messages",
-        chat({"role": "narrator", "content": "x"}),
-        "the role 'narrator' is unknown; the roles here are system, user, assistant",
-    ),
-    ("messages", chat({"role": 3, "content": "x"}), "the role of type int is unknown"),
-    (
-        "messages",
-        chat({**TOLD, "content": "", "tool_calls": []}),
-        "turn 1: 'content' is empty; leave out such records",
-    ),
-    (
-        "messages",
-        chat(USER, TOLD, images=["x.png"]),
-        "has 'images': images are not measured, text is; leave such records out",
-    ),
-    (
-        "messages",
-        chat({**USER, "content": [IMAGE]}),
-        "'content' holds a part of type 'image_url': images are not measured",
-    ),
-    (
-        "messages",
-        chat({**USER, "content": part("x")}),
-        "'content' is a list of parts, and must be a string; write its text as a string",
-    ),
-    ("messages", chat({**USER, "content": None}), "'content' is of type NoneType, and must"),
-    (
-        "parts",
-        in_parts("x"),
-        "'messages', turn 2: 'content' is a string, and must be a list of parts; write its",
-    ),
-    ("parts", in_parts(part("x", "image")), "holds a part of type 'image': images are not"),
-    (
-        "parts",
-        in_parts(part("x", "audio")),
-        "turn 2: 'content' holds a part that is no text, such as {'type': 'te",
-    ),
-    ("parts", in_parts(part(None)), "turn 2: 'content' holds a part that is no text"),
-    ("parts", in_parts(part(" ")), "turn 2: 'content' is empty; leave out such records"),
-    ("parts", in_parts(["x"]), "turn 2: 'content' is of type list, and must be a list of parts"),
-    (
-        "instruction",
-        {"instruction": "q", "output": ""},
-        "'output' is empty; leave out such records",
-    ),
-    (
-        "instruction",
-        {"instruction": "\ud800", "output": "x"},
-        "the text holds a lone surrogate",
-    ),
-    ("messages", ["a list"], "is a JSON list"),
+    ("messages", chat(USER, TOLD, images=["x.png"]), "has 'images': images are not measured"),
+    *(("messages", chat(turn), message) for turn, message in TURNS),
+    *(("parts", in_parts(content), f"turn 2: {message}") for content, message in PARTS),
+    ("instruction", {"instruction": "q", "output": ""}, f"'output' is empty; {EMPTY}"),
+    ("instruction", {"instruction": "\ud800", "output": "x"}, "the text holds a lone surrogate"),
 ]
 
 
