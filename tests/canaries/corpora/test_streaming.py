@@ -82,7 +82,7 @@ def test_reading_goes_on_where_it_stopped() -> None:
     assert first + texts(again) == WHOLE
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.filterwarnings("ignore")
 def test_loader_workers(workers: int) -> None:
     from torch.utils.data import DataLoader
@@ -123,7 +123,7 @@ def test_a_stream_without_known_columns() -> None:
         next(iter(rows))
 
 
-@pytest.mark.parametrize("processes", [None, 2])
+@pytest.mark.parametrize("processes", [None, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.filterwarnings("ignore")
 def test_a_step_for_map(processes: int | None) -> None:
     step = InsertionStep.of(inserted()[1])
