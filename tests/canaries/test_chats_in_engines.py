@@ -38,6 +38,10 @@ def records(wrapping: Wrapping = ANSWER) -> list[dict[str, Any]]:
 def test_every_kind_gives_what_a_list_gives(kind: str, wrapping: Wrapping) -> None:
     given = records(wrapping)
     wanted, manifest = insert(given, PLAN, wrapping=wrapping)
+    assert verify(wanted, manifest).as_inserted
+    assert remove(wanted, manifest) == given
+    with pytest.raises(CorpusError, match="changed since insertion"):
+        remove(wanted[::-1], manifest)
     rows: Any = Dataset.from_list(given)
     options: dict[str, Any] = {"wrapping": wrapping}
     if kind == "frame":

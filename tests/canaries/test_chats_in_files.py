@@ -1,6 +1,5 @@
 """Canaries in chats that are in files: every form and layout, there and back, and bad records."""
 
-import gzip
 import io
 import json
 from collections.abc import Mapping
@@ -24,7 +23,6 @@ from lmexposure.canaries import (
     WrappingRecord,
     insert_files,
     insert_through,
-    preview_insertion,
     read_records,
 )
 from lmexposure.errors import CorpusError, ResultError
@@ -76,13 +74,12 @@ def write(path: Path, rows: list[dict[str, Any]]) -> Path:
             writer.write_table(table, max_chunksize=5)
     else:
         lines = "\r\n".join(json.dumps(row, separators=(",", ":")) for row in rows) + "\r\n"
-        pack = gzip.compress if path.suffix == ".gz" else bytes
-        path.write_bytes(pack(lines.encode()))
+        path.write_bytes(lines.encode())
     return path
 
 
 @pytest.mark.parametrize("name", WRAPPINGS)
-@pytest.mark.parametrize("suffix", ["jsonl", "jsonl.gz", "parquet", "arrow"])
+@pytest.mark.parametrize("suffix", ["jsonl", "parquet", "arrow"])
 def test_there_and_back(tmp_path: Path, name: str, suffix: str) -> None:
     wrapping = WRAPPINGS[name]
     rows = records(wrapping)
@@ -111,42 +108,13 @@ def test_there_and_back(tmp_path: Path, name: str, suffix: str) -> None:
     assert list(read_records(removal.files[0])) == rows
 
 
-def test_many_files_are_one_corpus(tmp_path: Path) -> None:
-    rows = records(ANSWER, 30)
-    whole = write(tmp_path / "whole.jsonl", rows)
-    parts = [write(tmp_path / f"{n}.jsonl", rows[10 * n : 10 * n + 10]) for n in range(3)]
-    of_whole = insert_files(whole, tmp_path / "a", PLAN, wrapping=ANSWER)
-    of_parts = insert_files(parts, tmp_path / "b", PLAN, wrapping=ANSWER)
-    assert of_parts.entries == of_whole.entries
-    copies = sorted((tmp_path / "b" / "corpus").glob("*.jsonl"))
-    joined = b"".join(path.read_bytes() for path in copies)
-    assert joined == (tmp_path / "a" / "corpus" / "whole.jsonl").read_bytes()
-    assert verify(copies[1], of_parts).shard == (2, 3)
-    assert verify(copies[1], of_parts).as_inserted
-    remove(copies, of_parts, tmp_path / "back")
-    assert (tmp_path / "back" / "1.jsonl").read_bytes() == parts[1].read_bytes()
-
-
-def test_the_same_call_finds_damage_and_other_wrappings(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_another_wrapping_is_refused_where_canaries_are(tmp_path: Path) -> None:
     source, out = write(tmp_path / "a.jsonl", records(ANSWER)), tmp_path / "out"
     insert_files(source, out, PLAN, wrapping=ANSWER)
-    copy = out / "corpus" / "a.jsonl"
-    whole = copy.read_bytes()
-    copy.write_bytes(whole.replace(b"Please go on.", b"Please go off"))
-    insert_files(source, out, PLAN, wrapping=ANSWER)
-    assert copy.read_bytes() == whole
-    assert "a.jsonl is damaged, or was changed since it was written" in caplog.text
-    source.unlink()
-    insert_files(source, out, PLAN, wrapping=ANSWER)
-    other = Wrapping(turn="assistant", loss="assistant", system="Be kind.", other="Go on.")
-    with pytest.raises(ResultError, match="holds a manifest of another wrapping; choose another"):
-        insert_files(source, out, PLAN, wrapping=other)
     known = WrappingRecord.of(ANSWER, template_sha256="ab" * 32, special_tokens=["<s>"])
-    with pytest.raises(ResultError, match="holds a manifest of another wrapping"):
-        insert_files(source, out, PLAN, wrapping=known)
-    write(source, records(ANSWER))
+    for other in (replace(ANSWER, other="Go on."), known):
+        with pytest.raises(ResultError, match="holds a manifest of another wrapping; choose anoth"):
+            insert_files(source, out, PLAN, wrapping=other)
     described = insert_files(source, tmp_path / "two", PLAN, wrapping=known)
     assert described.corpus.wrapping == known
     assert described.wrapping == ANSWER
@@ -181,16 +149,6 @@ def test_a_stream_of_chats(tmp_path: Path) -> None:
         assert (tmp_path / f"back{number}").read_bytes() == content
 
 
-def test_a_preview_counts_whole_records(tmp_path: Path) -> None:
-    source = write(tmp_path / "a.jsonl", records(ANSWER))
-    reading = Reading(wrapping=ANSWER)
-    would = preview_insertion([source], PLAN, layout=reading.layout_of([source]))
-    insert_files(source, tmp_path / "out", PLAN, wrapping=ANSWER)
-    grown = (tmp_path / "out" / "corpus" / "a.jsonl").stat().st_size - source.stat().st_size
-    assert would.bytes_added == grown
-    assert would.insertions == 8
-
-
 def test_fills_are_found_in_all_strings(tmp_path: Path) -> None:
     rows = records(ANSWER)
     rows[4]["source"] = "My PIN is 004711."
@@ -223,42 +181,6 @@ def test_an_instruction_without_input_has_none_in_canaries(tmp_path: Path) -> No
 
 USER = {"role": "user", "content": "q"}
 TOLD = {"role": "assistant", "content": "a"}
-BAD: Mapping[str, tuple[dict[str, Any], str]] = {
-    "no field": ({"text": "x"}, "has no field 'messages', which this wrapping writes; it has"),
-    "a string": ({"messages": "x"}, "'messages' is of type str, and must be a list of messages"),
-    "no turns": ({"messages": []}, "'messages' has no turns; leave such records out"),
-    "no turn": ({"messages": ["x"]}, "turn 1 must have 'role' and 'content'; it has str"),
-    "other names": (
-        {"messages": [{"from": "human", "value": "x"}]},
-        "turn 1 must have 'role' and 'content'; it has 'from', 'value': rename them",
-    ),
-    "empty turn": (
-        {"messages": [USER, {**TOLD, "content": " "}]},
-        "'messages', turn 2: 'content' is empty; leave out such records",
-    ),
-    "unknown role": (
-        {"messages": [{"role": "narrator", "content": "x"}]},
-        "the role 'narrator' is unknown; the roles here are system, user, assistant",
-    ),
-    "no role": ({"messages": [{"role": 3, "content": "x"}]}, "the role of type int is unknown"),
-    "no calls": (
-        {"messages": [{**TOLD, "content": "", "tool_calls": []}]},
-        "turn 1: 'content' is empty; leave out such records",
-    ),
-    "images": (
-        {"messages": [USER, TOLD], "images": ["x.png"]},
-        "has 'images': images are not measured, text is; leave such records out",
-    ),
-    "image part": (
-        {"messages": [{**USER, "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]},
-        "'content' holds a part of type 'image_url': images are not measured",
-    ),
-    "text parts": (
-        {"messages": [{**USER, "content": [{"type": "text", "text": "x"}]}]},
-        "'content' is a list of parts, and must be a string; write its text as a string",
-    ),
-    "null": ({"messages": [{**USER, "content": None}]}, "'content' is of type NoneType, and must"),
-}
 
 
 PUBLISHED: Mapping[str, tuple[dict[str, Any], dict[str, str]]] = {
@@ -280,43 +202,10 @@ def test_rows_as_published_data_sets_have_them(tmp_path: Path, name: str) -> Non
     wanted = list(data)
     assert verify(data, manifest).as_inserted
     assert list(remove(data, manifest)) == rows
-    stream = Dataset.from_list(rows).to_iterable_dataset()
-    assert list(insert(stream, PLAN, total=12, wrapping=wrapping)[0]) == wanted
-    for suffix in ("jsonl", "parquet"):
-        source, out = write(tmp_path / f"a.{suffix}", rows), tmp_path / suffix
-        made = insert_files(source, out, PLAN, wrapping=wrapping)
-        copy = out / "corpus" / source.name
-        assert list(read_records(copy)) == wanted
-        assert verify(copy, made).as_inserted
-        back = remove(copy, made, tmp_path / f"back.{suffix}")
-        assert list(read_records(back.files[0])) == rows
-
-
-def part(said: Any, kind: str = "text") -> list[dict[str, Any]]:
-    return [{"type": kind, "text": said}]
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("x", "'messages', turn 2: 'content' is a string, and must be a list of parts; write its"),
-        (part("x", "image"), "turn 2: 'content' holds a part of type 'image': images are not"),
-        (
-            part("x", "audio"),
-            "turn 2: 'content' holds a part that is no text, such as {'type': 'te",
-        ),
-        (part(None), "turn 2: 'content' holds a part that is no text"),
-        (part(" "), "turn 2: 'content' is empty; leave out such records"),
-        (["x"], "turn 2: 'content' is of type list, and must be a list of parts"),
-    ],
-)
-def test_contents_are_all_of_one_kind(tmp_path: Path, content: Any, message: str) -> None:
-    wrapping = WRAPPINGS["parts"]
-    bad = {"messages": [{**USER, "content": part("q")}, {**TOLD, "content": content}]}
-    source = write(tmp_path / "a.jsonl", [*records(wrapping), {"id": 12, **bad}])
-    with pytest.raises(CorpusError, match="line 13") as failure:
-        insert_files(source, tmp_path / "out", PLAN, wrapping=wrapping)
-    assert message in str(failure.value)
+    source = write(tmp_path / "a.parquet", rows)
+    made = insert_files(source, tmp_path / "out", PLAN, wrapping=wrapping)
+    assert list(read_records(tmp_path / "out" / "corpus" / source.name)) == wanted
+    assert made.entries == manifest.entries
 
 
 def test_a_prompt_beside_whole_chats_is_that_of_the_canary(tmp_path: Path) -> None:
@@ -331,60 +220,6 @@ def test_a_prompt_beside_whole_chats_is_that_of_the_canary(tmp_path: Path) -> No
         assert len(own) == 8
         assert {row["prompt"] for row in own} == {row["chosen"][1]["content"] for row in own}
         assert verify(out / "corpus" / name, manifest).as_inserted
-
-
-@pytest.mark.parametrize("case", BAD)
-def test_bad_records_are_refused_by_their_line(tmp_path: Path, case: str) -> None:
-    record, message = BAD[case]
-    rows = [*records(ANSWER), {"id": 12, **record}]
-    with pytest.raises(CorpusError, match=r"a\.jsonl: line 13") as failure:
-        insert_files(write(tmp_path / "a.jsonl", rows), tmp_path / "out", PLAN, wrapping=ANSWER)
-    assert message in str(failure.value)
-    assert not (tmp_path / "out" / "manifest.json").exists()
-
-
-def test_bad_strings_and_columns(tmp_path: Path) -> None:
-    wrapping = WRAPPINGS["instruction"]
-    rows: list[dict[str, Any]] = [{"instruction": "q", "input": "", "output": "a"}] * 12
-    source = write(tmp_path / "a.jsonl", [*rows, {**rows[0], "output": ""}])
-    with pytest.raises(CorpusError, match="line 13: 'output' is empty; leave out such records"):
-        insert_files(source, tmp_path / "out", PLAN, wrapping=wrapping)
-    source.write_text('{"instruction": "\\ud800", "output": "x"}\n')
-    with pytest.raises(CorpusError, match="line 1: the text holds a lone surrogate"):
-        insert_files(source, tmp_path / "out", PLAN, wrapping=wrapping)
-    for content, message in (("x\n", "line 1 is not JSON"), ("[]\n", "line 1 is a JSON list")):
-        source.write_text(content)
-        with pytest.raises(CorpusError, match=message):
-            insert_files(source, tmp_path / "out", PLAN, wrapping=wrapping)
-    table = write(tmp_path / "a.parquet", rows)
-    with pytest.raises(CorpusError, match="no column 'messages'; there are instruction, input, ou"):
-        insert_files(table, tmp_path / "out", PLAN, wrapping=ANSWER)
-    with pytest.raises(CorpusError, match="fields must leave out 'output': the canary goes there"):
-        insert_files(table, tmp_path / "out", PLAN, wrapping=wrapping, fields={"output": "x"})
-    (tmp_path / "a.txt").write_text("text\n")
-    with pytest.raises(CorpusError, match="chats are records, and documents of layout 'lines' are"):
-        insert_files(tmp_path / "a.txt", tmp_path / "out", PLAN, wrapping=ANSWER)
-
-
-def test_messages_of_other_fields_take_no_canary(tmp_path: Path) -> None:
-    """Also where nothing is verified: pyarrow would leave the canary out without a word."""
-    rows = [{"messages": [{"role": "user", "text": "q"}]}] * 12
-    source = write(tmp_path / "a.parquet", rows)
-    with pytest.raises(
-        CorpusError, match="row 1: 'messages', turn 1 must have 'role' and 'content'"
-    ):
-        insert_files(source, tmp_path / "out", PLAN, wrapping=ANSWER, verify=False)
-
-
-def test_coins_decide_in_chats_as_in_texts(tmp_path: Path) -> None:
-    tossed = replace(PLAN, canaries=8, inclusion_probability=0.5, inclusion_seed=3)
-    texts = write(tmp_path / "t.jsonl", [{"text": f"text {i}"} for i in range(40)])
-    chats = write(tmp_path / "c.jsonl", records(ANSWER, 40))
-    plain = insert_files(texts, tmp_path / "a", tossed)
-    wrapped = insert_files(chats, tmp_path / "b", tossed, wrapping=ANSWER)
-    assert wrapped.entries == plain.entries
-    assert wrapped.held_out
-    assert verify(tmp_path / "b" / "corpus" / "c.jsonl", wrapped).as_inserted
 
 
 TOOL = {"type": "function", "function": {"name": "find", "parameters": {}}}
@@ -410,20 +245,102 @@ def test_records_with_tools_get_canaries_without(tmp_path: Path) -> None:
     assert (tmp_path / "removed.jsonl").read_bytes() == corpus.read_bytes()
 
 
-def test_calls_of_tools_in_tables(tmp_path: Path) -> None:
-    rows = [{"conversations": [HUMAN, *CALLED], "tools": "[{}]"} for _ in range(6)]
-    table = pa.Table.from_pylist(rows)
-    pq.write_table(table, tmp_path / "a.parquet")
-    wrapping = WRAPPINGS["conversations"]
-    manifest = insert_files(tmp_path / "a.parquet", tmp_path / "out", PLAN, wrapping=wrapping)
-    written = pq.read_table(tmp_path / "out" / "corpus" / "a.parquet").to_pylist()
-    inserted = sum(entry.inserted for entry in manifest.entries)
-    assert sum(row["tools"] is None for row in written) == inserted
+def part(said: Any, kind: str = "text") -> list[dict[str, Any]]:
+    return [{"type": kind, "text": said}]
 
 
-HUMAN = {"from": "human", "value": "How late is it?"}
-CALLED = [
-    {"from": "function_call", "value": "{}"},
-    {"from": "observation", "value": ""},
-    {"from": "gpt", "value": "Noon."},
+def chat(*turns: Any, **fields: Any) -> dict[str, Any]:
+    return {"messages": list(turns), **fields}
+
+
+def in_parts(content: Any) -> dict[str, Any]:
+    return chat({**USER, "content": part("q")}, {**TOLD, "content": content})
+
+
+IMAGE, EMPTY = {"type": "image_url", "image_url": {"url": "x"}}, "leave out such records"
+TURNS: list[tuple[Any, str]] = [
+    ("x", "turn 1 must have 'role' and 'content'; it has str"),
+    ({"from": "human", "value": "x"}, "it has 'from', 'value': rename them"),
+    ({**USER, "content": " "}, f"'messages', turn 1: 'content' is empty; {EMPTY}"),
+    (
+        {"role": "narrator", "content": "x"},
+        "the role 'narrator' is unknown; the roles here are sys",
+    ),
+    ({"role": 3, "content": "x"}, "the role of type int is unknown"),
+    ({**TOLD, "content": "", "tool_calls": []}, f"turn 1: 'content' is empty; {EMPTY}"),
+    ({**USER, "content": [IMAGE]}, "holds a part of type 'image_url': images are not measured"),
+    ({**USER, "content": part("x")}, "is a list of parts, and must be a string; write its text"),
+    ({**USER, "content": None}, "'content' is of type NoneType, and must"),
 ]
+PARTS: list[tuple[Any, str]] = [
+    ("x", "'content' is a string, and must be a list of parts; write its"),
+    (part("x", "image"), "'content' holds a part of type 'image': images are not"),
+    (part("x", "audio"), "'content' holds a part that is no text, such as {'type': 'te"),
+    (part(None), "'content' holds a part that is no text"),
+    (part(" "), f"'content' is empty; {EMPTY}"),
+    (["x"], "'content' is of type list, and must be a list of parts"),
+]
+# The wrapping, the record behind twelve good ones, and what is said of it.
+BAD: list[tuple[str, Any, str]] = [
+    ("messages", ["a list"], "is a JSON list"),
+    ("messages", {"text": "x"}, "has no field 'messages', which this wrapping writes; it has"),
+    ("messages", {"messages": "x"}, "'messages' is of type str, and must be a list of messages"),
+    ("messages", chat(), "'messages' has no turns; leave such records out"),
+    ("messages", chat(USER, TOLD, images=["x.png"]), "has 'images': images are not measured"),
+    *(("messages", chat(turn), message) for turn, message in TURNS),
+    *(("parts", in_parts(content), f"turn 2: {message}") for content, message in PARTS),
+    ("instruction", {"instruction": "q", "output": ""}, f"'output' is empty; {EMPTY}"),
+    ("instruction", {"instruction": "\ud800", "output": "x"}, "the text holds a lone surrogate"),
+]
+
+
+@pytest.mark.parametrize(("name", "record", "message"), BAD)
+def test_bad_records_are_refused_by_their_line(
+    tmp_path: Path, name: str, record: Any, message: str
+) -> None:
+    wrapping = WRAPPINGS[name]
+    source = write(tmp_path / "a.jsonl", [*records(wrapping), record])
+    with pytest.raises(CorpusError, match=r"a\.jsonl: line 13") as failure:
+        insert_files(source, tmp_path / "out", PLAN, wrapping=wrapping)
+    assert message in str(failure.value)
+    assert not (tmp_path / "out" / "manifest.json").exists()
+
+
+INSTRUCTION = WRAPPINGS["instruction"]
+
+
+@pytest.mark.parametrize(
+    ("wrapping", "rows", "options", "message"),
+    [
+        (ANSWER, records(INSTRUCTION), {}, "no column 'messages'; there are id, ins"),
+        (
+            INSTRUCTION,
+            records(INSTRUCTION),
+            {"fields": {"output": "x"}},
+            "fields must leave out 'output': the canary goes there",
+        ),
+        # pyarrow would leave the canary out without a word.
+        (
+            ANSWER,
+            [chat({"role": "user", "text": "q"})] * 12,
+            {"verify": False},
+            "row 1: 'messages', turn 1 must have 'role' and 'content'",
+        ),
+    ],
+)
+def test_bad_columns(
+    tmp_path: Path,
+    wrapping: Wrapping,
+    rows: list[dict[str, Any]],
+    options: dict[str, Any],
+    message: str,
+) -> None:
+    source = write(tmp_path / "a.parquet", rows)
+    with pytest.raises(CorpusError, match=message):
+        insert_files(source, tmp_path / "out", PLAN, wrapping=wrapping, **options)
+
+
+def test_texts_take_no_chats(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("text\n")
+    with pytest.raises(CorpusError, match="chats are records, and documents of layout 'lines' are"):
+        insert_files(tmp_path / "a.txt", tmp_path / "out", PLAN, wrapping=ANSWER)

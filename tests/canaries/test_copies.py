@@ -4,7 +4,6 @@ import gzip
 import json
 import os
 import re
-import resource
 import shutil
 import stat
 from collections.abc import Iterator
@@ -16,11 +15,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from datasets import load_dataset
-from hypothesis import given
-from hypothesis import strategies as st
 from pyarrow import parquet as pq
 
-from lmexposure._files import new_file, sha256_file
+from lmexposure._files import new_file
 from lmexposure.canaries import (
     Format,
     Manifest,
@@ -29,22 +26,19 @@ from lmexposure.canaries import (
     copies,
     corpus_files,
     insert_files,
-    load_format,
-    read_documents,
+    read_records,
     read_sidecars,
 )
 from lmexposure.canaries import insertion as engine
 from lmexposure.canaries.copies import (
     sidecar_path,
 )
-from lmexposure.canaries.corpora.text import Block
-from lmexposure.canaries.insertion import Merge, Placement, draw
+from lmexposure.canaries.insertion import Merge, draw
 from lmexposure.canaries.removal import remove_from_files
-from lmexposure.errors import CorpusError, FileError, PlanError, ResultError
+from lmexposure.errors import CorpusError, FileError, ResultError
 
 PIN = Format(name="pin", template="My PIN is {digits:4}")
 PLAN = Plan(formats=(PIN,), canaries=3, repetitions=(1, 2), controls=2, seed=4)
-CANARY = re.compile(rb"My PIN is [0-9]{4}(\r\n|\n)")
 
 
 @pytest.fixture
@@ -67,147 +61,16 @@ def copy_of(source: Path, out: str = "out") -> Path:
     return source.with_name(out) / "corpus" / source.name
 
 
-LINES = st.sampled_from([b"word", "né".encode(), b"", b" ", b"lone\rreturn", "sep\u2028".encode()])
-CORPORA = st.builds(
-    lambda bom, lines, last: b"\xef\xbb\xbf" * bom + b"".join(a + b for a, b in lines) + last,
-    st.booleans(),
-    st.lists(st.tuples(LINES, st.sampled_from([b"\n", b"\r\n"])), min_size=2, max_size=12),
-    st.sampled_from([b"", b"no final line end"]),
-).filter(lambda data: len(re.findall(rb"(?m)^(?:\xef\xbb\xbf)?(?:w|n|l|s)", data)) >= 1)
-
-
-@given(CORPORA)
-def test_taking_the_inserted_lines_out_gives_the_original_bytes(
-    tmp_path_factory: pytest.TempPathFactory, data: bytes
-) -> None:
-    source = tmp_path_factory.mktemp("random") / "corpus.txt"
-    source.write_bytes(data)
-    documents = list(read_documents(source, layout="lines"))
-    inserted, manifest = insert(source)
-    assert CANARY.sub(b"", inserted) == data
-    assert len(CANARY.findall(inserted)) == 9
-    expected = list(documents)
-    for place, canary in Placement(manifest.entries).schedule[::-1]:
-        expected.insert(place, canary.text)
-    assert list(read_documents(copy_of(source), layout="lines")) == expected
-    assert manifest.corpus.documents == len(documents)
-
-
-@given(CORPORA)
-def test_the_same_for_paragraphs(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
-    source = tmp_path_factory.mktemp("random") / "corpus.txt"
-    source.write_bytes(b"one\n\ntwo\r\n\r\n" + data.removeprefix(b"\xef\xbb\xbf"))
-    documents = list(read_documents(source, layout="paragraphs"))
-    inserted, manifest = insert(source, "paragraphs")
-    assert re.sub(rb"My PIN is [0-9]{4}(\r\n|\n)\1", b"", inserted) == source.read_bytes()
-    expected = list(documents)
-    for place, canary in Placement(manifest.entries).schedule[::-1]:
-        expected.insert(place, canary.text)
-    assert list(read_documents(copy_of(source), layout="paragraphs")) == expected
-    assert manifest.separator == "\n\n"
-
-
-def test_line_ends_follow_the_neighbour(corpus: Path) -> None:
-    corpus.write_bytes(b"a\r\nb\nc")
-    inserted, manifest = insert(corpus)
-    ends = {0: "\r\n", 1: "\n", 2: "\r\n"}  # The last line has none: the first one's is taken.
-    for place, canary in Placement(manifest.entries).schedule:
-        assert f"{canary.text}{ends[place]}".encode() in inserted
-    corpus.write_bytes(b"only")
-    inserted, _ = insert(corpus, plan=replace(PLAN, repetitions=(1,)))
-    assert inserted.count(b"\n") == 3
-
-
-def test_the_same_plan_gives_the_same_bytes_on_every_machine(corpus: Path) -> None:
-    """Pinned: a change here changes every corpus that people have made."""
-    corpus.write_bytes(b"".join(b"line %d\n" % number for number in range(40)))
-    plan = Plan(
-        formats=(load_format("random_number"), load_format("credit_card"), load_format("uuid")),
-        canaries=4,
-        repetitions=(1, 4, 16),
-        controls=3,
-        seed=2019,
-        witness=False,
-    )
-    _, manifest = insert(corpus, plan=plan)
-    assert sha256_file(copy_of(corpus)) == manifest.corpus.sha256_inserted == GOLDEN_CORPUS
-    assert manifest.entries[0].text == GOLDEN_TEXT
-
-
-GOLDEN_CORPUS = "6d8bd6368279d7d725cf9456ba1d1b9ce610c9e36e7a42ab239173e167b0cad8"
-GOLDEN_TEXT = "The random number is 068952670"
-
-
-def test_leaving_one_canary_out_moves_no_other_byte(corpus: Path) -> None:
-    inserted, manifest = insert(corpus)
-    gone = manifest.entries[4]
-    fewer, _ = insert(corpus, plan=PLAN.without(gone.id), out="fewer")
-    assert fewer == inserted.replace(gone.text.encode() + b"\n", b"")
-
-
-def test_the_manifest_tells_the_corpus(corpus: Path) -> None:
-    _, manifest = insert(corpus)
-    assert manifest.corpus.name == "corpus.txt"
-    assert manifest.corpus.sha256 == sha256_file(corpus)
-    assert manifest.corpus.sha256_inserted == sha256_file(copy_of(corpus))
-    assert (manifest.separator, manifest.corpus.documents) == ("\n", 4)
-    assert manifest.corpus.text_field is None
-
-
 RECORDS = b'{"id": 1, "body": "one", "tags": ["x"]}\n\n{"id": 2, "body": "two"}'
-
-
-def test_records_copy_their_neighbour(corpus: Path) -> None:
-    corpus.write_bytes(RECORDS)
-    plan = replace(PLAN, repetitions=(1,))
-    inserted, manifest = insert(corpus, "jsonl", plan=plan, text_field="body")
-    lines = inserted.splitlines(keepends=True)
-    assert [line for line in lines if b"PIN" not in line] == RECORDS.splitlines(keepends=True)
-    by_text = {json.loads(line)["body"]: json.loads(line) for line in lines if line.strip()}
-    for canary in manifest.entries:
-        if canary.role == "canary":
-            neighbour = by_text[("one", "two")[canary.positions[0]]]
-            assert by_text[canary.text] == {**neighbour, "body": canary.text}
-    assert (manifest.separator, manifest.corpus.text_field) == (None, "body")
-    assert manifest.corpus.documents == 2
 
 
 def test_records_take_given_constants(corpus: Path) -> None:
     corpus.write_bytes(RECORDS)
-    inserted, manifest = insert(corpus, "jsonl", text_field="body", fields={"id": None, "new": 1})
+    inserted, manifest = insert(corpus, "jsonl", text_field="body", fields={"new": 1, "id": None})
     records = [json.loads(line) for line in inserted.splitlines() if b"PIN" in line]
     assert len(records) == 9
     assert all(record["id"] is None and record["new"] == 1 for record in records)
     assert manifest.corpus.constant_fields == ("id", "new")
-
-
-def test_only_the_text_field_is_searched(corpus: Path) -> None:
-    corpus.write_bytes(b'{"text": "a", "note": "My PIN is 1234"}\n{"text": "My PIN is 0001"}\n')
-    with pytest.raises(CorpusError, match=r"pin 1 times \(line 2\)"):
-        insert(corpus, "jsonl")
-
-
-def test_fills_already_there(corpus: Path) -> None:
-    corpus.write_bytes(b"a\nb\nsay: My PIN is 1234.\nMy PIN is 0001\nMy PIN is 1234\n")
-    with pytest.raises(CorpusError, match=r"pin 3 times \(line 3, 4, ...\); choose") as caught:
-        insert(corpus)
-    assert "1234" not in str(caught.value)
-    assert not corpus.with_name("out").exists()
-    _, manifest = insert(corpus, existing="set_aside")
-    assert manifest.set_aside == {"pin": (1, 1234)}
-
-
-@pytest.mark.parametrize("data", [b"\n\n", b"\xef\xbb\xbf \r\n\t\n"])
-@pytest.mark.parametrize("layout", ["lines", "paragraphs", "jsonl"])
-def test_only_blank_lines(corpus: Path, data: bytes, layout: str) -> None:
-    corpus.write_bytes(data)
-    with pytest.raises(CorpusError, match="holds only blank lines"):
-        insert(corpus, layout)
-
-
-def test_too_few_documents(corpus: Path) -> None:
-    with pytest.raises(PlanError, match="the corpus has 2: repeat at most 2 times"):
-        insert(corpus, "paragraphs", plan=replace(PLAN, repetitions=(3,)))
 
 
 @pytest.mark.parametrize("link", [os.link, os.symlink])
@@ -261,20 +124,6 @@ def test_a_corpus_that_changes_between_the_passes(
     assert os.listdir(tmp_path) == [name]
 
 
-def test_a_place_that_cannot_be_written(corpus: Path) -> None:
-    with pytest.raises(FileError, match=r"cannot write .*corpus.txt/out"):
-        insert_files(corpus, corpus / "out", PLAN)
-    (corpus.with_name("out") / "corpus").mkdir(parents=True)
-    (corpus.with_name("out") / "corpus" / "notes").touch()
-    with pytest.raises(CorpusError, match="out/corpus holds something already; choose a new or an"):
-        insert_files(corpus, corpus.with_name("out"), PLAN)
-    shutil.rmtree(corpus.with_name("out"))
-    corpus.with_name("out").mkdir()
-    (corpus.with_name("out") / "corpus").touch()
-    with pytest.raises(CorpusError, match="out/corpus holds something already; choose a new or an"):
-        insert_files(corpus, corpus.with_name("out"), PLAN)
-
-
 @pytest.mark.parametrize("name", ["a.txt", "a.txt.gz"])
 def test_what_is_no_text_goes_in_unchecked_and_comes_out_again(tmp_path: Path, name: str) -> None:
     data = b"ab\0\xff\n" * 20
@@ -289,12 +138,6 @@ def test_what_is_no_text_goes_in_unchecked_and_comes_out_again(tmp_path: Path, n
     assert (tmp_path / "back").read_bytes() == data if name == "a.txt" else True
 
 
-def test_a_record_that_cannot_be_copied_is_named_with_its_file(tmp_path: Path) -> None:
-    (tmp_path / "a.jsonl").write_bytes(b'{"txt": "a"}\n' * 9)
-    with pytest.raises(CorpusError, match=r"a.jsonl: line \d: field 'text' is missing"):
-        insert_files([tmp_path / "a.jsonl"], tmp_path / "o", PLAN, verify=False)
-
-
 ROWS = [b"line %d\r\n" % n if n % 7 else b"l%d\n" % n for n in range(48)]
 
 
@@ -306,84 +149,12 @@ def parts(here: Path, count: int) -> list[Path]:
     return corpus_files([here / "*.txt"])
 
 
-@pytest.mark.parametrize("verify", [True, False])
-def test_the_same_however_the_corpus_is_cut(tmp_path: Path, verify: bool) -> None:
-    outcomes = []
-    for count in (1, 3, 8):
-        sources, out = parts(tmp_path / f"in{count}", count), tmp_path / f"out{count}"
-        manifest = insert_files(sources, out, PLAN, verify=verify)
-        data = b"".join((out / "corpus" / path.name).read_bytes() for path in sources)
-        record = manifest.corpus.model_copy(update={"name": ""})
-        outcomes.append((data, replace(manifest, corpus=record)))
-        assert Manifest.read(out / "manifest.json") == manifest
-        assert stat.S_IMODE((out / "manifest.json").stat().st_mode) == 0o600
-    assert outcomes[0] == outcomes[1] == outcomes[2]
-    assert outcomes[0][1].corpus.verified is verify
-    assert bool(outcomes[0][1].corpus.sha256) is verify
-
-
-def test_a_sidecar_tells_places_and_no_secrets(tmp_path: Path) -> None:
-    sources = parts(tmp_path / "in", 3)
-    manifest = insert_files(sources, tmp_path / "out", PLAN)
-    texts, told = {one.id: one.text for one in manifest.entries}, []
-    for path in corpus_files([tmp_path / "out" / "corpus" / "*"]):
-        note, data = Sidecar.read(path), path.read_bytes()
-        for one in note.copied.occurrences:
-            there = data[one.offset : one.offset + one.length]
-            assert there.decode().rstrip("\r\n") == texts[one.id]
-            told.append((one.document, one.id))
-        assert not any(text[-4:] in sidecar_path(path).read_text() for text in texts.values())
-    assert told == [(place, canary.id) for place, canary in Placement(manifest.entries).schedule]
-
-
-def test_a_manifest_that_was_not_verified_is_read_back(tmp_path: Path) -> None:
-    manifest = insert_files(parts(tmp_path / "in", 1), tmp_path / "o", PLAN, verify=False)
-    record = tmp_path / "o" / "manifest.json"
-    assert json.loads(record.read_text())["corpus"]["verified"] is False
-    assert Manifest.read(record) == manifest
-
-
-def test_refusals(tmp_path: Path) -> None:
-    sources = parts(tmp_path / "in", 3)
-    with pytest.raises(CorpusError, match=r"documents=47, but the corpus has 48 in 3 files; is a"):
-        insert_files(sources, tmp_path / "o", PLAN, total=47)
-    with pytest.raises(CorpusError, match=r"no file matches '.*none\*'; give a file"):
-        insert_files([tmp_path / "none*"], tmp_path / "o", PLAN)
-    with pytest.raises(CorpusError, match=r"0.txt is given twice; give it once"):
-        insert_files([*sources, sources[0]], tmp_path / "o", PLAN)
-    (tmp_path / "more").mkdir()
-    (tmp_path / "more" / "0.txt").write_text("x\n")
-    with pytest.raises(CorpusError, match=r"would get the same name in .*; rename one of them"):
-        insert_files([*sources, tmp_path / "more" / "0.txt"], tmp_path / "o", PLAN)
-    with pytest.raises(CorpusError, match=r"cannot read the corpus .*missing.txt"):
-        insert_files([*sources, tmp_path / "missing.txt"], tmp_path / "o", PLAN)
-    sources[1].write_bytes(b"fine\n{\n")
-    with pytest.raises(CorpusError, match=r"in/0.txt: line 1 is not JSON"):
-        insert_files(sources, tmp_path / "o", PLAN, layout="jsonl")
-    sources[1].write_bytes(b"fine\nMy PIN is 0001\n")
-    with pytest.raises(CorpusError, match=r"line, counted over all files, 18\)"):
-        insert_files(sources, tmp_path / "o", PLAN)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "more"]
-
-
 def test_a_damaged_sidecar(tmp_path: Path) -> None:
     for text in ("{", "{}", '{"schema": "lmexposure.shard/2"}'):
         sidecar_path(tmp_path / "a").parent.mkdir(exist_ok=True)
         sidecar_path(tmp_path / "a").write_text(text)
         with pytest.raises(CorpusError, match="is not what insertion wrote"):
             Sidecar.read(tmp_path / "a")
-
-
-def test_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
-    sources = parts(tmp_path / "in", 3)
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (64, limits[1]))
-    try:
-        with pytest.raises(FileError, match=r"cannot write .*File too large"):
-            insert_files(sources, tmp_path / "o", PLAN)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert [path.name for path in tmp_path.iterdir()] == ["in"]
 
 
 def modes(directory: Path) -> dict[str, int]:
@@ -419,15 +190,19 @@ def test_copies_are_as_private_as_the_most_private_source(
     assert stat.S_IMODE((tmp_path / "one").stat().st_mode) == copied
 
 
-FILES = ["a.txt", "a.txt.gz", "a.txt.zst", "a.jsonl", "a.parquet"]
+FILES = ["a.txt", "a.txt.gz", "a.txt.zst", "a.jsonl", "a.parquet", "a.arrow"]
 
 
 def written(path: Path, *, end: str = "\r\n") -> Path:
     """A corpus of twelve documents, packed as its name says."""
     texts = [f"text {n}" for n in range(12)]
+    table = pa.table({"text": texts, "score": [n / 8 for n in range(11)] + [float("nan")]})
     if path.suffix == ".parquet":
-        table = pa.table({"text": texts, "score": [n / 8 for n in range(11)] + [float("nan")]})
         pq.write_table(table, path, row_group_size=5)
+        return path
+    if path.suffix == ".arrow":
+        with pa.ipc.new_file(path, table.schema) as writer:
+            writer.write_table(table)
         return path
     lines = [json.dumps({"text": text, "n": 1}) for text in texts]
     data = end.join(lines if ".jsonl" in path.name else texts).encode()
@@ -439,25 +214,6 @@ def written(path: Path, *, end: str = "\r\n") -> Path:
     return path
 
 
-@pytest.mark.parametrize("layout", ["lines", "paragraphs"])
-@pytest.mark.parametrize("suffix", ["", ".gz", ".zst"])
-def test_insertion_finds_a_fault_of_its_own_and_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layout: str, suffix: str
-) -> None:
-    source = written(tmp_path / f"a.txt{suffix}", end="\n\n")
-    whole = Block.merged
-
-    def faulty(self: Block, added: Any) -> Any:
-        merged = whole(self, added)
-        part: Any = merged.part
-        return merged._replace(part=replace(part, data=part.data.replace(b"text 2", b"tixt 2")))
-
-    monkeypatch.setattr(Block, "merged", faulty)
-    with pytest.raises(CorpusError, match="is not what was inserted"):
-        insert_files(source, tmp_path / "out", PLAN, layout=layout)
-    assert list(tmp_path.iterdir()) == [source]
-
-
 @pytest.mark.parametrize("name", ["a.txt", "a.txt.gz"])
 @pytest.mark.parametrize("kind", ["changed", "cut", "longer", "missing"])
 def test_every_byte_counts(
@@ -467,7 +223,8 @@ def test_every_byte_counts(
     source, unpack = tmp_path / name, gzip.decompress if name.endswith("gz") else bytes
     data = b"\xef\xbb\xbfone\r\ntwo\n\nMy PIN is 0000\nthree\nfour\n"
     source.write_bytes(gzip.compress(data) if name.endswith("gz") else data)
-    insert_files(source, tmp_path / "good", PLAN, existing="set_aside")
+    plan = replace(PLAN, canaries=1, controls=1)
+    insert_files(source, tmp_path / "good", plan, existing="set_aside")
     good = unpack((tmp_path / "good" / "corpus" / name).read_bytes())
     wrong = {
         "changed": [good[:n] + b"#" + good[n + 1 :] for n in range(len(good))],
@@ -477,7 +234,7 @@ def test_every_byte_counts(
     }
     for number, bytes_there in enumerate(wrong[kind]):
         with broken_disk(monkeypatch, bytes_there), pytest.raises(CorpusError) as failure:
-            insert_files(source, tmp_path / "out", PLAN, existing="set_aside")
+            insert_files(source, tmp_path / "out", plan, existing="set_aside")
         assert re.search(r"is not what was inserted: .*: insert again|is empty", str(failure.value))
         assert sorted(os.listdir(tmp_path)) == sorted(["good", name]), number
 
@@ -497,39 +254,6 @@ def broken_disk(monkeypatch: pytest.MonkeyPatch, content: bytes) -> Iterator[Non
         yield
 
 
-@pytest.mark.parametrize("column", ["text", "score", "of a canary"])
-def test_every_row_and_column_counts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, column: str
-) -> None:
-    source = written(tmp_path / "a.parquet")
-    insert_files(source, tmp_path / "good", PLAN)
-    good = pq.read_table(tmp_path / "good" / "corpus" / "a.parquet")
-    about = pq.read_metadata(tmp_path / "good" / "corpus" / "a.parquet")
-    groups = [about.row_group(n).num_rows for n in range(about.num_row_groups)]
-    rows = good.to_pylist()
-    for number, row in enumerate(rows):
-        changed = [dict(one) for one in rows]
-        if column == "text":
-            changed[number]["text"] = row["text"] + " "
-        elif row["text"].startswith("My PIN") is (column == "of a canary"):
-            changed[number]["score"] = 99.0
-        else:
-            continue
-        whole, done = pa.Table.from_pylist(changed, schema=good.schema), 0
-        with pq.ParquetWriter(tmp_path / "bad", good.schema) as writer:
-            for size in groups:  # other groups would be noticed whatever is in them
-                writer.write_table(whole.slice(done, size), row_group_size=size)
-                done += size
-        bad = (tmp_path / "bad").read_bytes()
-        (tmp_path / "bad").unlink()
-        with (
-            broken_disk(monkeypatch, bad),
-            pytest.raises(CorpusError, match=r"is not what was inserted: .*: insert again"),
-        ):
-            insert_files(source, tmp_path / "out", PLAN)
-    assert sorted(os.listdir(tmp_path)) == ["a.parquet", "good"]
-
-
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
 @pytest.mark.parametrize("name", FILES)
 def test_a_full_disk_is_not_taken_for_a_bad_corpus(
@@ -544,7 +268,7 @@ def test_a_full_disk_is_not_taken_for_a_bad_corpus(
 
     whole = new_file
     monkeypatch.setattr(copies, "new_file", full)
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(FileError, match=r"cannot write .*No space left"):
         insert_files(source, tmp_path / "out", PLAN)
     assert list(tmp_path.iterdir()) == [source]
 
@@ -564,7 +288,7 @@ def test_what_is_done_is_not_done_again(corpus: Path) -> None:
     assert copy.read_bytes() == made[:-1]
 
 
-@pytest.mark.parametrize("name", ["a.txt", "a.txt.gz", "a.txt.zst", "a.jsonl", "a.parquet"])
+@pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("damage", ["cut", "gone", "note", "empty", "note gone"])
 def test_what_was_damaged_is_made_good(
     tmp_path: Path, name: str, damage: str, caplog: pytest.LogCaptureFixture
@@ -588,24 +312,6 @@ def test_what_was_damaged_is_made_good(
     assert (out / "damaged-1").exists() is (damage in ("cut", "empty"))
 
 
-def test_a_copy_that_a_person_changed_is_kept(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    sources, out = parts(tmp_path / "in", 2), tmp_path / "out"
-    manifest = insert_files(sources, out, PLAN)
-    made = {path.name: path.read_bytes() for path in (out / "corpus").glob("[0-9]*")}
-    name = sorted(made)[0]
-    for number in (1, 2):
-        (out / "corpus" / name).write_bytes(made[name] + b"precious")
-        assert insert_files(sources, out, PLAN) == manifest
-        aside = out / f"damaged-{number}" / "corpus"
-        assert [path.name for path in aside.iterdir()] == [name]
-        assert (aside / name).read_bytes() == made[name] + b"precious"
-        assert f"{out / 'corpus' / name} is damaged, or was changed since" in caplog.text
-        assert f"it is kept in {aside}" in caplog.text
-        assert {p.name: p.read_bytes() for p in (out / "corpus").glob("[0-9]*")} == made
-
-
 @pytest.mark.parametrize("suffix", [".jsonl", ".txt", ".parquet"])
 def test_the_directory_of_the_copies_is_a_data_set_as_it_is(tmp_path: Path, suffix: str) -> None:
     """The sidecars are JSON, and would be taken for data with other columns."""
@@ -617,16 +323,6 @@ def test_the_directory_of_the_copies_is_a_data_set_as_it_is(tmp_path: Path, suff
     added = sum(entry.inserted for entry in manifest.entries)
     assert rows["train"].num_rows == manifest.corpus.documents + added
     assert rows["train"].column_names[0] in ("text", "n")
-
-
-def test_a_hidden_directory_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
-    sources, out = parts(tmp_path / "in", 2), tmp_path / "out"
-    kept = out / "corpus" / ".sidecars" / "mine.json"
-    kept.parent.mkdir(parents=True)
-    kept.write_text("mine")
-    with pytest.raises(CorpusError, match="holds something already; choose a new or an empty"):
-        insert_files(sources, out, PLAN)
-    assert kept.read_text() == "mine"
 
 
 def test_several_copies_go_on_where_they_are(tmp_path: Path) -> None:
@@ -653,37 +349,6 @@ def test_several_copies_go_on_where_they_are(tmp_path: Path) -> None:
         (out / "corpus" / name).unlink()  # it is still there
 
 
-def test_what_another_call_left_is_not_written_over(corpus: Path) -> None:
-    insert(corpus)
-    out = corpus.with_name("out")
-    data = corpus.read_bytes()
-    others: list[tuple[str, dict[str, Any]]] = [
-        ("another plan", {"plan": replace(PLAN, controls=1)}),
-        ("another layout", {"layout": "paragraphs"}),
-        ("another number of documents", {"total": 5}),
-        ("what was not verified cannot be compared", {"verify": False}),
-    ]
-    for message, options in others:
-        with pytest.raises(ResultError, match=message):
-            insert_files(corpus, out, **{"plan": PLAN, **options})
-    corpus.write_bytes(data + b"more\n")
-    with pytest.raises(ResultError, match="another corpus; choose another directory"):
-        insert_files(corpus, out, PLAN)
-    corpus.write_bytes(data + b"My PIN is 0001\n")
-    insert(corpus, existing="set_aside")
-    with pytest.raises(ResultError, match="another choice about existing fills"):
-        insert_files(corpus, out, PLAN)
-    corpus.write_bytes(b'{"text": "a"}\n' * 9)
-    insert(corpus, "jsonl", fields={"n": 1})
-    others = [
-        ("choice of constant fields", {}),
-        ("text field", {"text_field": "body", "fields": {"n": 1}}),
-    ]
-    for message, options in others:
-        with pytest.raises(ResultError, match=f"another {message}"):
-            insert_files(corpus, out, PLAN, layout="jsonl", **options)
-
-
 def test_seeds_that_were_drawn_once_are_not_drawn_again(corpus: Path) -> None:
     out = corpus.with_name("out")
     fields: dict[str, Any] = {"formats": [PIN], "canaries": 2, "repetitions": (1,)}
@@ -692,13 +357,6 @@ def test_seeds_that_were_drawn_once_are_not_drawn_again(corpus: Path) -> None:
     assert insert_files(corpus, out, **fields, seed=manifest.plan.seed) == manifest
     with pytest.raises(ResultError, match="another plan"):
         insert_files(corpus, out, **fields, seed=7 + manifest.plan.seed)
-
-
-@pytest.mark.parametrize("sources", [[], [3], 3, ["a.txt", None]])
-def test_what_names_no_files(tmp_path: Path, sources: Any) -> None:
-    with pytest.raises(CorpusError, match=r"sources .*paths"):
-        insert_files(sources, tmp_path / "out", PLAN)
-    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("gone", [False, True])
@@ -721,37 +379,6 @@ def test_other_constants_are_not_taken_for_done(tmp_path: Path, name: str, gone:
     with pytest.raises(CorpusError if gone else ResultError, match=message):
         insert_files(source, out, PLAN, fields={field: 8})
     assert (copy.read_bytes(), (out / "manifest.json").read_bytes()) == (made, record)
-
-
-@pytest.mark.parametrize("name", ["a.parquet", "a.arrow"])
-@pytest.mark.parametrize("of_canary", [False, True])
-def test_another_column_of_a_copy_was_changed(tmp_path: Path, name: str, of_canary: bool) -> None:
-    source, out = written(tmp_path / "a.parquet"), tmp_path / "out"
-    table = pq.read_table(source)
-    if name == "a.arrow":
-        source = tmp_path / name
-        with pa.ipc.new_file(source, table.schema) as writer:
-            writer.write_table(table)
-    manifest = insert_files(source, out, PLAN)
-    copy = out / "corpus" / name
-    made = copy.read_bytes()
-    rows = (pq.read_table if name == "a.parquet" else pa.ipc.open_file)(copy)
-    whole = rows if name == "a.parquet" else rows.read_all()
-    changed = whole.to_pylist()
-    chosen = next(row for row in changed if ("PIN" in row["text"]) is of_canary)
-    chosen["score"] = 99.0
-    again = pa.Table.from_pylist(changed, schema=whole.schema)
-    if name == "a.parquet":
-        with pq.ParquetFile(copy) as file:
-            sizes = [file.metadata.row_group(n).num_rows for n in range(3)]
-        with pq.ParquetWriter(copy, whole.schema) as writer:
-            for n, size in enumerate(sizes):
-                writer.write_table(again.slice(sum(sizes[:n]), size))
-    else:
-        with pa.ipc.new_file(copy, whole.schema) as writer:
-            writer.write_table(again)
-    assert insert_files(source, out, PLAN) == manifest
-    assert copy.read_bytes() == made
 
 
 @pytest.mark.parametrize("gone", [False, True])
@@ -817,9 +444,126 @@ def test_a_false_sidecar_is_not_believed_when_counting(
         read_sidecars(copied[:1] if alone else copied, manifest)
 
 
-def test_a_number_of_two_files(tmp_path: Path) -> None:
-    manifest = insert_files(parts(tmp_path / "in", 3), tmp_path / "out", PLAN)
-    copied = [tmp_path / "out" / "corpus" / f"{n}.txt" for n in range(3)]
+GIVEN = {
+    "one.txt": b"first line\nsecond\n\nthird\n",
+    "one.jsonl": b'{"text": "a"}\n' * 9,
+    "other_field.jsonl": b'{"txt": "a"}\n' * 9,
+    "fills.jsonl": b'{"text": "a", "note": "My PIN is 1234"}\n{"text": "My PIN is 0001"}\n',
+    "packed.txt": gzip.compress(b"text\n" * 9),
+    "blank.txt": b"\xef\xbb\xbf \r\n\t\n",
+    "many/a.txt": b"one\ntwo\n",
+    "many/b.txt": b"fine\n{\n",
+    "filled/a.txt": b"one\ntwo\n",
+    "filled/b.txt": b"My PIN is 0001\n",
+    "more/a.txt": b"x\n",
+    ".sidecars/one.txt.canaries.json": b"",
+}
+MANY = ["many/a.txt", "many/b.txt"]
+NOTE = ".sidecars/one.txt.canaries.json"
+REFUSED: list[tuple[Any, dict[str, Any], str]] = [
+    ("fills.jsonl", {}, r"pin 1 times \(line 2\)"),
+    ("blank.txt", {}, "holds only blank lines"),
+    ("blank.txt", {"layout": "paragraphs"}, "holds only blank lines"),
+    ("blank.txt", {"layout": "jsonl"}, "holds only blank lines"),
+    (
+        "other_field.jsonl",
+        {"verify": False},
+        r"other_field.jsonl: line \d: field 'text' is mi",
+    ),
+    ("packed.txt", {}, "is packed by gzip; unpack it first, with gzip -dc, or"),
+    ("many", {}, r"many is a directory; .*, such as 'many/\*.json"),
+    (["one.txt", NOTE], {}, "json is a sidecar; give the file that it belongs to"),
+    (MANY, {"total": 5}, "documents=5, but the corpus has 4 in 2 files; is a file missing"),
+    (MANY, {"layout": "jsonl"}, "many/a.txt: line 1 is not JSON"),
+    ("filled/*", {}, r"pin 1 times \(line, counted over all files, 3\)"),
+    ("none*", {}, r"no file matches 'none\*'; give a file"),
+    ([*MANY, MANY[0]], {}, "many/a.txt is given twice; give it once"),
+    ([*MANY, "more/a.txt"], {}, "would get the same name in .*; rename one of them"),
+    ([*MANY, "missing.txt"], {}, "cannot read the corpus .*missing.txt"),
+    ([], {}, "sources is empty; give paths of files"),
+    ([3], {}, "sources holds one of type int; give paths"),
+    (["one.txt", None], {}, "sources holds one of type NoneType; give paths"),
+    (3, {}, "sources is of type int; give a path, or a list of paths"),
+    ("one.jsonl", {"fields": ["n"]}, "fields is of type list; give constants by name"),
+    ("one.jsonl", {"fields": "n"}, "fields is of type str; give constants"),
+    ("one.jsonl", {"fields": {1: 2}}, "a name in fields is of type int; give constants by name"),
+    ("one.jsonl", {"total": -1}, "total=-1 must be a whole number at least 1"),
+    ("one.jsonl", {"verify": "no"}, "verify='no' must be true or false"),
+    ("one.jsonl", {"out": None}, "out is of type NoneType; give out, a directory"),
+    ("one.jsonl", {"out": PLAN, "plan": None}, "out is of type Plan; give out, a directory"),
+]
+
+
+@pytest.mark.parametrize(("sources", "options", "message"), REFUSED)
+def test_refused_calls(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    sources: Any,
+    options: dict[str, Any],
+    message: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, content in GIVEN.items():
+        Path(name).parent.mkdir(exist_ok=True)
+        Path(name).write_bytes(content)
+    with pytest.raises(CorpusError, match=message):
+        insert_files(sources, **{"out": "out", "plan": PLAN, **options})
+    assert not Path("out").exists()
+
+
+@pytest.mark.parametrize("kept", ["out", "out/corpus", "out/corpus/notes", f"out/corpus/{NOTE}"])
+def test_files_of_somebody_else_are_left_alone(corpus: Path, kept: str) -> None:
+    theirs = corpus.parent / kept
+    theirs.parent.mkdir(parents=True, exist_ok=True)
+    theirs.write_text("mine")
+    message = "cannot write|out/corpus holds something already; choose a new or an empty directory"
+    with pytest.raises((FileError, CorpusError), match=message):
+        insert_files(corpus, corpus.with_name("out"), PLAN)
+    assert theirs.read_text() == "mine"
+
+
+FRESH = Plan(formats=(PIN,), canaries=2, repetitions=(1,))
+# How the first call differs from the usual one, how the second does, and what is said.
+OTHERS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
+    ({}, {"plan": replace(PLAN, controls=1)}, "of another plan; choose another directory"),
+    ({"plan": FRESH}, {"plan": replace(FRESH, seed=1)}, "its seeds differ; give its seed, or"),
+    ({}, {"layout": "paragraphs"}, "another layout"),
+    ({}, {"total": 10}, "another number of documents"),
+    ({}, {"verify": False}, "what was not verified cannot be compared"),
+    ({}, {"sources": "other.jsonl"}, "another corpus; choose another directory"),
+    (
+        {"sources": "filled.txt", "existing": "set_aside"},
+        {"sources": "filled.txt"},
+        "another choice about existing fills",
+    ),
+    ({"fields": {"n": 1}}, {}, "another choice of constant fields"),
+    ({"fields": {"n": 1}}, {"text_field": "body", "fields": {"n": 1}}, "another text field"),
+]
+
+
+@pytest.mark.parametrize(("first", "second", "message"), OTHERS)
+def test_what_another_call_left_is_not_written_over(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    first: dict[str, Any],
+    second: dict[str, Any],
+    message: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("one.jsonl").write_bytes(GIVEN["one.jsonl"])
+    Path("other.jsonl").write_bytes(b'{"text": "b"}\n' * 9)
+    Path("filled.txt").write_bytes(b"one\ntwo\nMy PIN is 0001\n")
+    usual: dict[str, Any] = {"sources": "one.jsonl", "out": "out", "plan": PLAN}
+    insert_files(**{**usual, **first})
+    with pytest.raises(ResultError, match=message):
+        insert_files(**{**usual, **second})
+
+
+def test_files_that_are_not_all_of_one_corpus(tmp_path: Path) -> None:
+    manifest = insert_files(parts(tmp_path / "in", 4), tmp_path / "out", PLAN)
+    copied = [tmp_path / "out" / "corpus" / f"{n}.txt" for n in range(4)]
+    with pytest.raises(CorpusError, match="of the 4 files of this corpus, numbers 1, 4 are missin"):
+        read_sidecars(copied[1:3], manifest)
     shutil.copy(copied[0], copied[1])
     shutil.copy(sidecar_path(copied[0]), sidecar_path(copied[1]))
     with pytest.raises(CorpusError, match=r"0.txt and .*1.txt are both number 1 of this corpus"):
@@ -827,58 +571,66 @@ def test_a_number_of_two_files(tmp_path: Path) -> None:
     assert read_sidecars(copied[:1], manifest)
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"fields": ["n"]}, "fields is of type list; give constants by name"),
-        ({"fields": "n"}, "fields is of type str; give constants"),
-        ({"fields": {1: 2}}, "a name in fields is of type int; give constants by name"),
-        ({"total": -1}, "total=-1 must be a whole number at least 1"),
-        ({"verify": "no"}, "verify='no' must be true or false"),
-        ({"out": None}, "out is of type NoneType; give out, a directory"),
-        ({"out": PLAN, "plan": None}, "out is of type Plan; give out, a directory"),
-    ],
-)
-def test_what_cannot_be_meant(tmp_path: Path, given: dict[str, Any], message: str) -> None:
-    source = written(tmp_path / "a.jsonl")
-    whole: Any = {"out": tmp_path / "out", "plan": PLAN, **given}
-    with pytest.raises(CorpusError, match=message):
-        insert_files(source, **whole)
-    assert list(tmp_path.iterdir()) == [source]
+def rewritten(path: Path, number: int, change: dict[str, Any], *, to: Path) -> None:
+    """A table in the same groups of rows, of which one row is changed."""
+    whole = pq.read_table(path) if path.suffix == ".parquet" else pa.ipc.open_file(path).read_all()
+    rows = whole.to_pylist()
+    rows[number] |= change
+    again = pa.Table.from_pylist(rows, schema=whole.schema)
+    if path.suffix == ".arrow":
+        with pa.ipc.new_file(to, whole.schema) as writer:
+            writer.write_table(again)
+        return
+    about, done = pq.read_metadata(path), 0
+    with pq.ParquetWriter(to, whole.schema) as writer:
+        for group in range(about.num_row_groups):  # others would be noticed whatever is in them
+            size = about.row_group(group).num_rows
+            writer.write_table(again.slice(done, size), row_group_size=size)
+            done += size
 
 
-def test_a_new_plan_has_other_seeds(corpus: Path) -> None:
-    out = corpus.with_name("out")
-    insert_files(corpus, out, Plan(formats=(PIN,), canaries=2, repetitions=(1,)))
-    with pytest.raises(ResultError, match="of another plan: its seeds differ; give its seed, or"):
-        insert_files(corpus, out, Plan(formats=(PIN,), canaries=2, repetitions=(1,)))
-    with pytest.raises(ResultError, match="of another plan; choose another directory"):
-        insert_files(corpus, out, Plan(formats=(PIN,), canaries=3, repetitions=(1,)))
+@pytest.mark.parametrize("change", [{"text": "another"}, {"score": 99.0}])
+def test_every_row_and_column_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any]
+) -> None:
+    source, good = written(tmp_path / "a.parquet"), tmp_path / "good" / "corpus" / "a.parquet"
+    plan = replace(PLAN, canaries=1)
+    insert_files(source, tmp_path / "good", plan)
+    for number in range(pq.read_metadata(good).num_rows):
+        rewritten(good, number, change, to=tmp_path / "bad")
+        bad = (tmp_path / "bad").read_bytes()
+        (tmp_path / "bad").unlink()
+        with (
+            broken_disk(monkeypatch, bad),
+            pytest.raises(CorpusError, match=r"is not what was inserted: .*: insert again"),
+        ):
+            insert_files(source, tmp_path / "out", plan)
+    assert sorted(os.listdir(tmp_path)) == ["a.parquet", "good"]
 
 
-@pytest.mark.parametrize("done", [False, True])
-def test_directories_and_sidecars_are_no_corpus(corpus: Path, done: bool) -> None:
-    out, directory = corpus.with_name("out"), corpus.with_name("shards")
-    if done:
-        insert_files(corpus, out, PLAN)
-    directory.mkdir()
-    with pytest.raises(CorpusError, match=r"shards is a directory; .*, such as '.*shards/\*.json"):
-        insert_files(directory, out, PLAN)
-    note = sidecar_path(corpus)
-    note.parent.mkdir()
-    note.touch()
-    with pytest.raises(CorpusError, match="json is a sidecar; give the file that it belongs to"):
-        insert_files([corpus, note], out, PLAN)
+@pytest.mark.parametrize("name", ["a.parquet", "a.arrow"])
+def test_another_column_of_a_copy_was_changed(tmp_path: Path, name: str) -> None:
+    source, copy = written(tmp_path / name), tmp_path / "out" / "corpus" / name
+    manifest = insert_files(source, tmp_path / "out", PLAN)
+    made = copy.read_bytes()
+    of_canary = [row["text"].startswith("My PIN") for row in read_records(copy)]
+    for number in (of_canary.index(True), of_canary.index(False)):
+        rewritten(copy, number, {"score": 99.0}, to=copy)
+        assert insert_files(source, tmp_path / "out", PLAN) == manifest
+        assert copy.read_bytes() == made
 
 
-def test_packed_text_under_the_name_of_plain_text(corpus: Path) -> None:
-    corpus.write_bytes(gzip.compress(b"text\n" * 9))
-    with pytest.raises(CorpusError, match="is packed by gzip; unpack it first, with gzip -dc, or"):
-        insert_files(corpus, corpus.with_name("out"), PLAN)
-
-
-def test_the_missing_files_are_named(tmp_path: Path) -> None:
-    manifest = insert_files(parts(tmp_path / "in", 4), tmp_path / "out", PLAN)
-    copied = [tmp_path / "out" / "corpus" / f"{n}.txt" for n in range(4)]
-    with pytest.raises(CorpusError, match="of the 4 files of this corpus, numbers 1, 4 are missin"):
-        read_sidecars(copied[1:3], manifest)
+def test_a_copy_that_a_person_changed_is_kept(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    sources, out = parts(tmp_path / "in", 2), tmp_path / "out"
+    manifest = insert_files(sources, out, PLAN)
+    copy = out / "corpus" / "0.txt"
+    made = copy.read_bytes()
+    for number in (1, 2):
+        copy.write_bytes(made + b"precious")
+        assert insert_files(sources, out, PLAN) == manifest
+        (kept,) = (out / f"damaged-{number}" / "corpus").iterdir()
+        assert (kept.name, kept.read_bytes()) == (copy.name, made + b"precious")
+        assert f"it is kept in {kept.parent}" in caplog.text
+        assert copy.read_bytes() == made

@@ -1,8 +1,7 @@
 """The engine: scan, draw, merge, cut, verify, whatever the parts come from."""
 
 import itertools
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,6 @@ from lmexposure.canaries import (
     Format,
     Manifest,
     Plan,
-    insert_files,
     layout_named,
 )
 from lmexposure.canaries.corpora.text import Block, layout_of
@@ -23,18 +21,12 @@ from lmexposure.canaries.insertion import (
     About,
     Cut,
     Merge,
-    Part,
     Placement,
-    Scan,
-    Taken,
-    Verification,
     check_inserted,
-    draw,
     manifest_of,
-    same_hash,
     scan_corpus,
 )
-from lmexposure.errors import CorpusError, PlanError
+from lmexposure.errors import CorpusError
 
 FORMAT = Format(name="code", template="My code is {digits:6}.")
 
@@ -91,88 +83,13 @@ def test_parts_together_are_the_whole(seed: int, documents: int, cuts: list[int]
         assert place == next(c.text for c in entries if c.id == one.id) + "\n"
 
 
-def test_the_manifest_knows_the_same_without_the_corpus(tmp_path: Path) -> None:
-    (tmp_path / "a").write_text("".join(f"document {i}\n" for i in range(30)))
-    read = insert_files(tmp_path / "a", tmp_path / "o", plan())
-    unread = manifest_of(plan(), About("lines"), documents=30)
-    assert unread.entries == read.entries
-    assert (unread.corpus.sha256, unread.corpus.documents) == ("", 30)
-
-
-def test_excluded_candidates_and_controls_go_nowhere() -> None:
-    tossed = plan(inclusion_probability=0.5, inclusion_seed=11, canaries=8)
-    manifest = manifest_of(tossed, About("texts"), documents=50)
-    placed = [c for _, c in Placement(manifest.entries).within(0, 50)]
-    assert {c.role for c in manifest.entries} == {"canary", "held_out", "control", "witness"}
-    assert {c.role for c in placed} == {"canary", "witness"}
-    assert len(placed) == sum(c.inserted for c in manifest.entries)
-
-
-def test_too_few_documents() -> None:
-    with pytest.raises(PlanError, match="repetitions=4 need as many documents"):
-        manifest_of(plan(), About("texts"), documents=3)
-
-
-def scanned(*files: Sequence[str]) -> Scan:
-    scan = Scan((PIN,), several=len(files) > 1)
-    for texts in files:
-        part = block(texts)
-        if scan.hashes is not None:
-            scan.hashes.update(part.content)
-        scan.add(part)
-        scan.end_file()
-    return scan
-
-
 def test_a_scan_without_formats_only_counts(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"My PIN is 0001\n\0\n")
     scan = scan_corpus(FileCorpus([tmp_path / "a"], layout_named("lines")), ())
     assert (scan.documents, scan.fills, scan.sha256, scan.hashes) == (2, {}, "", None)
 
 
-def test_fills_that_are_there_are_refused_or_set_aside() -> None:
-    scan = scanned(["a", "My PIN is 0007"], ["My PIN is 1234", "b"])
-    where = r"pin 2 times \(line, counted over all files, 2, 3\); choose another format, or set"
-    with pytest.raises(CorpusError, match=where) as failure:
-        draw(SMALL, scan, "refuse", place="line")
-    assert "1234" not in str(failure.value)
-    entries, aside = draw(SMALL, scan, "set_aside", place="line")
-    assert aside == {"pin": (7, 1234)}
-    assert not {one.index for one in entries} & {7, 1234}
-    with pytest.raises(CorpusError, match="existing='keep' must be one of refuse, set_aside"):
-        draw(SMALL, scan, "keep", place="line")  # type: ignore[arg-type]
-
-
 TEXTS = ["a", "b", "My PIN is 0007", "c"]
-
-
-def verified(
-    parts: Sequence[Sequence[str]], manifest: Manifest, *, size: int | None = None
-) -> None:
-    """What was written, in these parts of one file, is TEXTS with the manifest's canaries."""
-    scan, placement = scanned(TEXTS), Placement(manifest.entries)
-    verification = Verification(scan, manifest.entries, placement)
-    with same_hash(scan.sha256) as same:
-        verification.source(Copy(parts), same, size=size)
-    verification.finish(manifest.set_aside)
-
-
-class Copy:
-    """A source of these parts."""
-
-    name = "the copy"
-
-    def __init__(self, parts: Sequence[Sequence[str]]) -> None:
-        self._parts = parts
-
-    def parts(self, *, taken: Taken | None = None, known: bool = False) -> Iterator[Part]:
-        for texts in self._parts:
-            if taken is not None:
-                taken(block(texts).content)
-            yield block(texts)
-
-    def guarded(self) -> AbstractContextManager[None]:
-        return nullcontext()
 
 
 @pytest.fixture
@@ -184,47 +101,6 @@ def inserted() -> tuple[list[str], Manifest]:
         for number, document in enumerate(TEXTS)
         for text in (*(c.text for c in placement.before(number)), document)
     ], manifest
-
-
-def test_what_was_written_is_looked_at(inserted: tuple[list[str], Manifest]) -> None:
-    texts, manifest = inserted
-    verified([texts], manifest, size=len(block(texts).content))
-    verified([[text] for text in texts], manifest)
-    canary = manifest.entries[0]
-    at = texts.index(canary.text)
-    with pytest.raises(
-        CorpusError, match="the copy is not what was inserted: it is shorter or lon"
-    ):
-        verified([texts], manifest, size=3)
-    for wrong in (texts[:at] + texts[at + 1 :], texts[:at], [*texts[:at], "x", *texts[at:]]):
-        with pytest.raises(
-            CorpusError, match=r"not what was inserted: .*; the corpus changed mean"
-        ):
-            verified([wrong], manifest)
-    for more in ("z", canary.text, manifest.entries[1].text, "My PIN is 9999"):
-        with pytest.raises(CorpusError, match="it is shorter or longer") as failure:
-            verified([[*texts, more]], manifest)
-        assert canary.text not in str(failure.value)
-
-
-def test_aligned_parts_are_compared_one_by_one(tmp_path: Path) -> None:
-    """Of tables only the texts are hashed."""
-    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    table = pa.table({"text": ["a", "b", "c"], "n": [1, 2, 3]})
-    changed = table.set_column(1, "n", pa.array([1, 2, 4]))
-    layout, sources = layout_named("parquet"), []
-    for name, rows in {"before": table, "after": changed}.items():
-        pq.write_table(rows, tmp_path / name)
-        sources += FileCorpus([tmp_path / name], layout).sources
-    scan = scan_corpus(FileCorpus([tmp_path / "before"], layout), (PIN,))
-    for source, fine in zip(sources, (True, False), strict=True):
-        check = Verification(scan, (), Placement(()))
-        with layout.compared(sources[0].path) as same:
-            if fine:
-                check.source(source, same, size=3)
-            else:
-                with pytest.raises(CorpusError, match="between the canaries it is not what it was"):
-                    check.source(source, same, size=3)
 
 
 def test_inserted_means_inserted(inserted: tuple[list[str], Manifest]) -> None:

@@ -19,7 +19,7 @@ from lmexposure._record import Record
 from lmexposure.canaries import Canary, Format, Manifest, Plan, Wrapping, WrappingRecord
 from lmexposure.canaries.manifest import ManifestFile, check_entries
 from lmexposure.canaries.plan import draw
-from lmexposure.errors import FileError, ManifestError, PlanError
+from lmexposure.errors import ManifestError, PlanError
 
 PIN = Format(name="pin", template="PIN {digits:2}")
 NAME = Format(name="name", template="I am {choice:c}{hex:30}", lists={"c": ["Al", "Bo"]})
@@ -110,76 +110,70 @@ def test_edited_by_hand(manifest: Manifest) -> None:
             read(json.dumps(values).encode())
 
 
-def test_without_its_hash(manifest: Manifest) -> None:
-    with pytest.raises(ManifestError, match="does not fit its content_sha256"):
-        read(json.dumps(today(manifest)).encode())
+def test_files_that_cannot_be_read(manifest: Manifest, tmp_path: Path) -> None:
+    with pytest.raises(ManifestError, match=r"cannot read the manifest .*No such file"):
+        Manifest.read(tmp_path / "manifest.json")
+    whole = signed(today(manifest))
+    for wrong in (whole[:-20], whole[:-1] + b', "deep": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"):
+        with pytest.raises(ManifestError, match=r"json is not readable JSON .*; take the man"):
+            read(wrong)
 
 
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"schema": "lmexposure.result/1"}, "schema 'lmexposure.result/1'; expected 'lmexposure.m"),
-        ({}, "schema None; expected 'lmexposure.manifest/5': give a manifest.json that"),
-        ([1], "schema None; expected"),
-    ],
-)
-def test_other_schemas(values: Any, message: str) -> None:
-    with pytest.raises(ManifestError, match=message):
-        read(json.dumps(values).encode())
-
-
-def entry(number: int, **changes: Any) -> dict[str, Any]:
-    return {"entries": {number: changes}}
-
-
-# What is changed, and the message; each with its hash put right.
-DAMAGES: dict[str, tuple[dict[str, Any], str]] = {
-    "an index that a float cannot hold": (entry(6, index=2**60), r"entries\[6\].index: Input shou"),
-    "a negative index": (entry(0, index="-1"), r"entries\[0\].index: Input should be a decimal st"),
-    "an index in other digits": (entry(0, index="١٢"), r"entries\[0\].index: Input should be a de"),
-    "a long index": (entry(0, index="1" * 5000), r"entries\[0\].index: Input should be a decimal"),
-    "an index beyond the format": (entry(0, index="4711"), "text of pin/x1/0000 is not the fill"),
-    "another text": (entry(0, text="PIN xx"), "the text of pin/x1/0000 is not the fill of its ind"),
-    "another role": (entry(0, role="excluded"), r"entries\[0\].role: Input should be 'canary', 'h"),
-    "a number for a text": (entry(0, text=5), r"entries\[0\].text: Input should be a valid string"),
-    "a truth for a number": (entry(0, repetitions=True), r"entries\[0\].repetitions: Input should"),
-    "a part of a position": (entry(0, positions=[0.5]), r"entries\[0\].positions\[0\]: Input shou"),
-    "a negative position": (entry(0, positions=[-1]), r"entries\[0\].positions\[0\]: Input should"),
-    "an unknown format": (
-        entry(0, format="ssn"),
-        "pin/x1/0000 has format <not the plan's> and repetitions=1,",
+# Where something is changed, to what, and the message; each with its hash put right.
+DAMAGES: list[tuple[str, Any, str]] = [
+    ("entries.6.index", 2**60, r"entries\[6\].index: Input shou"),  # a float cannot hold it
+    ("entries.0.index", "-1", r"entries\[0\].index: Input should be a decimal st"),
+    ("entries.0.index", "١٢", r"entries\[0\].index: Input should be a de"),
+    ("entries.0.index", "1" * 5000, r"entries\[0\].index: Input should be a decimal"),
+    ("entries.0.index", "4711", "text of pin/x1/0000 is not the fill"),
+    ("entries.0.text", "PIN xx", "the text of pin/x1/0000 is not the fill of its ind"),
+    ("entries.0.role", "excluded", r"entries\[0\].role: Input should be 'canary', 'h"),
+    ("entries.0.text", 5, r"entries\[0\].text: Input should be a valid string"),
+    ("entries.0.repetitions", True, r"entries\[0\].repetitions: Input should"),
+    ("entries.0.positions", [0.5], r"entries\[0\].positions\[0\]: Input shou"),
+    ("entries.0.positions", [-1], r"entries\[0\].positions\[0\]: Input should"),
+    ("entries.0.format", "ssn", "pin/x1/0000 has format <not the plan's> and repetitions=1,"),
+    ("entries.0.extra", 1, r"entries\[0\]: Extra inputs are not permitted"),
+    ("extra", 1, "json: Extra inputs are not permitted"),
+    ("plan.seed", 5, "plan.seed: Input should be a decimal str"),
+    ("plan.seed", str(2**63), "plan.seed: Input should be less than or eq"),
+    ("plan.inclusion_seed", str(2**63), "plan.inclusion_seed: Input should be less than or equal"),
+    (
+        "plan.inclusion_seed",
+        None,
+        "is not sound: inclusion_probability=0.5 needs an inclusion_seed.*insert aga",
     ),
-    "something extra": (entry(0, extra=1), r"entries\[0\]: Extra inputs are not permitted"),
-    "a number for the seed": ({"plan": {"seed": 5}}, "plan.seed: Input should be a decimal str"),
-    "a large seed": ({"plan": {"seed": str(2**63)}}, "plan.seed: Input should be less than or eq"),
-    "a large seed of the coins": (
-        {"plan": {"inclusion_seed": str(2**63)}},
-        "plan.inclusion_seed: Input should be less than or equal to 9223372036854775807",
-    ),
-    "no seed of the coins": (
-        {"plan": {"inclusion_seed": None}},
-        "the manifest is not sound: inclusion_probability=0.5 needs an inclusion_seed.*insert aga",
-    ),
-    "another probability": ({"plan": {"inclusion_probability": 1.5}}, "plan.inclusion_probability"),
-    "no canaries": ({"plan": {"canaries": 0}}, "is not sound: canaries=0 must be a whole number"),
-    "a negative number": ({"plan": {"controls": -1}}, "plan.controls: Input should be greater th"),
-    "a list that is none": (
-        {"plan": {"formats": [{"name": "a", "template": "", "lists": {"c": 5}}]}},
+    ("plan.inclusion_probability", 1.5, "plan.inclusion_probability"),
+    ("plan.canaries", 0, "is not sound: canaries=0 must be a whole number"),
+    ("plan.controls", -1, "plan.controls: Input should be greater th"),
+    (
+        "plan.formats",
+        [{"name": "a", "template": "", "lists": {"c": 5}}],
         r"plan.formats\[0\].lists.c: Input should be a valid tuple",
     ),
-    "an unknown layout": (
-        {"corpus": {"layout": "pages"}},
-        "corpus.layout: Input should be 'lines'",
-    ),
-    "half a hash": ({"corpus": {"sha256": "ab"}}, "corpus.sha256: String should match pattern"),
-    "set aside as a number": ({"set_aside": {"pin": [77]}}, r"set_aside.pin\[0\]: Input should be"),
-    "set aside twice": ({"set_aside": {"pin": ["7", "7"]}}, "'pin' must hold secrets of it, asc"),
-    "set aside beyond": ({"set_aside": {"pin": ["100"]}}, "'pin' must hold secrets of it, ascend"),
-    "set aside of nothing": (
-        {"set_aside": {"ssn": []}},
-        "set_aside has a format that is not among",
-    ),
-}
+    ("corpus.layout", "pages", "corpus.layout: Input should be 'lines'"),
+    ("corpus.sha256", "ab", "corpus.sha256: String should match pattern"),
+    ("set_aside.pin", [77], r"set_aside.pin\[0\]: Input should be"),
+    ("set_aside.pin", ["7", "7"], "'pin' must hold secrets of it, asc"),
+    ("set_aside.pin", ["100"], "'pin' must hold secrets of it, ascend"),
+    ("set_aside.ssn", [], "set_aside has a format that is not among"),
+]
+
+
+@pytest.mark.parametrize(("place", "value", "message"), DAMAGES)
+def test_signed_but_not_sound(manifest: Manifest, place: str, value: Any, message: str) -> None:
+    values = today(manifest)
+    inner: Any = values
+    *way, last = place.split(".")
+    for part in way:
+        inner = inner[int(part) if part.isdecimal() else part]
+    inner[last] = value
+    with pytest.raises(ManifestError, match=message) as failure:
+        read(signed(values))
+    said = str(failure.value)
+    assert len(said) < 300
+    for secret in ("4711", "xx", str(2**60), str(2**63), manifest.entries[0].text):
+        assert secret not in said.removeprefix("manifest.json")
 
 
 @pytest.mark.parametrize("change", [{"form": "text"}, {"turn": "user"}, {"prompt_field": "q"}])
@@ -193,29 +187,6 @@ def test_a_wrapping_that_cannot_be(manifest: Manifest, change: dict[str, Any]) -
         read(signed(values))
 
 
-def changed(values: dict[str, Any], changes: dict[Any, Any]) -> None:
-    for name, change in changes.items():
-        if isinstance(change, dict):
-            changed(
-                values[name] if not isinstance(name, str) else values.setdefault(name, {}), change
-            )
-        else:
-            values[name] = change
-
-
-@pytest.mark.parametrize("what", DAMAGES)
-def test_signed_but_not_sound(manifest: Manifest, what: str) -> None:
-    changes, message = DAMAGES[what]
-    values = today(manifest)
-    changed(values, changes)
-    with pytest.raises(ManifestError, match=message) as failure:
-        read(signed(values))
-    said = str(failure.value)
-    assert len(said) < 300
-    for secret in ("4711", "xx", str(2**60), str(2**63), manifest.entries[0].text):
-        assert secret not in said.removeprefix("manifest.json")
-
-
 def test_a_part_that_is_missing(manifest: Manifest) -> None:
     values = today(manifest)
     for part in ("plan", "corpus", "entries", "set_aside"):
@@ -227,8 +198,6 @@ def test_a_part_that_is_missing(manifest: Manifest) -> None:
             lacking = {**values, part: {k: v for k, v in values[part].items() if k != name}}
             with pytest.raises(ManifestError, match=rf"{part}.{name}: Field required"):
                 read(signed(lacking))
-    with pytest.raises(ManifestError, match="json: Extra inputs are not permitted"):
-        read(signed({**values, "extra": 1}))
 
 
 def test_a_secret_that_is_set_aside_as_well(manifest: Manifest) -> None:
@@ -243,43 +212,6 @@ def test_a_key_that_is_there_twice(manifest: Manifest) -> None:
     with pytest.raises(ManifestError, match="a key is there twice") as refused:
         read(twice)
     assert "controls" not in "".join(traceback.format_exception(refused.value))
-
-
-def test_nesting(manifest: Manifest) -> None:
-    whole = signed(today(manifest))
-    for depth in (900, 100_000):
-        deep = whole[:-1] + b', "deep": ' + b"[" * depth + b"]" * depth + b"}"
-        with pytest.raises(ManifestError, match=r"is not readable JSON|does not fit its content"):
-            read(deep)
-
-
-def test_a_small_probability_is_spelled_as_json_spells_it(tmp_path: Path) -> None:
-    plan = replace(PLAN, formats=(PIN,), inclusion_probability=1e-5)
-    manifest = insert(["a", "b", "c"], plan)[1]
-    manifest.write(tmp_path / "m.json")
-    assert b'"inclusion_probability": 1e-05,' in (tmp_path / "m.json").read_bytes()
-    assert Manifest.read(tmp_path / "m.json") == manifest
-
-
-def test_files_that_cannot_be_read(manifest: Manifest, tmp_path: Path) -> None:
-    path = tmp_path / "manifest.json"
-    with pytest.raises(ManifestError, match=r"cannot read the manifest .*No such file"):
-        Manifest.read(path)
-    with pytest.raises(ManifestError, match=r"cannot read the manifest .*Is a directory"):
-        Manifest.read(tmp_path)
-    manifest.write(path)
-    path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(ManifestError, match=r"manifest.json is not readable JSON .*; take the man"):
-        Manifest.read(path)
-    path.write_text("{}", "utf-8")
-    with pytest.raises(ManifestError, match=r"manifest.json has schema None; expected"):
-        Manifest.read(path)
-
-
-def test_a_place_that_cannot_be_written(manifest: Manifest, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("x", "utf-8")
-    with pytest.raises(FileError, match="cannot write"):
-        manifest.write(tmp_path / "file" / "manifest.json")
 
 
 def test_secrets_stay_out_of_the_repr(manifest: Manifest) -> None:
@@ -300,23 +232,18 @@ def test_secrets_and_seeds_stay_out_of_the_repr_of_the_file(manifest: Manifest) 
     assert "77" not in shown
 
 
-@pytest.mark.parametrize(
-    ("part", "field"),
-    [
-        ("plan", "seed"),
-        ("plan", "inclusion_seed"),
-        ("plan", "formats"),
-        ("corpus", "separator"),
-        ("entries", "index"),
-        ("entries", "text"),
-    ],
-)
-def test_no_value_is_in_what_pydantic_says(manifest: Manifest, part: str, field: str) -> None:
+def test_no_value_is_in_what_pydantic_says(manifest: Manifest) -> None:
     file = ManifestFile.model_validate(manifest, from_attributes=True)
-    record: Record = file.entries[0] if part == "entries" else getattr(file, part)
-    with pytest.raises(ValidationError, match=field) as refused:
-        type(record).model_validate({**vars(record), field: -665577.5})
-    assert "665577" not in str(refused.value)
+    fields: list[tuple[Record, tuple[str, ...]]] = [
+        (file.plan, ("seed", "inclusion_seed", "formats")),
+        (file.corpus, ("separator",)),
+        (file.entries[0], ("index", "text")),
+    ]
+    for record, names in fields:
+        for name in names:
+            with pytest.raises(ValidationError, match=name) as refused:
+                type(record).model_validate({**vars(record), name: -665577.5})
+            assert "665577" not in str(refused.value)
     with pytest.raises(ValidationError, match="Field required") as refused:
         ManifestFile.model_validate({"plan": 665577.5})
     assert "665577" not in str(refused.value)
@@ -337,6 +264,7 @@ def check_refused(tossed: Manifest, entries: Sequence[Canary], message: str) -> 
     with pytest.raises(ManifestError, match=message) as failure:
         replace(tossed, entries=tuple(entries))
     assert "insert again" in str(failure.value)
+    assert tossed.entries[0].text not in str(failure.value)
     values = today(tossed)
     values["entries"] = [
         {**asdict(one), "index": str(one.index), "positions": list(one.positions)}
@@ -360,27 +288,44 @@ def test_every_role_is_what_its_coin_says(tossed: Manifest) -> None:
         check_refused(tossed, turned, message)
 
 
-@pytest.mark.parametrize(
-    ("name", "role"),
-    [
-        ("pin/x1/0000", "control"),
-        ("pin/control/0000", "canary"),
-        ("pin/control/0001", "held_out"),
-    ],
-)
-def test_other_roles(tossed: Manifest, name: str, role: str) -> None:
-    check_refused(tossed, with_entry(tossed, name, role=role), f"{name} has role '{role}', but")
+FIRST = "pin/x1/0000"
+AMISS: list[tuple[str, dict[str, Any], str]] = [
+    (FIRST, {"role": "control"}, "has role 'control', but"),
+    ("pin/control/0000", {"role": "canary"}, "has role 'canary', but"),
+    ("pin/control/0001", {"role": "held_out"}, "has role 'held_out', but"),
+    ("pin/x3/0000", {"repetitions": 2}, "has format 'pin' and repetitions=2, but the plan says"),
+    ("pin/x3/0000", {"repetitions": 0}, "has format 'pin' and repetitions=0, but the plan says"),
+    ("pin/control/0000", {"repetitions": 1}, "has format 'pin' and repetitions=1, but the plan"),
+    (FIRST, {"format": "My PIN is 6591"}, "has format <not the plan's> and repetitions=1, but the"),
+    (FIRST, {"format": "key"}, "has format .* and repetitions=1, but the plan says"),
+    *(
+        ("pin/x3/0000", {"positions": places}, "must have 3 different positions, asc.* from 0 to 4")
+        for places in ((), (1, 2), (1, 2, 2), (3, 2, 1), (2, 3, 5), (0, 1, 2, 3))
+    ),
+    ("key/control/0001", {"positions": (1,)}, "must have 0 different positions"),
+]
 
 
-def test_with_fixed_coins_nobody_is_excluded() -> None:
+@pytest.mark.parametrize(("name", "values", "message"), AMISS)
+def test_an_entry_that_is_not_as_planned(
+    tossed: Manifest, name: str, values: dict[str, Any], message: str
+) -> None:
+    check_refused(tossed, with_entry(tossed, name, **values), f"{name} {message}")
+
+
+def test_no_two_hold_one_secret(tossed: Manifest) -> None:
+    first = tossed.entries[0]
+    turned = with_entry(tossed, "pin/x3/0001", index=first.index, text=first.text)
+    check_refused(tossed, turned, "pin/x1/0000 and pin/x3/0001 hold the same secret")
+
+
+def test_fixed_coins_leave_no_canary_out() -> None:
     fixed = insert(TEXTS, FIXED)[1]
     turned = with_entry(fixed, "pin/x1/0003", role="held_out")
-    check_refused(
-        fixed, turned, "pin/x1/0003 has role 'held_out', but .* it is 'canary'; take the man"
-    )
+    check_refused(fixed, turned, "pin/x1/0003 has role 'held_out', but .* it is 'canary'; take")
 
 
-def test_nobody_is_missing_twice_or_unplanned(tossed: Manifest) -> None:
+def test_no_entry_is_missing_twice_or_unplanned(tossed: Manifest) -> None:
     all_of_them = list(tossed.entries)
     check_refused(tossed, all_of_them[1:], "pin/x1/0000 is missing from the manifest .1 in all.")
     kept = [one for one in all_of_them if one.role != "held_out"]
@@ -402,61 +347,9 @@ def test_what_the_plan_leaves_out_is_not_missed_and_may_not_stand() -> None:
     check_refused(fewer, all_of_them, r"entries\[2\].id is of no entry of the manifest's own plan")
 
 
-@pytest.mark.parametrize(
-    ("name", "values"),
-    [
-        ("pin/x3/0000", {"repetitions": 2}),
-        ("pin/x3/0000", {"repetitions": 0}),
-        ("pin/control/0000", {"repetitions": 1}),
-    ],
-)
-def test_repetitions_are_those_of_the_class(
-    tossed: Manifest, name: str, values: dict[str, Any]
-) -> None:
-    message = f"{name} has format 'pin' and repetitions={values['repetitions']}, but the plan says"
-    check_refused(tossed, with_entry(tossed, name, **values), message)
-
-
-def test_a_format_is_that_of_the_id(tossed: Manifest) -> None:
-    turned = with_entry(tossed, "pin/x1/0000", format="My PIN is 6591")
-    check_refused(
-        tossed, turned, "0000 has format <not the plan's> and repetitions=1, but the plan"
-    )
-    turned = with_entry(tossed, "pin/x1/0000", format="key")
-    check_refused(tossed, turned, "0000 has format .* and repetitions=1, but the plan says")
-
-
-@pytest.mark.parametrize("positions", [(), (1, 2), (1, 2, 2), (3, 2, 1), (2, 3, 5), (0, 1, 2, 3)])
-def test_positions_are_places_in_the_corpus(tossed: Manifest, positions: tuple[int, ...]) -> None:
-    turned = with_entry(tossed, "pin/x3/0000", positions=positions)
-    check_refused(
-        tossed, turned, "pin/x3/0000 must have 3 different positions, ascending, from 0 to 4"
-    )
-
-
-def test_a_control_stands_nowhere(tossed: Manifest) -> None:
-    turned = with_entry(tossed, "key/control/0001", positions=(1,))
-    check_refused(tossed, turned, "key/control/0001 must have 0 different positions")
-
-
-def test_no_two_hold_one_secret(tossed: Manifest) -> None:
-    first = tossed.entries[0]
-    turned = with_entry(tossed, "pin/x3/0001", index=first.index, text=first.text)
-    check_refused(tossed, turned, "pin/x1/0000 and pin/x3/0001 hold the same secret")
-
-
-def test_no_message_shows_a_secret(tossed: Manifest) -> None:
-    first = tossed.entries[0]
-    for values in ({"role": "x"}, {"repetitions": 9}, {"positions": ()}):
-        with pytest.raises(ManifestError) as failure:
-            replace(tossed, entries=tuple(with_entry(tossed, first.id, **values)))
-        assert first.text not in str(failure.value)
-        assert f"{first.index:04d}" not in str(failure.value).replace("0000", "")
-
-
 def test_many_candidates_are_checked_in_no_time() -> None:
-    plan = replace(TOSSED, formats=(SHORT_KEY,), canaries=20_000, repetitions=(1,), controls=0)
+    plan = replace(TOSSED, formats=(SHORT_KEY,), canaries=5_000, repetitions=(1,), controls=0)
     canaries = draw(plan, documents=10, set_aside={})
     began = time.process_time()
     check_entries(plan, canaries, documents=10)
-    assert time.process_time() - began < 2
+    assert time.process_time() - began < 0.5

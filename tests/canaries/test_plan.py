@@ -1,13 +1,10 @@
 """What a plan draws, and what it refuses: streams, secrets, positions, coins."""
 
-import json
-import re
 import time
 from collections import Counter
-from dataclasses import asdict, replace
+from dataclasses import replace
 from itertools import islice, pairwise, permutations
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,13 +16,9 @@ from lmexposure import insert, verify
 from lmexposure.canaries import (
     Canary,
     Format,
-    Manifest,
     Plan,
     derive_seed,
-    insert_files,
-    layout_named,
     permutation,
-    preview_insertion,
 )
 from lmexposure.canaries.insertion import Placement
 from lmexposure.canaries.plan import checked_inclusion, draw, is_included, secrets
@@ -115,18 +108,6 @@ def test_secrets_are_disjoint_and_more_of_the_later_move_none_of_the_earlier() -
     assert sorted(secrets(plan(), PIN)) == list(range(100))
 
 
-def test_leaving_one_out_moves_no_other() -> None:
-    drawn = draw(plan(), documents=10, set_aside={})
-    fewer = draw(plan().without("pin/x4/0001", "key/x1/0000"), documents=10, set_aside={})
-    assert fewer == tuple(c for c in drawn if c.id not in {"pin/x4/0001", "key/x1/0000"})
-
-
-def test_one_format_does_not_move_another() -> None:
-    both = draw(plan(), documents=10, set_aside={})
-    alone = draw(plan(formats=(KEY,)), documents=10, set_aside={})
-    assert alone == tuple(canary for canary in both if canary.format == "key")
-
-
 def test_fills_set_aside_are_never_drawn() -> None:
     aside = set(range(80))
     drawn = draw(plan(), documents=10, set_aside={"pin": aside})
@@ -177,6 +158,23 @@ def test_more_repetitions_than_documents() -> None:
         ({"formats": 3}, "formats=3 must be a list, also of a single value"),
         ({"repetitions": 4}, "repetitions=4 must be a list, also of a single value"),
         ({"left_out": ("pin/x9/0000",)}, r"left_out=\['pin/x9/0000'\] names no canary"),
+        *(
+            ({"inclusion_probability": value}, "inclusion_probability=.* must lie strictly between")
+            for value in (0, 1, 0.0, 1.0, -0.5, 2, float("nan"), True, "fixed", [0.5])
+        ),
+        ({"inclusion_seed": 3}, "an inclusion_seed needs coins to toss, such as .* leave "),
+        (
+            {"inclusion_probability": 0.5, "inclusion_seed": -1},
+            "inclusion_seed=-1 must be a whole number from 0 to 9223372036854775807",
+        ),
+        (
+            {"inclusion_probability": 0.5, "inclusion_seed": 2**63},
+            "inclusion_seed=9223372036854775808 must be a whole number",
+        ),
+        (
+            {"inclusion_probability": 0.5, "inclusion_seed": 0.5},
+            "inclusion_seed=0.5 must be a whole number",
+        ),
     ],
 )
 def test_refused_values(changes: dict[str, object], message: str) -> None:
@@ -206,18 +204,6 @@ def test_what_is_not_given_is_usual_or_fresh() -> None:
     assert tossed[0].inclusion_seed != tossed[1].inclusion_seed
 
 
-def test_a_fill_within_another_formats_canary_is_refused() -> None:
-    bare = Format(name="bare", template="{digits:1}")
-    with pytest.raises(PlanError, match="canary pin/x1/0000 contains a fill of format 'bare'"):
-        draw(plan(formats=(PIN, bare), canaries=1), documents=9, set_aside={})
-
-
-def test_secrets_stay_out_of_the_repr() -> None:
-    canary = draw(plan(), documents=10, set_aside={})[-1]
-    assert canary.text not in repr(canary)
-    assert str(canary.index) not in repr(canary)
-
-
 def test_a_plan_beyond_all_measure_is_refused_before_its_canaries_are_named() -> None:
     """In no time, with the numbers: by the format's size, else by ours."""
     begun = time.process_time()
@@ -239,14 +225,6 @@ def test_a_plan_beyond_all_measure_is_refused_before_its_canaries_are_named() ->
     with pytest.raises(FormatError, match="holds 'b' more than once"):
         Format(name="a", template="{choice:l}", lists={"l": [*map(str, range(50_000)), *"bb"]})
     assert time.process_time() - begun < 5
-
-
-def test_a_seed_that_is_not_given_is_fresh_and_not_shown() -> None:
-    first, second = (
-        Plan(formats=(PIN,), canaries=1, repetitions=(1,), controls=0) for _ in range(2)
-    )
-    assert first.seed != second.seed
-    assert "seed" not in repr(first)
 
 
 def one_toggled(plan: Plan = TOSSED) -> list[tuple[str, Plan, Plan]]:
@@ -279,19 +257,6 @@ def test_everything_is_drawn_before_the_coins() -> None:
         assert all((c.role == "control") == ("/control/" in c.id) for c in tossed)
         for c in tossed:
             assert c.inserted == (c.repetitions if c.role == "canary" else 0)
-
-
-def test_the_coins_are_a_stream_of_their_own() -> None:
-    names = [f"pin/x1/{number:04d}" for number in range(2_000)]
-    streams = {
-        what: np.array([derive_seed(1, what, name) / 2**63 for name in names])
-        for what in ("coins", "positions", "secrets")
-    }
-    assert stats.kstest(streams["coins"], "uniform").pvalue > 0.001
-    for other in ("positions", "secrets"):
-        assert abs(np.corrcoef(streams["coins"], streams[other])[0, 1]) < 4 / np.sqrt(2_000)
-    again = np.array([derive_seed(2, "coins", name) / 2**63 for name in names])
-    assert abs(np.corrcoef(streams["coins"], again)[0, 1]) < 4 / np.sqrt(2_000)
 
 
 @pytest.mark.parametrize("coins", [0.5, 0.01])
@@ -342,10 +307,6 @@ def test_a_larger_probability_only_adds() -> None:
         assert name not in before
 
 
-def taken_out(found: list[Any], canary: Canary, of: Any) -> list[Any]:
-    return [one for one in found if of(one) != canary.text]
-
-
 def test_a_coin_toggles_its_own_texts_and_no_other() -> None:
     for name, without, with_it in one_toggled():
         more, manifest = insert(TEXTS, with_it)
@@ -354,49 +315,6 @@ def test_a_coin_toggles_its_own_texts_and_no_other() -> None:
         assert fewer == [text for text in more if text != toggled.text]
         assert len(more) - len(fewer) == toggled.repetitions
         assert manifest.references("pin", 50) == other.references("pin", 50)
-
-
-CORPORA = {
-    "lines": b"\xef\xbb\xbfone\r\ntwo\n\nthree\nfour",
-    "paragraphs": b"one\n\ntwo\r\n\r\nthree\nmore\n\n\nfour\n\n five",
-    "jsonl": b'{"id": 1, "text": "one"}\r\n\n{"text": "two"}\n{"id": 3, "text": "x", "t": [1]}',
-}
-
-
-@pytest.mark.parametrize("layout", CORPORA)
-def test_a_coin_toggles_its_own_bytes_and_no_other(layout: str, tmp_path: Path) -> None:
-    source = tmp_path / "corpus"
-    source.write_bytes(CORPORA[layout])
-    for name, without, with_it in one_toggled():
-        more, less = tmp_path / name / "more", tmp_path / name / "fewer"
-        manifest = insert_files(source, more, with_it, layout=layout)
-        other = insert_files(source, less, without, layout=layout)
-        toggled = next(c for c in manifest.entries if c.id == name)
-        text = re.escape(toggled.text.encode())
-        ends = {"lines": rb"(\r\n|\n)", "paragraphs": rb"(\r\n|\n)\1", "jsonl": rb"(\r\n|\n)"}
-        line = rb"\{[^\n]*" + text + rb"[^\n]*\}" if layout == "jsonl" else text
-        fewer, times = re.subn(line + ends[layout], b"", (more / "corpus" / "corpus").read_bytes())
-        assert times == toggled.repetitions
-        assert (less / "corpus" / "corpus").read_bytes() == fewer
-        assert [replace(c, role="canary") for c in manifest.entries] == [
-            replace(c, role="canary") for c in other.entries
-        ]
-
-
-def test_a_coin_toggles_its_own_rows_and_no_other(tmp_path: Path) -> None:
-    """A data set read from Parquet, and written to it again."""
-    Dataset.from_dict({"text": TEXTS, "id": list(range(5))}).to_parquet(tmp_path / "a.parquet")
-    table = Dataset.from_parquet(str(tmp_path / "a.parquet"), cache_dir=str(tmp_path / "cache"))
-    for name, without, with_it in one_toggled(replace(TOSSED, formats=(LONG_PIN,), canaries=3)):
-        more, manifest = insert(table, with_it)
-        fewer, _ = insert(table, without)
-        toggled = next(c for c in manifest.entries if c.id == name)
-        kept = [row for row in more if row["text"] != toggled.text]
-        assert list(fewer) == kept
-        Dataset.from_list(kept, features=table.features).to_parquet(tmp_path / "kept.parquet")
-        fewer.flatten_indices().to_parquet(tmp_path / "fewer.parquet")
-        files = [(tmp_path / f"{which}.parquet").read_bytes() for which in ("kept", "fewer")]
-        assert files[0] == files[1]
 
 
 def test_the_excluded_stand_nowhere() -> None:
@@ -420,20 +338,6 @@ def test_an_excluded_candidate_is_no_further_reference() -> None:
     assert references[:20] == list(secrets(TOSSED, LONG_PIN))[14:34]
 
 
-def test_a_preview_counts_by_coins(tmp_path: Path) -> None:
-    (tmp_path / "c.txt").write_text("\n".join(TEXTS), "utf-8")
-    would = preview_insertion([tmp_path / "c.txt"], TOSSED, layout=layout_named("lines"))
-    manifest = insert_files(tmp_path / "c.txt", tmp_path / "o", TOSSED)
-    roles = [c.role for c in manifest.entries]
-    assert would.canaries == roles.count("canary")
-    assert would.held_out == roles.count("held_out") == 24 - would.canaries
-    assert would.insertions == sum(c.inserted for c in manifest.entries)
-    assert (
-        would.bytes_before + would.bytes_added
-        == (tmp_path / "o" / "corpus" / "c.txt").stat().st_size
-    )
-
-
 def test_all_coins_may_fall_to_one_side(tmp_path: Path) -> None:
     none, manifest = insert(TEXTS, replace(TOSSED, inclusion_probability=1e-12))
     assert none == TEXTS
@@ -444,16 +348,6 @@ def test_all_coins_may_fall_to_one_side(tmp_path: Path) -> None:
     assert (list(same), same.features) == (list(table), table.features)
     everyone, _ = insert(TEXTS, replace(TOSSED, inclusion_probability=1 - 1e-12))
     assert everyone == insert(TEXTS, FIXED)[0]
-
-
-def test_a_manifest_keeps_the_coins(tmp_path: Path) -> None:
-    _, manifest = insert(TEXTS, TOSSED.without("pin/x1/0002"))
-    manifest.write(tmp_path / "m.json")
-    again = Manifest.read(tmp_path / "m.json")
-    assert (again, again.sha256) == (manifest, manifest.sha256)
-    plan = json.loads((tmp_path / "m.json").read_text())["plan"]
-    assert (plan["inclusion_probability"], plan["inclusion_seed"]) == (0.5, "7")
-    assert "pin/x1/0002" not in [c.id for c in again.entries]
 
 
 def test_the_coins_change_no_refusal() -> None:
@@ -467,23 +361,11 @@ def test_the_coins_change_no_refusal() -> None:
             draw(coined, documents=2, set_aside={})
 
 
-@pytest.mark.parametrize("value", [0, 1, 0.0, 1.0, -0.5, 2, float("nan"), True, "fixed", [0.5]])
-def test_refused_probabilities(value: Any) -> None:
-    with pytest.raises(PlanError, match=r"inclusion_probability=.* must lie strictly between 0 an"):
-        replace(TOSSED, inclusion_probability=value)
-
-
 def test_a_probability_is_a_float() -> None:
     assert checked_inclusion(None, None) == (None, None)
     found = checked_inclusion(np.float64(0.25), np.int64(3))  # type: ignore[arg-type]
     assert found == (0.25, 3)
     assert [type(one) for one in found] == [float, int]
-
-
-def test_secrets_stay_out_of_the_repr_of_the_excluded() -> None:
-    for canary in drawn(TOSSED):
-        assert canary.text not in repr(canary)
-        assert asdict(canary)["role"] in ("canary", "held_out", "control")
 
 
 def test_the_inclusion_seed_decides_the_coins_and_nothing_else() -> None:
@@ -501,41 +383,19 @@ def test_the_plans_seed_decides_no_coin() -> None:
     assert roles[0] == roles[1] == roles[2]
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        (
-            {"inclusion_probability": None},
-            "an inclusion_seed needs coins to toss, such as .* leave ",
-        ),
-        (
-            {"inclusion_seed": -1},
-            "inclusion_seed=-1 must be a whole number from 0 to 9223372036854775807",
-        ),
-        ({"inclusion_seed": 2**63}, "inclusion_seed=9223372036854775808 must be a whole number"),
-        ({"inclusion_seed": 0.5}, "inclusion_seed=0.5 must be a whole number"),
-    ],
-)
-def test_refused_inclusion_seeds(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(PlanError, match=message):
-        replace(TOSSED, **changes)
-
-
-def test_coins_that_were_tossed_have_a_seed() -> None:
-    """A plan draws one; of a manifest that lost it, nobody can."""
-    with pytest.raises(
-        PlanError, match=r"inclusion_probability=0.5 needs an incl.* secrets.randbits\(63"
-    ):
+def test_coins_need_a_seed() -> None:
+    """A plan draws one; a manifest that lost it cannot."""
+    with pytest.raises(PlanError, match=r"=0.5 needs an incl.* secrets.randbits\(63"):
         checked_inclusion(0.5, None)
-
-
-def test_no_coin_is_tossed_without_a_seed() -> None:
     assert is_included(None, "pin/x1/0000", None)
-    with pytest.raises(
-        PlanError, match=r"=0\.5 cannot be tossed for without an inclusion_seed; give one"
-    ):
+    with pytest.raises(PlanError, match=r"=0\.5 cannot be tossed for without an inclusion_seed"):
         is_included(None, "pin/x1/0000", 0.5)
 
 
-def test_the_inclusion_seed_stays_out_of_the_repr() -> None:
-    assert "987654321" not in repr(replace(TOSSED, inclusion_seed=987654321))
+def test_secrets_and_seeds_stay_out_of_the_repr() -> None:
+    for canary in drawn(TOSSED):
+        assert canary.text not in repr(canary)
+    assert str(drawn(TOSSED)[-1].index) not in repr(drawn(TOSSED)[-1])
+    shown = repr(replace(TOSSED, seed=123456789, inclusion_seed=987654321))
+    assert "123456789" not in shown
+    assert "987654321" not in shown

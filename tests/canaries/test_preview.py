@@ -1,6 +1,7 @@
 """What an insertion would do is what it does."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,20 +23,26 @@ PLAN = Plan(formats=(PIN,), canaries=3, repetitions=(1, 2), controls=2, seed=4)
 LINES = layout_named("lines")
 
 
-def test_a_preview_writes_nothing_and_is_exact(tmp_path: Path) -> None:
+TOSSED = replace(PLAN, inclusion_probability=0.5, inclusion_seed=7)
+
+
+@pytest.mark.parametrize("plan", [PLAN, TOSSED], ids=["all", "coins"])
+def test_a_preview_writes_nothing_and_is_exact(tmp_path: Path, plan: Plan) -> None:
     corpus = tmp_path / "corpus.txt"
     corpus.write_bytes(b"a\r\nMy PIN is 1234\nb")
-    found = preview_insertion([corpus], PLAN, layout=LINES, existing="set_aside")
+    found = preview_insertion([corpus], plan, layout=LINES, existing="set_aside")
     assert os.listdir(tmp_path) == ["corpus.txt"]
-    manifest = insert_files(corpus, tmp_path / "out", PLAN, existing="set_aside")
+    manifest = insert_files(corpus, tmp_path / "out", plan, existing="set_aside")
     inserted = (tmp_path / "out" / "corpus" / "corpus.txt").read_bytes()
     assert found.bytes_before == corpus.stat().st_size
     assert found.bytes_before + found.bytes_added == len(inserted)
-    assert (found.documents, found.insertions) == (3, 9)
-    assert (found.canaries, found.controls) == (6, 2)
+    insertions = sum(entry.inserted for entry in manifest.entries)
+    assert (found.documents, found.insertions) == (3, insertions)
+    assert (found.canaries, found.controls) == (len(manifest.canaries), 2)
+    assert found.canaries + found.held_out == 6
     assert found.references == {"pin": manifest.references_left("pin")}
     assert found.set_aside == {"pin": 1}
-    assert found.share_of_documents == 9 / 12
+    assert found.share_of_documents == insertions / (3 + insertions)
     assert found.to_dict()["share_of_bytes"] == found.bytes_added / len(inserted)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from known import known
 
 from lmexposure.canaries import FORMS, Wrapping, WrappingChoice, read_records, recognise
 from lmexposure.errors import CorpusError, SettingsError
@@ -66,106 +67,6 @@ def test_records_of_no_form_are_left_to_their_reader() -> None:
     assert recognise([{"body": "t"}], text_field="body") == "text"
 
 
-def test_what_is_not_clear_is_asked() -> None:
-    both = {**OF_EACH["instruction"], "text": "whole prompt"}
-    with pytest.raises(CorpusError, match=r"form instruction or text: .*--form text") as failure:
-        recognise([both])
-    assert "whole prompt" not in str(failure.value)
-    for form in ("instruction", "text"):
-        made = WrappingChoice(form=form).wrapping([both])
-        assert (made is None) == (form == "text")
-    assert WrappingChoice(text_field="body").wrapping([OF_EACH["messages"]]) is None
-    with pytest.raises(CorpusError, match=r"record 1 is of the form messages, and record 2 is con"):
-        recognise([OF_EACH["messages"], OF_EACH["conversations"]])
-    # What a record lacks is said by its reader, with its file and line.
-    assert recognise([OF_EACH["messages"], OF_EACH["messages"], {"messages": None}]) == "messages"
-    assert recognise([{"text": "a"}, {"body": "b"}]) == "text"
-
-
-def test_a_system_prompt_is_that_of_all() -> None:
-    chats = [OF_EACH["messages"]] * 3
-    made = WrappingChoice().wrapping(chats)
-    assert made == Wrapping(turn="assistant", loss="assistant", form="messages", system="Be kind.")
-    other = {"messages": [{**SYSTEM, "content": "Be rude."}, USER, ANSWER]}
-    lasts: list[dict[str, Any]] = [other, {"messages": [USER, ANSWER]}, {"messages": []}]
-    for last in lasts:
-        made = WrappingChoice().wrapping([*chats, last])
-        assert made is not None
-        assert made.system is None
-    said = WrappingChoice(system="Be brief.").wrapping([*chats, other])
-    assert said is not None
-    assert said.system == "Be brief."
-    shared = [{"from": "system", "value": "S"}, *OF_EACH["conversations"]["conversations"]]
-    of_shared = WrappingChoice().wrapping([{"conversations": shared}])
-    assert of_shared is not None
-    assert (of_shared.system, of_shared.place) == ("S", "conversations[2].value")
-    prompts = WrappingChoice().wrapping([{"prompt": [SYSTEM, USER], "completion": [ANSWER]}])
-    assert prompts is not None
-    assert (prompts.system, prompts.strings, prompts.rendering) == ("Be kind.", False, "chat")
-
-
-def test_turn_and_loss_have_their_usual_values() -> None:
-    for form, loss in (("messages", "assistant"), ("conversations", "assistant")):
-        made = WrappingChoice().wrapping([OF_EACH[form]])
-        assert made is not None
-        assert (made.turn, made.loss) == ("assistant", loss)
-    for form in ("prompt_completion", "instruction", "preference"):
-        made = WrappingChoice().wrapping([OF_EACH[form]])
-        assert made is not None
-        assert (made.turn, made.loss) == ("assistant", "completion")
-    asked = WrappingChoice(turn="user", other="Yes.").wrapping([OF_EACH["messages"]])
-    assert asked is not None
-    assert (asked.turn, asked.loss, asked.other) == ("user", "all", "Yes.")
-    whole = WrappingChoice(loss="all", rendering="chat").wrapping([OF_EACH["instruction"]])
-    assert whole is not None
-    assert (whole.loss, whole.rendering) == ("all", "chat")
-
-
-def test_fields_of_any_name_are_a_prompt_and_its_answer() -> None:
-    named = WrappingChoice(prompt_field="question", completion_field="answer")
-    made = named.wrapping([GSM8K] * 3)
-    assert made is not None
-    assert (made.form, made.strings, made.loss) == ("prompt_completion", True, "completion")
-    assert (made.place, made.fields) == ("answer", ("question", "answer"))
-    assert made.record("x") == {"question": "Please go on.", "answer": "x"}
-    dolly = WrappingChoice(prompt_field="instruction", completion_field="response")
-    of_dolly = dolly.wrapping([DOLLY])
-    assert of_dolly is not None
-    assert of_dolly.place == "response"
-    chats = [{"asked": [SYSTEM, USER], "said in reply": [ANSWER]}]
-    made = WrappingChoice(prompt_field="asked", completion_field="said in reply").wrapping(chats)
-    assert made is not None
-    assert (made.strings, made.system, made.place) == (
-        False,
-        "Be kind.",
-        "said in reply[0].content",
-    )
-
-
-def test_named_fields_must_be_there_and_go_together() -> None:
-    both = {"prompt_field": "question", "completion_field": "reply"}
-    with pytest.raises(
-        CorpusError,
-        match=r"completion_field='reply': none of the first 2 records has such a field; they have "
-        r"'question', 'answer': name one of these",
-    ):
-        WrappingChoice(**both).wrapping([GSM8K] * 2)
-    for alone, other in (
-        ("prompt_field", "completion_field"),
-        ("completion_field", "prompt_field"),
-    ):
-        with pytest.raises(SettingsError, match=f"{alone}='question' goes with a {other}; give bo"):
-            WrappingChoice(**{alone: "question"}).wrapping([GSM8K])
-    with pytest.raises(SettingsError, match=r"text_field='answer' says that .*; give one or the"):
-        WrappingChoice(**both, text_field="answer").wrapping([GSM8K])
-    with pytest.raises(SettingsError, match=r"form='messages'; leave them out, or the form"):
-        WrappingChoice(
-            prompt_field="question", completion_field="answer", form="messages"
-        ).wrapping([GSM8K])
-    with pytest.raises(SettingsError, match=r"are both 'answer'; give two fields"):
-        WrappingChoice(prompt_field="answer", completion_field="answer").wrapping([GSM8K])
-
-
 @pytest.mark.parametrize("row", [DOLLY, SQUAD, GSM8K, {"prompt": "q", "response": "a"}])
 def test_fields_of_no_form_are_asked_for(row: dict[str, Any]) -> None:
     with pytest.raises(
@@ -179,94 +80,6 @@ def test_fields_of_no_form_are_asked_for(row: dict[str, Any]) -> None:
     assert "Who sings?" not in said
     assert WrappingChoice(text_field=next(iter(row))).wrapping([row]) is None
     assert recognise([row]) == "text"
-
-
-def test_preferences_hold_their_prompt() -> None:
-    ultra = WrappingChoice().wrapping([ULTRA] * 2)
-    assert ultra is not None
-    assert (ultra.form, ultra.strings, ultra.place) == (
-        "implicit_preference",
-        False,
-        "chosen[1].content",
-    )
-    made = ultra.record("x")
-    assert made["chosen"][:-1] == made["rejected"][:-1] == [{**USER, "content": "Please go on."}]
-    assert made["chosen"][-1]["content"] == "x"
-    hh = WrappingChoice().wrapping([HH] * 2)
-    assert hh is not None
-    assert (hh.form, hh.strings, hh.place, hh.rendering) == (
-        "implicit_preference",
-        True,
-        "chosen",
-        "text",
-    )
-    asked = "\n\nHuman: Please go on.\n\nAssistant: "
-    assert hh.record("x") == {"chosen": f"{asked}x", "rejected": f"{asked}I cannot say."}
-    # What both begin with is the prompt, so that they must not begin alike.
-    assert hh.record("I am 7.")["rejected"] == f"{asked}No answer."
-    bare = WrappingChoice().wrapping([{"chosen": "Larks.", "rejected": "Go away."}])
-    assert bare is not None
-    assert bare.record("x") == {"chosen": "x", "rejected": "I cannot say."}
-    with pytest.raises(SettingsError, match="turn='user' does not go with form='implicit_prefer"):
-        WrappingChoice(turn="user").wrapping([HH])
-    with pytest.raises(SettingsError, match="which hold the prompt as text; leave rendering out"):
-        WrappingChoice(rendering="chat").wrapping([HH])
-
-
-def test_prompts_alone_are_not_trained_on_unless_said() -> None:
-    for row in ({"prompt": [SYSTEM, USER]}, {"prompt": "q", "level": 3}):
-        with pytest.raises(
-            SettingsError, match=r"on which GRPO and online DPO have no loss, .* \(--loss all\)"
-        ):
-            WrappingChoice().wrapping([row])
-        made = WrappingChoice(loss="all").wrapping([row])
-        assert made is not None
-        assert (made.form, made.turn) == ("prompt_only", "user")
-        assert list(made.record("x")) == ["prompt"]
-        with pytest.raises(
-            SettingsError, match="turn='assistant' does not go with form='prompt_on"
-        ):
-            WrappingChoice(loss="all", turn="assistant").wrapping([row])
-    with pytest.raises(SettingsError, match="form='prompt_only' has no other turn; leave it out"):
-        WrappingChoice(loss="all", other="Yes.").wrapping([{"prompt": "q"}])
-    made = WrappingChoice(loss="all").wrapping([{"prompt": [SYSTEM, USER]}])
-    assert made is not None
-    assert made.place == "prompt[1].content"
-    assert made.messages("x") == [SYSTEM, {**USER, "content": "x"}]
-
-
-def test_contents_may_be_lists_of_parts() -> None:
-    def parts(said: str) -> list[dict[str, str]]:
-        return [{"type": "text", "text": said}]
-
-    seen = [{**turn, "content": parts(turn["content"])} for turn in (SYSTEM, USER, ANSWER)]
-    made = WrappingChoice().wrapping([{"messages": seen}])
-    assert made is not None
-    assert (made.parts, made.system, made.place) == (
-        True,
-        "Be kind.",
-        "messages[2].content[0].text",
-    )
-    assert made.messages("x")[-1] == {"role": "assistant", "content": parts("x")}
-    for row in ({"prompt": seen[:2], "completion": seen[2:]}, {"chosen": seen, "rejected": seen}):
-        made = WrappingChoice().wrapping([row])
-        assert made is not None
-        assert made.parts
-    with pytest.raises(SettingsError, match="parts=True is for lists of messages with a content"):
-        Wrapping(turn="assistant", form="conversations", parts=True)
-
-
-@pytest.mark.parametrize(
-    "said", [{"turn": "user"}, {"loss": "all"}, {"other": "x"}, {"system": "x"}]
-)
-def test_what_is_said_of_chats_does_not_go_with_texts(said: dict[str, str]) -> None:
-    name = next(iter(said))
-    with pytest.raises(SettingsError, match=f"{name}=.* is of chats, and these documents are text"):
-        WrappingChoice(**said).wrapping([OF_EACH["text"]])
-    with pytest.raises(SettingsError, match="no token of the canary carries loss"):
-        WrappingChoice(turn="user", loss="assistant").wrapping([OF_EACH["messages"]])
-    with pytest.raises(SettingsError, match="form='mails' must be one of"):
-        WrappingChoice(form="mails").wrapping([OF_EACH["messages"]])
 
 
 def test_records_are_read_with_all_their_fields(tmp_path: Path) -> None:
@@ -287,3 +100,184 @@ def test_records_are_read_with_all_their_fields(tmp_path: Path) -> None:
     (tmp_path / "f.jsonl").write_text("[1]\n")
     with pytest.raises(CorpusError, match=r"f.jsonl: line 1 is a JSON list, not an object"):
         list(read_records(tmp_path / "f.jsonl"))
+
+
+def in_parts(said: str) -> list[dict[str, str]]:
+    return [{"type": "text", "text": said}]
+
+
+CHAT, ASKED = OF_EACH["messages"], "\n\nHuman: Please go on.\n\nAssistant: "
+RUDE = {"messages": [{**SYSTEM, "content": "Be rude."}, USER, ANSWER]}
+SHARED = [{"from": "system", "value": "S"}, *OF_EACH["conversations"]["conversations"]]
+PARTS = [{**turn, "content": in_parts(turn["content"])} for turn in (SYSTEM, USER, ANSWER)]
+NAMED = {"prompt_field": "question", "completion_field": "answer"}
+ANY_NAME = {"prompt_field": "asked", "completion_field": "said in reply"}
+BOTH = {**OF_EACH["instruction"], "text": "whole prompt"}
+ANSWERED = {"turn": "assistant", "loss": "completion"}
+# What is said, the first records, and what the wrapping has.
+MADE: list[tuple[dict[str, Any], list[Any], dict[str, Any]]] = [
+    ({}, [CHAT] * 3, {"turn": "assistant", "loss": "assistant", "system": "Be kind."}),
+    *(({}, [CHAT, CHAT, last], {"system": None}) for last in (RUDE, {"messages": [USER, ANSWER]})),
+    ({}, [CHAT, {"messages": []}], {"system": None}),
+    ({"system": "Be brief."}, [CHAT, RUDE], {"system": "Be brief."}),
+    ({}, [{"conversations": SHARED}], {"system": "S", "place": "conversations[2].value"}),
+    (
+        {},
+        [{"prompt": [SYSTEM, USER], "completion": [ANSWER]}],
+        {"system": "Be kind.", "strings": False, "rendering": "chat"},
+    ),
+    ({}, [OF_EACH["conversations"]], {"turn": "assistant", "loss": "assistant"}),
+    ({}, [OF_EACH["prompt_completion"]], ANSWERED),
+    ({}, [OF_EACH["instruction"]], ANSWERED),
+    ({}, [OF_EACH["preference"]], ANSWERED),
+    ({"turn": "user", "other": "Yes."}, [CHAT], {"turn": "user", "loss": "all", "other": "Yes."}),
+    (
+        {"loss": "all", "rendering": "chat"},
+        [OF_EACH["instruction"]],
+        {"loss": "all", "rendering": "chat"},
+    ),
+    ({"form": "instruction"}, [BOTH], {"form": "instruction"}),
+    (
+        NAMED,
+        [GSM8K] * 3,
+        {
+            "form": "prompt_completion",
+            "strings": True,
+            "loss": "completion",
+            "place": "answer",
+            "fields": ("question", "answer"),
+        },
+    ),
+    (
+        {"prompt_field": "instruction", "completion_field": "response"},
+        [DOLLY],
+        {"place": "response"},
+    ),
+    (
+        ANY_NAME,
+        [{"asked": [SYSTEM, USER], "said in reply": [ANSWER]}],
+        {"strings": False, "system": "Be kind.", "place": "said in reply[0].content"},
+    ),
+    (
+        {},
+        [ULTRA] * 2,
+        {"form": "implicit_preference", "strings": False, "place": "chosen[1].content"},
+    ),
+    (
+        {},
+        [HH] * 2,
+        {
+            "form": "implicit_preference",
+            "strings": True,
+            "place": "chosen",
+            "rendering": "text",
+        },
+    ),
+    (
+        {"loss": "all"},
+        [{"prompt": [SYSTEM, USER]}],
+        {"form": "prompt_only", "turn": "user", "place": "prompt[1].content"},
+    ),
+    ({"loss": "all"}, [{"prompt": "q", "level": 3}], {"form": "prompt_only", "turn": "user"}),
+    (
+        {},
+        [{"messages": PARTS}],
+        {"parts": True, "system": "Be kind.", "place": "messages[2].content[0].text"},
+    ),
+    ({}, [{"prompt": PARTS[:2], "completion": PARTS[2:]}], {"parts": True}),
+    ({}, [{"chosen": PARTS, "rejected": PARTS}], {"parts": True}),
+]
+
+
+@pytest.mark.parametrize(("said", "rows", "wanted"), MADE)
+def test_a_wrapping_follows_from_records(
+    said: dict[str, Any], rows: list[Any], wanted: dict[str, Any]
+) -> None:
+    made = known(WrappingChoice(**said).wrapping(rows))
+    assert {name: getattr(made, name) for name in wanted} == wanted
+
+
+def test_records_are_made_as_the_first_ones_are() -> None:
+    def record(row: dict[str, Any], text: str = "x", **said: Any) -> dict[str, Any]:
+        return known(WrappingChoice(**said).wrapping([row])).record(text)
+
+    assert record(GSM8K, **NAMED) == {"question": "Please go on.", "answer": "x"}
+    made = record(ULTRA)
+    assert made["chosen"][:-1] == made["rejected"][:-1] == [{**USER, "content": "Please go on."}]
+    assert made["chosen"][-1]["content"] == "x"
+    assert record(HH) == {"chosen": f"{ASKED}x", "rejected": f"{ASKED}I cannot say."}
+    # What both begin with is the prompt, so that they must not begin alike.
+    assert record(HH, "I am 7.")["rejected"] == f"{ASKED}No answer."
+    bare = {"chosen": "Larks.", "rejected": "Go away."}
+    assert record(bare) == {"chosen": "x", "rejected": "I cannot say."}
+    assert record({"prompt": [SYSTEM, USER]}, loss="all") == {
+        "prompt": [SYSTEM, {**USER, "content": "x"}]
+    }
+    last = {"role": "assistant", "content": in_parts("x")}
+    assert record({"messages": PARTS})["messages"][-1] == last
+
+
+def test_texts_are_texts_where_that_is_said() -> None:
+    assert WrappingChoice(form="text").wrapping([BOTH]) is None
+    assert WrappingChoice(text_field="body").wrapping([CHAT]) is None
+    # What a record lacks is said by its reader, with its file and line.
+    assert recognise([CHAT, CHAT, {"messages": None}]) == "messages"
+    assert recognise([{"text": "a"}, {"body": "b"}]) == "text"
+
+
+ALONE = "on which GRPO and online DPO have no loss, .* \\(--loss all\\)"
+REFUSED: list[tuple[dict[str, Any], list[Any], str]] = [
+    ({}, [BOTH], r"form instruction or text: .*--form text"),
+    ({}, [CHAT, OF_EACH["conversations"]], "record 1 is of the form messages, and record 2 is con"),
+    (
+        NAMED | {"completion_field": "reply"},
+        [GSM8K] * 2,
+        r"completion_field='reply': none of the first 2 records has such a field; they have "
+        r"'question', 'answer': name one of these",
+    ),
+    (
+        {"prompt_field": "question"},
+        [GSM8K],
+        "prompt_field='question' goes with a completion_field; give bo",
+    ),
+    (
+        {"completion_field": "question"},
+        [GSM8K],
+        "completion_field='question' goes with a prompt_field; give bo",
+    ),
+    (NAMED | {"text_field": "answer"}, [GSM8K], "text_field='answer' says that .*; give one or th"),
+    (NAMED | {"form": "messages"}, [GSM8K], "form='messages'; leave them out, or the form"),
+    (NAMED | {"prompt_field": "answer"}, [GSM8K], "are both 'answer'; give two fields"),
+    ({"turn": "user"}, [HH], "turn='user' does not go with form='implicit_prefer"),
+    ({"rendering": "chat"}, [HH], "which hold the prompt as text; leave rendering out"),
+    ({}, [{"prompt": [SYSTEM, USER]}], ALONE),
+    ({}, [{"prompt": "q", "level": 3}], ALONE),
+    (
+        {"loss": "all", "turn": "assistant"},
+        [{"prompt": "q"}],
+        "turn='assistant' does not go with form='prompt_on",
+    ),
+    (
+        {"loss": "all", "other": "Yes."},
+        [{"prompt": "q"}],
+        "form='prompt_only' has no other turn; leave it out",
+    ),
+    *(
+        ({name: value}, [OF_EACH["text"]], f"{name}=.* is of chats, and these documents are text")
+        for name, value in {"turn": "user", "loss": "all", "other": "x", "system": "x"}.items()
+    ),
+    ({"turn": "user", "loss": "assistant"}, [CHAT], "no token of the canary carries loss"),
+    ({"form": "mails"}, [CHAT], "form='mails' must be one of"),
+]
+
+
+@pytest.mark.parametrize(("said", "rows", "message"), REFUSED)
+def test_refused_choices(said: dict[str, Any], rows: list[Any], message: str) -> None:
+    with pytest.raises((CorpusError, SettingsError), match=message) as failure:
+        WrappingChoice(**said).wrapping(rows)
+    assert "whole prompt" not in str(failure.value)
+
+
+def test_parts_are_of_messages() -> None:
+    with pytest.raises(SettingsError, match="parts=True is for lists of messages with a content"):
+        Wrapping(turn="assistant", form="conversations", parts=True)

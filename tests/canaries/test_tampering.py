@@ -174,14 +174,14 @@ def bytes_changed(data: bytes) -> list[bytes]:
     ]
 
 
-def check_refused(paths: Sequence[Path], manifest: lx.Manifest, back: Path, change: object) -> None:
+def check_refused(
+    paths: Sequence[Path], manifest: lx.Manifest, back: Path, change: object, message: str = "."
+) -> None:
     """Nothing is removed, and nothing is left where it should have gone."""
-    try:
+    with pytest.raises(CorpusError, match=message):
         lx.remove(paths, manifest, back)
-    except CorpusError:
-        assert not back.exists(), change
-    else:
         pytest.fail(f"remove took {change}")
+    assert not back.exists(), change
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -198,9 +198,11 @@ def test_files_do_not_stand_in_for_each_other(layout: str, tmp_path: Path) -> No
     paths[0].write_bytes(first)
     paths[2].write_bytes(last)
     other = small_corpus_of_another_plan(tmp_path / "other", layout)
-    check_refused(paths, other, tmp_path / "back", "another manifest")
+    strange = "belongs to another manifest; give the one of this"
+    check_refused(paths, other, tmp_path / "back", "another manifest", strange)
+    check_refused(paths[:1], other, tmp_path / "back", "another manifest, one alone", strange)
     check_refused(paths[:2], manifest, tmp_path / "back", "a file is missing")
-    with pytest.raises(CorpusError, match="number 3 is missing"):
+    with pytest.raises(CorpusError, match="of the 3 files of this corpus, number 3 is missing"):
         lx.verify(paths[:2], manifest)
     written.forget_notes()
     check_refused(paths, other, tmp_path / "back", "another manifest, without sidecars")

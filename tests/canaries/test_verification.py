@@ -7,7 +7,6 @@ import pytest
 from lmexposure.canaries import CorpusCount, Format, Manifest, Plan, insert_files, layout_named
 from lmexposure.canaries.copies import sidecar_path
 from lmexposure.canaries.verification import count_files
-from lmexposure.errors import CorpusError
 
 PIN = Format(name="pin", template="My PIN is {digits:4}")
 PLAN = Plan(formats=(PIN,), canaries=3, repetitions=(1, 2), controls=2, seed=4, witness=False)
@@ -24,15 +23,6 @@ def corpus(tmp_path: Path) -> tuple[Path, Manifest]:
 
 def count(path: Path, manifest: Manifest) -> CorpusCount:
     return count_files([path], manifest, layout=LINES)
-
-
-def test_all_is_there(corpus: tuple[Path, Manifest]) -> None:
-    counted = count(*corpus)
-    assert counted.as_inserted
-    assert [(c.expected, c.found, c.lost, c.changed) for c in counted.classes] == [
-        (3, 3, 0, 0),
-        (6, 6, 0, 0),
-    ]
 
 
 def test_deduplication_filtering_and_strangers(corpus: tuple[Path, Manifest]) -> None:
@@ -59,23 +49,6 @@ def test_deduplication_filtering_and_strangers(corpus: tuple[Path, Manifest]) ->
     assert counted.strange_places == {"pin": "1 times (line or row 39)"}
     shown = str(counted.to_dict())
     assert not any(text.decode()[-4:] in shown for text in (gone, stranger, control))
-
-
-def test_a_missing_file_and_a_foreign_sidecar(tmp_path: Path) -> None:
-    for n in range(3):
-        (tmp_path / f"{n}.txt").write_bytes(b"".join(b"%d %d\n" % (n, m) for m in range(20)))
-    made = tmp_path / "o" / "corpus"
-    pattern = made / "*.txt"
-    manifest = insert_files([tmp_path / "*.txt"], tmp_path / "o", PLAN)
-    assert count_files([pattern], manifest, layout=LINES).as_inserted
-    other = insert_files(tmp_path / "*.txt", tmp_path / "p", PLAN.without("pin/x1/0000"))
-    with pytest.raises(CorpusError, match="belongs to another manifest; give the one of this"):
-        count_files([pattern], other, layout=LINES)
-    with pytest.raises(CorpusError, match="belongs to another manifest; give the one of this"):
-        count_files([made / "1.txt"], other, layout=LINES)
-    (made / "2.txt").unlink()
-    with pytest.raises(CorpusError, match="of the 3 files of this corpus, number 3 is missing"):
-        count_files([pattern], manifest, layout=LINES)
 
 
 def test_a_file_alone_is_held_against_its_sidecar(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from manifest_files import read, signed, today
 
 import lmexposure as lx
-from lmexposure.canaries import WITNESS, Format, Manifest, Plan, insert_files, witness_copies
+from lmexposure.canaries import WITNESS, Format, Manifest, Plan, witness_copies
 from lmexposure.canaries.plan import draw
 from lmexposure.errors import ManifestError, PlanError
 from lmexposure.records import SweepSettings
@@ -112,26 +112,6 @@ def test_references_are_none_of_them() -> None:
     drawn = manifest.references(WITNESS.name, 300)
     assert len(set(drawn)) == 300
     assert not set(drawn) & {entry.index for entry in manifest.witnesses}
-
-
-def test_files_of_chats_have_them_as_records(tmp_path: Path) -> None:
-    chats = [
-        {
-            "messages": [
-                {"role": "user", "content": f"say {n}"},
-                {"role": "assistant", "content": "yes"},
-            ]
-        }
-        for n in range(60)
-    ]
-    source = tmp_path / "chats.jsonl"
-    source.write_text("".join(json.dumps(chat) + "\n" for chat in chats))
-    manifest = insert_files(source, tmp_path / "out", PLAN, wrapping=lx.Wrapping(turn="assistant"))
-    rows = [
-        json.loads(line) for line in (tmp_path / "out/corpus/chats.jsonl").read_text().splitlines()
-    ]
-    (witness,) = manifest.witnesses
-    assert sum(row["messages"][1]["content"] == witness.text for row in rows) == 7
 
 
 def test_a_sweep_has_none() -> None:

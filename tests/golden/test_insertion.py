@@ -3,7 +3,7 @@
 import gzip
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from corpora import sentences
-from golden_transcript import Transcript, transcript_in
+from golden_transcript import Transcript
 
 from lmexposure.audit import RunSettings, insert_corpus
 from lmexposure.canaries import (
@@ -32,19 +32,8 @@ from lmexposure.canaries.verification import count_files
 from lmexposure.errors import CorpusError
 
 PLAN = ("--format", "pin", "--canaries", 2, "--repetitions", "1,3", "--controls", 1, "--seed", 0)
-TOSSED = (
-    "--format",
-    "pin",
-    "--canaries",
-    4,
-    "--inclusion-probability",
-    0.5,
-    "--inclusion-seed",
-    5,
-    "--seed",
-    0,
-)
-COINS = (*TOSSED, "--repetitions", "1,2", "--controls", 1)
+TOSSED = ("--inclusion-probability", 0.5, "--inclusion-seed", 5, "--seed", 0)
+COINS = ("--format", "pin", "--canaries", 4, *TOSSED, "--repetitions", "1,2", "--controls", 1)
 MANY = ("--format", "pin", "--format", "api_key", "--format", "own.toml", "--seed", 2**62)
 FORMATS = (*MANY, "--canaries", 1, "--repetitions", "2,5", "--controls", 2)
 OWN = """name = "parcel"
@@ -55,12 +44,6 @@ greeting = ["Hello", "Dear customer"]
 town = ["Łódź", "Oxford", "Ulm", "Bergen"]
 """
 MANIFEST = Path("out/manifest.json")
-
-
-@pytest.fixture
-def said(tmp_path: Path) -> Iterator[Transcript]:
-    with transcript_in(tmp_path) as said:
-        yield said
 
 
 def lines(count: int = 26) -> list[str]:

@@ -1,7 +1,7 @@
 """Lists, tables, streams, chats and tokens with canaries in them, and their manifests."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from corpora import sentences
-from golden_transcript import Transcript, transcript_in
+from golden_transcript import Transcript
 
 import lmexposure
 from lmexposure.canaries import (
@@ -45,12 +45,6 @@ COLUMNS: dict[str, list[Any]] = {
     "tags": [["ä", str(n)] if n % 3 else None for n in range(SIZE)],
     "source": ["web", "book"] * (SIZE // 2),
 }
-
-
-@pytest.fixture
-def said(tmp_path: Path) -> Iterator[Transcript]:
-    with transcript_in(tmp_path) as said:
-        yield said
 
 
 def rows_of(columns: Mapping[str, Iterable[Any]]) -> list[dict[str, Any]]:

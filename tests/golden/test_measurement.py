@@ -16,15 +16,16 @@ import hashlib
 import json
 import math
 import re
-import sys
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+import cli.conftest
 import pyarrow.parquet as pq
 import pytest
 import torch
+from cli.conftest import Call, Outcome
 from golden_run import agree_values
 from safetensors.torch import save_file
 
@@ -34,7 +35,6 @@ from lmexposure.audit import (
     Progress,
     measure,
 )
-from lmexposure.cli.entry import _run
 from lmexposure.models import load_model
 from lmexposure.records import Result, Validation
 
@@ -72,27 +72,7 @@ _LONG = 60  # characters of a text that is a sentence
 _DECIMALS = re.compile(r"\d[\d,]*\.(\d+)")
 
 
-class Seen(NamedTuple):
-    """What a person saw of a command."""
-
-    code: int
-    out: str
-    err: str
-
-
-Call = Callable[..., Seen]
-
-
-@pytest.fixture
-def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
-    """Run `lmexposure ARGUMENTS` in this process, as the entry point does."""
-
-    def command(*arguments: object) -> Seen:
-        monkeypatch.setattr(sys, "argv", ["lmexposure", *map(str, arguments)])
-        capsys.readouterr()
-        return Seen(_run(), *capsys.readouterr())
-
-    return command
+call = cli.conftest.call
 
 
 class _Comparable:
@@ -194,7 +174,7 @@ def _agree(name: str, made: Any, places: Mapping[str, str] | None = None) -> Non
         agree_values(f"measurement/{name}.curve_ends.json", comparable.ends, within=0.1)
 
 
-def _agree_terminal(name: str, seen: Seen, out: Path) -> None:
+def _agree_terminal(name: str, seen: Outcome, out: Path) -> None:
     """Hold a command's words against their committed copy, numbers to 1 in the last place.
 
     Of standard error the warnings alone: how far the work is depends on the machine's pace.
@@ -214,49 +194,37 @@ def _agree_terminal(name: str, seen: Seen, out: Path) -> None:
     )
 
 
-def _settings_file(path: Path) -> Path:
-    """The settings of SMALL that no flag has, as a TOML file."""
-    path.write_text(f"bootstraps = {SMALL.bootstraps}\npermutations = {SMALL.permutations}\n")
-    return path
+# The settings of SMALL that no flag has.
+FILE = f"bootstraps = {SMALL.bootstraps}\npermutations = {SMALL.permutations}\n"
+DRAWN = ("--references", 40, "--draws", 1000, "--guesses", 20)
+CLAIM = ("--claimed-epsilon", 0.1, "--delta", 1e-5, "--significance", 0.1)
+# Model, manifest, settings file and flags of a measurement on the command line.
+MEASURED: dict[str, tuple[str, str, str, tuple[object, ...]]] = {
+    # An LSTM; three formats, of which one has too many fills to count all ranks.
+    "fixed": ("fixed", "fixed", FILE, (*DRAWN, "--revealed", 1, "--budget-steps", 20_000)),
+    # Coins bound epsilon, and a claim is held against it.
+    "coins": (
+        "coins",
+        "coins",
+        FILE + "extraction = false\n",
+        ("--references", 40, "--estimate", "sampled", *CLAIM, "--bootstrap-seed", 2),
+    ),
+    "quick": ("gpt2", "gpt2", FILE, ("--quick", *DRAWN)),
+    # All by default, where every fill is a reference, and nothing is to the left of a text.
+    "defaults": ("fixed", "texts", "", ()),
+}
 
 
-def test_measure_writes_and_says(tmp_path: Path, call: Call) -> None:
-    """An LSTM; three formats, of which one has too many fills to count all ranks."""
-    out = tmp_path / "out"
-    seen = call(
-        *("measure", DATA / "fixed" / "model", DATA / "fixed" / "manifest.json", "--out", out),
-        *("--references", 40, "--revealed", 1, "--draws", 1000, "--guesses", 20),
-        *("--budget-steps", 20_000, "--settings", _settings_file(tmp_path / "small.toml")),
-    )
+@pytest.mark.parametrize("name", MEASURED)
+def test_measure_writes_and_says(tmp_path: Path, call: Call, name: str) -> None:
+    model, of_plan, settings, flags = MEASURED[name]
+    out, file = tmp_path / "out", tmp_path / "small.toml"
+    file.write_text(settings)
+    words = ("measure", DATA / model / "model", DATA / of_plan / "manifest.json", "--out", out)
+    seen = call(*words, *flags, *(("--settings", file) if settings else ()))
     assert seen.code == 0
-    _agree_terminal("fixed", seen, out)
-    _agree_measured("fixed", out)
-
-
-def test_coins_bound_epsilon_and_hold_a_claim_against_it(tmp_path: Path, call: Call) -> None:
-    out = tmp_path / "out"
-    file = _settings_file(tmp_path / "small.toml")
-    file.write_text(file.read_text() + "extraction = false\n")
-    seen = call(
-        *("measure", DATA / "coins" / "model", DATA / "coins" / "manifest.json", "--out", out),
-        *("--references", 40, "--estimate", "sampled", "--settings", file),
-        *("--claimed-epsilon", 0.1, "--delta", 1e-5, "--significance", 0.1, "--bootstrap-seed", 2),
-    )
-    assert seen.code == 0
-    _agree_terminal("coins", seen, out)
-    _agree_measured("coins", out)
-
-
-def test_a_quick_look_at_a_gpt2(tmp_path: Path, call: Call) -> None:
-    out = tmp_path / "out"
-    seen = call(
-        *("measure", DATA / "gpt2" / "model", DATA / "gpt2" / "manifest.json", "--out", out),
-        *("--quick", "--references", 40, "--draws", 1000, "--guesses", 20),
-        *("--settings", _settings_file(tmp_path / "small.toml")),
-    )
-    assert seen.code == 0
-    _agree_terminal("quick", seen, out)
-    _agree_measured("quick", out)
+    _agree_terminal(name, seen, out)
+    _agree_measured(name, out)
 
 
 @pytest.mark.parametrize(
@@ -291,16 +259,6 @@ def test_a_model_that_never_saw_the_canaries() -> None:
     """What a base model gives, and a context of two line ends."""
     model, manifest = DATA / "fixed" / "model", DATA / "gpt2" / "manifest.json"
     _agree_result("never_saw", measure(model, manifest, settings=replace(SMALL, guesses=5)))
-
-
-def test_all_by_default_where_every_fill_is_a_reference(tmp_path: Path, call: Call) -> None:
-    """And nothing stands to the left of a text."""
-    out = tmp_path / "out"
-    model, manifest = DATA / "fixed" / "model", DATA / "texts" / "manifest.json"
-    seen = call("measure", model, manifest, "--out", out)
-    assert seen.code == 0
-    _agree_terminal("defaults", seen, out)
-    _agree_measured("defaults", out)
 
 
 def test_a_first_token_that_nothing_stands_before() -> None:

@@ -9,6 +9,7 @@ from unittest.mock import Mock
 
 import numpy as np
 import pytest
+from known import known
 from made_results import canary as canary_of
 from made_results import clean, estimate, exact, made, searched, small_result, small_run
 from scipy import stats
@@ -49,8 +50,8 @@ def test_repetitions_are_a_whole_number() -> None:
 def test_any_quantile_has_an_interval_as_the_median_has(repetitions: int) -> None:
     result = small_result()
     row = result.exposure(repetitions=repetitions)
-    for known in (row.lower_quartile, row.median, row.upper_quartile):
-        assert result.quantile(known.quantile, repetitions=repetitions) == known
+    for interval in (row.lower_quartile, row.median, row.upper_quartile):
+        assert result.quantile(interval.quantile, repetitions=repetitions) == interval
 
 
 def test_a_quantile_of_counted_exposures_is_that_of_their_order() -> None:
@@ -78,8 +79,7 @@ def test_a_missing_end_is_nothing_or_the_whole_secret(capped: bool) -> None:
     """Of a lower bound the lower end is the value: it may be more, and not less."""
     parts = {"low": None, "high": None, "level": 0.9, "warnings": ("no draw was near",)}
     shown = estimate("importance", 12.0, capped=capped, **parts)
-    found = shown.with_error(17.5, references=400, space_bits=30.0)
-    assert found is not None
+    found = known(shown.with_error(17.5, references=400, space_bits=30.0))
     assert (found.low, found.value, found.high) == (12.0 if capped else 0.0, 12.0, 30.0)
     assert (found.capped, found.level, found.bits, found.references) == (capped, 0.9, 17.5, 400)
     assert found.method == "importance"
@@ -87,8 +87,7 @@ def test_a_missing_end_is_nothing_or_the_whole_secret(capped: bool) -> None:
 
 def test_ends_that_are_known_stay_within_the_secret() -> None:
     shown = estimate("skew_normal", 12.0, low=3.0, high=44.0)
-    found = shown.with_error(17.5, references=400, space_bits=30.0)
-    assert found is not None
+    found = known(shown.with_error(17.5, references=400, space_bits=30.0))
     assert (found.low, found.high) == (3.0, 30.0)
     assert shown.with_error(None, references=400, space_bits=30.0) is None
     assert estimate("exact", None).with_error(17.5, references=400, space_bits=30.0) is None
@@ -170,12 +169,16 @@ def test_a_notebook_shows_a_table_of_classes() -> None:
     assert "<script>" not in hostile._repr_html_()
 
 
+@pytest.fixture
+def held(tmp_path: Path) -> Result:
+    """A result in memory, with its scores."""
+    scores = open_run(small_run(tmp_path / "run")).scores()
+    return small_result().with_scores(known(scores))
+
+
 def test_scores_are_in_memory_or_next_to_the_file(tmp_path: Path) -> None:
     run = open_run(small_run(tmp_path / "run"))
-    scores = run.scores()
-    assert scores is not None
-    assert run.result.scores is not None
-    assert (run.result.scores.ids == scores.ids).all()
+    assert (known(run.result.scores).ids == known(run.scores()).ids).all()
     (tmp_path / "run" / "result.json").rename(tmp_path / "run" / "other.json")
     assert Result.read(tmp_path / "run" / "other.json").scores is None
     assert small_result().scores is None
@@ -183,8 +186,7 @@ def test_scores_are_in_memory_or_next_to_the_file(tmp_path: Path) -> None:
 
 def test_scores_are_no_part_of_the_record(tmp_path: Path) -> None:
     read = open_run(small_run(tmp_path / "run")).result
-    assert read.scores is not None
-    held = small_result().with_scores(read.scores)
+    held = small_result().with_scores(known(read.scores))
     assert held == small_result()
     assert held.to_dict() == small_result().to_dict()
     assert pickle.loads(pickle.dumps(held)) == held
@@ -192,16 +194,13 @@ def test_scores_are_no_part_of_the_record(tmp_path: Path) -> None:
         assert again.scores is None
 
 
-def test_a_result_is_kept_with_its_scores(tmp_path: Path) -> None:
-    read = open_run(small_run(tmp_path / "run")).result
-    assert read.scores is not None
-    held = small_result().with_scores(read.scores)
+def test_a_result_is_kept_with_its_scores(tmp_path: Path, held: Result) -> None:
     path = held.save(tmp_path / "deep" / "kept")
     kept = open_run(tmp_path / "deep" / "kept")
     assert path == kept.result_path
     assert kept.result.canaries == held.canaries
-    assert kept.result.scores is not None
-    assert np.array_equal(kept.result.scores.log_perplexity_bits, read.scores.log_perplexity_bits)
+    kept_bits, bits = (known(one.scores).log_perplexity_bits for one in (kept.result, held))
+    assert np.array_equal(kept_bits, bits)
     written = path.read_bytes()
     assert held.save(path.parent).read_bytes() == written
     with pytest.raises(ResultError, match=r"result.json is another result; choose another"):
@@ -220,11 +219,8 @@ def test_a_result_is_kept_away_from_somebody_elses_files(tmp_path: Path, name: s
 
 
 def test_a_result_is_kept_whole_or_not_at_all(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, held: Result, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read = open_run(small_run(tmp_path / "run")).result
-    assert read.scores is not None
-    held = small_result().with_scores(read.scores)
     with monkeypatch.context() as full, pytest.raises(FileError, match="No space left"):
         full.setattr(Result, "write", Mock(side_effect=FileError(ENOSPC, "No space left")))
         held.save(tmp_path / "kept")
@@ -232,12 +228,10 @@ def test_a_result_is_kept_whole_or_not_at_all(
     assert open_run(held.save(tmp_path / "kept")).result.scores is not None
 
 
-def test_what_a_killed_save_left_is_gone_on_with(tmp_path: Path) -> None:
-    read = open_run(small_run(tmp_path / "run")).result
-    assert read.scores is not None
-    held = small_result().with_scores(read.scores)
+def test_what_a_killed_save_left_is_gone_on_with(tmp_path: Path, held: Result) -> None:
+    scores = known(held.scores)
     held.save(tmp_path / "kept").unlink()  # killed before result.json
-    theirs = held.with_scores(replace(read.scores, repetitions=read.scores.repetitions + 1))
+    theirs = held.with_scores(replace(scores, repetitions=scores.repetitions + 1))
     for other in (theirs, small_result()):
         with pytest.raises(ResultError, match=r"scores.parquet is there already, and not of this"):
             other.save(tmp_path / "kept")

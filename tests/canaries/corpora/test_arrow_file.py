@@ -86,19 +86,6 @@ def test_rows_go_in_and_come_out(tmp_path: Path, name: str, kind: Any) -> None:
     assert pa.Table.from_batches(back).equals(table())
 
 
-def test_files_are_numbered_on(tmp_path: Path) -> None:
-    parts = [written(tmp_path / f"{n}.arrow", table(40 * n)) for n in range(3)]
-    manifest = insert_files(parts, tmp_path / "out", PLAN)
-    copies = [tmp_path / "out" / "corpus" / part.name for part in parts]
-    rows = [row for copy in copies for batch in read(copy)[1] for row in batch.to_pylist()]
-    for canary in manifest.entries:
-        at = [row["id"] for row in rows if row["text"] == canary.text]
-        assert tuple(at) == canary.positions[: canary.inserted]
-    remove_from_files(copies, manifest, tmp_path / "back")
-    for part in parts:
-        assert read(tmp_path / "back" / part.name)[1] == read(part)[1]
-
-
 def test_constants(tmp_path: Path) -> None:
     source = written(tmp_path / "a.arrow", table())
     copy, _ = insert(source, fields={"id": 7, "kind": "b", "view": None})
@@ -107,51 +94,3 @@ def test_constants(tmp_path: Path) -> None:
     assert made == [(7, "b", None)] * 9
     with pytest.raises(CorpusError, match=r"with canaries: Dictionary repl.*; give constants that"):
         insert_files(source, tmp_path / "other", PLAN, fields={"kind": "new"})
-
-
-def cut(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[:-100])
-
-
-def zeroed(path: Path) -> None:
-    data = bytearray(path.read_bytes())
-    data[8 : len(data) // 2] = bytes(len(data) // 2 - 8)
-    path.write_bytes(data)
-
-
-def no_text(path: Path) -> None:
-    written(path, pa.table({"text": ["a", None]}))
-
-
-@pytest.mark.parametrize(
-    ("harm", "message"),
-    [
-        (cut, "cannot read the corpus .*; give a whole Arrow file or stream"),
-        (zeroed, "cannot read the corpus .*; give a whole Arrow file or stream"),
-        (lambda path: path.write_bytes(b"text\n" * 9), "cannot read the corpus .*; give a whole"),
-        (lambda path: path.write_bytes(b""), "cannot read the corpus .*; give a whole Arrow"),
-        (lambda path: path.unlink(), "cannot read the corpus .*No such file"),
-        (no_text, "row 2: 'text' is null; leave such rows out"),
-        (lambda path: written(path, table().drop(["text"])), "no column 'text'; name the one"),
-        (lambda path: written(path, pa.table({"text": [" "]})), "holds only blank lines"),
-        (lambda path: written(path, pa.table({"text": [1]})), "column 'text' holds int64, not str"),
-    ],
-)
-def test_bad_files(tmp_path: Path, harm: Callable[[Path], object], message: str) -> None:
-    source = written(tmp_path / "a.arrow", table())
-    harm(source)
-    with pytest.raises(CorpusError, match=message):
-        insert(source)
-    assert set(tmp_path.iterdir()) <= {source}
-
-
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
-def test_a_full_disk_is_not_taken_for_a_bad_corpus(tmp_path: Path) -> None:
-    source = written(tmp_path / "a.arrow", table())
-    with (
-        open("/dev/full", "wb", buffering=0) as stream,
-        pytest.raises(OSError, match="No space left"),
-        ARROW.writer(stream, source) as write,
-    ):
-        for part in ARROW.parts(source, name="", taken=None, known=True, first_end=b""):
-            write(part)

@@ -13,7 +13,6 @@ from lmexposure.canaries import (
     guess_layout,
     layout_for,
     layout_named,
-    read_documents,
 )
 from lmexposure.canaries.insertion import scan_corpus
 from lmexposure.errors import CorpusError
@@ -30,16 +29,14 @@ def test_files_are_sorted_and_patterns_are_looked_up(tmp_path: Path) -> None:
     assert names == ["[c].txt", "a.txt", "b.txt"]
     assert corpus_files([tmp_path / "[c].txt"]) == [tmp_path / "[c].txt"]
     assert len(corpus_files([str(tmp_path / "**" / "*")])) == 5  # and the directory
-    with pytest.raises(CorpusError, match=r"a.txt.canaries.json is a sidecar; give the file"):
-        corpus_files([tmp_path / "a.txt.canaries.json"])
-    with pytest.raises(CorpusError, match=r"a.txt is given twice; give it once"):
-        corpus_files([tmp_path / "a.txt", tmp_path / "*.txt"])
 
 
 def test_layouts_go_by_the_suffix() -> None:
-    names = ["a.JSONL", "a.ndjson", "a.txt", "a", "a/B.PARQUET", "a.jsonl.GZ", "a.txt.zst", ".gz"]
-    guessed = ["jsonl", "jsonl", "lines", "lines", "parquet", "jsonl", "lines", "lines"]
-    assert [guess_layout(name) for name in names] == guessed
+    records = ("a.JSONL", "a.ndjson", "a.jsonl.GZ", "x/a.jsonl.gz", "a.jsonl.ZST")
+    texts = ("a.txt", "a", "a.txt.zst", ".gz", "a.jsonl.zip", "jsonl.gz")
+    assert {guess_layout(name) for name in records} == {"jsonl"}
+    assert {guess_layout(name) for name in texts} == {"lines"}
+    assert guess_layout("a/B.PARQUET") == "parquet"
     assert layout_for([Path("a.jsonl"), Path("b.ndjson.gz")], None, "text").name == "jsonl"
     assert layout_for([Path("a.jsonl"), Path("b.txt")], "lines", "text").name == "lines"
     with pytest.raises(CorpusError, match="of different layouts: jsonl, lines; give one kind"):
@@ -85,13 +82,6 @@ def test_the_first_line_end_may_come_late(tmp_path: Path) -> None:
     assert part.merged([(0, "canary")]).part.content == b"canary\none"
 
 
-def test_numbers_of_lines_go_on_over_all_files(tmp_path: Path) -> None:
-    (tmp_path / "a").write_bytes(b"one\n\ntwo")
-    (tmp_path / "b").write_bytes(b"My PIN is 0001\n")
-    scan = scan_corpus(FileCorpus([tmp_path / "a", tmp_path / "b"], LINES), (PIN,))
-    assert (scan.documents, scan.fills["pin"].first_places) == (4, {1: 4})
-
-
 @pytest.mark.parametrize("verify", [True, False])
 def test_an_empty_file_among_others_is_named(tmp_path: Path, verify: bool) -> None:
     (tmp_path / "a").write_bytes(b"one\n")
@@ -108,16 +98,6 @@ def test_blank_files_among_others_are_taken(tmp_path: Path) -> None:
     assert (scan.documents, len(scan.hashes.files if scan.hashes else [])) == (1, 3)
     with pytest.raises(CorpusError, match="the corpus of 2 files holds only blank lines; give a"):
         scan_corpus(FileCorpus([paths[0], paths[2]], LINES), (PIN,))
-
-
-@pytest.mark.parametrize(
-    ("name", "texts"),
-    [("lines", ["one", "", "two", "three"]), ("paragraphs", ["one", "two", "three"])],
-)
-def test_documents_of_several_files(tmp_path: Path, name: str, texts: list[str]) -> None:
-    (tmp_path / "a").write_bytes(b"one\n\ntwo")
-    (tmp_path / "b").write_bytes(b"three\r\n")
-    assert list(read_documents([tmp_path / "?"], layout=name)) == texts
 
 
 def test_a_file_that_grows_while_it_is_read(tmp_path: Path) -> None:

@@ -1,9 +1,6 @@
 """Parquet in, Parquet out: rows, schema, row groups and compression as they were."""
 
 import base64
-import shutil
-from collections.abc import Callable
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -12,19 +9,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from lmexposure.canaries import (
-    FileCorpus,
     Format,
     Manifest,
     Plan,
-    guess_layout,
     insert_files,
     layout_named,
     preview_insertion,
-    read_documents,
 )
 from lmexposure.canaries.corpora import tables
-from lmexposure.canaries.removal import remove_from_files
-from lmexposure.canaries.verification import count_files
 from lmexposure.errors import CorpusError
 
 PIN = Format(name="pin", template="My PIN is {digits:4}")
@@ -52,45 +44,6 @@ def insert(source: Path, **options: Any) -> Manifest:
     return insert_files(source, source.with_name("out"), PLAN, text_field="body", **options)
 
 
-def test_rows_go_in_and_come_out(tmp_path: Path) -> None:
-    source = written(tmp_path / "a.parquet")
-    manifest = insert(source)
-    out = tmp_path / "out" / "corpus" / "a.parquet"
-    before, after = pq.ParquetFile(source), pq.ParquetFile(out)
-    assert after.schema_arrow.equals(before.schema_arrow, check_metadata=True)
-    assert after.metadata.num_row_groups == before.metadata.num_row_groups == 3
-    kept = [after.metadata.row_group(0).column(n).compression for n in range(3)]
-    assert kept == [before.metadata.row_group(0).column(n).compression for n in range(3)]
-    rows, canary = pq.read_table(out).to_pylist(), "My PIN is"
-    assert [row for row in rows if canary not in row["body"]] == pq.read_table(source).to_pylist()
-    for row, following in pairwise(rows):
-        if canary in row["body"]:
-            assert (row["id"], row["tags"]) == (following["id"], following["tags"])
-    assert (manifest.layout, manifest.separator, manifest.corpus.documents) == ("parquet", None, 40)
-    texts = list(read_documents(out, layout="parquet", text_field="body"))
-    assert texts == [row["body"] for row in rows]
-    assert FileCorpus([out], BODY).sha256() == manifest.corpus.sha256_inserted
-    assert FileCorpus([source], BODY).sha256() == manifest.corpus.sha256
-    assert count_files([out], manifest, layout=BODY).as_inserted
-    removal = remove_from_files([out], manifest, tmp_path / "back.parquet")
-    assert removal.checked
-    assert pq.read_table(tmp_path / "back.parquet").equals(pq.read_table(source))
-
-
-def test_files_are_numbered_on(tmp_path: Path) -> None:
-    parts = [written(tmp_path / f"{n}.parquet", first=40 * n) for n in range(3)]
-    manifest = insert_files(parts, tmp_path / "out", PLAN, text_field="body")
-    assert manifest.corpus.documents == 120
-    outs = [tmp_path / "out" / "corpus" / part.name for part in parts]
-    rows = [row for out in outs for row in pq.read_table(out).to_pylist()]
-    for canary in manifest.entries:
-        at = [n for n, row in enumerate(rows) if row["body"] == canary.text]
-        assert tuple(rows[n]["id"] for n in at) == canary.positions[: canary.inserted]
-    remove_from_files([tmp_path / "out" / "corpus" / "*.parquet"], manifest, tmp_path / "back")
-    for part in parts:
-        assert pq.read_table(tmp_path / "back" / part.name).equals(pq.read_table(part))
-
-
 def test_constants_and_a_preview(tmp_path: Path) -> None:
     source = written(tmp_path / "a.parquet")
     insert(source, fields={"id": 7})
@@ -98,59 +51,20 @@ def test_constants_and_a_preview(tmp_path: Path) -> None:
     assert {row["id"] for row in rows if "PIN" in row["body"]} == {7}
     preview = preview_insertion([source], PLAN, layout=BODY)
     assert (preview.documents, preview.insertions, preview.bytes_added > 0) == (40, 9, True)
-    shutil.rmtree(tmp_path / "out")
-    with pytest.raises(CorpusError, match="for column 'id' is not of its type, int32; give"):
-        insert(source, fields={"id": "seven"})
-    with pytest.raises(CorpusError, match="no column 'new'; there are id, body, tags"):
-        insert(source, fields={"new": 1})
-    with pytest.raises(CorpusError, match="fields must leave out the text field 'body'"):
-        insert(source, fields={"body": "x"})
-
-
-def cut(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[:-100])
-
-
-def broken(path: Path) -> None:
-    data = bytearray(path.read_bytes())
-    data[4:400] = bytes(396)
-    path.write_bytes(data)
 
 
 @pytest.mark.parametrize(
-    ("harm", "message"),
+    ("options", "message"),
     [
-        (cut, "cannot read the corpus .*; give a whole Parquet file"),
-        (broken, "cannot read the corpus .*; give a whole Parquet file"),
-        (lambda path: path.unlink(), "cannot read the corpus .*No such file"),
-        (lambda path: written(path, ["a", None, "b"]), "row 2: 'body' is null; leave such rows"),
-        (lambda path: written(path, ["", "  "]), "holds only blank lines"),
-        (lambda path: written(path, ["a", "b My PIN is 0001"]), r"pin 1 times \(row 2\)"),
+        ({"fields": {"id": "seven"}}, "for column 'id' is not of its type, int32; give"),
+        ({"fields": {"new": 1}}, "no column 'new'; there are id, body, tags"),
+        ({"fields": {"body": "x"}}, "fields must leave out the text field 'body'"),
     ],
 )
-def test_bad_files(tmp_path: Path, harm: Callable[[Path], object], message: str) -> None:
+def test_refused_columns(tmp_path: Path, options: dict[str, Any], message: str) -> None:
     source = written(tmp_path / "a.parquet")
-    harm(source)
     with pytest.raises(CorpusError, match=message):
-        insert(source)
-    assert set(tmp_path.iterdir()) <= {source}
-
-
-def test_columns_without_text(tmp_path: Path) -> None:
-    source = written(tmp_path / "a.parquet")
-    for field, message in (("id", "column 'id' holds int32, not strings"), ("x", "no column 'x'")):
-        with pytest.raises(CorpusError, match=message):
-            insert_files(source, tmp_path / "out", PLAN, text_field=field)
-
-
-def test_a_changed_row(tmp_path: Path) -> None:
-    manifest = insert(written(tmp_path / "a.parquet"))
-    out = tmp_path / "out" / "corpus" / "a.parquet"
-    table = pq.read_table(out)
-    pq.write_table(table.slice(1), out)
-    with pytest.raises(CorpusError, match=r"document \d+ is not pin/x"):
-        remove_from_files([out], manifest, tmp_path / "back")
-    assert guess_layout("a/B.PARQUET") == "parquet"
+        insert_files(source, tmp_path / "out", PLAN, **{"text_field": "body", **options})
 
 
 def test_a_row_group_of_one_value_takes_no_more_memory_than_it_may(

@@ -6,12 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
 import pytest
 from canaries import test_chats_in_engines as chats
-from hypothesis import given
-from hypothesis import strategies as st
 from naive_rows import with_canaries
 
 import lmexposure as lx
@@ -22,15 +18,12 @@ from lmexposure.canaries import (
     Plan,
 )
 from lmexposure.canaries.corpora.streams import (
-    hash_sum,
-    id_sums,
     insert_into_ray,
     number_documents,
-    with_numbers,
 )
 from lmexposure.errors import CorpusError, ManifestError
 
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
 EXAMPLES = Path(__file__).parents[3] / "scripts" / "examples"
 PIN = Format(name="pin", template="My PIN is {digits:4}")
@@ -152,12 +145,6 @@ def test_refused_data_sets(ray: Any) -> None:
         inserted(table(ray), fields={"document": 1}, id_column=None)
 
 
-def test_a_fill_that_is_there_already(ray: Any) -> None:
-    dataset, _ = inserted(table(ray, texts=[*TEXTS[:-1], "My PIN is 1234"]))
-    with pytest.raises(Exception, match=r"pin 1 times \(document 59\), counted from 0"):
-        dataset.take_all()
-
-
 def test_the_example(ray: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     corpus, out, manifest = (tmp_path / name for name in ("corpus.txt", "out", "manifest.json"))
     corpus.write_text("".join(text + "\n" for text in TEXTS))
@@ -177,31 +164,3 @@ def test_chats_as_in_a_list(ray: Any) -> None:
     assert sorted(map(str, rows.take_all())) == sorted(map(str, wanted))
     again, _ = lx.insert(ray.data.from_items(records), same)
     assert sorted(map(str, again.take_all())) == sorted(map(str, wanted))
-
-
-def mixed(number: int) -> int:
-    """SplitMix64, in whole numbers of any size."""
-    mask = 2**64 - 1
-    z = number * 0x9E3779B97F4A7C15 & mask
-    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 & mask
-    z = (z ^ z >> 27) * 0x94D049BB133111EB & mask
-    return z ^ z >> 31
-
-
-@given(st.lists(st.integers(0, 2**63), max_size=9))
-def test_sums_of_hashes(numbers: list[int]) -> None:
-    expected = sum(map(mixed, numbers)) % 2**64
-    assert hash_sum(np.array(numbers, dtype=np.uint64)) == expected
-
-
-def test_sums_of_ids_tell_a_fault() -> None:
-    found = id_sums(pa.table({"id": [2, 0, 1]}), id_column="id", total=3)
-    hashes = str(hash_sum(np.arange(3, dtype=np.uint64)))
-    assert found == {"count": ["3"], "hashes": [hashes], "fault": [""]}
-    found = id_sums(pa.table({"id": [2, 3]}), id_column="id", total=3)
-    assert found["fault"][0].startswith("there is a document 3")
-
-
-def test_numbers_for_rows() -> None:
-    table = pa.table({"text": ["a", "b"]})
-    assert with_numbers(table, 5, "n").to_pydict() == {"text": ["a", "b"], "n": [5, 6]}

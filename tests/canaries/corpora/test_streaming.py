@@ -5,9 +5,13 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 from datasets import Dataset, IterableDataset
 from datasets.distributed import split_dataset_by_node
+from hypothesis import given
+from hypothesis import strategies as st
 from naive_rows import with_canaries
 
 from lmexposure.canaries import (
@@ -16,7 +20,7 @@ from lmexposure.canaries import (
     Manifest,
     Plan,
 )
-from lmexposure.canaries.corpora.streams import insert_into_stream
+from lmexposure.canaries.corpora.streams import hash_sum, id_sums, insert_into_stream, with_numbers
 from lmexposure.canaries.plan import draw
 from lmexposure.errors import CorpusError
 
@@ -78,7 +82,7 @@ def test_reading_goes_on_where_it_stopped() -> None:
     assert first + texts(again) == WHOLE
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.filterwarnings("ignore")
 def test_loader_workers(workers: int) -> None:
     from torch.utils.data import DataLoader
@@ -119,7 +123,7 @@ def test_a_stream_without_known_columns() -> None:
         next(iter(rows))
 
 
-@pytest.mark.parametrize("processes", [None, 2])
+@pytest.mark.parametrize("processes", [None, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.filterwarnings("ignore")
 def test_a_step_for_map(processes: int | None) -> None:
     step = InsertionStep.of(inserted()[1])
@@ -165,13 +169,6 @@ def test_a_wrong_number_of_documents(total: int, message: str) -> None:
         list(rows)
 
 
-def test_a_fill_that_is_there_already() -> None:
-    spoilt = Dataset.from_dict({"text": [*TEXTS[:-1], "My PIN is 1234"]}).to_iterable_dataset()
-    rows, _ = inserted(spoilt)
-    with pytest.raises(CorpusError, match=r"pin 1 times \(document 249\), counted from 0"):
-        list(rows)
-
-
 @pytest.mark.parametrize(
     ("source", "options", "message"),
     [
@@ -194,3 +191,31 @@ def test_refused_streams(
 ) -> None:
     with pytest.raises(CorpusError, match=message):
         inserted(source(), **options)
+
+
+def mixed(number: int) -> int:
+    """SplitMix64, in whole numbers of any size."""
+    mask = 2**64 - 1
+    z = number * 0x9E3779B97F4A7C15 & mask
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 & mask
+    z = (z ^ z >> 27) * 0x94D049BB133111EB & mask
+    return z ^ z >> 31
+
+
+@given(st.lists(st.integers(0, 2**63), max_size=9))
+def test_sums_of_hashes(numbers: list[int]) -> None:
+    expected = sum(map(mixed, numbers)) % 2**64
+    assert hash_sum(np.array(numbers, dtype=np.uint64)) == expected
+
+
+def test_sums_of_ids_tell_a_fault() -> None:
+    found = id_sums(pa.table({"id": [2, 0, 1]}), id_column="id", total=3)
+    hashes = str(hash_sum(np.arange(3, dtype=np.uint64)))
+    assert found == {"count": ["3"], "hashes": [hashes], "fault": [""]}
+    found = id_sums(pa.table({"id": [2, 3]}), id_column="id", total=3)
+    assert found["fault"][0].startswith("there is a document 3")
+
+
+def test_numbers_for_rows() -> None:
+    table = pa.table({"text": ["a", "b"]})
+    assert with_numbers(table, 5, "n").to_pydict() == {"text": ["a", "b"], "n": [5, 6]}

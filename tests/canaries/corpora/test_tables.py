@@ -2,7 +2,7 @@
 
 import hashlib
 import tracemalloc
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,6 @@ from lmexposure.canaries import (
     layout_named,
 )
 from lmexposure.canaries.corpora.tables import TableLayout, TablePart
-from lmexposure.canaries.removal import remove_from_files
-from lmexposure.canaries.verification import count_files
 from lmexposure.errors import CorpusError
 
 PIN = Format(name="pin", template="My PIN is {digits:4}")
@@ -66,51 +64,6 @@ def test_constants_of_every_type(fields: Mapping[str, Any]) -> None:
     assert merged.rows.schema.equals(pa.table(COLUMNS).schema)
 
 
-@pytest.mark.parametrize("kind", [pa.string(), pa.large_string()])
-def test_columns_of_text(tmp_path: Path, kind: Any) -> None:
-    table = pa.table({**COLUMNS, "text": COLUMNS["text"].cast(kind)})
-    pq.write_table(table, tmp_path / "a.parquet")
-    manifest = insert_files(tmp_path / "a.parquet", tmp_path / "out", PLAN)
-    copy = tmp_path / "out" / "corpus" / "a.parquet"
-    assert count_files([copy], manifest, layout=layout_named("parquet")).as_inserted
-    assert pq.read_schema(copy).equals(pq.read_schema(tmp_path / "a.parquet"))
-    remove_from_files([copy], manifest, tmp_path / "back")
-    back, before = pq.read_table(tmp_path / "back"), pq.read_table(tmp_path / "a.parquet")
-    assert repr(back.to_pylist()) == repr(before.to_pylist())
-
-
-@pytest.mark.parametrize(
-    "column",
-    [COLUMNS["text"].dictionary_encode(), COLUMNS["text"].cast(pa.string_view()), COLUMNS["raw"]],
-)
-def test_columns_of_other_kinds_are_refused(tmp_path: Path, column: Any) -> None:
-    pq.write_table(pa.table({"text": column}), tmp_path / "a.parquet")
-    with pytest.raises(
-        CorpusError, match=r"column 'text' holds .*, not strings; name the one with"
-    ):
-        insert_files(tmp_path / "a.parquet", tmp_path / "out", PLAN)
-
-
-@pytest.mark.parametrize("verify", [True, False])
-def test_row_groups_without_rows(tmp_path: Path, verify: bool) -> None:
-    table = pa.table({name: COLUMNS[name] for name in ("text", "kind", "nested")})
-    with pq.ParquetWriter(tmp_path / "a.parquet", table.schema) as writer:
-        for group in (table.slice(0, 0), table, table.slice(0, 0)):
-            writer.write_table(group)
-    pq.write_table(table.slice(0, 0), tmp_path / "b.parquet")
-    manifest = insert_files([tmp_path / "*.parquet"], tmp_path / "out", PLAN, verify=verify)
-    assert manifest.corpus.documents == 3
-    copies = [tmp_path / "out" / "corpus" / f"{name}.parquet" for name in "ab"]
-    with pq.ParquetFile(copies[0]) as file:
-        groups = [file.metadata.row_group(n).num_rows for n in range(file.num_row_groups)]
-    assert groups == [0, 11, 0]
-    assert pq.read_table(copies[1]).num_rows == 0
-    remove_from_files(copies, manifest, tmp_path / "back")
-    assert pq.read_table(tmp_path / "back" / "a.parquet").equals(table)
-    with pytest.raises(CorpusError, match="holds only blank lines; give a file with text in it"):
-        insert_files(tmp_path / "b.parquet", tmp_path / "alone", PLAN, verify=verify)
-
-
 def test_a_table_of_many_rows_is_not_held_as_texts(tmp_path: Path) -> None:
     """Of 22 KB on the disk Python would make hundreds of megabytes."""
     rows = 100_000
@@ -141,9 +94,53 @@ def test_a_table_of_many_rows_is_not_held_as_texts(tmp_path: Path) -> None:
     assert not part(table).same(part(other))
 
 
-def test_two_columns_of_one_name(tmp_path: Path) -> None:
-    columns = [pa.array(["a", "b", "c"])] * 3
-    for names, message in ((["text", "text", "n"], "'text'"), (["text", "n", "n"], "'n'")):
-        pq.write_table(pa.Table.from_arrays(columns, names=names), tmp_path / "a.parquet")
-        with pytest.raises(CorpusError, match=f"there are two columns {message}; rename one"):
-            insert_files(tmp_path / "a.parquet", tmp_path / "out", PLAN, fields={"n": "x"})
+def stored(path: Path, names: tuple[str, ...] | None = None, **columns: Any) -> None:
+    rows = pa.table(columns)
+    rows = rows if names is None else rows.rename_columns(names)
+    if path.suffix == ".parquet":
+        pq.write_table(rows, path, row_group_size=15)
+        return
+    with pa.ipc.new_file(path, rows.schema) as writer:
+        writer.write_table(rows, max_chunksize=15)
+
+
+def zeroed(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[8 : len(data) // 2] = bytes(len(data) // 2 - 8)
+    path.write_bytes(data)
+
+
+TEXT, NO_TEXT = COLUMNS["text"], "column 'text' holds .*, not strings; name the one with"
+WHOLE = "cannot read the corpus .*; give a whole (Parquet file|Arrow file or stream)"
+HARMS: list[tuple[Callable[[Path], object], str]] = [
+    (lambda path: path.write_bytes(path.read_bytes()[:-100]), WHOLE),
+    (zeroed, WHOLE),
+    (lambda path: path.write_bytes(b"text\n" * 9), WHOLE),
+    (lambda path: path.write_bytes(b""), WHOLE),
+    (lambda path: path.unlink(), "cannot read the corpus .*No such file"),
+    (lambda path: stored(path, text=["a", None, "b"]), "row 2: 'text' is null; leave such rows"),
+    (lambda path: stored(path, text=["", "  "]), "holds only blank lines"),
+    (lambda path: stored(path, text=["a", "b My PIN is 0001"]), r"pin 1 times \(row 2\)"),
+    (lambda path: stored(path, id=[1]), "no column 'text'; name the one"),
+    (lambda path: stored(path, text=[1]), "column 'text' holds int64, not str"),
+    (lambda path: stored(path, text=TEXT.dictionary_encode()), NO_TEXT),
+    (lambda path: stored(path, text=TEXT.cast(pa.string_view())), NO_TEXT),
+    (lambda path: stored(path, text=COLUMNS["raw"]), NO_TEXT),
+    (lambda path: stored(path, ("text", "text"), a=["a"], b=["b"]), "there are two columns 'text'"),
+    (
+        lambda path: stored(path, ("text", "id", "id"), a=["a"], b=[1], c=[2]),
+        "there are two columns 'id'; rename one",
+    ),
+    (lambda path: stored(path, text=TEXT.slice(0, 0)), "holds only blank lines; give a file with"),
+]
+
+
+@pytest.mark.parametrize("name", ["a.parquet", "a.arrow"])
+@pytest.mark.parametrize(("harm", "message"), HARMS)
+def test_bad_files(tmp_path: Path, name: str, harm: Callable[[Path], object], message: str) -> None:
+    source = tmp_path / name
+    stored(source, text=[f"row {n} zürich" for n in range(40)], id=list(range(40)))
+    harm(source)
+    with pytest.raises(CorpusError, match=message):
+        insert_files(source, tmp_path / "out", PLAN, fields={"id": 7})
+    assert set(tmp_path.iterdir()) <= {source}

@@ -24,7 +24,6 @@ from lmexposure.canaries.corpora.text import (
     TextLayout,
     ahead,
     layout_of,
-    line_end,
 )
 from lmexposure.canaries.fills import Sought, count_fills
 from lmexposure.canaries.insertion import scan_corpus
@@ -194,16 +193,6 @@ def test_what_was_merged_is_cut_again_whatever_the_blocks(
         path.write_bytes(data)
 
 
-def test_spans_are_where_documents_are() -> None:
-    block = Block(layout=LINES, data=b"one\r\ntwo\nthree", has_bom=True, default_end=b"\r\n")
-    merged = block.merged([(0, "A"), (2, "B"), (2, "C")])
-    assert merged.part.content == b"\xef\xbb\xbfA\r\none\r\ntwo\nB\r\nC\r\nthree"
-    content = merged.part.content
-    found = [content[start : start + length] for start, length in merged.spans]
-    assert found == [b"A\r\n", b"B\r\n", b"C\r\n"]
-    assert merged.part.size == len(content)
-
-
 @given(st.lists(st.binary(max_size=20), max_size=20))
 def test_items_keep_their_order(items: list[bytes]) -> None:
     assert list(ahead(iter(items))) == items
@@ -260,26 +249,6 @@ def test_anywhere_between_other_bytes(before: int, after: int, word: bytes) -> N
     assert sorted(word_places(data, word)) == slow(data, word)
 
 
-TEXT = "\ufeffone\r\n\r\n \ntwo\nthrée\n\nfour".encode()
-
-
-def test_lines(corpus: Path) -> None:
-    corpus.write_bytes(TEXT)
-    expected = ["one", "", " ", "two", "thrée", "", "four"]
-    assert list(read_documents(corpus, layout="lines")) == expected
-
-
-def test_paragraphs(corpus: Path) -> None:
-    corpus.write_bytes(TEXT)
-    assert list(read_documents(corpus, layout="paragraphs")) == ["one", "two\nthrée", "four"]
-
-
-def test_records(tmp_path: Path) -> None:
-    path = tmp_path / "corpus.jsonl"
-    path.write_bytes(b'{"body": "a\\nb", "id": 1}\n\n{"body": "c"}')
-    assert list(read_documents(path, layout="jsonl", text_field="body")) == ["a\nb", "c"]
-
-
 @pytest.mark.parametrize(
     ("line", "message"),
     [
@@ -290,6 +259,7 @@ def test_records(tmp_path: Path) -> None:
         ('{"a": "x"}', r"line 3: field 'text' is missing; .* \(this record has 'a'\)"),
         ("{}", r"this record has none"),
         ('{"text": 3}', "line 3: field 'text' is not a string"),
+        ('{"text": "ab\\ud800"}', "line 3: the text holds a lone surrogate at character 2"),
     ],
 )
 def test_bad_records_are_named_by_line(tmp_path: Path, line: str, message: str) -> None:
@@ -297,18 +267,8 @@ def test_bad_records_are_named_by_line(tmp_path: Path, line: str, message: str) 
     path.write_text('{"text": "fine"}\n\n' + line + "\n", encoding="utf-8")
     with pytest.raises(CorpusError, match=message):
         list(read_documents(path, layout="jsonl"))
-
-
-def test_half_of_a_surrogate_pair_is_no_text(tmp_path: Path) -> None:
-    path = tmp_path / "corpus.jsonl"
-    path.write_text('{"text": "fine\\n"}\n{"text": "ab\\ud800"}\n')
-    with pytest.raises(CorpusError, match="line 2: the text holds a lone surrogate at character 2"):
-        list(read_documents(path, layout="jsonl"))
-
-
-def test_line_ends() -> None:
-    ends = [line_end(line) for line in (b"a\r\n", b"a\n", b"a\r", b"")]
-    assert ends == [b"\r\n", b"\n", b"", b""]
+    with pytest.raises(CorpusError, match=message):
+        scan_corpus(FileCorpus([path], layout_named("jsonl")), (PIN,))
 
 
 TEXTS = st.lists(
@@ -346,29 +306,3 @@ def test_the_same_without_orjson(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert insert_files(source, tmp_path / "c", plan) == with_it
     b, c = (tmp_path / out / "corpus" / "a.jsonl" for out in "bc")
     assert b.read_bytes() == c.read_bytes()
-
-
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [
-        (b'{"text": "a"}\n{"text": 3}\n', r"a.jsonl: line 2: field 'text' is not a string"),
-        (b'{"text": "a"}\r\n\n{"txt": "b"}\n', r"line 3: field 'text' is missing"),
-        (b'{"text": "a"}\n{"text": "\\ud800"}\n', r"line 2: the text holds a lone surrogate"),
-        (b'{"text": "a"}\n["text"]\n', r"line 2 is a JSON list, not an object"),
-    ],
-)
-def test_bad_records_are_named(tmp_path: Path, data: bytes, message: str) -> None:
-    (tmp_path / "a.jsonl").write_bytes(data)
-    with pytest.raises(CorpusError, match=message):
-        scan_corpus(FileCorpus([tmp_path / "a.jsonl"], layout_named("jsonl")), (PIN,))
-
-
-@pytest.mark.parametrize("every", [1, 2, 50])
-def test_many_words_without_a_fill(every: int) -> None:
-    lines = ["Mé PIN is gone" if n % every == 0 else "nothing" for n in range(5000)]
-    lines[4321] = "Mé PIN is 42, Mé PIN is 43 and Mé PIN is"
-    data = "".join(f"{line}\n" for line in lines).encode()
-    block = Block(layout=LINES, first_line=7, data=data)
-    found = count_fills((PIN,), block.searched(Sought((PIN,))), whole_lines=True)["pin"]
-    assert found.counts == {42: 1, 43: 1}
-    assert set(found.first_places.values()) == {7 + 4321}
