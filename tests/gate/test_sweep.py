@@ -7,18 +7,16 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from made_results import HOSTILE, clean
+from gate.judged import LEAK, OPEN, PASS, check_of
+from made_results import HOSTILE
 from made_sweeps import bound_of, made_sweep, sweep_with, written_sweep
 from scipy import stats
 
 from lmexposure import gate
-from lmexposure.errors import ResultError, SettingsError
 from lmexposure.gate import (
     CHECK_KINDS,
-    Check,
     Outcome,
     Thresholds,
-    Verdict,
     check_sweep,
     verdict_json,
     verdict_junit,
@@ -29,12 +27,6 @@ from lmexposure.gate import (
 from lmexposure.gate.sweep_coins import MOST_LOOKS, _binomial_tail
 from lmexposure.records import SweepBound, SweepEpsilon, SweepResult, SweepText, sweep_of
 from lmexposure.statistics.bounds.one_run import fixed_rays
-
-LEAK, PASS, OPEN = Outcome.LEAK, Outcome.PASS, Outcome.INCONCLUSIVE
-
-
-def of(verdict: Verdict, key: str) -> Check:
-    return next(check for check in verdict.checks if check.key == key)
 
 
 def with_bounds(value: float, most: float | None, other: float = 0.0) -> SweepResult:
@@ -95,8 +87,7 @@ def test_one_text_given_away_whole_is_a_leak_that_the_average_hides() -> None:
     rate = next(rate for rate in result.primary["canaries"].rates if rate.fpr == 0.001)
     assert rate.value is not None
     assert rate.value <= 0.001 + 2 / 500
-    verdict = check_sweep(result)
-    check = of(verdict, "worst_canary")
+    verdict, check = check_sweep(result), check_of(result, "worst_canary")
     assert (check.outcome, check.value) == (LEAK, result.worst and result.worst.p)
     assert "canary pin/x1/0000 gives itself away: in " in verdict.sentence
     assert "for the worst of 500 canaries" in verdict.sentence
@@ -115,22 +106,19 @@ def test_the_chance_of_right_guesses_is_binomial(trials: int, least: int) -> Non
 
 @pytest.mark.parametrize("most", [None, 0.5])
 def test_as_many_models_as_it_takes_are_enough(most: float | None) -> None:
-    thresholds = Thresholds(max_worst_tpr=most)
-    few = of(
-        check_sweep(made_sweep(models=6, population=0), thresholds),
-        "worst_canary" if most is None else "max_worst_tpr",
-    )
+    key = "worst_canary" if most is None else "max_worst_tpr"
+    few = check_of(made_sweep(models=6, population=0), key, max_worst_tpr=most)
     assert few.outcome is OPEN
     assert "are too few" in few.reason
     models = int(few.reason.split("it takes about ")[1].split(" ")[0])
     assert 12 < models < 80
     for seed in range(5):
         enough = made_sweep(models=models, population=0, seed=seed)
-        assert check_sweep(enough, thresholds).outcome is not OPEN
+        assert check_sweep(enough, Thresholds(max_worst_tpr=most)).outcome is not OPEN
 
 
 def test_a_pass_names_a_leak_that_would_have_been_one() -> None:
-    check = of(check_sweep(made_sweep()), "worst_canary")
+    check = check_of(made_sweep(), "worst_canary")
     above = int(check.reason.split("such as about ")[1].split(" ")[0])
     assert (check.outcome, above) == (PASS, 12)
 
@@ -142,8 +130,8 @@ def test_a_pass_names_a_leak_that_would_have_been_one() -> None:
         changed = SweepText(**{**result.texts[0].model_dump(), **parts})
         return sweep_with(result, texts=(changed, *result.texts[1:]))
 
-    assert of(check_sweep(with_leak(above)), "worst_canary").outcome is LEAK
-    assert of(check_sweep(with_leak(above - 1)), "worst_canary").outcome is PASS
+    assert check_of(with_leak(above), "worst_canary").outcome is LEAK
+    assert check_of(with_leak(above - 1), "worst_canary").outcome is PASS
 
 
 @pytest.mark.parametrize(
@@ -159,7 +147,7 @@ def test_a_pass_names_a_leak_that_would_have_been_one() -> None:
 def test_a_rate_that_was_asked_for(
     parts: dict[str, Any], most: float, outcome: Outcome, words: str
 ) -> None:
-    check = of(check_sweep(made_sweep(**parts), Thresholds(max_worst_tpr=most)), "max_worst_tpr")
+    check = check_of(made_sweep(**parts), "max_worst_tpr", max_worst_tpr=most)
     assert (check.outcome, check.threshold, check.asked) == (outcome, most, True)
     assert words in check.reason
 
@@ -173,10 +161,10 @@ def test_a_rate_is_asked_of_documents_too() -> None:
 def test_documents_that_few_models_had_let_nothing_pass() -> None:
     result = made_sweep(models=20)
     assert result.worst_of_population is not None
-    check = of(check_sweep(result), "worst_document")
+    check = check_of(result, "worst_document")
     assert check.outcome is OPEN
     assert "too few for the worst of" in check.reason
-    assert of(check_sweep(made_sweep(models=64)), "worst_document").outcome is PASS
+    assert check_of(made_sweep(models=64), "worst_document").outcome is PASS
 
 
 @pytest.mark.parametrize(
@@ -193,7 +181,7 @@ def test_an_epsilon_that_was_asked_for(
     value: float, most: float | None, other: float, outcome: Outcome, words: str
 ) -> None:
     verdict = check_sweep(with_bounds(value, most, other), Thresholds(max_epsilon=2.0))
-    check = of(verdict, "max_epsilon")
+    check = next(check for check in verdict.checks if check.key == "max_epsilon")
     assert (check.outcome, check.value, check.unit) == (outcome, value, "nats")
     assert words.lower() in check.reason.lower()
     assert not [check for check in verdict.checks if check.key == "guessed_coins"]
@@ -209,9 +197,8 @@ def test_coins_that_follow_from_each_other_allow_no_bound() -> None:
 
 
 def test_coins_guessed_right_are_a_leak_though_no_text_is() -> None:
-    verdict = check_sweep(made_sweep(shift=0.4))
-    assert of(verdict, "worst_canary").outcome is PASS
-    check = of(verdict, "guessed_coins")
+    assert check_of(made_sweep(shift=0.4), "worst_canary").outcome is PASS
+    check = check_of(made_sweep(shift=0.4), "guessed_coins")
     assert check.outcome is LEAK
     assert "surest guesses, of 2,048 coins, are right" in check.reason
 
@@ -222,7 +209,7 @@ def test_too_few_coins_can_show_nothing() -> None:
         question="together", repetitions=1, chosen_from=1, bound=bound_of(0.0, 1.0, counts=counts)
     )
     epsilon = SweepEpsilon(primary=primary, significance=0.05, bounds=(primary,), refused=())
-    check = of(check_sweep(sweep_with(made_sweep(), epsilon=epsilon)), "guessed_coins")
+    check = check_of(sweep_with(made_sweep(), epsilon=epsilon), "guessed_coins")
     assert check.outcome is OPEN
     assert "8 coins are too few" in check.reason
 
@@ -232,40 +219,13 @@ def test_canaries_in_all_models_let_nothing_pass() -> None:
     alike = {"models_in": 64, "models_out": 0, "tpr": None, "p": None, "difference": None}
     changed = SweepText(**{**result.texts[3].model_dump(), **alike})
     texts = (*result.texts[:3], changed, *result.texts[4:])
-    verdict = check_sweep(sweep_with(result, texts=texts))
-    assert verdict.outcome is OPEN
-    assert "1 of 32 canaries were in all models or in none" in of(verdict, "scores").reason
+    result = sweep_with(result, texts=texts)
+    assert check_sweep(result).outcome is OPEN
+    said = check_of(result, "scores").reason
+    assert "1 of 32 canaries were in all models or in none" in said
 
 
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        ({"max_exposure": 5.0}, "max_exposure=5.0 is a threshold of a run, and this is a sweep"),
-        ({"p_value": False}, "p_value=False is a threshold of a run"),
-        ({"repetitions": 4}, "repetitions=4 is a threshold of a run"),
-    ],
-)
-def test_thresholds_of_runs_are_refused(given: dict[str, Any], words: str) -> None:
-    with pytest.raises(SettingsError, match=words):
-        check_sweep(made_sweep(), Thresholds(**given))
-
-
-def test_a_threshold_of_sweeps_is_refused_of_a_run() -> None:
-    with pytest.raises(SettingsError, match=r"max_worst_tpr=0\.5 is a threshold of a sweep"):
-        gate.check(clean(), Thresholds(max_worst_tpr=0.5))
-
-
-@pytest.mark.parametrize("rate", [-0.1, 1.0, True, "high"])
-def test_a_rate_out_of_range_is_refused(rate: Any) -> None:
-    with pytest.raises(SettingsError, match="must be a rate, at least 0 and below 1"):
-        Thresholds(max_worst_tpr=rate)
-
-
-def test_what_is_no_sweep_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ResultError, match="give a SweepResult, what open_sweep gave"):
-        check_sweep(3)  # type: ignore[arg-type]
-    with pytest.raises(SettingsError, match="such as Thresholds"):
-        check_sweep(made_sweep(), 3)  # type: ignore[arg-type]
+def test_a_sweep_is_judged_from_its_folder_too(tmp_path: Path) -> None:
     home = written_sweep(tmp_path / "sweep")
     assert gate.check(home) == gate.check(home / "sweep.json") == check_sweep(made_sweep())
 
