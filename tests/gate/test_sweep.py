@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 from gate.judged import LEAK, OPEN, PASS, check_of
+from known import known
 from made_results import HOSTILE
 from made_sweeps import bound_of, made_sweep, sweep_with, written_sweep
 from scipy import stats
@@ -25,20 +26,26 @@ from lmexposure.gate import (
     verdict_text,
 )
 from lmexposure.gate.sweep_coins import MOST_LOOKS, _binomial_tail
-from lmexposure.records import SweepBound, SweepEpsilon, SweepResult, SweepText, sweep_of
+from lmexposure.records import Bound, SweepBound, SweepEpsilon, SweepResult, SweepText, sweep_of
 from lmexposure.statistics.bounds.one_run import fixed_rays
 
 
-def with_bounds(value: float, most: float | None, other: float = 0.0) -> SweepResult:
-    """A clean sweep with another primary bound, and one of another question."""
-    primary = SweepBound(
-        question="together", repetitions=1, chosen_from=1, bound=bound_of(value, most)
-    )
-    second = SweepBound(
-        question="per_canary", repetitions=1, chosen_from=32, bound=bound_of(other, 9.0)
-    )
-    epsilon = SweepEpsilon(primary=primary, significance=0.05, bounds=(primary, second), refused=())
+def asked(question: Any, chosen_from: int, bound: Bound) -> SweepBound:
+    return SweepBound(question=question, repetitions=1, chosen_from=chosen_from, bound=bound)
+
+
+def with_bounds(primary: Bound, *others: SweepBound) -> SweepResult:
+    """A clean sweep with another primary bound, and those of other questions."""
+    first = asked("together", 1, primary)
+    epsilon = SweepEpsilon(primary=first, significance=0.05, bounds=(first, *others), refused=())
     return sweep_with(made_sweep(), epsilon=epsilon)
+
+
+def with_text(result: SweepResult, place: int, **parts: Any) -> SweepResult:
+    """The sweep with one text of other parts."""
+    texts = list(result.texts)
+    texts[place] = SweepText(**{**texts[place].model_dump(), **parts})
+    return sweep_with(result, texts=tuple(texts))
 
 
 @pytest.mark.parametrize(
@@ -64,8 +71,7 @@ def with_bounds(value: float, most: float | None, other: float = 0.0) -> SweepRe
 def test_a_verdict_by_default(parts: dict[str, Any], outcome: Outcome, deciding: str) -> None:
     verdict = gate.check(made_sweep(**parts))
     assert verdict.outcome is outcome
-    assert verdict.deciding is not None
-    assert verdict.deciding.key == deciding
+    assert known(verdict.deciding).key == deciding
     assert verdict.exit_code == {PASS: 0, LEAK: 1, OPEN: 2}[outcome]
     assert {check.key for check in verdict.checks} <= set(CHECK_KINDS)
 
@@ -85,8 +91,7 @@ def test_one_text_given_away_whole_is_a_leak_that_the_average_hides() -> None:
     """Name and shame: the rest is at chance, and so is the rate of all of them."""
     result = made_sweep(canaries=500, leaking=1, population=0)
     rate = next(rate for rate in result.primary["canaries"].rates if rate.fpr == 0.001)
-    assert rate.value is not None
-    assert rate.value <= 0.001 + 2 / 500
+    assert known(rate.value) <= 0.001 + 2 / 500
     verdict, check = check_sweep(result), check_of(result, "worst_canary")
     assert (check.outcome, check.value) == (LEAK, result.worst and result.worst.p)
     assert "canary pin/x1/0000 gives itself away: in " in verdict.sentence
@@ -122,16 +127,10 @@ def test_a_pass_names_a_leak_that_would_have_been_one() -> None:
     above = int(check.reason.split("such as about ")[1].split(" ")[0])
     assert (check.outcome, above) == (PASS, 12)
 
-    def with_leak(above: int) -> SweepResult:
-        result = made_sweep()
-        had, lacked = 32, 32
-        p = math.comb(had + lacked - above, lacked) / math.comb(had + lacked, lacked)
-        parts = {"models_in": had, "models_out": lacked, "tpr": above / had, "p": p}
-        changed = SweepText(**{**result.texts[0].model_dump(), **parts})
-        return sweep_with(result, texts=(changed, *result.texts[1:]))
-
-    assert check_of(with_leak(above), "worst_canary").outcome is LEAK
-    assert check_of(with_leak(above - 1), "worst_canary").outcome is PASS
+    for seen, outcome in ((above, LEAK), (above - 1, PASS)):
+        p = math.comb(64 - seen, 32) / math.comb(64, 32)
+        parts = {"models_in": 32, "models_out": 32, "tpr": seen / 32, "p": p}
+        assert check_of(with_text(made_sweep(), 0, **parts), "worst_canary").outcome is outcome
 
 
 @pytest.mark.parametrize(
@@ -159,9 +158,7 @@ def test_a_rate_is_asked_of_documents_too() -> None:
 
 
 def test_documents_that_few_models_had_let_nothing_pass() -> None:
-    result = made_sweep(models=20)
-    assert result.worst_of_population is not None
-    check = check_of(result, "worst_document")
+    check = check_of(made_sweep(models=20), "worst_document")
     assert check.outcome is OPEN
     assert "too few for the worst of" in check.reason
     assert check_of(made_sweep(models=64), "worst_document").outcome is PASS
@@ -180,8 +177,9 @@ def test_documents_that_few_models_had_let_nothing_pass() -> None:
 def test_an_epsilon_that_was_asked_for(
     value: float, most: float | None, other: float, outcome: Outcome, words: str
 ) -> None:
-    verdict = check_sweep(with_bounds(value, most, other), Thresholds(max_epsilon=2.0))
-    check = next(check for check in verdict.checks if check.key == "max_epsilon")
+    result = with_bounds(bound_of(value, most), asked("per_canary", 32, bound_of(other, 9.0)))
+    verdict = check_sweep(result, Thresholds(max_epsilon=2.0))
+    check = check_of(result, "max_epsilon", max_epsilon=2.0)
     assert (check.outcome, check.value, check.unit) == (outcome, value, "nats")
     assert words.lower() in check.reason.lower()
     assert not [check for check in verdict.checks if check.key == "guessed_coins"]
@@ -205,21 +203,14 @@ def test_coins_guessed_right_are_a_leak_though_no_text_is() -> None:
 
 def test_too_few_coins_can_show_nothing() -> None:
     counts = {"canaries": 8, "both_guesses": 8, "both_correct": 8}
-    primary = SweepBound(
-        question="together", repetitions=1, chosen_from=1, bound=bound_of(0.0, 1.0, counts=counts)
-    )
-    epsilon = SweepEpsilon(primary=primary, significance=0.05, bounds=(primary,), refused=())
-    check = check_of(sweep_with(made_sweep(), epsilon=epsilon), "guessed_coins")
+    check = check_of(with_bounds(bound_of(0.0, 1.0, counts=counts)), "guessed_coins")
     assert check.outcome is OPEN
     assert "8 coins are too few" in check.reason
 
 
 def test_canaries_in_all_models_let_nothing_pass() -> None:
-    result = made_sweep()
     alike = {"models_in": 64, "models_out": 0, "tpr": None, "p": None, "difference": None}
-    changed = SweepText(**{**result.texts[3].model_dump(), **alike})
-    texts = (*result.texts[:3], changed, *result.texts[4:])
-    result = sweep_with(result, texts=texts)
+    result = with_text(made_sweep(), 3, **alike)
     assert check_sweep(result).outcome is OPEN
     said = check_of(result, "scores").reason
     assert "1 of 32 canaries were in all models or in none" in said
@@ -231,20 +222,18 @@ def test_a_sweep_is_judged_from_its_folder_too(tmp_path: Path) -> None:
 
 
 def test_every_form_says_the_same() -> None:
-    text = made_sweep(leaking=1).texts[0]
     name = HOSTILE + "\x00|</testcase>]]>@all\r\n## Passed"
-    texts = (SweepText(**{**text.model_dump(), "id": name}), *made_sweep(leaking=1).texts[1:])
-    result = sweep_with(made_sweep(leaking=1), texts=texts, worst=None)
-    verdict, known = check_sweep(result), sweep_of(result).provenance
-    record = json.loads(verdict_json(verdict, result, known))
+    result = with_text(sweep_with(made_sweep(leaking=1), worst=None), 0, id=name)
+    verdict, provenance = check_sweep(result), sweep_of(result).provenance
+    record = json.loads(verdict_json(verdict, result, provenance))
     assert record["schema"] == "lmexposure.verdict/1"
     assert record["matrices_sha256"] == result.matrices_sha256
     assert record["provenance"]["models"] == "64"
-    assert verdict_text(verdict, known).splitlines()[:2] == [verdict.sentence, known.line]
-    assert verdict_summary(verdict, known).startswith("## lmexposure: leaks\n")
-    suite = ElementTree.fromstring(verdict_junit(verdict, known))[0]
+    assert verdict_text(verdict, provenance).splitlines()[:2] == [verdict.sentence, provenance.line]
+    assert verdict_summary(verdict, provenance).startswith("## lmexposure: leaks\n")
+    suite = ElementTree.fromstring(verdict_junit(verdict, provenance))[0]
     assert suite.get("failures") == "2"
-    log = json.loads(verdict_sarif(verdict, "sweep.json", known))["runs"][0]
+    log = json.loads(verdict_sarif(verdict, "sweep.json", provenance))["runs"][0]
     assert {found["ruleId"] for found in log["results"]} == {
         "lmexposure/worst_canary",
         "lmexposure/guessed_coins",
