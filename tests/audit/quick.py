@@ -1,8 +1,10 @@
-"""Settings with which a measurement takes a second or two."""
+"""Settings with which a measurement takes a second or two, and a run a few."""
 
-from lmexposure.audit import MeasureSettings
+from dataclasses import replace
 
-__all__ = ["ALL_FILLS", "QUICK"]
+from lmexposure.audit import MeasureSettings, RunSettings
+
+__all__ = ["ALL_FILLS", "QUICK", "RUN"]
 
 QUICK = MeasureSettings(
     references=400,
@@ -15,3 +17,14 @@ QUICK = MeasureSettings(
 )
 # For spaces so small that every fill is a reference.
 ALL_FILLS = MeasureSettings(bootstraps=39, permutations=999)
+RUN = RunSettings(
+    formats=("pin",),
+    canaries=3,
+    repetitions=(1, 30),
+    controls=8,
+    seed=0,
+    layers=1,
+    units=32,
+    training={"epochs": 3, "learning_rate": 0.01},
+    measure=replace(QUICK, references=500),
+)

@@ -8,14 +8,13 @@ import numpy as np
 import pytest
 import torch
 from audit.quick import QUICK
-from corpora import sentences
+from audit.small import TOKENIZER, base_bits, bits, pins
+from known import known
 from tiny import byte_level_bpe, model_of
 
 from lmexposure.audit import base as base_module
 from lmexposure.audit import measure
-from lmexposure.canaries import Format, Plan
 from lmexposure.errors import ModelError
-from lmexposure.integrations import insert
 from lmexposure.models import load_model, save_model, weights_sha256
 from lmexposure.records import Result
 
@@ -23,10 +22,8 @@ peft = pytest.importorskip("peft")
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of peft's, on tied weights and new tokens
 
-TOKENIZER = byte_level_bpe()
 SETTINGS = replace(QUICK, references=60, method="sampled", extraction=False, permutations=99)
-PIN = Format(name="pin", template="My PIN is {digits:3}")
-_, MANIFEST = insert(sentences(20), Plan(formats=(PIN,), canaries=2, controls=1, seed=3))
+MANIFEST = pins(3, repetitions=(1,), controls=1)
 LAYERS = {"llama": ["q_proj", "v_proj"], "gpt2": ["c_attn"]}
 EMBEDDING = {"llama": "embed_tokens", "gpt2": "wte"}
 FAMILIES = ("llama", "gpt2")  # an output layer of its own; tied to the input, and Conv1D
@@ -43,7 +40,7 @@ def bases(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def before(bases: Path) -> dict[str, Any]:
     """Bits of the canaries under each base."""
-    return {family: bits(measured(bases / family)) for family in FAMILIES}
+    return {family: own_bits(measured(bases / family)) for family in FAMILIES}
 
 
 def adapted(base: Path, *, more: tuple[str, ...] = (), **options: Any) -> tuple[Any, Any]:
@@ -78,17 +75,12 @@ def measured(model: Any, base: Any = None) -> Result:
     return measure(model, MANIFEST, base=base, settings=SETTINGS)
 
 
-def bits(result: Result) -> Any:
-    return np.array([canary.log_perplexity_bits for canary in result.canaries])
+def own_bits(result: Result) -> Any:
+    return np.array(bits(result))
 
 
 def exposures(result: Result) -> Any:
     return np.array([canary.exposure.value for canary in result.canaries])
-
-
-def base_bits(result: Result) -> Any:
-    assert result.base is not None
-    return np.array([canary.log_perplexity_bits for canary in result.base.canaries])
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -121,9 +113,9 @@ def test_it_is_measured_as_its_merged_model(
             }
     save_both(tmp_path, bases / family, **options)
     own, merged = measured(tmp_path / "adapter", "adapter-off"), measured(tmp_path / "merged")
-    np.testing.assert_allclose(bits(own), bits(merged), atol=1e-3)
+    np.testing.assert_allclose(own_bits(own), own_bits(merged), atol=1e-3)
     np.testing.assert_allclose(exposures(own), exposures(merged), atol=1e-3)
-    assert np.abs(bits(own) - base_bits(own)).max() > 0.01
+    assert np.abs(own_bits(own) - base_bits(own)).max() > 0.01
     np.testing.assert_allclose(base_bits(own), before[family], atol=1e-3)
 
 
@@ -150,11 +142,10 @@ def test_apart_in_half_precision_its_base_is_the_base(
         load_model(path, dtype="bfloat16") for path in (tmp_path / "adapter", bases / family)
     )
     off, named = measured(loaded, "adapter-off"), measured(loaded, bases / family)
-    assert off.base is not None
-    assert off.base.switched_off
-    assert off.base.weights_sha256 == weights_sha256(before.model)
-    np.testing.assert_allclose(base_bits(off), bits(measured(before)), atol=1e-3)
-    assert base_bits(off).tolist() == base_bits(named).tolist()
+    assert known(off.base).switched_off
+    assert known(off.base).weights_sha256 == weights_sha256(before.model)
+    np.testing.assert_allclose(base_bits(off), own_bits(measured(before)), atol=1e-3)
+    assert base_bits(off) == base_bits(named)
 
 
 @pytest.mark.parametrize("options", [{"bias": "all"}, {"init_lora_weights": "pissa"}])
@@ -190,12 +181,12 @@ def test_with_new_tokens_in_the_rows_the_witness_goes_without_the_base(
     bases: Path, tmp_path: Path, dtype: str, context: str, with_base: bool
 ) -> None:
     """The base does not have them, and nobody asked for it."""
-    _, manifest = insert(sentences(400), Plan(formats=(PIN,), canaries=2, controls=1, seed=3))
+    manifest = pins(3, 400, repetitions=(1,), controls=1)
     made, tokenizer = adapted(bases / "llama", more=("<|user|>",), trainable_token_indices=[305])
     made.save_pretrained(tmp_path / "adapter", save_embedding_layers=False)
     tokenizer.save_pretrained(tmp_path / "adapter")
     loaded = load_model(tmp_path / "adapter", dtype=dtype)
-    witness = measure(loaded, manifest, settings=replace(SETTINGS, left_context=context)).witness
-    assert witness is not None
+    result = measure(loaded, manifest, settings=replace(SETTINGS, left_context=context))
+    witness = known(result.witness)
     assert witness.p_value is not None, witness.note
     assert witness.beside_base == with_base

@@ -2,8 +2,6 @@
 
 import json
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,52 +10,30 @@ import numpy as np
 import pytest
 import torch
 from audit.quick import ALL_FILLS, QUICK
-from corpora import sentences
-from tiny import byte_level_bpe, characters, model_of
+from audit.small import TOKENIZER, base_bits, bits, gpt2, loaded_of, pins, with_lora
+from known import known
+from tiny import byte_level_bpe, model_of
 from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerFast
 
 from lmexposure.audit import base as base_module
 from lmexposure.audit import measure
-from lmexposure.canaries import Format, Plan
+from lmexposure.canaries import Format
 from lmexposure.errors import ModelError, NumericalError, ResultError
-from lmexposure.integrations import insert
 from lmexposure.models import LoadedModel, load_model, save_model, weights_sha256
-from lmexposure.records import BaseModelRecord, Result
+from lmexposure.records import Result
 from lmexposure.scoring import log_perplexity
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*gradient_checkpointing:FutureWarning")
 
-PIN = Format(name="pin", template="My PIN is {digits:3}")
-TOKENIZER = byte_level_bpe()
 SETTINGS = replace(QUICK, references=60, method="sampled", extraction=False, permutations=99)
-PLAN = Plan(formats=(PIN,), canaries=3, repetitions=(1, 4), controls=3, seed=3)
-TEXTS, MANIFEST = insert(sentences(20), PLAN)
-
-
-def gpt2() -> Any:
-    return model_of("gpt2", len(TOKENIZER))
-
-
-def with_lora(base: Any, **options: Any) -> Any:
-    peft = pytest.importorskip("peft")
-    torch.manual_seed(3)
-    options = {"target_modules": ["c_attn"], "fan_in_fan_out": True, **options}
-    return peft.get_peft_model(base, peft.LoraConfig(r=4, init_lora_weights=False, **options))
+PIN = Format(name="pin", template="My PIN is {digits:3}")
+MANIFEST = pins(3, canaries=3, controls=3)
 
 
 def measured(model: Any, base: Any, **options: Any) -> Result:
     named = {} if isinstance(model, str | Path) else {"tokenizer": TOKENIZER}
     return measure(model, MANIFEST, base=base, **{**named, "settings": SETTINGS, **options})
-
-
-def beside(result: Result) -> BaseModelRecord:
-    assert result.base is not None
-    return result.base
-
-
-def base_bits(result: Result) -> list[float]:
-    return [canary.log_perplexity_bits for canary in beside(result).canaries]
 
 
 def calibrated(result: Result) -> list[float | None]:
@@ -89,18 +65,18 @@ def test_calibrated_exposures_are_ranks_of_differences(off: Result, places: Path
     models = [load_model(places / name).model for name in ("lora", "base")]
     indices = MANIFEST.references("pin", 60)
     texts = [canary.text for canary in MANIFEST.entries] + [PIN.text(i) for i in indices]
-    bits, base = (
+    own, base = (
         log_perplexity(model, TOKENIZER, texts, context=MANIFEST.separator) for model in models
     )
-    saved, under_base = base - bits, base_bits(off)
+    saved, under_base = base - own, base_bits(off)
     for i, canary in enumerate(off.canaries):
         rank = 1 + sum(other >= saved[i] for other in saved[len(MANIFEST.entries) :])
         assert canary.estimates["calibrated"].rank == rank
         assert canary.estimates["calibrated"].value == pytest.approx(math.log2(60 / rank))
         assert under_base[i] == pytest.approx(base[i], abs=1e-3)
-    assert [row.key for row in beside(off).classes] == [row.key for row in off.summary]
+    assert [row.key for row in known(off.base).classes] == [row.key for row in off.summary]
     assert off.summary[0].other_medians["calibrated"] == pytest.approx(
-        beside(off).classes[0].calibrated.value
+        known(off.base).classes[0].calibrated.value
     )
 
 
@@ -116,13 +92,19 @@ def test_what_is_given_as_base_makes_no_difference(off: Result, places: Path) ->
     ]
     for result in found:
         np.testing.assert_allclose(base_bits(result), base_bits(off), atol=1e-3)
-        assert beside(result).weights_sha256 == beside(off).weights_sha256
+        assert known(result.base).weights_sha256 == known(off.base).weights_sha256
         assert calibrated(result) == calibrated(off)
-    assert [beside(result).switched_off for result in found] == [False, False, False, True, False]
+    assert [known(result.base).switched_off for result in found] == [
+        False,
+        False,
+        False,
+        True,
+        False,
+    ]
     plain = measured(places / "base", None)
     assert plain.base is None
-    assert base_bits(off) == [canary.log_perplexity_bits for canary in plain.canaries]
-    assert beside(off).weights_sha256 == plain.model.weights_sha256
+    assert base_bits(off) == bits(plain)
+    assert known(off.base).weights_sha256 == plain.model.weights_sha256
 
 
 def test_nothing_else_moves_with_a_base(off: Result, places: Path) -> None:
@@ -152,7 +134,7 @@ def test_an_adapter_in_memory_is_as_it_was(options: dict[str, Any]) -> None:
     adapted = with_lora(gpt2().bfloat16(), **options).train()
     before = [(name, w.requires_grad, w.clone()) for name, w in adapted.named_parameters()]
     result = measured(adapted, "adapter-off")
-    assert beside(result).weights_sha256 == weights_sha256(gpt2().bfloat16())
+    assert known(result.base).weights_sha256 == weights_sha256(gpt2().bfloat16())
     after = adapted.named_parameters()
     for (name, trains, weight), (same, now) in zip(before, after, strict=True):
         assert (name, trains) == (same, now.requires_grad)
@@ -162,12 +144,9 @@ def test_an_adapter_in_memory_is_as_it_was(options: dict[str, Any]) -> None:
 
 
 def test_where_all_fills_are_scored_the_controls_belong_to_the_null(places: Path) -> None:
-    small = Format(name="pin", template="My PIN is {digits:1}")
-    plan = Plan(formats=(small,), canaries=2, repetitions=(4,), controls=2, seed=3)
-    _, manifest = insert(sentences(20), plan)
     result = measure(
         places / "lora",
-        manifest,
+        pins(1, repetitions=(4,)),
         base="adapter-off",
         settings=replace(ALL_FILLS, method="sampled", extraction=False),
     )
@@ -198,11 +177,9 @@ def test_a_kept_part_is_not_scored_again(places: Path, tmp_path: Path, off: Resu
     assert result == off.model_copy(update={"scores_sha256": result.scores_sha256})
     assert "scoring pin under the base" not in seen
     assert Result.read(tmp_path / "run" / "result.json") == result
-    scores = Result.read(tmp_path / "run" / "result.json").scores
-    assert scores is not None
-    assert scores.base_log_perplexity_bits is not None
+    scores = known(Result.read(tmp_path / "run" / "result.json").scores)
     drawn = np.isin(scores.roles, ("canary", "control"))
-    assert scores.base_log_perplexity_bits[drawn].tolist() == base_bits(off)
+    assert known(scores.base_log_perplexity_bits)[drawn].tolist() == base_bits(off)
     with pytest.raises(ResultError, match="holds the result of another model"):
         measured(places / "lora", None, out=tmp_path / "run")
 
@@ -210,88 +187,74 @@ def test_a_kept_part_is_not_scored_again(places: Path, tmp_path: Path, off: Resu
 # -- what is refused
 
 
-def test_the_model_itself_is_no_base(places: Path) -> None:
-    with pytest.raises(ModelError, match=r"the very weights of the measured model.*give the model"):
-        measured(places / "base", places / "base")
-
-
-def test_an_adapter_of_another_base(places: Path) -> None:
-    said = "not what the adapter of .* was trained on.*or base='adapter-off'"
-    with pytest.raises(ModelError, match=said):
-        measured(places / "lora", places / "other")
-    with pytest.raises(ModelError, match=said):
-        measured(with_lora(gpt2()), places / "other")
-    # After a full fine-tuning all weights differ.
-    assert beside(measured(places / "base", places / "other")).path.endswith("other")
-
-
-def test_a_base_with_another_tokenizer(places: Path, tmp_path: Path) -> None:
-    tokenizer = characters()
-    save_model(model_of("gpt2", len(tokenizer)), tokenizer, tmp_path / "characters")
-    with pytest.raises(
-        ModelError, match=r"another tokenizer .* tokens are others by their numbers"
-    ):
-        measured(places / "base", tmp_path / "characters")
-
-
-def test_a_base_whose_tokenizer_cuts_otherwise(places: Path, tmp_path: Path) -> None:
+def cutting_otherwise() -> LoadedModel:
+    """A base whose tokenizer has the same tokens, and merges none."""
     values = json.loads(TOKENIZER.backend_tokenizer.to_str())
     values["model"]["merges"] = []
     cut = PreTrainedTokenizerFast(
         tokenizer_object=Tokenizer.from_str(json.dumps(values)), eos_token="<|endoftext|>"
     )
-    save_model(gpt2(), cut, tmp_path / "cut")
-    with pytest.raises(ModelError, match="cuts the canaries into other tokens"):
-        measured(places / "lora", tmp_path / "cut")
+    return LoadedModel(model=gpt2(), tokenizer=cut, name="cut")
 
 
-def test_a_merged_adapter_cannot_be_switched_off(places: Path) -> None:
-    with pytest.raises(ModelError, match=r"no adapter that could be switched off: it was merged"):
-        measured(with_lora(gpt2()).merge_and_unload(), "adapter-off")
-    with pytest.raises(ModelError, match=r"no adapter that could be switched off"):
-        measured(places / "base", "adapter-off")
+def with_its_adapter_merged() -> Any:
     adapted = with_lora(gpt2())
     adapted.merge_adapter()
-    with pytest.raises(ModelError, match=r"is merged into its weights.*call unmerge_adapter\(\)"):
-        measured(adapted, "adapter-off")
+    return adapted
+
+
+def short() -> Any:
+    model = gpt2()
+    model.config.n_positions = 3
+    return model
+
+
+ANOTHER = "not what the adapter of .* was trained on.*or base='adapter-off'"
+NO_ADAPTER = r"no adapter that could be switched off"
+
+
+@pytest.mark.parametrize(
+    ("model", "base", "match"),
+    [
+        ("base", "base", r"the very weights of the measured model.*give the model"),
+        ("lora", "other", ANOTHER),
+        (lambda: with_lora(gpt2()), "other", ANOTHER),
+        ("base", lambda: loaded_of("gpt2"), r"another tokenizer .* tokens are others by their num"),
+        ("lora", cutting_otherwise, "cuts the canaries into other tokens"),
+        (lambda: with_lora(gpt2()).merge_and_unload(), None, f"{NO_ADAPTER}: it was merged"),
+        ("base", None, NO_ADAPTER),
+        (with_its_adapter_merged, None, r"is merged into its weights.*call unmerge_adapter\(\)"),
+        ("other", short, r"reads 3 tokens, and a text has \d+ .*context window"),
+        ("base", lambda: "./nowhere", r"no base: model './nowhere': no such directory"),
+    ],
+)
+def test_what_is_no_base_is_refused(places: Path, model: Any, base: Any, match: str) -> None:
+    """What lies in a place, or is made; a base None: the adapter switched off."""
+    given = places / model if isinstance(model, str) else model()
+    before = "adapter-off" if base is None else places / base if isinstance(base, str) else base()
+    with pytest.raises(ModelError, match=match):
+        measured(given, before)
+
+
+def test_after_a_full_fine_tuning_all_weights_differ(places: Path) -> None:
+    assert known(measured(places / "base", places / "other").base).path.endswith("other")
 
 
 def test_tokens_that_the_base_does_not_have() -> None:
-    small = model_of("gpt2", len(TOKENIZER))
-    large = model_of("gpt2", len(TOKENIZER) + 3)
-    more = byte_level_bpe()
+    large, more = model_of("gpt2", len(TOKENIZER) + 3), byte_level_bpe()
     more.add_special_tokens({"bos_token": "<s>"})  # before each text
     with pytest.raises(ModelError, match=r"hold tokens that base model .* does not have .*without"):
-        measure(large, MANIFEST, tokenizer=more, base=_loaded(small), settings=SETTINGS)
+        measured(large, _loaded(gpt2()), tokenizer=more)
 
 
-def test_a_base_with_a_shorter_context_window(places: Path) -> None:
-    short = gpt2()
-    short.config.n_positions = 3
-    with pytest.raises(ModelError, match=r"reads 3 tokens, and a text has \d+ .*context window"):
-        measured(places / "other", short)
-
-
-def test_no_such_base(places: Path) -> None:
-    with pytest.raises(ModelError, match=r"no base: model './nowhere': no such directory"):
-        measured(places / "base", "./nowhere")
-
-
-def test_a_broken_base_is_named() -> None:
+def test_a_broken_base_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model with broken weights is refused before it scores; here it is not looked at."""
     broken = gpt2()
     with torch.no_grad():
         broken.transformer.ln_f.weight.fill_(float("nan"))
-    save = pytest.MonkeyPatch()
-    with _accepted(save), pytest.raises(NumericalError, match="base model 'GPT2LMHeadModel': "):
+    monkeypatch.setattr(base_module, "model_in_memory", lambda model, tokenizer: _loaded(model))
+    with pytest.raises(NumericalError, match="base model 'GPT2LMHeadModel': "):
         measured(gpt2(), broken)
-
-
-@contextmanager
-def _accepted(patch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A model with broken weights is refused before it scores; here it is not looked at."""
-    patch.setattr(base_module, "model_in_memory", lambda model, tokenizer: _loaded(model))
-    yield
-    patch.undo()
 
 
 def _loaded(model: Any) -> Any:

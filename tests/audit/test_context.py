@@ -7,25 +7,26 @@ from typing import Any
 import pytest
 import torch
 from audit.quick import ALL_FILLS
+from audit.small import bits, loaded_of, training
 from audit.wrapped import TWO, naive_bits, plain_manifest, wrapped_manifest
 from chats import TEMPLATE, chat_tokenizer
 from known import known
 from manifest_files import judged
 from records.test_rows_record import record as rows_record
-from tiny import characters, model_of, one_by_one
+from tiny import characters, one_by_one
 
 from lmexposure._integrity import write_hashed
 from lmexposure.audit import MeasureSettings, measure, rows_beside, scoring_context
 from lmexposure.audit.workload import measurement_phases
 from lmexposure.canaries import Format, Manifest, Wrapping
-from lmexposure.errors import ManifestError, ModelError, SettingsError
+from lmexposure.errors import LmexposureError, ManifestError, ModelError, SettingsError
 from lmexposure.gate import Thresholds, check
-from lmexposure.models import LoadedModel, encode_in_context, tokenizer_sha256
-from lmexposure.records import Result, RowsRecord, Validation
+from lmexposure.models import encode_in_context, tokenizer_sha256
+from lmexposure.records import RowsRecord
 from lmexposure.scoring import log_perplexity
 
 CHAT = chat_tokenizer()
-LOADED = LoadedModel(model=model_of("llama", len(CHAT)), tokenizer=CHAT, name="a-model")
+LOADED = loaded_of("llama", CHAT)
 ANSWER = Wrapping(turn="assistant", loss="assistant")
 FEW = replace(ALL_FILLS, extraction=False, permutations=99)
 
@@ -34,10 +35,6 @@ def rows_of(manifest: Manifest, **changes: Any) -> RowsRecord:
     known = {"manifest_sha256": manifest.sha256, "tokenizer_sha256": tokenizer_sha256(CHAT)}
     around = {"start": (CHAT.eos_token_id,), "before": "", "behind": "", "loss": "all"}
     return rows_record(**{**known, **around, **changes})
-
-
-def bits_of(result: Result) -> list[float | None]:
-    return [canary.log_perplexity_bits for canary in result.canaries]
 
 
 @pytest.mark.parametrize(
@@ -52,9 +49,9 @@ def test_canaries_in_chats_are_scored_and_ranked_there(wrapping: Wrapping) -> No
     for canary, found in zip(judged(manifest), result.canaries, strict=True):
         own = naive[canary.index]
         assert found.log_perplexity_bits == pytest.approx(own, abs=1e-3)
-        others = [bits for i, bits in enumerate(naive) if i not in planted | {canary.index}]
+        others = [value for i, value in enumerate(naive) if i not in planted | {canary.index}]
         assert found.exposure.method == "exact"
-        assert found.exposure.rank == 1 + sum(bits <= own for bits in others)
+        assert found.exposure.rank == 1 + sum(value <= own for value in others)
     context = result.context
     assert context is not None
     assert (context.source, context.form, context.turn) == (
@@ -111,15 +108,9 @@ def test_a_template_that_changes_a_text_names_the_format() -> None:
         scoring_context(loaded, wrapped_manifest(ANSWER))
 
 
-@pytest.mark.parametrize(
-    ("left", "start"), [("bos", None), ("eos", [0]), ("none", []), ("Then: ", "Then: ")]
-)
-def test_the_left_context_is_as_it_was_said(left: str, start: Any) -> None:
+@pytest.mark.parametrize("left", ["eos", "none", "Then: "])
+def test_the_left_context_is_as_it_was_said(left: str) -> None:
     manifest = plain_manifest()
-    if left == "bos":
-        with pytest.raises(ModelError, match="the tokenizer has no BOS token; give 'none', or the"):
-            scoring_context(LOADED, manifest, left_context=left)
-        return
     result = measure(LOADED, manifest, settings=replace(FEW, left_context=left))
     context = result.context
     assert context is not None
@@ -129,36 +120,64 @@ def test_the_left_context_is_as_it_was_said(left: str, start: Any) -> None:
         assert (context.left_tokens, context.unscored_tokens) == (0, 1)
         ids = CHAT(text)["input_ids"]
         with torch.no_grad():
-            assert bits_of(result)[0] == pytest.approx(one_by_one(LOADED.model, ids, 1), abs=1e-3)
+            assert bits(result)[0] == pytest.approx(one_by_one(LOADED.model, ids, 1), abs=1e-3)
     else:
         assert context.left == (CHAT.eos_token if left == "eos" else left)
         expected = log_perplexity(
             LOADED.model, CHAT, [text], context=None if left == "eos" else left
         )
-        assert bits_of(result)[0] == pytest.approx(expected[0], abs=1e-3)
+        assert bits(result)[0] == pytest.approx(expected[0], abs=1e-3)
     assert not any("not known" in warning for warning in result.warnings)
 
 
-def test_a_left_context_is_refused_where_the_row_is_known() -> None:
-    with pytest.raises(SettingsError, match="left_context='eos' is for plain texts, and the can"):
-        scoring_context(LOADED, wrapped_manifest(ANSWER), left_context="eos")
-    manifest = plain_manifest()
-    with pytest.raises(SettingsError, match=r"leave left_context out, or move rows.json aside"):
-        scoring_context(LOADED, manifest, left_context="eos", rows=rows_of(manifest))
+PLAIN = plain_manifest()
 
 
 @pytest.mark.parametrize(
-    ("left", "problem"),
+    ("options", "error", "problem"),
     [
-        ("", "left_context='' is empty; where nothing was in front, say so: 'none'"),
-        ("BOS", "left_context='BOS' would be read as a text that was in front; give 'bos'"),
-        (" eos", "would be read as a text that was in front; give 'eos'"),
-        ("Well\udcff", r"holds half a character, as bytes that are no UTF-8 become"),
+        (
+            {"left_context": "bos"},
+            ModelError,
+            "the tokenizer has no BOS token; give 'none', or the",
+        ),
+        ({"left_context": ""}, SettingsError, "left_context='' is empty; where nothing was in fro"),
+        ({"left_context": "BOS"}, SettingsError, "='BOS' would be read as a text .*; give 'bos'"),
+        ({"left_context": " eos"}, SettingsError, "would be read as a text that was in front; gi"),
+        ({"left_context": "Well\udcff"}, SettingsError, r"holds half a character, as bytes that"),
+        (
+            {"left_context": "eos", "manifest": wrapped_manifest(ANSWER)},
+            SettingsError,
+            "left_context='eos' is for plain texts, and the can",
+        ),
+        (
+            {"left_context": "eos", "rows": rows_of(PLAIN)},
+            SettingsError,
+            r"leave left_context out, or move rows.json aside",
+        ),
+        (
+            {"rows": rows_of(PLAIN, manifest_sha256="a" * 64)},
+            ManifestError,
+            r"rows.json is of the manifest aaaaaaaaaaaaaaaa, and th",
+        ),
+        (
+            {"rows": rows_of(PLAIN, tokenizer_sha256="a" * 64)},
+            ManifestError,
+            r"rows.json is of rows of another tokenizer than",
+        ),
     ],
 )
-def test_a_left_context_that_may_be_meant_otherwise_is_refused(left: str, problem: str) -> None:
-    with pytest.raises(SettingsError, match=problem):
-        scoring_context(LOADED, plain_manifest(), left_context=left)
+def test_where_rows_are_known_otherwise_or_may_be_meant_otherwise_it_is_refused(
+    options: dict[str, Any], error: type[LmexposureError], problem: str
+) -> None:
+    with pytest.raises(error, match=problem):
+        scoring_context(LOADED, **{"manifest": PLAIN, **options})
+
+
+def test_rows_of_no_such_type_are_refused() -> None:
+    wrong: Any = 3
+    with pytest.raises(ManifestError, match="rows is of type int; give what verify"):
+        measure(LOADED, PLAIN, rows=wrong)
 
 
 def test_rows_of_the_training_are_what_is_scored(tmp_path: Path) -> None:
@@ -177,7 +196,7 @@ def test_rows_of_the_training_are_what_is_scored(tmp_path: Path) -> None:
     found = measure(LOADED, tmp_path / "manifest.json", settings=FEW)
     assert found == result
     assert measure(LOADED, manifest, settings=FEW, rows=tmp_path / "rows.json") == result
-    assert bits_of(measure(LOADED, manifest, settings=FEW)) != bits_of(result)
+    assert bits(measure(LOADED, manifest, settings=FEW)) != bits(result)
 
 
 def test_rows_in_chats_are_those_of_the_training_too() -> None:
@@ -201,19 +220,6 @@ def test_rows_in_no_single_context_are_a_warning() -> None:
     assert said.record.source == "setting"
 
 
-def test_rows_of_another_manifest_or_tokenizer_are_refused() -> None:
-    manifest = plain_manifest()
-    with pytest.raises(
-        ManifestError, match=r"rows.json is of the manifest aaaaaaaaaaaaaaaa, and th"
-    ):
-        scoring_context(LOADED, manifest, rows=rows_of(manifest, manifest_sha256="a" * 64))
-    with pytest.raises(ManifestError, match=r"rows.json is of rows of another tokenizer than"):
-        scoring_context(LOADED, manifest, rows=rows_of(manifest, tokenizer_sha256="a" * 64))
-    wrong: Any = 3
-    with pytest.raises(ManifestError, match="rows is of type int; give what verify"):
-        measure(LOADED, manifest, rows=wrong)
-
-
 def test_where_nothing_is_known_the_result_and_the_gate_say_so() -> None:
     manifest = plain_manifest()
     result = measure(LOADED, manifest, settings=FEW)
@@ -227,14 +233,7 @@ def test_where_nothing_is_known_the_result_and_the_gate_say_so() -> None:
 
 def test_what_we_trained_ourselves_is_known(tmp_path: Path) -> None:
     manifest = plain_manifest()
-    learned = Validation(
-        validation_bits=1.0,
-        initial_validation_bits=2.0,
-        best_epoch=1,
-        epochs=1,
-        stopped="epochs",
-        improved=True,
-    )
+    learned = training()
     ours = measure(LOADED, manifest, settings=FEW, validation=learned)
     foreign = measure(LOADED, manifest, settings=FEW)
     assert ours.context is not None
@@ -246,7 +245,7 @@ def test_what_we_trained_ourselves_is_known(tmp_path: Path) -> None:
     assert (elsewhere.context, elsewhere.warnings) == (foreign.context, foreign.warnings)
     assert elsewhere.privacy == foreign.privacy != ours.privacy
     # Numbers and their hash are those of before contexts were recorded.
-    assert (ours.inputs_sha256, bits_of(ours)) == (foreign.inputs_sha256, bits_of(foreign))
+    assert (ours.inputs_sha256, bits(ours)) == (foreign.inputs_sha256, bits(foreign))
     assert not any("not known" in line for line in check(ours).untested)
 
 
@@ -263,7 +262,7 @@ def test_what_decides_the_rows_decides_the_inputs() -> None:
 def test_without_any_start_token_the_first_token_goes_unscored() -> None:
     tokenizer = characters()
     tokenizer.eos_token = None
-    loaded = LoadedModel(model=model_of("lstm", len(tokenizer)), tokenizer=tokenizer, name="lstm")
+    loaded = loaded_of("lstm", tokenizer)
     record = scoring_context(loaded, plain_manifest()).record
     assert (record.left, record.left_tokens, record.unscored_tokens) == ("", 0, 1)
 
@@ -281,21 +280,10 @@ def test_what_lies_in_the_directory_of_a_training_is_known(tmp_path: Path) -> No
 
     record.write_text("{}")
     assert source("model") == "assumed"
-    trained = {
-        "model_path": "model",
-        "validation_bits": 1.0,
-        "initial_validation_bits": 2.0,
-        "best_step": 1,
-        "steps": 1,
-        "tokens": 9,
-        "processes": 1,
-        "threads": 1,
-        "best_epoch": 1.0,
-        "epochs": 1.0,
-        "seconds": 1.0,
-        "stopped": "epochs",
-        "reused": False,
-    }
+    trained = {"model_path": "model", "validation_bits": 1.0, "initial_validation_bits": 2.0}
+    trained |= {"best_step": 1, "steps": 1, "tokens": 9, "processes": 1, "threads": 1}
+    trained |= {"best_epoch": 1.0, "epochs": 1.0, "seconds": 1.0, "stopped": "epochs"}
+    trained |= {"reused": False}
     record.unlink()
     write_hashed(record, {"inputs_sha256": "a" * 64, "model_files": {}, "result": trained})
     assert [source(name) for name in ("model", "snapshots/epoch-1", "gone")] == [

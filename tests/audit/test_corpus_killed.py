@@ -74,6 +74,7 @@ class Insertion:
         return (*made, self.written(out).read_text())
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("kind", ["file", "files", "pipe"])
 def test_killed_again_and_again_it_ends_the_same(kind: str, tmp_path: Path) -> None:

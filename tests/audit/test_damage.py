@@ -51,13 +51,8 @@ SETTINGS = RunSettings(
 
 
 @pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_corpus(tmp_path_factory.mktemp("corpus") / "corpus.txt", 100)
-
-
-@pytest.fixture(scope="module")
-def runs(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A finished run, and the same stopped half-way in its training and in its measurement."""
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A corpus, its run, and the same stopped half-way in its training and in its measurement."""
 
     class StopError(Exception):
         pass
@@ -66,14 +61,15 @@ def runs(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Pa
         raise StopError
 
     homes = {name: tmp_path_factory.mktemp(name) for name in ("whole", "training", "measuring")}
-    run(corpus, out=homes["whole"], settings=SETTINGS)
+    homes["corpus"] = write_corpus(tmp_path_factory.mktemp("corpus") / "corpus.txt", 100)
+    run(homes["corpus"], out=homes["whole"], settings=SETTINGS)
     for name, owner, method in (
         ("training", CheckpointDirectory, "finish"),
         ("measuring", MeasurementDirectory, "finish"),
     ):
         with pytest.MonkeyPatch.context() as patch, pytest.raises(StopError):
             patch.setattr(owner, method, stop)
-            run(corpus, out=homes[name], settings=SETTINGS)
+            run(homes["corpus"], out=homes[name], settings=SETTINGS)
     return homes
 
 
@@ -120,7 +116,6 @@ def names(home: Path) -> list[str]:
 )
 def test_what_is_damaged_is_named_and_made_again(
     runs: dict[str, Path],
-    corpus: Path,
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
     stopped: str,
@@ -130,7 +125,7 @@ def test_what_is_damaged_is_named_and_made_again(
     home = shutil.copytree(runs[stopped], tmp_path / "run")
     (path,) = home.glob(pattern)
     damage(path)
-    run(corpus, out=home, settings=SETTINGS)
+    run(runs["corpus"], out=home, settings=SETTINGS)
     assert f"{path} is damaged" in caplog.text
     if pattern.startswith(("model/", "corpus/")):  # it may be a person's own: it is kept
         first = {"model": "model/config.json", "corpus": "corpus/corpus.txt"}
@@ -141,7 +136,7 @@ def test_what_is_damaged_is_named_and_made_again(
 
 
 def test_a_damaged_result_is_refused_and_nothing_is_lost(
-    runs: dict[str, Path], corpus: Path, tmp_path: Path
+    runs: dict[str, Path], tmp_path: Path
 ) -> None:
     home = shutil.copytree(runs["whole"], tmp_path / "run")
     path = home / "result.json"
@@ -153,7 +148,10 @@ def test_a_damaged_result_is_refused_and_nothing_is_lost(
         text.replace('"content_sha256"', '"content_sha257"'),
     ):
         path.write_text(changed)
-        for again in (lambda: open_run(home), lambda: run(corpus, out=home, settings=SETTINGS)):
+        for again in (
+            lambda: open_run(home),
+            lambda: run(runs["corpus"], out=home, settings=SETTINGS),
+        ):
             with pytest.raises(ResultError, match=r"result\.json .*move the file away first"):
                 again()
         assert path.read_text() == changed
@@ -167,7 +165,7 @@ def test_a_damaged_result_is_refused_and_nothing_is_lost(
 
 
 def test_a_directory_in_the_place_of_the_scores_is_said(
-    runs: dict[str, Path], corpus: Path, tmp_path: Path
+    runs: dict[str, Path], tmp_path: Path
 ) -> None:
     home = shutil.copytree(runs["whole"], tmp_path / "run")
     (home / "scores.parquet").unlink()
@@ -175,7 +173,7 @@ def test_a_directory_in_the_place_of_the_scores_is_said(
     with pytest.raises(
         ResultError, match=r"scores\.parquet is no file; move it away, and give the"
     ):
-        run(corpus, out=home, settings=SETTINGS)
+        run(runs["corpus"], out=home, settings=SETTINGS)
 
 
 def test_a_corpus_that_changed_since_insertion_is_said(
@@ -194,10 +192,10 @@ def test_a_corpus_that_changed_since_insertion_is_said(
 
 
 def test_one_file_of_several_is_held_against_its_own_sidecar(
-    corpus: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     for name in ("a.txt", "b.txt"):
-        shutil.copy(corpus, tmp_path / name)
+        write_corpus(tmp_path / name, 100)
     plan = Plan(formats=["pin"], canaries=1, repetitions=(2,), controls=1, seed=1)
     insert_files([tmp_path / "a.txt", tmp_path / "b.txt"], tmp_path / "in", plan)
     copy, manifest = tmp_path / "in" / "corpus" / "a.txt", tmp_path / "in" / "manifest.json"
@@ -222,24 +220,22 @@ def test_a_model_that_changed_since_its_training_is_not_measured(
     assert load_for_measuring(meant, SETTINGS)
 
 
-def test_what_a_kill_at_the_very_end_left_is_cleared(
-    runs: dict[str, Path], corpus: Path, tmp_path: Path
-) -> None:
+def test_what_a_kill_at_the_very_end_left_is_cleared(runs: dict[str, Path], tmp_path: Path) -> None:
     home = shutil.copytree(runs["whole"], tmp_path / "run")
     with study(home), atomic_directory(home / "best-4") as best:
         write_sealed(home / ".measuring" / "parts" / "inputs.json", b"")
         (best / "weights").write_text("w")
-    run(corpus, out=home, settings=SETTINGS)
+    run(runs["corpus"], out=home, settings=SETTINGS)
     assert contents(home) == contents(runs["whole"])
 
 
-def test_two_at_work_in_one_directory(runs: dict[str, Path], corpus: Path, tmp_path: Path) -> None:
+def test_two_at_work_in_one_directory(runs: dict[str, Path], tmp_path: Path) -> None:
     """The second is refused at once, whichever step it wants; see tests/test_files.py."""
     out, manifest = tmp_path / "run", runs["whole"] / "manifest.json"
     calls: list[Callable[[], object]] = [
-        lambda: run(corpus, out=out, settings=SETTINGS),
-        lambda: insert_corpus(corpus, out=out, settings=SETTINGS),
-        lambda: train_corpus(corpus, out=out, settings=SETTINGS),
+        lambda: run(runs["corpus"], out=out, settings=SETTINGS),
+        lambda: insert_corpus(runs["corpus"], out=out, settings=SETTINGS),
+        lambda: train_corpus(runs["corpus"], out=out, settings=SETTINGS),
         lambda: measure(runs["whole"] / "model", manifest, out=out, settings=SETTINGS.measure),
     ]
     with only_writer(out), ThreadPoolExecutor(1) as second:

@@ -2,14 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
 from audit.quick import QUICK
+from audit.small import loaded_of
 from corpora import sentences
 from known import known
-from tiny import characters, model_of
 
 from lmexposure.audit import (
     MeasureSettings,
@@ -17,9 +18,9 @@ from lmexposure.audit import (
     measure,
 )
 from lmexposure.audit.workload import measurement_phases, measurement_title, watch_training
-from lmexposure.canaries import Format, Manifest, Plan
+from lmexposure.canaries import Format, Plan
 from lmexposure.integrations import insert
-from lmexposure.models import LoadedModel, Progress
+from lmexposure.models import Progress
 from lmexposure.records import Result, TrainingSettings
 from lmexposure.scoring import Extractor
 
@@ -52,16 +53,9 @@ class Pressed:
         return [done for name, done, _ in self.seen if name == what]
 
 
-@pytest.fixture(scope="module")
-def loaded() -> LoadedModel:
-    tokenizer = characters()
-    return LoadedModel(model=model_of("lstm", len(tokenizer)), tokenizer=tokenizer, name="tiny")
-
-
-@pytest.fixture(scope="module")
-def manifest() -> Manifest:
-    plan = Plan(formats=(FORM,), canaries=3, repetitions=(1, 2), controls=3, seed=3)
-    return insert(sentences(40), plan).manifest
+LOADED = loaded_of("lstm")
+PLAN = Plan(formats=(FORM,), canaries=3, repetitions=(1, 2), controls=3, seed=3)
+MANIFEST = insert(sentences(40), PLAN).manifest
 
 
 @pytest.fixture
@@ -70,9 +64,9 @@ def little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Extractor, "_most_rows", lambda self: 1)
 
 
-@pytest.fixture(scope="module")
-def whole(loaded: LoadedModel, manifest: Manifest) -> Result:
-    return measure(loaded, manifest, settings=SLOWLY)
+@cache
+def whole() -> Result:
+    return measure(LOADED, MANIFEST, settings=SLOWLY)
 
 
 def methods(result: Result) -> set[str]:
@@ -90,20 +84,14 @@ def methods(result: Result) -> set[str]:
     ],
 )
 def test_an_early_end_keeps_what_is_proven_and_says_what_is_coarser(
-    loaded: LoadedModel,
-    manifest: Manifest,
-    whole: Result,
-    tmp_path: Path,
-    at: str,
-    ended: str,
-    shown: set[str],
+    tmp_path: Path, at: str, ended: str, shown: set[str]
 ) -> None:
     watcher = Pressed(at)
-    result = measure(loaded, manifest, out=tmp_path, settings=SLOWLY, progress=watcher)
+    result = measure(LOADED, MANIFEST, out=tmp_path, settings=SLOWLY, progress=watcher)
     assert any(f"Ctrl-C ended the {ended}" in line for line in result.warnings)
     assert result.formats[0].interrupted
     assert methods(result) == shown
-    for found, true in zip(result.canaries, whole.canaries, strict=True):
+    for found, true in zip(result.canaries, whole().canaries, strict=True):
         exact = known(true.exposure.value)
         for row in (
             found.estimates[name] for name in ("bounded", "exact") if name in found.estimates
@@ -111,39 +99,35 @@ def test_an_early_end_keeps_what_is_proven_and_says_what_is_coarser(
             assert known(row.low) - 1e-9 <= exact <= known(row.high) + 1e-9
         assert {row.revealed for row in found.extraction} >= {0}
     again = Pressed(None)
-    settled = measure(loaded, manifest, out=tmp_path, settings=SLOWLY, progress=again)
-    assert settled.model_copy(update={"scores_sha256": None}) == whole
+    settled = measure(LOADED, MANIFEST, out=tmp_path, settings=SLOWLY, progress=again)
+    assert settled.model_copy(update={"scores_sha256": None}) == whole()
     assert not again.told("scoring code")  # what was scored is not scored again
     assert not list(tmp_path.glob(".measuring"))
 
 
 @pytest.mark.parametrize(("method", "shown"), [("importance", "importance"), ("exact", "bounded")])
-def test_a_method_asked_for_by_name_is_shown_after_an_early_end(
-    loaded: LoadedModel, manifest: Manifest, method: str, shown: str
-) -> None:
+def test_a_method_asked_for_by_name_is_shown_after_an_early_end(method: str, shown: str) -> None:
     settings = replace(QUICK, method=method, extraction=False)
-    result = measure(loaded, manifest, settings=settings, progress=Pressed("scoring code"))
+    result = measure(LOADED, MANIFEST, settings=settings, progress=Pressed("scoring code"))
     assert methods(result) == {shown}
 
 
-def test_an_early_end_of_one_search_is_said_once(manifest: Manifest) -> None:
+def test_an_early_end_of_one_search_is_said_once() -> None:
     """Though a walk of a single step bounds the ranks that were out of reach."""
-    tokenizer = characters()
-    model = model_of("lstm", len(tokenizer))
-    model.get_output_embeddings().weight.data *= 8  # some ranks are cheap to count, others not
-    peaked = LoadedModel(model=model, tokenizer=tokenizer, name="peaked")
+    peaked = loaded_of("lstm")
+    peaked.model.get_output_embeddings().weight.data *= 8  # some ranks are cheap, others not
     few = replace(SLOWLY, references=50, draws=200, budget_steps=1_500)
     settings = replace(few, method="exact", extraction=False)
-    result = measure(peaked, manifest, settings=settings, progress=Pressed("code: counting ranks"))
+    result = measure(peaked, MANIFEST, settings=settings, progress=Pressed("code: counting ranks"))
     assert sum("Ctrl-C ended the exact search" in line for line in result.warnings) == 1
+    assert methods(result) <= {"exact", "bounded"}
+    assert result.formats[0].interrupted
 
 
 @pytest.mark.usefixtures("little_memory")
-def test_without_a_search_an_early_end_of_the_extraction_is_known(
-    loaded: LoadedModel, manifest: Manifest
-) -> None:
+def test_without_a_search_an_early_end_of_the_extraction_is_known() -> None:
     settings = replace(QUICK, method="sampled")
-    result = measure(loaded, manifest, settings=settings, progress=Pressed("scoring code"))
+    result = measure(LOADED, MANIFEST, settings=settings, progress=Pressed("scoring code"))
     assert (result.formats[0].search, result.formats[0].interrupted) == (None, True)
     assert any("6 canaries were not searched for with all" in line for line in result.warnings)
 
@@ -161,16 +145,14 @@ class PressedAfter(Pressed):
 
 
 @pytest.mark.usefixtures("little_memory")
-def test_an_early_end_between_greedy_and_beam_is_known(
-    loaded: LoadedModel, manifest: Manifest
-) -> None:
+def test_an_early_end_between_greedy_and_beam_is_known() -> None:
     """Each canary was searched for with all characters that were to be given, but by no beam."""
     settings = replace(QUICK, method="sampled")
-    inserted = len(manifest.canaries)
-    ended = measure(loaded, manifest, settings=settings, progress=PressedAfter(inserted))
+    inserted = len(MANIFEST.canaries)
+    ended = measure(LOADED, MANIFEST, settings=settings, progress=PressedAfter(inserted))
     assert ended.formats[0].interrupted
     assert any(f"{inserted} canaries were not searched for" in line for line in ended.warnings)
-    whole = measure(loaded, manifest, settings=settings, progress=PressedAfter(0))
+    whole = measure(LOADED, MANIFEST, settings=settings, progress=PressedAfter(0))
     assert not whole.formats[0].interrupted
 
 
@@ -184,10 +166,10 @@ def test_a_training_is_announced_with_the_tokens_of_its_steps_so_far() -> None:
     assert watcher.title == "training: at most 6 steps, so far of 2,028 tokens"
 
 
-def test_every_phase_was_announced_and_moves(loaded: LoadedModel, manifest: Manifest) -> None:
+def test_every_phase_was_announced_and_moves() -> None:
     settings = replace(SLOWLY, method="exact")
     watcher = Pressed(None)
-    measure(loaded, manifest, settings=settings, progress=watcher)
+    measure(LOADED, MANIFEST, settings=settings, progress=watcher)
     assert watcher.title == (
         "measuring: 400 references of 1 format, 9 canaries and controls, 1,000 draws, search, "
         "extraction"
@@ -204,9 +186,9 @@ def test_every_phase_was_announced_and_moves(loaded: LoadedModel, manifest: Mani
     assert (drawn[0], drawn[-1]) == (0, 1_000)
 
 
-def test_phases_know_their_work(loaded: LoadedModel, manifest: Manifest) -> None:
+def test_phases_know_their_work() -> None:
     settings = MeasureSettings(references=100, budget_steps=5_000, draws=1_000, guesses=50)
-    phases = {one.what: one for one in measurement_phases(loaded, manifest, settings)}
+    phases = {one.what: one for one in measurement_phases(LOADED, MANIFEST, settings)}
     length = len("number 1234")  # a token a character
     assert phases["scoring code"].work == (6 + 3 + 100) * length
     assert phases["scoring code"].pace is None
@@ -215,11 +197,11 @@ def test_phases_know_their_work(loaded: LoadedModel, manifest: Manifest) -> None
     assert phases["code: best-first search"].most == 5_000
     assert phases["code: drawing fills"].pace is not None
     few = replace(settings, method="sampled", extraction=False)
-    assert [one.what for one in measurement_phases(loaded, manifest, few)] == [
+    assert [one.what for one in measurement_phases(LOADED, MANIFEST, few)] == [
         "scoring code",
         "estimating code",
     ]
-    assert measurement_title(manifest, few) == (
+    assert measurement_title(MANIFEST, few) == (
         "measuring: 100 references of 1 format, 9 canaries and controls"
     )
     steps = sum(one.work for one in phases.values() if one.kind == "stepping")

@@ -19,11 +19,6 @@ from lmexposure.scoring import Beginning
 REFERENCES = np.linspace(100, 163, 64)
 
 
-@pytest.fixture
-def estimates() -> FormatEstimates:
-    return estimated("one manifest, one model")
-
-
 def estimated(origin: str, seed: int = 0) -> FormatEstimates:
     form = load_format("random_number")
     plan = Plan(formats=(form,), canaries=4, repetitions=(1, 2), controls=2, seed=0)
@@ -46,43 +41,44 @@ def estimated(origin: str, seed: int = 0) -> FormatEstimates:
     return estimate_format(scores, search, {}, settings, origin=origin)
 
 
-def test_a_median_between_capped_and_not_is_a_lower_bound(estimates: FormatEstimates) -> None:
-    row = next(r for r in estimates.summary if r.repetitions == 1)
+ESTIMATES = estimated("one manifest, one model")
+
+
+def test_a_median_between_capped_and_not_is_a_lower_bound() -> None:
+    row = next(r for r in ESTIMATES.summary if r.repetitions == 1)
     assert (row.capped, row.n) == (2, 4)
     assert row.median_capped
     assert known(row.epsilon).capped
-    assert not next(r for r in estimates.summary if r.repetitions == 2).median_capped
+    assert not next(r for r in ESTIMATES.summary if r.repetitions == 2).median_capped
 
 
-def test_epsilon_is_shared_out_over_repetitions(estimates: FormatEstimates) -> None:
-    row = next(r for r in estimates.summary if r.repetitions == 2)
+def test_epsilon_is_shared_out_over_repetitions() -> None:
+    row = next(r for r in ESTIMATES.summary if r.repetitions == 2)
     median = math.log2(64 / 5)  # 4 of 64 references lie below 103.5
     assert row.median.value == pytest.approx(median)
     assert known(row.epsilon).value == pytest.approx(math.log(2) * (median - 1) / 2)
 
 
-def test_controls_are_tested_in_both_directions(estimates: FormatEstimates) -> None:
-    alternatives = {r.role: known(r.guessing_test).alternative for r in estimates.summary}
+def test_controls_are_tested_in_both_directions() -> None:
+    alternatives = {r.role: known(r.guessing_test).alternative for r in ESTIMATES.summary}
     assert alternatives == {"control": "different", "canary": "memorised"}
-    assert next(r for r in estimates.summary if r.role == "control").epsilon is None
+    assert next(r for r in ESTIMATES.summary if r.role == "control").epsilon is None
 
 
-def test_certificates_count_the_secret_alone(estimates: FormatEstimates) -> None:
-    first = estimates.canaries[0]
+def test_certificates_count_the_secret_alone() -> None:
+    first = ESTIMATES.canaries[0]
     assert first.estimates["certificate"].value == pytest.approx(math.log2(1e9) - 10)
     assert any("fills not scored" in a for a in first.estimates["certificate"].assumptions)
 
 
-def test_the_interval_of_a_median_keeps_half_of_its_error_for_the_references(
-    estimates: FormatEstimates,
-) -> None:
-    row = next(r for r in estimates.summary if r.repetitions == 2)
+def test_the_interval_of_a_median_keeps_half_of_its_error_for_the_references() -> None:
+    row = next(r for r in ESTIMATES.summary if r.repetitions == 2)
     assert "at level 0.975" in known(row.median.note)
 
 
-def test_guessing_is_among_as_many_references(estimates: FormatEstimates) -> None:
+def test_guessing_is_among_as_many_references() -> None:
     ranks = np.arange(1, 66)
-    for row in estimates.summary:
+    for row in ESTIMATES.summary:
         assert row.methods == {"sampled": row.n}
         assert row.guessing.mean == pytest.approx(6 - np.log2(ranks).mean())  # 1.348
         assert row.guessing.median == pytest.approx(6 - math.log2(33))

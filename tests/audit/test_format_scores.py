@@ -15,11 +15,8 @@ from lmexposure.audit.format_scores import FormatScores, score_format
 from lmexposure.canaries import Format, Manifest, Plan, load_format
 from lmexposure.errors import ManifestError
 from lmexposure.integrations import insert
-from lmexposure.models import LoadedModel, new_model
-from lmexposure.scoring import (
-    Vocabulary,
-    log_perplexity,
-)
+from lmexposure.models import new_model
+from lmexposure.scoring import Vocabulary, log_perplexity
 
 PIN = load_format("pin")
 TWO = Format(name="two", template="My code is {digits:2}")
@@ -41,30 +38,33 @@ def manifest_of(plan: Plan) -> Manifest:
     return insert(sentences(50), plan).manifest
 
 
-@pytest.fixture(scope="module")
-def untrained() -> LoadedModel:
-    characters = PIN.characters + TWO.characters
-    return new_model("lstm", sentences(50), seed=3, separator=None, extra_characters=characters)
+UNTRAINED = new_model(
+    "lstm",
+    sentences(50),
+    seed=3,
+    separator=None,
+    extra_characters=PIN.characters + TWO.characters,
+)
 
 
-def scored(loaded: LoadedModel, manifest: Manifest, kept: Path | None = None) -> FormatScores:
+def scored(manifest: Manifest, kept: Path | None = None) -> FormatScores:
     return score_format(
-        loaded,
+        UNTRAINED,
         manifest,
         "pin",
         context=manifest.separator,
         settings=QUICK,
-        vocabulary=Vocabulary(loaded.tokenizer),
+        vocabulary=Vocabulary(UNTRAINED.tokenizer),
         kept=kept,
         progress=lambda done, total: None,
     )
 
 
-def test_every_text_has_its_own_score(untrained: LoadedModel, tmp_path: Path) -> None:
+def test_every_text_has_its_own_score(tmp_path: Path) -> None:
     manifest = manifest_of(PLAN)
     with study(tmp_path):
-        scores = scored(untrained, manifest, tmp_path / "kept.npz")
-        again = scored(untrained, manifest, tmp_path / "kept.npz")
+        scores = scored(manifest, tmp_path / "kept.npz")
+        again = scored(manifest, tmp_path / "kept.npz")
     held_out = [c for c in manifest.entries if c.role == "held_out"]
     assert 0 < len(held_out) < 16
     assert list(scores.held_out) == held_out
@@ -77,7 +77,7 @@ def test_every_text_has_its_own_score(untrained: LoadedModel, tmp_path: Path) ->
         (scores.reference_bits[len(held_out) :], drawn),
     ):
         alone = [
-            log_perplexity(untrained.model, untrained.tokenizer, [t], context=None)[0]
+            log_perplexity(UNTRAINED.model, UNTRAINED.tokenizer, [t], context=None)[0]
             for t in texts
         ]
         assert bits == pytest.approx(alone, abs=1e-3)
@@ -86,41 +86,41 @@ def test_every_text_has_its_own_score(untrained: LoadedModel, tmp_path: Path) ->
 
 
 def test_kept_scores_of_another_format_are_made_again(
-    untrained: LoadedModel, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     manifest, kept = manifest_of(PLAN), tmp_path / "kept.npz"
     with study(tmp_path):
-        scores = scored(untrained, manifest, kept)
+        scores = scored(manifest, kept)
         replace(scores, bits=scores.bits + 1).save(tmp_path / "other.npz")
         kept.write_bytes((tmp_path / "other.npz").read_bytes())
-        assert np.array_equal(scored(untrained, manifest, kept).bits, scores.bits)
+        assert np.array_equal(scored(manifest, kept).bits, scores.bits)
         assert (
             "kept.npz is a part of another format or measurement: it is made again" in caplog.text
         )
         for content in (b"", b"no archive", b"[]"):
             write_sealed(kept, content)
-            assert np.array_equal(scored(untrained, manifest, kept).bits, scores.bits)
+            assert np.array_equal(scored(manifest, kept).bits, scores.bits)
             assert "kept.npz is not as this version writes it: it is made again" in caplog.text
             caplog.clear()
 
 
-def test_scoring_sees_no_coin(untrained: LoadedModel) -> None:
+def test_scoring_sees_no_coin() -> None:
     """The same model gives every fill the very same number, however the coins fell."""
     by_coins = []
     for coins in (0.2, 0.5, 0.9):
-        one = scored(untrained, manifest_of(replace(PLAN, inclusion_probability=coins)))
+        one = scored(manifest_of(replace(PLAN, inclusion_probability=coins)))
         ids = [c.id for c in (*one.canaries, *one.held_out)]
         by_coins.append(dict(zip(ids, one.bits.tolist(), strict=False)))
         assert np.array_equal(one.reference_bits[len(one.held_out) :], one.bits[-100:])
     assert by_coins[0] == by_coins[1] == by_coins[2]
 
 
-def test_ranks_count_those_held_out_among_the_never_inserted(untrained: LoadedModel) -> None:
+def test_ranks_count_those_held_out_among_the_never_inserted() -> None:
     plan = replace(PLAN, formats=(TWO,))
     manifest = manifest_of(plan)
-    result = measure(untrained, manifest, settings=replace(QUICK, references=None))
+    result = measure(UNTRAINED, manifest, settings=replace(QUICK, references=None))
     bits = log_perplexity(
-        untrained.model, untrained.tokenizer, [TWO.text(i) for i in range(100)], context=None
+        UNTRAINED.model, UNTRAINED.tokenizer, [TWO.text(i) for i in range(100)], context=None
     )
     never = np.delete(bits, [c.index for c in manifest.entries if c.role == "canary"])
     assert result.formats[0].exhaustive
@@ -131,14 +131,14 @@ def test_ranks_count_those_held_out_among_the_never_inserted(untrained: LoadedMo
         assert found.exposure.rank == rank
         assert found.exposure.value == pytest.approx(math.log2(100 / rank))
     sampled = measure(
-        untrained, manifest, settings=replace(QUICK, references=None, method="sampled")
+        UNTRAINED, manifest, settings=replace(QUICK, references=None, method="sampled")
     )
     assert [c.exposure.rank for c in sampled.canaries if c.role == "canary"] == [
         c.exposure.rank for c in result.canaries if c.role == "canary"
     ]
 
 
-def test_a_format_of_which_nothing_was_inserted_shows_its_controls(untrained: LoadedModel) -> None:
+def test_a_format_of_which_nothing_was_inserted_shows_its_controls() -> None:
     plan = replace(PLAN, formats=(PIN, TWO), canaries=1, repetitions=(1,), controls=2, seed=0)
     seeds = (replace(plan, inclusion_seed=seed) for seed in range(99))
     manifest = next(
@@ -146,8 +146,8 @@ def test_a_format_of_which_nothing_was_inserted_shows_its_controls(untrained: Lo
         for m in map(manifest_of, seeds)
         if [c.inserted for c in m.entries if c.role in ("canary", "held_out")] == [0, 1]
     )
-    result = measure(untrained, manifest, settings=replace(QUICK, references=50))
+    result = measure(UNTRAINED, manifest, settings=replace(QUICK, references=50))
     assert [row.role for row in result.summary] == ["control", "control", "canary"]
     bare = insert(sentences(50), replace(manifest.plan, controls=0)).manifest
     with pytest.raises(ManifestError, match="'pin': none of its 1 candidates was inserted, and it"):
-        measure(untrained, bare, settings=replace(QUICK, references=50))
+        measure(UNTRAINED, bare, settings=replace(QUICK, references=50))

@@ -3,6 +3,7 @@
 import random
 import stat
 from dataclasses import replace
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,21 @@ from uuid import UUID
 import pytest
 import torch
 from identifier_corpora import KEY, LINES, keyed_lines, trained, write_lines
+from known import known
 from tiny import model_of
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from lmexposure.audit import natural_identifiers
 from lmexposure.audit.identifiers import _Place, _Side
 from lmexposure.canaries import Format, derive_seed, find_identifiers, load_format
-from lmexposure.errors import CorpusError, FormatError, ModelError, ResultError, SettingsError
+from lmexposure.errors import (
+    CorpusError,
+    FormatError,
+    LmexposureError,
+    ModelError,
+    ResultError,
+    SettingsError,
+)
 from lmexposure.models import Context, LoadedModel, new_model
 from lmexposure.records import IdentifierModel, IdentifierSettings, IdentifiersRecord
 from lmexposure.reporting import identifier_claim, identifiers_markdown
@@ -32,12 +41,12 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_lines(tmp_path_factory.mktemp("keyed") / "corpus.txt", keyed_lines(1))
 
 
-@pytest.fixture(scope="module")
+@cache
 def reader() -> LoadedModel:
     return trained(keyed_lines(1), epochs=30)
 
 
-@pytest.fixture(scope="module")
+@cache
 def base() -> LoadedModel:
     """It knows lines with keys as well, and none of these keys."""
     return trained(keyed_lines(2), epochs=30)
@@ -53,14 +62,11 @@ def apart(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_lines(tmp_path_factory.mktemp("apart") / "held-out.txt", keyed_lines(9, 60))
 
 
-def test_membership_is_claimed_beside_a_random_split(
-    corpus: Path, apart: Path, reader: LoadedModel, base: LoadedModel, tmp_path: Path
-) -> None:
-    record = compared(reader, corpus, held_out=apart, out=tmp_path)
+def test_membership_is_claimed_beside_a_random_split(corpus: Path, apart: Path) -> None:
+    record = compared(reader(), corpus, held_out=apart)
     assert record.claim == "membership"
     assert "lie lower beside their draws than those of held-out documents" in record.reason
-    split = record.split
-    assert split is not None
+    split = known(record.split)
     assert (split.documents, split.tested, split.both) == (60, 60, 0)
     assert split.area > 0.9
     assert split.p_value < 1e-3
@@ -68,10 +74,7 @@ def test_membership_is_claimed_beside_a_random_split(
     text = identifiers_markdown(record)
     assert "Membership: the model read these identifiers" in text
     assert "Beside 60 held-out documents" in text
-    assert IdentifiersRecord.read(tmp_path / "identifiers.json") == record
-    with pytest.raises(ResultError, match=r"identifiers\.json is of other models, files or sett"):
-        compared(reader, corpus, out=tmp_path)
-    clean = compared(base, corpus, held_out=apart)
+    clean = compared(base(), corpus, held_out=apart)
     assert clean.claim == "nothing found"
     assert "are as likely as those of held-out documents" in clean.reason
 
@@ -90,10 +93,8 @@ def test_what_a_source_has_in_common_is_not_membership(tmp_path: Path) -> None:
     fresh = write_lines(tmp_path / "fresh.txt", prefixed(13, LINES))
     record = compared(model, fresh, base=base)
     every = record.classes[-1]
-    assert every.model is not None
-    assert every.base is not None
-    assert every.model.p_value < 1e-20
-    assert every.base.null
+    assert known(every.model).p_value < 1e-20
+    assert known(every.base).null
     assert record.claim == "distribution or membership"
     assert "such as a prefix" in record.reason
     for text in (identifier_claim(record), identifiers_markdown(record)):
@@ -104,23 +105,15 @@ def test_what_a_source_has_in_common_is_not_membership(tmp_path: Path) -> None:
     assert beside.claim == "nothing found"
     assert "they rank lower than fresh draws" in beside.reason
     read = write_lines(tmp_path / "read.txt", prefixed(11, 400))
-    known = compared(trained(prefixed(11, 400), epochs=25), read, held_out=other)
-    assert known.claim == "membership"  # though nearly all rank first, read or not
+    reader = compared(trained(prefixed(11, 400), epochs=25), read, held_out=other)
+    assert reader.claim == "membership"  # though nearly all rank first, read or not
 
 
-def test_what_both_sides_of_a_split_hold_is_left_out_of_both(
-    corpus: Path, base: LoadedModel, tmp_path: Path
-) -> None:
+def test_what_both_sides_of_a_split_hold_is_left_out_of_both(corpus: Path, tmp_path: Path) -> None:
     lines = [*keyed_lines(9, 30), *keyed_lines(1)[:5]]
-    record = compared(base, corpus, held_out=write_lines(tmp_path / "apart.txt", lines))
-    assert record.split is not None
-    assert (record.split.tested, record.split.both) == (30, 5)
+    record = compared(base(), corpus, held_out=write_lines(tmp_path / "apart.txt", lines))
+    assert (known(record.split).tested, known(record.split).both) == (30, 5)
     assert record.classes[-1].tested == LINES - 5
-    few = write_lines(tmp_path / "few.txt", [*keyed_lines(9, 19), *keyed_lines(1)[:5]])
-    with pytest.raises(
-        CorpusError, match=r"held out are identifiers in 19 documents \(5 are in .* at least 20"
-    ):
-        compared("never loaded", corpus, held_out=few)
 
 
 def test_a_random_uuid_is_membership_by_its_standard(tmp_path: Path) -> None:
@@ -135,52 +128,42 @@ def test_a_random_uuid_is_membership_by_its_standard(tmp_path: Path) -> None:
     )
 
 
-def test_a_base_that_is_null_does_not_make_it_membership(
-    corpus: Path, reader: LoadedModel, base: LoadedModel, tmp_path: Path
-) -> None:
-    record = compared(reader, corpus, base=base, out=tmp_path)
+def test_a_base_that_is_null_does_not_make_it_membership(corpus: Path, tmp_path: Path) -> None:
+    record = compared(reader(), corpus, base=base(), out=tmp_path)
     (own, every) = record.classes
     assert (record.claim, record.uniform_source) == ("distribution or membership", False)
     assert "and not under the base" in record.reason
     assert (own.found, own.distinct, own.compared, own.tested) == (LINES,) * 4
     assert own.space_size == 16**8
-    assert every.model is not None
-    assert every.base is not None
-    assert every.difference is not None
-    assert every.model.tpr > 0.5 > 0.1 > every.base.tpr
-    assert every.difference.low > 0.4
-    assert every.difference.p_value < 1e-6
+    assert known(every.model).tpr > 0.5 > 0.1 > known(every.base).tpr
+    assert known(every.difference).low > 0.4
+    assert known(every.difference).p_value < 1e-6
     written = tmp_path / "identifiers.json"
     assert IdentifiersRecord.read(written) == record
     assert stat.S_IMODE(written.stat().st_mode) == 0o600
     for line in keyed_lines(1):
         assert line.split()[3] not in written.read_text()
     with pytest.raises(ResultError, match=r"identifiers\.json is of other models, files or sett"):
-        compared(base, corpus, out=tmp_path)
-    assert compared(reader, corpus, base=base, out=tmp_path) == record
+        compared(base(), corpus, out=tmp_path)
+    assert compared(reader(), corpus, base=base(), out=tmp_path) == record
 
 
-def test_without_a_base_or_a_split_it_may_be_the_distribution(
-    corpus: Path, reader: LoadedModel
-) -> None:
-    record = compared(reader, corpus)
+def test_without_a_base_or_a_split_it_may_be_the_distribution(corpus: Path) -> None:
+    record = compared(reader(), corpus)
     assert (record.claim, record.base) == ("distribution or membership", None)
     assert "held out of the training at random can tell: give them (--held-out)" in record.reason
     assert all(row.base_rank is None for row in record.identifiers)
 
 
-def test_a_model_that_never_saw_them_shows_nothing(corpus: Path, base: LoadedModel) -> None:
-    record = compared(base, corpus, base=base)
+def test_a_model_that_never_saw_them_shows_nothing(corpus: Path) -> None:
+    record = compared(base(), corpus, base=base())
     assert record.claim == "nothing found"
     assert any("very weights of the model" in line for line in record.warnings)
-    difference = record.classes[-1].difference
-    assert difference is not None
+    difference = known(record.classes[-1].difference)
     assert (difference.value, difference.p_value) == (0, 1)
 
 
-def test_a_base_to_which_identifiers_are_no_random_draws_allows_no_claim(
-    reader: LoadedModel, tmp_path: Path
-) -> None:
+def test_a_base_to_which_identifiers_are_no_random_draws_allows_no_claim(tmp_path: Path) -> None:
     """Keys that all begin alike; the reader serves as base, which knows other such keys."""
     lines = [f"no 1 has 0000{line.split()[3][4:]} now" for line in keyed_lines(1)]
     corpus, other = write_lines(tmp_path / "alike.txt", lines), keyed_lines(3)
@@ -190,8 +173,8 @@ def test_a_base_to_which_identifiers_are_no_random_draws_allows_no_claim(
     assert "and under the base, which never saw them, too (p = " in record.reason
 
 
-def test_a_rank_is_that_of_a_slow_count(corpus: Path, reader: LoadedModel) -> None:
-    record = compared(reader, corpus)
+def test_a_rank_is_that_of_a_slow_count(corpus: Path) -> None:
+    record = compared(reader(), corpus)
     found = find_identifiers(corpus, [KEY], most=FEW.most, left=FEW.left, seed=FEW.seed)
     rank_of = {row.document: row.rank for row in record.identifiers}
     for number in (0, 77):
@@ -201,8 +184,8 @@ def test_a_rank_is_that_of_a_slow_count(corpus: Path, reader: LoadedModel) -> No
         bits = [
             float(
                 log_perplexity(
-                    reader.model,
-                    reader.tokenizer,
+                    reader().model,
+                    reader().tokenizer,
                     [form.text(index)],
                     context=Context(before=kept.before, behind=kept.behind),
                 )[0]
@@ -212,11 +195,11 @@ def test_a_rank_is_that_of_a_slow_count(corpus: Path, reader: LoadedModel) -> No
         assert rank_of[kept.document] == 1 + sum(b <= bits[0] for b in bits[1:])
 
 
-def test_a_sample_is_compared_where_there_are_many(base: LoadedModel, tmp_path: Path) -> None:
+def test_a_sample_is_compared_where_there_are_many(tmp_path: Path) -> None:
     lines = [f"{a} {b}" for a, b in zip(keyed_lines(4, 200), keyed_lines(5, 200), strict=True)]
     corpus = write_lines(tmp_path / "many.txt", [*lines, *lines[:3]])
     ssn = Format(name="ssn", template="{digits:3}-{digits:2}-{digits:4}")
-    record = compared(base, corpus, formats=[KEY, ssn], settings=replace(FEW, most=300))
+    record = compared(base(), corpus, formats=[KEY, ssn], settings=replace(FEW, most=300))
     keys, ssns, every = record.classes
     assert (keys.found, keys.distinct, keys.repeated, keys.compared) == (406, 400, 6, 300)
     assert identifiers_needed() <= keys.tested <= 200
@@ -226,36 +209,52 @@ def test_a_sample_is_compared_where_there_are_many(base: LoadedModel, tmp_path: 
     assert {row.times for row in record.identifiers} == {1, 2}
 
 
-def test_too_few_identifiers_are_refused_with_their_numbers(tmp_path: Path) -> None:
+def test_too_few_identifiers_are_refused_with_their_numbers(corpus: Path, tmp_path: Path) -> None:
     few = write_lines(tmp_path / "few.txt", [*keyed_lines(1, 30), " ".join(keyed_lines(2, 200))])
-    with pytest.raises(
-        CorpusError,
-        match=r"230 different identifiers in 31 documents are fewer than needed \(key: 230\): .* "
-        "takes 142 documents",
-    ):
-        compared("never loaded", few)
     none = write_lines(tmp_path / "none.txt", ["no key"])
-    with pytest.raises(CorpusError, match=r"holds no identifiers \(key: 0, in 1 document\)"):
-        compared("never loaded", none)
-    with pytest.raises(SettingsError, match="most=141 is fewer than needed: a claim takes 142"):
-        compared("never loaded", few, settings=replace(FEW, most=141))
-
-
-def test_what_cannot_be_compared_is_refused(
-    corpus: Path, base: LoadedModel, tmp_path: Path
-) -> None:
     small = write_lines(tmp_path / "small.txt", [f"{i} is a {i % 190:03}" for i in range(950)])
-    digits = Format(name="digits", template="a {digits:3}")
-    with pytest.raises(FormatError, match=r"'digits' has 1,000 fills, of which \d+ are in the c"):
-        compared("never loaded", small, formats=[digits], settings=IdentifierSettings())
-    with pytest.raises(FormatError, match="no format 'nothing'"):
-        compared("never loaded", corpus, formats=["nothing"])
-    with pytest.raises(CorpusError, match="cannot read the corpus"):
-        compared("never loaded", tmp_path / "missing.txt")
+    digits = {"formats": [Format(name="digits", template="a {digits:3}")]}
+    apart = write_lines(tmp_path / "apart.txt", [*keyed_lines(9, 19), *keyed_lines(1)[:5]])
+    refused: list[tuple[Path, dict[str, Any], type[LmexposureError], str]] = [
+        (
+            few,
+            {},
+            CorpusError,
+            r"230 different identifiers in 31 documents are fewer than needed \(key: 230\): .* "
+            "takes 142 documents",
+        ),
+        (none, {}, CorpusError, r"holds no identifiers \(key: 0, in 1 document\)"),
+        (tmp_path / "missing.txt", {}, CorpusError, "cannot read the corpus"),
+        (
+            corpus,
+            {"held_out": apart},
+            CorpusError,
+            r"held out are identifiers in 19 documents \(5 are in .* at least 20",
+        ),
+        (
+            few,
+            {"settings": replace(FEW, most=141)},
+            SettingsError,
+            "most=141 is fewer than needed: a claim takes 142",
+        ),
+        (
+            small,
+            {**digits, "settings": IdentifierSettings()},
+            FormatError,
+            r"'digits' has 1,000 fills, of which \d+ are in the c",
+        ),
+        (corpus, {"formats": ["nothing"]}, FormatError, "no format 'nothing'"),
+    ]
+    for texts, options, error, match in refused:
+        with pytest.raises(error, match=match):
+            compared("never loaded", texts, **options)
+
+
+def test_a_model_that_cannot_be_read_is_refused(corpus: Path, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="missing"):
         compared(tmp_path / "missing", corpus)
     with pytest.raises(ModelError, match=r"no base: .*missing"):
-        compared(base, corpus, base=tmp_path / "missing")
+        compared(base(), corpus, base=tmp_path / "missing")
 
 
 def test_a_tokenizer_without_a_character_is_refused_by_name(corpus: Path) -> None:
@@ -264,18 +263,18 @@ def test_a_tokenizer_without_a_character_is_refused_by_name(corpus: Path) -> Non
         compared(lacking, corpus)
 
 
-def test_an_identifier_longer_than_the_window_is_refused(corpus: Path, base: LoadedModel) -> None:
-    model = model_of("gpt2", len(base.tokenizer))
+def test_an_identifier_longer_than_the_window_is_refused(corpus: Path) -> None:
+    model = model_of("gpt2", len(base().tokenizer))
     model.config.max_position_embeddings = 16
-    short = LoadedModel(model=model, tokenizer=base.tokenizer, name="short")
+    short = LoadedModel(model=model, tokenizer=base().tokenizer, name="short")
     with pytest.raises(
         ModelError, match=r"in document \d+ of .*: \d+ tokens with the text in front, and model 's"
     ):
         compared(short, corpus)
 
 
-def test_a_text_that_cannot_be_encoded_is_named(base: LoadedModel) -> None:
-    side = _Side(loaded=base, record=IdentifierModel(path="base", weights_sha256="0" * 64))
+def test_a_text_that_cannot_be_encoded_is_named() -> None:
+    side = _Side(loaded=base(), record=IdentifierModel(path="base", weights_sha256="0" * 64))
     place = _Place(texts=["\u03a9"], context=Context(before="no "), where="an identifier of x")
     with pytest.raises(ModelError, match=r"an identifier of x, under model .*: text 0 of"):
         side.ranks([place])
@@ -306,10 +305,12 @@ def echoing(draw: random.Random, lines: int, shared: int) -> list[str]:
 
 def test_what_stands_in_front_is_copied_and_not_remembered(tmp_path: Path) -> None:
     plain = echoing(random.Random(1), 150, 0)
-    known = new_model("lstm", echoing(random.Random(2), 30, 8), seed=1, separator="\n")
-    sizes = GPT2Config(vocab_size=len(known.tokenizer), n_positions=256, n_embd=8, n_head=1)
+    tokenizer = new_model(
+        "lstm", echoing(random.Random(2), 30, 8), seed=1, separator="\n"
+    ).tokenizer
+    sizes = GPT2Config(vocab_size=len(tokenizer), n_positions=256, n_embd=8, n_head=1)
     sizes.bos_token_id = sizes.eos_token_id = None
-    copier = LoadedModel(model=_Copier(sizes).eval(), tokenizer=known.tokenizer, name="copier")
+    copier = LoadedModel(model=_Copier(sizes).eval(), tokenizer=tokenizer, name="copier")
     lines = [*plain, *echoing(random.Random(3), 30, 3), *echoing(random.Random(4), 30, 8)]
     corpus = write_lines(tmp_path / "some", lines)
     record = compared(copier, corpus, formats=["uuid"])

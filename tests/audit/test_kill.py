@@ -42,6 +42,7 @@ def kill_when(corpus: Path, out: Path, ready: Callable[[], bool]) -> None:
     process.join()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_killed_in_training_and_in_measuring_it_ends_bit_equal(call: Call, tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "corpus.txt", 900)

@@ -4,6 +4,7 @@ import random
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 from audit.quick import ALL_FILLS, QUICK
-from corpora import sentences
+from audit.small import TOKENIZER, bits, gpt2, pins, with_lora
 from tiny import byte_level_bpe, model_of, one_by_one
 from transformers import (
     BertConfig,
@@ -25,9 +26,13 @@ from transformers import (
 )
 
 from lmexposure.audit import RunSettings, measure
-from lmexposure.canaries import Format, Plan
-from lmexposure.errors import ManifestError, ModelError, NumericalError, SettingsError
-from lmexposure.integrations import insert
+from lmexposure.errors import (
+    LmexposureError,
+    ManifestError,
+    ModelError,
+    NumericalError,
+    SettingsError,
+)
 from lmexposure.models import (
     LoadedModel,
     encode_in_context,
@@ -44,25 +49,14 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:DeprecationWarning"),
 ]
 
-PIN = Format(name="pin", template="My PIN is {digits:2}")
-TOKENIZER = byte_level_bpe()
 SETTINGS = replace(ALL_FILLS, extraction=False)
-PLAN = Plan(formats=(PIN,), canaries=2, repetitions=(1, 4), controls=2, seed=3)
-TEXTS, MANIFEST = insert(sentences(20), PLAN)
-IDS = torch.tensor([encode_in_context(TOKENIZER, [PIN.text(7)], context=None)[0].ids])
+MANIFEST = pins(2)
+IDS = torch.tensor([encode_in_context(TOKENIZER, [MANIFEST.entries[0].text], context=None)[0].ids])
 
 
 def in_memory(model: Any, **options: Any) -> Result:
     options = {"tokenizer": TOKENIZER, "settings": SETTINGS, **options}
     return measure(model, MANIFEST, **options)
-
-
-def bits(result: Result) -> list[float | None]:
-    return [canary.log_perplexity_bits for canary in result.canaries]
-
-
-def gpt2() -> Any:
-    return model_of("gpt2", len(TOKENIZER))
 
 
 @pytest.fixture
@@ -74,16 +68,16 @@ def model() -> Any:
     return model
 
 
-@pytest.fixture(scope="module")
+@cache
 def measured() -> Result:
     return in_memory(gpt2())
 
 
-def test_it_gives_the_numbers_of_its_saved_self(measured: Result, tmp_path: Path) -> None:
+def test_it_gives_the_numbers_of_its_saved_self(tmp_path: Path) -> None:
     save_model(gpt2(), TOKENIZER, tmp_path / "m")
     saved = measure(tmp_path / "m", MANIFEST, settings=SETTINGS, out=tmp_path / "r")
-    assert (saved.inputs_sha256, saved.canaries) == (measured.inputs_sha256, measured.canaries)
-    assert measured.model == saved.model.model_copy(update={"path": "GPT2LMHeadModel"})
+    assert (saved.inputs_sha256, saved.canaries) == (measured().inputs_sha256, measured().canaries)
+    assert measured().model == saved.model.model_copy(update={"path": "GPT2LMHeadModel"})
     result = tmp_path / "r" / "result.json"
     before = result.stat().st_mtime_ns
     assert in_memory(gpt2(), out=tmp_path / "r") == saved
@@ -91,58 +85,45 @@ def test_it_gives_the_numbers_of_its_saved_self(measured: Result, tmp_path: Path
     assert in_memory(load_model(tmp_path / "m").model).model.path == (tmp_path / "m").as_posix()
 
 
-def test_its_scores_are_in_memory_as_files_have_them(measured: Result, tmp_path: Path) -> None:
+def test_its_scores_are_in_memory_as_files_have_them(tmp_path: Path) -> None:
     in_memory(gpt2(), out=tmp_path)
     run = open_run(tmp_path)
     saved = run.scores()
-    here = measured.scores
+    here = measured().scores
     assert saved is not None
     assert here is not None
     for name in ("ids", "formats", "roles", "repetitions", "log_perplexity_bits"):
         np.testing.assert_array_equal(getattr(here, name), getattr(saved, name))
     curves = [roc_data(one, pooled=False, level=0.95) for one in (here, saved)]
     assert repr(curves[0]) == repr(curves[1])
-    assert measured.model_copy().scores is None  # it may be of other numbers
+    assert measured().model_copy().scores is None  # it may be of other numbers
 
 
-@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
-def test_an_insertion_that_was_not_verified_is_said(model: Any, measured: Result) -> None:
+def test_an_insertion_that_was_not_verified_is_said() -> None:
     corpus = MANIFEST.corpus.model_copy(update={"verified": False})
     result = measure(
-        model, replace(MANIFEST, corpus=corpus), tokenizer=TOKENIZER, settings=SETTINGS
+        gpt2(), replace(MANIFEST, corpus=corpus), tokenizer=TOKENIZER, settings=SETTINGS
     )
-    (warning,) = set(result.warnings) - set(measured.warnings)
+    (warning,) = set(result.warnings) - set(measured().warnings)
     assert "the insertion was not verified: fills that the corpus already held" in warning
 
 
 @pytest.mark.parametrize("wrap", [torch.compile, torch.nn.DataParallel])
-def test_what_wraps_a_model_is_taken_off(wrap: Any, measured: Result) -> None:
-    assert in_memory(wrap(gpt2())) == measured
+def test_what_wraps_a_model_is_taken_off(wrap: Any) -> None:
+    assert in_memory(wrap(gpt2())) == measured()
 
 
-def test_it_is_measured_in_its_own_precision(measured: Result) -> None:
+def test_it_is_measured_in_its_own_precision() -> None:
     result = in_memory(gpt2().bfloat16())
     assert result.model.dtype == "bfloat16"
-    assert result.inputs_sha256 != measured.inputs_sha256
-    np.testing.assert_allclose(bits(result), bits(measured), rtol=0.05)  # type: ignore[arg-type]
+    assert result.inputs_sha256 != measured().inputs_sha256
+    np.testing.assert_allclose(bits(result), bits(measured()), rtol=0.05)  # type: ignore[arg-type]
 
 
-def test_a_callers_autocast_does_not_blur_the_numbers(measured: Result) -> None:
+def test_a_callers_autocast_does_not_blur_the_numbers() -> None:
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert in_memory(gpt2()) == measured
+        assert in_memory(gpt2()) == measured()
         assert torch.is_autocast_enabled("cpu")
-
-
-def test_a_loaded_model_and_a_callable_are_taken_as_before(measured: Result) -> None:
-    told: list[str] = []
-
-    def watch(what: str, done: int, total: int, note: str = "") -> None:
-        told.append(what)
-
-    loaded = LoadedModel(model=gpt2(), tokenizer=TOKENIZER, name="tiny")
-    result = measure(loaded, MANIFEST, settings=SETTINGS, progress=watch)
-    assert result.canaries == measured.canaries
-    assert "scoring pin" in told
 
 
 # -- handed back as it was
@@ -183,7 +164,6 @@ def undisturbed(make: Callable[[], Any], look: Callable[[Any], None]) -> None:
     expected = trained_on(make())
     torch.manual_seed(5)
     model = make()
-    before = state(model)
     threads = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
@@ -206,13 +186,31 @@ def in_training() -> Any:
     return model
 
 
-def test_a_model_is_as_it_was(measured: Result) -> None:
+@pytest.mark.parametrize("stop_at", [None, "scoring pin", "estimating pin"])
+def test_a_model_is_as_it_was_also_after_ctrl_c(stop_at: str | None) -> None:
+    def stop(what: str, done: int, total: int, note: str = "") -> None:
+        if what == stop_at:
+            raise KeyboardInterrupt
+
     def look(model: Any) -> None:
-        assert bits(in_memory(model, settings=replace(QUICK, references=60))) == pytest.approx(
-            bits(measured), abs=1e-3
-        )
+        if stop_at is not None:
+            with pytest.raises(KeyboardInterrupt):
+                in_memory(model, progress=stop)
+            return
+        found = in_memory(model, settings=replace(QUICK, references=60))
+        assert bits(found) == pytest.approx(bits(measured()), abs=1e-3)
 
     undisturbed(in_training, look)
+
+
+def test_a_model_is_as_it_was_after_an_error() -> None:
+    model = in_training()
+    with torch.no_grad():
+        model.lm_head.weight[3] = torch.inf
+    before = state(model)
+    with pytest.raises(NumericalError, match="NaN or infinite"):
+        in_memory(model)
+    assert str(state(model)) == str(before)  # NaN equals nothing
 
 
 def test_measurements_of_one_model_in_several_threads_wait_for_each_other(model: Any) -> None:
@@ -221,35 +219,6 @@ def test_measurements_of_one_model_in_several_threads_wait_for_each_other(model:
         found = list(pool.map(in_memory, [model] * 3))
     assert [one.canaries for one in found] == [alone.canaries] * 3
     assert model.training
-
-
-@pytest.mark.parametrize("at", ["scoring pin", "estimating pin"])
-def test_a_model_is_as_it_was_after_ctrl_c(at: str) -> None:
-    def stop(what: str, done: int, total: int, note: str = "") -> None:
-        if what == at:
-            raise KeyboardInterrupt
-
-    def look(model: Any) -> None:
-        with pytest.raises(KeyboardInterrupt):
-            in_memory(model, progress=stop)
-
-    undisturbed(in_training, look)
-
-
-def test_a_model_is_as_it_was_after_an_error() -> None:
-    def broken() -> Any:
-        model = in_training()
-        with torch.no_grad():
-            model.lm_head.weight[3] = torch.inf
-        return model
-
-    def look(model: Any) -> None:
-        with pytest.raises(NumericalError, match="NaN or infinite"):
-            in_memory(model)
-
-    before = state(model := broken())
-    look(model)
-    assert str(state(model)) == str(before)  # NaN equals nothing
 
 
 def test_a_forward_pass_of_somebody_else_stays(model: Any) -> None:
@@ -262,34 +231,23 @@ def test_a_forward_pass_of_somebody_else_stays(model: Any) -> None:
     assert [vars(layer)["forward"] for layer in layers] == own
 
 
-def test_a_model_compiled_in_place_is_measured_as_it_is(model: Any, measured: Result) -> None:
+def test_a_model_compiled_in_place_is_measured_as_it_is(model: Any) -> None:
     def compiled(*inputs: Any, **named: Any) -> Any:
         raise AssertionError("each batch would be compiled")
 
     model._compiled_call_impl = compiled
-    assert in_memory(model).canaries == measured.canaries
+    assert in_memory(model).canaries == measured().canaries
     assert model._compiled_call_impl is compiled
 
 
 # -- adapters
 
 
-def with_lora(base: Any, **options: Any) -> Any:
-    peft = pytest.importorskip("peft")
-    generator = torch.get_rng_state()
-    torch.manual_seed(3)
-    options = {"target_modules": ["c_attn"], "fan_in_fan_out": True, **options}
-    config = peft.LoraConfig(r=4, init_lora_weights=False, **options)
-    adapted = peft.get_peft_model(base, config)
-    torch.set_rng_state(generator)
-    return adapted
-
-
 @pytest.mark.filterwarnings("ignore:.*tie:UserWarning")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("targets", [["c_attn"], ["c_attn", "wte"]])  # the latter is tied
 def test_an_adapter_in_memory_gives_what_the_saved_one_does(
-    dtype: torch.dtype, targets: Sequence[str], measured: Result, tmp_path: Path
+    dtype: torch.dtype, targets: Sequence[str], tmp_path: Path
 ) -> None:
     save_model(gpt2().to(dtype), TOKENIZER, tmp_path / "base")
     name = str(dtype).removeprefix("torch.")
@@ -306,7 +264,7 @@ def test_an_adapter_in_memory_gives_what_the_saved_one_does(
     if (dtype, targets) == (torch.float32, ["c_attn"]):  # else merging changes more
         merged = bits(in_memory(adapted.merge_and_unload()))
         np.testing.assert_allclose(bits(result), merged, rtol=0, atol=1e-3)  # type: ignore[arg-type]
-    assert np.abs(np.subtract(bits(result), bits(measured))).max() > 0.1  # type: ignore[arg-type]
+    assert np.abs(np.subtract(bits(result), bits(measured()))).max() > 0.1  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("options", [{}, {"modules_to_save": ["ln_f"]}])
@@ -316,10 +274,7 @@ def test_a_model_with_an_adapter_is_as_it_was(options: dict[str, Any]) -> None:
         adapted.gradient_checkpointing_disable()
         return adapted
 
-    def look(model: Any) -> None:
-        in_memory(model)
-
-    undisturbed(make, look)
+    undisturbed(make, in_memory)
 
 
 def test_adapters_in_use_at_once_are_all_named() -> None:
@@ -329,13 +284,13 @@ def test_adapters_in_use_at_once_are_all_named() -> None:
     assert in_memory(adapted).model.path == "GPT2LMHeadModel with adapter default, two"
 
 
-def test_adapters_that_are_switched_off_stay_so(measured: Result) -> None:
+def test_adapters_that_are_switched_off_stay_so() -> None:
     adapted = with_lora(gpt2())
     on = in_memory(adapted)
     with adapted.disable_adapter():
         off = in_memory(adapted)
-    np.testing.assert_allclose(bits(off), bits(measured), atol=1e-3)  # type: ignore[arg-type]
-    assert len({one.inputs_sha256 for one in (on, off, measured)}) == 3
+    np.testing.assert_allclose(bits(off), bits(measured()), atol=1e-3)  # type: ignore[arg-type]
+    assert len({one.inputs_sha256 for one in (on, off, measured())}) == 3
 
 
 def test_how_much_an_adapter_beside_its_base_weighs_belongs_to_the_inputs() -> None:
@@ -351,13 +306,6 @@ def test_a_model_that_cannot_be_copied_has_its_adapter_beside_it() -> None:
     expected = bits(in_memory(adapted))
     adapted.base_model.model.kept = torch.ones(2, requires_grad=True) * 2  # as an activation
     np.testing.assert_allclose(bits(in_memory(adapted)), expected, atol=1e-3)  # type: ignore[arg-type]
-
-
-def test_virtual_tokens_are_refused() -> None:
-    peft = pytest.importorskip("peft")
-    config = peft.PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=2)
-    with pytest.raises(ModelError, match="is of kind PROMPT_TUNING, which puts virtual tokens"):
-        in_memory(peft.get_peft_model(gpt2(), config))
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "llama", "mistral", "lstm"])
@@ -384,11 +332,6 @@ def test_the_numbers_are_those_of_the_definition(kind: str) -> None:
 
 
 # -- what users do wrong
-
-
-def refused(error: type[Exception], match: str, model: Any, **options: Any) -> None:
-    with pytest.raises(error, match=match):
-        in_memory(model, **options)
 
 
 class Characters(PreTrainedTokenizer):  # type: ignore[misc]
@@ -426,31 +369,6 @@ def test_a_tokenizer_without_a_fast_backend_is_taken_and_known_by_its_vocabulary
     assert bits(results[0]) != bits(results[1])
 
 
-def larger() -> Any:
-    tokenizer = byte_level_bpe()
-    tokenizer.add_tokens(["<a>"])
-    return tokenizer
-
-
-@pytest.mark.parametrize(
-    ("tokenizer", "match"),
-    [
-        (None, r"is in memory, and its tokenizer has to come with it: pass tokenizer=AutoToken"),
-        ("gpt2", r"tokenizer='gpt2' is a name; load it: tokenizer=AutoTokenizer.from_pretrained"),
-        (Path("/m"), r"tokenizer='/m' is a name; load it"),
-        (SimpleNamespace(tokenizer=TOKENIZER), r"give its own: tokenizer=processor.tokenizer"),
-        (TOKENIZER.backend_tokenizer, r"is of type Tokenizer, not a tokenizer of transformers; pa"),
-        (larger(), r"has 306 tokens, but the model only 305; use the tokenizer that the model was"),
-        (
-            Characters(""),
-            r"the tokenizer given for 'GPT2LMHeadModel' is empty or damaged: it cannot read",
-        ),
-    ],
-)
-def test_a_tokenizer_that_is_none_of_the_models_is_refused(tokenizer: Any, match: str) -> None:
-    refused(ModelError, match, gpt2(), tokenizer=tokenizer)
-
-
 def test_the_tokenizer_of_another_model_is_told_by_what_the_model_makes_of_it() -> None:
     """Trained on tokens 0 to 9 alone, and given others, as by another vocabulary."""
     model = model_of("lstm", len(TOKENIZER))
@@ -475,10 +393,6 @@ def odd_dtype() -> Any:
     return model
 
 
-def on_meta() -> Any:
-    return gpt2().to("meta")
-
-
 def sharded() -> Any:
     class FullyShardedDataParallel(torch.nn.Module):
         pass
@@ -494,34 +408,38 @@ def packed() -> Any:
     return model
 
 
-BERT = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
-GPT2 = {"n_layer": 1, "n_embd": 16, "n_head": 2}
-T5 = {"d_model": 16, "d_kv": 8, "d_ff": 16, "num_layers": 1, "num_heads": 2}
+def virtual() -> Any:
+    peft = pytest.importorskip("peft")
+    config = peft.PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=2)
+    return peft.get_peft_model(gpt2(), config)
+
+
+def t5() -> Any:
+    sizes = {"d_model": 16, "d_kv": 8, "d_ff": 16, "num_layers": 1, "num_heads": 2}
+    return small(T5ForConditionalGeneration, T5Config, **sizes)
+
+
+def bert() -> Any:
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    return small(BertForMaskedLM, BertConfig, intermediate_size=16, **sizes)
+
+
+def classifier() -> Any:
+    return small(GPT2ForSequenceClassification, GPT2Config, n_layer=1, n_embd=16, n_head=2)
 
 
 @pytest.mark.parametrize(
     ("make", "match"),
     [
-        (
-            lambda: small(T5ForConditionalGeneration, T5Config, **T5),
-            r"\(T5ForConditionalGeneration\) has an encoder and a decoder, and is no causal",
-        ),
-        (
-            lambda: small(GPT2ForSequenceClassification, GPT2Config, **GPT2),
-            r"\(GPT2ForSequenceClassification\) has no language-model head, so it predicts no tok",
-        ),
-        (
-            lambda: small(BertForMaskedLM, BertConfig, intermediate_size=16, **BERT),
-            r"\(bert\) is not a causal LM: its predictions depend on later tokens",
-        ),
-        (on_meta, r"has \d+ of its weights on the meta device .*load it whole, or with device_map"),
-        (
-            odd_dtype,
-            r"is quantised \(weights of float8_e4m3fn\) in a way that transformers does no",
-        ),
+        (t5, r"\(T5ForConditionalGeneration\) has an encoder and a decoder, and is no causal"),
+        (classifier, r"\(GPT2ForSequenceClassification\) has no language-model head, so it pred"),
+        (bert, r"\(bert\) is not a causal LM: its predictions depend on later tokens"),
+        (lambda: gpt2().to("meta"), r"has \d+ of its weights on the meta device .*load it whole"),
+        (odd_dtype, r"is quantised \(weights of float8_e4m3fn\) in a way that transformers does"),
         (packed, r"is quantised in a way that transformers does not load, which is not measured"),
         (sharded, r"is wrapped in FullyShardedDataParallel, which may keep its weights in parts"),
-        (lambda: TEXTS, r"model is of type list, which is not measured; give a causal language mo"),
+        (virtual, "is of kind PROMPT_TUNING, which puts virtual tokens"),
+        (lambda: ["text"], r"model is of type list, which is not measured; give a causal language"),
         (lambda: torch.nn.Linear(2, 2), r"model is of type Linear, which is not measured; give"),
         (lambda: MANIFEST, r"the model is a manifest; give the model first: measure\(model, man"),
         (
@@ -531,24 +449,61 @@ T5 = {"d_model": 16, "d_kv": 8, "d_ff": 16, "num_layers": 1, "num_heads": 2}
     ],
 )
 def test_a_model_that_cannot_be_measured_is_refused(make: Callable[[], Any], match: str) -> None:
-    refused(ModelError, match, make())
+    with pytest.raises(ModelError, match=match):
+        in_memory(make())
 
 
-@pytest.mark.parametrize("manifest", [{}, PLAN, (TEXTS, MANIFEST), None])
-def test_a_manifest_that_is_none_is_refused(manifest: Any) -> None:
-    with pytest.raises(ManifestError, match=r"manifest is of type .*; give the manifest that the"):
-        measure(gpt2(), manifest, tokenizer=TOKENIZER)
+LARGER = byte_level_bpe()
+LARGER.add_tokens(["<a>"])
 
 
 @pytest.mark.parametrize(
-    ("options", "match"),
+    ("options", "error", "match"),
     [
-        ({"settings": {"references": 5}}, r"settings is of type dict; give MeasureSettings\(...\)"),
-        ({"settings": RunSettings()}, r"settings is of type RunSettings; give MeasureSettings"),
-        ({"out": 3}, "out=3 is no directory; give a path, or leave it out"),
-        ({"out": ""}, "out='' is no directory"),
-        ({"progress": 3}, "progress is of type int; give a function of"),
+        (
+            {"tokenizer": None},
+            ModelError,
+            r"is in memory, and its tokenizer has to come with it: p",
+        ),
+        ({"tokenizer": "gpt2"}, ModelError, r"'gpt2' is a name; load it: tokenizer=AutoTokenizer"),
+        ({"tokenizer": Path("/m")}, ModelError, r"tokenizer='/m' is a name; load it"),
+        (
+            {"tokenizer": SimpleNamespace(tokenizer=TOKENIZER)},
+            ModelError,
+            r"give its own: tokenizer=processor.tokenizer",
+        ),
+        (
+            {"tokenizer": TOKENIZER.backend_tokenizer},
+            ModelError,
+            r"is of type Tokenizer, not a tokenizer of transformers; pa",
+        ),
+        (
+            {"tokenizer": LARGER},
+            ModelError,
+            r"has 306 tokens, but the model only 305; use the toke",
+        ),
+        (
+            {"tokenizer": Characters("")},
+            ModelError,
+            r"the tokenizer given for 'GPT2LMHeadModel' is empty or damaged: it cannot read",
+        ),
+        (
+            {"settings": {"references": 5}},
+            SettingsError,
+            r"settings is of type dict; give MeasureS",
+        ),
+        ({"settings": RunSettings()}, SettingsError, r"settings is of type RunSettings; give Meas"),
+        ({"out": 3}, SettingsError, "out=3 is no directory; give a path, or leave it out"),
+        ({"out": ""}, SettingsError, "out='' is no directory"),
+        ({"progress": 3}, SettingsError, "progress is of type int; give a function of"),
+        ({"manifest": {}}, ManifestError, r"manifest is of type .*; give the manifest that the"),
+        ({"manifest": MANIFEST.plan}, ManifestError, r"manifest is of type .*; give the manifest"),
+        ({"manifest": ([], MANIFEST)}, ManifestError, r"manifest is of type .*; give the manifest"),
+        ({"manifest": None}, ManifestError, r"manifest is of type .*; give the manifest that the"),
     ],
 )
-def test_other_arguments_are_refused_by_name(options: dict[str, Any], match: str) -> None:
-    refused(SettingsError, match, gpt2(), **options)
+def test_other_arguments_are_refused_by_name(
+    options: dict[str, Any], error: type[LmexposureError], match: str
+) -> None:
+    with pytest.raises(error, match=match):
+        measure(gpt2(), **{"manifest": MANIFEST, "tokenizer": TOKENIZER, **options})

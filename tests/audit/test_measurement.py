@@ -1,15 +1,14 @@
-import json
 import math
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
 from audit.quick import ALL_FILLS, QUICK
+from audit.small import loaded_of, training
 from corpora import sentences
 from known import known
 from manifest_files import judged
@@ -25,6 +24,7 @@ from lmexposure.audit.format_scores import score_format
 from lmexposure.canaries import Format, Manifest, Plan, load_format
 from lmexposure.errors import (
     FileError,
+    LmexposureError,
     ManifestError,
     ModelError,
     NumericalError,
@@ -33,11 +33,8 @@ from lmexposure.errors import (
 )
 from lmexposure.integrations import insert
 from lmexposure.models import LoadedModel, new_model
-from lmexposure.records import Result, Validation, open_run
-from lmexposure.scoring import (
-    Vocabulary,
-    log_perplexity,
-)
+from lmexposure.records import Result, open_run
+from lmexposure.scoring import Vocabulary, log_perplexity
 
 
 def manifest_of(*formats: Format, seed: int = 1) -> Manifest:
@@ -46,26 +43,20 @@ def manifest_of(*formats: Format, seed: int = 1) -> Manifest:
     return insert(sentences(50), plan).manifest
 
 
-@pytest.fixture(scope="module")
-def manifest() -> Manifest:
-    return manifest_of(load_format("random_number"))
-
-
 def new_lstm(manifest: Manifest) -> LoadedModel:
-    characters = "".join(one.characters for one in manifest.plan.formats)
+    characters = "".join(form.characters for form in manifest.plan.formats)
     return new_model("lstm", sentences(50), seed=3, separator="\n", extra_characters=characters)
 
 
-@pytest.fixture
-def untrained(manifest: Manifest) -> LoadedModel:
-    return new_lstm(manifest)
+MANIFEST = manifest_of(load_format("random_number"))
+UNTRAINED = new_lstm(MANIFEST)
 
 
 @pytest.fixture(scope="module")
-def whole(manifest: Manifest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What one measurement of `untrained` leaves, to be read; who changes it takes a copy."""
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What one measurement of it leaves, to be read; who changes it takes a copy."""
     out = tmp_path_factory.mktemp("whole")
-    measure(new_lstm(manifest), manifest, out=out, settings=QUICK)
+    measure(UNTRAINED, MANIFEST, out=out, settings=QUICK)
     return out
 
 
@@ -75,15 +66,13 @@ def measured(whole: Path, tmp_path: Path) -> Path:
     return shutil.copytree(whole, tmp_path / "r")
 
 
-def test_the_numbers_are_those_of_the_rooms_below(
-    untrained: LoadedModel, manifest: Manifest, whole: Path
-) -> None:
+def test_the_numbers_are_those_of_the_rooms_below(whole: Path) -> None:
     result = Result.read(whole / "result.json")
-    one = manifest.formats["random_number"]
-    texts = [one.text(i) for i in manifest.references("random_number", 400)]
-    null = log_perplexity(untrained.model, untrained.tokenizer, texts, context=None)
-    for canary, found in zip(judged(manifest), result.canaries, strict=True):
-        bits = log_perplexity(untrained.model, untrained.tokenizer, [canary.text], context=None)[0]
+    one = MANIFEST.formats["random_number"]
+    texts = [one.text(i) for i in MANIFEST.references("random_number", 400)]
+    null = log_perplexity(UNTRAINED.model, UNTRAINED.tokenizer, texts, context=None)
+    for canary, found in zip(judged(MANIFEST), result.canaries, strict=True):
+        bits = log_perplexity(UNTRAINED.model, UNTRAINED.tokenizer, [canary.text], context=None)[0]
         rank = 1 + int((null <= bits).sum())
         assert (found.id, found.repetitions) == (canary.id, canary.repetitions)
         assert found.log_perplexity_bits == pytest.approx(bits, abs=1e-3)
@@ -107,11 +96,17 @@ def test_an_untrained_model_tells_nothing(whole: Path) -> None:
     assert searched == [3] * 6  # greedy, beam and best-first, with nothing known
 
 
-def test_a_small_space_gives_exact_ranks(manifest: Manifest) -> None:
-    small = manifest_of(Format(name="two", template="My code is {digits:2}"))
-    loaded = new_model(
-        "lstm", sentences(50), seed=3, separator=None, extra_characters="0123456789Myc"
+def untrained_on(form: Format) -> LoadedModel:
+    return new_model(
+        "lstm", sentences(50), seed=3, separator=None, extra_characters=form.characters
     )
+
+
+TWO = Format(name="two", template="My code is {digits:2}")
+
+
+def test_a_small_space_gives_exact_ranks() -> None:
+    small, loaded = manifest_of(TWO), untrained_on(TWO)
     result = measure(loaded, small, settings=ALL_FILLS)
     one = small.formats["two"]
     everything = log_perplexity(
@@ -128,48 +123,41 @@ def test_a_small_space_gives_exact_ranks(manifest: Manifest) -> None:
     assert result.formats[0].exhaustive
 
 
-def test_files_hold_the_same_without_secrets(
-    untrained: LoadedModel, manifest: Manifest, tmp_path: Path
-) -> None:
-    result = measure(untrained, manifest, out=tmp_path, settings=QUICK)
-    assert Result.read(tmp_path / "result.json").to_dict() == result.to_dict()
-    table = pq.read_table(tmp_path / "scores.parquet").to_pydict()
+def test_files_hold_the_same_without_secrets(whole: Path) -> None:
+    result = measure(UNTRAINED, MANIFEST, settings=QUICK)
+    saved = Result.read(whole / "result.json")
+    assert saved == result.model_copy(update={"scores_sha256": saved.scores_sha256})
+    table = pq.read_table(whole / "scores.parquet").to_pydict()
     assert table["role"].count("reference") == 400
     bits = dict(zip(table["id"], table["log_perplexity_bits"], strict=True))
     assert all(bits[c.id] == c.log_perplexity_bits for c in result.canaries)
-    assert not (tmp_path / ".measuring").exists()
-    everything = b"".join(p.read_bytes() for p in tmp_path.iterdir())
-    assert not any(c.text[-9:].encode() in everything for c in manifest.entries)
+    assert not (whole / ".measuring").exists()
+    everything = b"".join(p.read_bytes() for p in whole.iterdir())
+    assert not any(c.text[-9:].encode() in everything for c in MANIFEST.entries)
 
 
-def test_the_same_inputs_are_measured_once(
-    untrained: LoadedModel, manifest: Manifest, measured: Path
-) -> None:
-    manifest.write(measured / "m.json")
+def test_the_same_inputs_are_measured_once(measured: Path) -> None:
+    MANIFEST.write(measured / "m.json")
     before = (measured / "result.json").stat().st_mtime_ns
-    again = measure(untrained, measured / "m.json", out=measured, settings=QUICK)
-    assert again == measure(untrained, manifest, out=measured, settings=QUICK)
+    again = measure(UNTRAINED, measured / "m.json", out=measured, settings=QUICK)
+    assert again == measure(UNTRAINED, MANIFEST, out=measured, settings=QUICK)
     assert again.to_dict() == Result.read(measured / "result.json").to_dict()
     assert (measured / "result.json").stat().st_mtime_ns == before
     assert again.lmexposure == __version__
     other = replace(QUICK, bootstrap_seed=4)
     with pytest.raises(ResultError, match="holds the result of another model, manifest or sett"):
-        measure(untrained, manifest, out=measured, settings=other)
+        measure(UNTRAINED, MANIFEST, out=measured, settings=other)
 
 
 def test_the_date_is_that_of_the_end_of_the_measuring(
-    untrained: LoadedModel,
-    manifest: Manifest,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """In run.json alone, so that the bytes of a result are those of its inputs."""
     record, written = tmp_path / "r" / "run.json", []
     for day in (1, 2, 3):
         date = f"2026-01-0{day}T00:00:00Z"
         monkeypatch.setattr("lmexposure.audit.directory.utc_now", lambda date=date: date)
-        measure(untrained, manifest, out=tmp_path / "r", settings=QUICK)
+        measure(UNTRAINED, MANIFEST, out=tmp_path / "r", settings=QUICK)
         written.append((tmp_path / "r" / "result.json").read_bytes())
         found = open_run(tmp_path / "r")
         known = "2026-01-03T00:00:00Z" if day == 3 else "2026-01-01T00:00:00Z"
@@ -180,7 +168,7 @@ def test_the_date_is_that_of_the_end_of_the_measuring(
             (tmp_path / "r" / "result.json").unlink()
     assert len(set(written)) == 1
     record.write_text(record.read_text().replace("2026-01-03", "2026-01-04"))
-    measure(untrained, manifest, out=tmp_path / "r", settings=QUICK)
+    measure(UNTRAINED, MANIFEST, out=tmp_path / "r", settings=QUICK)
     assert "it is made again, without the date of the measuring" in caplog.text
     assert open_run(tmp_path / "r").provenance.measured is None
     assert record.stat().st_mode & 0o777 == 0o600
@@ -195,37 +183,35 @@ def test_the_date_is_that_of_the_end_of_the_measuring(
     ],
 )
 def test_a_file_of_another_program_is_not_written_over(
-    untrained: LoadedModel, manifest: Manifest, tmp_path: Path, name: str, content: bytes
+    tmp_path: Path, name: str, content: bytes
 ) -> None:
     """Found out before the work: a result beside such a run.json could not be read."""
     (tmp_path / name).write_bytes(content)
     with pytest.raises(FileError, match=f"{name} is there already, and lmexposure did not write"):
-        measure(untrained, manifest, out=tmp_path, settings=QUICK)
+        measure(UNTRAINED, MANIFEST, out=tmp_path, settings=QUICK)
     assert [path.name for path in tmp_path.glob("[!.]*")] == [name]
     assert (tmp_path / name).read_bytes() == content
 
 
 @pytest.mark.parametrize("said", ["100000000000", "true", "0"])
 def test_a_number_of_threads_that_no_machine_has_is_not_taken_over(
-    untrained: LoadedModel, manifest: Manifest, whole: Path, tmp_path: Path, said: str
+    whole: Path, tmp_path: Path, said: str
 ) -> None:
     inputs = Result.read(whole / "result.json").inputs_sha256
     kept = tmp_path / ".measuring" / inputs[:16] / "inputs.json"
     with study(tmp_path):
         write_sealed(kept, f'{{"inputs_sha256": "{inputs}", "threads": {said}}}'.encode())
-    assert measure(untrained, manifest, out=tmp_path, settings=QUICK).settings.threads == 1
+    assert measure(UNTRAINED, MANIFEST, out=tmp_path, settings=QUICK).settings.threads == 1
 
 
 @pytest.mark.parametrize("stop_at", ["scoring random_number", "extracting random_number"])
-def test_an_interrupted_measurement_goes_on(
-    untrained: LoadedModel, manifest: Manifest, whole: Path, tmp_path: Path, stop_at: str
-) -> None:
+def test_an_interrupted_measurement_goes_on(whole: Path, tmp_path: Path, stop_at: str) -> None:
     def stop(what: str, done: int, total: int, note: str = "") -> None:
         if what == stop_at and done >= min(total, 3 if "extracting" in what else total):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        measure(untrained, manifest, out=tmp_path / "r", settings=QUICK, progress=stop)
+        measure(UNTRAINED, MANIFEST, out=tmp_path / "r", settings=QUICK, progress=stop)
     assert not (tmp_path / "r" / "result.json").exists()
     seen: list[str] = []
     threads: set[int] = set()
@@ -236,7 +222,7 @@ def test_an_interrupted_measurement_goes_on(
 
     # With other threads the last bits of scores may be others: it goes on with those that it had.
     others = replace(QUICK, threads=2)
-    again = measure(untrained, manifest, out=tmp_path / "r", settings=others, progress=watch)
+    again = measure(UNTRAINED, MANIFEST, out=tmp_path / "r", settings=others, progress=watch)
     assert threads == {again.settings.threads} == {1}
     assert again.to_dict() == Result.read(whole / "result.json").to_dict()
     for name in ("result.json", "scores.parquet"):
@@ -248,124 +234,69 @@ def test_a_tokenizer_that_cannot_be_followed_leaves_extraction_out_and_says_so()
     shouted = Format(
         name="w", template="my {choice:w} is {digits:2}", lists={"w": ["PIN", "NUMBER"]}
     )
-    tokenizer = word_piece()
-    loaded = LoadedModel(model=model_of("gpt2", len(tokenizer)), tokenizer=tokenizer, name="tiny")
-    result = measure(loaded, manifest_of(shouted), settings=ALL_FILLS)
+    result = measure(loaded_of("gpt2", word_piece()), manifest_of(shouted), settings=ALL_FILLS)
     assert any("no extraction" in line for line in result.warnings)
     searches = {row.method for c in result.canaries for row in c.extraction}
     assert searches == {"best_first"}  # its tokens are known by encoding every fill
 
 
-def test_a_model_without_pad_token_is_measured(manifest: Manifest) -> None:
-    tokenizer = byte_level_bpe()
-    assert tokenizer.pad_token is None
-    loaded = LoadedModel(model=model_of("gpt2", len(tokenizer)), tokenizer=tokenizer, name="tiny")
-    assert len(measure(loaded, manifest, settings=QUICK).canaries) == 14
+CASED = Format(name="w", template="my {choice:w} is {digits:2}", lists={"w": ["PIN", "pin"]})
 
 
-def test_refuses_a_manifest_without_canaries(untrained: LoadedModel, manifest: Manifest) -> None:
-    ids = [c.id for c in manifest.entries if c.role == "canary"]
-    nothing = insert(sentences(50), manifest.plan.without(*ids)).manifest
-    with pytest.raises(ManifestError, match="no inserted canary"):
-        measure(untrained, nothing, settings=QUICK)
+def test_what_cannot_be_measured_is_refused() -> None:
+    ids = [c.id for c in MANIFEST.entries if c.role == "canary"]
+    nothing = insert(sentences(50), MANIFEST.plan.without(*ids)).manifest
+    no_digits = new_model("lstm", ["no digits"], seed=0, separator="\n")
+    pieces, alike = loaded_of("gpt2", word_piece()), "but the tokenizer gives both the same tokens"
+    refused: list[tuple[LoadedModel, Manifest, type[LmexposureError], str]] = [
+        (UNTRAINED, nothing, ManifestError, "no inserted canary"),
+        (UNTRAINED, manifest_of(TWO), PlanError, "ask for at most 86"),
+        (no_digits, MANIFEST, ModelError, "format 'random_number': text 0 of 414"),
+        # They would share one token path: no disjoint events, and no secrets of their own.
+        (pieces, manifest_of(CASED), ModelError, alike),
+    ]
+    for loaded, manifest, error, match in refused:
+        settings = ALL_FILLS if loaded is pieces else QUICK
+        with pytest.raises(error, match=match):
+            measure(loaded, manifest, settings=settings)
 
 
-def test_refuses_more_references_than_there_are(untrained: LoadedModel) -> None:
-    small = manifest_of(Format(name="two", template="My code is {digits:2}"))
-    with pytest.raises(PlanError, match="ask for at most 86"):
-        measure(untrained, small, settings=QUICK)
-
-
-def test_an_unknown_character_names_the_format(manifest: Manifest) -> None:
-    loaded = new_model("lstm", ["no digits"], seed=0, separator="\n")
-    with pytest.raises(ModelError, match="format 'random_number': text 0 of 414"):
-        measure(loaded, manifest, settings=QUICK)
-
-
-def test_nan_weights_are_an_error_and_never_a_low_number(
-    untrained: LoadedModel, manifest: Manifest, tmp_path: Path
-) -> None:
+def test_nan_weights_are_an_error_and_never_a_low_number(tmp_path: Path) -> None:
+    broken = new_lstm(MANIFEST)
     with torch.no_grad():
-        untrained.model.lm_head.bias[4] = float("nan")
+        broken.model.lm_head.bias[4] = float("nan")
     with pytest.raises(NumericalError, match="NaN or infinite"):
-        measure(untrained, manifest, out=tmp_path, settings=QUICK)
+        measure(broken, MANIFEST, out=tmp_path, settings=QUICK)
     assert not (tmp_path / "result.json").exists()
 
 
-def test_result_json_has_the_agreed_shape(manifest: Manifest, whole: Path) -> None:
-    record: dict[str, Any] = json.loads((whole / "result.json").read_text())
-    assert record["schema"] == "lmexposure.result/4"
-    assert record["manifest_sha256"] == manifest.sha256
-    assert record["formats"][0]["space_size"] == "1000000000"
-    exposure = record["canaries"][0]["exposure"]
-    wanted = {
-        "method",
-        "value",
-        "low",
-        "high",
-        "level",
-        "rank",
-        "capped",
-        "assumptions",
-        "warnings",
-        "place",
-        "draws",
-        "effective_draws",
-        "steps",
-    }
-    assert set(exposure) == wanted
-    assert isinstance(exposure["place"], str)
-
-
-def test_the_config_belongs_to_the_inputs(manifest: Manifest, tmp_path: Path) -> None:
+def test_the_config_belongs_to_the_inputs(tmp_path: Path) -> None:
     """The same weights under another number of heads are another model."""
-    tokenizer = byte_level_bpe()
-    loaded = LoadedModel(model=model_of("gpt2", len(tokenizer)), tokenizer=tokenizer, name="tiny")
-    measure(loaded, manifest, out=tmp_path, settings=QUICK)
+    loaded = loaded_of("gpt2", byte_level_bpe())
+    measure(loaded, MANIFEST, out=tmp_path, settings=QUICK)
     loaded.model.config.n_head = 4
     with pytest.raises(ResultError, match="another model"):
-        measure(loaded, manifest, out=tmp_path, settings=QUICK)
+        measure(loaded, MANIFEST, out=tmp_path, settings=QUICK)
 
 
-def test_a_model_that_did_not_learn_is_inconclusive(
-    untrained: LoadedModel, manifest: Manifest
-) -> None:
-    losses = Validation(
-        validation_bits=5.0,
-        initial_validation_bits=5.001,
-        best_epoch=1.0,
-        epochs=1.0,
-        stopped="epochs",
-        improved=False,
-    )
-    result = measure(untrained, manifest, settings=QUICK, validation=losses)
+def test_a_model_that_did_not_learn_is_inconclusive() -> None:
+    losses = training(validation_bits=5.0, initial_validation_bits=5.001, improved=False)
+    result = measure(UNTRAINED, MANIFEST, settings=QUICK, validation=losses)
     assert result.warnings[0].startswith("INCONCLUSIVE: the model did not learn")
     assert "(validation 5.000 bits per token, 5.001 before training)" in result.warnings[0]
 
 
-def test_a_clock_that_decided_numbers_is_named(untrained: LoadedModel, manifest: Manifest) -> None:
-    late = Validation(
-        validation_bits=5.0,
-        initial_validation_bits=6.0,
-        best_epoch=1.0,
-        epochs=1.0,
-        stopped="max_seconds",
-        improved=True,
-    )
-    result = measure(
-        untrained, manifest, settings=replace(QUICK, budget_seconds=60.0), validation=late
-    )
+def test_a_clock_that_decided_numbers_is_named() -> None:
+    timed, late = replace(QUICK, budget_seconds=60.0), training(stopped="max_seconds")
+    result = measure(UNTRAINED, MANIFEST, settings=timed, validation=late)
     clocks = [line for line in result.warnings if "by the clock" in line]
     assert [line.split()[0] for line in clocks] == ["max_seconds", "budget_seconds=60"]
     assert all("another machine" in line for line in clocks)
 
 
-def test_chance_stands_beside_extraction(manifest: Manifest) -> None:
-    small = manifest_of(Format(name="two", template="My code is {digits:3}"))
-    loaded = new_model(
-        "lstm", sentences(50), seed=3, separator=None, extra_characters="0123456789Myc"
-    )
-    result = measure(loaded, small, settings=ALL_FILLS)
+def test_chance_stands_beside_extraction() -> None:
+    form = Format(name="three", template="My code is {digits:3}")
+    result = measure(untrained_on(form), manifest_of(form), settings=ALL_FILLS)
     rows = [r for c in result.canaries if c.role == "canary" for r in c.extraction]
     assert {r.revealed for r in rows} == {0, 1, 2}  # never all three
     beams = {r.revealed: r for r in rows if r.method == "beam"}
@@ -376,7 +307,7 @@ def test_chance_stands_beside_extraction(manifest: Manifest) -> None:
 
 def uniform_over(characters: str, form: Format) -> LoadedModel:
     """A model to which all of these characters are equally likely, and nothing else is."""
-    loaded = new_model("lstm", ["x"], seed=0, separator=None, extra_characters=form.characters)
+    loaded = untrained_on(form)
     allowed = loaded.tokenizer.convert_tokens_to_ids(list(characters))
     with torch.no_grad():
         loaded.model.lm_head.weight.zero_()
@@ -397,44 +328,7 @@ def test_no_certificate_where_a_part_of_the_secret_went_unscored() -> None:
     assert any("first token of a text was not scored" in line for line in result.warnings)
 
 
-def test_the_certificate_never_exceeds_the_exact_exposure() -> None:
-    form = Format(name="code", template="code {digits:2}")
-    loaded = uniform_over("0123456789", form)
-    settings = replace(ALL_FILLS, extraction=False)
-    result = measure(loaded, manifest_of(form), settings=settings)
-    for canary in result.canaries:
-        if canary.role == "canary":
-            least = known(canary.estimates["certificate"].value)
-            assert least <= known(canary.exposure.value) + 1e-6
-
-
-def test_fills_that_the_tokenizer_does_not_tell_apart_are_refused() -> None:
-    """They would share one token path: no disjoint events, and no secrets of their own."""
-    cased = Format(name="w", template="my {choice:w} is {digits:2}", lists={"w": ["PIN", "pin"]})
-    tokenizer = word_piece()
-    loaded = LoadedModel(model=model_of("gpt2", len(tokenizer)), tokenizer=tokenizer, name="tiny")
-    with pytest.raises(ModelError, match="differ, but the tokenizer gives both the same tokens"):
-        measure(loaded, manifest_of(cased), settings=ALL_FILLS)
-
-
-def test_fills_set_aside_are_said() -> None:
-    plan = Plan(formats=(load_format("pin"),), canaries=2, repetitions=(1,), controls=2, seed=1)
-    documents = [*sentences(50), "My PIN is 0042"]
-    manifest = insert(documents, plan, existing="set_aside").manifest
-    loaded = new_model(
-        "lstm", documents, seed=3, separator=None, extra_characters=load_format("pin").characters
-    )
-    result = measure(loaded, manifest, settings=QUICK)
-    assert any(
-        "1 fills that the corpus held before insertion are set aside" in line
-        for line in result.warnings
-    )
-    assert result.formats[0].set_aside == 1
-
-
-def test_an_unwritable_place_is_found_before_the_work(
-    untrained: LoadedModel, manifest: Manifest, tmp_path: Path
-) -> None:
+def test_an_unwritable_place_is_found_before_the_work(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     seen: list[str] = []
 
@@ -442,37 +336,26 @@ def test_an_unwritable_place_is_found_before_the_work(
         seen.append(what)
 
     with pytest.raises(FileError, match="cannot write"):
-        measure(untrained, manifest, out=tmp_path / "file", settings=QUICK, progress=watch)
+        measure(UNTRAINED, MANIFEST, out=tmp_path / "file", settings=QUICK, progress=watch)
     assert seen == []
 
 
-def test_a_model_in_training_mode_is_measured_without_dropout_and_put_back(
-    untrained: LoadedModel, manifest: Manifest, whole: Path, tmp_path: Path
-) -> None:
-    untrained.model.train()
-    measure(untrained, manifest, out=tmp_path / "r", settings=QUICK)
-    for name in ("result.json", "scores.parquet"):
-        assert (tmp_path / "r" / name).read_bytes() == (whole / name).read_bytes()
-    assert untrained.model.training
-
-
-def test_lost_scores_are_made_again(
-    untrained: LoadedModel, manifest: Manifest, whole: Path, measured: Path
-) -> None:
+def test_lost_scores_are_made_again(whole: Path, measured: Path) -> None:
     (measured / "scores.parquet").unlink()
-    again = measure(untrained, manifest, out=measured, settings=QUICK)
+    again = measure(UNTRAINED, MANIFEST, out=measured, settings=QUICK)
     assert again.to_dict() == Result.read(whole / "result.json").to_dict()
     assert (measured / "scores.parquet").read_bytes() == (whole / "scores.parquet").read_bytes()
 
 
-def test_a_canary_left_out_makes_the_references_no_longer_all_there_are() -> None:
-    form = Format(name="two", template="My code is {digits:2}")
-    plan = Plan(formats=(form,), canaries=2, repetitions=(1,), controls=2, seed=1)
-    loaded = new_model("lstm", ["x"], seed=0, separator=None, extra_characters=form.characters)
-    for chosen, exhaustive in ((plan, True), (plan.without("two/x1/0000"), False)):
-        manifest = insert(sentences(50), chosen).manifest
-        settings = replace(ALL_FILLS, extraction=False)
-        assert measure(loaded, manifest, settings=settings).formats[0].exhaustive == exhaustive
+@pytest.mark.parametrize(("left_out", "exhaustive"), [((), True), (("two/x1/0000",), False)])
+def test_a_canary_left_out_makes_the_references_no_longer_all_there_are(
+    left_out: tuple[str, ...], exhaustive: bool
+) -> None:
+    plan = Plan(formats=(TWO,), canaries=2, repetitions=(1,), controls=2, seed=1)
+    manifest = insert(sentences(50), plan.without(*left_out)).manifest
+    settings = replace(ALL_FILLS, extraction=False)
+    result = measure(untrained_on(TWO), manifest, settings=settings)
+    assert result.formats[0].exhaustive == exhaustive
 
 
 def test_fills_that_merge_with_the_context_are_scored_like_the_others() -> None:
@@ -505,9 +388,9 @@ def test_fills_that_merge_with_the_context_are_scored_like_the_others() -> None:
 VOCABULARY = {token: i for i, token in enumerate(["<s>", *"0123456789!\n", "\n2"])}
 
 
-def test_a_quick_look_says_what_is_coarser(untrained: LoadedModel, manifest: Manifest) -> None:
+def test_a_quick_look_says_what_is_coarser() -> None:
     settings = MeasureSettings.first_look(draws=500, budget_steps=2_000, permutations=999)
-    result = measure(untrained, manifest, settings=settings)
+    result = measure(UNTRAINED, MANIFEST, settings=settings)
     assert result.settings.quick is True
     assert result.formats[0].references == 1_000
     assert result.warnings[0].startswith("a quick look, with 1,000 references instead of 10,000")

@@ -6,9 +6,12 @@ import types
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from audit.quick import RUN
+from corpora import write_corpus
 from known import known
 from manifest_files import judged
 
@@ -28,6 +31,7 @@ from lmexposure.audit.directory import RunLog
 from lmexposure.canaries import Manifest, derive_seed
 from lmexposure.errors import (
     CorpusError,
+    LmexposureError,
     ManifestError,
     ModelError,
     PlanError,
@@ -35,13 +39,27 @@ from lmexposure.errors import (
     SettingsError,
 )
 from lmexposure.models import load_model
-from lmexposure.records import RunRecord
+from lmexposure.records import Result, RunRecord
+
+SEED = 987654321
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Result]:
+    """A corpus, the directory of its run, and the result."""
+    home = tmp_path_factory.mktemp("finished")
+    corpus = write_corpus(home / "corpus.txt")
+    return (
+        corpus,
+        home / "run",
+        run(corpus, out=home / "run", settings=replace(RUN, seed=SEED)),
+    )
 
 
 def test_a_run_finds_what_was_repeated_and_not_what_was_never_inserted(
-    corpus: Path, settings: RunSettings, tmp_path: Path
+    finished: tuple[Path, Path, Result],
 ) -> None:
-    result = run(corpus, out=tmp_path / "run", settings=replace(settings, witness=False))
+    result = finished[2]
     rows = {row.repetitions: row for row in result.summary}
     assert rows[30].mean > 6
     assert known(rows[30].guessing_test).p_value < 0.01
@@ -52,44 +70,48 @@ def test_a_run_finds_what_was_repeated_and_not_what_was_never_inserted(
 
 
 def test_the_run_directory_is_as_agreed_and_a_second_call_does_nothing(
-    corpus: Path, settings: RunSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    finished: tuple[Path, Path, Result], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    out = tmp_path / "run"
-    first = run(corpus, out=out, settings=settings)
-    names = {p.name for p in out.glob("[!.]*")}
-    assert names == {
-        "corpus",
-        "manifest.json",
-        "metrics.jsonl",
-        "model",
-        "result.json",
-        "run.json",
-        "scores.parquet",
-        "training.json",
-    }
-    assert (out / "manifest.json").stat().st_mode & 0o777 == 0o600
-    assert (out / "run.json").stat().st_mode & 0o777 == 0o600
+    corpus, out, first = finished
+    kept = {"manifest.json", "metrics.jsonl", "model", "result.json", "scores.parquet"}
+    kept |= {"training.json"}
+    assert {p.name for p in out.glob("[!.]*")} == kept | {"corpus", "run.json"}
+    for name in ("manifest.json", "run.json"):
+        assert (out / name).stat().st_mode & 0o777 == 0o600
     record = RunRecord.read(out / "run.json")
-    assert record.settings is not None
-    assert record.settings.canaries == 3
+    assert known(record.settings).canaries == 3
     assert record.device in ("cpu", "cuda:0")
     assert record.versions["torch"]
-    assert record.training is not None
-    assert record.training.epochs == 3
+    assert known(record.training).epochs == 3
     assert record.measured is not None
     monkeypatch.setattr("lmexposure.audit.directory.utc_now", lambda: "2040-01-01T00:00:00Z")
-    before = {name: (out / name).stat().st_mtime_ns for name in names - {"run.json", "corpus"}}
-    assert run(corpus, out=out, settings=settings).to_dict() == first.to_dict()
+    before = {name: (out / name).stat().st_mtime_ns for name in kept}
+    same = replace(RUN, seed=SEED)
+    assert run(corpus, out=out, settings=same).to_dict() == first.to_dict()
     assert {name: (out / name).stat().st_mtime_ns for name in before} == before
     assert RunRecord.read(out / "run.json").measured == record.measured
     with pytest.raises(ResultError, match="its seed is another than the one that is given"):
-        run(corpus, out=out, settings=replace(settings, seed=4))
+        run(corpus, out=out, settings=replace(RUN, seed=4))
 
 
-def test_a_fine_tune_begins_from_the_weights_it_is_given(
-    corpus: Path, settings: RunSettings, tmp_path: Path
+def test_what_others_may_read_tells_no_seed_and_no_secret(
+    finished: tuple[Path, Path, Result],
 ) -> None:
-    base = replace(settings, model="gpt2-tiny", training={"epochs": 1})
+    """The corpus with its canaries is as public as it was; of the rest, what shows results."""
+    files = [path for path in finished[1].rglob("*") if path.is_file()]
+    shown = {p.name: p for p in files if p.stat().st_mode & 0o077 and p.parent.name != "model"}
+    assert shown.keys() == {"corpus.txt", "result.json", "metrics.jsonl"}
+    manifest = Manifest.read(finished[1] / "manifest.json")
+    guessed = [sha256_bytes(entry.text.encode()) for entry in manifest.entries]
+    for name in ("result.json", "metrics.jsonl"):
+        text = shown[name].read_text()
+        seeds = (str(derive_seed(SEED, "training")), str(SEED))
+        assert not [value for value in (*seeds, *guessed) if value in text], name
+
+
+def test_a_fine_tune_begins_from_the_weights_it_is_given(corpus: Path, tmp_path: Path) -> None:
+    quick = replace(RUN.measure, extraction=False, method="sampled")
+    base = replace(RUN, model="gpt2-tiny", training={"epochs": 1}, measure=quick)
     train_corpus(corpus, out=tmp_path / "base", settings=base)
     begun = load_model(tmp_path / "base" / "model")
     tuned = replace(base, model=str(tmp_path / "base" / "model"), training={"epochs": 1})
@@ -103,69 +125,53 @@ def test_a_fine_tune_begins_from_the_weights_it_is_given(
     )
 
 
-def test_the_cost_is_said_before_the_work(corpus: Path, settings: RunSettings) -> None:
-    line = estimate_cost(corpus, replace(settings, witness=False))
+def test_the_cost_is_said_before_the_work(corpus: Path) -> None:
+    line = estimate_cost(corpus, replace(RUN, witness=False))
     assert "600 documents, 93 insertions of 6 canaries" in line
     assert "at most 3 epochs" in line
     assert "scoring 514 texts" in line
 
 
-def test_refuses_a_directory_that_is_no_run(
-    corpus: Path, settings: RunSettings, tmp_path: Path
-) -> None:
-    (tmp_path / "photos").mkdir()
-    (tmp_path / "photos" / "a.jpg").write_text("")
-    with pytest.raises(ResultError, match=r"photos holds 'a.jpg' and no run\.json"):
-        run(corpus, out=tmp_path / "photos", settings=settings)
-    with pytest.raises(ResultError, match="is a file; choose a directory"):
-        run(corpus, out=corpus, settings=settings)
-    (tmp_path / "broken").mkdir()
-    (tmp_path / "broken" / "run.json").write_text("{")
-    with pytest.raises(ResultError, match=r"run\.json is not readable"):
-        run(corpus, out=tmp_path / "broken", settings=settings)
-
-
-def test_bad_settings_are_found_before_anything_is_written(
-    corpus: Path, settings: RunSettings, tmp_path: Path
-) -> None:
-    with pytest.raises(
-        SettingsError, match="unknown setting of the training 'speed'; did you mean 'seed'"
+def test_refuses_a_directory_that_is_no_run(corpus: Path, tmp_path: Path) -> None:
+    for name, content, match in (
+        ("a.jpg", "", r"holds 'a.jpg' and no run\.json"),
+        ("run.json", "{", r"run\.json is not readable"),
     ):
-        run(corpus, out=tmp_path / "r", settings=replace(settings, training={"speed": 1}))
-    with pytest.raises(PlanError, match="the largest plan that fits"):
-        run(corpus, out=tmp_path / "r", settings=replace(settings, canaries=9_999))
-    assert not (tmp_path / "r").exists()
+        (tmp_path / name).mkdir()
+        (tmp_path / name / name).write_text(content)
+        with pytest.raises(ResultError, match=match):
+            run(corpus, out=tmp_path / name, settings=RUN)
+    with pytest.raises(ResultError, match="is a file; choose a directory"):
+        run(corpus, out=corpus, settings=RUN)
 
 
-def test_a_wrong_model_or_device_claims_no_directory(
-    corpus: Path, settings: RunSettings, tmp_path: Path
+def test_what_cannot_be_run_is_found_before_anything_is_written(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(ModelError, match="no such directory"):
-        run(corpus, out=tmp_path / "r", settings=replace(settings, model="./nope"))
-    with pytest.raises(SettingsError, match="device='warp' is not available"):
-        run(corpus, out=tmp_path / "r", settings=replace(settings, device="warp"))
-    assert not (tmp_path / "r").exists()
-    with pytest.raises(ModelError, match="'lstm' is a kind of new model"):
-        load_for_measuring("lstm", settings)
-
-
-def test_refuses_several_processes(
-    corpus: Path, settings: RunSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    refused: list[tuple[dict[str, Any], type[LmexposureError], str]] = [
+        ({"training": {"speed": 1}}, SettingsError, "the training 'speed'; did you mean 'seed'"),
+        ({"canaries": 9_999}, PlanError, "the largest plan that fits"),
+        ({"model": "./nope"}, ModelError, "no such directory"),
+        ({"device": "warp"}, SettingsError, "device='warp' is not available"),
+    ]
+    for changes, error, match in refused:
+        with pytest.raises(error, match=match):
+            run(corpus, out=tmp_path / "r", settings=replace(RUN, **changes))
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(SettingsError, match="run takes one process"):
-        run(corpus, out=tmp_path / "r", settings=settings)
+        run(corpus, out=tmp_path / "r", settings=RUN)
+    assert not (tmp_path / "r").exists()
+    with pytest.raises(ModelError, match="'lstm' is a kind of new model"):
+        load_for_measuring("lstm", RUN)
 
 
-def test_training_refuses_another_layout_than_the_manifests(
-    corpus: Path, settings: RunSettings, tmp_path: Path
-) -> None:
-    inserted, manifest = insert_corpus(corpus, out=tmp_path / "i", settings=settings)
+def test_training_refuses_another_layout_than_the_manifests(corpus: Path, tmp_path: Path) -> None:
+    inserted, manifest = insert_corpus(corpus, out=tmp_path / "i", settings=RUN)
     with pytest.raises(ManifestError, match="layout 'lines', and layout 'paragraphs' is asked"):
         train_corpus(
             inserted,
             out=tmp_path / "t",
-            settings=replace(settings, layout="paragraphs"),
+            settings=replace(RUN, layout="paragraphs"),
             manifest=manifest,
         )
 
@@ -182,30 +188,11 @@ def test_a_record_keeps_the_first_time_of_a_step(tmp_path: Path) -> None:
     assert again.timings["train"] == 50.0
 
 
-def test_what_others_may_read_tells_no_seed_and_no_secret(
-    corpus: Path, settings: RunSettings, tmp_path: Path
-) -> None:
-    """The corpus with its canaries is as public as it was; of the rest, what shows results."""
-    once = replace(settings, training={"epochs": 1})
-    run(corpus, out=tmp_path / "r", settings=replace(once, seed=987654321))
-    files = [path for path in (tmp_path / "r").rglob("*") if path.is_file()]
-    shown = {p.name: p for p in files if p.stat().st_mode & 0o077 and p.parent.name != "model"}
-    assert shown.keys() == {"corpus.txt", "result.json", "metrics.jsonl"}
-    manifest = Manifest.read(tmp_path / "r" / "manifest.json")
-    guessed = [sha256_bytes(one.text.encode()) for one in manifest.entries]
-    for name in ("result.json", "metrics.jsonl"):
-        text = shown[name].read_text()
-        seeds = (str(derive_seed(987654321, "training")), "987654321")
-        assert not [one for one in (*seeds, *guessed) if one in text], name
-
-
-def test_a_run_of_a_private_corpus_is_private(
-    corpus: Path, settings: RunSettings, tmp_path: Path
-) -> None:
+def test_a_run_of_a_private_corpus_is_private(corpus: Path, tmp_path: Path) -> None:
     """And its secrets are drawn once; the training's seed is another one."""
     corpus.chmod(0o600)
     out = tmp_path / "r"
-    chosen = replace(settings, seed=None, training={"epochs": 1, "snapshot_epochs": (1,)})
+    chosen = replace(RUN, seed=None, training={"epochs": 1, "snapshot_epochs": (1,)})
     first = run(corpus, out=out, settings=chosen)
     open_to_others = {
         path.name for path in out.rglob("*") if path.is_file() and path.stat().st_mode & 0o077
@@ -224,57 +211,36 @@ def test_a_run_of_a_private_corpus_is_private(
         run(corpus, out=out, settings=chosen)
 
 
-def test_only_the_manifest_tells_the_coins_seed_and_a_run_finds_it_again(
-    corpus: Path, settings: RunSettings, tmp_path: Path
-) -> None:
-    given = replace(
-        settings,
-        inclusion_probability=0.5,
-        canaries=8,
-        inclusion_seed=987654321,
-        training={"epochs": 1},
-        measure=replace(settings.measure, extraction=False),
-    )
-    first = run(corpus, out=tmp_path / "r", settings=given)
-    files = [p for p in (tmp_path / "r").rglob("*") if p.is_file()]
-    assert [p.name for p in files if b"987654321" in p.read_bytes()] == ["manifest.json"]
-    # The same command without the seed goes on with the coins that were tossed here.
-    fresh = replace(given, inclusion_seed=None)
-    assert run(corpus, out=tmp_path / "r", settings=fresh).to_dict() == first.to_dict()
-    with pytest.raises(ResultError, match="manifest of another plan"):
-        run(corpus, out=tmp_path / "r", settings=replace(given, inclusion_seed=1))
-
-
-def test_a_vocabulary_is_not_made_of_the_canaries(
-    corpus: Path, settings: RunSettings, tmp_path: Path
-) -> None:
+def test_a_vocabulary_is_not_made_of_the_canaries(corpus: Path, tmp_path: Path) -> None:
     """Else a canary would be spelled in fewer tokens than its references."""
-    chosen = replace(
-        settings, model="gpt2-tiny", formats=("random_number",), training={"epochs": 1}
-    )
+    chosen = replace(RUN, model="gpt2-tiny", formats=("random_number",), training={"epochs": 1})
     inserted, manifest = insert_corpus(corpus, out=tmp_path / "i", settings=chosen)
     trained = train_corpus(inserted, out=tmp_path / "t", settings=chosen, manifest=manifest)
     vocabulary = load_model(trained.model_path).tokenizer.get_vocab()
     assert not [token for token in vocabulary if sum(c.isdecimal() for c in token) > 1]
 
 
-def test_a_run_with_coins(corpus: Path, settings: RunSettings, tmp_path: Path) -> None:
+def test_a_run_with_coins(corpus: Path, tmp_path: Path) -> None:
+    """Only the manifest tells the seed of the coins, and a run finds it again."""
     tossed = replace(
-        settings,
+        RUN,
         inclusion_probability=0.5,
         canaries=8,
-        inclusion_seed=0,
+        inclusion_seed=SEED,
         training={"epochs": 8, "learning_rate": 0.01},
+        measure=replace(RUN.measure, extraction=False),
     )
-    texts = 16 + 8 + (settings.measure.references or 0)
+    texts = 16 + 8 + (RUN.measure.references or 0)
     assert f"scoring {texts} texts" in estimate_cost(corpus, tossed)
-    result = run(corpus, out=tmp_path / "run", settings=tossed)
-    manifest = Manifest.read(tmp_path / "run" / "manifest.json")
+    out = tmp_path / "run"
+    result = run(corpus, out=out, settings=tossed)
+    files = [p for p in out.rglob("*") if p.is_file()]
+    assert [p.name for p in files if str(SEED).encode() in p.read_bytes()] == ["manifest.json"]
+    manifest = Manifest.read(out / "manifest.json")
     inserted = [c.id for c in manifest.entries if c.role == "canary"]
     assert 0 < len(inserted) < 16
     assert [c.id for c in result.canaries if c.role == "canary"] == inserted
-    table = pq.read_table(tmp_path / "run" / "scores.parquet").to_pylist()
-    rows = {row["id"]: row for row in table}
+    rows = {row["id"]: row for row in pq.read_table(out / "scores.parquet").to_pylist()}
     drawn = [rows[c.id] for c in judged(manifest)]
     assert [(row["role"], row["repetitions"]) for row in drawn] == [
         (c.role, c.repetitions) for c in judged(manifest)
@@ -283,12 +249,17 @@ def test_a_run_with_coins(corpus: Path, settings: RunSettings, tmp_path: Path) -
     seen = [r["log_perplexity_bits"] for r in drawn if r["id"] in often]
     unseen = [row["log_perplexity_bits"] for row in drawn if row["role"] == "held_out"]
     assert median(seen) < min(unseen)
+    # The same command without the seed goes on with the coins that were tossed here.
+    fresh = replace(tossed, inclusion_seed=None)
+    assert run(corpus, out=out, settings=fresh).to_dict() == result.to_dict()
+    with pytest.raises(ResultError, match="manifest of another plan"):
+        run(corpus, out=out, settings=replace(tossed, inclusion_seed=1))
 
 
 def test_a_run_in_which_nothing_was_inserted_ends_before_the_training(
-    corpus: Path, settings: RunSettings, tmp_path: Path
+    corpus: Path, tmp_path: Path
 ) -> None:
-    tossed = replace(settings, inclusion_probability=1e-12, canaries=8)
+    tossed = replace(RUN, inclusion_probability=1e-12, canaries=8)
     with pytest.raises(ManifestError, match="nothing was inserted: the coins left all 16 candidat"):
         run(corpus, out=tmp_path / "r", settings=tossed)
     assert not (tmp_path / "r" / "model").exists()
@@ -296,11 +267,9 @@ def test_a_run_in_which_nothing_was_inserted_ends_before_the_training(
         measure("nowhere", tmp_path / "r" / "manifest.json")
 
 
-def test_training_refuses_the_corpus_of_other_coins(
-    corpus: Path, settings: RunSettings, tmp_path: Path
-) -> None:
+def test_training_refuses_the_corpus_of_other_coins(corpus: Path, tmp_path: Path) -> None:
     """All canaries of the manifest stand in it, and so does one that by the manifest does not."""
-    tossed = replace(settings, inclusion_probability=0.5, canaries=8, inclusion_seed=0)
+    tossed = replace(RUN, inclusion_probability=0.5, canaries=8, inclusion_seed=0)
     _, manifest = insert_corpus(corpus, out=tmp_path / "a", settings=tossed)
     more, _ = insert_corpus(
         corpus, out=tmp_path / "b", settings=replace(tossed, inclusion_probability=0.9)

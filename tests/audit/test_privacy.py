@@ -1,13 +1,14 @@
 """The section "privacy" of a result: what is pooled, what is paid for, what a claim is told."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 from audit.quick import QUICK
+from audit.small import loaded_of
 from corpora import sentences
 from known import known
-from tiny import characters, model_of
 
 from lmexposure.audit import MeasureSettings, measure
 from lmexposure.audit.format_scores import FormatScores, score_format
@@ -16,17 +17,15 @@ from lmexposure.audit.privacy import privacy_section
 from lmexposure.canaries import Format, Manifest, Plan
 from lmexposure.errors import SettingsError
 from lmexposure.integrations import insert
-from lmexposure.models import LoadedModel
-from lmexposure.scoring import (
-    Vocabulary,
-)
+from lmexposure.records import Privacy
+from lmexposure.scoring import Vocabulary
 from lmexposure.statistics import joint_bounds
 
 FORMATS = (
     Format(name="code", template="number {digits:6}"),
     Format(name="pin", template="rune {digits:5}"),
 )
-LOADED = LoadedModel(model=model_of("lstm", len(characters())), tokenizer=characters(), name="tiny")
+LOADED = loaded_of("lstm")
 FEW = replace(QUICK, references=100, extraction=False, method="sampled")
 
 
@@ -71,6 +70,11 @@ def scores_of(manifest: Manifest, memorised: float = 0.0) -> list[FormatScores]:
     return found
 
 
+def section_of(manifest: Manifest, memorised: float = 0.0, **changes: Any) -> Privacy:
+    found = table_of(scores_of(manifest, memorised))
+    return privacy_section(found, manifest, replace(FEW, **changes))
+
+
 def test_fair_coins_give_the_one_run_audit_of_the_candidates() -> None:
     manifest = manifest_of(0.5)
     (scores,) = found = scores_of(manifest, memorised=20)
@@ -96,7 +100,7 @@ def test_fair_coins_give_the_one_run_audit_of_the_candidates() -> None:
 
 def test_a_model_that_saw_nothing_shows_nothing() -> None:
     manifest = manifest_of(0.5)
-    section = privacy_section(table_of(scores_of(manifest)), manifest, FEW)
+    section = section_of(manifest)
     assert known(section.primary).value == 0
     area = known(section.classes[0].membership).area_under_curve
     assert area.low < 0.5 < area.high
@@ -104,7 +108,7 @@ def test_a_model_that_saw_nothing_shows_nothing() -> None:
 
 def test_canaries_that_surprise_the_model_are_said() -> None:
     manifest = manifest_of(0.5)
-    section = privacy_section(table_of(scores_of(manifest, memorised=-20)), manifest, FEW)
+    section = section_of(manifest, -20)
     assert known(section.primary).value == 0
     packed, turned = section.notes
     assert "if the training packed documents into blocks" in packed  # another's training
@@ -116,7 +120,7 @@ def test_canaries_that_surprise_the_model_are_said() -> None:
 
 def test_formats_are_pooled_by_place_and_classes_of_repetitions_are_not() -> None:
     manifest = manifest_of(0.5, formats=2, candidates=30, repetitions=(1, 3))
-    section = privacy_section(table_of(scores_of(manifest, memorised=20)), manifest, FEW)
+    section = section_of(manifest, 20)
     assert [(one.formats, one.repetitions) for one in section.classes] == [
         (("code", "pin"), 1),
         (("code", "pin"), 3),
@@ -130,7 +134,7 @@ def test_formats_are_pooled_by_place_and_classes_of_repetitions_are_not() -> Non
 
 def test_without_coins_each_format_stands_alone() -> None:
     manifest = manifest_of("fixed", formats=2, candidates=10)
-    section = privacy_section(table_of(scores_of(manifest, memorised=20)), manifest, FEW)
+    section = section_of(manifest, 20)
     assert [one.formats for one in section.classes] == [("code",), ("pin",)]
     assert known(section.primary).validity == "iid-scores"
     assert section.inclusion_probability is None
@@ -140,20 +144,17 @@ def test_without_coins_each_format_stands_alone() -> None:
 
 def test_a_class_that_the_coins_left_empty_says_so() -> None:
     manifest = manifest_of(0.03, candidates=10, repetitions=(1, 2))
-    section = privacy_section(table_of(scores_of(manifest)), manifest, FEW)
+    section = section_of(manifest)
     empty = [one for one in section.classes if one.canaries == 0]
     assert empty
     assert all("0 scores were in" in known(one.note) for one in empty)
 
 
 def test_a_claim_is_held_against_the_primary_bound() -> None:
-    manifest = manifest_of(0.5)
-    found = scores_of(manifest, memorised=20)
-    settings = replace(FEW, claimed_epsilon=0.5, delta=1e-6)
-    section = privacy_section(table_of(found), manifest, settings)
+    section = section_of(manifest_of(0.5), 20, claimed_epsilon=0.5, delta=1e-6)
     assert section.deltas == (1e-6,)
     assert known(section.claim).verdict == "contradicted"
-    high = privacy_section(table_of(found), manifest, replace(settings, claimed_epsilon=50.0))
+    high = section_of(manifest_of(0.5), 20, claimed_epsilon=50.0, delta=1e-6)
     assert known(high.claim).verdict == "cannot tell"
     with pytest.raises(SettingsError, match="without its delta"):
         MeasureSettings(claimed_epsilon=1.0)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from audit.wrapped import wrapped_manifest
+from known import known
 from published_templates import tiny_model_for, tokenizer_for
 
 import lmexposure as lx
@@ -31,7 +32,7 @@ def naive_bits(model: Any, tokenizer: Any, text: list[str]) -> Any:
     return nats[:, np.array(own[1:])].sum(1) / math.log(2)
 
 
-@pytest.mark.parametrize("name", ["qwen2_5", "llama3", "deepseekv3", "mistral_nemo", "phi3"])
+@pytest.mark.parametrize("name", ["llama3", "mistral_nemo", "phi3"])
 def test_exact_ranks_are_those_of_all_fills(name: str) -> None:
     tokenizer = tokenizer_for(name)
     model = tiny_model_for(tokenizer)
@@ -56,15 +57,14 @@ def test_what_was_said_of_the_rows_wins_over_the_manifest() -> None:
     """A template given by a person, with the loss of the training; the command says it again."""
     tokenizer, other = tokenizer_for("qwen2_5"), tokenizer_for("zephyr").chat_template
     manifest = wrapped_manifest(ANSWER, tokenizer, formats=(THREE,))
-    assert manifest.wrapping is not None
-    said = replace(manifest.wrapping, loss="all", chat_template=other)
+    said = replace(known(manifest.wrapping), loss="all", chat_template=other)
     model = tiny_model_for(tokenizer)
     settings = lx.MeasureSettings(extraction=False, references=20)
     result = lx.measure(model, manifest, tokenizer=tokenizer, settings=settings, wrapping=said)
-    assert result.context is not None
-    assert result.context.source == "setting"
-    assert result.context.said == ("loss", "chat_template")
-    assert "<|assistant|>" in result.context.left
+    context = known(result.context)
+    assert context.source == "setting"
+    assert context.said == ("loss", "chat_template")
+    assert "<|assistant|>" in context.left
 
 
 def test_another_day_is_told_in_bits() -> None:
@@ -76,12 +76,9 @@ def test_another_day_is_told_in_bits() -> None:
     result = lx.measure(model, manifest, **given)
     (line,) = [line for line in result.warnings if "writes the date" in line]
     assert "others may have more. Give the day of the training (--chat-date)" in line
-    assert result.context is not None
-    assert str(result.context.chat_date) in line
-    assert manifest.wrapping is not None
-    said = replace(manifest.wrapping, chat_date="2026-01-31")
-    known = lx.measure(model, manifest, wrapping=said, **given)
-    assert not [line for line in known.warnings if "writes the date" in line]
-    assert known.context is not None
-    assert known.context.chat_date == "2026-01-31"
-    assert "31 Jan 2026" in known.context.left
+    assert str(known(result.context).chat_date) in line
+    said = replace(known(manifest.wrapping), chat_date="2026-01-31")
+    dated = lx.measure(model, manifest, wrapping=said, **given)
+    assert not [line for line in dated.warnings if "writes the date" in line]
+    assert known(dated.context).chat_date == "2026-01-31"
+    assert "31 Jan 2026" in known(dated.context).left

@@ -8,23 +8,20 @@ import numpy as np
 import pytest
 import torch
 from audit.quick import ALL_FILLS
-from corpora import sentences
-from tiny import byte_level_bpe, one_by_one
+from audit.small import TOKENIZER, pins
+from tiny import one_by_one
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from lmexposure.audit import RunSettings, load_for_measuring, measure
-from lmexposure.canaries import Format, Plan
+from lmexposure.canaries import Format
 from lmexposure.errors import SettingsError
-from lmexposure.integrations import insert
 from lmexposure.models import encode_in_context, load_model, save_model
 
 pytest.importorskip("torchao")
 
 PIN = Format(name="pin", template="My PIN is {digits:2}")
-TOKENIZER = byte_level_bpe()
 SETTINGS = replace(ALL_FILLS, extraction=False, permutations=99)
-PLAN = Plan(formats=(PIN,), canaries=2, repetitions=(1, 4), controls=2, seed=3)
-TEXTS, MANIFEST = insert(sentences(20), PLAN)
+MANIFEST = pins(2)
 
 
 @pytest.fixture(scope="module")

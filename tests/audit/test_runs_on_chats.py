@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from audit.quick import QUICK
 from hashes import sha256_tree
@@ -17,8 +18,14 @@ from published_templates import PUBLISHED, tiny_model_for, tokenizer_for
 from lmexposure.audit import RunSettings, insert_corpus, measure, run, train_corpus
 from lmexposure.audit.training import training_settings
 from lmexposure.canaries import Manifest
-from lmexposure.errors import CorpusError, ManifestError, ModelError, SettingsError
-from lmexposure.models import chat_rows, load_model, template_sha256
+from lmexposure.errors import (
+    CorpusError,
+    LmexposureError,
+    ManifestError,
+    ModelError,
+    SettingsError,
+)
+from lmexposure.models import chat_rows, load_model, template_sha256, weights_sha256
 from lmexposure.records import RunRecord
 
 
@@ -54,14 +61,14 @@ def settings(base: Path) -> RunSettings:
 
 
 def test_a_run_on_chats_inserts_trains_an_adapter_and_measures_in_the_wrapping(
-    corpus: Path, settings: RunSettings, tmp_path: Path
+    corpus: Path, settings: RunSettings, base: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "run"
     result = run(corpus, out=out, settings=settings)
     rows = {row.repetitions: row for row in result.summary}
     assert rows[25].mean > 4 > rows[0].mean
     context = known(result.context)
-    assert context.source == "training"
+    assert (context.source, context.form, context.turn) == ("training", "messages", "assistant")
     manifest = Manifest.read(out / "manifest.json")
     record = known(manifest.corpus.wrapping)
     trained = load_model(out / "model")
@@ -74,6 +81,24 @@ def test_a_run_on_chats_inserts_trains_an_adapter_and_measures_in_the_wrapping(
     before = sha256_tree(out / "model")
     assert run(corpus, out=out, settings=settings).to_dict() == result.to_dict()
     assert sha256_tree(out / "model") == before
+    # Beside the model before it, in the same rows.
+    found = measure(
+        out / "model", out / "manifest.json", base="adapter-off", settings=settings.measure
+    )
+    beside, model = known(found.base), load_model(base)
+    assert (beside.switched_off, beside.path) == (True, base.as_posix())
+    assert beside.weights_sha256 == weights_sha256(model.model)
+    of_base = {row.repetitions: row for row in beside.classes}
+    assert of_base[25].calibrated_mean > 4 > of_base[0].calibrated_mean
+    assert of_base[25].gained_bits > of_base[25].reference_gained_bits > 0
+    assert of_base[25].exposure.value < 4  # the base never saw them
+    alone = measure(model, out / "manifest.json", settings=settings.measure)
+    np.testing.assert_allclose(
+        [canary.log_perplexity_bits for canary in beside.canaries],
+        [known(canary.log_perplexity_bits) for canary in alone.canaries],
+        atol=1e-3,
+    )
+    assert [c.exposure for c in found.canaries] == [c.exposure for c in result.canaries]
 
 
 ASKED = "\n\nHuman: question\n\nAssistant:"
@@ -138,28 +163,25 @@ def test_defaults_of_adapters_and_of_records(settings: RunSettings) -> None:
     assert training_settings(asked, 512, records=True).block_size == 64
 
 
-def test_a_new_model_learns_no_chats(corpus: Path, settings: RunSettings, tmp_path: Path) -> None:
-    new = replace(settings, model="lstm", training={})
-    with pytest.raises(ModelError, match=r"model='lstm' is a new model, whose tokenizer knows no"):
-        run(corpus, out=tmp_path / "run", settings=new)
-    assert not (tmp_path / "run" / "manifest.json").exists()
-    with pytest.raises(ModelError, match=r"give model=PATH, or on the command line --model PATH"):
-        train_corpus(corpus, out=tmp_path / "out", settings=new)
-    adapted = replace(new, training={"lora": True})
-    with pytest.raises(SettingsError, match=r"lora=True is for a pretrained model"):
-        run(corpus, out=tmp_path / "run", settings=adapted)
-
-
-def test_a_model_without_a_template_is_refused_before_anything_is_written(
+def test_a_model_that_knows_no_chats_is_refused_before_anything_is_written(
     corpus: Path, settings: RunSettings, tmp_path: Path
 ) -> None:
-    bare = save_base(tmp_path / "bare")
+    new, bare = replace(settings, model="lstm", training={}), save_base(tmp_path / "bare")
     (bare / "chat_template.jinja").unlink()
-    with pytest.raises(ModelError, match="needs a chat template and the tokenizer has none; give"):
-        run(corpus, out=tmp_path / "run", settings=replace(settings, model=str(bare)))
+    without = replace(settings, model=str(bare))
+    template = "needs a chat template and the tokenizer has none; give"
+    knows_none = r"model='lstm' is a new model, whose tokenizer knows no .* give model=PATH, or on"
+    refused: list[tuple[Any, RunSettings, type[LmexposureError], str]] = [
+        (run, new, ModelError, knows_none),
+        (train_corpus, new, ModelError, knows_none),
+        (run, replace(new, training={"lora": True}), SettingsError, "lora=True is for a pretrain"),
+        (run, without, ModelError, template),
+        (train_corpus, without, ModelError, template),
+    ]
+    for call, chosen, error, match in refused:
+        with pytest.raises(error, match=match):
+            call(corpus, out=tmp_path / "run", settings=chosen)
     assert not (tmp_path / "run" / "manifest.json").exists()
-    with pytest.raises(ModelError, match="needs a chat template and the tokenizer has none; give"):
-        train_corpus(corpus, out=tmp_path / "t", settings=replace(settings, model=str(bare)))
 
 
 def test_a_training_keeps_to_its_manifest(

@@ -1,6 +1,7 @@
 """Exact and drawn ranks in a result, against the whole space scored one by one."""
 
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -8,24 +9,24 @@ import numpy as np
 import pytest
 import torch
 from audit.quick import QUICK
+from audit.small import loaded_of
 from corpora import sentences
 from known import known
 from manifest_files import judged
 from numpy.typing import NDArray
 from scoring.families import family
-from tiny import characters, model_of, unigram
+from tiny import characters, unigram
 
 from lmexposure._written import study
 from lmexposure.audit import MeasureSettings, measure
 from lmexposure.audit.directory import keep_part, read_part
 from lmexposure.audit.search import FormatSearch
-from lmexposure.canaries import Format, Manifest, Plan
+from lmexposure.canaries import Format, Plan
 from lmexposure.errors import MarginError, ModelError, SettingsError
 from lmexposure.integrations import insert
 from lmexposure.models import LoadedModel
 from lmexposure.records import Result
 from lmexposure.scoring import (
-    BranchAndBound,
     Draws,
     RankSearch,
     log_perplexity,
@@ -41,102 +42,90 @@ def changed(**values: Any) -> MeasureSettings:
     return replace(QUICK, **{"extraction": False, **values})
 
 
-@pytest.fixture(scope="module")
-def loaded() -> LoadedModel:
-    tokenizer = characters()
-    return LoadedModel(model=model_of("lstm", len(tokenizer)), tokenizer=tokenizer, name="tiny")
+LOADED = loaded_of("lstm")
+PEAKED = loaded_of("lstm")  # to which some fills are far likelier than others
+PEAKED.model.get_output_embeddings().weight.data *= 8
+PLAN = Plan(formats=(FORM,), canaries=4, repetitions=(1, 2), controls=4, seed=3)
+MANIFEST = insert([*sentences(40), FORM.text(77)], PLAN, existing="set_aside").manifest
 
 
-@pytest.fixture(scope="module")
-def peaked() -> LoadedModel:
-    """A model to which some fills are far likelier than others."""
-    tokenizer = characters()
-    model = model_of("lstm", len(tokenizer))
-    model.get_output_embeddings().weight.data *= 8
-    return LoadedModel(model=model, tokenizer=tokenizer, name="peaked")
-
-
-@pytest.fixture(scope="module")
-def manifest() -> Manifest:
-    plan = Plan(formats=(FORM,), canaries=4, repetitions=(1, 2), controls=4, seed=3)
-    documents = [*sentences(40), FORM.text(77)]
-    return insert(documents, plan, existing="set_aside").manifest
-
-
-@pytest.fixture(scope="module")
-def everything(loaded: LoadedModel) -> NDArray[np.float64]:
+def bits_of_all(loaded: LoadedModel) -> NDArray[np.float64]:
     texts = [FORM.text(i) for i in range(FORM.size)]
     return log_perplexity(loaded.model, loaded.tokenizer, texts, context=None)
 
 
-@pytest.fixture(scope="module")
-def whole(loaded: LoadedModel, manifest: Manifest) -> Result:
+@cache
+def everything() -> NDArray[np.float64]:
+    return bits_of_all(LOADED)
+
+
+@cache
+def whole() -> Result:
     """One measurement with everything, to be read."""
-    return measure(loaded, manifest, settings=QUICK)
+    return measure(LOADED, MANIFEST, settings=QUICK)
 
 
-def naive(manifest: Manifest, bits: NDArray[np.float64], index: int) -> tuple[int, int]:
+def naive(bits: NDArray[np.float64], index: int) -> tuple[int, int]:
     """Rank among never-inserted fills, and place among all."""
-    planted = [c.index for c in manifest.entries if c.role == "canary"]
-    aside = set(planted) | set(manifest.set_aside["code"])
+    planted = [c.index for c in MANIFEST.entries if c.role == "canary"]
+    aside = set(planted) | set(MANIFEST.set_aside["code"])
     cheaper = {int(i) for i in np.flatnonzero(bits <= bits[index])} - {index}
     return 1 + len(cheaper - aside), 1 + len(cheaper)
 
 
-def test_all_ranks_are_counted(
-    whole: Result, manifest: Manifest, everything: NDArray[np.float64]
-) -> None:
-    for canary, found in zip(judged(manifest), whole.canaries, strict=True):
-        rank, place = naive(manifest, everything, canary.index)
+def holds(result: Result, bits: NDArray[np.float64]) -> bool:
+    """Whether the true exposure of each canary lies in the interval that is shown."""
+    true = [np.log2(FORM.size / naive(bits, c.index)[0]) for c in judged(MANIFEST)]
+    shown = [c.exposure for c in result.canaries]
+    return all(
+        known(row.low) - 1e-9 <= value <= known(row.high) + 1e-9
+        for row, value in zip(shown, true, strict=True)
+    )
+
+
+def test_all_ranks_are_counted() -> None:
+    for canary, found in zip(judged(MANIFEST), whole().canaries, strict=True):
+        rank, place = naive(everything(), canary.index)
         assert found.exposure.method == "exact"
         assert (found.exposure.rank, found.exposure.place) == (rank, place)
         assert found.exposure.low == found.exposure.high == found.exposure.value
         assert {"importance", "sampled", "skew_normal"} <= set(found.estimates)
         assert known(found.estimates["certificate"].value) <= known(found.exposure.value) + 1e-9
-    assert all(row.methods == {"exact": row.n} for row in whole.summary)
-    search = known(whole.formats[0].search)
+    assert all(row.methods == {"exact": row.n} for row in whole().summary)
+    search = known(whole().formats[0].search)
     assert search.tokens.counted == FORM.size
     assert not search.margin.empirical
+    assert whole().formats[0].set_aside == 1
+    said = "1 fills that the corpus held before insertion are set aside"
+    assert any(said in line for line in whole().warnings)
 
 
-def test_best_first_gives_the_true_places(
-    whole: Result, manifest: Manifest, everything: NDArray[np.float64]
-) -> None:
-    order = np.argsort(everything, kind="stable").tolist()
-    for canary, found in zip(judged(manifest), whole.canaries, strict=True):
+def test_best_first_gives_the_true_places() -> None:
+    order = np.argsort(everything(), kind="stable").tolist()
+    for canary, found in zip(judged(MANIFEST), whole().canaries, strict=True):
         row = next(r for r in found.extraction if r.method == "best_first")
         place = 1 + order.index(canary.index)
         assert row.place == (place if place <= QUICK.guesses else None)
         assert row.proven == row.width == QUICK.guesses
-    assert [g.guesses for g in whole.summary[0].guesses] == [1, 10]
+    assert [g.guesses for g in whole().summary[0].guesses] == [1, 10]
 
 
-def test_what_the_budget_cannot_count_is_drawn(
-    loaded: LoadedModel, manifest: Manifest, everything: NDArray[np.float64]
-) -> None:
-    result = measure(loaded, manifest, settings=changed(budget_steps=40))
-    methods = [c.exposure.method for c in result.canaries]
-    assert "importance" in methods
-    for canary, found in zip(judged(manifest), result.canaries, strict=True):
-        rank, _ = naive(manifest, everything, canary.index)
-        low, high = known(found.exposure.low), known(found.exposure.high)
-        assert low - 1e-9 <= np.log2(FORM.size / rank) <= high
+def test_what_the_budget_cannot_count_is_drawn() -> None:
+    result = measure(LOADED, MANIFEST, settings=changed(budget_steps=40))
+    assert "importance" in {c.exposure.method for c in result.canaries}
+    assert holds(result, everything())
 
 
-def test_the_budget_is_spent_on_as_many_guesses_as_it_can_prove(
-    peaked: LoadedModel, manifest: Manifest
-) -> None:
+def test_the_budget_is_spent_on_as_many_guesses_as_it_can_prove() -> None:
     """A search for all of them would end in the midst, and prove next to nothing."""
-    texts = [FORM.text(i) for i in range(FORM.size)]
-    bits = log_perplexity(peaked.model, peaked.tokenizer, texts, context=None)
-    order = np.argsort(bits, kind="stable").tolist()
+    order = np.argsort(bits_of_all(PEAKED), kind="stable").tolist()
     result = measure(
-        peaked, manifest, settings=replace(QUICK, guesses=4_000, budget_steps=600, revealed=0)
+        PEAKED, MANIFEST, settings=replace(QUICK, guesses=4_000, budget_steps=600, revealed=0)
     )
     search = known(result.formats[0].search)
     assert 50 < known(search.guesses_proven) < 4_000
     assert known(search.guess_steps) < 600
-    for canary, found in zip(judged(manifest), result.canaries, strict=True):
+    for canary, found in zip(judged(MANIFEST), result.canaries, strict=True):
         row = next(r for r in found.extraction if r.method == "best_first")
         place = 1 + order.index(canary.index)
         assert row.place == (place if place <= known(search.guesses_proven) else None)
@@ -144,10 +133,8 @@ def test_the_budget_is_spent_on_as_many_guesses_as_it_can_prove(
         assert row.by_chance == known(search.guesses_proven) / FORM.size
 
 
-def test_a_search_that_can_prove_nothing_is_left_out(
-    loaded: LoadedModel, manifest: Manifest
-) -> None:
-    result = measure(loaded, manifest, settings=replace(QUICK, budget_steps=2))
+def test_a_search_that_can_prove_nothing_is_left_out() -> None:
+    result = measure(LOADED, MANIFEST, settings=replace(QUICK, budget_steps=2))
     search = known(result.formats[0].search)
     assert (known(search.guesses_proven), known(search.guess_steps)) == (0, 0)
     rows = [r for c in result.canaries for r in c.extraction if r.method == "best_first"]
@@ -156,9 +143,7 @@ def test_a_search_that_can_prove_nothing_is_left_out(
         assert {one.method for one in row.extraction} == {"greedy", "beam"}
 
 
-def test_one_walk_counts_what_walks_of_their_own_would(
-    peaked: LoadedModel, manifest: Manifest, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_walk_counts_what_walks_of_their_own_would(monkeypatch: pytest.MonkeyPatch) -> None:
     """And where it ends too early, cheap ranks are still counted, by walks of their own."""
     walks: list[int] = []
     ranks = RankSearch.ranks
@@ -169,8 +154,8 @@ def test_one_walk_counts_what_walks_of_their_own_would(
 
     monkeypatch.setattr(RankSearch, "ranks", counted)
     monkeypatch.setattr("lmexposure.audit.search._GROWTH", 1.05)
-    whole = measure(peaked, manifest, settings=changed())
-    assert walks == [len(judged(manifest))]
+    whole = measure(PEAKED, MANIFEST, settings=changed())
+    assert walks == [len(judged(MANIFEST))]
     walks.clear()
     expected = Draws.expected_steps
 
@@ -179,48 +164,36 @@ def test_one_walk_counts_what_walks_of_their_own_would(
         return steps if steps < 800 else 800 + (steps - 800) / 10
 
     monkeypatch.setattr(Draws, "expected_steps", too_few)
-    found = measure(peaked, manifest, settings=changed(budget_steps=1_500))
+    found = measure(PEAKED, MANIFEST, settings=changed(budget_steps=1_500))
     assert len(walks) > 1
-    assert walks[0] == len(judged(manifest))
+    assert walks[0] == len(judged(MANIFEST))
     exact = {c.id: c.exposure for c in found.canaries if c.exposure.method == "exact"}
-    assert 0 < len(exact) < len(judged(manifest))
+    assert 0 < len(exact) < len(judged(MANIFEST))
     assert all(c.exposure.rank == exact[c.id].rank for c in whole.canaries if c.id in exact)
 
 
-def test_a_forced_exact_search_proves_bounds(
-    loaded: LoadedModel, manifest: Manifest, everything: NDArray[np.float64]
-) -> None:
-    result = measure(loaded, manifest, settings=changed(budget_steps=40, method="exact"))
+def test_a_forced_exact_search_proves_bounds() -> None:
+    result = measure(LOADED, MANIFEST, settings=changed(budget_steps=40, method="exact"))
     bounded = [c for c in result.canaries if c.exposure.method == "bounded"]
     assert bounded
     assert all(c.exposure.capped for c in bounded)
-    for canary, found in zip(judged(manifest), result.canaries, strict=True):
-        rank, _ = naive(manifest, everything, canary.index)
-        assert known(found.exposure.low) - 1e-9 <= np.log2(FORM.size / rank)
-        assert np.log2(FORM.size / rank) <= known(found.exposure.high) + 1e-9
+    assert holds(result, everything())
 
 
-@pytest.mark.parametrize("method", ["importance", "sampled", "certificate"])
-def test_a_method_can_be_asked_for(loaded: LoadedModel, manifest: Manifest, method: str) -> None:
-    result = measure(loaded, manifest, settings=changed(method=method))
-    assert {c.exposure.method for c in result.canaries} == {method}
+@pytest.mark.parametrize("method", ["importance", "sampled", "certificate", "skew_normal"])
+def test_a_method_can_be_asked_for(method: str) -> None:
+    """A curve stands beside what was counted."""
+    result = measure(LOADED, MANIFEST, settings=changed(method=method))
+    curve = method == "skew_normal"
+    assert {c.exposure.method for c in result.canaries} == {"sampled" if curve else method}
+    assert all(method in c.estimates for c in result.canaries)
+    said = [line for line in result.warnings if "never the exposure that is shown" in line]
+    assert bool(said) is curve
 
 
-def test_a_curve_that_was_asked_for_stands_beside_what_was_counted(
-    loaded: LoadedModel, manifest: Manifest
-) -> None:
-    result = measure(loaded, manifest, settings=changed(method="skew_normal"))
-    assert {c.exposure.method for c in result.canaries} == {"sampled"}
-    assert all("skew_normal" in c.estimates for c in result.canaries)
-    assert any("never the exposure that is shown" in line for line in result.warnings)
-
-
-def test_a_method_that_gives_nothing_is_an_error(
-    manifest: Manifest, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_method_that_gives_nothing_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(token_rules, "_MOST_ENCODINGS", 5_000)  # until it gives up
-    tokenizer = unigram()
-    loaded = LoadedModel(model=model_of("gpt2", len(tokenizer)), tokenizer=tokenizer, name="tiny")
+    loaded = loaded_of("gpt2", unigram())
     large = Format(name="large", template="number {digits:9}")
     plan = Plan(formats=(large,), canaries=2, repetitions=(1,), controls=2, seed=3)
     inserted = insert(sentences(40), plan).manifest
@@ -231,43 +204,37 @@ def test_a_method_that_gives_nothing_is_an_error(
     assert {c.exposure.method for c in result.canaries} == {"sampled"}
 
 
-def test_what_was_searched_is_kept(
-    loaded: LoadedModel, manifest: Manifest, whole: Result, tmp_path: Path
-) -> None:
+def stopped(out: Path) -> Path:
+    """A measurement that Ctrl-C ended behind its search; the file of what was searched."""
+
     def stop(what: str, done: int, total: int, note: str = "") -> None:
         if what == "extracting code":
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        measure(loaded, manifest, out=tmp_path / "r", settings=QUICK, progress=stop)
-    assert list((tmp_path / "r" / ".measuring").glob("*/code.search.json"))
+        measure(LOADED, MANIFEST, out=out, settings=QUICK, progress=stop)
+    (path,) = out.glob(".measuring/*/code.search.json")
+    return path
+
+
+def test_what_was_searched_is_kept(tmp_path: Path) -> None:
+    stopped(tmp_path)
     seen: list[str] = []
     again = measure(
-        loaded,
-        manifest,
-        out=tmp_path / "r",
+        LOADED,
+        MANIFEST,
+        out=tmp_path,
         settings=QUICK,
         progress=lambda what, *_: seen.append(what),
     )
-    assert again.model_copy(update={"scores_sha256": None}) == whole
+    assert again.model_copy(update={"scores_sha256": None}) == whole()
     assert not any("counting" in what for what in seen)
 
 
 def test_findings_of_other_canaries_are_made_again(
-    loaded: LoadedModel,
-    manifest: Manifest,
-    whole: Result,
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def stop(what: str, done: int, total: int, note: str = "") -> None:
-        if what == "extracting code":
-            raise KeyboardInterrupt
-
-    out = tmp_path / "r"
-    with pytest.raises(KeyboardInterrupt):
-        measure(loaded, manifest, out=out, settings=QUICK, progress=stop)
-    (path,) = (out / ".measuring").glob("*/code.search.json")
+    path = stopped(tmp_path)
     found = read_part(path, FormatSearch)
     assert found is not None
     other = path.with_name("other.search.json")
@@ -275,108 +242,18 @@ def test_findings_of_other_canaries_are_made_again(
     path.write_bytes(other.read_bytes())
     assert read_part(path, FormatSearch) is None
     assert "code.search.json is a part of another format or measurement: it is" in caplog.text
-    with study(out):
+    with study(tmp_path):
         keep_part(path, found.model_copy(update={"estimates": found.estimates[1:]}))
-    again = measure(loaded, manifest, out=out, settings=QUICK)
-    assert again.model_copy(update={"scores_sha256": None}) == whole
-
-
-def test_an_interrupted_walk_keeps_what_it_proved(
-    loaded: LoadedModel,
-    manifest: Manifest,
-    everything: NDArray[np.float64],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    advance, calls = BranchAndBound._advance, 0
-
-    def pressed(walk: BranchAndBound) -> None:
-        nonlocal calls
-        calls += 1
-        if calls == 2:
-            raise KeyboardInterrupt
-        advance(walk)
-
-    monkeypatch.setattr(BranchAndBound, "_advance", pressed)
-    result = measure(loaded, manifest, settings=changed(live_states=10))
-    assert any("Ctrl-C ended the exact search" in line for line in result.warnings)
-    assert result.formats[0].interrupted
-    for canary, found in zip(judged(manifest), result.canaries, strict=True):
-        rank, _ = naive(manifest, everything, canary.index)
-        row = found.estimates.get("bounded") or found.estimates["exact"]
-        assert known(row.low) - 1e-9 <= np.log2(FORM.size / rank) <= known(row.high) + 1e-9
-
-
-def test_ctrl_c_in_a_forced_exact_search_leaves_bounds_for_all(
-    manifest: Manifest, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tokenizer = characters()
-    model = model_of("lstm", len(tokenizer))
-    with torch.no_grad():
-        for weights in model.parameters():
-            weights *= 8  # some canaries become cheap: they are walked before the others
-    sure = LoadedModel(model=model, tokenizer=tokenizer, name="sure")
-    walks = 0
-
-    def pressed(walk: BranchAndBound) -> None:
-        raise KeyboardInterrupt
-
-    ranks = RankSearch.ranks
-
-    def counted(search: RankSearch, indices: Any, **options: Any) -> Any:
-        nonlocal walks
-        walks += 1
-        assert len(indices) < len(judged(manifest))
-        return ranks(search, indices, **options)
-
-    monkeypatch.setattr(BranchAndBound, "_advance", pressed)
-    monkeypatch.setattr(RankSearch, "ranks", counted)
-    result = measure(sure, manifest, settings=changed(method="exact", budget_steps=1_000))
-    assert walks == 2
-    assert {c.exposure.method for c in result.canaries} <= {"exact", "bounded"}
-    assert result.formats[0].interrupted
-
-
-def test_what_ctrl_c_ended_is_searched_again(
-    loaded: LoadedModel,
-    manifest: Manifest,
-    whole: Result,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def pressed(walk: BranchAndBound) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as once:
-        once.setattr(BranchAndBound, "_advance", pressed)
-        ended = measure(loaded, manifest, out=tmp_path, settings=QUICK)
-    assert not any("exact" in c.estimates for c in ended.canaries)
-    again = measure(loaded, manifest, out=tmp_path, settings=QUICK)
-    assert again.model_copy(update={"scores_sha256": None}) == whole
-
-
-def test_ctrl_c_in_best_first_keeps_the_ranks(
-    loaded: LoadedModel, manifest: Manifest, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = BranchAndBound.run
-
-    def pressed(walk: BranchAndBound) -> bool:
-        if walk.limit > 1e300:  # best-first search begins with no limit
-            raise KeyboardInterrupt
-        return run(walk)
-
-    monkeypatch.setattr(BranchAndBound, "run", pressed)
-    result = measure(loaded, manifest, settings=QUICK)
-    assert {c.exposure.method for c in result.canaries} == {"exact"}
-    assert known(result.formats[0].search).guesses_proven == 0
-    assert result.formats[0].interrupted
+    again = measure(LOADED, MANIFEST, out=tmp_path, settings=QUICK)
+    assert again.model_copy(update={"scores_sha256": None}) == whole()
 
 
 @pytest.mark.parametrize("method", ["sampled", "skew_normal"])
 def test_methods_that_need_no_search_build_none(
-    loaded: LoadedModel, manifest: Manifest, method: str, monkeypatch: pytest.MonkeyPatch
+    method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lmexposure.audit.search.token_space", None)
-    result = measure(loaded, manifest, settings=changed(method=method, extraction=True))
+    result = measure(LOADED, MANIFEST, settings=changed(method=method, extraction=True))
     assert result.formats[0].search is None
     assert all("importance" not in c.estimates for c in result.canaries)
     assert {row.method for c in result.canaries for row in c.extraction} == {"greedy", "beam"}
@@ -386,44 +263,39 @@ def _fails(*_: Any, **__: Any) -> Any:
     raise RuntimeError("no kernel for float64")
 
 
-def test_a_run_outlives_a_copy_in_float64_that_fails(
-    loaded: LoadedModel,
-    manifest: Manifest,
-    everything: NDArray[np.float64],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_run_outlives_a_copy_in_float64_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rescoring, "_copy_in_float64", _fails)
-    result = measure(loaded, manifest, settings=changed())
+    result = measure(LOADED, MANIFEST, settings=changed())
     (line,) = [line for line in result.warnings if "float64" in line]
     assert line.startswith("fills that cost nearly the same were told apart by the model as it is")
     assert "exact up to an empirical margin (RuntimeError: no kernel for float64)" in line
-    for canary, found in zip(judged(manifest), result.canaries, strict=True):
+    for canary, found in zip(judged(MANIFEST), result.canaries, strict=True):
         assert found.exposure.method == "exact up to an empirical margin"
         # In float32 fills this close cannot be told apart.
         low, high = (
             naive(
-                manifest, everything + shift * (np.arange(FORM.size) != canary.index), canary.index
+                MANIFEST,
+                everything() + shift * (np.arange(FORM.size) != canary.index),
+                canary.index,
             )[0]
             for shift in (5e-5, -5e-5)
         )
         assert low <= known(found.exposure.rank) <= high <= low + 3
 
 
-def test_a_walk_beyond_its_margin_leaves_the_drawn_ranks(
-    loaded: LoadedModel, manifest: Manifest, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_walk_beyond_its_margin_leaves_the_drawn_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
     """As where rounding sends one token of a canary to another expert."""
 
     def missed(*_: Any, **__: Any) -> Any:
         raise MarginError("the walk missed fills that cost 9 bits or less; search in float32")
 
     monkeypatch.setattr(RankSearch, "_proven", missed)
-    result = measure(loaded, manifest, settings=changed())
+    result = measure(LOADED, MANIFEST, settings=changed())
     (line,) = [line for line in result.warnings if "could not be counted" in line]
     assert "12 ranks could not be counted: the walk missed fills" in line
     assert {c.exposure.method for c in result.canaries} == {"importance"}
     with pytest.raises(MarginError, match="the walk missed fills"):
-        measure(loaded, manifest, settings=changed(method="exact"))
+        measure(LOADED, MANIFEST, settings=changed(method="exact"))
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning")
@@ -445,15 +317,15 @@ def test_slower_ways_are_said_once_for_all_formats(tmp_path: Path) -> None:
 
 
 def test_why_texts_were_scored_slower_is_kept_with_the_scores(
-    loaded: LoadedModel, manifest: Manifest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(PrefixTreeForward, "slower", "texts are scored slowly", raising=False)
     monkeypatch.setattr(PrefixTreeForward, "__setattr__", _but_slower)
     with monkeypatch.context() as once, pytest.raises(RuntimeError, match="no kernel"):
         once.setattr("lmexposure.audit.measurement.search_format", _fails)
-        measure(loaded, manifest, out=tmp_path, settings=changed(method="sampled"))
+        measure(LOADED, MANIFEST, out=tmp_path, settings=changed(method="sampled"))
     monkeypatch.undo()
-    again = measure(loaded, manifest, out=tmp_path, settings=changed(method="sampled"))
+    again = measure(LOADED, MANIFEST, out=tmp_path, settings=changed(method="sampled"))
     assert "texts are scored slowly" in again.warnings
 
 
@@ -466,8 +338,7 @@ def test_a_fill_beyond_the_context_window_leaves_the_search_out() -> None:
     """The canaries fit, and so do the references; one entry of the list does not."""
     entries = [*map(str, range(100, 300)), "9" * 90]
     form = Format(name="long", template="number {digits:5} {choice:w}", lists={"w": entries})
-    tokenizer = characters()
-    loaded = LoadedModel(model=model_of("llama", len(tokenizer)), tokenizer=tokenizer, name="m")
+    loaded = loaded_of("llama")
     for seed in range(20):
         plan = Plan(formats=(form,), canaries=2, repetitions=(1,), controls=2, seed=seed)
         inserted = insert(sentences(40), plan).manifest
@@ -483,26 +354,23 @@ def test_a_fill_beyond_the_context_window_leaves_the_search_out() -> None:
         measure(loaded, inserted, settings=changed(references=20, method="importance"))
 
 
-def test_a_half_precision_walk_says_that_its_margin_is_measured(manifest: Manifest) -> None:
-    tokenizer = characters()
-    model = model_of("gpt2", len(tokenizer)).to(torch.bfloat16)
-    loaded = LoadedModel(model=model, tokenizer=tokenizer, name="tiny")
-    result = measure(loaded, manifest, settings=changed())
-    exact = [c.exposure for c in result.canaries if c.exposure.method.startswith("exact")]
-    assert exact
-    assert {row.method for row in exact} == {"exact up to an empirical margin"}
+def test_a_half_precision_walk_says_that_its_margin_is_measured() -> None:
+    loaded = loaded_of("gpt2")
+    result = measure(
+        replace(loaded, model=loaded.model.to(torch.bfloat16)), MANIFEST, settings=changed()
+    )
+    methods = {c.exposure.method for c in result.canaries}
+    assert {name for name in methods if name.startswith("exact")} == {
+        "exact up to an empirical margin"
+    }
     assert known(result.formats[0].search).margin.empirical
 
 
-def test_the_cache_of_a_transformer_is_walked(manifest: Manifest) -> None:
-    tokenizer = characters()
-    loaded = LoadedModel(model=model_of("gpt2", len(tokenizer)), tokenizer=tokenizer, name="tiny")
-    bits = log_perplexity(
-        loaded.model, tokenizer, [FORM.text(i) for i in range(FORM.size)], context=None
-    )
-    result = measure(loaded, manifest, settings=changed())
-    for canary, found in zip(judged(manifest), result.canaries, strict=True):
-        assert found.exposure.rank == naive(manifest, bits, canary.index)[0]
+def test_the_cache_of_a_transformer_is_walked() -> None:
+    loaded = loaded_of("gpt2")
+    result, bits = measure(loaded, MANIFEST, settings=changed()), bits_of_all(loaded)
+    for canary, found in zip(judged(MANIFEST), result.canaries, strict=True):
+        assert found.exposure.rank == naive(bits, canary.index)[0]
 
 
 @pytest.mark.parametrize(

@@ -9,23 +9,18 @@ from typing import Any
 import pytest
 import torch
 from audit.quick import ALL_FILLS
-from corpora import sentences
-from tiny import byte_level_bpe, characters, model_of
+from audit.small import TOKENIZER, pins
+from tiny import characters, model_of
 
 from lmexposure.audit import measure, measure_checkpoints
-from lmexposure.canaries import Format, Plan
-from lmexposure.errors import FileError, ModelError, ResultError, SettingsError
-from lmexposure.integrations import insert
+from lmexposure.errors import FileError, LmexposureError, ModelError, ResultError, SettingsError
 from lmexposure.models import LoadedModel, load_model, save_model
 from lmexposure.records import Result, open_run
 
-PIN = Format(name="pin", template="My PIN is {digits:2}")
-TOKENIZER = byte_level_bpe()
 SETTINGS = replace(
     ALL_FILLS, extraction=False, draws=100, budget_steps=2_000, permutations=99, bootstraps=39
 )
-PLAN = Plan(formats=(PIN,), canaries=2, repetitions=(1, 4), controls=2, seed=3)
-_, MANIFEST = insert(sentences(20), PLAN)
+MANIFEST = pins(2)
 
 
 def save(path: Path, change: float = 0.0, tokenizer: Any = TOKENIZER, kind: str = "gpt2") -> Path:
@@ -118,12 +113,18 @@ def test_what_is_finished_is_not_measured_again(checkpoints: list[Path], tmp_pat
     assert seen == [(0, 2, "checkpoint-20"), (1, 2, "final"), (2, 2, "")]
 
 
+def unreadable(path: Path) -> Path:
+    (save(path) / "config.json").write_text('{"model_type": "no such type"}')
+    return path
+
+
 @pytest.mark.parametrize(
     ("make", "match"),
     [
         (lambda p: save(p, tokenizer=characters()), "has another tokenizer than .*measure them ap"),
         (lambda p: save(p, kind="llama"), "has another architecture than .*measure them apart"),
         (lambda p: p, "no such directory; check the path"),
+        (unreadable, r"(cannot read the config|cannot load the tokenizer) of"),
     ],
 )
 def test_what_is_no_checkpoint_of_the_same_training_is_refused_before_any_work(
@@ -134,43 +135,34 @@ def test_what_is_no_checkpoint_of_the_same_training_is_refused_before_any_work(
     assert not (tmp_path / "t").exists()
 
 
-def test_an_unreadable_config_is_refused(checkpoints: list[Path], tmp_path: Path) -> None:
-    broken = save(tmp_path / "broken-4")
-    (broken / "config.json").write_text('{"model_type": "no such type"}')
-    with pytest.raises(ModelError, match=r"(cannot read the config|cannot load the tokenizer) of"):
-        measure_checkpoints([checkpoints[0], broken], MANIFEST)
+@pytest.mark.parametrize(
+    ("models", "match"),
+    [
+        (["a/final", "b/final"], "2 of the models lie in a directory of the name 'final'"),
+        ([], "are no checkpoints; give a list of one or more"),
+        ("model", "models='model' are no checkpoints; give a list"),
+    ],
+)
+def test_what_is_no_list_of_checkpoints_is_refused(models: Any, match: str) -> None:
+    with pytest.raises(SettingsError, match=match):
+        measure_checkpoints(models, MANIFEST)
 
 
-def test_two_directories_of_one_name_and_no_models_are_refused(
-    checkpoints: list[Path], tmp_path: Path
-) -> None:
-    again = tmp_path / "other" / checkpoints[0].name
-    with pytest.raises(SettingsError, match="2 of the models lie in a directory of the name 'chec"):
-        measure_checkpoints([checkpoints[0], again], MANIFEST)
-    with pytest.raises(SettingsError, match="are no checkpoints; give a list of one or more"):
-        measure_checkpoints([], MANIFEST)
-    with pytest.raises(SettingsError, match="models='model' are no checkpoints; give a list"):
-        measure_checkpoints("model", MANIFEST)
-
-
-def test_the_result_of_a_single_model_is_not_written_over(
-    checkpoints: list[Path], finished: tuple[Path, Result]
-) -> None:
-    single = finished[0] / "checkpoints" / "final"
-    with pytest.raises(ResultError, match="holds the result of a single model; choose another"):
-        measure_checkpoints(checkpoints[:2], MANIFEST, settings=SETTINGS, out=single)
-
-
-def test_another_set_of_checkpoints_is_another_result(
-    checkpoints: list[Path], finished: tuple[Path, Result]
-) -> None:
-    with pytest.raises(ResultError, match="holds the result of another model, manifest or setti"):
-        measure_checkpoints(checkpoints[1:2], MANIFEST, settings=SETTINGS, out=finished[0])
-
-
-def test_the_files_of_another_tool_are_not_written_over(
-    checkpoints: list[Path], tmp_path: Path
+def test_what_is_there_of_something_else_is_not_written_over(
+    checkpoints: list[Path], finished: tuple[Path, Result], tmp_path: Path
 ) -> None:
     (tmp_path / "scores.parquet").write_bytes(b"of another tool")
-    with pytest.raises(FileError, match=r"scores\.parquet is there already, and lmexposure"):
-        measure_checkpoints(checkpoints[:2], MANIFEST, settings=SETTINGS, out=tmp_path)
+    out, two = finished[0], checkpoints[:2]
+    refused: list[tuple[list[Path], Path, type[LmexposureError], str]] = [
+        (
+            two,
+            out / "checkpoints" / "final",
+            ResultError,
+            "the result of a single model; choose an",
+        ),
+        (two, out, ResultError, "holds the result of another model, manifest or setti"),
+        (two, tmp_path, FileError, r"scores\.parquet is there already, and lmexposure"),
+    ]
+    for models, place, error, match in refused:
+        with pytest.raises(error, match=match):
+            measure_checkpoints(models, MANIFEST, settings=SETTINGS, out=place)

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 from audit.quick import QUICK
+from audit.small import TOKENIZER, gpt2, pins, with_lora
 from corpora import sentences
-from tiny import byte_level_bpe, model_of
+from tiny import model_of
 
 import lmexposure as lx
 from lmexposure.audit import insert_corpus, recorded_training, train_corpus
@@ -49,15 +50,9 @@ def test_a_tokenizer_that_read_them_is_no_model_that_did(documents: int) -> None
 
 def test_an_adapter_is_compared_with_its_base_unasked(tmp_path: Path) -> None:
     """In memory, and merged when it was loaded; one whose base has gone by itself."""
-    peft = pytest.importorskip("peft")
-    _, manifest = lx.insert(sentences(400), PLAN)
-    tokenizer = byte_level_bpe()
-    base = model_of("gpt2", len(tokenizer))
-    save_model(base, tokenizer, tmp_path / "base")
-    config = peft.LoraConfig(
-        r=4, init_lora_weights=False, target_modules=["c_attn"], fan_in_fan_out=True
-    )
-    adapted = peft.get_peft_model(base, config)
+    manifest, tokenizer = pins(3, 400), TOKENIZER
+    save_model(gpt2(), tokenizer, tmp_path / "base")
+    adapted = with_lora(gpt2())
     adapted.peft_config["default"].base_model_name_or_path = str(tmp_path / "base")
     adapted.save_pretrained(tmp_path / "adapter")
     tokenizer.save_pretrained(tmp_path / "adapter")
@@ -71,10 +66,8 @@ def test_an_adapter_is_compared_with_its_base_unasked(tmp_path: Path) -> None:
 
 def test_one_witness_is_compared_until_a_draw_is_as_low() -> None:
     """Chance alone: few draws are scored of the 4,000 that a pass would take."""
-    tokenizer = byte_level_bpe()
-    model = model_of("gpt2", len(tokenizer))
     found = [
-        seen(model, lx.insert(sentences(60), replace(PLAN, seed=seed))[1], tokenizer=tokenizer)
+        seen(gpt2(), pins(3, 60, repetitions=(1,), seed=seed), tokenizer=TOKENIZER)
         for seed in range(3)
     ]
     assert all(one.witnesses == 1 and one.p_value is not None for one in found)

@@ -46,33 +46,23 @@ from lmexposure.statistics import (
 
 Floats = NDArray[np.float64]
 _FAR = 10  # times the share: so large a p-value by many permutations is not below it by few
-_NULL_DRAWS = 50_000
+_NULL_DRAWS = 10_000
 _COINS, _CLAIMED, OF_CLAIM = 60, 0.01, 0.025  # candidates, nats, and how often a claim fails
 
 
 @dataclass(frozen=True, kw_only=True)
 class Design:
-    """What is measured of a clean model.
-
-    Attributes:
-        formats, classes, canaries: how many, how many of each format, how many in each class.
-        references: of each format, shared by its canaries.
-        exact: ranks are counted over all of R; p-values still come from the references.
-        permutations: of each p-value.
-        thresholds: of the gate.
-        seeds: whether each class of each run has a seed of its own; else all have 0.
-        beside: whether a claim of hardly any epsilon and a look at documents are judged too.
-    """
+    """What is measured of a clean model."""
 
     formats: int = 1
-    classes: int = 3
-    canaries: int = 10
-    references: int = 10_000
-    exact: bool = False
+    classes: int = 3  # of each format
+    canaries: int = 10  # in each class
+    references: int = 10_000  # of each format, shared by its canaries
+    exact: bool = False  # ranks are counted over all of R; p-values still come from the references
     permutations: int = 9_999
     thresholds: Thresholds = field(default_factory=Thresholds)
-    seeds: bool = True
-    beside: bool = False
+    seeds: bool = True  # each class of each run has a seed of its own; else all have 0
+    beside: bool = False  # a claim of hardly any epsilon and a look at documents are judged too
 
 
 def false_alarms(design: Design, *, runs: int, seed: int) -> Counter[str]:

@@ -7,18 +7,17 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from made_results import HOSTILE, clean
+from gate.judged import LEAK, OPEN, PASS, check_of
+from known import known
+from made_results import HOSTILE
 from made_sweeps import bound_of, made_sweep, sweep_with, written_sweep
 from scipy import stats
 
 from lmexposure import gate
-from lmexposure.errors import ResultError, SettingsError
 from lmexposure.gate import (
     CHECK_KINDS,
-    Check,
     Outcome,
     Thresholds,
-    Verdict,
     check_sweep,
     verdict_json,
     verdict_junit,
@@ -27,26 +26,26 @@ from lmexposure.gate import (
     verdict_text,
 )
 from lmexposure.gate.sweep_coins import MOST_LOOKS, _binomial_tail
-from lmexposure.records import SweepBound, SweepEpsilon, SweepResult, SweepText, sweep_of
+from lmexposure.records import Bound, SweepBound, SweepEpsilon, SweepResult, SweepText, sweep_of
 from lmexposure.statistics.bounds.one_run import fixed_rays
 
-LEAK, PASS, OPEN = Outcome.LEAK, Outcome.PASS, Outcome.INCONCLUSIVE
+
+def asked(question: Any, chosen_from: int, bound: Bound) -> SweepBound:
+    return SweepBound(question=question, repetitions=1, chosen_from=chosen_from, bound=bound)
 
 
-def of(verdict: Verdict, key: str) -> Check:
-    return next(check for check in verdict.checks if check.key == key)
-
-
-def with_bounds(value: float, most: float | None, other: float = 0.0) -> SweepResult:
-    """A clean sweep with another primary bound, and one of another question."""
-    primary = SweepBound(
-        question="together", repetitions=1, chosen_from=1, bound=bound_of(value, most)
-    )
-    second = SweepBound(
-        question="per_canary", repetitions=1, chosen_from=32, bound=bound_of(other, 9.0)
-    )
-    epsilon = SweepEpsilon(primary=primary, significance=0.05, bounds=(primary, second), refused=())
+def with_bounds(primary: Bound, *others: SweepBound) -> SweepResult:
+    """A clean sweep with another primary bound, and those of other questions."""
+    first = asked("together", 1, primary)
+    epsilon = SweepEpsilon(primary=first, significance=0.05, bounds=(first, *others), refused=())
     return sweep_with(made_sweep(), epsilon=epsilon)
+
+
+def with_text(result: SweepResult, place: int, **parts: Any) -> SweepResult:
+    """The sweep with one text of other parts."""
+    texts = list(result.texts)
+    texts[place] = SweepText(**{**texts[place].model_dump(), **parts})
+    return sweep_with(result, texts=tuple(texts))
 
 
 @pytest.mark.parametrize(
@@ -72,8 +71,7 @@ def with_bounds(value: float, most: float | None, other: float = 0.0) -> SweepRe
 def test_a_verdict_by_default(parts: dict[str, Any], outcome: Outcome, deciding: str) -> None:
     verdict = gate.check(made_sweep(**parts))
     assert verdict.outcome is outcome
-    assert verdict.deciding is not None
-    assert verdict.deciding.key == deciding
+    assert known(verdict.deciding).key == deciding
     assert verdict.exit_code == {PASS: 0, LEAK: 1, OPEN: 2}[outcome]
     assert {check.key for check in verdict.checks} <= set(CHECK_KINDS)
 
@@ -93,10 +91,8 @@ def test_one_text_given_away_whole_is_a_leak_that_the_average_hides() -> None:
     """Name and shame: the rest is at chance, and so is the rate of all of them."""
     result = made_sweep(canaries=500, leaking=1, population=0)
     rate = next(rate for rate in result.primary["canaries"].rates if rate.fpr == 0.001)
-    assert rate.value is not None
-    assert rate.value <= 0.001 + 2 / 500
-    verdict = check_sweep(result)
-    check = of(verdict, "worst_canary")
+    assert known(rate.value) <= 0.001 + 2 / 500
+    verdict, check = check_sweep(result), check_of(result, "worst_canary")
     assert (check.outcome, check.value) == (LEAK, result.worst and result.worst.p)
     assert "canary pin/x1/0000 gives itself away: in " in verdict.sentence
     assert "for the worst of 500 canaries" in verdict.sentence
@@ -115,35 +111,26 @@ def test_the_chance_of_right_guesses_is_binomial(trials: int, least: int) -> Non
 
 @pytest.mark.parametrize("most", [None, 0.5])
 def test_as_many_models_as_it_takes_are_enough(most: float | None) -> None:
-    thresholds = Thresholds(max_worst_tpr=most)
-    few = of(
-        check_sweep(made_sweep(models=6, population=0), thresholds),
-        "worst_canary" if most is None else "max_worst_tpr",
-    )
+    key = "worst_canary" if most is None else "max_worst_tpr"
+    few = check_of(made_sweep(models=6, population=0), key, max_worst_tpr=most)
     assert few.outcome is OPEN
     assert "are too few" in few.reason
     models = int(few.reason.split("it takes about ")[1].split(" ")[0])
     assert 12 < models < 80
     for seed in range(5):
         enough = made_sweep(models=models, population=0, seed=seed)
-        assert check_sweep(enough, thresholds).outcome is not OPEN
+        assert check_sweep(enough, Thresholds(max_worst_tpr=most)).outcome is not OPEN
 
 
 def test_a_pass_names_a_leak_that_would_have_been_one() -> None:
-    check = of(check_sweep(made_sweep()), "worst_canary")
+    check = check_of(made_sweep(), "worst_canary")
     above = int(check.reason.split("such as about ")[1].split(" ")[0])
     assert (check.outcome, above) == (PASS, 12)
 
-    def with_leak(above: int) -> SweepResult:
-        result = made_sweep()
-        had, lacked = 32, 32
-        p = math.comb(had + lacked - above, lacked) / math.comb(had + lacked, lacked)
-        parts = {"models_in": had, "models_out": lacked, "tpr": above / had, "p": p}
-        changed = SweepText(**{**result.texts[0].model_dump(), **parts})
-        return sweep_with(result, texts=(changed, *result.texts[1:]))
-
-    assert of(check_sweep(with_leak(above)), "worst_canary").outcome is LEAK
-    assert of(check_sweep(with_leak(above - 1)), "worst_canary").outcome is PASS
+    for seen, outcome in ((above, LEAK), (above - 1, PASS)):
+        p = math.comb(64 - seen, 32) / math.comb(64, 32)
+        parts = {"models_in": 32, "models_out": 32, "tpr": seen / 32, "p": p}
+        assert check_of(with_text(made_sweep(), 0, **parts), "worst_canary").outcome is outcome
 
 
 @pytest.mark.parametrize(
@@ -159,7 +146,7 @@ def test_a_pass_names_a_leak_that_would_have_been_one() -> None:
 def test_a_rate_that_was_asked_for(
     parts: dict[str, Any], most: float, outcome: Outcome, words: str
 ) -> None:
-    check = of(check_sweep(made_sweep(**parts), Thresholds(max_worst_tpr=most)), "max_worst_tpr")
+    check = check_of(made_sweep(**parts), "max_worst_tpr", max_worst_tpr=most)
     assert (check.outcome, check.threshold, check.asked) == (outcome, most, True)
     assert words in check.reason
 
@@ -171,12 +158,10 @@ def test_a_rate_is_asked_of_documents_too() -> None:
 
 
 def test_documents_that_few_models_had_let_nothing_pass() -> None:
-    result = made_sweep(models=20)
-    assert result.worst_of_population is not None
-    check = of(check_sweep(result), "worst_document")
+    check = check_of(made_sweep(models=20), "worst_document")
     assert check.outcome is OPEN
     assert "too few for the worst of" in check.reason
-    assert of(check_sweep(made_sweep(models=64)), "worst_document").outcome is PASS
+    assert check_of(made_sweep(models=64), "worst_document").outcome is PASS
 
 
 @pytest.mark.parametrize(
@@ -192,8 +177,9 @@ def test_documents_that_few_models_had_let_nothing_pass() -> None:
 def test_an_epsilon_that_was_asked_for(
     value: float, most: float | None, other: float, outcome: Outcome, words: str
 ) -> None:
-    verdict = check_sweep(with_bounds(value, most, other), Thresholds(max_epsilon=2.0))
-    check = of(verdict, "max_epsilon")
+    result = with_bounds(bound_of(value, most), asked("per_canary", 32, bound_of(other, 9.0)))
+    verdict = check_sweep(result, Thresholds(max_epsilon=2.0))
+    check = check_of(result, "max_epsilon", max_epsilon=2.0)
     assert (check.outcome, check.value, check.unit) == (outcome, value, "nats")
     assert words.lower() in check.reason.lower()
     assert not [check for check in verdict.checks if check.key == "guessed_coins"]
@@ -209,82 +195,45 @@ def test_coins_that_follow_from_each_other_allow_no_bound() -> None:
 
 
 def test_coins_guessed_right_are_a_leak_though_no_text_is() -> None:
-    verdict = check_sweep(made_sweep(shift=0.4))
-    assert of(verdict, "worst_canary").outcome is PASS
-    check = of(verdict, "guessed_coins")
+    assert check_of(made_sweep(shift=0.4), "worst_canary").outcome is PASS
+    check = check_of(made_sweep(shift=0.4), "guessed_coins")
     assert check.outcome is LEAK
     assert "surest guesses, of 2,048 coins, are right" in check.reason
 
 
 def test_too_few_coins_can_show_nothing() -> None:
     counts = {"canaries": 8, "both_guesses": 8, "both_correct": 8}
-    primary = SweepBound(
-        question="together", repetitions=1, chosen_from=1, bound=bound_of(0.0, 1.0, counts=counts)
-    )
-    epsilon = SweepEpsilon(primary=primary, significance=0.05, bounds=(primary,), refused=())
-    check = of(check_sweep(sweep_with(made_sweep(), epsilon=epsilon)), "guessed_coins")
+    check = check_of(with_bounds(bound_of(0.0, 1.0, counts=counts)), "guessed_coins")
     assert check.outcome is OPEN
     assert "8 coins are too few" in check.reason
 
 
 def test_canaries_in_all_models_let_nothing_pass() -> None:
-    result = made_sweep()
     alike = {"models_in": 64, "models_out": 0, "tpr": None, "p": None, "difference": None}
-    changed = SweepText(**{**result.texts[3].model_dump(), **alike})
-    texts = (*result.texts[:3], changed, *result.texts[4:])
-    verdict = check_sweep(sweep_with(result, texts=texts))
-    assert verdict.outcome is OPEN
-    assert "1 of 32 canaries were in all models or in none" in of(verdict, "scores").reason
+    result = with_text(made_sweep(), 3, **alike)
+    assert check_sweep(result).outcome is OPEN
+    said = check_of(result, "scores").reason
+    assert "1 of 32 canaries were in all models or in none" in said
 
 
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        ({"max_exposure": 5.0}, "max_exposure=5.0 is a threshold of a run, and this is a sweep"),
-        ({"p_value": False}, "p_value=False is a threshold of a run"),
-        ({"repetitions": 4}, "repetitions=4 is a threshold of a run"),
-    ],
-)
-def test_thresholds_of_runs_are_refused(given: dict[str, Any], words: str) -> None:
-    with pytest.raises(SettingsError, match=words):
-        check_sweep(made_sweep(), Thresholds(**given))
-
-
-def test_a_threshold_of_sweeps_is_refused_of_a_run() -> None:
-    with pytest.raises(SettingsError, match=r"max_worst_tpr=0\.5 is a threshold of a sweep"):
-        gate.check(clean(), Thresholds(max_worst_tpr=0.5))
-
-
-@pytest.mark.parametrize("rate", [-0.1, 1.0, True, "high"])
-def test_a_rate_out_of_range_is_refused(rate: Any) -> None:
-    with pytest.raises(SettingsError, match="must be a rate, at least 0 and below 1"):
-        Thresholds(max_worst_tpr=rate)
-
-
-def test_what_is_no_sweep_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ResultError, match="give a SweepResult, what open_sweep gave"):
-        check_sweep(3)  # type: ignore[arg-type]
-    with pytest.raises(SettingsError, match="such as Thresholds"):
-        check_sweep(made_sweep(), 3)  # type: ignore[arg-type]
+def test_a_sweep_is_judged_from_its_folder_too(tmp_path: Path) -> None:
     home = written_sweep(tmp_path / "sweep")
     assert gate.check(home) == gate.check(home / "sweep.json") == check_sweep(made_sweep())
 
 
 def test_every_form_says_the_same() -> None:
-    text = made_sweep(leaking=1).texts[0]
     name = HOSTILE + "\x00|</testcase>]]>@all\r\n## Passed"
-    texts = (SweepText(**{**text.model_dump(), "id": name}), *made_sweep(leaking=1).texts[1:])
-    result = sweep_with(made_sweep(leaking=1), texts=texts, worst=None)
-    verdict, known = check_sweep(result), sweep_of(result).provenance
-    record = json.loads(verdict_json(verdict, result, known))
+    result = with_text(sweep_with(made_sweep(leaking=1), worst=None), 0, id=name)
+    verdict, provenance = check_sweep(result), sweep_of(result).provenance
+    record = json.loads(verdict_json(verdict, result, provenance))
     assert record["schema"] == "lmexposure.verdict/1"
     assert record["matrices_sha256"] == result.matrices_sha256
     assert record["provenance"]["models"] == "64"
-    assert verdict_text(verdict, known).splitlines()[:2] == [verdict.sentence, known.line]
-    assert verdict_summary(verdict, known).startswith("## lmexposure: leaks\n")
-    suite = ElementTree.fromstring(verdict_junit(verdict, known))[0]
+    assert verdict_text(verdict, provenance).splitlines()[:2] == [verdict.sentence, provenance.line]
+    assert verdict_summary(verdict, provenance).startswith("## lmexposure: leaks\n")
+    suite = ElementTree.fromstring(verdict_junit(verdict, provenance))[0]
     assert suite.get("failures") == "2"
-    log = json.loads(verdict_sarif(verdict, "sweep.json", known))["runs"][0]
+    log = json.loads(verdict_sarif(verdict, "sweep.json", provenance))["runs"][0]
     assert {found["ruleId"] for found in log["results"]} == {
         "lmexposure/worst_canary",
         "lmexposure/guessed_coins",

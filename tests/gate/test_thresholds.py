@@ -1,9 +1,12 @@
 from typing import Any
 
 import pytest
+from made_looks import look
+from made_results import clean
+from made_sweeps import made_sweep
 
-from lmexposure.errors import SettingsError
-from lmexposure.gate import Thresholds
+from lmexposure.errors import LmexposureError, ResultError, SettingsError
+from lmexposure.gate import Thresholds, check, check_sweep
 
 
 @pytest.mark.parametrize(
@@ -24,11 +27,48 @@ from lmexposure.gate import Thresholds
         ({"max_epsilon": "8"}, "max_epsilon='8' must be"),
         ({"min_canaries": 0}, "min_canaries=0 must be"),
         ({"repetitions": 0}, "repetitions=0 must be"),
+        ({"max_verbatim_run": -1}, "max_verbatim_run=-1"),
+        ({"max_extractable": 1}, "max_extractable=1"),
+        ({"max_worst_tpr": -0.1}, "must be a rate, at least 0 and below 1"),
+        ({"max_worst_tpr": 1.0}, "must be a rate, at least 0 and below 1"),
+        ({"max_worst_tpr": True}, "must be a rate, at least 0 and below 1"),
+        ({"max_worst_tpr": "high"}, "must be a rate, at least 0 and below 1"),
     ],
 )
 def test_refuses_what_cannot_be_meant(values: dict[str, Any], message: str) -> None:
     with pytest.raises(SettingsError, match=message):
         Thresholds(**values)
+
+
+@pytest.mark.parametrize(
+    ("judged", "thresholds", "message"),
+    [
+        (made_sweep(), {"max_exposure": 5.0}, "max_exposure=5.0 is a threshold of a run, and this"),
+        (made_sweep(), {"p_value": False}, "p_value=False is a threshold of a run"),
+        (made_sweep(), {"repetitions": 4}, "repetitions=4 is a threshold of a run"),
+        (clean(), {"max_worst_tpr": 0.5}, r"max_worst_tpr=0\.5 is a threshold of a sweep"),
+        (look(), {"max_guesses": 5}, "max_guesses=5 is a threshold of a run"),
+    ],
+)
+def test_thresholds_of_another_kind_are_refused(
+    judged: Any, thresholds: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(SettingsError, match=message):
+        check(judged, Thresholds(**thresholds))
+
+
+@pytest.mark.parametrize(
+    ("judged", "thresholds", "error", "message"),
+    [
+        (3, Thresholds(), ResultError, "give a SweepResult, what open_sweep gave"),
+        (made_sweep(), 3, SettingsError, "such as Thresholds"),
+    ],
+)
+def test_what_is_no_sweep_is_refused(
+    judged: Any, thresholds: Any, error: type[LmexposureError], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        check_sweep(judged, thresholds)
 
 
 def test_what_was_asked_for_is_told_from_defaults() -> None:

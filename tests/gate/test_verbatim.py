@@ -9,12 +9,8 @@ from made_results import clean, small_result, small_run
 
 import lmexposure as lx
 from lmexposure.errors import ResultError, SettingsError
-from lmexposure.records import RunFiles, SeenFrom, VerbatimRecord, VerbatimRun
+from lmexposure.records import RunFiles, SeenFrom, VerbatimRecord
 from lmexposure.reporting import write_report
-
-
-def outcome(record: VerbatimRecord, **thresholds: Any) -> str:
-    return str(lx.check(record, lx.Thresholds(**thresholds)).outcome)
 
 
 def test_a_corpus_that_comes_out_longer_is_a_leak_by_default() -> None:
@@ -30,7 +26,7 @@ def test_a_corpus_that_comes_out_longer_is_a_leak_by_default() -> None:
 )
 def test_the_test_has_the_level_that_is_asked_for(p: float, level: float, expected: str) -> None:
     record = look(document(verdict="no"), runs=runs(p))
-    assert outcome(record, significance=level) == expected
+    assert lx.check(record, lx.Thresholds(significance=level)).outcome == expected
 
 
 @pytest.mark.parametrize(
@@ -63,50 +59,38 @@ def test_text_that_no_control_explains_is_no_pass() -> None:
     assert "that no held-out document explains" in verdict.sentence
 
 
-@pytest.mark.parametrize(("most", "expected"), [(120, "pass"), (119, "leak"), (0, "leak")])
-def test_the_longest_run_has_a_threshold(most: int, expected: str) -> None:
-    assert outcome(look(), max_verbatim_run=most) == expected
-
-
-def test_a_short_run_of_some_windows_is_no_pass() -> None:
-    some = look(corpus=group(windows=100, among=5_000))
-    verdict = lx.check(some, lx.Thresholds(max_verbatim_run=500))
-    assert verdict.outcome == "inconclusive"
-    assert "--windows 5000" in verdict.sentence
-
-
-def test_a_run_to_the_end_of_the_context_is_no_pass() -> None:
-    run = VerbatimRun(
-        characters=120, tokens=40, start=0, prompt=50, whole=False, reference=None, copies=None
-    )
-    assert outcome(look(document(run=run)), max_verbatim_run=500) == "inconclusive"
-    assert outcome(look(document(run=run)), max_verbatim_run=50) == "leak"
-
-
-def test_a_long_run_that_a_control_gives_as_well_is_inconclusive() -> None:
-    explained = document(verdict="explained", why="the reference model gives the same windows")
-    assert outcome(look(explained), max_verbatim_run=50) == "inconclusive"
-
-
-@pytest.mark.parametrize(("most", "expected"), [(0.03, "pass"), (0.029, "leak"), (0.0, "leak")])
-def test_the_share_of_all_windows_is_exact(most: float, expected: str) -> None:
-    assert outcome(look(), max_extractable=most) == expected
+WHOLE = document().run
+CUT = document(run=WHOLE.model_copy(update={"whole": False, "copies": None}))
+EXPLAINED = document(verdict="explained", why="the reference model gives the same windows")
 
 
 @pytest.mark.parametrize(
-    ("most", "expected"), [(0.1, "pass"), (0.03, "inconclusive"), (0.005, "leak")]
+    ("record", "thresholds", "expected"),
+    [
+        (look(), {"max_verbatim_run": 120}, "pass"),
+        (look(), {"max_verbatim_run": 119}, "leak"),
+        (look(), {"max_verbatim_run": 0}, "leak"),
+        # Of some windows, to the end of the context, and what a control gives as well.
+        (look(corpus=group(among=5_000)), {"max_verbatim_run": 500}, "inconclusive"),
+        (look(CUT), {"max_verbatim_run": 500}, "inconclusive"),
+        (look(CUT), {"max_verbatim_run": 50}, "leak"),
+        (look(EXPLAINED), {"max_verbatim_run": 50}, "inconclusive"),
+        # The share of all windows is exact, that of a sample has an interval.
+        (look(), {"max_extractable": 0.03}, "pass"),
+        (look(), {"max_extractable": 0.029}, "leak"),
+        (look(), {"max_extractable": 0.0}, "leak"),
+        (look(corpus=group(among=5_000)), {"max_extractable": 0.1}, "pass"),
+        (look(corpus=group(among=5_000)), {"max_extractable": 0.03}, "inconclusive"),
+        (look(corpus=group(among=5_000)), {"max_extractable": 0.005}, "leak"),
+    ],
 )
-def test_the_share_of_a_sample_has_an_interval(most: float, expected: str) -> None:
-    assert outcome(look(corpus=group(among=5_000)), max_extractable=most) == expected
-
-
-def test_thresholds_of_other_kinds_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="max_guesses=5 is a threshold of a run"):
-        outcome(look(), max_guesses=5)
-    with pytest.raises(SettingsError, match=r"max_verbatim_run=-1"):
-        lx.Thresholds(max_verbatim_run=-1)
-    with pytest.raises(SettingsError, match=r"max_extractable=1"):
-        lx.Thresholds(max_extractable=1)
+def test_a_threshold_that_was_asked_for(
+    record: VerbatimRecord, thresholds: dict[str, float], expected: str
+) -> None:
+    verdict = lx.check(record, lx.Thresholds(**thresholds))
+    assert verdict.outcome == expected
+    if record.corpus.among == 5_000 and "max_verbatim_run" in thresholds:
+        assert "--windows 5000" in verdict.sentence
 
 
 def test_the_outputs_name_model_and_corpus(tmp_path: Path) -> None:

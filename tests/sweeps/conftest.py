@@ -1,8 +1,12 @@
+from pathlib import Path
+
 import pytest
 from fake_models import FakeDirectory, fake_task
+from tiny_sweeps import MODELS, corpus_at, tiny_settings
 
 import lmexposure.sweeps.cost
 import lmexposure.sweeps.driver
+from lmexposure.sweeps import SweepDirectory, prepare, run_task
 
 
 @pytest.fixture
@@ -11,3 +15,13 @@ def fake_models(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (lmexposure.sweeps.driver, lmexposure.sweeps.cost):
         monkeypatch.setattr(module, "SweepDirectory", FakeDirectory)
         monkeypatch.setattr(module, "task", fake_task)
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> SweepDirectory:
+    """A sweep whose models are all there, and kept; to be read, who changes it takes a copy."""
+    out: Path = tmp_path_factory.mktemp("trained") / "sweep"
+    prepare(corpus_at(out.parent), out=out, settings=tiny_settings(keep_weights=True))
+    for number in range(MODELS):
+        run_task(out, number)
+    return SweepDirectory.open(out)

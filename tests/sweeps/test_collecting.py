@@ -12,20 +12,9 @@ from lmexposure.records import SweepResult
 from lmexposure.sweeps import SweepDirectory, collect, prepare, read_matrices, run_task
 
 
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A sweep whose models are all there, and kept."""
-    home = tmp_path_factory.mktemp("trained")
-    prepare(corpus_at(home), out=home / "sweep", settings=tiny_settings(keep_weights=True))
-    for number in range(MODELS):
-        run_task(home / "sweep", number)
-    return home / "sweep"
-
-
 @pytest.fixture
-def sweep_of_five(trained: Path, tmp_path: Path) -> Path:
-    shutil.copytree(trained, tmp_path / "sweep")
-    return tmp_path / "sweep"
+def sweep_of_five(trained: SweepDirectory, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(trained.out, tmp_path / "sweep"))
 
 
 def test_all_models_are_joined_into_matrices_and_a_result(sweep_of_five: Path) -> None:
@@ -52,19 +41,16 @@ def test_all_models_are_joined_into_matrices_and_a_result(sweep_of_five: Path) -
 
 
 def test_the_same_models_give_the_same_bytes(sweep_of_five: Path) -> None:
-    first = collect(sweep_of_five)
-    content = (sweep_of_five / "matrices.npz").read_bytes()
-    (sweep_of_five / "matrices.npz").unlink()
+    first, matrices = collect(sweep_of_five), sweep_of_five / "matrices.npz"
+    content = matrices.read_bytes()
+    matrices.unlink()
     again = collect(sweep_of_five)
-    assert (sweep_of_five / "matrices.npz").read_bytes() == content
-    assert again.scores == first.scores
-    assert again.texts == first.texts
-    assert again.epsilon == first.epsilon
+    assert matrices.read_bytes() == content
+    assert (again.scores, again.texts, again.epsilon) == (first.scores, first.texts, first.epsilon)
 
 
-def test_a_base_with_the_same_tokenizer_calibrates(trained: Path, tmp_path: Path) -> None:
-    base = next((trained / "models").glob("*/model"))
-    out = tmp_path / "sweep"
+def test_a_base_with_the_same_tokenizer_calibrates(trained: SweepDirectory, tmp_path: Path) -> None:
+    base, out = trained.home(0) / "model", tmp_path / "sweep"
     settings = tiny_settings(models=4, base=str(base), score="calibrated", attack="plain")
     prepare(corpus_at(tmp_path), out=out, settings=settings)
     for number in range(4):
@@ -84,10 +70,16 @@ def test_models_that_are_missing_are_named(sweep_of_five: Path) -> None:
     assert not (sweep_of_five / "matrices.npz").exists()
 
 
+def diverged(out: Path, *numbers: int) -> SweepDirectory:
+    directory = SweepDirectory.open(out)
+    for number in numbers:
+        shutil.rmtree(directory.home(number))
+        directory.fail(number, "the loss became NaN")
+    return directory
+
+
 def test_a_model_that_diverged_is_left_out(sweep_of_five: Path) -> None:
-    directory = SweepDirectory.open(sweep_of_five)
-    shutil.rmtree(directory.home(2))
-    directory.fail(2, "the loss became NaN")
+    directory = diverged(sweep_of_five, 2)
     result = collect(sweep_of_five)
     assert [(lost.number, lost.reason) for lost in result.failed] == [(2, "the loss became NaN")]
     assert result.models == 4
@@ -96,10 +88,7 @@ def test_a_model_that_diverged_is_left_out(sweep_of_five: Path) -> None:
 
 
 def test_a_sweep_whose_models_all_diverged_says_so(sweep_of_five: Path) -> None:
-    directory = SweepDirectory.open(sweep_of_five)
-    for number in range(MODELS):
-        shutil.rmtree(directory.home(number))
-        directory.fail(number, "the loss became NaN")
+    diverged(sweep_of_five, *range(MODELS))
     with pytest.raises(ResultError, match=r"all 5 models in .* diverged \(the loss became NaN\)"):
         collect(sweep_of_five)
 

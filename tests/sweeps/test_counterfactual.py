@@ -1,11 +1,11 @@
 """What each text of a sweep changes, on scores that nobody trained."""
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from known import known
 from made_matrices import ALL, made_matrices, made_models, made_plan
 
 from lmexposure.records import (
@@ -13,7 +13,6 @@ from lmexposure.records import (
     FailedModel,
     SweepCounterfactual,
     SweepPlan,
-    SweepResult,
 )
 from lmexposure.statistics import mean_difference, memorisation_test, per_text_epsilon
 from lmexposure.sweeps import Matrices, analyse
@@ -21,20 +20,13 @@ from lmexposure.sweeps import Matrices, analyse
 NAMES = ("log_perplexity", "secret_tokens")
 
 
-def result_of(matrices: Matrices, plan: SweepPlan) -> SweepResult:
-    return analyse(matrices, plan, documents=200, models=made_models(matrices))
-
-
-def found_in(matrices: Matrices, plan: SweepPlan) -> SweepCounterfactual:
-    found = result_of(matrices, plan).counterfactual
-    assert found is not None
-    return found
+def found_in(matrices: Matrices, plan: SweepPlan, **parts: Any) -> SweepCounterfactual:
+    models = made_models(matrices)
+    return known(analyse(matrices, plan, documents=200, models=models, **parts).counterfactual)
 
 
 def group_of(found: SweepCounterfactual, name: str) -> CounterfactualGroup:
-    group = found.group(name)
-    assert group is not None
-    return group
+    return known(found.group(name))
 
 
 def plan_of(models: int = 24, canaries: int = 10, population: int = 30, **parts: Any) -> SweepPlan:
@@ -51,10 +43,10 @@ def test_a_document_that_leaves_a_trace_comes_first() -> None:
     coins, bits = matrices.included[:, 25], matrices.token_bits[25]
     own = -bits[:, matrices.secret[25]].sum(axis=1) / 3
     wanted = mean_difference(own[coins], own[~coins])
-    assert first.memorised is not None
-    assert first.memorised.difference == pytest.approx(wanted.value)
-    assert (first.memorised.low, first.memorised.high) == pytest.approx((wanted.low, wanted.high))
-    assert first.memorised.mean_in == pytest.approx(own[coins].mean())
+    memorised = known(first.memorised)
+    assert memorised.difference == pytest.approx(wanted.value)
+    assert (memorised.low, memorised.high) == pytest.approx((wanted.low, wanted.high))
+    assert memorised.mean_in == pytest.approx(own[coins].mean())
     assert first.log_ratio == pytest.approx(3 * wanted.value)
     assert first.p == 1 / (1 + found.permutations)
     assert (first.models_in, first.models_out) == (coins.sum(), (~coins).sum())
@@ -62,13 +54,9 @@ def test_a_document_that_leaves_a_trace_comes_first() -> None:
     differences = [text.memorised.difference for text in group.texts if text.memorised]
     assert differences == sorted(differences, reverse=True)
     assert all((text.p or 0) > 0.05 for text in group.texts[1:])
-    halves = group.by_halves[0]
-    assert halves is not None
-    assert halves == pytest.approx(wanted.value, rel=0.3)
-    assert group.by_halves[1] is not None
-    assert abs(group.by_halves[1]) < (differences[1])
-    assert group.spread is not None
-    assert 0.3 < group.spread < 0.9  # of a bell curve of width 1 over four tokens, and noise
+    assert group.by_halves[0] == pytest.approx(wanted.value, rel=0.3)
+    assert abs(known(group.by_halves[1])) < differences[1]
+    assert 0.3 < known(group.spread) < 0.9  # a bell curve of width 1 over four tokens, and noise
     assert group_of(found, "canaries").texts[0].id == plan.texts[3].id
     assert found.notes == ()
 
@@ -90,9 +78,9 @@ def test_p_values_are_those_of_the_statistics_and_of_all_texts_at_once() -> None
 def test_bounds_pay_for_all_texts_of_the_group() -> None:
     plan = plan_of(40, kinds=("pin/x4", "pin/x1"))
     matrices = made_matrices(plan, leaking=(0, 1), names=NAMES)
-    result = result_of(matrices, plan)
-    assert result.counterfactual is not None
-    by_id = {text.id: text.epsilon for text in group_of(result.counterfactual, "canaries").texts}
+    result = analyse(matrices, plan, documents=200, models=made_models(matrices))
+    texts = group_of(known(result.counterfactual), "canaries").texts
+    by_id = {text.id: text.epsilon for text in texts}
     for copies, place in ((4, 0), (1, 1)):
         paid = per_text_epsilon(
             matrices.scores["secret_tokens"][:, [place]],
@@ -114,8 +102,7 @@ def test_a_secret_that_greedy_tokens_give_away() -> None:
     hit = np.all(matrices.matches[2][:, :3], axis=1)
     assert isinstance(hit, np.ndarray)
     coins = matrices.included[:, 2]
-    found = by_id[plan.texts[2].id]
-    assert found is not None
+    found = known(by_id[plan.texts[2].id])
     assert (found.mean_in, found.mean_out) == (hit[coins].mean(), hit[~coins].mean()) == (1, 0)
     assert 0 < found.low < found.difference == found.high == 1
     assert all(-1 <= rate.low <= rate.high <= 1 for rate in by_id.values() if rate)
@@ -125,8 +112,7 @@ def test_influence_on_a_document_that_no_model_learned() -> None:
     plan = plan_of(30, seed=1)
     matrices = made_matrices(plan, names=NAMES)
     matrices.validation_bits[:, 4] -= 16 * matrices.included[:, 13]
-    found = found_in(matrices, plan).influence
-    assert found is not None
+    found = known(found_in(matrices, plan).influence)
     assert (found.documents, found.held_out, found.found) == (30, 6, 1)
     first = found.pairs[0]
     assert (first.id, first.held_out) == ("document/000003", "document/000034")
@@ -146,8 +132,7 @@ def test_without_a_trace_nothing_is_found() -> None:
     for seed in range(5):
         plan = plan_of(16, 20, 20, seed=seed)
         found = found_in(made_matrices(plan, names=NAMES, seed=seed), plan)
-        assert found.influence is not None
-        called += found.influence.found > 0
+        called += known(found.influence).found > 0
         for group in found.groups:
             called += (group.texts[0].p or 1) <= 0.05
             assert all(text.epsilon == 0 for text in group.texts)
@@ -160,9 +145,7 @@ def test_what_too_few_models_leave_open_is_said() -> None:
     plan = made_plan(5, 5, 3, included=coins, attack="plain")
     matrices = made_matrices(plan, names=NAMES, kept=(0, 1, 2))
     failed = tuple(FailedModel(number=number, reason="NaN") for number in (3, 4))
-    models = made_models(matrices)
-    found = analyse(matrices, plan, documents=9, models=models, failed=failed).counterfactual
-    assert found is not None
+    found = found_in(matrices, plan, failed=failed)
     last = {text.id: text for text in group_of(found, "population").texts}["document/000001"]
     assert (last.memorised, last.log_ratio, last.p, last.models_in) == (None, None, None, 0)
     said = "; ".join(found.notes)
@@ -190,19 +173,10 @@ def test_no_document_held_out_is_no_influence() -> None:
     assert len(found.notes) == 1
 
 
-def test_it_is_written_read_and_made_again(tmp_path: Path) -> None:
+def test_it_is_made_again_and_a_group_with_a_text_too_few_is_refused() -> None:
     plan = plan_of()
-    result = result_of(made_matrices(plan, names=ALL), plan)
-    again = result_of(made_matrices(plan, names=ALL), plan)
-    assert result.counterfactual == again.counterfactual
-    result.write(tmp_path / "sweep.json")
-    assert SweepResult.read(tmp_path) == result
-
-
-def test_a_group_with_a_text_too_few_is_refused() -> None:
-    plan = plan_of()
-    result = result_of(made_matrices(plan, names=NAMES), plan)
-    assert result.counterfactual is not None
-    group = result.counterfactual.groups[0]
+    found = found_in(made_matrices(plan, names=ALL), plan)
+    assert found_in(made_matrices(plan, names=ALL), plan) == found
+    group = found.groups[0]
     with pytest.raises(ValueError, match="10 halves for 9 texts"):
         CounterfactualGroup(**{**dict(group), "texts": group.texts[1:]})

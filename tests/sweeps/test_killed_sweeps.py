@@ -1,6 +1,7 @@
 """A sweep that is killed, and goes on: the same bytes, in whatever order its models are trained."""
 
 import os
+import shutil
 import signal
 from pathlib import Path
 
@@ -23,23 +24,19 @@ def train_until(out: str, moment: str) -> None:
     train_models(out, workers=1, progress=watch)
 
 
-@pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    home = tmp_path_factory.mktemp("undisturbed")
-    prepare(corpus_at(home), out=home / "sweep", settings=tiny_settings())
-    train_models(home / "sweep", workers=1)
-    return home / "sweep"
+KEPT = tiny_settings(keep_weights=True)
+pytestmark = pytest.mark.slow
 
 
-def copy_of_plan(sweep: Path, to: Path) -> Path:
+def copy_of_plan(trained: SweepDirectory, to: Path) -> Path:
     """The same sweep, prepared again by its seeds, with no models yet."""
-    prepare(corpus_at(to.parent), out=to, settings=tiny_settings())
-    assert (to / "plan.json").read_bytes() == (sweep / "plan.json").read_bytes()
+    prepare(corpus_at(to.parent), out=to, settings=KEPT)
+    assert (to / "plan.json").read_bytes() == (trained.out / "plan.json").read_bytes()
     return to
 
 
-def test_a_killed_driver_goes_on_to_the_same_bytes(undisturbed: Path, tmp_path: Path) -> None:
-    out = copy_of_plan(undisturbed, tmp_path / "sweep")
+def test_a_killed_driver_goes_on_to_the_same_bytes(trained: SweepDirectory, tmp_path: Path) -> None:
+    out = copy_of_plan(trained, tmp_path / "sweep")
     for moment in ("model 1: training, 2 of", "model 3: scoring"):
         said = tmp_path / "said.txt"
         killed = start(train_until, str(out), moment, said=said, environment={})
@@ -48,21 +45,23 @@ def test_a_killed_driver_goes_on_to_the_same_bytes(undisturbed: Path, tmp_path: 
     assert models_missing(SweepDirectory.open(out)) == [3, 4]
     with pytest.raises(ResultError, match=r"2 of 5 models in .* are not trained yet: 3 and 4; tra"):
         collect(out)
-    sweep(tmp_path / "corpus.txt", out=out, settings=tiny_settings(), workers=1)
-    assert scores_of(out) == scores_of(undisturbed)
+    sweep(tmp_path / "corpus.txt", out=out, settings=KEPT, workers=1)
+    assert scores_of(out) == scores_of(trained.out)
     assert len(scores_of(out)) == MODELS
     assert not (out / "work").exists()
-    collect(undisturbed)
-    matrices = [(home / "matrices.npz").read_bytes() for home in (out, undisturbed)]
-    assert matrices[0] == matrices[1]
+    content = (out / "matrices.npz").read_bytes()
+    collect(shutil.copytree(trained.out, tmp_path / "undisturbed"))
+    assert (tmp_path / "undisturbed" / "matrices.npz").read_bytes() == content
 
 
-def test_models_are_alike_in_any_order_and_by_themselves(undisturbed: Path, tmp_path: Path) -> None:
-    out = copy_of_plan(undisturbed, tmp_path / "sweep")
+def test_models_are_alike_in_any_order_and_by_themselves(
+    trained: SweepDirectory, tmp_path: Path
+) -> None:
+    out = copy_of_plan(trained, tmp_path / "sweep")
     for number in (4, 0):
         run_task(out, number)
     train_models(out, workers=1)
-    assert scores_of(out) == scores_of(undisturbed)
+    assert scores_of(out) == scores_of(trained.out)
 
 
 def test_a_model_that_diverges_is_named_and_the_others_go_on(tmp_path: Path) -> None:

@@ -108,31 +108,24 @@ def assert_same(found: Matrices, wanted: Matrices) -> None:
 
 
 def test_a_file_that_cannot_be_used_is_refused(tmp_path: Path) -> None:
-    plan = made_plan(6, 4, 3)
-    path = tmp_path / "matrices.npz"
+    plan, path = made_plan(6, 4, 3), tmp_path / "matrices.npz"
     with pytest.raises(ResultError, match=r"cannot read .*; collect the sweep again"):
         read_matrices(tmp_path, plan)
     made_matrices(plan).save(path)
-    whole = path.read_bytes()
-    half = bytearray(whole)
-    half[len(half) // 2] ^= 1
-    for content in (b"", b"no numbers", whole[:-40], bytes(half)):
-        path.write_bytes(content)
-        with pytest.raises(ResultError, match=r"is damaged .*; collect the sweep again"):
-            read_matrices(path, plan)
-    np.savez(path, numbers=np.arange(3))
-    with pytest.raises(ResultError, match=r"is damaged .*; collect the sweep again"):
-        read_matrices(path, plan)
-    np.savez(path, numbers=np.array([{}], dtype=object))
-    with pytest.raises(ResultError, match=r"is damaged .*; collect the sweep again"):
-        read_matrices(path, plan)
-
-
-def test_a_file_of_another_plan_is_refused(tmp_path: Path) -> None:
-    made_matrices(made_plan(6, 4, 3)).save(tmp_path / "matrices.npz")
     for other in (made_plan(6, 4, 2), made_plan(5, 4, 3)):
         with pytest.raises(ResultError, match="is not of this plan, which has"):
             read_matrices(tmp_path, other)
+    whole = path.read_bytes()
+    half = bytearray(whole)
+    half[len(half) // 2] ^= 1
+    torn = [b"", b"no numbers", whole[:-40], bytes(half)]
+    for numbers in (np.arange(3), np.array([{}], dtype=object)):
+        np.savez(path, numbers=numbers)
+        torn.append(path.read_bytes())
+    for content in torn:
+        path.write_bytes(content)
+        with pytest.raises(ResultError, match=r"is damaged .*; collect the sweep again"):
+            read_matrices(path, plan)
 
 
 def test_models_of_other_tokens_do_not_belong_together() -> None:

@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 from corpora import sentences
 from hashes import sha256_tree
+from known import known
 from published_templates import tiny_model_for, tokenizer_for
 from tiny_sweeps import corpus_at, tiny_settings
 
 from lmexposure.canaries import Manifest, Placement
 from lmexposure.errors import LmexposureError, ModelError, ResultError, SettingsError
-from lmexposure.records import SweepPlan, SweepSettings
+from lmexposure.records import SweepSettings
 from lmexposure.sweeps import SweepDirectory, prepare
 
 
@@ -33,6 +34,13 @@ def copied(prepared: SweepDirectory, to: Path) -> Path:
 
 def lines_at(path: Path, lines: list[str], *, end: str = "\n") -> Path:
     path.write_bytes("".join(line + end for line in lines).encode())
+    return path
+
+
+def chats_at(path: Path) -> Path:
+    said = [("user", "question"), ("assistant", "answer")]
+    chats = [[{"role": role, "content": f"{text} {i}"} for role, text in said] for i in range(40)]
+    path.write_text("".join(json.dumps({"messages": chat}) + "\n" for chat in chats))
     return path
 
 
@@ -64,15 +72,6 @@ def test_coins_decide_which_texts_a_model_has_and_nothing_else(prepared: SweepDi
         documents, learned = corpus.of_model(plan, number)
         assert documents == expected
         assert learned == {own[name]: 1 for name in own if of[name] == "1"}
-
-
-def test_two_models_differ_in_their_coins_and_in_no_order(prepared: SweepDirectory) -> None:
-    plan, corpus = prepared.plan, prepared.corpus
-    tossed = {c.text for c in prepared.manifest.canaries}
-    tossed |= {corpus.documents[t.document] for t in plan.scored if t.document is not None}
-    rest = [[text for text in text_of(prepared, m) if text not in tossed] for m in range(5)]
-    assert all(texts == rest[0] for texts in rest)
-    assert len({tuple(text_of(prepared, m)) for m in range(5)}) == 5
 
 
 def test_groups_do_not_meet(prepared: SweepDirectory) -> None:
@@ -155,26 +154,20 @@ def test_too_few_documents_for_the_population(tmp_path: Path) -> None:
 
 
 def test_a_new_model_reads_no_chats(tmp_path: Path) -> None:
-    turns = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]
-    corpus = tmp_path / "chats.jsonl"
-    corpus.write_text((json.dumps({"messages": turns}) + "\n") * 30)
+    corpus = chats_at(tmp_path / "chats.jsonl")
     with pytest.raises(ModelError, match="'lstm' is a new model, whose tokenizer knows no chats"):
         prepare(corpus, out=tmp_path / "s", settings=tiny_settings())
 
 
 def test_a_sweep_of_dated_chats_has_one_day_and_no_template_of_one_training(tmp_path: Path) -> None:
-    said = [("user", "question"), ("assistant", "answer")]
-    chats = [[{"role": role, "content": f"{text} {i}"} for role, text in said] for i in range(40)]
-    corpus = tmp_path / "chats.jsonl"
-    corpus.write_text("".join(json.dumps({"messages": chat}) + "\n" for chat in chats))
+    corpus = chats_at(tmp_path / "chats.jsonl")
     tokenizer = tokenizer_for("llama3_2")
     tokenizer.save_pretrained(tmp_path / "base")
     tiny_model_for(tokenizer).save_pretrained(tmp_path / "base")
     settings = tiny_settings()
     run = replace(settings.run, model=str(tmp_path / "base"))
     prepare(corpus, out=tmp_path / "s", settings=replace(settings, run=run))
-    wrapping = Manifest.read(tmp_path / "s" / "manifest.json").wrapping
-    assert wrapping is not None
+    wrapping = known(Manifest.read(tmp_path / "s" / "manifest.json").wrapping)
     assert wrapping.chat_date == date.today().isoformat()
     told = replace(settings, run=replace(run, chat_template="t.jinja"))
     with pytest.raises(
@@ -191,10 +184,12 @@ def test_the_same_call_again_tosses_no_other_coins(
     again = tiny_settings(inclusion_seed=None)
     assert prepare(corpus_at(tmp_path), out=out, settings=again) == prepared.plan
     assert sha256_tree(out) == before
-    with pytest.raises(ResultError, match="other coins; leave inclusion_seed out"):
-        prepare(corpus_at(tmp_path), out=out, settings=tiny_settings(inclusion_seed=2))
-    with pytest.raises(ResultError, match="another sweep: its models is 5, now 6 is asked for"):
-        prepare(corpus_at(tmp_path), out=out, settings=tiny_settings(models=6))
+    for changes, match in (
+        ({"inclusion_seed": 2}, "other coins; leave inclusion_seed out"),
+        ({"models": 6}, "another sweep: its models is 5, now 6 is asked for"),
+    ):
+        with pytest.raises(ResultError, match=match):
+            prepare(corpus_at(tmp_path), out=out, settings=tiny_settings(**changes))
     with pytest.raises(ResultError, match="another sweep: its seed is another") as refused:
         prepare(corpus_at(tmp_path), out=out, settings=changed(tiny_settings(), seed=8))
     assert "7" not in str(refused.value).replace(str(out), "")
@@ -284,10 +279,6 @@ def test_another_tokenizer(prepared: SweepDirectory, tmp_path: Path) -> None:
     shutil.rmtree(out / "tokenizer")
     with pytest.raises(ResultError, match="tokenizer"):
         _ = SweepDirectory.open(out).tokenizer
-
-
-def test_a_plan_reads_back(prepared: SweepDirectory) -> None:
-    assert SweepPlan.read(prepared.out) == prepared.plan
 
 
 def test_a_canary_that_no_block_holds_is_refused_before_a_model_is_trained(tmp_path: Path) -> None:

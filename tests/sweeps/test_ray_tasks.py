@@ -33,6 +33,7 @@ def whole(out: Path) -> dict[int, str]:
     return {int(home.name): (home / "scores").read_text() for home in homes}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("fake_workers")
 def test_tasks_of_ray(tmp_path: Path) -> None:
     """One Ray for all, as its start takes as long as the rest: it is used and left as it is."""
@@ -102,6 +103,7 @@ def _busy(tmp_path: Path) -> None:
     assert whole(out).keys() == {0, 1}
 
 
+@pytest.mark.slow
 def test_a_cluster_out_of_reach_is_said_in_seconds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -119,6 +121,7 @@ def test_a_cluster_out_of_reach_is_said_in_seconds(
     assert time.monotonic() - begun < 5
 
 
+@pytest.mark.slow
 def test_an_address_that_is_none_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ResultError, match=r"cluster at nonsense is out of reach: .*nonsense"):
         driver.train_models(write_plan(tmp_path, 2), address="nonsense")

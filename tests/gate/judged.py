@@ -1,0 +1,14 @@
+"""What the gate says of one thing: a check of its verdict, by key."""
+
+from typing import Any
+
+from lmexposure import gate
+from lmexposure.gate import Check, Outcome, Thresholds
+
+LEAK, PASS = Outcome.LEAK, Outcome.PASS
+OPEN, UNTESTED = Outcome.INCONCLUSIVE, Outcome.NOT_TESTED
+
+
+def check_of(result: Any, key: str, **thresholds: Any) -> Check:
+    verdict = gate.check(result, Thresholds(**thresholds))
+    return next(check for check in verdict.checks if check.key == key)
