@@ -19,6 +19,13 @@ class Outcome(NamedTuple):
 
 Call = Callable[..., Outcome]
 
+
+def assert_refused(seen: Outcome, message: str) -> None:
+    """A refusal is exit code 3 and a sentence on standard error."""
+    said = " ".join(seen.err.split())
+    assert (seen.code, message in said) == (3, True), seen
+    assert not {"Traceback", "unexpected"} & set(said.split()), seen
+
 _command = cache(get_command)  # half of a light command's time, if made for each call
 
 
