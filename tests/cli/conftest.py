@@ -26,6 +26,7 @@ def assert_refused(seen: Outcome, message: str) -> None:
     assert (seen.code, message in said) == (3, True), seen
     assert not {"Traceback", "unexpected"} & set(said.split()), seen
 
+
 _command = cache(get_command)  # half of a light command's time, if made for each call
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import typer.main
-from cli.conftest import Call
+from cli.conftest import Call, assert_refused
 
 from lmexposure._settings import settings_of
 from lmexposure.cli import options
@@ -16,7 +16,6 @@ from lmexposure.records import (
     MeasureSettings,
     RunSettings,
     TrainingSettings,
-    read_settings_file,
 )
 
 
@@ -75,13 +74,29 @@ def test_each_declared_flag_is_one_of_the_command_line() -> None:
         ),
         ("training = 3", "training=3 must be a table of settings by name"),
         ("candidates = 3", "unknown setting 'candidates'; did you mean .canaries.[?]"),
+        (
+            "[check]\nmax_guess = 4",
+            r"\[check\] unknown threshold 'max_guess'; did you mean 'max_guesses'[?] There are",
+        ),
+        (
+            "[check]\ndraws = 40",
+            r"\[check\] 'draws' is no threshold here: it belongs in the settings without a table",
+        ),
+        (
+            "[check]\nmax_guesses = 1.5",
+            r"\[check\] max_guesses=1.5 must be a whole number from 1 to",
+        ),
     ],
 )
-def test_what_is_wrong_in_a_settings_file(tmp_path: Path, file: str, message: str) -> None:
+def test_what_is_wrong_in_a_settings_file(
+    call: Call, tmp_path: Path, file: str, message: str
+) -> None:
     path = tmp_path / "settings.toml"
     path.write_text(file)
-    with pytest.raises(SettingsError, match=f"settings.toml: {message}"):
-        read_settings_file(path)
+    words = ("check", tmp_path) if file.startswith("[check]") else ("train", "c", "--out", "o")
+    seen = call(*words, "--settings", path)
+    assert seen.code == 3
+    assert re.search(f"settings.toml: {message}", seen.err.replace("\n", "")), seen.err
 
 
 @pytest.mark.parametrize(
@@ -103,33 +118,12 @@ def test_a_file_is_named_where_it_had_its_part(
     assert re.match(rf"(.*/)?{message}", str(refused.value))
 
 
-@pytest.mark.parametrize(
-    ("file", "message"),
-    [
-        ("max_guess = 4", "unknown threshold 'max_guess'; did you mean 'max_guesses'? There are"),
-        ("draws = 40", "'draws' is no threshold here: it belongs in the settings without a table"),
-        ("max_guesses = 1.5", "max_guesses=1.5 must be a whole number from 1 to"),
-        ("quantile_exposure = 3", "quantile_exposure=3 must be a quantile and bits, such as 0.9:8"),
-    ],
-)
-def test_what_is_wrong_in_the_gate_s_table(
-    call: Call, tmp_path: Path, file: str, message: str
-) -> None:
-    path = tmp_path / "settings.toml"
-    path.write_text(f"[check]\n{file}\n")
-    seen = call("check", tmp_path, "--settings", path)
-    assert seen.code == 3
-    assert f"settings.toml: [check] {message}" in seen.err.replace("\n", "")
-
-
 def test_thresholds_at_the_top_say_where_they_belong(tmp_path: Path, call: Call) -> None:
     path = tmp_path / "settings.toml"
     path.write_text("max_guesses = 10\n")
-    inserted = call("insert", tmp_path / "c.txt", "--out", tmp_path / "o", "--settings", path)
-    checked = call("check", tmp_path, "--settings", path)
-    for seen in (inserted, checked):
-        assert seen.code == 3
-        assert "'max_guesses' is no setting here: it belongs in the table [check]; mo" in seen.err
+    for words in (("insert", "c.txt", "--out", tmp_path / "o"), ("check", tmp_path)):
+        message = "'max_guesses' is no setting here: it belongs in the table [check]; mo"
+        assert_refused(call(*words, "--settings", path), message)
 
 
 def panels(text: str) -> list[str]:
