@@ -5,39 +5,10 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import pytest
 from cli.conftest import Call, assert_refused
 
 PLAN = ("--format", "pin", "--canaries", "2", "--repetitions", "1,2", "--controls", "2")
 LONG = "x" * 300
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("insert", "c.txt", "--out", ""),
-        ("insert", "c.txt", "--out="),
-        ("insert", "", "--out", "o"),
-        ("remove", "c.txt", "m.json", "--out", ""),
-        ("train", "c.txt", "--out", ""),
-        ("measure", "m", "m.json", "--out", ""),
-        ("run", "c.txt", "--out", ""),
-        ("demo", "--out", ""),
-        ("report", "r", "--out", ""),
-        ("report", "r", "--model-card", ""),
-        ("compare", "r", "s", "--out", ""),
-        ("check", "r", "--json", ""),
-        ("check", ""),
-    ],
-)
-def test_an_empty_path_is_not_the_current_directory(
-    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    outcome = call(*words)
-    flags = [word.removesuffix("=") for word in words if word.startswith("--")]
-    assert_refused(outcome, f"{flags[-1] if words[1] else 'an argument'} is empty; give a name")
-    assert not list(tmp_path.iterdir())
 
 
 def test_a_nul_on_the_command_line(call: Call) -> None:

@@ -10,7 +10,6 @@ from cli.conftest import Call
 from corpora import write_corpus
 
 from lmexposure.audit import MeasureSettings, RunSettings, demo_settings
-from lmexposure.errors import ModelError
 from lmexposure.records import open_run
 from lmexposure.reporting.facts import command_of
 
@@ -75,35 +74,6 @@ def test_a_training_that_teaches_nothing_says_so(call: Call, corpus: Path, tmp_p
     assert "the model did not learn" in outcome.err
 
 
-def test_a_run_that_failed_before_its_first_step_does_not_block_its_directory(
-    call: Call,
-    corpus: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    """Other settings go on there, and the canaries of before are kept."""
-    out = tmp_path / "r"
-    arguments = ("run", corpus, "--out", out, *PLAN, *SMALL, *QUICK)
-
-    def fail(*_: object, **__: object) -> None:
-        raise ModelError("no token carries loss; give another loss")
-
-    with monkeypatch.context() as patched:
-        patched.setattr("lmexposure.audit.pipeline.train_corpus", fail)
-        assert call(*arguments).code == 3
-        before = (out / "manifest.json").read_bytes()
-        assert call(*arguments, "--learning-rate", "0.1").code == 3
-        assert (out / "manifest.json").read_bytes() == before  # the same canaries fit
-    seen = call(*arguments, "--controls", "5")
-    assert seen.code == 0, seen.err
-    assert f"their canaries are kept in {out / 'before-1'}" in caplog.text
-    assert (out / "before-1" / "manifest.json").read_bytes() == before
-    assert (out / "before-1" / "corpus" / corpus.name).exists()
-    again = call(*arguments, "--controls", "6")
-    assert (again.code, "holds another run: its controls is 5" in again.err) == (3, True)
-
-
 def test_demo_runs_on_the_text_of_this_python(
     call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -140,19 +110,9 @@ def test_the_first_command_of_the_readme_ends_in_its_leak(call: Call, tmp_path: 
 
 
 def test_run_takes_coins(call: Call, corpus: Path, tmp_path: Path) -> None:
-    coins = (
-        "--format",
-        "pin",
-        "--repetitions",
-        "20",
-        "--controls",
-        "4",
-        "--inclusion-probability",
-        "0.5",
-    )
-    outcome = call(
-        "run", corpus, "--out", tmp_path / "r", *coins, "--canaries", "12", *SMALL, *QUICK
-    )
+    coins = ("--format", "pin", "--repetitions", "20", "--controls", "4", "--canaries", "12")
+    coins = (*coins, "--inclusion-probability", "0.5")
+    outcome = call("run", corpus, "--out", tmp_path / "r", *coins, *SMALL, *QUICK)
     assert outcome.code == 0
     assert "a perfect attack on 12 candidates shows epsilon of at most 0.0" in outcome.out
     assert "coin_seed" not in (tmp_path / "r" / "run.json").read_text()
