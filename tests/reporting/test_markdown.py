@@ -3,10 +3,9 @@
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
-from made_results import HOSTILE, hostile_run, secret_texts, small_run
+from made_results import HOSTILE, hostile_run, small_run
 
 from lmexposure.records import open_run
 from lmexposure.reporting import ReportData, compare_data, report_data
@@ -39,17 +38,6 @@ def test_one_screen_says_it_all(report: ReportData) -> None:
     assert "\n- assumes: " in text
     assert text.rstrip().endswith("--settings mine-again.toml\n```")
     assert len(text.splitlines()) < 60
-
-
-def test_no_secret_is_in_it_unless_asked_for(tmp_path: Path) -> None:
-    run = open_run(small_run(tmp_path))
-    assert run.manifest is not None
-    hidden = report_markdown(report_data(run))
-    assert [one for one in secret_texts(run.manifest) if one in hidden] == []
-    shown = report_markdown(report_data(run, show_secrets=True))
-    assert "**This report holds secrets" in shown
-    first = run.manifest.entries[0]
-    assert f"| `{first.id}` | `{first.text.split()[-1]}` |" in shown
 
 
 def test_hostile_names_stay_names(tmp_path: Path) -> None:
@@ -90,23 +78,6 @@ def test_what_the_command_leaves_out_is_said(tmp_path: Path) -> None:
     assert "SEED is plan.seed in manifest.json" in report_markdown(report)
     written = json.loads((tmp_path / "run" / "manifest.json").read_bytes())
     assert written["plan"]["seed"] == "918273645"
-
-
-def test_a_bound_that_is_not_there(report: ReportData) -> None:
-    assert report.privacy is not None
-    none = report.privacy.model_copy(update={"primary": None})
-    text = report_markdown(replace(report, privacy=none))
-    assert "**No bound on epsilon: no class has both inserted and held out canaries.**" in text
-
-
-def test_a_claim_is_told_its_verdict(tmp_path: Path) -> None:
-    made_of: dict[str, Any] = {"claimed_epsilon": 0.1}
-    from lmexposure.audit import MeasureSettings
-
-    made_of["measure"] = MeasureSettings(bootstraps=39, permutations=999, revealed=2, delta=0.0)
-    run = open_run(small_run(tmp_path, **made_of))
-    text = report_markdown(report_data(run))
-    assert "- claim of epsilon 0.1 at delta 0: contradicted: " in text
 
 
 def test_markdown_shows_runs_classes_and_differences(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from made_results import hostile_run, secret_texts, small_run
 
 from lmexposure.canaries import Manifest
-from lmexposure.errors import FileError, ModelError, ResultError, SettingsError
+from lmexposure.errors import FileError, ModelError, SettingsError
 from lmexposure.records import open_run
 from lmexposure.reporting import FORMATS, write_compare, write_report
 
@@ -80,13 +80,6 @@ def test_secrets_that_were_asked_for_are_the_owners(tmp_path: Path) -> None:
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
     for path in write_report(run, formats=FORMATS):
         assert stat.S_IMODE(path.stat().st_mode) == 0o644
-
-
-def test_asked_for_without_a_manifest(tmp_path: Path) -> None:
-    run = open_run(small_run(tmp_path, whole=False))
-    with pytest.raises(SettingsError, match="give the manifest too"):
-        write_report(run, show_secrets=True)
-    assert not (tmp_path / "report.html").exists()
 
 
 def test_hostile_names_do_not_break_a_page(tmp_path: Path) -> None:
@@ -165,21 +158,3 @@ def test_a_model_card_without_its_model(tmp_path: Path) -> None:
         ModelError, match=r"have sha256 2222222222222222, and those measured 111111111111"
     ):
         write_report(run, formats=("md",), model_card=tmp_path, card_weights="2" * 64)
-
-
-def test_a_comparison(tmp_path: Path) -> None:
-    runs = [open_run(small_run(tmp_path / "a")), open_run(small_run(tmp_path / "b", seed=3))]
-    written = write_compare(runs, out=tmp_path / "c")
-    assert [path.name for path in written] == ["compare.html", "compare.md"]
-    assert "a and b" in written[0].read_text()
-    assert "<li>b measured another manifest than a: other canaries" in written[0].read_text()
-
-
-def test_runs_that_cannot_be_compared_leave_nothing(tmp_path: Path) -> None:
-    runs = [
-        open_run(small_run(tmp_path / name, formats=(form,)))
-        for name, form in (("a", "pin"), ("b", "tiny"))
-    ]
-    with pytest.raises(ResultError, match="no two runs have a format in common"):
-        write_compare(runs, out=tmp_path / "c")
-    assert not (tmp_path / "c").exists()
