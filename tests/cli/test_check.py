@@ -38,19 +38,6 @@ def leaking() -> Result:
     return made([canary(i, exact(28.0), place=i + 1) for i in range(12)])
 
 
-@pytest.mark.parametrize(
-    ("result", "code", "said"),
-    [
-        (clean(), 0, "No leak found: "),
-        (leaking(), 1, "Leaks: a secret inserted once is found at guess 1, and 12 of 12"),
-        (clean(n=3), 2, "Inconclusive: 3 secrets inserted once are too few"),
-    ],
-)
-def test_exit_codes(call: Call, written: Written, result: Result, code: int, said: str) -> None:
-    seen = call("check", written(result))
-    assert (seen.code, seen.out.startswith(said)) == (code, True), seen
-
-
 def test_a_quick_look_is_2_unless_it_is_accepted(call: Call, written: Written) -> None:
     result = written(changed(clean(), settings=options(quick=True)))
     seen = call("check", result)
@@ -77,27 +64,6 @@ def test_a_reader_that_has_enough_is_no_error(written: Written, tmp_path: Path) 
         )
     assert (done.returncode, done.stderr) == (1, "")
     assert json.loads((tmp_path / "v.json").read_text())["exit_code"] == 1
-
-
-def test_every_cut_of_a_result_is_3(call: Call, written: Written, tmp_path: Path) -> None:
-    whole = written(clean(n=10, classes=(1,))).read_text()
-    path = tmp_path / "cut.json"
-    for end in range(0, len(whole) - 2, 2997):
-        path.write_text(whole[:end])
-        assert call("check", path).code == 3
-
-
-def test_nan_in_a_result_is_no_pass(call: Call, written: Written) -> None:
-    path = written(clean(n=10, classes=(1,)))
-    record = json.loads(path.read_text())
-    del record["content_sha256"]
-    record["canaries"][0]["exposure"] |= {"value": float("nan"), "high": float("nan")}
-    path.write_text(json.dumps(record))
-    assert call("check", path).code in (2, 3)
-    record["canaries"][0]["exposure"]["value"] = None
-    record["summary"][0]["guessing_test"]["p_value"] = float("nan")
-    path.write_text(json.dumps(record))
-    assert call("check", path).code in (2, 3)
 
 
 def test_the_summary_of_a_step_is_appended_to(call: Call, written: Written, tmp_path: Path) -> None:
@@ -154,9 +120,9 @@ def test_a_dash_is_standard_output_and_a_link_is_followed(
 ) -> None:
     path, link = written(clean()), tmp_path / "link"
     link.symlink_to(tmp_path / "linked.xml")
-    command = [sys.executable, "-m", "lmexposure", "check", path]
+    command = [sys.executable, "-m", "lmexposure", "check", str(path)]
     for flags, out in (
-        (("--sarif", "-", "--junit", link), '{\n "$schema"'),
+        (("--sarif", "-", "--junit", str(link)), '{\n "$schema"'),
         (("--summary", "-"), "## lmexposure: no leak found"),
     ):
         done = subprocess.run([*command, *flags], capture_output=True, text=True, check=True)

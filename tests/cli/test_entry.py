@@ -129,6 +129,7 @@ main()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["typer", "lmexposure.cli.app", "lmexposure.cli.check", "lmexposure.canaries"]
 )

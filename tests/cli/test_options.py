@@ -19,13 +19,13 @@ from lmexposure.records import (
 )
 
 
-def flags_of(command: str, *, hidden: bool = False) -> set[str]:
-    """The flags of a command that its help shows, or those that it does not."""
+def flags_of(command: str) -> set[str]:
+    """The flags of a command that its help shows."""
     found = typer.main.get_command(app).commands[command].params  # type: ignore[attr-defined]
     return {
         flag
         for option in found
-        if getattr(option, "hidden", False) == hidden
+        if not getattr(option, "hidden", False)
         for flag in (*option.opts, *option.secondary_opts)
         if flag.startswith("--")
     }

@@ -111,8 +111,8 @@ def test_the_first_command_of_the_readme_ends_in_its_leak(call: Call, tmp_path: 
 
 def test_run_takes_coins(call: Call, corpus: Path, tmp_path: Path) -> None:
     coins = ("--format", "pin", "--repetitions", "20", "--controls", "4", "--canaries", "12")
-    coins = (*coins, "--inclusion-probability", "0.5")
-    outcome = call("run", corpus, "--out", tmp_path / "r", *coins, *SMALL, *QUICK)
+    probability = ("--inclusion-probability", "0.5")
+    outcome = call("run", corpus, "--out", tmp_path / "r", *coins, *probability, *SMALL, *QUICK)
     assert outcome.code == 0
     assert "a perfect attack on 12 candidates shows epsilon of at most 0.0" in outcome.out
     assert "coin_seed" not in (tmp_path / "r" / "run.json").read_text()

@@ -11,6 +11,7 @@ import pytest
 from cli.conftest import Call
 from made_results import small_run
 from page_data import page_data
+from reporting.charts.test_style import contrast
 
 from lmexposure.gate import Outcome, Verdict
 from lmexposure.reporting import ReportData, render_report
@@ -274,18 +275,6 @@ def test_the_style_tells_light_from_dark_and_paper() -> None:
     assert set(VARIABLES.values()) <= defined
 
 
-def _contrast(one: str, other: str) -> float:
-    """WCAG 2.2: relative luminance and contrast ratio."""
-
-    def luminance(color: str) -> float:
-        parts = [int(color[n : n + 2], 16) / 255 for n in (1, 3, 5)]
-        linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
-        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-    low, high = sorted((luminance(one), luminance(other)))
-    return (high + 0.05) / (low + 0.05)
-
-
 @pytest.mark.parametrize("scheme", [0, 1, 2], ids=["light", "dark", "print"])
 def test_what_a_chart_draws_stands_out_from_the_page(scheme: int) -> None:
     blocks = re.findall(r":root \{(.*?)\}", page_module._asset("report.css"), flags=re.DOTALL)
@@ -293,9 +282,9 @@ def test_what_a_chart_draws_stands_out_from_the_page(scheme: int) -> None:
     colors = dict(re.findall(r"(--[a-z0-9-]+): (#[0-9a-f]{6})", inherited))
     for name, color in colors.items():
         if re.fullmatch(r"--chart-(control|reference|fit|line|accent|(class-)?\d)", name):
-            assert _contrast(color, colors["--paper"]) >= 3, name
-            assert name == "--chart-reference" or _contrast(color, colors["--chart-band"]) >= 3
-    classes = [_contrast(colors[f"--chart-class-{n}"], colors["--paper"]) for n in range(1, 9)]
+            assert contrast(color, colors["--paper"]) >= 3, name
+            assert name == "--chart-reference" or contrast(color, colors["--chart-band"]) >= 3
+    classes = [contrast(colors[f"--chart-class-{n}"], colors["--paper"]) for n in range(1, 9)]
     assert classes == sorted(classes)  # the more repetitions, the farther from the page
     for name in ("--ink", "--muted", "--link", "--leak", "--pass", "--inconclusive"):
-        assert _contrast(colors[name], colors["--paper"]) >= 4.5, name
+        assert contrast(colors[name], colors["--paper"]) >= 4.5, name
