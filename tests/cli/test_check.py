@@ -10,7 +10,6 @@ from xml.etree import ElementTree
 
 import pytest
 from cli.conftest import Call, assert_refused
-from corpora import write_corpus
 from made_results import canary, changed, clean, exact, hostile_run, made, options, small_run
 
 from lmexposure.records import Result
@@ -142,19 +141,13 @@ def test_hostile_names_break_nothing(call: Call, tmp_path: Path) -> None:
     assert "<b>" not in (tmp_path / "s.md").read_text()
 
 
-def test_a_model_is_measured_first(call: Call, tmp_path: Path) -> None:
-    corpus, home = write_corpus(tmp_path / "corpus.txt", 200), tmp_path / "i"
-    plan = ("--format", "pin", "--canaries", 2, "--repetitions", "1,20", "--controls", 4)
-    assert call("insert", corpus, "--out", home, *plan, "--seed", 0).code == 0
-    manifest, inserted = home / "manifest.json", home / "corpus" / "corpus.txt"
-    size = ("--layers", 1, "--units", 16, "--epochs", 1)
-    assert call("train", inserted, "--manifest", manifest, "--out", tmp_path / "t", *size).code == 0
-    settings = tmp_path / "s.toml"
+def test_a_model_is_measured_first(call: Call, trained: Path, tmp_path: Path) -> None:
+    manifest, settings = trained / "i" / "manifest.json", tmp_path / "s.toml"
     settings.write_text(
         "references = 300\nrevealed = 1\nbudget_steps = 20000\ndraws = 1000\nguesses = 20\n"
         "[check]\nmax_guesses = 30\n"
     )
-    both = ("--model", tmp_path / "t" / "model", "--manifest", manifest, "--settings", settings)
+    both = ("--model", trained / "t" / "model", "--manifest", manifest, "--settings", settings)
     out = ("--out", tmp_path / "m", "--sarif", tmp_path / "v.sarif")
     seen = call("check", *both, *out)
     assert seen.code in (1, 2)  # two canaries a class cannot pass

@@ -11,15 +11,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cli.conftest import Call, Outcome, assert_refused
-from corpora import write_corpus
+from cli.conftest import PLAN, SMALL, Call, Outcome, assert_refused, run_command
 from tiny_sweeps import FLAGS as SWEEP
 
 import lmexposure.defences.driver
 from lmexposure._written import LIST
 
-SMALL = ("--layers", 1, "--units", 8, "--epochs", 1, "--seed", 3)
-PLAN = ("--format", "pin", "--canaries", 2, "--repetitions", "1,20", "--controls", 4)
 QUICK = ("--references", 50, "--revealed", 1, "--budget-steps", 500, "--draws", 100)
 FILES = (
     *("training.json", "checkpoint.pt", "metrics.jsonl", "result.json", "scores.parquet"),
@@ -39,34 +36,21 @@ LINKED = ("report.html", "compare.md", "identifiers.md", "metrics.jsonl", "manif
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    home = tmp_path_factory.mktemp("foreign")
-    write_corpus(home / "corpus.txt", 60)
+def made(trained: Path) -> Path:
+    """What the commands take: a corpus with canaries, a model, a measurement, a look, rounds."""
+    home, model = trained, trained / "t" / "model"
     hexes = [
         f"{n * 7919 % 2**32:08x}-{n % 65536:04x}-4abc-9def-{n * 104729:012x}" for n in range(160)
     ]
     text = "".join(f"the key {key} is of number {n}\n\n" for n, key in enumerate(hexes))
     (home / "ids.txt").write_text(text, encoding="utf-8")
-    return home
-
-
-@pytest.fixture
-def made(call: Call, home: Path) -> Path:
-    """What the commands take: a corpus with canaries, a model, a measurement, a look, rounds."""
-    if (home / "cf" / "canife.json").exists():
-        return home
-    corpus, manifest = home / "corpus.txt", home / "i" / "manifest.json"
-    inserted = home / "i" / "corpus" / "corpus.txt"
     for command in (
-        ("insert", corpus, "--out", home / "i", *PLAN),
-        ("train", inserted, "--manifest", manifest, "--out", home / "t", *SMALL),
-        ("measure", home / "t" / "model", manifest, "--out", home / "m", *QUICK),
+        ("measure", model, home / "i" / "manifest.json", "--out", home / "m", *QUICK),
         ("train", home / "ids.txt", "--out", home / "t2", *SMALL),
         LOOK(home, home / "vb"),
         ROUNDS(home, home / "cf"),
     ):
-        seen = call(*command)
-        assert seen.code == 0, (command, seen.err)
+        assert run_command(*command) == 0, command
     return home
 
 

@@ -42,8 +42,7 @@ def with_result(run: RunFiles, **parts: Any) -> RunFiles:
     return replace(run, result=run.result.model_copy(update=parts))
 
 
-def test_a_report_has_what_the_result_says(tmp_path: Path) -> None:
-    run = open_run(small_run(tmp_path / "mine"))
+def test_a_report_has_what_the_result_says(run: RunFiles) -> None:
     data = report_data(run)
     assert data.title == "mine"
     assert data.verdict.outcome is Outcome.LEAK
@@ -65,28 +64,25 @@ def test_a_report_has_what_the_result_says(tmp_path: Path) -> None:
     assert len(form.canaries) == 36
 
 
-def test_thresholds_are_the_verdicts(tmp_path: Path) -> None:
-    run = open_run(small_run(tmp_path))
+def test_thresholds_are_the_verdicts(run: RunFiles) -> None:
     lenient = Thresholds(repetitions=1)
     data = report_data(run, thresholds=lenient)
     assert data.verdict == gate.check(run.result, lenient)
     assert data.verdict != report_data(run).verdict == gate.check(run.result)
 
 
-def test_secrets_need_a_manifest(tmp_path: Path) -> None:
-    run = open_run(small_run(tmp_path, whole=False))
+def test_secrets_need_a_manifest(measured: RunFiles) -> None:
     with pytest.raises(SettingsError, match="give the manifest too, or leave the secrets out"):
-        report_data(run, show_secrets=True)
-    assert report_data(run).formats[0].pattern is None
-    data = report_data(run, show_secrets=True, manifest=small_manifest())
+        report_data(measured, show_secrets=True)
+    assert report_data(measured).formats[0].pattern is None
+    data = report_data(measured, show_secrets=True, manifest=small_manifest())
     assert data.formats[0].canaries[0].secret is not None
     assert data.formats[0].pattern is not None
 
 
-def test_the_manifest_of_another_measurement(tmp_path: Path) -> None:
-    run = open_run(small_run(tmp_path, whole=False))
+def test_the_manifest_of_another_measurement(measured: RunFiles) -> None:
     with pytest.raises(ManifestError, match="give the manifest that was measured"):
-        report_data(run, manifest=small_manifest(seed=5))
+        report_data(measured, manifest=small_manifest(seed=5))
 
 
 def test_without_scores_there_is_no_roc_and_no_histogram(tmp_path: Path) -> None:
@@ -310,8 +306,7 @@ def test_a_class_without_others_has_no_curve() -> None:
     assert roc_data(scores_of([1, 2], []), pooled=False, level=0.95) == ()
 
 
-def test_a_report_says_in_which_rows_it_was_scored(tmp_path: Path) -> None:
-    run = open_run(small_run(tmp_path / "r"))
+def test_a_report_says_in_which_rows_it_was_scored(run: RunFiles) -> None:
     before = report_data(run)
     assert (before.scored, before.rows_unknown) == ("", False)
     for record, unknown in ((context(), False), (assumed(), True)):

@@ -10,13 +10,8 @@ import pytest
 from made_results import small_run
 
 from lmexposure.records import open_run
-from lmexposure.reporting import CompareData, ReportData, compare_data, report_data
+from lmexposure.reporting import CompareData, ReportData, compare_data
 from lmexposure.reporting.exports import compare_csv, compare_json, report_csv, report_json
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> ReportData:
-    return report_data(open_run(small_run(tmp_path_factory.mktemp("run"))))
 
 
 def rows_of(text: str) -> list[dict[str, str]]:

@@ -32,8 +32,7 @@ def values(facts: tuple[Fact, ...]) -> dict[str, str]:
     return {one.name: one.value for one in facts}
 
 
-def test_the_model_and_what_it_learned(tmp_path: Path) -> None:
-    run = open_run(small_run(tmp_path))
+def test_the_model_and_what_it_learned(run: RunFiles) -> None:
     facts = values(model_facts(run))
     assert facts["type"] == "lmexposure_lstm"
     assert facts["context window"] == "n/a"
@@ -44,8 +43,7 @@ def test_the_model_and_what_it_learned(tmp_path: Path) -> None:
     assert values(model_facts(replace(run, result=elsewhere)))["validation loss"] == "n/a"
 
 
-def test_settings_versions_and_hashes(tmp_path: Path) -> None:
-    run = open_run(small_run(tmp_path))
+def test_settings_versions_and_hashes(run: RunFiles) -> None:
     facts = values(setting_facts(run))
     assert facts["seed"] == "left out"
     assert facts["repetitions"] == "1, 4"
@@ -154,11 +152,10 @@ BOOLEANS = {
 
 @pytest.mark.parametrize(("name", "value"), [(n, v) for n, vs in BOOLEANS.items() for v in vs])
 def test_a_flag_is_bare_and_its_other_half_is_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: object
+    run: RunFiles, monkeypatch: pytest.MonkeyPatch, name: str, value: object
 ) -> None:
     """`--lora True` read True as a corpus; a run without a witness came back with one."""
     settings = RunSettings().override({"seed": SEED, name: value})
-    run = open_run(small_run(tmp_path))
     record = with_record(run, settings=settings.record(), measure=settings.measure.record())
     assert read_again(command_of(record, show_seeds=True), monkeypatch) == settings
 
@@ -246,8 +243,7 @@ def in_rows(run: RunFiles, record: ContextRecord) -> RunFiles:
     return replace(run, result=run.result.model_copy(update={"context": record}))
 
 
-def test_in_which_rows_the_texts_were_scored(tmp_path: Path) -> None:
-    run = open_run(small_run(tmp_path))
+def test_in_which_rows_the_texts_were_scored(run: RunFiles) -> None:
     assert "scored as" not in values(model_facts(run))
     facts = values(model_facts(in_rows(run, context(unscored_tokens=2))))
     assert facts["scored as"] == "messages, the assistant's turn"

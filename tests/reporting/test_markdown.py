@@ -19,13 +19,8 @@ from lmexposure.reporting.markdown import (
 )
 
 
-@pytest.fixture(scope="module")
-def report(tmp_path_factory: pytest.TempPathFactory) -> ReportData:
-    return report_data(open_run(small_run(tmp_path_factory.mktemp("runs") / "mine")))
-
-
-def test_one_screen_says_it_all(report: ReportData) -> None:
-    text = report_markdown(report)
+def test_one_screen_says_it_all(data: ReportData) -> None:
+    text = report_markdown(data)
     assert text.startswith("# mine: leaks\n\n**Leaks: a secret inserted 4 times is found at ")
     assert "\n\nFalse alarms: at most 1 % of models that memorised nothing are called" in text
     assert "What now:\n\n1. Do not release this model: whoever can query it can guess" in text
@@ -52,18 +47,18 @@ def test_hostile_names_stay_names(tmp_path: Path) -> None:
     assert cells == [8, 8, 8]
 
 
-def test_many_classes_fold(report: ReportData) -> None:
-    form = report.formats[0]
+def test_many_classes_fold(data: ReportData) -> None:
+    form = data.formats[0]
     many = [replace(form, name=f"format_{i}") for i in range(5)]
-    text = report_markdown(replace(report, formats=tuple(many)))
+    text = report_markdown(replace(data, formats=tuple(many)))
     assert "<details><summary>All 15 classes</summary>" in text
     above = text.split("<details>")[0]
     assert above.count("| `format_") == 5
     assert above.count(" | 4× | 10 | 20.82 |") == 5
 
 
-def test_without_canaries_it_says_so(report: ReportData) -> None:
-    empty = replace(report, formats=(), command=None, privacy=None)
+def test_without_canaries_it_says_so(data: ReportData) -> None:
+    empty = replace(data, formats=(), command=None, privacy=None)
     text = report_markdown(empty)
     assert "No canaries were measured." in text
     assert "No bound on epsilon: the result holds none." in text

@@ -47,11 +47,6 @@ not metadata
 """
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> RunFiles:
-    return open_run(small_run(tmp_path_factory.mktemp("run")))
-
-
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
     (tmp_path / "my-model").mkdir()
