@@ -49,7 +49,7 @@ def test_flags_win_over_the_settings_file_and_go_with_it(
     [
         (("my a.txt",), "my o/corpus/my a.txt"),
         (("a.v1.txt", "b.v2.txt"), "my o/corpus/*.txt"),
-        (("a.txt", "b.txt.gz"), "my o/corpus/*"),
+        (("a.log", "b.txt"), "my o/corpus/*"),
         (("a", "b"), "my o/corpus/*"),
     ],
 )

@@ -29,6 +29,7 @@ def test_step_by_step_as_slurm_does_it(call: Call, tmp_path: Path) -> None:
     assert_refused(call("sweep", "--only", MODELS, "--out", out), "must be a whole number from 0")
 
 
+@pytest.mark.slow
 def test_the_whole_sweep_and_its_parts_end_alike(call: Call, tmp_path: Path) -> None:
     out, corpus = tmp_path / "sweep", corpus_at(tmp_path)
     said = call("sweep", corpus, *FLAGS, "--workers", 1, "--out", out)

@@ -23,6 +23,7 @@ def corpus(tmp_path: Path) -> Path:
     return write_corpus(tmp_path / "corpus.txt", 200)
 
 
+@pytest.mark.slow
 def test_insert_train_measure_by_hand_is_run(
     call: Call, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -98,10 +99,10 @@ def test_demo_runs_on_the_text_of_this_python(
     assert outcome.code == 0
     assert "Exposure in bits, random_number" in outcome.out
     assert (tmp_path / "demo" / "result.json").exists()
-    assert call("demo", "--quick", "--out", tmp_path / "demo", "--epochs", "1").code == 0
-    assert looks == [False, True]
+    assert looks == [False]
 
 
+@pytest.mark.slow
 def test_the_first_command_of_the_readme_ends_in_its_leak(call: Call, tmp_path: Path) -> None:
     """In full, as a newcomer runs it: half a minute."""
     seen = call("demo", "--quick", "--out", tmp_path / "demo")
