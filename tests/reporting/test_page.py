@@ -4,6 +4,7 @@ import re
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import cli.conftest
 import numpy as np
@@ -11,9 +12,10 @@ import pytest
 from cli.conftest import Call
 from made_results import small_run
 from page_data import page_data
+from reporting.charts.made import VERDICT
 from reporting.charts.test_style import contrast
 
-from lmexposure.gate import Outcome, Verdict
+from lmexposure.gate import Outcome
 from lmexposure.reporting import ReportData, render_report
 from lmexposure.reporting import page as page_module
 from lmexposure.reporting.charts.style import VARIABLES
@@ -165,40 +167,13 @@ def test_half_a_character_and_a_zero_byte_can_be_written() -> None:
 
 
 def test_what_is_not_there_is_said_and_not_drawn() -> None:
-    data = page_data(canaries=2, controls=2, references=30)
-    bare = replace(
-        data.formats[0],
-        pattern=None,
-        reference_bits=np.empty(0),
-        quantiles=(),
-        fit=None,
-        classes=tuple(
-            replace(one, guesses=(), revealed=(), low=None, high=None, p_value=None)
-            for one in data.formats[0].classes
-        ),
-    )
-    verdict = Verdict(
-        outcome=Outcome.INCONCLUSIVE,
-        sentence="Nothing could be checked.",
-        deciding=None,
-        checks=(),
-        tested=(),
-        untested=("everything",),
-    )
-    html = render_report(
-        replace(
-            data,
-            verdict=verdict,
-            model=(),
-            formats=(bare,),
-            privacy=None,
-            roc=(),
-            training=(),
-            settings=(),
-            command=None,
-            warnings=(),
-        )
-    )
+    data = undrawn(page_data(canaries=2, controls=2, references=30))
+    (form,) = page_data(canaries=2, controls=2, references=30).formats
+    nothing: dict[str, Any] = {"guesses": (), "revealed": (), "low": None, "high": None}
+    classes = tuple(replace(row, **nothing, p_value=None) for row in form.classes)
+    bare = replace(data.formats[0], pattern=None, quantiles=(), fit=None, classes=classes)
+    empty: dict[str, Any] = {"model": (), "settings": (), "warnings": (), "command": None}
+    html = render_report(replace(data, verdict=VERDICT, formats=(bare,), **empty))
     text = text_of(html)
     assert Nesting(html).open == []
     for said in (
