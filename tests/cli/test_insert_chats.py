@@ -119,7 +119,7 @@ def test_flags_say_what_is_wanted(
         assert wrapping is not None
         assert (wrapping.turn, wrapping.loss) == ("user", "all")
         assert (wrapping.other, wrapping.system) == ("I see.", "Be brief.")
-        assert_refused(call("insert", corpus, "--out", out, *PLAN), "another wrapping")
+        assert_refused(call("insert", corpus, "--out", out, *PLAN), "a manifest of another")
 
 
 def test_a_corpus_of_little_text_is_warned_of_by_whole_records(call: Call, tmp_path: Path) -> None:
@@ -150,7 +150,7 @@ REFUSED: list[tuple[str | dict[str, Any], tuple[str, ...], str]] = [
     (
         PAIRS,
         ("--prompt-field", "question", "--completion-field", "reply"),
-        "none of the first 100 records has such a field; they have 'question',",
+        "records has such a field; they have 'question',",
     ),
     ({"messages": [{"role": "x", "content": "y"}]}, (), "the role 'x' is unknown"),
     (MESSAGES, ("--tokenizer", "lost"), "cannot load a tokenizer from"),
