@@ -34,38 +34,26 @@ def secrets_in(text: str, manifest: Manifest) -> list[str]:
     ]
 
 
-def test_by_default_a_page_and_a_summary_stand_in_the_run(tmp_path: Path) -> None:
-    small_run(tmp_path)
-    written = write_report(open_run(tmp_path))
-    assert written == [tmp_path / "report.html", tmp_path / "report.md"]
-    page = written[0].read_text()
-    assert page.lower().startswith("<!doctype html>")
-    assert "random_number" in page
-
-
-def test_every_format_and_chart_where_it_was_asked_for(tmp_path: Path) -> None:
-    run = open_run(small_run(tmp_path / "run"))
-    out = tmp_path / "deep" / "out"
-    written = write_report(run, out=out, formats=("json", "csv"), charts=True)
-    assert [path.name for path in written[:2]] == ["report.json", "report.csv"]
-    charts = written[2:]
-    assert {path.parent for path in charts} == {out / "charts"}
-    assert {path.suffix for path in charts} == {".svg", ".png"}
-    assert len(charts) >= 8
-    assert all(path.stat().st_size for path in written)
-    assert next(path for path in charts if path.suffix == ".png").read_bytes()[1:4] == b"PNG"
-    assert not (tmp_path / "run" / "report.html").exists()
-    assert json.loads((out / "report.json").read_text())["title"] == "run"
-
-
-def test_no_output_holds_a_secret_or_a_chosen_seed(tmp_path: Path) -> None:
+def test_every_form_is_in_its_place_and_holds_no_secret_and_no_chosen_seed(tmp_path: Path) -> None:
     run = open_run(small_run(tmp_path / "run", seed=SEED))
     assert run.manifest is not None
     (tmp_path / "model").mkdir()
-    written = write_report(run, formats=FORMATS, charts=True, model_card=tmp_path / "model")
+    out = tmp_path / "deep" / "out"
+    written = write_report(
+        run, out=out, formats=FORMATS, charts=True, model_card=tmp_path / "model"
+    )
+    *files, card = written
+    assert card == tmp_path / "model" / "README.md"
+    assert [path.name for path in files[:4]] == [f"report.{name}" for name in FORMATS]
+    charts = files[4:]
+    assert {path.parent for path in charts} == {out / "charts"}
+    assert {path.suffix for path in charts} == {".svg", ".png"}
+    assert len(charts) >= 8
+    assert next(path for path in charts if path.suffix == ".png").read_bytes()[1:4] == b"PNG"
+    assert not (tmp_path / "run" / "report.html").exists()
+    assert json.loads((out / "report.json").read_text())["title"] == "run"
     written += write_compare([run, run], out=tmp_path / "compare", formats=FORMATS)
     text = all_texts([path for path in written if path.suffix != ".png"])
-    assert written[-5].name == "README.md"
     assert secrets_in(text, run.manifest) == []
     assert str(SEED) not in text
     assert secrets_in(all_texts([tmp_path / "run" / "manifest.json"]), run.manifest) != []
