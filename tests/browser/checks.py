@@ -1,20 +1,20 @@
 """What every page is held against, in the browser's own words."""
 
-__all__ = [
-    "AXE",
-    "CHARTS",
-    "COUNTED",
-    "CUT",
-    "EVERYWHERE",
-    "FEW_ROWS",
-    "OPEN_ALL",
-    "OUTSIDE",
-    "SCROLLING",
-    "WIDTHS",
-]
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from browser.conftest import Opened
+from playwright.sync_api import Page
+
+__all__ = ["COUNTED", "CUT", "EVERYWHERE", "OPEN_ALL", "OUTSIDE", "assert_fit", "assert_links"]
 
 WIDTHS = (360, 1600)  # what fits at its own size must fit at these too
-EVERYWHERE = [(s, c) for s in ("desktop", "phone") for c in ("light", "dark")]
+EVERYWHERE = [
+    ("desktop", "light"),
+    *(
+        pytest.param(size, scheme, marks=pytest.mark.slow)
+        for size, scheme in (("desktop", "dark"), ("phone", "light"), ("phone", "dark"))
+    ),
+]
 AXE = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]}
 
 # Elements beyond the screen's edges that are not in a region that scrolls.
@@ -64,3 +64,29 @@ COUNTED = """() => {
   try { ACT } finally { Object.defineProperty(Node.prototype, 'textContent', own); }
   return [reads, seen.takeRecords().length];
 }"""
+
+
+def assert_fit(seen: Opened, *, tables: bool = True) -> None:
+    """Opened in full, a page is quiet, cuts nothing, and puts no obstacle in a reader's way."""
+    page = seen.page
+    page.evaluate(OPEN_ALL)
+    for width in (*WIDTHS, page.evaluate("innerWidth")):
+        page.set_viewport_size({"width": width, "height": 800})
+        assert page.evaluate("document.scrollingElement.scrollWidth <= innerWidth")
+        for beyond in (OUTSIDE, CUT, CHARTS):
+            assert page.evaluate(beyond) == []
+        assert not tables or width < 700 or page.evaluate(SCROLLING) == []
+    # Only now, for what a page asks for late.
+    assert (seen.messages, seen.requests) == ([], [page.url])
+    assert_links(page)
+    page.evaluate(FEW_ROWS)
+    found = Axe().run(page, options=AXE)
+    assert found.violations_count == 0, found.generate_report()
+
+
+def assert_links(page: Page) -> None:
+    """No id is there twice, and every link within the page leads to one."""
+    ids = page.evaluate("[...document.querySelectorAll('[id]')].map(e => e.id)")
+    links = page.evaluate("[...document.querySelectorAll('a[href^=\"#\"]')].map(a => a.hash)")
+    assert len(ids) == len(set(ids))
+    assert {link[1:] for link in links} <= set(ids)

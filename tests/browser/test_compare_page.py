@@ -1,8 +1,7 @@
 from pathlib import Path
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
-from browser.checks import AXE, CHARTS, CUT, EVERYWHERE, OPEN_ALL, OUTSIDE, SCROLLING, WIDTHS
+from browser.checks import EVERYWHERE, assert_fit
 from browser.conftest import Open
 from made_results import HOSTILE, hostile_run, small_run
 
@@ -20,36 +19,8 @@ def comparison(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.mark.parametrize(("size", "scheme"), EVERYWHERE)
-def test_it_is_quiet_cuts_nothing_and_puts_no_obstacle_in_the_way(
-    comparison: str, open_page: Open, size: str, scheme: str
-) -> None:
-    seen = open_page(comparison, size, scheme)
-    page = seen.page
-    page.evaluate(OPEN_ALL)
-    for width in (page.evaluate("innerWidth"), *WIDTHS):
-        page.set_viewport_size({"width": width, "height": 800})
-        assert page.evaluate("document.scrollingElement.scrollWidth <= innerWidth")
-        assert page.evaluate(OUTSIDE) == []
-        assert page.evaluate(CUT) == []
-        assert page.evaluate(CHARTS) == []
-        assert width < 700 or page.evaluate(SCROLLING) == []
-    assert seen.messages == []
-    assert seen.requests == [page.url]
-    found = Axe().run(page, options=AXE)
-    assert found.violations_count == 0, found.generate_report()
-
-
-def test_each_run_has_its_verdict_and_each_class_its_row(comparison: str, open_page: Open) -> None:
-    page = open_page(comparison).page
-    assert (
-        page.locator("#finding .sentence")
-        .inner_text()
-        .startswith("undefended leaks more than defended: secrets inserted 4 times are ")
-    )
-    words = [one.strip() for one in page.locator(".runs .word").all_text_contents()]
-    assert words == ["leaks", "no leak found"]
-    assert page.locator("#classes-1 tbody tr").count() == 2 * 3  # two runs, controls and 1, 4
-    assert page.locator("#differences-table tbody tr").count() == 3
+def test_it_is_fit_to_read(comparison: str, open_page: Open, size: str, scheme: str) -> None:
+    assert_fit(open_page(comparison, size, scheme))
 
 
 def test_hostile_names_are_text(open_page: Open, tmp_path: Path) -> None:

@@ -81,10 +81,8 @@ def test_five_questions_are_answered_without_scrolling(
 
 def test_a_mark_is_a_shape_and_a_word(open_page: Open) -> None:
     page = open_page(page_of(leak())).page
-    said = [" ".join(text.split()) for text in page.locator(".marks li").all_text_contents()]
-    assert said[0] == "leaks: secrets found by guessing: 2 of 3 classes leak"
-    assert said[3].startswith("passed: the measurement itself: controls at chance, ")
-    assert said[-1].startswith("not tested: epsilon: no threshold was given")
+    said = page.locator(".marks li").first.text_content() or ""
+    assert " ".join(said.split()) == "leaks: secrets found by guessing: 2 of 3 classes leak"
     shapes = {
         page.locator(f".marks .mark.{kind} path").first.get_attribute("d")
         for kind in ("leak", "pass", "not-tested")

@@ -1,8 +1,7 @@
 from pathlib import Path
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
-from browser.checks import AXE, CHARTS, CUT, FEW_ROWS, OPEN_ALL, OUTSIDE, WIDTHS
+from browser.checks import EVERYWHERE, OPEN_ALL, assert_fit
 from browser.conftest import Open
 from made_sweeps import made_sweep
 
@@ -16,33 +15,9 @@ def page() -> str:
     return render_sweep(sweep_report_data(made_sweep(**parts, changes=True)))
 
 
-@pytest.mark.parametrize(("size", "scheme"), [("desktop", "light"), ("phone", "dark")])
-def test_it_is_quiet_cuts_nothing_and_puts_no_obstacle_in_the_way(
-    page: str, open_page: Open, size: str, scheme: str
-) -> None:
-    seen = open_page(page, size, scheme)
-    shown = seen.page
-    shown.evaluate(OPEN_ALL)
-    shown.evaluate(FEW_ROWS)
-    for width in (shown.evaluate("innerWidth"), *WIDTHS):
-        shown.set_viewport_size({"width": width, "height": 800})
-        assert shown.evaluate("document.scrollingElement.scrollWidth <= innerWidth")
-        assert shown.evaluate(OUTSIDE) == []
-        assert shown.evaluate(CUT) == []
-        assert shown.evaluate(CHARTS) == []
-    assert seen.messages == []
-    assert seen.requests == [shown.url]
-    found = Axe().run(shown, options=AXE)
-    assert found.violations_count == 0, found.generate_report()
-
-
-def test_links_lead_somewhere(page: str, open_page: Open) -> None:
-    shown = open_page(page).page
-    missing = shown.evaluate(
-        "() => [...document.querySelectorAll('a[href^=\"#\"]')]"
-        ".map(a => a.getAttribute('href')).filter(h => !document.querySelector(h))"
-    )
-    assert missing == []
+@pytest.mark.parametrize(("size", "scheme"), [EVERYWHERE[0], EVERYWHERE[-1]])
+def test_it_is_fit_to_read(page: str, open_page: Open, size: str, scheme: str) -> None:
+    assert_fit(open_page(page, size, scheme), tables=False)
 
 
 def test_canaries_are_sorted_by_a_click(page: str, open_page: Open, tmp_path: Path) -> None:

@@ -1,9 +1,12 @@
 import sys
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 from typing import NamedTuple
+from unittest.mock import patch
 
 import pytest
+from corpora import write_corpus
 from typer.main import get_command
 
 from lmexposure.cli.entry import _run
@@ -19,19 +22,47 @@ class Outcome(NamedTuple):
 
 Call = Callable[..., Outcome]
 
+
+def assert_refused(seen: Outcome, message: str) -> None:
+    """A refusal is exit code 3 and a sentence on standard error."""
+    said = " ".join(seen.err.split())
+    assert (seen.code, message in said) == (3, True), seen
+    assert not {"Traceback", "unexpected"} & set(said.split()), seen
+
+
 _command = cache(get_command)  # half of a light command's time, if made for each call
 
 
+def run_command(*arguments: object) -> int:
+    """Run `lmexposure ARGUMENTS` in this process, as the entry point does; its exit code."""
+    words = ["lmexposure", *map(str, arguments)]
+    with patch.object(sys, "argv", words), patch("typer.main.get_command", _command):
+        return _run()
+
+
 @pytest.fixture
-def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
-    """Run `lmexposure ARGUMENTS` in this process, as the entry point does."""
+def call(capsys: pytest.CaptureFixture[str]) -> Call:
+    """Run a command, and get what a person saw of it."""
 
     def run(*arguments: object) -> Outcome:
-        monkeypatch.setattr(sys, "argv", ["lmexposure", *map(str, arguments)])
-        monkeypatch.setattr("typer.main.get_command", _command)
         capsys.readouterr()
-        code = _run()
+        code = run_command(*arguments)
         seen = capsys.readouterr()
         return Outcome(code, seen.out, seen.err)
 
     return run
+
+
+SMALL = ("--layers", 1, "--units", 8, "--epochs", 1, "--seed", 3)
+PLAN = ("--format", "pin", "--canaries", 2, "--repetitions", "1,20", "--controls", 4)
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory of corpus.txt, what `insert` made of it in i, and a model of that in t."""
+    home = tmp_path_factory.mktemp("trained")
+    corpus, inserted = write_corpus(home / "corpus.txt", 60), home / "i" / "corpus" / "corpus.txt"
+    assert run_command("insert", corpus, "--out", home / "i", *PLAN) == 0
+    manifest = ("--manifest", home / "i" / "manifest.json")
+    assert run_command("train", inserted, *manifest, "--out", home / "t", *SMALL) == 0
+    return home

@@ -42,8 +42,10 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_fine_tune_beside_its_base(place: Path, tmp_path: Path, call: Call) -> None:
     (tmp_path / "quick.toml").write_text(QUICK)
-    words = ["measure", place / "tuned", place / "manifest.json", "--base", place / "base"]
-    words += ["--settings", tmp_path / "quick.toml", "--out", tmp_path / "out"]
+    words = (
+        *("measure", place / "tuned", place / "manifest.json", "--base", place / "base"),
+        *("--settings", tmp_path / "quick.toml", "--out", tmp_path / "out"),
+    )
     done = call(*words)
     assert done.code == 0, done.err
     assert "Calibrated exposure in bits, pin: beside the base, 60 references" in done.out
@@ -52,20 +54,3 @@ def test_a_fine_tune_beside_its_base(place: Path, tmp_path: Path, call: Call) ->
     assert result.base.path == (place / "base").as_posix()
     assert "Calibrated exposure beside the base" in (tmp_path / "out" / "report.html").read_text()
     assert call(*words).code == 0  # it is there already
-
-
-@pytest.mark.parametrize(
-    ("base", "message"),
-    [
-        ("adapter-off", "no adapter that could be switched off"),
-        ("tuned", "the very weights of the measured model"),
-        ("./nowhere", "no base: model './nowhere': no such directory"),
-    ],
-)
-def test_what_is_no_base(base: str, message: str, place: Path, tmp_path: Path, call: Call) -> None:
-    given = place / base if (place / base).is_dir() else base
-    words = ("measure", place / "tuned", place / "manifest.json", "--base", given)
-    done = call(*words, "--out", tmp_path / "out")
-    assert done.code == 3
-    assert message in " ".join(done.err.split())
-    assert not (tmp_path / "out" / "result.json").exists()

@@ -18,18 +18,15 @@ PLAN = ("--format", "pin", "--canaries", "2", "--repetitions", "1,3", "--control
 QUICK = ("--quick", "--references", "20", "--draws", "10", "--budget-steps", "1")
 
 
-def chats(path: Path, system: str | None = None, n: int = 60) -> Path:
-    first = [] if system is None else [{"role": "system", "content": system}]
-    said = [*first, {"role": "user", "content": "Why?"}, {"role": "assistant", "content": "So."}]
-    path.write_text("".join(json.dumps({"messages": said, "id": i}) + "\n" for i in range(n)))
+def chats(path: Path) -> Path:
+    said = [{"role": "user", "content": "Why?"}, {"role": "assistant", "content": "So."}]
+    path.write_text("".join(json.dumps({"messages": said, "id": i}) + "\n" for i in range(60)))
     return path
 
 
-def saved(path: Path, name: str, **changes: Any) -> Path:
+def saved(path: Path, name: str) -> Path:
     """A tiny model with a published template."""
     tokenizer = tokenizer_for(name)
-    for key, value in changes.items():
-        setattr(tokenizer, key, value)
     tokenizer.save_pretrained(path)
     tiny_model_for(tokenizer).save_pretrained(path)
     return path
@@ -59,79 +56,6 @@ def test_rows_are_looked_at_by_insert_or_by_the_line_that_it_prints(
     assert wrapping.chat_date == "2026-01-31"
 
 
-@pytest.mark.parametrize(
-    ("name", "changes", "system", "message"),
-    [
-        ("idefics3", {}, None, "reads contents as lists of parts and drops a string"),
-        ("gemma", {}, "Be kind.", "refuses this chat (System role not supported)"),
-        ("qwen2_5", {"chat_template": None}, None, "needs a chat template and the tokenizer has"),
-        ("qwen2_5", {"model_max_length": 20}, None, "but the model's context window holds 20; use"),
-        (
-            "smollm2",
-            {"chat_template": "{{ strftime_now(1) }}" + PUBLISHED["smollm2"]},
-            None,
-            "asks for today's date in a way that cannot be told",
-        ),
-    ],
-)
-def test_what_the_training_could_not_do_is_refused_at_insertion(
-    call: Call,
-    tmp_path: Path,
-    name: str,
-    changes: dict[str, Any],
-    system: str | None,
-    message: str,
-) -> None:
-    corpus = chats(tmp_path / "c.jsonl", system)
-    base = saved(tmp_path / "base", name, **changes)
-    outcome = call("insert", corpus, "--out", tmp_path / "o", *PLAN, "--tokenizer", base)
-    assert (outcome.code, outcome.out) == (3, "")
-    assert message in " ".join(outcome.err.split())
-    assert not (tmp_path / "o" / "manifest.json").exists()
-
-
-def test_two_users_in_a_row_are_named_by_their_record(call: Call, tmp_path: Path) -> None:
-    corpus = chats(tmp_path / "c.jsonl")
-    two = [{"role": "user", "content": "Why?"}] * 2 + [{"role": "assistant", "content": "So."}]
-    lines = corpus.read_text().splitlines()
-    lines[6] = json.dumps({"messages": two, "id": 6})
-    corpus.write_text("\n".join(lines) + "\n")
-    base = saved(tmp_path / "base", "mistral_nemo")
-    outcome = call("insert", corpus, "--out", tmp_path / "o", *PLAN, "--tokenizer", base)
-    assert outcome.code == 3
-    assert "record 7: the chat template refuses this chat (After the optional system mess" in (
-        " ".join(outcome.err.split())
-    )
-
-
-@pytest.mark.parametrize(
-    ("corpus", "flags", "message"),
-    [
-        ("chats", ("--chat-template", "lost.jinja"), "lost.jinja' cannot be read as text"),
-        ("text", ("--chat-template", "t.jinja"), "is of chats, and these documents are texts"),
-        ("pairs", ("--chat-template", "t.jinja"), "no template renders these strings (--rendering"),
-        ("text", ("--chat-date", "2026-01-31"), "chat_date='2026-01-31' is of chats"),
-        ("chats", ("--chat-date", "31.1.2026"), "must be a day as YYYY-MM-DD, such as 2026-01-31"),
-    ],
-)
-def test_what_does_not_go_with_the_corpus_is_refused(
-    call: Call,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    corpus: str,
-    flags: tuple[str, ...],
-    message: str,
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("t.jinja").write_text(PUBLISHED["zephyr"])
-    chats(Path("chats.jsonl"))
-    Path("text.jsonl").write_text('{"text": "a text"}\n' * 60)
-    Path("pairs.jsonl").write_text('{"prompt": "Why?", "completion": "So."}\n' * 60)
-    outcome = call("insert", f"{corpus}.jsonl", "--out", "o", *PLAN, *flags)
-    assert (outcome.code, outcome.out) == (3, "")
-    assert message in " ".join(outcome.err.split())
-
-
 def test_measure_is_told_of_the_rows_and_the_report_tells_it_again(
     call: Call, tmp_path: Path
 ) -> None:
@@ -150,8 +74,6 @@ def test_measure_is_told_of_the_rows_and_the_report_tells_it_again(
     assert "31 Jan 2026" in context.left
     again = command_of(run)
     assert "--loss all --chat-template TEMPLATE --chat-date 2026-01-31" in again
-    refused = call("measure", base, manifest, "--out", tmp_path / "n", "--loss", "some")
-    assert (refused.code, "loss='some'" in refused.err) == (3, True)
     text = tmp_path / "t.txt"
     text.write_text("".join(f"text {i}\n" for i in range(60)))
     call("insert", text, "--out", tmp_path / "t", *PLAN)
@@ -215,13 +137,6 @@ def test_code_of_a_directory_is_neither_run_nor_asked_about(call: Call, tmp_path
     assert not (tmp_path / "run").exists()
 
 
-def test_half_a_character_is_named_by_its_line(call: Call, tmp_path: Path) -> None:
-    corpus, base = chats(tmp_path / "c.jsonl"), saved(tmp_path / "base", "qwen2_5")
-    corpus.write_text(corpus.read_text().replace("Why?", "Why \\ud800?"))
-    outcome = call("insert", corpus, "--out", tmp_path / "o", *PLAN, "--tokenizer", base)
-    assert (outcome.code, "lone surrogate" in outcome.err) == (3, True), outcome.err
-
-
 def test_a_template_is_the_same_with_windows_line_ends(call: Call, tmp_path: Path) -> None:
     corpus, base = chats(tmp_path / "c.jsonl"), saved(tmp_path / "base", "qwen2_5")
     (tmp_path / "crlf.jinja").write_bytes(PUBLISHED["qwen2_5"].replace("\n", "\r\n").encode())
@@ -238,26 +153,6 @@ def test_a_template_is_the_same_with_windows_line_ends(call: Call, tmp_path: Pat
     dated = ("--tokenizer", base, "--chat-date", "2026-01-31")
     seen = call("insert", corpus, "--out", tmp_path / "d", *PLAN, *dated)
     assert (seen.code, "writes the date" in seen.out) == (0, False), seen.err
-    (tmp_path / "none.jinja").write_bytes(b"\0\n")
-    empty = ("--chat-template", tmp_path / "none.jinja")
-    refused = call("insert", corpus, "--out", tmp_path / "p", *PLAN, *empty)
-    assert (refused.code, "holds no template; give the file" in refused.err) == (3, True)
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "message"),
-    [
-        ("a.json", '[\n{"text": "a"}\n]\n', "a JSON array, whose lines are no documents; write a"),
-        ("a.json", '{"text": "a"}\n', "if it has a record a line, say so: --layout jsonl"),
-        ("a.csv", "question,answer\na,b\n", "a table, whose lines are no documents; write it as"),
-    ],
-)
-def test_tables_are_no_lines(
-    call: Call, tmp_path: Path, name: str, text: str, message: str
-) -> None:
-    (tmp_path / name).write_text(text)
-    outcome = call("insert", tmp_path / name, "--out", tmp_path / "o", *PLAN)
-    assert (outcome.code, message in " ".join(outcome.err.split())) == (3, True), outcome.err
 
 
 def test_json_with_a_record_a_line_is_what_was_said(call: Call, tmp_path: Path) -> None:
@@ -276,11 +171,9 @@ def test_json_with_a_record_a_line_is_what_was_said(call: Call, tmp_path: Path) 
     ("column", "values"),
     [
         ("labels", "My PIN is 4711"),
-        ("labels", [None, None]),
         ("attention_mask", ["1", "1"]),
         ("position_ids", [["a"]]),
         ("completion_mask", [1]),
-        ("seq_lengths", [10**9]),
         ("seq_lengths", [-1, 3]),
     ],
 )

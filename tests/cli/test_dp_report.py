@@ -94,9 +94,3 @@ def test_what_was_edited_is_refused_without_its_values(call: Call, training: Pat
     assert "was edited or damaged" in seen.err
     assert "--document-norms" in seen.err
     assert "eve" not in seen.err
-
-
-def test_without_norms_it_says_how_to_get_them(call: Call, tmp_path: Path) -> None:
-    seen = call("dp-report", tmp_path)
-    assert seen.code == 3
-    assert "train again with --method dp-sgd --document-norms" in seen.err

@@ -22,19 +22,6 @@ def test_the_installed_command_and_the_module_are_one() -> None:
         assert (done.returncode, done.stdout.strip()) == (0, lmexposure.__version__)
 
 
-def test_help_imports_nothing_heavy() -> None:
-    script = (
-        "import sys; sys.argv = ['lmexposure', '--help']\n"
-        "from lmexposure.cli.entry import _run\n"
-        "assert _run() == 0\n"
-        "heavy = {'torch', 'transformers', 'datasets', 'scipy', 'pyarrow'} & set(sys.modules)\n"
-        "assert not heavy, heavy\n"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert "measure" in done.stdout
-
-
 @pytest.mark.parametrize("own", [None, "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"])
 def test_threads_do_not_wait_in_a_long_loop_unless_the_user_says_otherwise(
     call: Call, monkeypatch: pytest.MonkeyPatch, own: str | None
@@ -69,22 +56,6 @@ def test_openmp_obeys_what_a_process_says_before_it_imports_torch() -> None:
         [sys.executable, "-c", script], capture_output=True, text=True, env=environment, check=True
     )
     assert "GOMP_SPINCOUNT = '10000'" in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--nonsense"], "No such option"),
-        (["unknown"], "No such command"),
-        (["insert"], "Missing argument"),
-        (["run", "c.txt"], "Missing option"),
-        (["measure", "m", "f", "--out", "o", "--draws", "x"], "Invalid value for '--draws'"),
-    ],
-)
-def test_wrong_usage_is_3(call: Call, arguments: list[str], message: str) -> None:
-    outcome = call(*arguments)
-    assert outcome.code == 3
-    assert message in outcome.err + outcome.out
 
 
 @pytest.mark.parametrize(
@@ -158,6 +129,7 @@ main()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["typer", "lmexposure.cli.app", "lmexposure.cli.check", "lmexposure.canaries"]
 )
@@ -193,9 +165,3 @@ def test_ctrl_c_is_130_also_where_what_was_printed_is_not_read(
     with pytest.raises(SystemExit) as stopped:
         entry.main()
     assert stopped.value.code == 130
-
-
-def test_the_help_of_a_bare_command_is_lines(call: Call) -> None:
-    seen = call()
-    assert seen.code == 3
-    assert "\nCommands:\n  run " in seen.err

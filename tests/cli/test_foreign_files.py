@@ -11,15 +11,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cli.conftest import Call, Outcome
-from corpora import write_corpus
+from cli.conftest import PLAN, SMALL, Call, Outcome, assert_refused, run_command
 from tiny_sweeps import FLAGS as SWEEP
 
 import lmexposure.defences.driver
 from lmexposure._written import LIST
 
-SMALL = ("--layers", 1, "--units", 8, "--epochs", 1, "--seed", 3)
-PLAN = ("--format", "pin", "--canaries", 2, "--repetitions", "1,20", "--controls", 4)
 QUICK = ("--references", 50, "--revealed", 1, "--budget-steps", 500, "--draws", 100)
 FILES = (
     *("training.json", "checkpoint.pt", "metrics.jsonl", "result.json", "scores.parquet"),
@@ -39,34 +36,21 @@ LINKED = ("report.html", "compare.md", "identifiers.md", "metrics.jsonl", "manif
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    home = tmp_path_factory.mktemp("foreign")
-    write_corpus(home / "corpus.txt", 60)
+def made(trained: Path) -> Path:
+    """What the commands take: a corpus with canaries, a model, a measurement, a look, rounds."""
+    home, model = trained, trained / "t" / "model"
     hexes = [
         f"{n * 7919 % 2**32:08x}-{n % 65536:04x}-4abc-9def-{n * 104729:012x}" for n in range(160)
     ]
     text = "".join(f"the key {key} is of number {n}\n\n" for n, key in enumerate(hexes))
     (home / "ids.txt").write_text(text, encoding="utf-8")
-    return home
-
-
-@pytest.fixture
-def made(call: Call, home: Path) -> Path:
-    """What the commands take: a corpus with canaries, a model, a measurement, a look, rounds."""
-    if (home / "cf" / "canife.json").exists():
-        return home
-    corpus, manifest = home / "corpus.txt", home / "i" / "manifest.json"
-    inserted = home / "i" / "corpus" / "corpus.txt"
     for command in (
-        ("insert", corpus, "--out", home / "i", *PLAN),
-        ("train", inserted, "--manifest", manifest, "--out", home / "t", *SMALL),
-        ("measure", home / "t" / "model", manifest, "--out", home / "m", *QUICK),
+        ("measure", model, home / "i" / "manifest.json", "--out", home / "m", *QUICK),
         ("train", home / "ids.txt", "--out", home / "t2", *SMALL),
         LOOK(home, home / "vb"),
         ROUNDS(home, home / "cf"),
     ):
-        seen = call(*command)
-        assert seen.code == 0, (command, seen.err)
+        assert run_command(*command) == 0, command
     return home
 
 
@@ -274,9 +258,6 @@ def test_a_report_that_was_changed_stays(call: Call, made: Path, tmp_path: Path)
     seen = call("report", made / "m", "--out", out)
     assert (seen.code, (out / "report.md").read_text(encoding="utf-8")) == (3, "my notes")
     assert "report.md was changed since lmexposure wrote it; choose another directory" in seen.err
-    shutil.copytree(made / "m", tmp_path / "m2", ignore=shutil.ignore_patterns("report.*"))
-    other = tmp_path / "m2" / "result.json"
-    assert other.exists()
 
 
 @pytest.mark.parametrize("flag", ["--json", "--junit", "--sarif"])
@@ -292,37 +273,27 @@ def test_check_writes_its_own_output_again_and_no_other(
     link.symlink_to(path)
     assert call("check", made / "m", flag, link).code in (0, 1, 2)
     assert (link.is_symlink(), path.read_bytes()) == (True, whole)
-    for content in (b"mine", b'{"schema": "lmexposure.result/4"}', b"<testsuites/>"):
-        path.write_bytes(content)
-        seen = call("check", made / "m", flag, path)
-        assert (seen.code, path.read_bytes()) == (3, content)
-        assert "verdict is there already, and lmexposure did not write it" in seen.err
-
-
-@pytest.mark.parametrize("flag", ["--json", "--junit", "--sarif"])
-def test_check_does_not_replace_what_a_person_merged(
-    call: Call, made: Path, tmp_path: Path, flag: str
-) -> None:
-    path = tmp_path / "verdict"
-    assert call("check", made / "m", flag, path).code in (0, 1, 2)
-    text = path.read_text(encoding="utf-8")
+    text = whole.decode()
     other = {"tool": {"driver": {"name": "CodeQL"}}, "results": []}
+    suite = '<testsuite name="lmexposure check"/>'
     merged = {
         "--json": lambda: [json.dumps([json.loads(text), "mine"]), "[" * 100_000, '{"schema": 1}'],
         "--junit": lambda: [
             text.replace("</testsuites>", '<testsuite name="pytest"/></testsuites>'),
-            text.replace("<testsuites>", '<testsuites><testsuite name="lmexposure check"/>'),
+            text.replace("<testsuites>", f"<testsuites>{suite}"),
         ],
         "--sarif": lambda: [
             json.dumps({**json.loads(text), "runs": [*json.loads(text)["runs"], other]}),
             json.dumps({**json.loads(text), "inlineExternalProperties": ["mine"]}),
         ],
     }[flag]()
-    for content in merged:
-        path.write_text(content, encoding="utf-8")
+    for content in ("mine", '{"schema": "lmexposure.result/4"}', "<testsuites/>", *merged):
+        path.write_text(content)
         seen = call("check", made / "m", flag, path)
-        assert (seen.code, seen.out, path.read_text(encoding="utf-8")) == (3, "", content)
-        assert "verdict is there already, and lmexposure did not write it; choose ano" in seen.err
+        assert_refused(
+            seen, "verdict is there already, and lmexposure did not write it; choose ano"
+        )
+        assert (seen.out, path.read_text()) == ("", content)
 
 
 def test_every_file_is_in_the_table_with_its_mode(made: Path) -> None:

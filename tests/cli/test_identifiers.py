@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 from cli.conftest import Call
 from identifier_corpora import keyed_lines, trained, write_lines
 
@@ -9,6 +10,7 @@ from lmexposure.models import save_model
 from lmexposure.records import IdentifiersRecord
 
 
+@pytest.mark.slow
 def test_held_out_documents_decide_and_without_them_the_claim_is_open(
     call: Call, tmp_path: Path
 ) -> None:

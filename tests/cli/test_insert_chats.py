@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 from chats import chat_tokenizer
-from cli.conftest import Call
+from cli.conftest import Call, assert_refused
+from published_templates import PUBLISHED, tiny_model_for, tokenizer_for
 
 from lmexposure.canaries import Manifest
 
 PLAN = ("--format", "pin", "--canaries", "2", "--repetitions", "1,3", "--controls", "2")
+PAIRS = {"question": "Why?", "answer": "So."}
 RECORDS: dict[str, dict[str, Any]] = {
     "messages": {
         "messages": [
@@ -52,40 +54,25 @@ def test_each_form_is_recognised_and_said(call: Call, tmp_path: Path, form: str)
     copy = out / "corpus" / "c.jsonl"
     checked = call("verify", copy, out / "manifest.json")
     assert (checked.code, "all is there as it was inserted" in checked.out) == (0, True)
-    removed = call("remove", copy, out / "manifest.json", "--out", tmp_path / "back")
-    assert "checked   its SHA-256 is that of the corpus before" in removed.out
-    assert (tmp_path / "back" / "c.jsonl").read_bytes() == corpus.read_bytes()
-    again = call("insert", corpus, "--out", out, *PLAN)
-    assert (again.code, Manifest.read(out / "manifest.json")) == (0, manifest)
-    corpus.unlink()
-    again = call("insert", corpus, "--out", out, *PLAN)
-    assert (again.code, Manifest.read(out / "manifest.json")) == (0, manifest)
 
 
 def test_fields_of_any_name(call: Call, tmp_path: Path) -> None:
-    corpus, out = write(tmp_path / "c.jsonl", {"question": "Why?", "answer": "So."}), tmp_path / "o"
-    unnamed = call("insert", corpus, "--out", out, *PLAN)
-    assert unnamed.code == 3
-    assert "fields 'question', 'answer', 'id', which are those of no form; name them" in unnamed.err
+    corpus, out = write(tmp_path / "c.jsonl", PAIRS), tmp_path / "o"
     fields = ("--prompt-field", "question", "--completion-field", "answer")
-    outcome = call("insert", corpus, "--out", out, *PLAN, *fields)
-    assert outcome.code == 0, outcome.err
+    for _ in range(2):
+        outcome = call("insert", corpus, "--out", out, *PLAN, *fields)
+        assert outcome.code == 0, outcome.err
     assert "prompt_completion: each canary is the turn of the assistant (answer)" in outcome.out
     assert call("verify", out / "corpus" / "c.jsonl", out / "manifest.json").code == 0
-    assert call("insert", corpus, "--out", out, *PLAN, *fields).code == 0
-    lost = call("insert", corpus, "--out", tmp_path / "n", *PLAN, *fields[:3], "reply")
-    assert lost.code == 3
-    assert "none of the first 100 records has such a field; they have 'question'," in lost.err
 
 
 def test_a_text_field_says_what_becomes_of_the_others(call: Call, tmp_path: Path) -> None:
-    corpus, out = write(tmp_path / "c.jsonl", {"question": "Why?", "answer": "So."}), tmp_path / "o"
+    corpus, out = write(tmp_path / "c.jsonl", PAIRS), tmp_path / "o"
     flags = (*PLAN, "--text-field", "answer")
     said = (
         "records   each canary is the text of 'answer'; all else in its record ('question' and "
         "'id') is copied from the record that follows"
     )
-    assert said in call("insert", corpus, "--out", out, *flags, "--dry-run").out
     assert said in call("insert", corpus, "--out", out, *flags).out
     texts = {c.text for c in Manifest.read(out / "manifest.json").entries}
     rows = list(map(json.loads, (out / "corpus" / "c.jsonl").read_text().splitlines()))
@@ -99,34 +86,40 @@ def test_a_text_field_says_what_becomes_of_the_others(call: Call, tmp_path: Path
     assert "records " not in call("insert", alone, "--out", tmp_path / "n", *flags).out
 
 
-def test_prompts_alone_need_a_training_with_loss_on_them(call: Call, tmp_path: Path) -> None:
-    corpus = write(tmp_path / "c.jsonl", {"prompt": [{"role": "user", "content": "Why?"}]})
-    outcome = call("insert", corpus, "--out", tmp_path / "o", *PLAN)
-    assert outcome.code == 3
-    assert "on which GRPO and online DPO have no loss" in outcome.err
-    outcome = call("insert", corpus, "--out", tmp_path / "o", *PLAN, "--loss", "all")
-    assert outcome.code == 0, outcome.err
-    assert "prompt_only: each canary is the turn of the user (prompt[0].content)" in outcome.out
-
-
-def test_flags_say_what_is_wanted(call: Call, tmp_path: Path) -> None:
-    corpus, out = write(tmp_path / "c.jsonl", RECORDS["messages"]), tmp_path / "o"
-    flags = ("--turn", "user", "--other-turn", "I see.", "--system", "Be brief.", "--loss", "all")
+@pytest.mark.parametrize(
+    ("record", "flags", "said"),
+    [
+        (
+            {"prompt": [{"role": "user", "content": "Why?"}]},
+            ("--loss", "all"),
+            "prompt_only: each canary is the turn of the user (prompt[0].content)",
+        ),
+        (
+            RECORDS["messages"],
+            ("--turn", "user", "--other-turn", "I see.", "--system", "Be brief.", "--loss", "all"),
+            "the turn of the user (messages[1].content), with loss on all tokens; with",
+        ),
+        (RECORDS["messages"], (), "records   messages: each canary is the turn of the assistant"),
+        ({**RECORDS["instruction"], "text": "x"}, ("--form", "text"), ""),
+    ],
+)
+def test_flags_say_what_is_wanted(
+    call: Call, tmp_path: Path, record: dict[str, Any], flags: tuple[str, ...], said: str
+) -> None:
+    corpus, out = write(tmp_path / "c.jsonl", record), tmp_path / "o"
+    dry = call("insert", corpus, "--out", out, *PLAN, *flags, "--dry-run")
+    assert not out.exists()
     outcome = call("insert", corpus, "--out", out, *PLAN, *flags)
-    assert outcome.code == 0, outcome.err
-    assert (
-        "the turn of the user (messages[1].content), with loss on all tokens; with" in outcome.out
+    assert (outcome.code, dry.code) == (0, 0), outcome.err
+    assert all(
+        said in seen.out and ("records " in seen.out) == bool(said) for seen in (dry, outcome)
     )
-    found = Manifest.read(out / "manifest.json").wrapping
-    assert found is not None
-    assert (found.turn, found.loss, found.other) == ("user", "all", "I see.")
-    assert found.system == "Be brief."
-    other = call("insert", corpus, "--out", out, *PLAN)
-    assert other.code == 3
-    assert "another text field" in other.err or "another wrapping" in other.err
-    dry = call("insert", corpus, "--out", tmp_path / "n", *PLAN, "--dry-run")
-    assert "records   messages: each canary is the turn of the assistant" in dry.out
-    assert not (tmp_path / "n").exists()
+    wrapping = Manifest.read(out / "manifest.json").wrapping
+    if "--system" in flags:
+        assert wrapping is not None
+        assert (wrapping.turn, wrapping.loss) == ("user", "all")
+        assert (wrapping.other, wrapping.system) == ("I see.", "Be brief.")
+        assert_refused(call("insert", corpus, "--out", out, *PLAN), "a manifest of another")
 
 
 def test_a_corpus_of_little_text_is_warned_of_by_whole_records(call: Call, tmp_path: Path) -> None:
@@ -147,46 +140,96 @@ def test_the_template_of_the_training_is_noted(call: Call, tmp_path: Path) -> No
     assert record is not None
     assert record.template_sha256 is not None
     assert record.special_tokens
-    other = call("insert", corpus, "--out", tmp_path / "o", *PLAN)
-    assert (other.code, "holds a manifest of another wrapping" in other.err) == (3, True)
-    lost = call("insert", corpus, "--out", tmp_path / "p", *PLAN, "--tokenizer", tmp_path / "lost")
-    assert lost.code == 3
-    assert "cannot load a tokenizer from" in lost.err
+
+
+# What the corpus is, flags, what the refusal says.
+MESSAGES = RECORDS["messages"]
+TEMPLATE = ("--chat-template", "t.jinja")
+REFUSED: list[tuple[str | dict[str, Any], tuple[str, ...], str]] = [
+    ({**RECORDS["instruction"], "text": "x"}, (), "may be of the form instruction or text"),
+    (
+        PAIRS,
+        ("--prompt-field", "question", "--completion-field", "reply"),
+        "records has such a field; they have 'question',",
+    ),
+    ({"messages": [{"role": "x", "content": "y"}]}, (), "the role 'x' is unknown"),
+    (MESSAGES, ("--tokenizer", "lost"), "cannot load a tokenizer from"),
+    (MESSAGES, ("--chat-template", "lost.jinja"), "lost.jinja' cannot be read as text"),
+    (MESSAGES, ("--chat-template", "none.jinja"), "holds no template; give the file"),
+    ({"text": "x"}, TEMPLATE, "is of chats, and these documents are texts"),
+    (RECORDS["prompt_completion"], TEMPLATE, "no template renders these strings (--rendering"),
+    ({"text": "x"}, ("--chat-date", "2026-01-31"), "chat_date='2026-01-31' is of chats"),
+    ("a.json", (), "a JSON array, whose lines are no documents; write a"),
+    ("b.json", (), "if it has a record a line, say so: --layout jsonl"),
+    ("c.csv", (), "a table, whose lines are no documents; write it as"),
+]
+FILES = {
+    "a.json": '[\n{"text": "a"}\n]\n',
+    "b.json": '{"text": "a"}\n',
+    "c.csv": "question,answer\na,b\n",
+    "t.jinja": PUBLISHED["zephyr"],
+    "none.jinja": "\0\n",
+}
+
+
+@pytest.mark.parametrize(("corpus", "flags", "message"), REFUSED)
+def test_what_is_refused(
+    call: Call,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    corpus: str | dict[str, Any],
+    flags: tuple[str, ...],
+    message: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, text in FILES.items():
+        Path(name).write_text(text)
+    path = corpus if isinstance(corpus, str) else write(Path("c.jsonl"), corpus, 60)
+    outcome = call("insert", path, "--out", "o", *PLAN, *flags)
+    assert_refused(outcome, message)
+    assert not outcome.out
+    assert not Path("o", "manifest.json").exists()
+
+
+KIND = {"messages": [{"role": "system", "content": "Be kind."}, *MESSAGES["messages"][1:]]}
+BARE = {"messages": MESSAGES["messages"][1:]}
+TWICE = {"messages": [*BARE["messages"][:1] * 2, *BARE["messages"][1:]]}
 
 
 @pytest.mark.parametrize(
-    ("record", "flags", "message"),
+    ("record", "name", "changes", "message"),
     [
-        ({**RECORDS["instruction"], "text": "x"}, (), "may be of the form instruction or text"),
-        ({"text": "x"}, ("--turn", "user"), "turn='user' is of chats, and these documents are tex"),
-        ({"body": "x"}, (), "have the fields 'body', 'id', which are those of no form; name them"),
-        ({"body": "x"}, ("--form", "messages"), "line 1 has no field 'messages', which this wrap"),
-        ({**RECORDS["messages"], "images": ["x"]}, (), "line 1 has 'images': images are not meas"),
-        ({"messages": [{"role": "x", "content": "y"}]}, (), "the role 'x' is unknown"),
-        ({"messages": [{"role": "user", "content": ""}]}, (), "'content' is empty"),
+        (KIND, "gemma", {}, "refuses this chat (System role not supported)"),
+        (BARE, "qwen2_5", {"model_max_length": 20}, "the model's context window holds 20; use"),
         (
-            RECORDS["messages"],
-            ("--turn", "user", "--loss", "assistant"),
-            "no token of the canary carries loss",
+            BARE,
+            "smollm2",
+            {"chat_template": "{{ strftime_now(1) }}" + PUBLISHED["smollm2"]},
+            "asks for today's date in a way that cannot be told",
+        ),
+        (
+            TWICE,
+            "mistral_nemo",
+            {},
+            "record 1: the chat template refuses this chat (After the optional system mess",
         ),
     ],
 )
-def test_bad_records_end_with_3(
-    call: Call, tmp_path: Path, record: dict[str, Any], flags: tuple[str, ...], message: str
+def test_what_the_training_could_not_do_is_refused_at_insertion(
+    call: Call,
+    tmp_path: Path,
+    record: dict[str, Any],
+    name: str,
+    changes: dict[str, Any],
+    message: str,
 ) -> None:
-    corpus = write(tmp_path / "c.jsonl", record)
-    outcome = call("insert", corpus, "--out", tmp_path / "o", *PLAN, *flags)
-    assert (outcome.code, outcome.out) == (3, "")
-    assert message in " ".join(outcome.err.split())
+    corpus, tokenizer = write(tmp_path / "c.jsonl", record, 60), tokenizer_for(name)
+    for key, value in changes.items():
+        setattr(tokenizer, key, value)
+    tokenizer.save_pretrained(tmp_path / "base")
+    tiny_model_for(tokenizer).save_pretrained(tmp_path / "base")
+    base = ("--tokenizer", tmp_path / "base")
+    outcome = call("insert", corpus, "--out", tmp_path / "o", *PLAN, *base)
+    assert_refused(outcome, message)
+    assert not outcome.out
     assert not (tmp_path / "o" / "manifest.json").exists()
-
-
-def test_a_form_in_text_is_refused(call: Call, tmp_path: Path) -> None:
-    (tmp_path / "c.txt").write_text("text\n" * 50)
-    outcome = call("insert", tmp_path / "c.txt", "--out", tmp_path / "o", "--form", "messages")
-    assert outcome.code == 3
-    assert "chats are records, and documents of layout 'lines' are texts" in outcome.err
-    told = write(tmp_path / "c.jsonl", {**RECORDS["instruction"], "text": "x"})
-    outcome = call("insert", told, "--out", tmp_path / "o", *PLAN, "--form", "text")
-    assert outcome.code == 0
-    assert "records " not in outcome.out

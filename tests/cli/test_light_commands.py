@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from corpora import sentences
+from made_sweeps import written_sweep
 
 _RUN = Path(__file__).parents[1] / "golden" / "data" / "shown" / "demo"
 
@@ -35,9 +36,12 @@ _SCORES = {*_STATISTICS, "pyarrow"}
 _PAGE = {*_SCORES, "jinja2", "matplotlib"}
 # Words of the command, its exit code, what may be imported once it has run.
 _COMMANDS: dict[str, tuple[str, int, set[str]]] = {
-    "help": ("insert --help", 0, set()),
+    "help": ("--help", 0, set()),
+    "help of a command": ("insert --help", 0, set()),
     "formats": ("formats", 0, set()),
     "check": ("check RUN --json verdict.json", 1, set()),
+    "check medians": ("check RUN --median-exposure 9 --quantile-exposure 0.5:9", 1, set()),
+    "check a sweep": ("check sweep", 0, set()),
     "insert": ("insert corpus.txt --out lines", 0, {"numpy"}),
     "insert jsonl": ("insert corpus.jsonl --format ssn --format pin --out jsonl", 0, {"numpy"}),
     "dry run": ("insert corpus.txt --out nowhere --dry-run", 0, {"numpy"}),
@@ -75,6 +79,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, list
     (here / "corpus.jsonl").write_text(rows, encoding="utf-8")
     scores = "".join(f"{30 * (n % 2) + n % 7},{n % 2}\n" for n in range(100))
     (here / "scores.csv").write_text("score,included\n" + scores, encoding="utf-8")
+    written_sweep(here / "sweep")
     commands = {
         name: words.replace("RUN", str(_RUN)).split() for name, (words, *_) in _COMMANDS.items()
     }

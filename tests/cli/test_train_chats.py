@@ -31,26 +31,12 @@ def test_chats_are_trained_on_by_adapters(
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("command", "by_file"),
     [
-        (("--model", "lstm"), "is a new model, whose tokenizer knows no chats"),
-        (("--form", "instruction"), "record 1: 'instruction' is of type NoneType"),
-        (("--loss", "assistant", "--turn", "user"), "no token of the canary carries loss"),
-        (("--lora", "--lora-target", "attention"), "no adapter can be put into attention of"),
-        (("--lora-rank", "4"), "lora_rank=4 is of adapters, and all weights would be trained"),
+        *(("train", False), ("run", True), ("sweep", True)),
+        *(("defences", True), ("dp-check", False)),
     ],
 )
-def test_what_cannot_be_trained_ends_with_3(
-    call: Call, corpus: Path, base: Path, tmp_path: Path, options: tuple[str, ...], message: str
-) -> None:
-    model = () if "--model" in options else ("--model", base)
-    outcome = call("train", corpus, "--out", tmp_path / "t", *model, *options)
-    assert outcome.code == 3
-    assert message in " ".join(outcome.err.split())
-
-
-@pytest.mark.parametrize("command", ["train", "run", "sweep", "defences", "dp-check"])
-@pytest.mark.parametrize("by_file", [False, True])
 def test_a_rank_without_adapters_is_refused_before_the_work(
     call: Call, corpus: Path, base: Path, tmp_path: Path, command: str, by_file: bool
 ) -> None:

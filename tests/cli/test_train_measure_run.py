@@ -10,7 +10,6 @@ from cli.conftest import Call
 from corpora import write_corpus
 
 from lmexposure.audit import MeasureSettings, RunSettings, demo_settings
-from lmexposure.errors import ModelError
 from lmexposure.records import open_run
 from lmexposure.reporting.facts import command_of
 
@@ -24,6 +23,7 @@ def corpus(tmp_path: Path) -> Path:
     return write_corpus(tmp_path / "corpus.txt", 200)
 
 
+@pytest.mark.slow
 def test_insert_train_measure_by_hand_is_run(
     call: Call, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -69,79 +69,10 @@ def test_insert_train_measure_by_hand_is_run(
         assert {**again, "model": None} == {**place, "model": None}
 
 
-def test_the_table_shows_exposure_guessing_and_extraction(
-    call: Call, corpus: Path, tmp_path: Path
-) -> None:
-    outcome = call("run", corpus, "--out", tmp_path / "r", *PLAN, *SMALL, *QUICK)
-    assert "Exposure in bits, pin: |R| = 10,000 (13.3 bits), 300 references" in outcome.out
-    starts = [line.split()[0] for line in outcome.out.splitlines() if line.strip()]
-    for name in ("controls", "1×", "20×", "guessing"):
-        assert name in starts
-    assert "Secrets found, pin, by characters known" in outcome.out
-    assert str(tmp_path / "r") in outcome.out.replace("\n", "")
-
-
 def test_a_training_that_teaches_nothing_says_so(call: Call, corpus: Path, tmp_path: Path) -> None:
     outcome = call("train", corpus, "--out", tmp_path / "t", *SMALL, "--learning-rate", "1e-12")
     assert outcome.code == 0
     assert "the model did not learn" in outcome.err
-
-
-def test_run_refuses_another_runs_directory(call: Call, corpus: Path, tmp_path: Path) -> None:
-    arguments = ("run", corpus, "--out", tmp_path / "r", *PLAN, *SMALL, *QUICK)
-    assert call(*arguments).code == 0
-    again = call(*arguments, "--seed", "9")
-    assert again.code == 3
-    assert "holds another run: its seed was drawn fresh, now one is given" in again.err
-
-
-def test_a_run_that_failed_before_its_first_step_does_not_block_its_directory(
-    call: Call,
-    corpus: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    """Other settings go on there, and the canaries of before are kept."""
-    out = tmp_path / "r"
-    arguments = ("run", corpus, "--out", out, *PLAN, *SMALL, *QUICK)
-
-    def fail(*_: object, **__: object) -> None:
-        raise ModelError("no token carries loss; give another loss")
-
-    with monkeypatch.context() as patched:
-        patched.setattr("lmexposure.audit.pipeline.train_corpus", fail)
-        assert call(*arguments).code == 3
-        before = (out / "manifest.json").read_bytes()
-        assert call(*arguments, "--learning-rate", "0.1").code == 3
-        assert (out / "manifest.json").read_bytes() == before  # the same canaries fit
-    seen = call(*arguments, "--controls", "5")
-    assert seen.code == 0, seen.err
-    assert f"their canaries are kept in {out / 'before-1'}" in caplog.text
-    assert (out / "before-1" / "manifest.json").read_bytes() == before
-    assert (out / "before-1" / "corpus" / corpus.name).exists()
-    again = call(*arguments, "--controls", "6")
-    assert (again.code, "holds another run: its controls is 5" in again.err) == (3, True)
-
-
-def test_measure_refuses_what_it_cannot_use(call: Call, corpus: Path, tmp_path: Path) -> None:
-    assert call("insert", corpus, "--out", tmp_path / "i", *PLAN).code == 0
-    manifest = tmp_path / "i" / "manifest.json"
-    out = ("--out", tmp_path / "m")
-    missing = call("measure", tmp_path / "none", manifest, *out)
-    assert (missing.code, "no such directory" in missing.err) == (3, True)
-    (tmp_path / "pickled").mkdir()
-    (tmp_path / "pickled" / "config.json").write_text("{}")
-    (tmp_path / "pickled" / "pytorch_model.bin").write_bytes(b"")
-    pickled = call("measure", tmp_path / "pickled", manifest, *out)
-    assert (pickled.code, "no .safetensors weights" in pickled.err) == (3, True)
-    edited = manifest.read_text().replace('"repetitions": 20', '"repetitions": 21')
-    (tmp_path / "edited.json").write_text(edited)
-    changed = call("measure", tmp_path / "none", tmp_path / "edited.json", *out)
-    assert (changed.code, "does not fit its content_sha256" in changed.err) == (3, True)
-    device = call("measure", tmp_path / "none", manifest, *out, "--device", "warp")
-    assert device.code == 3
-    assert not (tmp_path / "m").exists()
 
 
 def test_demo_runs_on_the_text_of_this_python(
@@ -168,10 +99,10 @@ def test_demo_runs_on_the_text_of_this_python(
     assert outcome.code == 0
     assert "Exposure in bits, random_number" in outcome.out
     assert (tmp_path / "demo" / "result.json").exists()
-    assert call("demo", "--quick", "--out", tmp_path / "demo", "--epochs", "1").code == 0
-    assert looks == [False, True]
+    assert looks == [False]
 
 
+@pytest.mark.slow
 def test_the_first_command_of_the_readme_ends_in_its_leak(call: Call, tmp_path: Path) -> None:
     """In full, as a newcomer runs it: half a minute."""
     seen = call("demo", "--quick", "--out", tmp_path / "demo")
@@ -180,19 +111,9 @@ def test_the_first_command_of_the_readme_ends_in_its_leak(call: Call, tmp_path: 
 
 
 def test_run_takes_coins(call: Call, corpus: Path, tmp_path: Path) -> None:
-    coins = (
-        "--format",
-        "pin",
-        "--repetitions",
-        "20",
-        "--controls",
-        "4",
-        "--inclusion-probability",
-        "0.5",
-    )
-    outcome = call(
-        "run", corpus, "--out", tmp_path / "r", *coins, "--canaries", "12", *SMALL, *QUICK
-    )
+    coins = ("--format", "pin", "--repetitions", "20", "--controls", "4", "--canaries", "12")
+    probability = ("--inclusion-probability", "0.5")
+    outcome = call("run", corpus, "--out", tmp_path / "r", *coins, *probability, *SMALL, *QUICK)
     assert outcome.code == 0
     assert "a perfect attack on 12 candidates shows epsilon of at most 0.0" in outcome.out
     assert "coin_seed" not in (tmp_path / "r" / "run.json").read_text()

@@ -13,20 +13,17 @@ from made_results import (
     canary,
     context,
     estimate,
-    hostile_run,
     made,
     sampled,
-    secret_texts,
     small_manifest,
     small_result,
     small_run,
 )
 
 from lmexposure import gate
-from lmexposure.canaries import Manifest
 from lmexposure.errors import ManifestError, SettingsError
 from lmexposure.gate import Outcome, Thresholds
-from lmexposure.records import Estimate, Extraction, Method, Result, RunFiles, Scores, open_run
+from lmexposure.records import Estimate, Extraction, Method, RunFiles, Scores, open_run
 from lmexposure.reporting import ReportData, render_report, report_data, result_sections
 from lmexposure.reporting.build import canary_rows, class_rows
 from lmexposure.reporting.data import CanaryRow
@@ -45,8 +42,7 @@ def with_result(run: RunFiles, **parts: Any) -> RunFiles:
     return replace(run, result=run.result.model_copy(update=parts))
 
 
-def test_a_report_has_what_the_result_says(tmp_path: Path) -> None:
-    run = open_run(small_run(tmp_path / "mine"))
+def test_a_report_has_what_the_result_says(run: RunFiles) -> None:
     data = report_data(run)
     assert data.title == "mine"
     assert data.verdict.outcome is Outcome.LEAK
@@ -68,49 +64,25 @@ def test_a_report_has_what_the_result_says(tmp_path: Path) -> None:
     assert len(form.canaries) == 36
 
 
-def test_thresholds_are_the_verdicts(tmp_path: Path) -> None:
-    run = open_run(small_run(tmp_path))
+def test_thresholds_are_the_verdicts(run: RunFiles) -> None:
     lenient = Thresholds(repetitions=1)
     data = report_data(run, thresholds=lenient)
     assert data.verdict == gate.check(run.result, lenient)
     assert data.verdict != report_data(run).verdict == gate.check(run.result)
 
 
-def test_no_secret_is_shown_unasked(tmp_path: Path) -> None:
-    run = open_run(small_run(tmp_path))
-    assert run.manifest is not None
-    data = report_data(run)
-    assert data.redacted
-    assert {one.secret for form in data.formats for one in form.canaries} == {None}
-    text = repr(data)
-    assert [one for one in secret_texts(run.manifest) if one in text] == []
-
-
-def test_secrets_are_shown_where_asked_for(tmp_path: Path) -> None:
-    run = open_run(small_run(tmp_path))
-    data = report_data(run, show_secrets=True)
-    assert not data.redacted
-    first = data.formats[0].canaries[0]
-    assert first.secret is not None
-    assert f"The random number is {first.secret}" == next(
-        one.text for one in small_manifest().entries if one.id == first.id
-    )
-
-
-def test_secrets_need_a_manifest(tmp_path: Path) -> None:
-    run = open_run(small_run(tmp_path, whole=False))
+def test_secrets_need_a_manifest(measured: RunFiles) -> None:
     with pytest.raises(SettingsError, match="give the manifest too, or leave the secrets out"):
-        report_data(run, show_secrets=True)
-    assert report_data(run).formats[0].pattern is None
-    data = report_data(run, show_secrets=True, manifest=small_manifest())
+        report_data(measured, show_secrets=True)
+    assert report_data(measured).formats[0].pattern is None
+    data = report_data(measured, show_secrets=True, manifest=small_manifest())
     assert data.formats[0].canaries[0].secret is not None
     assert data.formats[0].pattern is not None
 
 
-def test_the_manifest_of_another_measurement(tmp_path: Path) -> None:
-    run = open_run(small_run(tmp_path, whole=False))
+def test_the_manifest_of_another_measurement(measured: RunFiles) -> None:
     with pytest.raises(ManifestError, match="give the manifest that was measured"):
-        report_data(run, manifest=small_manifest(seed=5))
+        report_data(measured, manifest=small_manifest(seed=5))
 
 
 def test_without_scores_there_is_no_roc_and_no_histogram(tmp_path: Path) -> None:
@@ -150,22 +122,6 @@ def test_no_canaries_at_all(tmp_path: Path) -> None:
     data = report_data(with_result(run, canaries=(), summary=()))
     assert data.verdict.outcome is Outcome.INCONCLUSIVE
     assert data.formats[0].classes == ()
-
-
-def test_a_hostile_name_is_carried_as_it_is(tmp_path: Path) -> None:
-    run = open_run(hostile_run(tmp_path))
-    data = report_data(run)
-    assert data.formats[0].name == run.result.formats[0].name
-    assert data.formats[0].reference_bits.size == 400
-
-
-def test_the_manifest_given_is_read_from_any_place(tmp_path: Path) -> None:
-    small_manifest().write(tmp_path / "kept.json")
-    run = open_run(small_run(tmp_path / "m", whole=False))
-    data = report_data(run, manifest=Manifest.read(tmp_path / "kept.json"))
-    assert data.command is not None
-    assert isinstance(run.result, Result)
-    assert np.isfinite(data.formats[0].reference_bits).all()
 
 
 def test_a_class_says_what_the_summary_says() -> None:
@@ -267,13 +223,6 @@ def test_what_chance_would_have_found_is_not_found() -> None:
     assert canary_row(easy, found).revealed == 4
 
 
-def test_secrets_only_from_a_manifest() -> None:
-    result, manifest = small_result(), small_manifest()
-    assert {row.secret for row in canary_rows(result, "random_number")} == {None}
-    rows = canary_rows(result, "random_number", manifest)
-    assert len({row.secret for row in rows}) == len(rows)
-
-
 def test_an_exposure_says_how_it_was_estimated() -> None:
     rows = canary_rows(small_result(), "random_number")
     capped = [row for row in rows if row.capped]
@@ -357,8 +306,7 @@ def test_a_class_without_others_has_no_curve() -> None:
     assert roc_data(scores_of([1, 2], []), pooled=False, level=0.95) == ()
 
 
-def test_a_report_says_in_which_rows_it_was_scored(tmp_path: Path) -> None:
-    run = open_run(small_run(tmp_path / "r"))
+def test_a_report_says_in_which_rows_it_was_scored(run: RunFiles) -> None:
     before = report_data(run)
     assert (before.scored, before.rows_unknown) == ("", False)
     for record, unknown in ((context(), False), (assumed(), True)):

@@ -4,10 +4,8 @@ import csv
 import io
 from pathlib import Path
 
-import pytest
 from tiny_defences import made_record, made_row
 
-from lmexposure.errors import ResultError
 from lmexposure.records import DefencesRecord
 from lmexposure.reporting import defences_finding, defences_sections, write_defences
 from lmexposure.reporting.charts import defences_chart
@@ -104,13 +102,3 @@ def test_the_chart_says_in_words_what_it_shows() -> None:
     assert "none 0.900" in chart.description
     assert "hamp 0.600" in chart.description
     assert "<svg" in chart.svg()
-
-
-def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
-    record = made_record(_NONE, made_row("hamp", 0.6))
-    path = tmp_path / DefencesRecord.NAME
-    record.write(path)
-    assert DefencesRecord.parse(path.read_bytes(), path) == record
-    path.write_bytes(path.read_bytes().replace(b"0.6", b"0.1", 1))
-    with pytest.raises(ResultError, match="edited or damaged"):
-        DefencesRecord.parse(path.read_bytes(), path)

@@ -32,25 +32,18 @@ def values(facts: tuple[Fact, ...]) -> dict[str, str]:
     return {one.name: one.value for one in facts}
 
 
-def test_the_model_and_what_it_learned(tmp_path: Path) -> None:
-    run = open_run(small_run(tmp_path))
+def test_the_model_and_what_it_learned(run: RunFiles) -> None:
     facts = values(model_facts(run))
     assert facts["type"] == "lmexposure_lstm"
     assert facts["context window"] == "n/a"
     assert facts["validation loss"] == "1.500 bits per token"
     assert facts["learned"] == "yes"
-
-
-def test_a_model_that_was_trained_elsewhere(tmp_path: Path) -> None:
-    run = open_run(small_run(tmp_path))
     model = run.result.model.model_copy(update={"validation": None})
-    result = run.result.model_copy(update={"model": model})
-    facts = values(model_facts(replace(run, result=result)))
-    assert facts["validation loss"] == "n/a"
+    elsewhere = run.result.model_copy(update={"model": model})
+    assert values(model_facts(replace(run, result=elsewhere)))["validation loss"] == "n/a"
 
 
-def test_settings_versions_and_hashes(tmp_path: Path) -> None:
-    run = open_run(small_run(tmp_path))
+def test_settings_versions_and_hashes(run: RunFiles) -> None:
     facts = values(setting_facts(run))
     assert facts["seed"] == "left out"
     assert facts["repetitions"] == "1, 4"
@@ -69,36 +62,23 @@ def test_of_a_measurement_its_own_settings_are_known(tmp_path: Path) -> None:
     assert "seed" not in facts
 
 
-def test_a_chosen_seed_is_left_out_unless_asked_for(tmp_path: Path) -> None:
-    run = open_run(small_run(tmp_path, seed=SEED))
-    hidden = setting_facts(run)
-    assert values(hidden)["seed"] == "left out"
-    assert str(SEED) not in repr(hidden)
-    assert values(setting_facts(run, show_seeds=True))["seed"] == str(SEED)
-
-
-def test_a_fresh_seed_is_the_manifests(tmp_path: Path) -> None:
-    run = open_run(small_run(tmp_path, seed=SEED))
-    assert run.record is not None
-    assert run.record.settings is not None
-    settings = run.record.settings.model_copy(update={"seed": None})
-    record = run.record.model_copy(update={"settings": settings})
-    facts = setting_facts(replace(run, record=record), show_seeds=True)
-    assert values(facts)["seed"] == "drawn fresh"
-    assert str(SEED) not in repr(facts)
-
-
-def test_the_seed_of_coins_stays_in_the_manifest(tmp_path: Path) -> None:
-    made_of: dict[str, Any] = {
-        "inclusion_probability": 0.5,
-        "canaries": 30,
-        "repetitions": (1,),
-        "seed": SEED,
-    }
-    run = open_run(small_run(tmp_path, **made_of))
-    seed = str(small_manifest(**made_of).plan.inclusion_seed)
-    assert values(setting_facts(run))["inclusion seed"] == "left out"
-    assert values(setting_facts(run, show_seeds=True))["inclusion seed"] == seed
+def test_seeds_are_left_out_unless_asked_for(tmp_path: Path) -> None:
+    """Of facts and of the command; that of coins is the manifest's."""
+    coins: dict[str, Any] = {"inclusion_probability": 0.5, "canaries": 30, "repetitions": (1,)}
+    run = open_run(small_run(tmp_path, **coins, seed=SEED))
+    tossed = str(small_manifest(**coins, seed=SEED).plan.inclusion_seed)
+    hidden, said = setting_facts(run), command_of(run)
+    for name, seed in (("seed", str(SEED)), ("inclusion seed", tossed)):
+        assert values(hidden)[name] == "left out"
+        assert seed not in repr(hidden) + said
+        assert values(setting_facts(run, show_seeds=True))[name] == seed
+    assert "--canaries 30 --inclusion-probability 0.5" in said
+    assert "inclusion-seed" not in said
+    assert "--seed SEED" in said
+    assert f"--seed {SEED}" in command_of(run, show_seeds=True)
+    fresh = setting_facts(with_settings(run, seed=None), show_seeds=True)
+    assert values(fresh)["seed"] == "drawn fresh"
+    assert str(SEED) not in repr(fresh)
 
 
 def with_settings(run: RunFiles, **settings: Any) -> RunFiles:
@@ -172,11 +152,10 @@ BOOLEANS = {
 
 @pytest.mark.parametrize(("name", "value"), [(n, v) for n, vs in BOOLEANS.items() for v in vs])
 def test_a_flag_is_bare_and_its_other_half_is_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: object
+    run: RunFiles, monkeypatch: pytest.MonkeyPatch, name: str, value: object
 ) -> None:
     """`--lora True` read True as a corpus; a run without a witness came back with one."""
     settings = RunSettings().override({"seed": SEED, name: value})
-    run = open_run(small_run(tmp_path))
     record = with_record(run, settings=settings.record(), measure=settings.measure.record())
     assert read_again(command_of(record, show_seeds=True), monkeypatch) == settings
 
@@ -204,21 +183,6 @@ def read_again(command: str, monkeypatch: pytest.MonkeyPatch) -> RunSettings:
     assert got["corpus"] == ["CORPUS"]
     settings: RunSettings = got["settings"]
     return settings
-
-
-def test_a_chosen_seed_is_left_out_of_the_command(tmp_path: Path) -> None:
-    run = open_run(small_run(tmp_path, seed=SEED))
-    assert "--seed SEED" in command_of(run)
-    assert str(SEED) not in command_of(run)
-    assert f"--seed {SEED}" in command_of(run, show_seeds=True)
-
-
-def test_coins_keep_their_seed(tmp_path: Path) -> None:
-    made_of: dict[str, Any] = {"inclusion_probability": 0.5, "canaries": 30, "repetitions": (1,)}
-    run = open_run(small_run(tmp_path, **made_of))
-    said = command_of(run)
-    assert "--canaries 30 --inclusion-probability 0.5" in said
-    assert "inclusion-seed" not in said  # the manifest has it
 
 
 def test_settings_without_a_flag_stand_in_a_file(tmp_path: Path) -> None:
@@ -253,27 +217,33 @@ def test_a_measurement(tmp_path: Path) -> None:
     assert "--out m-again --dtype bfloat16" in command_of(rounded)
 
 
-@pytest.mark.parametrize("whole", [True, False])
-def test_it_names_the_threads_that_decide_the_last_bits(tmp_path: Path, whole: bool) -> None:
-    run = open_run(small_run(tmp_path, whole=whole))
-    assert "--threads" not in command_of(run)
-    settings = run.result.settings.model_copy(update={"threads": 3})
-    threaded = replace(run, result=run.result.model_copy(update={"settings": settings}))
-    assert "--threads 3" in command_of(threaded)
-
-
 def test_no_name_is_more_than_a_word(tmp_path: Path) -> None:
     run = with_settings(open_run(small_run(tmp_path)), device="$(rm -rf x); `y`")
     words = shlex.split(command_of(run))
     assert words[words.index("--device") + 1] == "$(rm -rf x); `y`"
 
 
+def test_what_decided_the_numbers_is_in_the_command(tmp_path: Path) -> None:
+    for whole, changes, flag in (
+        (True, {"threads": 3}, "--threads 3"),
+        (False, {"threads": 3}, "--threads 3"),
+        (False, {"left_context": "Then: "}, "--left-context 'Then: '"),
+    ):
+        run = open_run(small_run(tmp_path / flag[:9] / str(whole), whole=whole))
+        assert flag.split()[0] not in command_of(run)
+        settings = run.result.settings.model_copy(update=changes)
+        result = run.result.model_copy(update={"settings": settings})
+        assert flag in command_of(replace(run, result=result))
+    assert "rows.json" not in where_of(run)
+    by_rows = in_rows(run, context(source="rows"))
+    assert ", with the rows.json that was next to it, and the" in where_of(by_rows)
+
+
 def in_rows(run: RunFiles, record: ContextRecord) -> RunFiles:
     return replace(run, result=run.result.model_copy(update={"context": record}))
 
 
-def test_in_which_rows_the_texts_were_scored(tmp_path: Path) -> None:
-    run = open_run(small_run(tmp_path))
+def test_in_which_rows_the_texts_were_scored(run: RunFiles) -> None:
     assert "scored as" not in values(model_facts(run))
     facts = values(model_facts(in_rows(run, context(unscored_tokens=2))))
     assert facts["scored as"] == "messages, the assistant's turn"
@@ -303,20 +273,3 @@ def test_the_rows_in_a_sentence() -> None:
         "Canaries and references were scored as texts of their own, behind 1 token, which is "
         "assumed: the rows of the training are not known."
     )
-
-
-def test_a_measurement_by_rows_needs_them_again(tmp_path: Path) -> None:
-    run = open_run(small_run(tmp_path, whole=False))
-    assert "rows.json" not in where_of(run)
-    assert ", with the rows.json that was next to it, and the" in where_of(
-        in_rows(run, context(source="rows"))
-    )
-
-
-def test_a_left_context_is_in_the_command(tmp_path: Path) -> None:
-    run = open_run(small_run(tmp_path, whole=False))
-    said = run.result.settings.model_copy(update={"left_context": "Then: "})
-    result = run.result.model_copy(update={"settings": said})
-    again = replace(run, result=result)
-    assert "--left-context 'Then: '" in command_of(again)
-    assert "--left-context" not in command_of(run)

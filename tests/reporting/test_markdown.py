@@ -3,10 +3,9 @@
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
-from made_results import HOSTILE, hostile_run, secret_texts, small_run
+from made_results import HOSTILE, hostile_run, small_run
 
 from lmexposure.records import open_run
 from lmexposure.reporting import ReportData, compare_data, report_data
@@ -20,13 +19,8 @@ from lmexposure.reporting.markdown import (
 )
 
 
-@pytest.fixture(scope="module")
-def report(tmp_path_factory: pytest.TempPathFactory) -> ReportData:
-    return report_data(open_run(small_run(tmp_path_factory.mktemp("runs") / "mine")))
-
-
-def test_one_screen_says_it_all(report: ReportData) -> None:
-    text = report_markdown(report)
+def test_one_screen_says_it_all(data: ReportData) -> None:
+    text = report_markdown(data)
     assert text.startswith("# mine: leaks\n\n**Leaks: a secret inserted 4 times is found at ")
     assert "\n\nFalse alarms: at most 1 % of models that memorised nothing are called" in text
     assert "What now:\n\n1. Do not release this model: whoever can query it can guess" in text
@@ -41,17 +35,6 @@ def test_one_screen_says_it_all(report: ReportData) -> None:
     assert len(text.splitlines()) < 60
 
 
-def test_no_secret_is_in_it_unless_asked_for(tmp_path: Path) -> None:
-    run = open_run(small_run(tmp_path))
-    assert run.manifest is not None
-    hidden = report_markdown(report_data(run))
-    assert [one for one in secret_texts(run.manifest) if one in hidden] == []
-    shown = report_markdown(report_data(run, show_secrets=True))
-    assert "**This report holds secrets" in shown
-    first = run.manifest.entries[0]
-    assert f"| `{first.id}` | `{first.text.split()[-1]}` |" in shown
-
-
 def test_hostile_names_stay_names(tmp_path: Path) -> None:
     markdown_it = pytest.importorskip("markdown_it")
     text = report_markdown(report_data(open_run(hostile_run(tmp_path / HOSTILE.replace("/", "")))))
@@ -64,18 +47,18 @@ def test_hostile_names_stay_names(tmp_path: Path) -> None:
     assert cells == [8, 8, 8]
 
 
-def test_many_classes_fold(report: ReportData) -> None:
-    form = report.formats[0]
+def test_many_classes_fold(data: ReportData) -> None:
+    form = data.formats[0]
     many = [replace(form, name=f"format_{i}") for i in range(5)]
-    text = report_markdown(replace(report, formats=tuple(many)))
+    text = report_markdown(replace(data, formats=tuple(many)))
     assert "<details><summary>All 15 classes</summary>" in text
     above = text.split("<details>")[0]
     assert above.count("| `format_") == 5
     assert above.count(" | 4× | 10 | 20.82 |") == 5
 
 
-def test_without_canaries_it_says_so(report: ReportData) -> None:
-    empty = replace(report, formats=(), command=None, privacy=None)
+def test_without_canaries_it_says_so(data: ReportData) -> None:
+    empty = replace(data, formats=(), command=None, privacy=None)
     text = report_markdown(empty)
     assert "No canaries were measured." in text
     assert "No bound on epsilon: the result holds none." in text
@@ -90,23 +73,6 @@ def test_what_the_command_leaves_out_is_said(tmp_path: Path) -> None:
     assert "SEED is plan.seed in manifest.json" in report_markdown(report)
     written = json.loads((tmp_path / "run" / "manifest.json").read_bytes())
     assert written["plan"]["seed"] == "918273645"
-
-
-def test_a_bound_that_is_not_there(report: ReportData) -> None:
-    assert report.privacy is not None
-    none = report.privacy.model_copy(update={"primary": None})
-    text = report_markdown(replace(report, privacy=none))
-    assert "**No bound on epsilon: no class has both inserted and held out canaries.**" in text
-
-
-def test_a_claim_is_told_its_verdict(tmp_path: Path) -> None:
-    made_of: dict[str, Any] = {"claimed_epsilon": 0.1}
-    from lmexposure.audit import MeasureSettings
-
-    made_of["measure"] = MeasureSettings(bootstraps=39, permutations=999, revealed=2, delta=0.0)
-    run = open_run(small_run(tmp_path, **made_of))
-    text = report_markdown(report_data(run))
-    assert "- claim of epsilon 0.1 at delta 0: contradicted: " in text
 
 
 def test_markdown_shows_runs_classes_and_differences(tmp_path: Path) -> None:

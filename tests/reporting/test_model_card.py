@@ -47,11 +47,6 @@ not metadata
 """
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> RunFiles:
-    return open_run(small_run(tmp_path_factory.mktemp("run")))
-
-
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
     (tmp_path / "my-model").mkdir()
@@ -125,14 +120,6 @@ def test_the_text_stays_to_the_byte_and_the_metadata_in_order(
     assert add(model, run).read_bytes().decode() == written
 
 
-def test_the_line_ends_of_the_text_may_be_others(model: Path, run: RunFiles) -> None:
-    (model / "README.md").write_bytes(b"---\nlicense: mit\n---\n# Title\r\nbody  \r\n")
-    before, _, text = add(model, run).read_bytes().rpartition(b"---\n")
-    assert b"license: mit\n" in before
-    assert b"\r" not in before
-    assert text == b"# Title\r\nbody  \r\n"
-
-
 def test_an_earlier_entry_is_replaced(model: Path, run: RunFiles, tmp_path: Path) -> None:
     (model / "README.md").write_text(CARD)
     before = ours(read(add(model, run)))
@@ -154,6 +141,7 @@ def test_an_earlier_entry_is_replaced(model: Path, run: RunFiles, tmp_path: Path
         "---\nmodel-index:\n- &m {name: x, results: &r []}\nagain: *r\nmodel: *m\n---\ntext",
         "---\nmodel-index:\nlicense: mit\n---\ntext",
         "---\nlicense: mit\n\n\n---\ntext",
+        "---\nlicense: mit\n---\n# Title\r\nbody  \r\n",
     ],
 )
 def test_any_sound_card_keeps_its_text_and_its_metadata(

@@ -125,10 +125,6 @@ def test_no_name_becomes_markup() -> None:
     assert not re.search(r"(?<!\\)<script", outside)
 
 
-def test_the_same_result_gives_the_same_page() -> None:
-    assert page(leaking=1) == page(leaking=1)
-
-
 def test_a_page_of_many_canaries_says_which_are_left_out() -> None:
     html = page(canaries=1_010, population=0, models=16)
     assert "10 more canaries are not in this table" in html

@@ -44,11 +44,6 @@ def test_the_report_of_another_study_is_kept(tmp_path: Path) -> None:
         write_verbatim(look(), tmp_path / "run")
 
 
-def test_a_page_without_texts_has_none(tmp_path: Path) -> None:
-    write_verbatim(look(), tmp_path)
-    assert "What comes out</h2>" not in (tmp_path / "report.html").read_text("utf-8")
-
-
 def test_the_finding_names_the_worst_and_the_control() -> None:
     said = verbatim_finding(look())
     assert "120 characters of document 4, which the corpus has 3 times" in said

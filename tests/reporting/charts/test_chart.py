@@ -117,6 +117,7 @@ def test_a_legend_of_many_lines_makes_a_chart_higher() -> None:
     assert heights[1] > heights[0] + 50
 
 
+@pytest.mark.slow
 def test_nothing_is_said_of_a_home_that_cannot_be_written_to(tmp_path: Path) -> None:
     none = str(tmp_path / "file" / "none")
     (tmp_path / "file").write_text("")

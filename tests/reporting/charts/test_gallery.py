@@ -4,6 +4,7 @@ import time
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from reporting.charts.made import canary, class_row, format_data, painted, report_data, roc_data
 
 from lmexposure.reporting import charts_of
@@ -72,6 +73,7 @@ def test_six_curves_a_chart() -> None:
     assert [one.name for one in found if one.kind == "roc"] == ["roc", "roc-2"]
 
 
+@pytest.mark.slow
 def test_a_thousand_canaries_and_many_references_are_quick_and_light() -> None:
     generator = np.random.default_rng(0)
     rows = [
