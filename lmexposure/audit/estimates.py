@@ -2,8 +2,9 @@
 
 Nothing is picked because it is larger: the shown estimate is the exact rank where the budget
 sufficed to count it, else the one from draws, else the one among references, or the one asked for.
-The others are given next to it, and so is the skew-normal curve's even where it was asked for: an
-extrapolation is not shown first where something was counted or drawn.
+The others are given next to it, and so is the skew-normal curve's even where it was asked for,
+which adds its tests and intervals: an extrapolation is not shown first where something was counted
+or drawn.
 """
 
 import json
@@ -184,7 +185,7 @@ def _by_curve(
             scores.reference_bits,
             space_size=scores.format.size,
             level=settings.level,
-            bootstraps=settings.bootstraps,
+            bootstraps=settings.bootstraps if settings.method == "skew_normal" else None,
             seed=settings.bootstrap_seed,
         )
     except InputError as failure:  # too few references, or all of them alike
@@ -221,8 +222,8 @@ def _record(
     quantiles = np.quantile(null, [0, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1])
     fit = None
     if curve is not None:
-        shape = curve.curve.to_dict() | {"goodness": curve.goodness.to_dict()}
-        fit = SkewNormalFit.model_validate(shape)
+        goodness = curve.goodness and curve.goodness.to_dict()
+        fit = SkewNormalFit.model_validate(curve.curve.to_dict() | {"goodness": goodness})
     return FormatResult(
         name=scores.format.name,
         space_size=scores.format.size,

@@ -197,7 +197,7 @@ class MeasureOptions(Record):
     budget_seconds: Annotated[float, Field(gt=0)] | None
     live_states: Count | None  # model states that a search might hold at once
     level: Rate  # coverage of every interval
-    bootstraps: Count  # refits behind the goodness of the skew-normal curve
+    bootstraps: Count  # refits behind the skew-normal curve's goodness, where it was asked for
     permutations: Count  # shuffles behind each p-value against guessing
     significance: Rate  # of all bounds on epsilon together
     # of the pair (epsilon, delta) that is bounded; None: 0, and one that follows from the number of

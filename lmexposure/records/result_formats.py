@@ -63,7 +63,7 @@ class SkewNormalFit(Record):
     # how lopsided it is, without unit: 0 is a normal curve, above 0 the long tail is to the right,
     # towards fills that surprise the model more
     shape: Number
-    goodness: Goodness  # how well it fits
+    goodness: Goodness | None  # how well it fits; None where the curve was not asked for
 
 
 class TokenProof(Record):

@@ -164,7 +164,7 @@ class MeasureSettings:
     )
     bootstraps: int = setting(
         199,
-        "refits behind the goodness of the skew-normal curve",
+        "refits behind goodness and interval of the skew-normal curve, where it is asked for",
         panel=MEASURING,
         rule=whole(39, _MOST),
         by_flag=False,
@@ -252,7 +252,11 @@ class MeasureSettings:
             *_fewer("draws", self.draws, MeasureSettings.draws),
             *(["a tenth of the search"] if self.budget_steps is None else []),
             *_fewer("characters given to extraction", self.revealed, MeasureSettings.revealed),
-            *_fewer("bootstraps", self.bootstraps, MeasureSettings.bootstraps),
+            *(
+                _fewer("bootstraps", self.bootstraps, MeasureSettings.bootstraps)
+                if self.method == "skew_normal"
+                else []
+            ),
         ]
         return f"a quick look, with {', '.join(fewer)}" if fewer else None
 

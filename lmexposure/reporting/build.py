@@ -205,7 +205,8 @@ def _high_capped(row: ClassSummary, form: FormatResult) -> bool:
 
 def _vouched_for(row: ClassSummary, form: FormatResult) -> bool:
     """Whether the references bear out the median by the curve."""
-    fits = form.skew_normal is not None and not form.skew_normal.goodness.warnings
+    goodness = None if form.skew_normal is None else form.skew_normal.goodness
+    fits = goodness is not None and not goodness.warnings
     median, flagged = row.other_medians.get("skew_normal"), row.skew_normal_flagged or 0
     within = median is not None and median <= min(math.log2(form.references), form.bits)
     return fits and within and 2 * flagged < row.n

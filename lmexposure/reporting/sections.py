@@ -98,8 +98,8 @@ _SIGNS = (
     (
         DOUBT,
         re.escape(DOUBT),
-        "do not rely on it: a bad fit, or beyond the references, where even a good fit proves "
-        "nothing",
+        "do not rely on it: a bad fit, not tested (--estimate skew_normal tests it), or beyond the "
+        "references, where even a good fit proves nothing",
     ),
     (
         "guesses",

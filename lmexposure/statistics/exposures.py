@@ -193,7 +193,8 @@ class Exposures:
     # among the references, which cannot show more than log2 of their number; what is `capped` is a
     # lower bound. Its columns are here too: value, low, high, rank, capped.
     by_rank: SampledExposure = field(repr=False)
-    # off the curve; None where it cannot be fitted, and a warning says why
+    # off the curve, not tested and without intervals: `skew_normal_exposure` gives both; None where
+    # it cannot be fitted, and a warning says why
     skew_normal: SkewNormalExposure | None = field(repr=False)
     warnings: tuple[str, ...]  # of both, and whether the scores look the wrong way round
 
@@ -266,7 +267,9 @@ def exposure(
     notes = [*_reversed(canaries, references), *by_rank.warnings]
     curve = None
     try:
-        curve = skew_normal_exposure(canaries, references, space_size=space_size, level=level)
+        curve = skew_normal_exposure(
+            canaries, references, space_size=space_size, level=level, bootstraps=None
+        )
         notes += [f"skew-normal curve: {line}" for line in curve.warnings]
     except InputError as failure:  # too few references, or all of them alike
         notes.append(f"no skew-normal curve: {failure}")

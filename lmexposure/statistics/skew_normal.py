@@ -1,9 +1,9 @@
 """Exposure beyond the references, read off a skew-normal curve fitted to them.
 
-Two tests examine the fit: as a whole, and in the low tail that is used. Beyond the references
-nothing vouches for it: at a true 30 bits, 10,000 or 1,000 references and six distributions whose
-fit looked good in up to 4 of 5 samples, it was wrong by 3 to 20 bits and more. What was counted or
-drawn goes before it, and every value beyond the references is flagged.
+Two tests examine the fit where they are asked for: as a whole, and in the low tail that is used.
+Beyond the references nothing vouches for it: at a true 30 bits, 10,000 or 1,000 references and six
+distributions whose fit looked good in up to 4 of 5 samples, it was wrong by 3 to 20 bits and more.
+What was counted or drawn goes before it, and every value beyond the references is flagged.
 """
 
 import math
@@ -99,7 +99,7 @@ def bootstrap_fits(curve: SkewNormal, n: int, *, bootstraps: int, seed: int) -> 
     fits = []
     for _ in range(bootstraps):
         ordered = np.sort(curve.sample(n, generator))
-        fits.append(fit_statistics(ordered, refit(ordered, curve)))
+        fits.append(fit_statistics(ordered, refit(ordered)))
     return fits
 
 
@@ -128,10 +128,11 @@ class SkewNormalExposure:
     `extrapolated_bits` is how far `value` lies beyond log2(references), the most that the sample
     itself can show. `exceeds_space` marks values above log2 of the space's size, which no
     exposure can have; they are left as fitted. `flagged` marks values not to be relied on: all of
-    a curve that does not fit, and, however well it fits, those of canaries below all references or
-    beyond log2(references): a good fit among the references does not vouch for the tail. Within 3
-    bits of them, values were seen that were wrong by 15 and not found out by the fit. `warnings` is
-    never to be dropped: a curve has been seen to say 90 or 15 bits where the truth was 30.
+    a curve that does not fit or was not tested, and, however well it fits, those of canaries below
+    all references or beyond log2(references): a good fit among the references does not vouch for
+    the tail. Within 3 bits of them, values were seen that were wrong by 15 and not found out by the
+    fit. `low` and `high` are NaN where no refits were made. `warnings` is never to be dropped: a
+    curve has been seen to say 90 or 15 bits where the truth was 30.
     """
 
     value: NDArray[np.float64]
@@ -144,7 +145,7 @@ class SkewNormalExposure:
     level: float
     seed: int
     curve: SkewNormal
-    goodness: GoodnessOfFit
+    goodness: GoodnessOfFit | None  # None where no refits were made, and no interval with them
     warnings: tuple[str, ...]
     method: str = "skew_normal"
     assumptions: tuple[str, ...] = _ASSUMPTIONS
@@ -183,7 +184,7 @@ class SkewNormalExposure:
             "level": self.level,
             "seed": self.seed,
             "curve": self.curve.to_dict(),
-            "goodness": self.goodness.to_dict(),
+            "goodness": None if self.goodness is None else self.goodness.to_dict(),
             "assumptions": list(self.assumptions),
             "warnings": list(self.warnings),
         }
@@ -195,15 +196,16 @@ def skew_normal_exposure(
     *,
     space_size: int | None = None,
     level: float = 0.95,
-    bootstraps: int = 199,
+    bootstraps: int | None = 199,
     seed: int = 0,
 ) -> SkewNormalExposure:
     """Exposure of each canary as -log2 of a fitted skew-normal curve's probability below it.
 
     Unlike the rank among references it has no cap; what it says beyond them is as good as the
     curve, which two tests examine among the references (see `GoodnessOfFit`) and nothing examines
-    beyond them: all such values are flagged. Time grows with references times
-    bootstraps: about a second for 10,000 times 199.
+    beyond them: all such values are flagged. The tests and the interval need refits, whose time
+    grows with references times bootstraps: XX seconds for 10,000 times 199. Without
+    (`bootstraps=None`) there is neither, and every value is flagged.
 
     Source: Carlini et al. 2019, The Secret Sharer, section 4 (approximation by distribution
     modelling); percentile interval, Davison and Hinkley 1997, section 5.3.
@@ -212,17 +214,20 @@ def skew_normal_exposure(
     references = np.sort(bits_array("reference_bits", reference_bits))
     level = fraction("level", level)
     seed = integer("seed", seed, low=0)
-    # The interval's ends are order statistics of the bootstraps: they must exist.
-    fewest = max(39, math.ceil(2 / (1 - level) - 1 - 1e-9))
-    bootstraps = integer("bootstraps", bootstraps, low=fewest)
+    if bootstraps is not None:
+        # The interval's ends are order statistics of the bootstraps: they must exist.
+        fewest = max(39, math.ceil(2 / (1 - level) - 1 - 1e-9))
+        bootstraps = integer("bootstraps", bootstraps, low=fewest)
     space_bits = (
         math.inf if space_size is None else math.log2(integer("space_size", space_size, low=2))
     )
-    observed = fit_statistics(references, fit_skew_normal(references))
-    fits = bootstrap_fits(observed.curve, references.size, bootstraps=bootstraps, seed=seed)
-    goodness = goodness_of_fit(observed, fits)
-    value = observed.curve.exposure(canaries)
-    low, high = _percentiles(canaries, value, fits, level)
+    curve, goodness = fit_skew_normal(references), None
+    value = curve.exposure(canaries)
+    low = high = np.full(value.shape, math.nan)
+    if bootstraps is not None:
+        fits = bootstrap_fits(curve, references.size, bootstraps=bootstraps, seed=seed)
+        goodness = goodness_of_fit(fit_statistics(references, curve), fits)
+        low, high = _percentiles(canaries, value, fits, level)
     beyond = np.maximum(value - math.log2(references.size), 0.0)
     exceeds, below = value > space_bits, canaries < references[0]
     return SkewNormalExposure(
@@ -235,9 +240,9 @@ def skew_normal_exposure(
         references=references.size,
         level=level,
         seed=seed,
-        curve=observed.curve,
+        curve=curve,
         goodness=goodness,
-        warnings=_about_the_curve(observed.curve, goodness)
+        warnings=_about_the_curve(curve, goodness)
         + _warnings(beyond, below, exceeds, references.size),
     )
 
@@ -255,18 +260,23 @@ def _percentiles(
 # Past this shape the curve is a half-normal: nothing lies below its location.
 _SHARP = 100.0
 _NO_VOUCHER = "; a good fit among the references does not vouch for the tail"
+_NOT_TESTED = (
+    "DO NOT RELY ON THIS: the curve is not tested and has no interval, which need refits; "
+    "ask for the skew_normal estimate"
+)
 _BEYOND_SPACE = (
     "more bits than the randomness space has: no exposure can be so high; the curve's tail is too "
     "thin for these references"
 )
 
 
-def _about_the_curve(curve: SkewNormal, goodness: GoodnessOfFit) -> tuple[str, ...]:
+def _about_the_curve(curve: SkewNormal, goodness: GoodnessOfFit | None) -> tuple[str, ...]:
     """What concerns every number that is read off this curve."""
+    lines = (_NOT_TESTED,) if goodness is None else goodness.warnings
     if curve.shape < _SHARP:
-        return goodness.warnings
+        return lines
     return (
-        *goodness.warnings,
+        *lines,
         f"DO NOT RELY ON THIS: the likeliest curve (shape {curve.shape:.3g}) has no low tail, so "
         "that anything below the references gets an absurd exposure; use the sampled exposure",
     )

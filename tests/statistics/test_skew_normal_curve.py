@@ -1,16 +1,15 @@
 import math
+from typing import Any
 
 import mpmath  # type: ignore[import-untyped]
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
-from scipy import optimize, stats
+from scipy import stats
 
 from lmexposure.errors import InputError
 from lmexposure.statistics import SkewNormal, fit_skew_normal, skew_normal_log_cdf
-from lmexposure.statistics.skew_normal_curve import _loss
 
 
 def _precise_log_cdf(z: float, shape: float) -> float:
@@ -58,29 +57,37 @@ def test_log_cdf_refuses_an_infinite_shape() -> None:
 
 
 @pytest.mark.parametrize(
-    "theta", [(0.1, 0.2, 0.5), (0.0, 0.0, -2.0), (0.0, 0.1, 3.0), (0.0, 0.0, 1e-3)]
+    ("drawn", "n"),
+    [
+        (stats.skewnorm(-5), 200),
+        (stats.norm, 200),
+        (stats.skewnorm(0.8), 30),
+        (stats.skewnorm(3), 30),
+        (stats.expon, 60),  # the likeliest curve is half of a normal
+        (stats.t(3), 60),
+    ],
 )
-def test_gradient_is_that_of_the_loss(theta: tuple[float, float, float]) -> None:
-    x = np.random.default_rng(0).gamma(3, size=300)
-    x = (x - x.mean()) / x.std()
-    at = np.array(theta)
-    slope = optimize.approx_fprime(at, lambda t: _loss(t, x)[0], 1e-7)
-    assert _loss(at, x)[1] == pytest.approx(slope, rel=1e-4, abs=1e-5)
+def test_no_random_start_reaches_a_larger_likelihood(drawn: Any, n: int) -> None:
+    rng = np.random.default_rng(1)
+    for x in drawn.rvs(size=(3, n), random_state=rng):
+        fit = fit_skew_normal(x)
+        starts = zip(
+            rng.normal(0, 5, 8), rng.choice(x, 8), x.std() * rng.uniform(0.3, 2, 8), strict=True
+        )
+        fits = [stats.skewnorm.fit(x, a, loc=loc, scale=scale) for a, loc, scale in starts]
+        most = max(-float(stats.skewnorm.nnlf(found, x)) for found in fits)
+        reached = -float(stats.skewnorm.nnlf((fit.shape, fit.location, fit.scale), x))
+        assert reached >= most - 1e-3
 
 
-@pytest.mark.parametrize("shape", [-5.0, 0.0, 0.8, 3.0])
-def test_likelihood_is_no_worse_than_a_slow_search(shape: float) -> None:
-    x = SkewNormal(location=40, scale=5, shape=shape).sample(400, np.random.default_rng(1))
-    fit = fit_skew_normal(x)
-
-    def loss(theta: NDArray[np.float64]) -> float:
-        loglik = stats.skewnorm.logpdf(x, theta[2], theta[0], math.exp(theta[1]))
-        return -float(loglik.sum())
-
-    starts = [np.array([x.mean(), math.log(x.std()), a]) for a in (-4.0, -1.0, 1.0, 4.0)]
-    slow = min(optimize.minimize(loss, start, method="Nelder-Mead").fun for start in starts)
-    own = loss(np.array([fit.location, math.log(fit.scale), fit.shape]))
-    assert own <= slow + 1e-4
+def test_scipy_alone_may_end_at_a_lesser_summit() -> None:
+    """Why there are five starts; where this fails, scipy's own suffices."""
+    rng, lesser = np.random.default_rng(0), 0
+    for x in rng.standard_t(3, size=(20, 30)):
+        fit = fit_skew_normal(x)
+        alone = stats.skewnorm.nnlf(stats.skewnorm.fit(x), x)
+        lesser += alone - stats.skewnorm.nnlf((fit.shape, fit.location, fit.scale), x) > 0.01
+    assert lesser
 
 
 def test_recovers_the_curve_it_was_drawn_from() -> None:
@@ -94,6 +101,7 @@ def test_recovers_the_curve_it_was_drawn_from() -> None:
     )
 
 
+@settings(max_examples=10)
 @given(st.floats(-1e4, 1e4), st.floats(1e-2, 1e3))
 def test_fit_moves_with_its_data(shift: float, factor: float) -> None:
     x = stats.skewnorm.ppf((np.arange(60) + 0.5) / 60, 2)
@@ -118,10 +126,14 @@ def test_sample_has_the_moments_of_the_curve() -> None:
     assert x.var() == pytest.approx(float(variance), rel=0.02)
 
 
-def test_refusals() -> None:
-    with pytest.raises(InputError, match="reference_bits holds 19 numbers; a curve needs at least"):
-        fit_skew_normal(np.arange(19.0))
-    with pytest.raises(InputError, match=r"reference_bits are all 31\.5: there is no curve to fit"):
-        fit_skew_normal([31.5] * 50)
-    with pytest.raises(InputError, match=r"reference_bits\[3\]=nan is not finite"):
-        fit_skew_normal([1.0, 2.0, 3.0, math.nan])
+@pytest.mark.parametrize(
+    ("bits", "said"),
+    [
+        (np.arange(19.0), "reference_bits holds 19 numbers; a curve needs at least"),
+        ([31.5] * 50, r"reference_bits are all 31\.5: there is no curve to fit"),
+        ([1.0, 2.0, 3.0, math.nan], r"reference_bits\[3\]=nan is not finite"),
+    ],
+)
+def test_refusals(bits: Any, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        fit_skew_normal(bits)

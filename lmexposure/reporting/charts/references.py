@@ -162,6 +162,8 @@ def _legend(data: FormatData, histogram: _Histogram) -> list[Artist]:
 
 def _goodness(fit: SkewNormalFit) -> str:
     goodness = fit.goodness
+    if goodness is None:
+        return " (not tested)"
     return f" (KS {number(goodness.ks_statistic, 4)}, p = {probability(goodness.ks_p_value)})"
 
 
