@@ -56,7 +56,6 @@ def same(first: Any, second: Any) -> bool:
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_right_trainings_pass(architecture: str) -> None:
-    """Fewer seeds of scripts/benchmark_dp_check, which has 50 for each architecture."""
     for seed in range(2):
         found = check(training_of(architecture, seed))
         assert found.passed, str(found)
