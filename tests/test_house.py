@@ -167,11 +167,7 @@ def test_every_room_has_an_explicit_sorted_face(room: str) -> None:
 
 
 def told(room: str) -> dict[str, str]:
-    """Public name -> module, as a face tells a type checker, which looks at no table.
-
-    Args:
-        room: "" for the face of the whole package.
-    """
+    """Public name -> module, as a face tells a type checker, which looks at no table."""
     face = ast.parse((PACKAGE / room / "__init__.py").read_text(encoding="utf-8"))
     (branch,) = (node for node in face.body if isinstance(node, ast.If))
     assert isinstance(branch.test, ast.Name)
