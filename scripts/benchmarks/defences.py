@@ -22,8 +22,13 @@ from lmexposure.models import encode_in_context, left_out, load_model
 from lmexposure.records import RunSettings, SweepResult, SweepSettings
 from lmexposure.scoring import details_of_encoded
 
-ARGUMENTS = {"models": 16, "texts": 128, "seeds": 10, "epochs": 5, "workers": 2} | {
-    "out": "runs/defence_numbers"
+ARGUMENTS = {
+    "models": 16,
+    "texts": 128,
+    "seeds": 10,
+    "epochs": 5,
+    "workers": 2,
+    "out": "runs/benchmark_defences",
 }
 _SYMBOLS, _DIGITS = "{printable:20}", "my code is the number {digits:9}"
 _RATE, _FPR = 0.01, 0.01

@@ -12,7 +12,7 @@ import pytest
 from canaries import test_chats_in_engines as chats
 from hypothesis import given
 from hypothesis import strategies as st
-from naive_rows import with_canaries
+from naive_insertion import with_canaries
 
 import lmexposure as lx
 from lmexposure.canaries import (

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from datasets import Dataset, IterableDataset
 from datasets.distributed import split_dataset_by_node
-from naive_rows import with_canaries
+from naive_insertion import with_canaries
 
 from lmexposure.canaries import (
     Format,
