@@ -17,7 +17,7 @@ from lmexposure.sweeps.ray_tasks import on_ray
 
 ARGUMENTS = {"models": 64, "texts": 10_000, "epochs": 6}
 _MOST_SECONDS, _MOST_MEGABYTES = 60, 2_000
-_LEAST_GAIN, _MOST_SHARE = 1.5, 0.05  # of two workers; of the wall that the driver itself takes
+_LEAST_GAIN = 1.7  # of two workers on two cores
 
 
 def statistics(given: Namespace) -> Claims:
@@ -49,19 +49,14 @@ def workers(given: Namespace) -> Claims:
         home = Path(name)
         corpus = write_corpus(home / "corpus.txt", 500)
         prepare(corpus, out=home / "plan", settings=SweepSettings(models=given.models, run=run))
-        walls, shares = [], []
+        walls = []
         for number in (1, 2):
             out = Path(shutil.copytree(home / "plan", home / f"with-{number}"))
             wall, own = trained(SweepDirectory.open(out), number)
             walls.append(wall)
-            shares.append(own / wall)
-            say(f"{number} of Ray's workers: {wall:.2f} s a model")
-    gain, share = walls[0] / walls[1], max(shares)
+            say(f"workers: {number}, {wall:.2f} s a model; the driver takes {own / wall:.1%} of it")
+    gain = walls[0] / walls[1]
     yield gain >= _LEAST_GAIN, f"two workers: {gain:.2f} times as fast as one, >= {_LEAST_GAIN}"
-    yield (
-        share <= _MOST_SHARE,
-        f"the driver takes {share:.1%} of the wall, at most {_MOST_SHARE:.0%}",
-    )
 
 
 def trained(directory: SweepDirectory, workers: int) -> tuple[float, float]:
