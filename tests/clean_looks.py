@@ -15,23 +15,14 @@ Split = tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.int64]]  # scor
 
 def of_lengths(
     draws: np.random.Generator,
-    sides: NDArray[np.bool_],
+    sides: NDArray[np.bool_],  # whether a document is of the corpus, (N,)
     *,
-    longer: int = 1,
-    most: int = 1_000,
-    chance: float | NDArray[np.float64] = 0.5,
-    leaks: int = 0,
+    longer: int = 1,  # how many times as long the documents of the corpus are
+    most: int = 1_000,  # that a run can be
+    chance: float | NDArray[np.float64] = 0.5,  # of each coin, or of each document's
+    leaks: int = 0,  # documents of the corpus with 20 more in their row
 ) -> Split:
-    """Longest rows of coins, looked at over one length within a stratum.
-
-    Args:
-        draws: of lengths and coins.
-        sides: whether a document is of the corpus, shape (N,).
-        longer: how many times as long the documents of the corpus are.
-        most: that a run can be.
-        chance: of each coin, or of the coins of each document.
-        leaks: documents of the corpus with 20 more in their row.
-    """
+    """Longest rows of coins, looked at over one length within a stratum."""
     lengths = draws.integers(10, 60, size=sides.size) * np.where(sides, longer, 1)
     strata = length_strata(lengths)
     least = {group: lengths[strata == group].min() for group in np.unique(strata)}

@@ -20,19 +20,13 @@ STEPS = 30
 
 @dataclass(frozen=True, kw_only=True)
 class Fate:
-    """What becomes of a model.
-
-    Attributes:
-        diverges, disk_full, bug: what goes wrong, always.
-        killed: how often its worker is killed in its midst.
-        seconds: of a step.
-    """
+    """What becomes of a model."""
 
     diverges: bool = False
     disk_full: bool = False
     bug: bool = False
-    killed: int = 0
-    seconds: float = 0.0
+    killed: int = 0  # how often its worker is killed in its midst
+    seconds: float = 0.0  # of a step
 
 
 @dataclass(frozen=True, kw_only=True)

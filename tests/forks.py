@@ -22,14 +22,7 @@ _SERVER.set_forkserver_preload(
 def start(
     work: Callable[..., object], *arguments: Any, said: Path, environment: dict[str, str]
 ) -> BaseProcess:
-    """Call `work(*arguments)` in a process of its own.
-
-    Args:
-        work: importable by its name.
-        arguments: picklable.
-        said: the file to which its standard output and errors are appended.
-        environment: added to this one's.
-    """
+    """Call `work(*arguments)` in a process of its own, whose output is appended to `said`."""
     process = _SERVER.Process(target=_run, args=(work, arguments, said, os.environ | environment))
     process.start()
     return process

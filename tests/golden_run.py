@@ -17,12 +17,7 @@ _ACCEPT = os.environ.get("LMEXPOSURE_GOLDEN") == "accept"
 
 
 def agree(name: str, made: str | bytes) -> None:
-    """Hold something made against its committed copy, byte by byte.
-
-    Args:
-        name: the file below `tests/golden/expected`, such as "insertion/jsonl.sha256".
-        made: what today's code writes; nothing in it may depend on machine, time or version.
-    """
+    """Hold what today's code writes against its committed copy, byte by byte."""
     expected = _EXPECTED / name
     content = made.encode() if isinstance(made, str) else made
     if _ACCEPT:
@@ -38,13 +33,7 @@ def agree(name: str, made: str | bytes) -> None:
 
 
 def agree_values(name: str, made: Any, *, within: float) -> None:
-    """Hold JSON values against their committed copy: numbers within a margin, the rest exactly.
-
-    Args:
-        name: the file below `tests/golden/expected`.
-        made: JSON values of today's code.
-        within: what a float may differ by, since its last bits depend on the processor.
-    """
+    """Hold JSON values against their committed copy; last bits of a float are the processor's."""
     if _ACCEPT:
         agree(name, json.dumps(made, indent=1, sort_keys=True, allow_nan=False) + "\n")
     expected = json.loads((_EXPECTED / name).read_text(encoding="utf-8"))

@@ -41,13 +41,7 @@ class Transcript:
     def type(
         self, *words: object, standard_input: Path | None = None, standard_output: str = ""
     ) -> None:
-        """Run `lmexposure WORDS` in this process, as its entry point does.
-
-        Args:
-            words: as typed.
-            standard_input: the file that is piped in.
-            standard_output: the file that takes a corpus; "": what is printed is a text.
-        """
+        """Run `lmexposure WORDS` in this process; without a file for it, its output is a text."""
         line = ["lmexposure", *map(str, words)]
         typed = shlex.join(line)
         if standard_input is not None:
@@ -106,12 +100,7 @@ class Transcript:
         self._lines.append(f"--- {path.as_posix()}, {mode}, is {what}")
 
     def agree(self, name: str, manifest: Path | None = None) -> None:
-        """Hold the transcript, and the manifest as it was written, against the committed ones.
-
-        Args:
-            name: of the case, such as "crlf".
-            manifest: None: there is none, or only what was shown of it.
-        """
+        """Hold the transcript, and the manifest as it was written, against the committed ones."""
         if manifest is not None:
             agree(f"insertion/{name}.manifest.json", manifest.read_text(encoding="utf-8"))
         agree(f"insertion/{name}.txt", "\n".join(self._lines) + "\n")

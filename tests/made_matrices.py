@@ -26,25 +26,14 @@ def made_plan(
     population: int = 0,
     *,
     kinds: tuple[str, ...] = ("pin/x1",),
-    included: NDArray[np.bool_] | None = None,
+    included: NDArray[np.bool_] | None = None,  # the coins; None: tossed
     seed: int = 0,
+    # The coins in further models, by the share of the canaries that can be in them.
     fewer: Mapping[float, NDArray[np.bool_]] | None = None,
-    chosen: tuple[str, ...] = (),
+    chosen: tuple[str, ...] = (),  # kinds beyond uniform fills
     **settings: Any,
 ) -> SweepPlan:
-    """A plan with fair coins.
-
-    Args:
-        models: of the sweep.
-        canaries: with coins, of the kinds in turn.
-        population: ordinary documents with coins.
-        kinds: of the canaries.
-        included: the coins; None: tossed.
-        seed: of the coins.
-        fewer: the coins in further models, by the share of the canaries that can be in them.
-        chosen: kinds beyond uniform fills.
-        settings: of the sweep.
-    """
+    """A plan with fair coins; canaries are of the kinds in turn."""
     fewer = {} if fewer is None else fewer
     if included is None:
         included = np.random.default_rng(seed).random((models, canaries + population)) < 0.5
@@ -102,22 +91,13 @@ def _document(number: int, group: Any) -> AuditedText:
 def made_matrices(
     plan: SweepPlan,
     *,
-    shift: float = 0.0,
-    leaking: tuple[int, ...] = (),
-    kept: tuple[int, ...] | None = None,
+    shift: float = 0.0,  # of a text's scores where it was in, in standard deviations
+    leaking: tuple[int, ...] = (),  # texts that every model with them gives away
+    kept: tuple[int, ...] | None = None,  # models that have scores; None: all
     names: tuple[str, ...] = ("secret_tokens",),
     seed: int = 0,
 ) -> Matrices:
-    """Scores whose texts lie apart, as those of a model do.
-
-    Args:
-        plan: texts and coins.
-        shift: by which every text scores higher where it was in, in standard deviations.
-        leaking: texts that every model with them gives away.
-        kept: models that have scores; None: all.
-        names: of the scores that they have.
-        seed: of the scores.
-    """
+    """Scores whose texts lie apart, as those of a model do."""
     rng = np.random.default_rng([seed, 1])
     numbers = np.arange(plan.models) if kept is None else np.array(kept)
     coins = plan.included()[numbers]

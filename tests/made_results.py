@@ -468,29 +468,21 @@ HOSTILE = "<script>alert('x')</script>|`*_[a](http://b)&amp;\n=1+1"
 
 @dataclass(frozen=True, kw_only=True)
 class Small:
-    """What a small run is made of; two of the same make are the same, and made once.
-
-    Attributes:
-        memorised: bits that each copy class costs less than a reference, as (repetitions, bits).
-        privacy, extraction: whether the result holds them.
-        claimed_epsilon: a claim, in nats.
-        base: whether a base was measured, to which the first canary was likely anyway.
-        measure: how it is measured; None: with so few draws that it takes no time.
-    """
+    """What a small run is made of; two of the same make are the same, and made once."""
 
     formats: tuple[str, ...] = ("random_number",)
     canaries: int = 10
     repetitions: tuple[int, ...] = (1, 4)
     controls: int = 16
     references: int = 400
-    memorised: tuple[tuple[int, float], ...] = ((4, 40.0),)
+    memorised: tuple[tuple[int, float], ...] = ((4, 40.0),)  # (repetitions, bits less)
     privacy: bool = True
     extraction: bool = True
     inclusion_probability: float | None = None
     claimed_epsilon: float | None = None
     seed: int = 0
-    base: bool = False
-    measure: "MeasureSettings | None" = None
+    base: bool = False  # whether a base was measured, to which the first canary was likely anyway
+    measure: "MeasureSettings | None" = None  # None: with so few draws that it takes no time
 
 
 def context(**changes: Any) -> ContextRecord:
@@ -526,13 +518,7 @@ def small_manifest(**made_of: Any) -> Manifest:
 
 
 def small_run(path: Path, *, whole: bool = True, **made_of: Any) -> Path:
-    """A run directory with all of its files but corpus and model; returns `path`.
-
-    Args:
-        path: where; made.
-        whole: as `lmexposure run` leaves it; else as `lmexposure measure` does.
-        made_of: of `Small`.
-    """
+    """All files but corpus and model, of `lmexposure run` if `whole`, else of `measure`."""
     from lmexposure.audit.format_scores import write_scores
 
     small = _small(made_of)

@@ -30,27 +30,15 @@ _OTHERS: tuple[Any, ...] = (
 
 
 class Mutation(NamedTuple):
-    """One damaged file.
+    """One damaged file."""
 
-    Attributes:
-        what: kind and place.
-        content: of the file.
-        hashed: whether its hash was made anew, so that the hash does not show the change.
-    """
-
-    what: str
+    what: str  # kind and place
     content: bytes
-    hashed: bool
+    hashed: bool  # whether its hash was made anew, and does not show the change
 
 
 def mutations(values: dict[str, Any], number: int, *, seed: int) -> Iterator[Mutation]:
-    """Random changes, every second one with a hash that fits it where one can be computed.
-
-    Args:
-        values: of a sound file, with its hash.
-        number: how many.
-        seed: of the choices.
-    """
+    """Random changes of a sound file, every second with a hash that fits where there is one."""
     rng = random.Random(seed)
     kinds = (_value, _type, _key, _order, _twice, _depth, _size, _bytes)
     text = json.dumps(values)

@@ -20,21 +20,13 @@ Place = dict[str, Any]  # of an inserted document: id, document, offset, length
 
 @dataclass(kw_only=True)
 class Part:
-    """One file of a corpus as it must be after insertion.
+    """One file of a corpus as it must be after insertion."""
 
-    Attributes:
-        content: its bytes, unpacked.
-        documents: their texts, inserted ones included.
-        first: number of its first document in the whole corpus, from 0.
-        before: how many documents it had.
-        places: where the inserted documents begin, in bytes, and how long they are.
-    """
-
-    content: bytearray
-    documents: list[str]
-    first: int
-    before: int = 0
-    places: list[Place] = field(default_factory=list)
+    content: bytearray  # unpacked
+    documents: list[str]  # texts, inserted ones included
+    first: int  # number of its first document in the whole corpus, from 0
+    before: int = 0  # how many documents it had
+    places: list[Place] = field(default_factory=list)  # in bytes
 
 
 @dataclass(kw_only=True)

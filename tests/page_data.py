@@ -39,21 +39,10 @@ def page_data(
     references: int = 1000,
     outcome: Outcome = Outcome.LEAK,
     secrets: bool = False,
-    hostile: str = "",
-    bounded: bool = True,
+    hostile: str = "",  # put into every text that comes from outside
+    bounded: bool = True,  # with bounds on epsilon; no record of them holds half a character
 ) -> ReportData:
-    """A report that has everything.
-
-    Args:
-        names: of the formats.
-        canaries: in each class of each format.
-        controls: of each format.
-        references: of each format.
-        outcome: of the gate.
-        secrets: shown.
-        hostile: put into every text that comes from outside.
-        bounded: with bounds on epsilon; no record of them holds half a character.
-    """
+    """A report that has everything."""
     rng = np.random.default_rng(0)
     formats = tuple(
         _format(name + hostile, canaries, controls, references, secrets, hostile, rng)

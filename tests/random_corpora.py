@@ -34,17 +34,10 @@ def words(toss: Random, extra: Sequence[str] = ("\r",)) -> str:
 
 
 class Fills:
-    """Fills that some corpora hold already.
-
-    Args:
-        toss: decides whether this one does.
-
-    Attributes:
-        indices: those that were put in, by the names of the formats.
-    """
+    """Fills that some corpora hold already."""
 
     def __init__(self, toss: Random) -> None:
-        self.indices: dict[str, set[int]] = {}
+        self.indices: dict[str, set[int]] = {}  # what was put in, by format
         self._toss, self._some = toss, toss.random() < 0.2
 
     def among(self, text: str) -> str:

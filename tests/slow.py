@@ -2,7 +2,7 @@
 
 LMEXPOSURE_SLOW is "all" (also where it is not set) or "changed": then a test that is marked slow
 runs where its file, or a module of the room that its folder is named after, differs from upstream
-or is not committed.
+or is not committed; of tests/test_docs.py where a page does.
 """
 
 import os
@@ -36,7 +36,8 @@ def changed_files(root: Path = ROOT) -> set[str]:
 
 
 def is_touched(test: str, changed: set[str]) -> bool:
-    """Whether this file of tests, or a module of its room, is among the changed paths."""
-    folder, _, _ = test.removeprefix("tests/").rpartition("/")
-    room = f"lmexposure/{folder}/"
-    return test in changed or any(path.startswith(room) for path in changed if folder)
+    """Whether this file of tests, or something of its room, is among the changed paths."""
+    folder, _, name = test.removeprefix("tests/").rpartition("/")
+    top = name.removeprefix("test_").removesuffix(".py")
+    room = f"lmexposure/{folder}/" if folder else f"{top}/"
+    return test in changed or any(path.startswith(room) for path in changed)

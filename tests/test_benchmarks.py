@@ -1,8 +1,8 @@
 """What the benchmarks in scripts/ measure with, where a slow machine could break it."""
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -10,52 +10,78 @@ import torch
 from lmexposure.canaries import Format
 
 SCRIPTS = Path(__file__).parents[1] / "scripts" / "benchmarks"
+MADE_UP = '''"""What is made up."""
+ARGUMENTS = {"most": 3}
+PARTS = {
+    "two": lambda given: iter([(2 <= given.most, f"2 <= {given.most}")]),
+    "three": lambda given: iter([(3 <= given.most, f"3 <= {given.most}")]),
+}
+'''
 
 
-@pytest.fixture
-def references(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The script that measures references a second, with products that take no time."""
+@pytest.fixture(autouse=True)
+def scripts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(SCRIPTS))
-    import scoring_references  # type: ignore[import-not-found]
-
-    monkeypatch.setattr(scoring_references, "PRODUCTS", ((2, 3, 4), (4, 3, 2)))
-    return scoring_references
 
 
 def test_the_peak_rests_on_a_few_products_of_each_kind_whatever_they_take(
-    references: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Where one took a quarter of a second, the second was over before any was counted."""
-    taken: list[float] = []
-
-    def slowly(run: Any, device: torch.device) -> float:
-        run()
-        taken.append(0.5 if len(taken) < 2 else 0.25)
-        return taken[-1]
-
-    monkeypatch.setattr(references, "timed", slowly)
-    rates = references.product_rates(torch.device("cpu"))
-    assert len(taken) == 2 * references.FEWEST
-    assert rates.best == rates.sustained == 2 * 2 * 3 * 4 / 0.25
-
-
-def test_right_federated_trainings_are_hardly_refuted_and_missing_noise_is(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """At 5 %, all bounds of a training together; 2,000 of them in scripts/benchmark_canife."""
-    monkeypatch.syspath_prepend(str(SCRIPTS))
-    import canife_numbers  # type: ignore[import-not-found]
+    """Where one took a quarter of a second, the second was over before any was counted."""
+    import references  # type: ignore[import-not-found]
 
-    alarms = sum(canife_numbers.one_weight(True, 1.0, seed) for seed in range(60))
+    taken: list[float] = []
+
+    def slowly(run: Callable[[], object], clock: object) -> Callable[[], float]:
+        run()
+        seconds = 0.5 if len(taken) < 2 else 0.25
+        taken.append(seconds)
+        return lambda: seconds
+
+    monkeypatch.setattr(references, "PRODUCTS", ((2, 3, 4), (4, 3, 2)))
+    monkeypatch.setattr(references, "timed", slowly)
+    rate = references.product_rate(torch.device("cpu"))
+    assert len(taken) == 2 * references.FEWEST
+    assert rate == 2 * 2 * 3 * 4 / 0.25
+
+
+def test_right_federated_trainings_are_hardly_refuted_and_missing_noise_is() -> None:
+    """At 5 %, all bounds of a training together; 2,000 of them in scripts/benchmark canife."""
+    from canife import one_weight  # type: ignore[import-not-found]
+
+    alarms = sum(one_weight(True, 1.0, seed) for seed in range(60))
     assert alarms <= 7  # more are found in one of a hundred tests whose level is 5 %
     for share in (0.5, 1e-6):
-        assert all(canife_numbers.one_weight(True, share, seed) for seed in range(5))
+        assert all(one_weight(True, share, seed) for seed in range(5))
+
+
+def test_a_benchmark_counts_the_claims_that_it_missed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    import harness  # type: ignore[import-not-found]
+
+    (tmp_path / "made_up.py").write_text(MADE_UP)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(harness, "_HERE", tmp_path)
+
+    def ended(*words: str) -> tuple[int, list[str]]:
+        monkeypatch.setattr(sys, "argv", ["benchmark", *words])
+        return harness.main(), capsys.readouterr().out.splitlines()
+
+    assert ended() == (0, ["made_up      What is made up."])
+    assert ended("made_up", "all", "--most", "2") == (1, ["reached  2 <= 2", "MISSED   3 <= 2"])
+    assert ended("made_up", "two") == (0, ["reached  2 <= 3"])
+    assert harness.ratio([1, 9, 4], [2, 3, 4]) == 1
+    turns = harness.in_turn({"a": lambda: 1, "b": lambda: 2}, 2)
+    assert turns == {"a": [1, 1], "b": [2, 2]}
+    took = harness.spent("-c", "print(7); raise SystemExit(3)", code=3)
+    assert took.out == "7\n"
+    assert took.processor > 0
 
 
 def test_the_toy_of_kinds_has_a_text_and_promises_for_each(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.syspath_prepend(str(SCRIPTS))
     import sweep_kinds  # type: ignore[import-not-found]
 
     assert sweep_kinds.corpus_lines(1, 5) == sweep_kinds.corpus_lines(1)[:5]

@@ -134,6 +134,7 @@ def _shorter(code: str) -> str:
     return code
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_the_notebook_runs_from_top_to_bottom(
     build: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -215,6 +216,7 @@ LESS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_the_tutorial_on_chats_runs_in_short_form(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Call
@@ -256,6 +258,7 @@ def _script(monkeypatch: pytest.MonkeyPatch, name: str, words: str) -> None:
 FEWER = "--models 6 --canaries 2 --units 8 --layers 1 --epochs 1 --population 4 --workers 1"
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_the_tutorial_on_sweeps_runs_in_short_form(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Call
@@ -281,6 +284,7 @@ def test_the_tutorial_on_sweeps_runs_in_short_form(
     assert names["matrices"].included.shape == (6, 6 + 4)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_the_tutorial_on_memorised_text_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Call
@@ -405,7 +409,7 @@ def test_every_command_line_is_one_that_the_program_takes(texts: dict[str, str])
 def test_what_is_said_to_be_in_the_repository_is_there(texts: dict[str, str]) -> None:
     for page, text in texts.items():
         for name in re.findall(r"`?((?:scripts|tests|lmexposure|canary_formats)/[\w/.]*)", text):
-            assert (ROOT / name.rstrip(".")).exists() or name.endswith("benchmark_"), (page, name)
+            assert (ROOT / name.rstrip(".")).exists(), (page, name)
     for name in set(re.findall(r"\$ (scripts/\w+)", "\n".join(texts.values()))):
         assert os.access(ROOT / name, os.X_OK), name
 

@@ -9,7 +9,6 @@ import tarfile
 import tomllib
 import zipfile
 from collections.abc import Iterator
-from email.message import Message
 from email.parser import Parser
 from pathlib import Path
 
@@ -36,22 +35,13 @@ def built(target: str, folder: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel's files."""
     pytest.importorskip("hatchling")
-    return built("wheel", tmp_path_factory.mktemp("wheel"))
-
-
-@pytest.fixture(scope="module")
-def unpacked(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("unpacked")
-    with zipfile.ZipFile(wheel) as archive:
+    with zipfile.ZipFile(built("wheel", tmp_path_factory.mktemp("wheel"))) as archive:
         archive.extractall(folder)
     return folder
-
-
-@pytest.fixture(scope="module")
-def metadata(unpacked: Path) -> Message:
-    return Parser().parsestr(next(unpacked.glob("*.dist-info/METADATA")).read_text("utf-8"))
 
 
 def test_the_wheel_holds_one_package_with_its_formats_and_types(unpacked: Path) -> None:
@@ -88,35 +78,26 @@ def test_a_checkout_reads_the_folder_at_its_top() -> None:
     assert Path(str(library._folder())) == ROOT / "canary_formats"
 
 
-def test_the_metadata(metadata: Message) -> None:
-    assert metadata["Name"] == "lmexposure"
-    assert metadata["Version"] == lmexposure.__version__
-    assert metadata["License-Expression"] == "Apache-2.0"
-    assert metadata["Author"] == "the lmexposure authors"
-    assert metadata["Requires-Python"] == PROJECT["requires-python"]
-    assert "Typing :: Typed" in metadata.get_all("Classifier", [])
-
-
-def test_the_licence_lies_in_the_wheel_whole(unpacked: Path) -> None:
-    shipped = next(unpacked.glob("*.dist-info/licenses/LICENSE")).read_text("utf-8")
-    assert shipped == (ROOT / "LICENSE").read_text("utf-8")
-    for part in ("Apache License", "Version 2.0, January 2004", "END OF TERMS AND CONDITIONS"):
-        assert part in shipped
-
-
-def test_the_version_is_in_one_place() -> None:
-    assert PROJECT["dynamic"] == ["version"]
-    assert "version" not in yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
+def test_metadata_citation_and_changelog_agree_and_the_licence_is_whole(unpacked: Path) -> None:
+    metadata = Parser().parsestr(next(unpacked.glob("*.dist-info/METADATA")).read_text("utf-8"))
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
     newest = re.search(r"^## \[(.+?)\]", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
     assert newest
-    assert newest[1] == lmexposure.__version__
-
-
-def test_the_citation_names_what_the_metadata_name(metadata: Message) -> None:
-    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
-    assert set(cited) >= {"cff-version", "message", "title", "authors"}
-    assert cited["license"] == metadata["License-Expression"]
-    assert cited["authors"] == [{"name": metadata["Author"]}]
+    assert metadata["Name"] == "lmexposure"
+    assert metadata["Version"] == lmexposure.__version__ == newest[1]
+    assert metadata["License-Expression"] == cited["license"] == "Apache-2.0"
+    assert (
+        [{"name": metadata["Author"]}] == cited["authors"] == [{"name": "the lmexposure authors"}]
+    )
+    assert metadata["Requires-Python"] == PROJECT["requires-python"]
+    assert "Typing :: Typed" in metadata.get_all("Classifier", [])
+    assert set(cited) >= {"cff-version", "message", "title"}
+    assert PROJECT["dynamic"] == ["version"]  # it is in one place
+    assert "version" not in cited
+    shipped = next(unpacked.glob("*.dist-info/licenses/LICENSE")).read_text("utf-8")
+    assert shipped == (ROOT / "LICENSE").read_text("utf-8")
+    assert "Apache License" in shipped
+    assert "END OF TERMS AND CONDITIONS" in shipped
 
 
 def test_direct_imports_are_declared() -> None:

@@ -39,22 +39,11 @@ def test_a_tail_that_is_exactly_reached_counts() -> None:
     assert quantile_ends(8, 0.5, 2**-8 * 0.999) == (None, None)
 
 
-def test_a_quantile_of_one_value_is_that_value() -> None:
-    assert quantile_of([3.0], 0.9) == 3.0
-
-
-@pytest.mark.parametrize("trials", [1, 2, 20, 1000, 10**6])
-@pytest.mark.parametrize("tail", [0.45, 0.025, 1e-3, 1e-7])
-def test_ends_of_a_proportion_are_clopper_and_pearsons(trials: int, tail: float) -> None:
-    for count in {0, 1, trials // 100, trials // 2, trials - 1, trials}:
-        known = binomial_interval(count, trials, level=1 - 2 * tail)
-        ends = proportion_ends(count, trials, tail)
-        assert ends == pytest.approx((known.low[0], known.high[0]), rel=1e-7, abs=1e-12)
-
-
 @pytest.mark.parametrize("trials", [1, 2, 20, 1000, 10**5, 10**6])
-@pytest.mark.parametrize("tail", [0.45, 1e-3, 1e-6, 1e-9])
-def test_ends_near_nothing_and_near_all_keep_their_digits(trials: int, tail: float) -> None:
+@pytest.mark.parametrize("tail", [0.45, 0.025, 1e-3, 1e-6, 1e-9])
+def test_ends_of_a_proportion_are_clopper_and_pearsons_to_the_digit(
+    trials: int, tail: float
+) -> None:
     for count in {0, 1, 3, trials // 100, trials // 2, trials - 1, trials} & {*range(trials + 1)}:
         low, high = proportion_ends(count, trials, tail)
         least = beta.ppf(tail, count, trials - count + 1) if count else 0.0

@@ -4,6 +4,7 @@ import os
 import re
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -24,14 +25,21 @@ def test_the_python_runs_from_top_to_bottom(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     tokenizer = byte_level_bpe()
-    names: dict[str, object] = {
+    names: dict[str, Any] = {
         "texts": sentences(60),
         "model": model_of("gpt2", len(tokenizer)),
         "tokenizer": tokenizer,
     }
     for block in re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL):
         exec(compile(block, "README.md", "exec"), names)
-    assert [path.name for path in tmp_path.glob("[!.]*")] == ["report.html"]
+    assert {path.name for path in tmp_path.iterdir()} == {"report.html", ".lmexposure.files"}
+    manifest, result = names["manifest"], names["result"]
+    witnesses = sum(entry.inserted for entry in manifest.witnesses)
+    assert len(names["texts"]) == 60 + 10 * (1 + 16) + witnesses
+    page = Path("report.html").read_text()
+    assert all(secret.text not in page for secret in manifest.entries)
+    assert result.scores is not None
+    assert len(result.to_frame()) == 10 * 2 + 32
 
 
 def test_it_is_read_in_two_minutes() -> None:

@@ -13,6 +13,7 @@ def test_a_test_is_touched_with_its_file_or_its_room() -> None:
     assert not is_touched("tests/canaries/test_plan.py", {"tests/canaries/test_copies.py"})
     assert not is_touched("tests/canaries/test_plan.py", {"lmexposure/gate/verdict.py"})
     assert not is_touched("tests/test_readme.py", {"lmexposure/gate/verdict.py", "README.md"})
+    assert is_touched("tests/test_docs.py", {"docs/index.md"})
 
 
 def test_changed_are_files_that_are_not_committed_or_not_upstream(tmp_path: Path) -> None:

@@ -34,16 +34,7 @@ def unpacked(path: Path) -> bytes:
 
 
 class Written:
-    """The files of a corpus with their canaries, and what belongs to them.
-
-    Args:
-        here: an empty directory, which gets in/, out/ and back/.
-        contents: of the files; of Parquet, their bytes.
-        plan: what to insert.
-        layout: what a document is.
-        packing: one of `PACKINGS`.
-        more: arguments of `lx.insert_files`.
-    """
+    """The files of a corpus with their canaries, and what belongs to them."""
 
     def __init__(
         self,

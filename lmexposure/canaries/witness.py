@@ -13,7 +13,7 @@ from lmexposure.canaries.format import Format
 
 # A training first learns which tokens are frequent: of 62 characters each one says more than of ten
 # digits, and groups of four become tokens that hardly any text has: they are seen in trainings
-# too short for twelve digits (scripts/benchmark_witness).
+# too short for twelve digits (scripts/benchmark witnesses).
 _CHARACTERS = {"characters": tuple(string.ascii_letters + string.digits)}
 _FOUR = "{choice:characters}" * 4
 WITNESS = Format(

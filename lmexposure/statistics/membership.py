@@ -69,7 +69,7 @@ def area_under_curve(
     is "newcombe": the variance of Hanley and McNeil 1982 with both sample sizes in it replaced by
     their mean, at the area sought instead of the area found. Measured at level .95 (378 cells of
     500 runs: 9 sizes from 10 to 1,000 a side, 7 areas from .5 to .999, 6 distributions, ties and
-    memorised parts among them; scripts/benchmarks/auc_coverage.py): coverage .98 in the mean and
+    memorised parts among them): coverage .98 in the mean and
     .934 at least, .62 to .73 as wide as "hoeffding"; "newcombe" is .49 as wide and covered .94 in
     the mean, but only .76 where those in are spread wider than the rest or partly memorised.
 

@@ -1,58 +1,58 @@
-"""The benchmark of light commands: processor seconds of each, its imports included.
+"""Processor seconds of the commands that load no model, their imports included.
 
 Wall-clock time says little on a busy machine; user and system time of a process of its own, with
-one thread, say what a command computes. Every claim is a line "reached" or "MISSED" at the end, and
-the exit code counts the missed.
+one thread, say what a command computes.
 """
 
-import argparse
 import json
-import resource
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from statistics import median
 
 from corpora import sentences
+from harness import Claims, Namespace, spent
 from made_results import small_run
 
 from lmexposure.audit import MeasureSettings
-from lmexposure.cli.console import say
 
-# What may be typed (in the directory of the files that `made` leaves) and its processor seconds.
-_IMPORT = "import lmexposure"  # what every notebook and script begins with
+ARGUMENTS = {"documents": 1000, "rounds": 3}
+# What may be typed in the directory of the files that `made` leaves, its processor seconds at most,
+# and its exit code: `check` says that the run leaks.
 _COMMANDS = (
-    (_IMPORT, 0.1),
-    ("--help", 0.5),
-    ("formats", 1.0),
-    ("insert corpus.txt --out text", 1.0),
-    ("insert corpus.jsonl --format ssn --format api_key --out jsonl", 1.0),
-    ("verify text/corpus/corpus.txt text/manifest.json", 1.0),
-    ("verify jsonl/corpus/corpus.jsonl jsonl/manifest.json", 1.0),
-    ("remove text/corpus/corpus.txt text/manifest.json --file again.txt", 1.0),
-    ("remove jsonl/corpus/corpus.jsonl jsonl/manifest.json --file again.jsonl", 1.0),
-    ("check run", 0.5),
-    ("epsilon run/scores.parquet", 2.0),
-    ("report run", 4.0),
+    ("--help", 0.5, 0),
+    ("formats", 1.0, 0),
+    ("insert corpus.txt --out text", 1.0, 0),
+    ("insert corpus.jsonl --format ssn --format api_key --out jsonl", 1.0, 0),
+    ("verify text/corpus/corpus.txt text/manifest.json", 1.0, 0),
+    ("verify jsonl/corpus/corpus.jsonl jsonl/manifest.json", 1.0, 0),
+    ("remove text/corpus/corpus.txt text/manifest.json --file again.txt", 1.0, 0),
+    ("remove jsonl/corpus/corpus.jsonl jsonl/manifest.json --file again.jsonl", 1.0, 0),
+    ("check run", 0.5, 1),
+    ("epsilon run/scores.parquet", 2.0, 0),
+    ("report run", 4.0, 0),
 )
-_LEAK = 1  # what `check` says of a run that memorised
+_IMPORT, _MOST_IMPORT = "import lmexposure", 0.1  # what every notebook and script begins with
 
 
-def main() -> int:
-    arguments = parse()
-    with tempfile.TemporaryDirectory(dir=arguments.directory) as made_here:
-        here = Path(made_here)
-        made(here, arguments.documents)
-        seconds: dict[str, list[float]] = {words: [] for words, _ in _COMMANDS}
-        for number in range(arguments.rounds):
-            for words in seconds:
-                seconds[words].append(taken(words, here, number))
-    claims = [(words, median(seconds[words]), most) for words, most in _COMMANDS]
-    return sum(not told(*claim) for claim in claims)
+def commands(given: Namespace) -> Claims:
+    """Each command once a round, in a directory of the round."""
+    taken: dict[str, list[float]] = {words: [] for words, *_ in _COMMANDS}
+    imported = []
+    for _ in range(given.rounds):
+        with tempfile.TemporaryDirectory() as made_here:
+            here = made(Path(made_here), given.documents)
+            imported.append(spent("-c", _IMPORT, directory=here).processor)
+            for words, _, code in _COMMANDS:
+                typed = spent("-m", "lmexposure", *words.split(), directory=here, code=code)
+                taken[words].append(typed.processor)
+    seconds = median(imported)
+    yield seconds < _MOST_IMPORT, f"{_IMPORT}: {seconds:.2f} s < {_MOST_IMPORT:g} s"
+    for words, most, _ in _COMMANDS:
+        seconds = median(taken[words])
+        yield seconds < most, f"{words}: {seconds:.2f} s < {most:g} s"
 
 
-def made(here: Path, documents: int) -> None:
+def made(here: Path, documents: int) -> Path:
     """A corpus as text and as JSONL, and a run with as many canaries as the demo has."""
     lines = sentences(documents)
     (here / "corpus.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -67,44 +67,7 @@ def made(here: Path, documents: int) -> None:
         memorised=((4, 12.0), (16, 40.0)),
         measure=MeasureSettings(),
     )
+    return here
 
 
-def taken(words: str, here: Path, number: int) -> float:
-    """User and system seconds of a command in a process of its own; each round has its own --out.
-
-    Raises:
-        SystemExit: the command failed.
-    """
-    words = words.replace("text/", f"text{number}/").replace("jsonl/", f"jsonl{number}/")
-    words += str(number) if words.startswith("insert") else ""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    typed = ["-c", words] if words == _IMPORT else ["-m", "lmexposure", *words.split()]
-    done = subprocess.run(
-        [sys.executable, *typed],
-        cwd=here,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    if done.returncode != (_LEAK if words.startswith("check") else 0):
-        sys.exit(f"lmexposure {words} ended with {done.returncode}: {done.stderr}")
-    return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
-
-
-def told(words: str, seconds: float, most: float) -> bool:
-    reached = seconds < most
-    say(f"{'reached' if reached else 'MISSED '}  {words}: {seconds:.2f} s < {most:g} s")
-    return reached
-
-
-def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--documents", type=int, default=1000)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--directory", type=Path, help="Where temporary files go.")
-    return parser.parse_args()
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+PARTS = {"commands": commands}

@@ -1,11 +1,9 @@
-"""How often the audited bound of private trainings lies above their claim.
+"""How often the audited bound of private trainings lies above their claim, right ones and wrong.
 
-Each training has weights, coins, noise and canaries of its own. A bound at level .05 may be above
-the claim in at most 16 of 200 right trainings (binomial, 3 standard deviations). Beside them are
-trainings whose noise is a thousandth of what their claim says: there it has to be above in most.
+Each training has weights, coins, noise and canaries of its own. Wrong ones add a thousandth of the
+noise that they claim.
 """
 
-import argparse
 import math
 from dataclasses import replace
 from functools import cache
@@ -14,9 +12,10 @@ from typing import Any
 import numpy as np
 import torch
 from accelerate import Accelerator
+from harness import Claims, Namespace
 
 from lmexposure.audit import epsilon
-from lmexposure.cli.console import print_table, say
+from lmexposure.cli.console import say
 from lmexposure.models import LoadedModel, LstmSizes, epsilon_spent, new_model
 from lmexposure.models.batches import Blocks
 from lmexposure.models.document_rows import rows_of_documents
@@ -25,6 +24,7 @@ from lmexposure.models.methods import Setup
 from lmexposure.models.padded_rows import PaddedRows
 from lmexposure.records import TrainingSettings
 
+ARGUMENTS = {"seeds": 200, "wrong": 30}
 _NOISES = (3.0, 4.0, 6.0)
 _CANDIDATES, _OTHERS = 300, 60
 _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
@@ -44,44 +44,26 @@ _SETTINGS = TrainingSettings(
 )
 
 
-def main() -> int:
-    arguments = parse()
-    right = [audited(seed, _NOISES[seed % len(_NOISES)]) for seed in range(arguments.seeds)]
-    wrong = [
-        audited(seed, _NOISES[seed % len(_NOISES)], _TOO_LITTLE)
-        for seed in range(arguments.seeds, arguments.seeds + arguments.wrong)
-    ]
-    rows = []
+def claims(given: Namespace) -> Claims:
+    """A bound at level .05 may be above the claim in at most 16 of 200 (2 standard deviations)."""
+    right = [audited(seed) for seed in range(given.seeds)]
+    wrong = [audited(seed, _TOO_LITTLE) for seed in range(given.seeds, given.seeds + given.wrong)]
     for what, found in (("right", right), (f"noise x {_TOO_LITTLE:g}", wrong)):
-        for noise in _NOISES:
-            some = [(bound, claim) for own, bound, claim in found if own == noise]
-            bounds = np.array([bound for bound, _ in some])
-            claim = float(np.median([claim for _, claim in some]))
-            above = sum(bound > claim for bound, claim in some)
-            shown = f"{np.median(bounds):.3f}", f"{bounds.max():.3f}", f"{above} of {len(some)}"
-            rows.append([what, f"{noise:g}", f"{claim:.3f}", *shown])
-    print_table(["training", "noise", "claim", "median bound", "largest", "above the claim"], rows)
-    above = sum(bound > claim for _, bound, claim in right)
-    n = len(right)
-    allowed = math.floor(n * _LEVEL + 3 * math.sqrt(n * _LEVEL * (1 - _LEVEL))) if n < 200 else 16
-    caught = sum(bound > claim for _, bound, claim in wrong)
-    reached = above <= allowed and caught > len(wrong) / 2
-    say(
-        f"{'reached' if reached else 'MISSED'}: {above} of {n} right trainings are above their "
-        f"claim, at most {allowed} allowed; {caught} of {len(wrong)} wrong ones are, more than "
-        "half asked"
+        bounds = [bound for bound, _ in found]
+        say(f"{what}: bounds of {np.median(bounds):.3f} in the median, {max(bounds):.3f} at most")
+    n, above = len(right), sum(bound > claim for bound, claim in right)
+    allowed = round(n * _LEVEL + 2 * math.sqrt(n * _LEVEL))
+    yield (
+        above <= allowed,
+        f"{above} of {n} right trainings are above their claim, {allowed} allowed",
     )
-    return int(not reached)
+    caught = sum(bound > claim for bound, claim in wrong)
+    yield caught > len(wrong) / 2, f"{caught} of {len(wrong)} wrong ones are, more than half asked"
 
 
-def audited(seed: int, noise: float, share: float = 1.0) -> tuple[float, float, float]:
-    """The noise multiplier, the audited bound and the claim of one training, in nats.
-
-    Args:
-        seed: of everything.
-        noise: multiplier that is claimed.
-        share: of it that is really added.
-    """
+def audited(seed: int, share: float = 1.0) -> tuple[float, float]:
+    """The audited bound and the claim of a training that adds this share of its noise, in nats."""
+    noise = _NOISES[seed % len(_NOISES)]
     draw = np.random.default_rng(seed)
     words = ["".join(draw.choice(list(_LETTERS), size=10)) for _ in range(_CANDIDATES)]
     inside = draw.random(_CANDIDATES) < 0.5
@@ -116,7 +98,7 @@ def audited(seed: int, noise: float, share: float = 1.0) -> tuple[float, float, 
         seed=seed,
     )
     bound = found.primary
-    return noise, 0.0 if bound is None else bound.value, claim
+    return 0.0 if bound is None else bound.value, claim
 
 
 @cache
@@ -146,12 +128,4 @@ def _nats(model: Any, rows: Blocks) -> np.ndarray[Any, np.dtype[np.float64]]:
     return rows.nats_of_each(model, np.arange(len(rows))).double().numpy()
 
 
-def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=200)
-    parser.add_argument("--wrong", type=int, default=30, help="trainings with too little noise")
-    return parser.parse_args()
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())
+PARTS = {"claims": claims}

@@ -1,62 +1,71 @@
-"""The parts of scripts/benchmark_dp_copies that are not commands of lmexposure."""
+"""What the unit of a promise hides: exposure of canaries of ten copies, by document and by user.
+
+A plain training, a private one whose unit is the document, and one whose unit is the user who wrote
+all ten copies of a canary.
+"""
 
 import json
-import math
-import sys
-from collections import Counter
+import tempfile
 from pathlib import Path
+
+from harness import Claims, Namespace, spent
 
 from lmexposure.canaries import Manifest
 from lmexposure.cli.console import print_table
 from lmexposure.records import Result
 
-_SHORTEST = 15  # characters of a document
+ARGUMENTS = {"text": Path, "bytes": 200_000, "epochs": 20}
+_SHORTEST, _COPIES = 15, 10  # characters of a document, repetitions of a canary
+_PRIVATE = "--method dp-sgd --epsilon 5 --delta 1e-4 --clip 0.3 --expected-batch 512"
+_TRAININGS = {
+    "plain": "",
+    "document": f"{_PRIVATE} --learning-rate 0.01",
+    "user": f"{_PRIVATE} --learning-rate 0.01 --unit-field user",
+}
 
 
-def lines(text: str, size: str) -> None:
-    """Records of the first bytes of a text, a long enough line each."""
-    for line in Path(text).read_bytes()[: int(size)].decode("utf-8", "ignore").splitlines():
-        if len(line.strip()) > _SHORTEST:
-            print(json.dumps({"text": line.strip()}))
-
-
-def users(inserted: str) -> None:
-    """The same records, and whose they are: of each canary one user, of the rest nobody's."""
-    texts = [canary.text for canary in Manifest.read(Path(inserted) / "manifest.json").canaries]
-    numbers = {text: number for number, text in enumerate(texts)}
-    with (Path(inserted) / "corpus" / "lines.jsonl").open(encoding="utf-8") as stream:
-        for line in stream:
-            record = json.loads(line)
-            if record["text"] in numbers:
-                record["user"] = f"user {numbers[record['text']]}"
-            print(json.dumps(record))
-
-
-def table(*trainings: str) -> None:
-    """Exposure of the canaries, and what the models are good for."""
-    records = map(json.loads, Path("users.jsonl").read_bytes().splitlines())
-    counts = Counter("".join(f"\n{record['text']}" for record in records))
-    total = counts.total()
-    unigram = -sum(n / total * math.log2(n / total) for n in counts.values())
-    rows = []
-    for name in trainings:
-        training = json.loads((Path(name) / "training.json").read_bytes())["result"]
-        result = Result.read(Path(name) / "measured" / "result.json")
-        canaries = next(row for row in result.summary if row.repetitions == 10)
-        claim = training["claim"]
-        rows.append(
-            [
-                name,
-                "n/a" if claim is None else f"{claim['epsilon']:.3f}",
-                f"{training['validation_bits']:.3f}",
-                f"{canaries.median.value:.2f}",
-                f"{canaries.median.low:.2f} .. {canaries.median.high:.2f}",
-            ]
+def copies(given: Namespace) -> Claims:
+    """Inserted once, trained three times, measured."""
+    with tempfile.TemporaryDirectory() as name:
+        home = Path(name)
+        lines = given.text.read_bytes()[: given.bytes].decode("utf-8", "ignore").splitlines()
+        rows = (json.dumps({"text": line}) for line in lines if len(line.strip()) > _SHORTEST)
+        (home / "lines.jsonl").write_text("\n".join([*rows, ""]), encoding="utf-8")
+        _command(
+            home, f"insert lines.jsonl --canaries 20 --repetitions {_COPIES} --seed 7 --out in"
         )
-    head = ["unit", "claim", "validation bits a character", "median exposure", "interval"]
-    print_table(head, rows)
-    print(f"a unigram model of the corpus: {unigram:.3f} bits a character")
+        users(home)
+        size = f"--manifest in/manifest.json --layers 1 --units 128 --epochs {given.epochs}"
+        rows, exposures = [], []
+        for unit, flags in _TRAININGS.items():
+            _command(home, f"train users.jsonl {size} {flags} --out {unit}")
+            _command(home, f"measure {unit}/model in/manifest.json --out {unit}/measured")
+            training = json.loads((home / unit / "training.json").read_bytes())["result"]
+            result = Result.read(home / unit / "measured" / "result.json")
+            median = next(row for row in result.summary if row.repetitions == _COPIES).median
+            exposures.append(median.value)
+            ends = f"{median.low:.2f} .. {median.high:.2f}"
+            rows.append([unit, f"{training['validation_bits']:.3f}", f"{median.value:.2f}", ends])
+    print_table(["unit", "validation bits a character", "median exposure", "interval"], rows)
+    plain, document, user = exposures
+    yield plain > document > user, "exposure falls from plain to document to user"
 
 
-if __name__ == "__main__":
-    {"lines": lines, "users": users, "table": table}[sys.argv[1]](*sys.argv[2:])
+def users(home: Path) -> None:
+    """The same records, and whose they are: of each canary one user, of the rest nobody's."""
+    texts = [canary.text for canary in Manifest.read(home / "in" / "manifest.json").canaries]
+    numbers = {text: number for number, text in enumerate(texts)}
+    records = map(json.loads, (home / "in" / "corpus" / "lines.jsonl").read_bytes().splitlines())
+    owned = (
+        record | ({"user": f"user {numbers[record['text']]}"} if record["text"] in numbers else {})
+        for record in records
+    )
+    rows = "".join(json.dumps(record) + "\n" for record in owned)
+    (home / "users.jsonl").write_text(rows, encoding="utf-8")
+
+
+def _command(home: Path, words: str) -> None:
+    spent("-m", "lmexposure", *words.split(), directory=home)
+
+
+PARTS = {"copies": copies}

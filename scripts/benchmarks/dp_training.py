@@ -1,148 +1,114 @@
-"""The benchmark of private training: seconds of a step, and memory, beside those of a plain one.
+"""Seconds of a step and memory of private training, beside plain training on the same documents.
 
-GPT-2, Llama and LSTM shapes, from scratch, read the same documents in batches of the same size: by
-plain training, and by DP-SGD, where all documents of a step go through the model together. Each
-turn is a process of its own, and the two take turns; of their seconds the least is counted. On a
-CPU they are those of the processor, and memory is what the process has at its highest, beyond what
-it had before there was a model; on a GPU it is what torch has of it. A claim is a line "reached" or
-"MISSED", and the exit code counts the missed.
+GPT-2, Llama and LSTM shapes, from scratch, in batches of the same size; each turn is a process of
+its own, and of their seconds the least is counted. On a CPU they are those of the processor, and
+memory is what the process has at its highest, beyond what it had before there was a model.
 """
 
-import argparse
-import multiprocessing
 import resource
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from accelerate import Accelerator
+from harness import Claims, Namespace, in_a_process, in_turn
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
-from lmexposure.cli.console import print_table, say
+from lmexposure.cli.console import print_table
 from lmexposure.models import LstmConfig, LstmForCausalLM, TrainingSettings
-from lmexposure.models.batches import Blocks
 from lmexposure.models.chat_rows import TrainingRow
 from lmexposure.models.dp_sgd import DpSgd
+from lmexposure.models.methods import Setup
 from lmexposure.models.padded_rows import PaddedRows
 from lmexposure.models.plain import PlainTraining
 
 _TIMES = {"gpt2": 3.0, "llama": 3.0, "lstm": 8.0}  # of a plain step, at most
+ARGUMENTS = {"rounds": 3, "steps": 8, "device": "cpu", "shape": tuple(_TIMES)}
 _MEMORY = 2.5  # of a plain training's, at most
 _VOCABULARY = {"gpt2": 1_000, "llama": 1_000, "lstm": 100}
+_DOCUMENTS, _TOKENS = 16, 128
 _WARM = 2  # steps, in which memory is taken and the optimizer's state made
 _MIB = 2**20
 
 
-def main() -> int:
-    arguments = parse()
-    missed, rows = 0, []
-    for shape in arguments.shape:
+def steps(given: Namespace) -> Claims:
+    """Plain and private trainings in turn."""
+    rows = []
+    for shape in given.shape:
+        sides = {
+            kind: partial(in_a_process, turn, kind, shape, given.steps, given.device)
+            for kind in ("plain", "private")
+        }
+        least = {
+            kind: np.min(found, axis=0) for kind, found in in_turn(sides, given.rounds).items()
+        }
+        for kind, (seconds, memory) in least.items():
+            rows.append([shape, kind, f"{1e3 * seconds:.1f} ms", f"{memory:.0f} MiB"])
+        slower, more = least["private"] / least["plain"]
         most = _TIMES[shape]
-        taken: dict[str, list[tuple[float, float]]] = {"plain": [], "private": []}
-        for _ in range(arguments.rounds):
-            for kind, found in taken.items():
-                found.append(in_a_process(kind, shape, arguments))
-        seconds = {kind: min(s for s, _ in found) for kind, found in taken.items()}
-        memory = {kind: min(m for _, m in found) for kind, found in taken.items()}
-        for kind in taken:
-            rows.append([shape, kind, f"{1e3 * seconds[kind]:.1f} ms", f"{memory[kind]:.0f} MiB"])
-        slower = seconds["private"] / seconds["plain"]
-        more = memory["private"] / memory["plain"]
-        missed += told(
-            f"{shape}: a step takes {slower:.2f} times, at most {most:g}", slower <= most
-        )
-        missed += told(f"{shape}: memory is {more:.2f} times, at most {_MEMORY}", more <= _MEMORY)
+        yield slower <= most, f"{shape}: a step takes {slower:.2f} times, at most {most:g}"
+        yield more <= _MEMORY, f"{shape}: memory is {more:.2f} times, at most {_MEMORY}"
     print_table(["shape", "training", "seconds of a step", "memory"], rows)
-    return missed
 
 
-def told(claim: str, held: bool) -> int:
-    say(f"{'reached' if held else 'MISSED'}: {claim}")
-    return int(not held)
-
-
-def in_a_process(kind: str, shape: str, arguments: argparse.Namespace) -> tuple[float, float]:
-    """Seconds of a step, and MiB at its highest, in a process of its own."""
-    context = multiprocessing.get_context("spawn")
-    receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=turn, args=(kind, shape, arguments, sender))
-    process.start()
-    taken: tuple[float, float] = receiver.recv()
-    process.join()
-    return taken
-
-
-def turn(kind: str, shape: str, arguments: argparse.Namespace, sender: Any) -> None:
-    device = torch.device(arguments.device)
+def turn(kind: str, shape: str, count: int, device_name: str) -> tuple[float, float]:
+    """Seconds of the quickest step, and MiB at its highest."""
+    device = torch.device(device_name)
     on_cpu = device.type == "cpu"
+    clock = time.process_time if on_cpu else time.perf_counter
     if on_cpu:
         torch.set_num_threads(1)
     import opacus  # noqa: F401  both have it in memory
 
-    size = arguments.batch
     settings = TrainingSettings(
-        method="dp-sgd", noise_multiplier=1.0, delta=1e-6, batch_size=size, expected_batch=size
+        method="dp-sgd",
+        noise_multiplier=1.0,
+        delta=1e-6,
+        batch_size=_DOCUMENTS,
+        expected_batch=_DOCUMENTS,
     )
-    blocks = Blocks(documents(shape, size, arguments.tokens), device=device, precision="float32")
+    rows, accelerator = documents(shape), Accelerator(cpu=on_cpu)
     before = resident()
-    model = model_of(shape, arguments.tokens).to(device)
-    made = DpSgd if kind == "private" else PlainTraining
-    method = made(model, blocks, settings, Accelerator(cpu=on_cpu))
-    numbers = np.arange(size)
-    steps = []
-    for step in range(_WARM + arguments.steps):
-        began = time.process_time() if on_cpu else time.perf_counter()
-        method.learn(numbers, step=step, rate=1e-3)
+    model = model_of(shape).to(device)
+    setup = Setup(model=model, rows=rows, settings=settings, accelerator=accelerator)
+    method = DpSgd(setup) if kind == "private" else PlainTraining(setup)
+    seconds = []
+    for step in range(_WARM + count):
+        began = clock()
+        method.learn(np.arange(_DOCUMENTS), step=step, rate=1e-3)
         if not on_cpu:
             torch.cuda.synchronize()
-        steps.append((time.process_time() if on_cpu else time.perf_counter()) - began)
+        seconds.append(clock() - began)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024 - before
     if not on_cpu:
         peak = torch.cuda.max_memory_allocated() / _MIB
-    sender.send((min(steps[_WARM:]), peak))
+    return min(seconds[_WARM:]), peak
 
 
-def documents(shape: str, count: int, tokens: int) -> PaddedRows:
+def documents(shape: str) -> PaddedRows:
     """Random tokens, a document a row."""
-    ids = np.random.default_rng(1).integers(0, _VOCABULARY[shape], (count, tokens + 1))
+    ids = np.random.default_rng(1).integers(0, _VOCABULARY[shape], (_DOCUMENTS, _TOKENS + 1))
     return PaddedRows.of(
-        [TrainingRow(ids=row.tolist(), carried=np.ones(tokens + 1, bool)) for row in ids]
+        [TrainingRow(ids=row.tolist(), carried=np.ones(_TOKENS + 1, bool)) for row in ids]
     )
 
 
-def model_of(shape: str, tokens: int) -> Any:
+def model_of(shape: str) -> Any:
     """Of the sizes of our own new models, and a Llama like that GPT-2."""
     torch.manual_seed(1)
-    vocabulary = _VOCABULARY[shape]
+    size: dict[str, Any] = {"vocab_size": _VOCABULARY[shape]}
     if shape == "lstm":
-        config = LstmConfig(
-            vocab_size=vocabulary, embedding_size=200, hidden_size=200, num_hidden_layers=2
-        )
-        return LstmForCausalLM(config)
+        size |= {"embedding_size": 200, "hidden_size": 200, "num_hidden_layers": 2}
+        return LstmForCausalLM(LstmConfig(**size))
     if shape == "gpt2":
-        return GPT2LMHeadModel(
-            GPT2Config(
-                vocab_size=vocabulary,
-                n_positions=tokens,
-                n_embd=128,
-                n_layer=4,
-                n_head=4,
-                bos_token_id=0,
-                eos_token_id=0,
-            )
-        )
-    return LlamaForCausalLM(
-        LlamaConfig(
-            vocab_size=vocabulary,
-            hidden_size=128,
-            intermediate_size=352,
-            num_hidden_layers=4,
-            num_attention_heads=4,
-            max_position_embeddings=tokens,
-        )
-    )
+        size |= {"n_positions": _TOKENS, "n_embd": 128, "n_layer": 4, "n_head": 4}
+        return GPT2LMHeadModel(GPT2Config(**size, bos_token_id=0, eos_token_id=0))
+    size |= {"hidden_size": 128, "intermediate_size": 352, "num_hidden_layers": 4}
+    size |= {"num_attention_heads": 4, "max_position_embeddings": _TOKENS}
+    return LlamaForCausalLM(LlamaConfig(**size))
 
 
 def resident() -> float:
@@ -151,16 +117,4 @@ def resident() -> float:
     return pages * resource.getpagesize() / _MIB
 
 
-def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=8)
-    parser.add_argument("--batch", type=int, default=16, help="documents")
-    parser.add_argument("--tokens", type=int, default=128, help="of a document")
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--shape", choices=list(_TIMES), nargs="+", default=list(_TIMES))
-    return parser.parse_args()
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())
+PARTS = {"steps": steps}

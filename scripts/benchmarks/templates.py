@@ -2,10 +2,9 @@
 
 For each template: a base that knows its markers, `insert`, a training by TRL's SFTTrainer as it
 comes (loss on answers where TRL knows the template, else its default), `measure`, `check`; and
-`run --lora`, `check`. The exit code is 1 where two verdicts differ or a command fails.
+`run --lora`, `check`. About five minutes each; with 100 chats and --quick one.
 """
 
-import argparse
 import subprocess
 import sys
 from pathlib import Path
@@ -13,51 +12,33 @@ from typing import Any
 
 import datasets
 import trl
+from harness import Claims, Namespace
 from peft import LoraConfig
 from published_templates import PUBLISHED, TWINS, family_of
 from tokenizers import AddedToken
 from transformers import AutoModelForCausalLM, AutoTokenizer
-
-from lmexposure.cli.console import print_table, say
 
 HERE = Path(__file__).parents[1]
 TWELVE = (
     *("qwen2_5", "qwen3", "llama3", "llama3_2", "gemma3", "phi3"),
     *("deepseekv3", "gptoss", "mistral_nemo", "zephyr", "llama2", "smollm2"),
 )
+ARGUMENTS = {"text": Path, "out": Path, "names": TWELVE, "chats": 400, "quick": False}
 PLAN = ("--format", "pin", "--repetitions", "1,16")
 EPOCHS, RATE = 5, 3e-3
 SAID = {0: "pass", 1: "leak", 2: "inconclusive"}
 
 
-def main() -> int:
-    arguments = parse()
-    out: Path = arguments.out
+def verdicts(given: Namespace) -> Claims:
+    """One verdict of both ways for each template."""
+    out = given.out
     if not (out / "base").exists():
-        run(HERE / "examples" / "chats.py", arguments.text, out, "--chats", arguments.chats)
-    quick = ["--quick"] if arguments.quick else []
-    rows, differ = [], 0
-    for name in arguments.names or TWELVE:
-        verdicts = [by_trl(name, out, quick), by_run(name, out, quick)]
-        differ += verdicts[0] != verdicts[1] or "failed" in verdicts[0]
-        rows.append((name, *verdicts))
-        say("  ".join(rows[-1]))
-    print_table(("template", "TRL", "run --lora"), rows)
-    return int(differ > 0)
-
-
-def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("text", type=Path, help="any text of a few hundred sentences or more")
-    parser.add_argument("out", type=Path)
-    parser.add_argument("names", nargs="*", help="of tests/templates; twelve by default")
-    parser.add_argument("--chats", type=int, default=400)
-    parser.add_argument("--quick", action="store_true", help="measure with --quick")
-    parsed = parser.parse_intermixed_args()
-    unknown = sorted(set(parsed.names) - PUBLISHED.keys())
-    if unknown:
-        parser.error(f"{unknown[0]} is none of {', '.join(sorted(PUBLISHED))}")
-    return parsed
+        run(HERE / "examples" / "chats.py", given.text, out, "--chats", given.chats)
+    quick = ["--quick"] if given.quick else []
+    for name in given.names:
+        by = {"TRL": by_trl(name, out, quick), "run --lora": by_run(name, out, quick)}
+        alike = len(set(by.values())) == 1
+        yield alike and by["TRL"] in SAID.values(), f"{name}: {by}"
 
 
 def run(*words: object) -> int:
@@ -133,5 +114,4 @@ def verdict(place: Path) -> str:
     return SAID.get(code, f"check failed ({code})")
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+PARTS = {"verdicts": verdicts}

@@ -1,26 +1,24 @@
-"""The benchmark of LoRA training on chats: seconds, and memory at its highest.
+"""Seconds and memory of LoRA training on chats, beside a bare loop of peft on the same rows.
 
 A small Llama with weights from scratch gets adapters twice: by `lmexposure.models.train`, with all
 that it does next to its steps (finding the canaries, validation, checkpoints), and by a loop as
-people write it with peft, which validates as often. Rows, batches and seeds are the same. Each
-turn is a process of its own, and the two kinds take turns. On a CPU its seconds are those of the
-processor, which other work on the machine hardly changes. A claim is a line "reached" or "MISSED",
-and the exit code counts the missed.
+people write it with peft, which validates as often. Each turn is a process of its own. On a CPU its
+seconds are those of the processor, which other work on the machine hardly changes.
 """
 
-import argparse
 import json
 import math
-import multiprocessing
 import resource
 import tempfile
 import time
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from harness import Claims, Namespace, in_a_process, in_turn
 from tokenizers import ByteLevelBPETokenizer
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
@@ -30,6 +28,7 @@ from lmexposure.models import TrainingSettings, load_model, train
 from lmexposure.models.batches import epoch_steps
 from lmexposure.models.padded_rows import rows_of_records
 
+ARGUMENTS = {"corpus": Path, "rounds": 3, "rows": 400, "device": "cpu"}
 _SPEED, _MEMORY = 0.95, 1.02  # of the bare loop's; a process's memory differs by so much by itself
 _VOCABULARY = 4_000
 _WARM = 30  # records
@@ -44,28 +43,21 @@ _WRAPPING = Wrapping(turn="assistant", loss="assistant")
 _CANARIES = {f"The code is {number:06}.": 4 for number in range(10)}
 
 
-def main() -> int:
-    arguments = parse()
-    with tempfile.TemporaryDirectory() as made_here:
-        here = Path(made_here)
-        make(here, arguments.corpus, arguments.rows)
-        turns: dict[str, list[tuple[float, float]]] = {"bare": [], "ours": []}
-        for number in range(arguments.rounds):
-            for kind, taken in turns.items():
-                taken.append(in_a_process(kind, here, number, arguments.device))
-                say(f"{kind}: {taken[-1][0]:.2f} s, {taken[-1][1]:.0f} MiB")
-    seconds = {kind: min(s for s, _ in taken) for kind, taken in turns.items()}
-    memory = {kind: min(m for _, m in taken) for kind, taken in turns.items()}
-    speed = seconds["bare"] / seconds["ours"]
-    more = memory["ours"] / memory["bare"]
-    return told(f"speed {speed:.3f} of a bare loop's, at least {_SPEED}", speed >= _SPEED) + told(
-        f"memory {more:.3f} of a bare loop's, at most {_MEMORY}", more <= _MEMORY
-    )
-
-
-def told(claim: str, held: bool) -> int:
-    say(f"{'reached' if held else 'MISSED'}: {claim}")
-    return int(not held)
+def training(given: Namespace) -> Claims:
+    """Both kinds in turn; of each the least."""
+    with tempfile.TemporaryDirectory() as home:
+        here = Path(home)
+        make(here, given.corpus, given.rows)
+        sides = {
+            kind: partial(in_a_process, turn, kind, here, given.device) for kind in ("bare", "ours")
+        }
+        taken = in_turn(sides, given.rounds)
+    for kind, found in taken.items():
+        say(f"{kind}: " + ", ".join(f"{s:.2f} s {m:.0f} MiB" for s, m in found))
+    bare, ours = (np.min(taken[kind], axis=0) for kind in sides)
+    speed, memory = bare[0] / ours[0], ours[1] / bare[1]
+    yield speed >= _SPEED, f"speed {speed:.3f} of a bare loop's, at least {_SPEED}"
+    yield memory <= _MEMORY, f"memory {memory:.3f} of a bare loop's, at most {_MEMORY}"
 
 
 def make(here: Path, corpus: Path, rows: int) -> None:
@@ -102,54 +94,42 @@ def make(here: Path, corpus: Path, rows: int) -> None:
     (here / "records.json").write_text(json.dumps(records), encoding="utf-8")
 
 
-def in_a_process(kind: str, here: Path, number: int, device: str) -> tuple[float, float]:
-    """Seconds of the training, and MiB at its highest, in a process of its own."""
-    context = multiprocessing.get_context("spawn")
-    receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=turn, args=(kind, here, number, device, sender))
-    process.start()
-    taken: tuple[float, float] = receiver.recv()
-    process.join()
-    return taken
-
-
-def turn(kind: str, here: Path, number: int, device: str, sender: Any) -> None:
+def turn(kind: str, here: Path, device: str) -> tuple[float, float]:
+    """Seconds of the training, from loading the base on, and MiB at its highest."""
     records = json.loads((here / "records.json").read_text("utf-8"))
     settings = TrainingSettings.for_model(
         "pretrained", lora=True, epochs=2, block_size=512, batch_size=8
     )
     clock = time.process_time if device == "cpu" else time.perf_counter
     # What is imported and set up once in a process is none of a training's seconds.
-    trained(kind, here, f"warm-{number}", records[: 2 * _WARM], device, settings)
+    trained(kind, here, records[: 2 * _WARM], device, settings)
     begun = clock()
-    trained(kind, here, str(number), records, device, settings)
+    trained(kind, here, records, device, settings)
     seconds = clock() - begun
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     if device != "cpu":
         peak = torch.cuda.max_memory_allocated() / 2**20
-    sender.send((seconds, peak))
+    return seconds, peak
 
 
-def trained(
-    kind: str, here: Path, name: str, records: Any, device: str, settings: TrainingSettings
-) -> None:
-    """One training, from loading the base on."""
+def trained(kind: str, here: Path, records: Any, device: str, settings: TrainingSettings) -> None:
     loaded = load_model(here / "base", device=device)
     canaries = Counter(
         text for text in _CANARIES for record in records if record == _WRAPPING.record(text)
     )
-    if kind == "bare":
-        bare(loaded, records, canaries, settings, here / f"bare-{name}")
-        return
-    train(
-        loaded,
-        records,
-        settings=settings,
-        separator=None,
-        canaries=canaries,
-        out=here / f"out-{name}",
-        wrapping=_WRAPPING,
-    )
+    with tempfile.TemporaryDirectory(dir=here) as out:
+        if kind == "bare":
+            bare(loaded, records, canaries, settings, Path(out))
+            return
+        train(
+            loaded,
+            records,
+            settings=settings,
+            separator=None,
+            canaries=canaries,
+            out=Path(out),
+            wrapping=_WRAPPING,
+        )
 
 
 def bare(loaded: Any, records: Any, canaries: Any, settings: TrainingSettings, out: Path) -> None:
@@ -207,14 +187,4 @@ def evaluate(model: Any, rows: Any, size: int) -> float:
     return sum(float(model(**batch(rows, part, model.device)).loss) for part in parts)
 
 
-def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("corpus", type=Path, help="a text with long lines")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--rows", type=int, default=400)
-    parser.add_argument("--device", default="cpu")
-    return parser.parse_args()
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())
+PARTS = {"training": training}

@@ -1,33 +1,29 @@
-"""Whether witnesses show what a model read: witnesses.py usual | unseen.
+"""Whether witnesses show what a model read: in usual trainings, never in models of another corpus.
 
 `usual`: trainings as people make them, whole and by LoRA, on texts and on chats; the witnesses of
 at least 95 of 100 are to be seen. `unseen`: models that were trained on another insertion into the
 same text, half of them with a plan of the same seed, measured in full by the gate at significance
-.1: no witness is to be seen, and false alarms are to be no more than chance explains. The exit code
-counts what was missed.
+.1: no witness is to be seen, and false alarms are to be no more than chance explains.
 """
 
-import argparse
 import random
-import subprocess
-import sys
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from harness import Claims, Namespace, spent
 from scipy.stats import binomtest
 
 import lmexposure as lx
 from lmexposure.audit import demo_corpus, insert_corpus, train_corpus
 from lmexposure.canaries import Manifest
-from lmexposure.cli.console import say
 from lmexposure.gate import Outcome, Thresholds, Verdict
 from lmexposure.records import MeasureSettings, Result, RunSettings
 
+ARGUMENTS = {"runs": 0, "seed": 0}  # runs: by default 17 of each usual kind, 300 unseen
 _LEAST_SEEN, _LEVEL = 0.95, 0.1
 _SHORT = MeasureSettings(references=200, method="sampled", extraction=False, bootstraps=39)
 _FULL = MeasureSettings(references=2_000, draws=2_000, bootstraps=39, revealed=0, beam_width=20)
@@ -35,67 +31,48 @@ _LSTM: Mapping[str, Any] = {"layers": 1, "units": 128, "training": {"epochs": 8}
 _SMALL: Mapping[str, Any] = {"layers": 1, "units": 48, "training": {"epochs": 3}}
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("part", choices=("usual", "unseen"))
-    parser.add_argument("--runs", type=int, help="default: 17 of each usual kind, 300 unseen")
-    parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args()
-    with tempfile.TemporaryDirectory() as directory:
-        home = Path(directory)
-        demo_corpus(home / "text.txt")
-        part = usual if given.part == "usual" else unseen
-        return part(home, given.runs or (17 if given.part == "usual" else 300), given.seed)
-
-
-def usual(home: Path, runs: int, seed: int) -> int:
+def usual(given: Namespace) -> Claims:
     """Trainings as people make them: how many of each kind show their witnesses."""
     seen, trained = Counter[str](), 0
-    for number in range(runs):
-        for name, corpus, settings in _kinds(home, seed + number):
-            start = time.perf_counter()
-            result = _measured(home / f"{name}-{number}", corpus, settings)
-            witness = result.witness
-            assert witness is not None, "the corpus is large enough"
-            shown = _outcome(result).get("accept_unseen_training") is Outcome.PASS
-            seen[name] += shown
-            trained += 1
-            say(
-                f"{name} {number}: {'seen' if shown else 'NOT SEEN'}, {witness.witnesses} x "
-                f"{witness.copies}, certificate {witness.certificate_bits}, p {witness.p_value}"
-                f"{' beside its base' if witness.beside_base else ''}, "
-                f"{time.perf_counter() - start:.0f} s"
-            )
+    with tempfile.TemporaryDirectory() as name:
+        home = _home(name)
+        for number in range(given.runs or 17):
+            for kind, corpus, settings in _kinds(home, given.seed + number):
+                shown = _outcome(_measured(home / f"{kind}-{number}", corpus, settings))
+                seen[kind] += shown.get("accept_unseen_training") is Outcome.PASS
+                trained += 1
     share = seen.total() / trained
-    reached = share >= _LEAST_SEEN
-    say(f"{'reached' if reached else 'MISSED'}  seen {seen.total()} of {trained}: {dict(seen)}")
-    return not reached
+    yield share >= _LEAST_SEEN, f"seen {seen.total()} of {trained}: {dict(seen)}"
 
 
-def unseen(home: Path, runs: int, seed: int) -> int:
+def unseen(given: Namespace) -> Claims:
     """Models of another insertion of the same format: witnesses seen, and false alarms."""
     seen = alarms = 0
+    runs = given.runs or 300
     whole = Thresholds(significance=_LEVEL, accept_unseen_training=True)
-    for number in range(runs):
-        place = home / f"unseen-{number}"
-        corpus = _sample(home, place, lines=400, seed=seed + number)
-        plan = RunSettings(formats=("random_number",), seed=number, **_SMALL)
-        # Another format of the same seed, or the same format of another.
-        changed: Mapping[str, Any] = (
-            {"seed": number + runs} if number % 2 else {"formats": ("pin",)}
-        )
-        other = replace(plan, **changed)
-        trained = _trained(place / "other", corpus, other)[0]
-        _, manifest = insert_corpus([str(corpus)], out=place / "own", settings=plan)
-        result = lx.measure(trained, manifest, settings=_FULL)
-        seen += _outcome(result)["accept_unseen_training"] is Outcome.PASS
-        alarms += lx.check(result, whole).outcome is Outcome.LEAK
-        if number % 20 == 19:
-            say(f"{number + 1} models: {seen} seen, {alarms} alarms at {_LEVEL}")
+    with tempfile.TemporaryDirectory() as name:
+        home = _home(name)
+        for number in range(runs):
+            place = home / f"unseen-{number}"
+            corpus = _sample(home, place, lines=400, seed=given.seed + number)
+            plan = RunSettings(formats=("random_number",), seed=number, **_SMALL)
+            # Another format of the same seed, or the same format of another.
+            other = (
+                replace(plan, seed=number + runs) if number % 2 else replace(plan, formats=("pin",))
+            )
+            trained = _trained(place / "other", corpus, other)[0]
+            _, manifest = insert_corpus([str(corpus)], out=place / "own", settings=plan)
+            result = lx.measure(trained, manifest, settings=_FULL)
+            seen += _outcome(result)["accept_unseen_training"] is Outcome.PASS
+            alarms += lx.check(result, whole).outcome is Outcome.LEAK
     p = binomtest(alarms, runs, _LEVEL, alternative="greater").pvalue
-    say(f"{'MISSED' if seen else 'reached'}  {seen} of {runs} seen that never read the witnesses")
-    say(f"{'MISSED' if p < 0.01 else 'reached'}  {alarms} false alarms at {_LEVEL}, p = {p:.3g}")
-    return bool(seen) + (p < 0.01)
+    yield not seen, f"{seen} of {runs} seen that never read the witnesses"
+    yield p >= 0.01, f"{alarms} of {runs} false alarms at {_LEVEL}, p = {p:.3g}"
+
+
+def _home(name: str) -> Path:
+    demo_corpus(Path(name) / "text.txt")
+    return Path(name)
 
 
 def _kinds(home: Path, seed: int) -> Iterator[tuple[str, Path, RunSettings]]:
@@ -118,9 +95,7 @@ def _chats(home: Path) -> tuple[Path, Path]:
     """Chats and a small base model for them, made once."""
     if not (home / "chats").exists():
         script = Path(__file__).parents[1] / "examples" / "chats.py"
-        command = [sys.executable, str(script), str(home / "text.txt"), str(home / "chats")]
-        command += ["--chats", "300"]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        spent(script, home / "text.txt", home / "chats", "--chats", 300)
     return home / "chats" / "chats.jsonl", home / "chats" / "base"
 
 
@@ -166,5 +141,4 @@ def _outcome(result: Result) -> dict[str, Outcome]:
     return {check.key: check.outcome for check in verdict.checks if not check.scope}
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+PARTS = {"usual": usual, "unseen": unseen}

@@ -1,4 +1,4 @@
-"""Damage between the steps of a run is named and mended; scripts/benchmark_damage tries it all."""
+"""Damage between the steps of a run is named and mended."""
 
 import os
 import shutil

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from naive_rows import with_canaries
+from naive_insertion import with_canaries
 
 from lmexposure.canaries import (
     Format,

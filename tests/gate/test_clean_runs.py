@@ -1,4 +1,4 @@
-"""The gate's promise in small; `scripts/benchmark_gate` has 20,000 runs of each design."""
+"""The gate's promise in small; `scripts/benchmark clean_gate` has 20,000 runs of each design."""
 
 from dataclasses import replace
 

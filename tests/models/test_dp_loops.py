@@ -66,7 +66,7 @@ def test_right_trainings_beside_the_faults_pass() -> None:
 @pytest.mark.filterwarnings("ignore:In CPU autocast:UserWarning")  # of functorch in Opacus
 @pytest.mark.parametrize("kind", mostly_slow(LOOPS))
 def test_right_loops_pass(kind: str) -> None:
-    """Twenty of the hundred of scripts/benchmark_dp_check."""
+    """Twenty of a hundred that were tried."""
     training, more = loop_of(kind, list(LOOPS).index(kind))
     found = checked((training, more))
     assert found.passed, str(found)

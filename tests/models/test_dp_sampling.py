@@ -41,7 +41,7 @@ def all_p(seen: Drawn, documents: int, rate: float) -> list[float]:
 def test_p_values_are_seldom_small_for_poisson_samples(
     documents: int, rate: float, batches: int
 ) -> None:
-    """At the levels that a check asks for; scripts/benchmark_dp_check has many more samples."""
+    """At the levels that a check asks for."""
     rng = np.random.default_rng(3)
     found = np.array(
         [all_p(drawn(rng.random((batches, documents)) < rate), documents, rate) for _ in range(400)]

@@ -42,7 +42,6 @@ def test_near_copies_count_once_and_held_out_text_is_taken_out(case: Case) -> No
 
 @pytest.mark.parametrize("name", OF_TEXTS)
 def test_copies_and_boilerplate_raise_no_alarm(name: str) -> None:
-    """In small; `scripts/benchmark_verbatim alarms` has 20,000 of each."""
     rejected = 0
     for seed in range(40):
         split = OF_TEXTS[name](np.random.default_rng([seed, 4]))

@@ -160,7 +160,7 @@ def independent(seed: int, sure: float) -> tuple[np.ndarray[Any, Any], list[int]
 def test_both_ends_hold_at_a_vocabulary_of_1000(sure: float) -> None:
     """Beams alone leave 1 as the upper end; the truth of 12 windows of each kind is known.
 
-    Of 300 windows of each kind 98 %, 95 % and 97 % are covered: scripts/benchmark_verbatim.
+    Of 300 windows of each kind 98 %, 95 % and 97 % were covered.
     """
     search = NearSearch(distance=5, metric="hamming", beam=20, draws=200)
     beam_alone = NearSearch(distance=5, metric="hamming", beam=20, draws=0)

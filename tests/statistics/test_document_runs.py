@@ -49,7 +49,6 @@ def test_without_memory_it_rejects_as_rarely_as_it_says(longer: int) -> None:
 
 @pytest.mark.parametrize("name", OF_LENGTHS)
 def test_no_null_case_is_above_its_level(name: str) -> None:
-    """In small; `scripts/benchmark_verbatim alarms` has 20,000 of each."""
     times = 40 if "2,000" in name else 200
     rejected = 0
     for seed in range(times):

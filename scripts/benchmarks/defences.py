@@ -1,19 +1,16 @@
-"""What is expected of the defences on a toy corpus, and whether it comes out so.
+"""Defences on a toy corpus: their order at one utility over seeds, and what each leaves open.
 
 The toy is that of `sweep_kinds`: 400 lines of made-up words, and an LSTM that reads characters.
-Every expectation is a line "reached" or "MISSED" at the end, with its figures, and the exit code
-counts the missed. Everything trained is kept in --out: the same command goes on.
+Everything trained is kept in --out: the same command goes on.
 """
 
-import argparse
-import sys
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from harness import Claims, Namespace
 from sweep_kinds import corpus_lines
 
 from lmexposure import sweep
@@ -25,35 +22,23 @@ from lmexposure.models import encode_in_context, left_out, load_model
 from lmexposure.records import RunSettings, SweepResult, SweepSettings
 from lmexposure.scoring import details_of_encoded
 
+ARGUMENTS = {
+    "models": 16,
+    "texts": 128,
+    "seeds": 10,
+    "epochs": 5,
+    "workers": 2,
+    "out": "runs/benchmark_defences",
+}
 _SYMBOLS, _DIGITS = "{printable:20}", "my code is the number {digits:9}"
 _RATE, _FPR = 0.01, 0.01
 _TARGET = 1.05
 _GOLDFISH = {"method": "goldfish", "goldfish_k": 4, "goldfish_width": 13}
 _SELENA = {"method": "selena", "selena_parts": 5, "selena_absent": 2}
 _HAMP = {"method": "hamp", "hamp_entropy": 0.1}
-Line = tuple[bool, str]
 
 
-def main() -> int:
-    arguments = parse()
-    parts = {
-        "order": _order,
-        "goldfish": _goldfish,
-        "selena": _selena,
-        "hamp": _hamp,
-    }
-    lines: list[Line] = []
-    for name, part in parts.items():
-        if arguments.only in name:
-            began = time.perf_counter()
-            lines += part(arguments)
-            say(f"{name}: {time.perf_counter() - began:.0f} s")
-    for kept, line in lines:
-        say(f"{'reached' if kept else 'MISSED '}  {line}")
-    return sum(not kept for kept, _ in lines)
-
-
-def _order(arguments: argparse.Namespace) -> Iterator[Line]:
+def _order(arguments: Namespace) -> Claims:
     """At one utility: the undefended training shows most, DP-SGD least, RelaxLoss in between."""
     in_order = []
     for seed in range(arguments.seeds):
@@ -89,7 +74,7 @@ def _strongest(record: DefencesRecord, name: str) -> float:
     return row.strongest.tpr
 
 
-def _goldfish(arguments: argparse.Namespace) -> Iterator[Line]:
+def _goldfish(arguments: Namespace) -> Claims:
     """Canaries that stand ten times: what carried no loss was not learned, the rest was.
 
     Below guessing is no leak: where a digit was never asked for, the model is often sure of the
@@ -145,7 +130,7 @@ def _exposure(model: Any, encoded: Any, ids: Any, place: int, symbols: Any) -> f
     return float(np.log2(len(symbols)) - np.log2((bits <= own).sum()))
 
 
-def _selena(arguments: argparse.Namespace) -> Iterator[Line]:
+def _selena(arguments: Namespace) -> Claims:
     """Alone a canary is protected; of a pair, each one's teachers may have seen the other."""
     home = Path(arguments.out) / "selena"
     result = _swept(home, arguments, arguments.epochs, _SELENA, repetitions=(1, 2))
@@ -153,7 +138,7 @@ def _selena(arguments: argparse.Namespace) -> Iterator[Line]:
     yield pairs >= 2 * alone, f"selena: of pairs {pairs:.3f} is at least twice {alone:.3f}"
 
 
-def _hamp(arguments: argparse.Namespace) -> Iterator[Line]:
+def _hamp(arguments: Namespace) -> Claims:
     """The masked output hides likelihoods, and not which token is the likeliest."""
     home = Path(arguments.out) / "hamp"
     result = _swept(home, arguments, arguments.epochs, _HAMP)
@@ -168,7 +153,7 @@ def _hamp(arguments: argparse.Namespace) -> Iterator[Line]:
 
 def _swept(
     home: Path,
-    arguments: argparse.Namespace,
+    arguments: Namespace,
     epochs: int,
     training: Mapping[str, object],
     repetitions: tuple[int, ...] = (1,),
@@ -199,7 +184,7 @@ def _rate(result: SweepResult, score: str, group: str = "canaries") -> float:
 
 
 def _sweep_settings(
-    home: Path, arguments: argparse.Namespace, template: str, *, seed: int, epochs: int
+    home: Path, arguments: Namespace, template: str, *, seed: int, epochs: int
 ) -> SweepSettings:
     own = RunSettings(
         formats=(_format(home, template),),
@@ -234,17 +219,4 @@ def _corpus(home: Path, seed: int) -> Path:
     return path
 
 
-def parse(given: Sequence[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--models", type=int, default=16)
-    parser.add_argument("--texts", type=int, default=128, help="canaries")
-    parser.add_argument("--seeds", type=int, default=10)
-    parser.add_argument("--epochs", type=int, default=5)
-    parser.add_argument("--only", default="", help="parts whose names hold this text")
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--out", default="runs/defence_numbers")
-    return parser.parse_args(given)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+PARTS = {"order": _order, "goldfish": _goldfish, "selena": _selena, "hamp": _hamp}
