@@ -86,10 +86,8 @@ def test_published_intervals_of_rates() -> None:
         found = counterfactual_memorisation(scores, coins, binary=True)
         assert found.value[0] == pytest.approx(a / m - b / n)
         assert (found.low[0], found.high[0]) == pytest.approx((low, high), abs=1e-4)
-        if b:
-            assert found.log_ratio[0] == pytest.approx(np.log2((a / m) / (b / n)))
-        else:
-            assert found.log_ratio[0] == np.inf
+        ratio = np.log2((a / m) / (b / n)) if b else np.inf
+        assert found.log_ratio[0] == pytest.approx(ratio)
     assert found.method == "Newcombe"
     never = counterfactual_memorisation(np.zeros((6, 1)), coins[7:13], binary=True)
     assert np.isnan(never.log_ratio[0])

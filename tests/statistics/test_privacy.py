@@ -229,12 +229,8 @@ def test_formats_with_equal_numbers_keep_every_reference() -> None:
 def test_formats_with_unequal_numbers_keep_as_many_references_for_each_candidate() -> None:
     rng = np.random.default_rng(2)
     found = [pooled(sizes, rng) for sizes in (*UNEQUAL, [(10, 10_000)] * 3 + [(10, 9_938)])]
-    assert [(group.references.size, group.references_left_out) for group in found] == [
-        (40 + 8 * 20, 9_960),
-        (0, 10_000),
-        (0, 2_000),
-        (4 * 9_938, 186),
-    ]
+    numbers = [(group.references.size, group.references_left_out) for group in found]
+    assert numbers == [(40 + 8 * 20, 9_960), (0, 10_000), (0, 2_000), (4 * 9_938, 186)]
     assert np.array_equal(np.unique(found[2].scores), np.arange(1, 21) / 20)
     # 7 references are not 10 for 10 candidates and 7 for 7, and 7 and 10 have no common part.
     assert pooled([(10, 10), (7, 7)], rng).references.size == 17
@@ -287,6 +283,6 @@ def test_a_role_that_is_none_is_not_shown() -> None:
     assert "my secret" not in str(refused.value)
 
 
-@pytest.mark.parametrize("values", [[3.0], [2.0, 2.0, 2.0], [5.0, -1.0, 5.0, 0.0, -1.0, 5.0]])
-def test_midranks_are_those_of_scipy_stats(values: list[float]) -> None:
-    assert midranks(np.array(values)).tolist() == stats.rankdata(values).tolist()
+def test_midranks_are_those_of_scipy_stats() -> None:
+    values = np.random.default_rng(1).integers(0, 5, 20).astype(float)
+    assert midranks(values).tolist() == stats.rankdata(values).tolist()

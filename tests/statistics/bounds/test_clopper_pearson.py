@@ -19,12 +19,11 @@ PUBLISHED = [
 ]
 
 
-@pytest.mark.parametrize(("tp", "p", "fp", "n", "significance", "delta", "epsilon"), PUBLISHED)
-def test_published(
-    tp: int, p: int, fp: int, n: int, significance: float, delta: float, epsilon: float
-) -> None:
-    bound = clopper_pearson_epsilon(tp, p, fp, n, significance=significance, delta=delta)
-    assert bound.value == pytest.approx(epsilon, abs=1e-6)
+def test_published() -> None:
+    for *counts, significance, delta, epsilon in PUBLISHED:
+        rates = [int(count) for count in counts]
+        bound = clopper_pearson_epsilon(*rates, significance=significance, delta=delta)
+        assert bound.value == pytest.approx(epsilon, abs=1e-6)
 
 
 @pytest.mark.parametrize(("tp", "fp"), [(0, 0), (0, 5), (5, 5), (1, 0)])

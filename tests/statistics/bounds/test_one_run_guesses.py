@@ -42,29 +42,17 @@ def slow_p_value(canaries: int, guesses: int, correct: int, epsilon: float, delt
     return min(1.0, float(count.sf(correct - 1)) + 2 * canaries * delta * most)
 
 
-@pytest.mark.parametrize(("canaries", "guesses", "correct", "epsilon", "delta", "p"), P_VALUES)
-def test_published_p_values(
-    canaries: int, guesses: int, correct: int, epsilon: float, delta: float, p: float
-) -> None:
-    found = one_run_p_value(
-        canaries=canaries, guesses=guesses, correct=correct, epsilon=epsilon, delta=delta
-    )
-    assert found == pytest.approx(p, abs=1e-9)
-
-
-@pytest.mark.parametrize(("canaries", "guesses", "correct", "delta", "epsilon"), CASES)
-def test_published_bounds(
-    canaries: int, guesses: int, correct: int, delta: float, epsilon: float
-) -> None:
-    found = one_run_epsilon(canaries=canaries, guesses=guesses, correct=correct, delta=delta)
-    assert found.value == pytest.approx(epsilon, abs=1e-6)
-    assert found.validity == "any-dp"
-
-
-@pytest.mark.parametrize(("guesses", "epsilon"), CEILINGS)
-def test_published_max_attainable(guesses: int, epsilon: float) -> None:
-    found = one_run_epsilon(canaries=guesses, guesses=guesses, correct=guesses // 2)
-    assert found.max_attainable == pytest.approx(epsilon, abs=1e-6)
+def test_published_values() -> None:
+    for m, k, correct, epsilon, delta, p in P_VALUES:
+        counts = {"canaries": m, "guesses": k, "correct": correct}
+        found = one_run_p_value(**counts, epsilon=epsilon, delta=delta)
+        assert found == pytest.approx(p, abs=1e-9)
+    for m, k, correct, delta, epsilon in CASES:
+        bound = one_run_epsilon(canaries=m, guesses=k, correct=correct, delta=delta)
+        assert bound.value == pytest.approx(epsilon, abs=1e-6)
+    for m, epsilon in CEILINGS:
+        bound = one_run_epsilon(canaries=m, guesses=m, correct=m // 2)
+        assert bound.max_attainable == pytest.approx(epsilon, abs=1e-6)
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.5, 3.0, 9.0])
