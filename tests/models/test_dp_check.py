@@ -56,7 +56,6 @@ def same(first: Any, second: Any) -> bool:
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-<<<<<<< HEAD
 def test_right_trainings_pass_and_are_left_as_they_were(architecture: str) -> None:
     """Before their first step, and under way with moments, gradients and a history."""
     for seed, optimizer in enumerate((torch.optim.SGD, torch.optim.Adam)):
@@ -67,11 +66,6 @@ def test_right_trainings_pass_and_are_left_as_they_were(architecture: str) -> No
             training.model.eval()
         before = everything(training)
         found = check(training, **more)
-=======
-def test_right_trainings_pass(architecture: str) -> None:
-    for seed in range(2):
-        found = check(training_of(architecture, seed))
->>>>>>> h/scripts
         assert found.passed, str(found)
         assert [finding.name for finding in found.findings] == NAMES
         assert found.sample_rate == BATCH / DOCUMENTS

@@ -8,13 +8,7 @@ from typing import Any
 
 import pytest
 from canaries import test_chats_in_engines as chats
-<<<<<<< HEAD
-from naive_rows import with_canaries
-=======
-from hypothesis import given
-from hypothesis import strategies as st
 from naive_insertion import with_canaries
->>>>>>> h/scripts
 
 import lmexposure as lx
 from lmexposure.canaries import (

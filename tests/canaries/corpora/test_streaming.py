@@ -10,13 +10,9 @@ import pyarrow as pa
 import pytest
 from datasets import Dataset, IterableDataset
 from datasets.distributed import split_dataset_by_node
-<<<<<<< HEAD
 from hypothesis import given
 from hypothesis import strategies as st
-from naive_rows import with_canaries
-=======
 from naive_insertion import with_canaries
->>>>>>> h/scripts
 
 from lmexposure.canaries import (
     Format,
