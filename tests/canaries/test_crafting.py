@@ -130,10 +130,23 @@ def test_a_corpus_that_does_not_do(kind: str, changes: dict[str, object], messag
         choose(kind, **changes)
 
 
-def test_one_document_is_enough_for_new_tokens() -> None:
-    (form,) = choose("new_token", documents=lambda: ["\r\n  the   only\tone \r\nand more"])
-    assert form.text(0).startswith("the only one ")
+@pytest.mark.parametrize(
+    ("document", "beginning"),
+    [
+        ("\r\n  the   only\tone \r\nand more", "the only one"),
+        ("words " * 20, " ".join(["words"] * 10)),
+        ("w" * 99, "w" * 60),
+    ],
+)
+def test_one_document_is_enough_for_new_tokens(document: str, beginning: str) -> None:
+    (form,) = choose("new_token", documents=lambda: [document])
+    assert form.text(0)[: form.known[0]] == f"{beginning} "
     assert form.size == COUNT
+
+
+def test_words_are_of_the_first_documents() -> None:
+    material = Material(documents=lambda: ["x" * 3_000_000] * 3, count=1, seed=1)
+    assert len(material.head) == 2
 
 
 @pytest.mark.parametrize(
@@ -183,7 +196,7 @@ def test_what_kinds_need_is_asked_for() -> None:
         ({"kinds": ("trigram",)}, "must be one of uniform, new_token, near_duplicate, texts"),
     ):
         with pytest.raises(SettingsError, match=message):
-            RunSettings(**values)  # type: ignore[arg-type]
+            RunSettings(**values)
 
 
 @pytest.mark.parametrize("kind", [*_MADE, "texts"])

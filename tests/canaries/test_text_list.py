@@ -54,7 +54,11 @@ def test_the_seed_decides_and_the_order_of_the_file_does_not(path: Path) -> None
     first = choose(path)
     assert choose(path, "\n".join(reversed(LINES))).texts == first.texts
     assert {*choose(path, seed=6).texts} != {*first.texts}
-    coins = {"inclusion_probability": 0.5, "inclusion_seed": 2, "repetitions": (1, 2)}
+    coins: dict[str, Any] = {
+        "inclusion_probability": 0.5,
+        "inclusion_seed": 2,
+        "repetitions": (1, 2),
+    }
     roles = []
     for content in (LINES, LINES[::-1]):
         plan = Plan(

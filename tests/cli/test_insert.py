@@ -152,6 +152,8 @@ def test_kinds_go_in_and_come_out(call: Call, worded: Path, tmp_path: Path) -> N
     written = (out / "manifest.json").read_bytes()
     assert call("insert", worded, "--out", out, *flags).code == 0
     assert (out / "manifest.json").read_bytes() == written
+    fewer = call("insert", worded, "--out", out, *flags[2:])
+    assert (fewer.code, "holds a manifest of another plan" in fewer.err) == (3, True)
     names = {entry.format for entry in judged(Manifest.read(out / "manifest.json"))}
     assert names == {"pin", "new_token", "near_duplicate", "near_duplicate_partner"}
     copy = out / "corpus" / "worded.txt"
