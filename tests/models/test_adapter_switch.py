@@ -49,21 +49,17 @@ def test_off_it_is_the_base_and_on_again_what_it_was(options: dict[str, Any]) ->
     assert base_sha256(adapted.get_base_model()) == weights_sha256(base)
 
 
-def test_what_was_off_stays_off() -> None:
-    adapted = with_lora()
-    with adapted.disable_adapter():
-        off = logits(adapted)
-        with adapters_off(adapted):
-            assert torch.equal(logits(adapted), off)
-        assert torch.equal(logits(adapted), off)
-
-
-def test_it_is_switched_on_again_after_an_error() -> None:
+def test_what_was_off_stays_off_and_an_error_leaves_it_on() -> None:
     adapted = with_lora()
     on = logits(adapted)
     with pytest.raises(RuntimeError, match="stop"), adapters_off(adapted):
         raise RuntimeError("stop")
     assert torch.equal(logits(adapted), on)
+    with adapted.disable_adapter():
+        off = logits(adapted)
+        with adapters_off(adapted):
+            assert torch.equal(logits(adapted), off)
+        assert torch.equal(logits(adapted), off)
 
 
 def test_the_hash_reads_weights_that_are_offloaded() -> None:

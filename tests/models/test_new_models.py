@@ -44,7 +44,7 @@ def test_round_trip_through_saving(tmp_path: Path) -> None:
         assert tokenizer.unk_token_id not in ids
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(st.text(st.characters(codec="utf-8"), max_size=30))
 def test_any_text_is_one_token_a_character(text: str) -> None:
     tokenizer = character_tokenizer([text])

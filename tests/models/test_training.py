@@ -169,7 +169,7 @@ def test_patience_and_time_stop_training(run: Train, tmp_path: Path) -> None:
 def test_accumulation_changes_only_rounding(run: Train, tmp_path: Path) -> None:
     # Without dropout: its masks depend on how blocks are grouped.
     at_once, in_parts = (
-        run(small_lstm(dropout=0.0), out=tmp_path / str(n), accumulation=n) for n in (1, 3)
+        run(small_lstm(dropout=0.0), out=tmp_path / str(n), accumulation=n, **QUICK) for n in (1, 3)
     )
     assert in_parts.validation_bits == pytest.approx(at_once.validation_bits, abs=1e-4)
     assert in_parts.tokens == at_once.tokens
