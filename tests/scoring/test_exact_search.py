@@ -12,6 +12,7 @@ import pytest
 import torch
 from faulty_steps import Interrupted, Off
 from numpy.typing import NDArray
+from scoring.biased import biased
 from slow_search import (
     LUHN,
     PIN,
@@ -34,8 +35,6 @@ from lmexposure.scoring import (
     TokenSpace,
     token_space,
 )
-
-__all__ = ["assert_as_enumerated", "assert_holds", "search_of"]
 
 
 def search_of(model: Any, space: TokenSpace, steps: Any = None, **given: Any) -> RankSearch:
@@ -148,11 +147,7 @@ SEVENS = 7 * (10**40 - 1) // 9  # forty of them
 
 def test_memorised_canaries_among_ten_to_the_forty() -> None:
     """A model that says "7" again and again: behind that come the fills with one other digit."""
-    tokenizer = characters()
-    model = model_of("lstm", len(tokenizer))
-    with torch.no_grad():
-        model.lm_head.bias[tokenizer.convert_tokens_to_ids("7")] = 40
-    space = token_space(tokenizer, HUGE, context=None)
+    model, space = biased(HUGE, {"7": 40.0})
     near = [SEVENS + (d - 7) * 10**k for k in range(40) for d in range(10) if d != 7]
     planted = near[5:300:31]
     search = search_of(model, space, excluded=planted, live_states=500)
