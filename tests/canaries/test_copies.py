@@ -30,9 +30,7 @@ from lmexposure.canaries import (
     read_sidecars,
 )
 from lmexposure.canaries import insertion as engine
-from lmexposure.canaries.copies import (
-    sidecar_path,
-)
+from lmexposure.canaries.copies import sidecar_path
 from lmexposure.canaries.insertion import Merge, draw
 from lmexposure.canaries.removal import remove_from_files
 from lmexposure.errors import CorpusError, FileError, ResultError

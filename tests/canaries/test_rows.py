@@ -23,9 +23,7 @@ from lmexposure.canaries import (
     Plan,
 )
 from lmexposure.canaries.insertion import About, manifest_of
-from lmexposure.canaries.plan import (
-    draw,
-)
+from lmexposure.canaries.plan import draw
 from lmexposure.errors import CorpusError, ManifestError, PlanError
 
 PIN = Format(name="pin", template="My PIN is {digits:4}")

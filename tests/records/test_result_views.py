@@ -57,6 +57,7 @@ def test_any_quantile_has_an_interval_as_the_median_has(repetitions: int) -> Non
 def test_a_quantile_of_counted_exposures_is_that_of_their_order() -> None:
     values = [0.5, 1.0, 2.0, 3.0, 5.0, 8.0] * 10
     result = made([canary_of(i, exact(value)) for i, value in enumerate(values)])
+    assert result.exposure(repetitions=1).counted == 60
     found, wanted = result.quantile(0.9, repetitions=1), quantile_interval(values, 0.9)
     assert (found.value, found.low, found.high) == pytest.approx(
         (wanted.value, wanted.low, wanted.high), abs=1e-6
@@ -143,6 +144,9 @@ def test_secrets_that_nobody_searched_for() -> None:
 def test_epsilon_is_the_section_on_privacy() -> None:
     result = small_result(inclusion_probability=0.5, canaries=30)
     assert result.epsilon is result.privacy is not None
+    assert {row.key for row in result.epsilon.classes} == {
+        (("random_number",), repetitions) for repetitions in (1, 4)
+    }
     assert small_result(privacy=False).epsilon is None
 
 

@@ -19,7 +19,9 @@ from lmexposure._files import LOCK, only_writer, sha256_file
 from lmexposure._integrity import file_hashes, write_hashed
 from lmexposure.errors import ManifestError, ResultError
 from lmexposure.records import Result, RunRecord, open_run
+from lmexposure.records.run import run_of
 from lmexposure.records.scores import read_scores
+from lmexposure.records.studies import refuse_other_study
 
 
 def edited(path: Path, change: Callable[[Any], object]) -> Path:
@@ -43,7 +45,8 @@ def test_a_whole_run_is_all_of_its_files(tmp_path: Path) -> None:
     assert run.record.settings.controls == 16
     assert [point.step for point in run.curve] == [0, 10, 20, 30]
     assert run.result_path == tmp_path / "mine" / "result.json"
-    opened = open_run(str(tmp_path / "mine"))
+    assert (run.whole, run.white_box()) == (True, None)
+    opened = run_of(str(tmp_path / "mine"))
     assert RunRecord.read(f"{tmp_path}/mine/run.json") == opened.record
     assert read_scores(f"{tmp_path}/mine/scores.parquet", opened.result).ids.size == 436
 
@@ -83,7 +86,7 @@ def test_a_result_json_stands_for_its_directory_and_any_other_name_for_itself(
 
 def test_what_a_measurement_alone_lacks_is_none(tmp_path: Path) -> None:
     run = open_run(small_run(tmp_path, whole=False))
-    assert (run.manifest, run.record, run.curve) == (None, None, ())
+    assert (run.manifest, run.record, run.curve, run.whole) == (None, None, (), False)
     assert run.scores() is not None
     assert run.provenance.line == f"version unknown, date unknown; weights {'1' * 12}"
     (tmp_path / "scores.parquet").unlink()
@@ -313,3 +316,13 @@ def test_scores_are_those_of_their_result(tmp_path: Path) -> None:
     (run / "scores.parquet").mkdir()
     with pytest.raises(ResultError, match=r"is not readable \(Is a directory\); give the command"):
         read_scores(run / "scores.parquet", result)
+
+
+def test_files_of_another_study_are_not_replaced(tmp_path: Path) -> None:
+    refuse_other_study(tmp_path, ["result.json"], "run")
+    (tmp_path / "canife.json").touch()
+    with pytest.raises(
+        ResultError, match=r"holds a federated training \(canife.json\), whose file"
+    ):
+        refuse_other_study(tmp_path, ["result.json"], "run")
+    refuse_other_study(tmp_path, ["canife.json"], "run")

@@ -179,7 +179,7 @@ REFUSED: list[tuple[Any, dict[str, Any], str]] = [
     (TWICE, {"fields": {"n": 3}}, "there are two columns 'n'; rename one"),
     (TWICE.rename(columns={"n": "text"}), {}, "there are two columns 'text'; rename one"),
     (
-        IterableDatasetDict(train=table().to_iterable_dataset()),
+        IterableDatasetDict(train=table()),
         {},
         "each split is a stream; give one of them: 'train'",
     ),

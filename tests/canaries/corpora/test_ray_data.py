@@ -17,10 +17,7 @@ from lmexposure.canaries import (
     Manifest,
     Plan,
 )
-from lmexposure.canaries.corpora.streams import (
-    insert_into_ray,
-    number_documents,
-)
+from lmexposure.canaries.corpora.streams import insert_into_ray, number_documents
 from lmexposure.errors import CorpusError, ManifestError
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
