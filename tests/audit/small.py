@@ -19,7 +19,8 @@ TOKENIZER = byte_level_bpe()
 def pins(digits: int, documents: int = 20, **plan: Any) -> Manifest:
     """Canaries of a format with so many digits."""
     form = Format(name="pin", template=f"My PIN is {{digits:{digits}}}")
-    values = {"formats": (form,), "canaries": 2, "repetitions": (1, 4), "controls": 2, "seed": 3}
+    values: dict[str, Any] = {"formats": (form,), "canaries": 2, "repetitions": (1, 4)}
+    values |= {"controls": 2, "seed": 3}
     return insert(sentences(documents), Plan(**values | plan)).manifest
 
 
@@ -54,6 +55,10 @@ def base_bits(result: Result) -> list[float]:
 
 def training(**changes: Any) -> Validation:
     """The record of a training that learned."""
-    values = {"validation_bits": 1.0, "initial_validation_bits": 2.0, "best_epoch": 1.0}
+    values: dict[str, Any] = {
+        "validation_bits": 1.0,
+        "initial_validation_bits": 2.0,
+        "best_epoch": 1.0,
+    }
     values |= {"epochs": 1.0, "stopped": "epochs", "improved": True}
     return Validation(**values | changes)

@@ -14,7 +14,7 @@ from lmexposure.audit.corpus import MaxAttainable
 from lmexposure.errors import PlanError, ResultError
 from lmexposure.statistics import joint_bounds
 
-COINS = {"inclusion_probability": 0.5, "canaries": 20}
+COINS: dict[str, Any] = {"inclusion_probability": 0.5, "canaries": 20}
 
 
 def test_writes_corpus_and_manifest_once(corpus: Path, tmp_path: Path) -> None:

@@ -158,7 +158,7 @@ def trained_on(model: Any) -> list[Any]:
     return [one.tolist() for one in model.parameters()]
 
 
-def undisturbed(make: Callable[[], Any], look: Callable[[Any], None]) -> None:
+def undisturbed(make: Callable[[], Any], look: Callable[[Any], object]) -> None:
     """`look` changes nothing, and a training goes on as without it."""
     torch.manual_seed(5)
     expected = trained_on(make())

@@ -1,5 +1,6 @@
 """Exact and drawn ranks in a result, against the whole space scored one by one."""
 
+import shutil
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from audit.quick import QUICK
-from audit.small import loaded_of
+from audit.small import loaded_of, pins
 from corpora import sentences
 from known import known
 from manifest_files import judged
@@ -204,26 +205,26 @@ def test_a_method_that_gives_nothing_is_an_error(monkeypatch: pytest.MonkeyPatch
     assert {c.exposure.method for c in result.canaries} == {"sampled"}
 
 
-def stopped(out: Path) -> Path:
-    """A measurement that Ctrl-C ended behind its search; the file of what was searched."""
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A measurement that Ctrl-C ended behind its search; who goes on takes a copy."""
 
     def stop(what: str, done: int, total: int, note: str = "") -> None:
         if what == "extracting code":
             raise KeyboardInterrupt
 
+    out = tmp_path_factory.mktemp("stopped")
     with pytest.raises(KeyboardInterrupt):
         measure(LOADED, MANIFEST, out=out, settings=QUICK, progress=stop)
-    (path,) = out.glob(".measuring/*/code.search.json")
-    return path
+    return out
 
 
-def test_what_was_searched_is_kept(tmp_path: Path) -> None:
-    stopped(tmp_path)
-    seen: list[str] = []
+def test_what_was_searched_is_kept(stopped: Path, tmp_path: Path) -> None:
+    out, seen = shutil.copytree(stopped, tmp_path / "r"), list[str]()
     again = measure(
         LOADED,
         MANIFEST,
-        out=tmp_path,
+        out=out,
         settings=QUICK,
         progress=lambda what, *_: seen.append(what),
     )
@@ -232,9 +233,10 @@ def test_what_was_searched_is_kept(tmp_path: Path) -> None:
 
 
 def test_findings_of_other_canaries_are_made_again(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    stopped: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    path = stopped(tmp_path)
+    out = shutil.copytree(stopped, tmp_path / "r")
+    (path,) = out.glob(".measuring/*/code.search.json")
     found = read_part(path, FormatSearch)
     assert found is not None
     other = path.with_name("other.search.json")
@@ -242,9 +244,9 @@ def test_findings_of_other_canaries_are_made_again(
     path.write_bytes(other.read_bytes())
     assert read_part(path, FormatSearch) is None
     assert "code.search.json is a part of another format or measurement: it is" in caplog.text
-    with study(tmp_path):
+    with study(out):
         keep_part(path, found.model_copy(update={"estimates": found.estimates[1:]}))
-    again = measure(LOADED, MANIFEST, out=tmp_path, settings=QUICK)
+    again = measure(LOADED, MANIFEST, out=out, settings=QUICK)
     assert again.model_copy(update={"scores_sha256": None}) == whole()
 
 
@@ -273,11 +275,7 @@ def test_a_run_outlives_a_copy_in_float64_that_fails(monkeypatch: pytest.MonkeyP
         assert found.exposure.method == "exact up to an empirical margin"
         # In float32 fills this close cannot be told apart.
         low, high = (
-            naive(
-                MANIFEST,
-                everything() + shift * (np.arange(FORM.size) != canary.index),
-                canary.index,
-            )[0]
+            naive(everything() + shift * (np.arange(FORM.size) != canary.index), canary.index)[0]
             for shift in (5e-5, -5e-5)
         )
         assert low <= known(found.exposure.rank) <= high <= low + 3
@@ -356,9 +354,8 @@ def test_a_fill_beyond_the_context_window_leaves_the_search_out() -> None:
 
 def test_a_half_precision_walk_says_that_its_margin_is_measured() -> None:
     loaded = loaded_of("gpt2")
-    result = measure(
-        replace(loaded, model=loaded.model.to(torch.bfloat16)), MANIFEST, settings=changed()
-    )
+    half = replace(loaded, model=loaded.model.to(torch.bfloat16))
+    result = measure(half, pins(3), settings=changed())
     methods = {c.exposure.method for c in result.canaries}
     assert {name for name in methods if name.startswith("exact")} == {
         "exact up to an empirical margin"

@@ -259,7 +259,7 @@ def test_the_median_is_held_against_its_interval(limit: float | str, outcome: Ou
 
 
 def test_too_few_canaries_have_no_interval() -> None:
-    few = {"median_exposure": 5, "min_canaries": 5}
+    few: dict[str, Any] = {"median_exposure": 5, "min_canaries": 5}
     check = of_quantile([20.0] * 8, **few)
     assert check.outcome is OPEN
     assert "a lower end takes 9" in check.reason

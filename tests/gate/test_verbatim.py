@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from known import known
 from made_looks import SECRET, document, group, look, runs
 from made_results import clean, small_result, small_run
 
@@ -59,7 +60,7 @@ def test_text_that_no_control_explains_is_no_pass() -> None:
     assert "that no held-out document explains" in verdict.sentence
 
 
-WHOLE = document().run
+WHOLE = known(document().run)
 CUT = document(run=WHOLE.model_copy(update={"whole": False, "copies": None}))
 EXPLAINED = document(verdict="explained", why="the reference model gives the same windows")
 
@@ -85,7 +86,7 @@ EXPLAINED = document(verdict="explained", why="the reference model gives the sam
     ],
 )
 def test_a_threshold_that_was_asked_for(
-    record: VerbatimRecord, thresholds: dict[str, float], expected: str
+    record: VerbatimRecord, thresholds: dict[str, Any], expected: str
 ) -> None:
     verdict = lx.check(record, lx.Thresholds(**thresholds))
     assert verdict.outcome == expected

@@ -88,7 +88,7 @@ def test_power_grows_with_canaries() -> None:
     assert rates[2] > 0.9
 
 
-OFF = {"controls": 0.0001}
+OFF: dict[str, Any] = {"controls": 0.0001}
 LOUD = made([*members(chance(2, 20)), *members([29.8] * 20, repetitions=64, first=1)])
 TINY = members(chance(4, 10, 100), guesses=100)
 FOUND = [one.model_copy(update={"extraction": (searched(100, place=5),)}) for one in TINY]

@@ -71,7 +71,7 @@ def test_rates_are_of_leave_one_out_scores_of_all_cells() -> None:
     exact = tpr_at_fpr(inside, outside, fpr=0.01, level=0.9)
     rate = next(rate for rate in row.rates if rate.fpr == 0.01)
     assert rate.value == exact.value
-    assert known(rate.low) <= known(exact.low) < exact.value < known(rate.high)
+    assert known(rate.low) <= known(exact.low) < known(exact.value) < known(rate.high)
     assert (row.cells_in, row.cells_out, row.cells_missing) == (inside.size, outside.size, 0)
     assert 0.7 < known(row.area_low) < known(row.area) < known(row.area_high)
     curve = known(row.curve)

@@ -130,7 +130,7 @@ def test_influence_on_a_document_that_no_model_learned() -> None:
 def test_without_a_trace_nothing_is_found() -> None:
     called = 0
     for seed in range(5):
-        plan = plan_of(16, 20, 20, seed=seed)
+        plan = plan_of(16, 10, 10, seed=seed)
         found = found_in(made_matrices(plan, names=NAMES, seed=seed), plan)
         called += known(found.influence).found > 0
         for group in found.groups:
@@ -174,7 +174,7 @@ def test_no_document_held_out_is_no_influence() -> None:
 
 
 def test_it_is_made_again_and_a_group_with_a_text_too_few_is_refused() -> None:
-    plan = plan_of()
+    plan = plan_of(12, population=4)
     found = found_in(made_matrices(plan, names=ALL), plan)
     assert found_in(made_matrices(plan, names=ALL), plan) == found
     group = found.groups[0]
