@@ -2,12 +2,13 @@
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from browser.checks import CUT, OUTSIDE
 from browser.conftest import Open
-from made_results import canary, changed, clean, exact, made, options
+from made_results import changed, clean, options
 from page_data import page_data
+from reporting.test_answers import leaking
+from reporting.test_page import undrawn
 
 from lmexposure import gate
 from lmexposure.records import Result
@@ -25,32 +26,22 @@ WIDE = """() => [...document.querySelectorAll('#verdict *')]
   .map(e => e.outerHTML)"""
 
 
-def leak() -> Result:
-    """As the demo leaks: a little where inserted once, all of it where inserted 16 times."""
-    classes = ((1, 14.0, None), (4, 21.0, 300), (16, 29.0, 1))
-    return made(
-        [
-            canary(i, exact(bits), repetitions=r, place=None if first is None else first + i)
-            for r, bits, first in classes
-            for i in range(10)
-        ]
-    )
+# As the demo leaks: a little where inserted once, all of it where inserted 16 times.
+LEAK = leaking((1, 14.0, None), (4, 21.0, 300), (16, 29.0, 1))
 
 
 def page_of(result: Result) -> str:
     """A report of this verdict, without what takes time to draw."""
     data = page_data(canaries=2, controls=2, references=30, bounded=False)
-    formats = tuple(replace(one, classes=(), reference_bits=np.empty(0)) for one in data.formats)
-    undrawn = replace(data, formats=formats, roc=(), training=())
     quick = changed(result, settings=options(quick=True))
     verdict = gate.check(quick, gate.Thresholds(accept_quick=True))
-    return render_report(replace(undrawn, verdict=verdict))
+    return render_report(replace(undrawn(data), verdict=verdict))
 
 
 @pytest.mark.parametrize(
     ("result", "word", "asked", "answer"),
     [
-        (leak(), "leaks", "How badly?", "A secret inserted 16 times is found at guess 1,"),
+        (LEAK, "leaks", "How badly?", "A secret inserted 16 times is found at guess 1,"),
         (clean(), "no leak found", "What was found?", "No single secret is exposed beyond chance"),
         (clean(n=3), "inconclusive", "Why?", "3 secrets inserted once are too few: 10 are"),
     ],
@@ -80,7 +71,7 @@ def test_five_questions_are_answered_without_scrolling(
 
 
 def test_a_mark_is_a_shape_and_a_word(open_page: Open) -> None:
-    page = open_page(page_of(leak())).page
+    page = open_page(page_of(LEAK)).page
     said = page.locator(".marks li").first.text_content() or ""
     assert " ".join(said.split()) == "leaks: secrets found by guessing: 2 of 3 classes leak"
     shapes = {
