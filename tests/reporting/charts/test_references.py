@@ -18,6 +18,13 @@ def test_the_message_is_said_in_words() -> None:
     assert "Log-perplexity (bits), lower = more memorised" in written
 
 
+def test_a_curve_that_was_not_tested_says_so() -> None:
+    fit = FIT.model_copy(update={"goodness": None})
+    chart = reference_chart(format_data(fit=fit))
+    assert chart is not None
+    assert chart.description.endswith("A skew-normal curve is fitted (not tested).")
+
+
 def test_the_curve_is_the_skew_normal_density() -> None:
     x = np.linspace(10, 40, 50)
     expected = stats.skewnorm.pdf(x, FIT.shape, loc=FIT.location, scale=FIT.scale)
