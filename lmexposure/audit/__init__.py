@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from lmexposure._forecast import Phase
     from lmexposure.audit.base import load_base
     from lmexposure.audit.context import (
         ScoringContext,
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from lmexposure.audit.privacy import epsilon, epsilon_of_columns
     from lmexposure.audit.training import check_private_training, train_corpus, training_settings
     from lmexposure.audit.trajectory import measure_checkpoints
-    from lmexposure.audit.workload import Phase, Progress, Watcher, silent
+    from lmexposure.audit.workload import Progress, Watcher, silent
     from lmexposure.records import MeasureSettings, RunSettings, read_settings_file
 else:
     from lmexposure._lazy import lazy_face as _lazy_face

@@ -190,8 +190,9 @@ def _by_curve(
         )
     except InputError as failure:  # too few references, or all of them alike
         return None, [f"no skew-normal curve: {failure}"]
-    lines = [_NEVER_FIRST] if settings.method == "skew_normal" else []
-    return curve, [f"skew-normal curve: {line}" for line in [*lines, *curve.warnings]]
+    # That it was not tested, where it was not asked for, each canary's estimate says.
+    lines = curve.warnings[1:] if curve.goodness is None else (_NEVER_FIRST, *curve.warnings)
+    return curve, [f"skew-normal curve: {line}" for line in lines]
 
 
 def _scored(

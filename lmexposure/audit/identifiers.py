@@ -14,11 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lmexposure._files import only_writer
+from lmexposure._forecast import Phase
 from lmexposure._style import count
 from lmexposure._written import refuse_foreign
 from lmexposure.audit.identifier_record import HeldOut, identifiers_record
 from lmexposure.audit.loaded_model import load_for_measuring
-from lmexposure.audit.workload import Phase, Progress, Watcher, silent
+from lmexposure.audit.workload import Progress, Watcher, silent
 from lmexposure.canaries import (
     Format,
     Identifier,

@@ -1,18 +1,14 @@
-"""How much work lies ahead, in tokens that the model reads: what an announcement is made of.
-
-What a search will take is known only while it goes on: its budget is the most, and what it takes
-where a model gives its secrets away is what is expected.
-"""
+"""How much work lies ahead, in tokens that the model reads: what an announcement is made of."""
 
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
 
+from lmexposure._forecast import Phase
 from lmexposure.canaries import DEFAULT_REFERENCES, Format, Manifest
 from lmexposure.errors import LmexposureError
 from lmexposure.models import (
@@ -32,22 +28,6 @@ class Progress(Protocol):
 
     def __call__(self, what: str, done: int, total: int, note: str = "") -> None:
         """Take how far the work is."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Phase:
-    """A part of long work, announced before it begins."""
-
-    what: str  # the name under which its progress is reported
-    # "training", "scoring", "stepping" or "statistics": phases of one kind take about the same time
-    # for the same work
-    kind: str
-    work: float  # how much it is about: tokens that the model reads; seconds, of statistics
-    most: float = 0.0  # how much it can be at most, where that is more than `work`
-    # seconds per unit of work, where a trial said so; None: timed while it runs
-    pace: float | None = None
-    before: float = 0.0  # which share was done beforehand, in [0, 1): `work` leaves it out
-    seconds: float = math.inf  # after which it ends, whatever is left
 
 
 @runtime_checkable
@@ -85,7 +65,8 @@ _TRIAL_SECONDS = 0.3  # so long that what else the machine does is seen
 # 2.5 times a bare step, on the LSTM and on a small GPT-2.
 _AROUND_A_STEP = 1.5
 _FOLLOWED = 0.25  # of the beams' steps with characters given
-_STATISTICS_SECONDS = 1.5  # of a format: curve, bootstraps, permutations
+_STATISTICS_SECONDS = 1.5  # of a format: curve, permutations
+_REFIT_SECONDS = 0.04  # of a curve to ten thousand references
 
 
 def measurement_title(manifest: Manifest, settings: MeasureSettings) -> str:
@@ -134,9 +115,9 @@ def measurement_phases(
         phases += _search_phases(manifest.formats[name], settings, length, most, pace)
         if settings.extraction:
             phases.append(_extraction_phase(manifest, name, settings, length, pace))
-        phases.append(
-            Phase(what=f"estimating {name}", kind="statistics", work=_STATISTICS_SECONDS, pace=1.0)
-        )
+        refits = settings.bootstraps * (settings.method == "skew_normal")
+        spent = _STATISTICS_SECONDS + _REFIT_SECONDS * refits
+        phases.append(Phase(what=f"estimating {name}", kind="statistics", work=spent, pace=1.0))
     return [*phases, *_of_chosen_texts(loaded, manifest, contexts or {})]
 
 

@@ -39,10 +39,6 @@ def _keep(stream: IO[bytes], spool: Path) -> None:
         shutil.copyfileobj(stream, file)
 
 
-def _sha256(stream: IO[bytes]) -> str:
-    return hashlib.file_digest(stream, "sha256").hexdigest()  # type: ignore[arg-type]  # `is_stream`
-
-
 @contextmanager
 def spooled(corpus: Files | IO[bytes]) -> Iterator[list[str | Path]]:
     """The names of a corpus' files; a stream is one until the block ends, which errors call so."""
@@ -70,7 +66,7 @@ def kept_input(corpus: Files | IO[bytes], out: Path) -> Iterator[list[str | Path
     if is_new:
         refuse_inserted(out)
         _keep(corpus, spool)
-    elif _sha256(corpus) not in (_EMPTY, sha256_file(spool)):
+    elif hashlib.file_digest(corpus, "sha256").hexdigest() not in (_EMPTY, sha256_file(spool)):  # type: ignore[arg-type]
         raise ResultError(
             f"{spool} is the copy of another standard input; choose another directory"
         )

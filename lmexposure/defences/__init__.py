@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from lmexposure.defences.catalogue import DEFENCES, Defence, Knob, Reference
     from lmexposure.defences.comparison import Comparison, prepare_comparison
-    from lmexposure.defences.driver import Forecast, compare_defences, forecast
+    from lmexposure.defences.driver import compare_defences, forecast
     from lmexposure.defences.knob_search import Found, Tried, search
     from lmexposure.records import DefencesRecord, DefencesSettings
 else:
@@ -26,7 +26,6 @@ __all__ = [
     "Defence",
     "DefencesRecord",
     "DefencesSettings",
-    "Forecast",
     "Found",
     "Knob",
     "Reference",

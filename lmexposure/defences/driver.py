@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from lmexposure._files import PRIVATE, only_writer
+from lmexposure._forecast import Forecast, Phase
 from lmexposure._style import count, in_words
 from lmexposure._style import number as digits
 from lmexposure._validate import of_type
@@ -48,15 +49,6 @@ _TIMED = 20  # steps of each method that are timed
 _TRIES = 3.5  # trainings that a search takes, on average
 _STARTS = 12.0  # seconds that workers take to start, for each method
 _MEASURED = 20.0  # seconds that the exposure of the one model takes, next to its training
-
-
-@dataclass(frozen=True, kw_only=True)
-class Forecast:
-    """What a comparison takes."""
-
-    seconds: float  # of wall time that are expected
-    each: Mapping[str, float]  # seconds of one training, by the name of the method
-    sentence: str  # for a person
 
 
 def compare_defences(
@@ -110,35 +102,30 @@ def forecast(
     comparison: Comparison, *, workers: int | None = None, address: str | None = None
 ) -> Forecast:
     """Time some steps of each method whose models are not trained, at a middle strength."""
-    each = {}
-    guess = _guess(comparison)
-    left = [defence for defence in comparison.defences if not _is_done(comparison, defence)]
-    for defence in left:
+    guess, models = _guess(comparison), comparison.settings.sweep.models
+    side_by_side = workers_for(comparison.searched, models, workers=workers, address=address) or 1
+    phases = []
+    for defence in comparison.defences:
+        if _is_done(comparison, defence):
+            continue
         training = _training(comparison, defence, 0.0 if _by_steps(defence) else 0.5, guess, 0)
         out = comparison.out / "search" / defence.name / "timed"
         try:
-            each[defence.name] = timed_training(
-                comparison.searched, out=out, training=training, steps=_TIMED
-            )
+            pace = timed_training(comparison.searched, out=out, training=training, steps=_TIMED)
         finally:
             remove(out)
-    models = comparison.settings.sweep.models
-    side_by_side = workers_for(comparison.searched, models, workers=workers, address=address) or 1
-    seconds = 0.0
-    for defence in left:
-        tried = _TRIES if defence.knob is not None else 1
-        own = each[defence.name]
-        seconds += own * (tried + models / side_by_side + 1) + _STARTS
-        seconds += _MEASURED * comparison.measures_exposure
-    if not left:
-        return Forecast(seconds=0.0, each={}, sentence="the models of all methods are trained")
-    told = ", ".join(f"{name} {in_words(own)}" for name, own in each.items())
-    sentence = (
-        f"{count(len(left), 'method')} of {count(models, 'model')} each, {side_by_side} side by "
-        f"side, after a search of at most {comparison.settings.tries} trainings: about "
-        f"{in_words(seconds)}; a training takes: {told}"
+        trainings = (_TRIES if defence.knob is not None else 1) + models / side_by_side + 1
+        phases.append(Phase(what=defence.name, kind="training", work=trainings, pace=pace))
+    if not phases:
+        return Forecast(what="the models of all methods are trained", phases=())
+    told = ", ".join(f"{phase.what} {in_words(phase.pace or 0.0)}" for phase in phases)
+    beyond = len(phases) * (_STARTS + _MEASURED * comparison.measures_exposure)
+    return Forecast(
+        what=f"{count(len(phases), 'method')} of {count(models, 'model')} each, {side_by_side} "
+        f"side by side, after a search of at most {comparison.settings.tries} trainings",
+        phases=(*phases, Phase(what="measuring", kind="statistics", work=beyond, pace=1.0)),
+        note=f"; a training takes: {told}",
     )
-    return Forecast(seconds=seconds, each=each, sentence=sentence)
 
 
 def _all_diverged(comparison: Comparison, defence: Defence) -> bool:

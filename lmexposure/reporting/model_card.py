@@ -1,12 +1,8 @@
-"""The results in a model card: the metadata that model hubs show as evaluation results.
+"""Results in a model card's metadata, as model hubs show them; its text is kept, to the byte."""
 
-Of the metadata only what an earlier call wrote is replaced; the text is kept, to the byte.
-"""
-
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TypeAlias
 
 import yaml
 from huggingface_hub import EvalResult, metadata_load, metadata_save
@@ -19,8 +15,7 @@ from lmexposure.reporting.data import ReportData
 
 DATASET = "lmexposure-canaries"  # by this a result is known as ours, and replaced
 _UNKNOWN = "gate; not checked whether the weights next to this card are the ones that were measured"
-_Number: TypeAlias = str | float | None
-_Metric: TypeAlias = tuple[str, str | None, str, str, _Number, Mapping[str, _Number]]
+_Number = str | float | None
 
 
 def card_with_results(path: Path, data: ReportData, weights: str | None) -> bytes:
@@ -46,7 +41,8 @@ def card_with_results(path: Path, data: ReportData, weights: str | None) -> byte
             metadata["model-index"] = models = [dict(model) for model in models]
             for model in models:
                 rows = model.get("results") or []
-                model["results"] = [r for r in rows if not _is_ours(r)]
+                kept = [r for r in rows if (r.get("dataset") or {}).get("type") != DATASET]
+                model["results"] = kept
             models[0]["results"] += eval_results_to_model_index(name, results)[0]["results"]
             metadata_save(card, metadata)
         except (AttributeError, OSError, RecursionError, TypeError, ValueError, yaml.YAMLError):
@@ -57,42 +53,16 @@ def card_with_results(path: Path, data: ReportData, weights: str | None) -> byte
         return card.read_bytes()
 
 
-def _is_ours(result: Mapping[str, Mapping[str, str] | None]) -> bool:
-    return (result.get("dataset") or {}).get("type") == DATASET
-
-
 def evaluation_results(data: ReportData, gate: str = "gate") -> Iterator[EvalResult]:
     """The results in the form that `huggingface_hub` reads and writes."""
-    for about, config, kind, name, value, args in _metrics(data, gate):
-        yield EvalResult(
-            task_type="text-generation",
-            task_name="Memorisation of canaries",
-            dataset_type=DATASET,
-            dataset_name=f"Canaries, {about}",
-            dataset_config=config,
-            metric_type=kind,
-            metric_name=name,
-            metric_value=_rounded(value),
-            metric_args={key: _rounded(arg) for key, arg in args.items()} or None,
-        )
-
-
-def _rounded(value: _Number) -> _Number:
-    """To significant digits: a small p-value does not become 0."""
-    return float(f"{value:.4g}") if isinstance(value, float) else value
-
-
-def _metrics(data: ReportData, gate: str) -> Iterator[_Metric]:
-    """What each is about, in words and by its format; its kind, name, value and arguments."""
     whole, made = ("all formats", None), data.provenance
-    bound = None if data.privacy is None else data.privacy.primary
     about = {"lmexposure": made.lmexposure or made.version, "measured": made.measured or made.date}
     about |= {"model": made.model, "weights_sha256": made.weights_sha256}
     about |= {"scored": data.scored} if data.scored else {}
-    yield *whole, "verdict", gate, str(data.verdict.outcome), about
-    if bound is not None:
+    yield _result(whole, "verdict", gate, value=str(data.verdict.outcome), **about)
+    if data.privacy is not None and (bound := data.privacy.primary) is not None:
         name = f"lower bound on epsilon, nats, at delta {short(bound.delta)} ({bound.validity}; "
-        yield *whole, "epsilon", f"{name}higher = less private)", bound.value, {}
+        yield _result(whole, "epsilon", f"{name}higher = less private)", value=bound.value)
     for form in data.formats:
         part = f"{form.name} ({bits(form.bits, 1)})", form.name
         for row in (row for row in form.classes if row.role == "canary"):
@@ -101,11 +71,29 @@ def _metrics(data: ReportData, gate: str) -> Iterator[_Metric]:
             name = f"median exposure, bits{capped} (1 = guessing, higher = more memorised){where}"
             if row.median is not None:
                 spread = {"low": row.low, "high": row.high, "level": row.level}
-                yield *part, "exposure", name, row.median, spread
+                yield _result(part, "exposure", name, value=row.median, **spread)
             name = f"how often chance alone gives such a mean exposure{where}"
             if row.p_value is not None:
-                yield *part, "p_value", name, row.p_value, {}
+                yield _result(part, "p_value", name, value=row.p_value)
             for last in row.guesses[-1:]:
                 name = f"share found within {last.given:,} guesses{where}"
-                chance = {"by_chance": last.by_chance / last.of}
-                yield *part, "extraction", name, last.found / last.of, chance
+                chance = last.by_chance / last.of
+                yield _result(
+                    part, "extraction", name, value=last.found / last.of, by_chance=chance
+                )
+
+
+def _result(part: tuple[str, str | None], kind: str, name: str, **values: _Number) -> EvalResult:
+    """Of a part, in words and by its format; four digits, so that a small p-value is not 0."""
+    args = {key: float(f"{x:.4g}") if isinstance(x, float) else x for key, x in values.items()}
+    return EvalResult(
+        task_type="text-generation",
+        task_name="Memorisation of canaries",
+        dataset_type=DATASET,
+        dataset_name=f"Canaries, {part[0]}",
+        dataset_config=part[1],
+        metric_type=kind,
+        metric_name=name,
+        metric_value=args.pop("value"),
+        metric_args=args or None,
+    )

@@ -13,7 +13,7 @@ from lmexposure.errors import InputError
 
 _LOG_SQRT_TAU = 0.5 * math.log(2 * math.pi)
 _B2 = 2 / math.pi  # squared mean of |Z|, Z standard normal
-_LARGEST_SHAPE = 1e4  # beyond it the curve no longer changes; scipy's search runs on
+_LARGEST_SHAPE = 1e4  # a half-normal; scipy's search runs on without an end
 _FEWEST = 20
 _TAIL = 1e-6  # below this, cancellation in Owen's formula costs more digits than quadrature
 _DROP = 40.0  # nats by which the integrand has fallen where quadrature stops: e^-40 = 4e-18
@@ -142,8 +142,10 @@ def _search(z: NDArray[np.float64], start: _Parameters | None = None) -> _Parame
         shape, location, scale = stats.skewnorm.fit(z)
     else:
         shape, location, scale = stats.skewnorm.fit(z, start[0], loc=start[1], scale=start[2])
-    shape = max(-_LARGEST_SHAPE, min(_LARGEST_SHAPE, float(shape)))
-    return shape, float(location), float(scale)
+    if abs(shape) > _LARGEST_SHAPE:
+        fixed = math.copysign(_LARGEST_SHAPE, shape)
+        shape, location, scale = stats.skewnorm.fit(z, fa=fixed, loc=location, scale=scale)
+    return float(shape), float(location), float(scale)
 
 
 def _starts(z: NDArray[np.float64]) -> Iterator[_Parameters]:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from lmexposure.sweeps.analysis import analyse
     from lmexposure.sweeps.attacks import Group, attack_cells
     from lmexposure.sweeps.collecting import collect
-    from lmexposure.sweeps.cost import SweepCost, sweep_cost, timed_training
+    from lmexposure.sweeps.cost import sweep_cost, timed_training
     from lmexposure.sweeps.driver import check_workers, sweep, workers_for
     from lmexposure.sweeps.matrices import Matrices, read_matrices
     from lmexposure.sweeps.plan import prepare
@@ -26,7 +26,6 @@ else:
 __all__ = [
     "Group",
     "Matrices",
-    "SweepCost",
     "SweepDirectory",
     "SweepPlan",
     "SweepResult",

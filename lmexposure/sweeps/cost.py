@@ -1,16 +1,16 @@
 """What a sweep will cost, from the models that are done, or from some steps of one model."""
 
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from lmexposure._forecast import Forecast, Phase
 from lmexposure._style import count, in_words
 from lmexposure._validate import integer
-from lmexposure.audit import training_settings
-from lmexposure.records import FailedModel, SweepModel
+from lmexposure.audit import Progress, training_settings
+from lmexposure.records import SweepModel
 from lmexposure.sweeps.driver import check_workers, models_missing, workers_for
 from lmexposure.sweeps.task import SweepDirectory, task, train_alone
 
@@ -20,75 +20,40 @@ _BYTES_A_CHARACTER = 24  # of scores.npz: the bits of a token, and where it lies
 _BYTES_A_WEIGHT = 4
 
 
-@dataclass(frozen=True, kw_only=True)
-class SweepCost:
-    """What is still to be done."""
-
-    models: int  # that are not done yet
-    # of training and scoring: the mean of the models that are done; else from timed steps up to the
-    # last epoch, with a guess of the scoring
-    seconds_per_model: float
-    disk_bytes: int  # that they add
-    workers: int | None  # side by side; None: as many as a cluster takes
-    at_most: bool  # whether training may end earlier, by its patience
-
-    @property
-    def cpu_hours(self) -> float:
-        """Of all models together; where they are trained on GPUs, hours of these."""
-        return self.models * self.seconds_per_model / 3600
-
-    @property
-    def sentence(self) -> str:
-        """The same for a person.
-
-        >>> cost = SweepCost(
-        ...     models=64, seconds_per_model=90, disk_bytes=6_400_000, workers=2, at_most=True
-        ... )
-        >>> cost.sentence
-        '64 models of at most 2 min: 1.6 CPU hours, with 2 workers 48 min; 6.4 MB on the disk'
-        """
-        if not self.models:
-            return "no model is left to train"
-        each = f"{'at most ' if self.at_most else 'about '}{in_words(self.seconds_per_model)}"
-        spent = f"{self.cpu_hours:.1f} CPU hours"
-        if self.cpu_hours < 1:
-            spent = f"{in_words(3600 * self.cpu_hours)} of CPU time"
-        if self.workers is not None and self.workers > 1:
-            side_by_side = 3600 * self.cpu_hours / min(self.workers, self.models)
-            spent += f", with {self.workers} workers {in_words(side_by_side)}"
-        disk = f"{max(0.1, self.disk_bytes / 1e6):,.1f} MB on the disk"
-        return f"{count(self.models, 'model')} of {each}: {spent}; {disk}"
-
-
 def sweep_cost(
     out: str | Path, *, workers: int | None = None, address: str | None = None, steps: int = 20
-) -> SweepCost:
+) -> Forecast:
     """What is left of a prepared sweep: by the models that are done, else by steps of the first."""
     check_workers(workers, address)
     integer("steps", steps, low=2)
     directory = SweepDirectory.open(out)
-    missing = models_missing(directory)
-    seconds, at_most = 0.0, False
-    if missing and (seconds := _of_models_done(directory)) == 0:
-        seconds, at_most = _of_steps(directory, missing[0], steps)
+    missing, at_most = models_missing(directory), False
+    seconds = fmean([model.seconds for model in _models_done(directory)] or [0.0])
+    if missing and not seconds:
+        number = missing[0]
+        seconds, at_most = _timed(steps, lambda timer: task(directory, number, progress=timer))
+        seconds *= _with_scores(directory) if at_most else 1
         missing = models_missing(directory)
-    return SweepCost(
-        models=len(missing),
-        seconds_per_model=seconds,
-        disk_bytes=len(missing) * _bytes_of_a_model(directory, missing[0]) if missing else 0,
-        workers=workers_for(directory, len(missing), workers=workers, address=address),
-        at_most=at_most,
+    if not missing:
+        return Forecast(what="no model is left to train", phases=())
+    models = len(missing)
+    workers = workers_for(directory, models, workers=workers, address=address)
+    side_by_side = min(workers or 1, models)
+    each = f"{'at most' if at_most else 'about'} {in_words(seconds)}"
+    what = (
+        f"{count(models, 'model')} of {each}{f', {side_by_side} side by side' * (side_by_side > 1)}"
+    )
+    disk = models * _bytes_of_a_model(directory, missing[0])
+    return Forecast(
+        what=what,
+        phases=(Phase(what=what, kind="training", work=models / side_by_side, pace=seconds),),
+        note=f"{' of CPU time' * (workers is None)}; {max(0.1, disk / 1e6):,.1f} MB on the disk",
     )
 
 
 def _models_done(directory: SweepDirectory) -> list[SweepModel]:
     found = (directory.done(number) for number in range(directory.plan.models))
     return [model for model in found if model is not None]
-
-
-def _of_models_done(directory: SweepDirectory) -> float:
-    """Seconds that the models took which are done; 0 where none is."""
-    return fmean([model.seconds for model in _models_done(directory)] or [0.0])
 
 
 class _Enough(BaseException):
@@ -127,32 +92,28 @@ def timed_training(
     steps: int = 20,
 ) -> float:
     """Seconds that the first model takes at most, training and scores, from its first steps."""
-    timer, begun = _Timer(steps), time.perf_counter()
-    scored = 1 + _SCORED * _scored_share(directory)
-    try:
-        train_alone(directory, 0, out=out, training=training, progress=timer)
-    except _Enough:
-        return timer.seconds * scored
-    return (time.perf_counter() - begun) * scored
+    seconds, _ = _timed(
+        steps,
+        lambda timer: train_alone(directory, 0, out=out, training=training, progress=timer),
+    )
+    return seconds * _with_scores(directory)
 
 
-def _of_steps(directory: SweepDirectory, number: int, steps: int) -> tuple[float, bool]:
-    """Seconds of a model from its first steps, and whether that is the most it can take."""
+def _timed(steps: int, train: Callable[[Progress], object]) -> tuple[float, bool]:
+    """Seconds of a training, from its first steps, and whether it would have gone on."""
     timer, begun = _Timer(steps), time.perf_counter()
     try:
-        trained = task(directory, number, progress=timer)
+        train(timer)
     except _Enough:
-        return timer.seconds * (1 + _SCORED * _scored_share(directory)), True
-    if isinstance(trained, FailedModel):
-        return time.perf_counter() - begun, False
-    return trained.seconds, False
+        return timer.seconds, True
+    return time.perf_counter() - begun, False
 
 
-def _scored_share(directory: SweepDirectory) -> float:
-    """Characters that are scored, for each that is trained on, over all epochs."""
+def _with_scores(directory: SweepDirectory) -> float:
+    """Time with scores over that without: by characters scored for each trained on, over epochs."""
     epochs = training_settings(directory.settings).epochs
     trained = epochs * sum(map(len, directory.corpus.texts))
-    return _scored_characters(directory) / max(1, trained)
+    return 1 + _SCORED * _scored_characters(directory) / max(1, trained)
 
 
 def _scored_characters(directory: SweepDirectory) -> float:
@@ -166,13 +127,9 @@ def _scored_characters(directory: SweepDirectory) -> float:
 def _bytes_of_a_model(directory: SweepDirectory, number: int) -> int:
     """What a model that is done takes on the disk; a guess where none is."""
     for model in _models_done(directory):
-        return _size(directory.home(model.number))
+        files = directory.home(model.number).rglob("*")
+        return sum(file.stat().st_size for file in files if file.is_file())
     scores = int(_BYTES_A_CHARACTER * _scored_characters(directory))
     if not directory.plan.settings.keep_weights:
         return scores
     return scores + _BYTES_A_WEIGHT * int(directory.model(number).model.num_parameters())
-
-
-def _size(directory: Path) -> int:
-    """Bytes of all files in it."""
-    return sum(file.stat().st_size for file in directory.rglob("*") if file.is_file())

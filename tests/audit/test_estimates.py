@@ -19,7 +19,7 @@ from lmexposure.scoring import Beginning
 REFERENCES = np.linspace(100, 163, 64)
 
 
-def estimated(origin: str, seed: int = 0) -> FormatEstimates:
+def estimated(origin: str, seed: int = 0, method: str = "auto") -> FormatEstimates:
     form = load_format("random_number")
     plan = Plan(formats=(form,), canaries=4, repetitions=(1, 2), controls=2, seed=0)
     canaries = tuple(judged(insert(sentences(50), plan).manifest))
@@ -36,7 +36,7 @@ def estimated(origin: str, seed: int = 0) -> FormatEstimates:
         exhaustive=False,
         set_aside=0,
     )
-    settings = MeasureSettings(bootstraps=39, permutations=199, bootstrap_seed=seed)
+    settings = MeasureSettings(bootstraps=39, permutations=199, bootstrap_seed=seed, method=method)
     search = FormatSearch(estimates=tuple({} for _ in canaries))
     return estimate_format(scores, search, {}, settings, origin=origin)
 
@@ -50,6 +50,19 @@ def test_a_median_between_capped_and_not_is_a_lower_bound() -> None:
     assert row.median_capped
     assert known(row.epsilon).capped
     assert not next(r for r in ESTIMATES.summary if r.repetitions == 2).median_capped
+
+
+def test_the_curve_is_tested_where_it_is_asked_for() -> None:
+    asked = estimated("one manifest, one model", method="skew_normal")
+    assert known(ESTIMATES.record.skew_normal).goodness is None
+    assert known(known(asked.record.skew_normal).goodness).bootstraps == 39
+    for without, tested in zip(ESTIMATES.canaries, asked.canaries, strict=True):
+        curve, other = without.estimates["skew_normal"], tested.estimates["skew_normal"]
+        assert curve.value == other.value
+        assert curve.low is curve.high is None
+        assert "ask for the skew_normal estimate" in curve.warnings[0]
+        assert None not in (other.low, other.high)
+    assert [row.skew_normal_flagged for row in ESTIMATES.summary] == [2, 4, 4]
 
 
 def test_epsilon_is_shared_out_over_repetitions() -> None:

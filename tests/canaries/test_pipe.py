@@ -58,38 +58,35 @@ def test_a_wrong_number(out: Path, documents: int) -> None:
         insert(TEXT, out, total=documents)
 
 
-def test_fills_already_there(out: Path) -> None:
-    data = TEXT + b"\nMy PIN is 0001\n"
-    with pytest.raises(CorpusError, match=r"pin 1 times \(line 23\); choose another format"):
-        insert(data, out, total=23)
-    with pytest.raises(CorpusError, match=r"pin 1 times \(line 23\); choose another format"):
-        insert(data, out)
-    assert insert(data, out, existing="set_aside")[1].set_aside == {"pin": (1,)}
-    counted = insert(data, out, existing="set_aside", total=23)[1]
-    assert counted.set_aside == {"pin": (1,)}
+WITH_FILL = TEXT + b"\nMy PIN is 0001\n"
 
 
-@pytest.mark.parametrize("documents", [None, 2])
-def test_streams_that_cannot_be_used(out: Path, documents: int | None) -> None:
-    with pytest.raises(CorpusError, match="the corpus standard input is empty"):
-        insert(b"", out, total=documents)
-    with pytest.raises(CorpusError, match="line 2 is not JSON"):
-        insert(b'{"text": "a"}\n{"te', out, "jsonl", total=documents)
-    with pytest.raises(CorpusError, match="standard input is not UTF-8: bad byte 0xff at offset 2"):
-        insert(b"a\n\xff\n", out, total=documents)
-    if documents is None:
-        with pytest.raises(CorpusError, match="standard input holds only blank lines"):
-            insert(b"\n\n", out)
+@pytest.mark.parametrize("documents", [None, 23])
+def test_fills_already_there_may_be_set_aside(out: Path, documents: int | None) -> None:
+    _, manifest = insert(WITH_FILL, out, existing="set_aside", total=documents)
+    assert manifest.set_aside == {"pin": (1,)}
 
 
-@pytest.mark.parametrize("documents", [None, 22])
-def test_a_full_disk(out: Path, documents: int | None) -> None:
-    message, reading = (
-        "cannot write the corpus: No space left on device; what",
-        Reading(total=documents),
-    )
+@pytest.mark.parametrize(
+    ("data", "layout", "said"),
+    [
+        (b"", "lines", "the corpus standard input is empty"),
+        (b"\n\n", "lines", "standard input holds only blank lines"),
+        (b'{"text": "a"}\n{"te', "jsonl", "line 2 is not JSON"),
+        (b"a\n\xff\n", "lines", "standard input is not UTF-8: bad byte 0xff at offset 2"),
+        (gzip.compress(TEXT), "lines", "standard input is packed by gzip; unpack it first, wi"),
+        (WITH_FILL, "lines", r"pin 1 times \(line 23\); choose another format"),
+    ],
+)
+def test_streams_that_cannot_be_used(out: Path, data: bytes, layout: str, said: str) -> None:
+    with pytest.raises(CorpusError, match=said):
+        insert(data, out, layout)
+
+
+def test_a_full_disk(out: Path) -> None:
+    message = "cannot write the corpus: No space left on device; what"
     with Path("/dev/full").open("wb", buffering=0) as full, pytest.raises(FileError, match=message):
-        insert_through(io.BytesIO(TEXT), full, out, lambda before: PLAN, reading)
+        insert_through(io.BytesIO(TEXT), full, out, lambda before: PLAN, Reading())
     assert not (out / "manifest.json").exists()
 
 
@@ -109,9 +106,3 @@ def test_nothing_is_left_of_the_stream(out: Path, monkeypatch: pytest.MonkeyPatc
     with pytest.raises(CorpusError, match="bad byte"):
         insert(b"a\n\xff\n", out)
     assert list(home.iterdir()) == []
-
-
-@pytest.mark.parametrize("documents", [None, 22])
-def test_what_is_packed_is_named(out: Path, documents: int | None) -> None:
-    with pytest.raises(CorpusError, match="standard input is packed by gzip; unpack it first, wi"):
-        insert(gzip.compress(TEXT), out, total=documents)

@@ -12,13 +12,14 @@ from pathlib import Path
 import pytest
 from corpora import write_corpus
 from forks import start
+from known import known
 
+from lmexposure._forecast import Phase, Remaining
 from lmexposure._style import in_words
-from lmexposure.audit import Phase
 from lmexposure.audit.workload import Watcher
 from lmexposure.cli import console, entry
 from lmexposure.cli.console import Bars
-from lmexposure.cli.long_work import Forecast, LongWork, Stopped, long_work
+from lmexposure.cli.long_work import LongWork, Stopped, long_work
 
 SEVERAL = [
     Phase(what="scoring a", kind="scoring", work=1_000.0),
@@ -30,51 +31,39 @@ SEVERAL = [
 
 
 def test_what_is_left_is_that_of_all_phases_at_the_paces_that_were_seen() -> None:
-    forecast = Forecast(SEVERAL, 100.0)
-    assert forecast.left(100.0) is None  # how long a text takes is not known
-    forecast.update("scoring a", 20, 100, 102.0)  # a hundredth of a second for a unit of work
-    left = forecast.left(102.0)
-    assert left is not None
+    remaining = Remaining(SEVERAL, 100.0)
+    assert remaining.left(100.0) is None  # how long a text takes is not known
+    remaining.update("scoring a", 20, 100, 102.0)  # a hundredth of a second for a unit of work
+    left = known(remaining.left(102.0))
     assert left.expected == pytest.approx(8 + 30 + 10 + 5 + 2)
     assert left.most == pytest.approx(8 + 30 + 10 + 40 + 2)
-    forecast.update("scoring a", 100, 100, 110.0)
-    forecast.update("scoring b", 300, 300, 140.0)
-    forecast.update("not planned", 1, 2, 140.0)
-    forecast.update("a: drawing", 50, 100, 150.0)  # twice as slow as the trial said
-    left = forecast.left(150.0)
-    assert left is not None
+    remaining.update("scoring a", 100, 100, 110.0)
+    remaining.update("scoring b", 300, 300, 140.0)
+    remaining.update("not planned", 1, 2, 140.0)
+    remaining.update("a: drawing", 50, 100, 150.0)  # twice as slow as the trial said
+    left = known(remaining.left(150.0))
     assert left.expected == pytest.approx(10 + 10 + 2)
     assert left.most == pytest.approx(10 + 80 + 2)
-    forecast.update("a: best-first", 10, 400, 172.0)
-    left = forecast.left(172.0)  # longer than was expected: the most still stands
-    assert left is not None
+    remaining.update("a: best-first", 10, 400, 172.0)
+    left = known(remaining.left(172.0))  # longer than was expected: the most still stands
     assert (left.expected, left.most) == pytest.approx((2.0, 80 - 22 + 2))
-    forecast.update("estimating a", 1, 1, 175.0)
-    assert forecast.left(175.0) == (0.0, 0.0)
+    remaining.update("estimating a", 1, 1, 175.0)
+    assert remaining.left(175.0) == (0.0, 0.0)
 
 
 def test_a_pace_that_is_not_known_follows_from_another_kind() -> None:
     training = Phase(what="training", kind="training", work=500.0, before=0.5)
-    forecast = Forecast([training, Phase(what="s", kind="scoring", work=1_000.0)], 0.0)
-    assert forecast.left(0.0) is None
-    forecast.update("training", 60, 100, 10.0)  # 60 of 100 steps, 50 of which were done before
-    left = forecast.left(10.0)
-    assert left is not None
-    assert left.expected == pytest.approx(40 + 1_000 * 0.1 / 4)
+    remaining = Remaining([training, Phase(what="s", kind="scoring", work=1_000.0)], 0.0)
+    assert remaining.left(0.0) is None
+    remaining.update("training", 60, 100, 10.0)  # 60 of 100 steps, 50 of which were done before
+    assert known(remaining.left(10.0)).expected == pytest.approx(40 + 1_000 * 0.1 / 4)
 
 
 def test_a_limit_in_seconds_bounds_its_phase() -> None:
-    forecast = Forecast([Phase(what="training", kind="training", work=500.0, seconds=30.0)], 0.0)
-    forecast.update("training", 1, 100, 10.0)
-    left = forecast.left(10.0)
-    assert left is not None
-    assert left.expected == pytest.approx(20.0)
-
-
-def test_nothing_planned_says_nothing() -> None:
-    forecast = Forecast([], 0.0)
-    forecast.update("scoring a", 1, 2, 5.0)
-    assert forecast.left(5.0) is None
+    phases = [Phase(what="training", kind="training", work=500.0, seconds=30.0)]
+    remaining = Remaining(phases, 0.0)
+    remaining.update("training", 1, 100, 10.0)
+    assert known(remaining.left(10.0)).expected == pytest.approx(20.0)
 
 
 @pytest.mark.parametrize(
@@ -127,22 +116,23 @@ def test_it_says_what_it_does_then_a_line_a_minute_then_its_end(lines: Lines) ->
     ]
 
 
-def test_short_work_says_nothing(lines: Lines) -> None:
+@pytest.mark.parametrize(
+    ("planned", "seconds", "done", "said"),
+    [
+        (PHASES, 0.9, 100, []),  # short work says nothing
+        ([], 61.0, 50, ["scoring a: 50 of 100"]),  # a line a minute also without a plan
+    ],
+)
+def test_what_is_short_or_not_planned(
+    lines: Lines, planned: list[Phase], seconds: float, done: int, said: list[str]
+) -> None:
     clock = Clock()
     work = LongWork(lines, clock)
-    work.plan("measuring: 100 texts", PHASES, keeps=True)
-    clock.now = 0.9
-    work("scoring a", 100, 100)
+    work.plan("measuring: 100 texts", planned, keeps=True)
+    clock.now = seconds
+    work("scoring a", done, 100)
     work.finish()
-    assert lines.lines == []
-
-
-def test_work_without_a_plan_still_says_a_line_a_minute(lines: Lines) -> None:
-    clock = Clock()
-    work = LongWork(lines, clock)
-    clock.now = 61.0
-    work("scoring a", 1, 2)
-    assert lines.lines == ["scoring a: 1 of 2"]
+    assert lines.lines == said
 
 
 def test_the_first_ctrl_c_ends_a_search_and_the_second_stops(lines: Lines) -> None:
@@ -156,21 +146,22 @@ def test_the_first_ctrl_c_ends_a_search_and_the_second_stops(lines: Lines) -> No
         work.pressed()
 
 
-def test_ctrl_c_in_training_stops_at_once(lines: Lines) -> None:
-    work = LongWork(lines)
-    work.plan("training", [Phase(what="training", kind="training", work=9.0)], keeps=False)
+@pytest.mark.parametrize("planned", [[], [Phase(what="training", kind="training", work=9.0)]])
+@pytest.mark.parametrize(
+    ("kept", "said"),
+    [
+        (True, "the same command goes on from the last checkpoint"),
+        (False, "nothing is kept, and the same command begins anew"),
+    ],
+)
+def test_ctrl_c_in_training_stops_at_once(
+    lines: Lines, planned: list[Phase], kept: bool, said: str
+) -> None:
+    work = LongWork(lines, kept=kept)
+    work.plan("training", planned, keeps=False)
     work("training", 3, 9)
-    with pytest.raises(Stopped, match="the same command goes on from the last checkpoint"):
+    with pytest.raises(Stopped, match=said):
         work.pressed()
-
-
-def test_ctrl_c_where_nothing_is_kept(lines: Lines) -> None:
-    for plan in ((), [Phase(what="training", kind="training", work=9.0)]):
-        work = LongWork(lines, kept=False)
-        work.plan("comparing", plan, keeps=False)
-        work("training", 3, 9)
-        with pytest.raises(Stopped, match="nothing is kept, and the same command begins anew"):
-            work.pressed()
 
 
 def test_ctrl_c_is_given_back() -> None:
@@ -230,6 +221,7 @@ def pressed(corpus: Path, out: Path, ready: Callable[[], bool]) -> tuple[int | N
     return process.exitcode, said.read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_ctrl_c_stops_a_training_and_ends_a_search_with_a_result(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "corpus.txt", 300)

@@ -1,6 +1,7 @@
 """What is searched of a method, by trainings that nobody makes."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -131,13 +132,14 @@ def test_a_forecast_counts_searches_models_and_workers(
     settings = tiny_comparison("hamp")
     comparison = prepare_comparison(text_at(tmp_path), out=tmp_path / "out", settings=settings)
     alone = forecast(comparison, workers=1)
-    assert set(alone.each) == {"none", "hamp"}
+    assert [phase.what for phase in alone.phases] == ["none", "hamp", "measuring"]
     # Six models, the search, one more; starting.
     assert alone.seconds == pytest.approx(10 * (1 + 6 + 1) + 10 * (3.5 + 6 + 1) + 2 * 12)
     assert forecast(comparison, workers=2).seconds == pytest.approx(alone.seconds - 2 * 30)
     (comparison.sweep_of(comparison.defences[0]) / "sweep.json").parent.mkdir(parents=True)
     (comparison.sweep_of(comparison.defences[0]) / "sweep.json").touch()
-    assert set(forecast(comparison, workers=1).each) == {"hamp"}
+    left = forecast(comparison, workers=1).phases
+    assert left == (alone.phases[1], replace(alone.phases[2], work=12.0))
 
 
 def test_the_whole_corpus_takes_more_models_unless_a_number_is_given() -> None:

@@ -10,6 +10,7 @@ import cli.conftest
 import numpy as np
 import pytest
 from cli.conftest import Call
+from known import known
 from made_results import small_run
 from page_data import page_data
 from reporting.charts.made import VERDICT
@@ -138,6 +139,14 @@ def test_more_canaries_than_a_page_can_hold_are_counted_and_none_without_exposur
     text = text_of(render_report(undrawn(page_data())))
     assert "42 more canaries are not in this table: it holds the 20" in text
     assert text.count("/0009 ") == 4
+
+
+def test_a_curve_that_was_not_tested_says_how_to_test_it() -> None:
+    data = undrawn(page_data(canaries=2, controls=2))
+    fits = [known(form.fit).model_copy(update={"goodness": None}) for form in data.formats]
+    formats = [replace(form, fit=fit) for form, fit in zip(data.formats, fits, strict=True)]
+    html = render_report(replace(data, formats=tuple(formats)))
+    assert "(measure --estimate skew_normal tests it)" in html
 
 
 def test_secrets_are_shown_only_where_the_data_holds_them_and_then_under_a_warning() -> None:

@@ -4,10 +4,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from known import known
 from tiny_sweeps import corpus_at, scores_of, tiny_settings
 
 from lmexposure.errors import ResultError, SettingsError
-from lmexposure.sweeps import SweepCost, prepare, run_task, sweep_cost
+from lmexposure.sweeps import SweepDirectory, prepare, run_task, sweep_cost
+from lmexposure.sweeps.cost import _bytes_of_a_model
 
 
 def prepared(home: Path, **changes: Any) -> Path:
@@ -15,13 +17,18 @@ def prepared(home: Path, **changes: Any) -> Path:
     return home / "sweep"
 
 
+LONG = {"training": {"epochs": 500, "patience": 500}}
+
+
 def test_steps_are_timed_and_nothing_of_them_is_kept(tmp_path: Path) -> None:
-    out = prepared(tmp_path, training={"epochs": 500, "patience": 500})
+    out = prepared(tmp_path, **LONG)
     cost = sweep_cost(out, workers=2, steps=5)
-    assert (cost.models, cost.workers, cost.at_most) == (5, 2, True)
-    assert 0.2 < cost.seconds_per_model < 60  # 500 steps of some milliseconds
-    assert cost.cpu_hours == pytest.approx(5 * cost.seconds_per_model / 3600)
-    assert cost.disk_bytes > 5 * 1000
+    (models,) = cost.phases
+    assert models.work == 5 / 2
+    assert 0.2 < known(models.pace) < 60  # 500 steps of some milliseconds
+    assert cost.seconds == pytest.approx(models.work * known(models.pace))
+    assert cost.sentence.startswith("5 models of at most ")
+    assert ", 2 side by side; about " in cost.sentence
     assert not scores_of(out)
     assert not (out / "failed").exists()
 
@@ -29,34 +36,30 @@ def test_steps_are_timed_and_nothing_of_them_is_kept(tmp_path: Path) -> None:
 def test_models_that_are_done_say_what_the_others_take(tmp_path: Path) -> None:
     out = prepared(tmp_path)
     first = run_task(out, 2)
-    seconds = first.seconds  # type: ignore[union-attr]
     cost = sweep_cost(out, workers=1)
-    assert (cost.models, cost.at_most) == (4, False)
-    assert cost.seconds_per_model == pytest.approx(seconds)
+    assert cost.phases[0].work == 4
+    assert cost.seconds == pytest.approx(4 * first.seconds)  # type: ignore[union-attr]
+    assert cost.sentence.startswith("4 models of about ")
+    assert " of CPU time; " in sweep_cost(out, address="auto").sentence
     (home,) = (out / "models").iterdir()
-    assert cost.disk_bytes == 4 * sum(file.stat().st_size for file in home.iterdir())
+    written = sum(file.stat().st_size for file in home.iterdir())
+    assert _bytes_of_a_model(SweepDirectory.open(out), 3) == written
 
 
 def test_a_model_that_ends_within_the_timed_steps_is_kept(tmp_path: Path) -> None:
     out = prepared(tmp_path)
-    assert (sweep_cost(out, workers=1).models, len(scores_of(out))) == (4, 1)
+    assert (sweep_cost(out, workers=1).phases[0].work, len(scores_of(out))) == (4, 1)
+    for number in range(5):
+        run_task(out, number)
+    assert sweep_cost(out).sentence == "no model is left to train"
 
 
 def test_kept_weights_take_their_place(tmp_path: Path) -> None:
-    changes: dict[str, Any] = {"training": {"epochs": 500, "patience": 500}}
+    directory = SweepDirectory.open(prepared(tmp_path, **LONG))
     (tmp_path / "with").mkdir()
-    without = sweep_cost(prepared(tmp_path, **changes), workers=1, steps=2)
-    kept = prepared(tmp_path / "with", keep_weights=True, **changes)
-    weights = sweep_cost(kept, workers=1, steps=2).disk_bytes - without.disk_bytes
-    assert weights > 5 * 4 * 1000  # five models of over 1,000 weights
-
-
-def test_what_it_says() -> None:
-    none = {"seconds_per_model": 0.0, "disk_bytes": 0, "workers": 1, "at_most": False}
-    assert SweepCost(models=0, **none).sentence == "no model is left to train"  # type: ignore[arg-type]
-    some = {"seconds_per_model": 2.0, "disk_bytes": 20_000, "workers": None, "at_most": False}
-    said = SweepCost(models=1, **some).sentence  # type: ignore[arg-type]
-    assert said == "1 model of about 2 s: 2 s of CPU time; 0.1 MB on the disk"
+    kept = SweepDirectory.open(prepared(tmp_path / "with", keep_weights=True, **LONG))
+    weights = _bytes_of_a_model(kept, 0) - _bytes_of_a_model(directory, 0)
+    assert weights > 4 * 1000  # of over 1,000 weights
 
 
 def test_what_it_refuses(tmp_path: Path) -> None:
@@ -68,7 +71,6 @@ def test_what_it_refuses(tmp_path: Path) -> None:
 
 def test_a_model_that_diverges_at_once_is_timed_too(tmp_path: Path) -> None:
     out = prepared(tmp_path, training={"learning_rate": 2e37, "epochs": 20, "patience": 20})
-    cost = sweep_cost(out, workers=1)
-    assert cost.models == 4
+    assert sweep_cost(out, workers=1).phases[0].work == 4
     (failed,) = (out / "failed").iterdir()
     assert "the validation loss after step" in failed.read_text()

@@ -139,6 +139,10 @@ SAID = [
     ),
     Said(lambda: reference_chart(format_data(fit=None)), "...", (), ("skew-normal",)),
     Said(
+        lambda: reference_chart(format_data(fit=FIT.model_copy(update={"goodness": None}))),
+        "... A skew-normal curve is fitted (not tested).",
+    ),
+    Said(
         lambda: reference_chart(format_data(reference_bits=np.full(5, 3.0), canaries=())),
         "...",
         (),

@@ -1,0 +1,125 @@
+"""How long the work ahead takes: its units, times the seconds of one, timed before or meanwhile.
+
+What a search will take is known only while it goes on: its budget is the most, and what it takes
+where a model gives its secrets away is what is expected.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from lmexposure._style import in_words
+
+# Seconds per token, of phases that were never timed against those that were: a training step reads
+# a token forwards and backwards; a search reads one forwards, and sorts and copies; scored texts
+# share their beginnings. Seen on the LSTM and on small GPT-2s.
+_SECONDS_PER_TOKEN = {"training": 1.0, "stepping": 1.0, "scoring": 0.25}
+_TIMED = 0.5  # seconds of a phase after which its own pace counts
+_WIDE = 1.5  # what is at most is said where it is so much above what is expected
+
+
+@dataclass(frozen=True, kw_only=True)
+class Phase:
+    """A part of long work, announced before it begins."""
+
+    what: str  # the name under which its progress is reported
+    # "training", "scoring", "stepping" or "statistics": phases of one kind take about the same time
+    # for the same work
+    kind: str
+    work: float  # its units: tokens that the model reads, models to train, seconds of statistics
+    most: float = 0.0  # how much it can be at most, where that is more than `work`
+    # seconds per unit of work, where a trial said so; None: timed while it runs
+    pace: float | None = None
+    before: float = 0.0  # which share was done beforehand, in [0, 1): `work` leaves it out
+    seconds: float = math.inf  # after which it ends, whatever is left
+
+
+class Span(NamedTuple):
+    """Seconds: as expected, and at most, where budgets are used up."""
+
+    expected: float
+    most: float
+
+    def __str__(self) -> str:
+        words, most = in_words(self.expected), in_words(self.most)
+        if self.most > _WIDE * self.expected and most != words:
+            return f"about {words}, at most {most}"
+        return f"about {words}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Forecast:
+    """What lies ahead, before it begins; the pace of every phase is known."""
+
+    what: str  # is to be done, for a person
+    phases: tuple[Phase, ...]
+    note: str = ""  # what else it takes
+
+    @property
+    def seconds(self) -> float:
+        """As expected.
+
+        >>> models = Phase(what="models", kind="training", work=32, pace=90)
+        >>> ahead = Forecast(what="64 models, 2 side by side", phases=(models,), note="; 6.4 MB")
+        >>> ahead.seconds, ahead.sentence
+        (2880.0, '64 models, 2 side by side; about 48 min; 6.4 MB')
+        """
+        return math.fsum(phase.work * (phase.pace or 0.0) for phase in self.phases)
+
+    @property
+    def sentence(self) -> str:
+        """For a person."""
+        if not self.phases:
+            return self.what
+        return f"{self.what}; {Span(self.seconds, self.seconds)}{self.note}"
+
+
+class Remaining:
+    """The time that is left of some phases, from how far they are."""
+
+    def __init__(self, phases: Sequence[Phase], now: float) -> None:
+        self._phases = list(phases)
+        self._at = -1
+        self._begun = self._last = now
+        self._done = 0.0  # which share of the phase under way, without what was done beforehand
+        self._paces: dict[str, float] = {}
+
+    def update(self, what: str, done: int, total: int, now: float) -> None:
+        """Take note of how far a phase is; one that was not planned is passed over."""
+        names = [phase.what for phase in self._phases]
+        if what in names:
+            if self._at != names.index(what):
+                self._at, self._begun = names.index(what), self._last
+            phase, share = self._phases[self._at], done / max(1, total)
+            self._done = (share - phase.before) / (1 - phase.before)
+            elapsed, read = now - self._begun, phase.work * self._done
+            timed = (elapsed >= _TIMED or share >= 1) and read > 0
+            if timed and not phase.most and phase.kind in _SECONDS_PER_TOKEN:
+                self._paces[phase.kind] = elapsed / read
+        self._last = now
+
+    def left(self, now: float) -> Span | None:
+        """What is still to come; None where a pace is not known yet."""
+        expected = most = 0.0
+        for number in range(max(0, self._at), len(self._phases)):
+            phase = self._phases[number]
+            pace = self._pace(phase)
+            if pace is None:
+                return None
+            few, many = pace * phase.work, pace * max(phase.work, phase.most)
+            if number == self._at:
+                elapsed = now - self._begun
+                spent, limit = elapsed if phase.most else few * self._done, phase.seconds - elapsed
+                few, many = (max(0.0, min(limit, whole - spent)) for whole in (few, many))
+            expected, most = expected + few, most + many
+        return Span(expected, most) if self._phases else None
+
+    def _pace(self, phase: Phase) -> float | None:
+        """As this kind was seen, else as a trial said, else by another kind that was seen."""
+        if phase.kind in self._paces:
+            return self._paces[phase.kind]
+        if phase.pace is None and phase.kind in _SECONDS_PER_TOKEN:
+            for kind, pace in self._paces.items():
+                return pace * _SECONDS_PER_TOKEN[phase.kind] / _SECONDS_PER_TOKEN[kind]
+        return phase.pace
