@@ -1,7 +1,7 @@
 """The way back from a corpus with canaries to the one without."""
 
-import gzip
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,16 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lmexposure import insert, remove
-from lmexposure.canaries import (
-    Format,
-    Manifest,
-    Plan,
-    insert_files,
-)
+from lmexposure.canaries import Format, Manifest, Plan, insert_files
 from lmexposure.canaries.copies import sidecar_path
-from lmexposure.canaries.removal import (
-    remove_from_files,
-)
+from lmexposure.canaries.removal import remove_from_files
 from lmexposure.errors import CorpusError, FileError
 
 PIN = Format(name="pin", template="My PIN is {digits:4}")
@@ -53,11 +46,10 @@ def records(count: int) -> bytes:
     return b"".join(b'{"n": %d, "text": "line %d"}\n' % (n, n) for n in range(count))
 
 
-def shards(tmp_path: Path, suffix: str = ".txt") -> list[Path]:
-    paths = [tmp_path / f"part-{n}{suffix}" for n in range(3)]
+def shards(tmp_path: Path) -> list[Path]:
+    paths = [tmp_path / f"part-{n}.txt" for n in range(3)]
     for n, path in enumerate(paths):
-        data = b"".join(b"shard %d line %d\n" % (n, m) for m in range(20))
-        path.write_bytes(gzip.compress(data) if suffix.endswith("gz") else data)
+        path.write_bytes(b"".join(b"shard %d line %d\n" % (n, m) for m in range(20)))
     return paths
 
 
@@ -90,17 +82,17 @@ def test_one_file_comes_back_alone_by_its_sidecar(tmp_path: Path) -> None:
     assert not (tmp_path / "two").exists()
 
 
-def test_a_lost_sidecar_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("lost", "said"),
+    [
+        (sidecar_path, r"1 of 3 files have no sidecar \(.*part-1.txt.canaries"),
+        (Path, "of the 3 files of this corpus, number 2 is missing"),
+    ],
+)
+def test_a_lost_file_is_named(tmp_path: Path, lost: Callable[[Path], Path], said: str) -> None:
     manifest = insert_files(shards(tmp_path), tmp_path / "with", PLAN)
-    sidecar_path(tmp_path / "with" / "corpus" / "part-1.txt").unlink()
-    with pytest.raises(CorpusError, match=r"1 of 3 files have no sidecar \(.*part-1.txt.canaries"):
-        remove_from_files([tmp_path / "with" / "corpus" / "*.txt"], manifest, tmp_path / "without")
-
-
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    manifest = insert_files(shards(tmp_path), tmp_path / "with", PLAN)
-    (tmp_path / "with" / "corpus" / "part-1.txt").unlink()
-    with pytest.raises(CorpusError, match="of the 3 files of this corpus, number 2 is missing"):
+    lost(tmp_path / "with" / "corpus" / "part-1.txt").unlink()
+    with pytest.raises(CorpusError, match=said):
         remove_from_files([tmp_path / "with" / "corpus" / "*.txt"], manifest, tmp_path / "without")
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from known import known
 from numpy.typing import NDArray
 from scipy import stats
 
@@ -35,8 +36,7 @@ GOOD = _quantiles(stats.norm, 100)
 def test_published_fits(references: NDArray[np.float64], expected: dict[float, float]) -> None:
     result = skew_normal_exposure(list(expected), references, bootstraps=39)
     assert result.value == pytest.approx(list(expected.values()), abs=1e-3)
-    assert result.goodness is not None
-    assert result.goodness.warnings == ()
+    assert known(result.goodness).warnings == ()
 
 
 # 20,000 deterministic quantiles, canary at a true exposure of 30 bits -> what a skew-normal fit
@@ -69,9 +69,8 @@ def test_extrapolation_that_lies_is_marked(
 @pytest.mark.parametrize("distribution", [row[0] for row in LIES])
 def test_a_wrong_family_is_found_out(distribution: Any) -> None:
     result = skew_normal_exposure(0.0, _quantiles(distribution, 20_000), bootstraps=39)
-    assert result.goodness is not None
-    assert "DO NOT RELY ON THIS" in result.goodness.warnings[0]
-    assert result.warnings[0] == result.goodness.warnings[0]
+    assert "DO NOT RELY ON THIS" in known(result.goodness).warnings[0]
+    assert set(known(result.goodness).warnings) <= set(result.warnings)
 
 
 def test_a_heavy_tail_is_found_out() -> None:
@@ -84,12 +83,10 @@ def test_no_good_fit_vouches_for_the_tail(distribution: Any) -> None:
     """These two are right, and nothing among the references tells them from those that lie."""
     references = _quantiles(distribution, 20_000)
     canary = distribution.ppf(2.0**-30)
-    assert skew_normal_exposure(canary, references, bootstraps=None).value[0] == pytest.approx(
-        30, abs=0.02
-    )
+    value = skew_normal_exposure(canary, references, bootstraps=None).value[0]
+    assert value == pytest.approx(30, abs=0.02)
     result = skew_normal_exposure(canary, references[::40], bootstraps=39)
-    assert result.goodness is not None
-    assert result.goodness.warnings == ()
+    assert known(result.goodness).warnings == ()
     assert result.flagged.tolist() == [True]
     beyond = result.extrapolated_bits[0]
     assert beyond == pytest.approx(result.value[0] - math.log2(500))
@@ -110,8 +107,7 @@ def test_no_value_that_is_wrong_by_3_bits_goes_unflagged(distribution: Any) -> N
         found = skew_normal_exposure(
             [truth, references.mean()], references, bootstraps=39, seed=seed
         )
-        assert found.goodness is not None
-        misfit = bool(found.goodness.warnings)
+        misfit = bool(known(found.goodness).warnings)
         unseen += not misfit and abs(found.value[0] - 30) > 3
         assert found.flagged.tolist() == [True, misfit]
         assert any("DO NOT RELY ON THIS" in line for line in found.row(0)["warnings"])
@@ -136,11 +132,10 @@ def test_without_refits_there_is_the_value_alone() -> None:
 
 def test_the_whole_fit_is_tested_as_scipy_does() -> None:
     references = stats.skewnorm(2).rvs(size=60, random_state=3)
-    own = skew_normal_exposure(0.0, references, bootstraps=79).goodness
+    own = known(skew_normal_exposure(0.0, references, bootstraps=79).goodness)
     scipys = stats.goodness_of_fit(
         stats.skewnorm, references, statistic="ks", n_mc_samples=79, rng=np.random.default_rng(0)
     )
-    assert own is not None
     assert own.ks_statistic == pytest.approx(scipys.statistic, abs=1e-4)
     assert own.ks_p_value == pytest.approx(scipys.pvalue, abs=0.2)  # 2.5 standard errors of 79
 
@@ -162,15 +157,15 @@ def test_false_alarms_are_few_p_values_uniform_and_the_interval_covers() -> None
     bits = truth.exposure(canaries)
     rng = np.random.default_rng(12)
     held, alarms, p_values = np.zeros(3), 0, []
-    for seed in range(200):
+    for seed in range(100):
         # 39 bootstraps at 95 %: the interval runs from the lowest to the highest of them.
         result = skew_normal_exposure(canaries, truth.sample(200, rng), bootstraps=39, seed=seed)
-        assert result.goodness is not None
         held += (result.low <= bits) & (bits <= result.high)
-        alarms += bool(result.goodness.warnings)
-        p_values.append((result.goodness.ks_p_value, result.goodness.tail_p_value))
-    assert (held >= 0.9 * 200).all()
-    assert alarms <= 0.08 * 200
+        goodness = known(result.goodness)
+        alarms += bool(goodness.warnings)
+        p_values.append((goodness.ks_p_value, goodness.tail_p_value))
+    assert (held >= 0.9 * 100 - 3 * math.sqrt(100 * 0.9 * 0.1)).all()  # a percentile interval
+    assert alarms <= 0.08 * 100
     for p in np.array(p_values).T:  # of 40 equally likely values, made continuous
         assert stats.kstest(p - rng.uniform(size=p.size) / 40, "uniform").pvalue > 0.01
 
@@ -220,8 +215,7 @@ def test_a_curve_without_low_tail_is_marked() -> None:
     # Exponential references, so few that neither look objects.
     references = _quantiles(stats.expon, 25) + 10
     result = skew_normal_exposure([9.0, 11.0], references, bootstraps=39)
-    assert result.goodness is not None
-    assert result.goodness.warnings == ()
+    assert known(result.goodness).warnings == ()
     assert result.value[0] > 1000
     for warnings in (result.warnings, result.row(0)["warnings"], result.row(1)["warnings"]):
         assert "has no low tail" in warnings[0]
