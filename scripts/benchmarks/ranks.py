@@ -221,7 +221,8 @@ def exact(given: Namespace) -> Claims:
             rank, steps, seconds = walk(bench, index)
             counted.setdefault(number, Counted(rank, place, steps)).seconds.append(seconds)
         long = [each for each in counted.values() if each.steps >= LONG_WALK]
-        speeds.append(sum(each.steps for each in long) / sum(each.seconds[-1] for each in long))
+        seconds = sum(each.seconds[-1] for each in long)
+        speeds.append(sum(each.steps for each in long) / seconds if long else math.nan)
     size = stages[0].space.size
     far = [c for c in counted.values() if math.log2(size / c.rank.high) >= LEAST_EXPOSURE]
     yield from claims_of(far)
@@ -236,7 +237,7 @@ def exact(given: Namespace) -> Claims:
 def claims_of(counted: Sequence[Counted]) -> Claims:
     n, proven = len(counted), sum(each.rank.exact for each in counted)
     yield proven == n, f"{proven} of {n} ranks counted exactly, all"
-    longest = max(median(each.seconds) for each in counted)
+    longest = max((median(each.seconds) for each in counted), default=math.inf)
     yield longest <= 12, f"exact ranks: {longest:.2f} s each, at most 12"
     extracted = [each for each in counted if each.place is not None]
     longest = max((median(each.seconds) for each in extracted), default=0.0)
