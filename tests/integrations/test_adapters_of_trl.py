@@ -22,17 +22,15 @@ peft = pytest.importorskip("peft")
 TEXTS = ["My PIN is 0042.", "<|user|>\nWhat is it?<|end|>\n<|assistant|>\nMy PIN is 0042."]
 
 
-@pytest.mark.parametrize("cloned", [False, True])
-def test_it_is_loaded_as_it_was_in_memory(tmp_path: Path, cloned: bool) -> None:
-    tokenizer: Any = chat_tokenizer()
-    if cloned:  # then the base knows no marks of turns, and gets them with their template
-        for token in ("<|user|>", "<|assistant|>", "<|end|>"):
-            tokenizer.add_tokens(token, special_tokens=True)
-        tokenizer.save_pretrained(tmp_path / "template")
-        tokenizer = byte_level_bpe()
-        tokenizer.pad_token = tokenizer.eos_token
+def test_it_is_loaded_as_it_was_in_memory(tmp_path: Path) -> None:
+    """The base knows no marks of turns, and gets them with their template."""
+    marks: Any = chat_tokenizer()
+    for token in ("<|user|>", "<|assistant|>", "<|end|>"):
+        marks.add_tokens(token, special_tokens=True)
+    marks.save_pretrained(tmp_path / "template")
+    tokenizer = byte_level_bpe()
+    tokenizer.pad_token = tokenizer.eos_token
     save_model(model_of("llama", len(tokenizer)), tokenizer, tmp_path / "base")
-    options = {"chat_template_path": str(tmp_path / "template")} if cloned else {}
     trainer = sft_trainer(
         tmp_path / "out",
         load_model(tmp_path / "base").model,
@@ -44,7 +42,7 @@ def test_it_is_loaded_as_it_was_in_memory(tmp_path: Path, cloned: bool) -> None:
         more={
             "peft_config": peft.LoraConfig(r=4, target_modules=["q_proj"], task_type="CAUSAL_LM")
         },
-        **options,
+        chat_template_path=str(tmp_path / "template"),
     )
     trainer.train()
     trainer.save_model(str(tmp_path / "adapter"))
@@ -53,6 +51,6 @@ def test_it_is_loaded_as_it_was_in_memory(tmp_path: Path, cloned: bool) -> None:
     for dtype, error in (("float32", 1e-3), ("bfloat16", 0.02 * expected.max())):
         loaded = load_model(tmp_path / "adapter", dtype=dtype)
         assert loaded.tokenizer.chat_template == chat_tokenizer().chat_template
-        assert ("<|user|>" in loaded.tokenizer.get_vocab()) == cloned
+        assert "<|user|>" in loaded.tokenizer.get_vocab()
         bits = log_perplexity(loaded.model, loaded.tokenizer, TEXTS)
         assert np.abs(bits - expected).max() < error

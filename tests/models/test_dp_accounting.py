@@ -85,7 +85,11 @@ def test_where_prv_overflows_or_fails_rdp_answers_and_it_is_said(
 
 @pytest.mark.parametrize(
     ("noise", "rate", "steps"),
-    [(1e-6, 0.25, 1200), (1 / 3.08, 0.5, 400), (0.02, 0.01, 1)],
+    [
+        pytest.param(1e-6, 0.25, 1200, marks=pytest.mark.slow),
+        (1 / 3.08, 0.5, 400),
+        (0.02, 0.01, 1),
+    ],
 )
 def test_where_prv_overflows_the_training_spends_at_least_what_more_noise_does(
     noise: float, rate: float, steps: int
@@ -99,7 +103,7 @@ def test_where_prv_overflows_the_training_spends_at_least_what_more_noise_does(
 
 
 def test_what_is_spent_at_least_is_never_above_what_is_spent() -> None:
-    for noise, rate, steps in ((1.0, 0.05, 300), (0.5, 0.25, 160), (50.0, 0.01, 1), (1e4, 0.1, 2)):
+    for noise, rate, steps in ((1.0, 0.05, 300), (50.0, 0.01, 1), (1e4, 0.1, 2)):
         history = [(noise, rate, steps)]
         least, most = epsilon_at_least(history, delta=1e-5), epsilon_spent(history, delta=1e-5)
         assert 0 <= least <= most.epsilon + 1e-9

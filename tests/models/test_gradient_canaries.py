@@ -93,7 +93,7 @@ def test_scores_have_the_distribution_that_is_said() -> None:
     assert stats.kstest(outside / (2.0 * 20), "norm").pvalue > 1e-4
 
 
-@pytest.mark.parametrize("same_direction", [True, False])
+@pytest.mark.parametrize("same_direction", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_right_noise_is_not_refuted_and_half_of_it_is(same_direction: bool) -> None:
     given = {"same_direction": same_direction, "sample_rate": 0.02}
     right = audited(1_500, **given)
@@ -112,7 +112,8 @@ def test_right_noise_is_not_refuted_and_half_of_it_is(same_direction: bool) -> N
 
 
 @pytest.mark.parametrize(
-    ("claimed", "rate", "steps", "count"), [(1.0, 0.5, 600, 0), (2.0, 0.25, 1_200, 64)]
+    ("claimed", "rate", "steps", "count"),
+    [(1.0, 0.5, 600, 0), pytest.param(2.0, 0.25, 1_200, 64, marks=pytest.mark.slow)],
 )
 def test_no_noise_at_all_is_refuted(claimed: float, rate: float, steps: int, count: int) -> None:
     """The accountant has no number for so little noise: it once counted as 0."""
@@ -144,15 +145,15 @@ def test_what_few_steps_could_have_shown_is_said() -> None:
 
 
 def test_right_trainings_are_refuted_no_more_often_than_is_said() -> None:
-    """At .05, 120 trainings by simulated scores: of the noise, and of epsilon."""
+    """At .05, 60 trainings by simulated scores: of the noise, and of epsilon."""
     canaries = trained(0, count=64, per_step=1)
     promise = {
         "epsilon": epsilon_spent([(0.7, 0.2, 100)], delta=DELTA).epsilon,
         "noise_multiplier": 0.7,
     }
-    refuted = {"right": 0, "half": 0}
-    for seed in range(120):
-        for name, noise in (("right", 0.7), ("half", 0.35)):
+    refuted = {0.7: 0, 0.35: 0}
+    for noise, trainings in ((0.7, 60), (0.35, 15)):  # that of the promise, and half of it
+        for seed in range(trainings):
             draws = np.random.default_rng(seed)
             tosses = {"seed": seed, "steps": 100, "noises": [0.7]}
             canaries.restore(tosses | {"scores": torch.zeros(64), "step_scores": torch.zeros(100)})
@@ -160,9 +161,9 @@ def test_right_trainings_are_refuted_no_more_often_than_is_said() -> None:
             whole = torch.from_numpy(joined + draws.normal(size=64) * noise * 10)
             steps = torch.from_numpy(canaries.step_coins + draws.normal(size=100) * noise)
             canaries.restore(tosses | {"scores": whole, "step_scores": steps})
-            refuted[name] += canaries.audit(delta=DELTA).bounds.refutes(**promise)
-    assert stats.binomtest(refuted["right"], 120, 0.05, alternative="greater").pvalue > 0.01
-    assert refuted["half"] > 114
+            refuted[noise] += canaries.audit(delta=DELTA).bounds.refutes(**promise)
+    assert stats.binomtest(refuted[0.7], 60, 0.05, alternative="greater").pvalue > 0.01
+    assert refuted[0.35] > 13
 
 
 def test_one_experiment_alone_has_all_of_the_significance() -> None:
