@@ -39,21 +39,23 @@ def test_the_undefended_training_comes_first_and_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "said"), [("simclr", "is no defence; choose from none"), ("hamp+selena", "at once")]
+    ("name", "said"),
+    [
+        ("simclr", "is no defence; choose from none"),
+        ("hamp+selena", "at once"),
+        ("dp-sgd", r"lmexposure\[dp\]"),
+    ],
 )
-def test_what_is_no_defence_is_refused(name: str, said: str) -> None:
-    with pytest.raises(SettingsError, match=said):
-        chosen([name])
-
-
-def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_no_defence_or_not_installed_is_refused(
+    name: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     real = importlib.util.find_spec
     monkeypatch.setattr(
         "lmexposure.defences.catalogue.find_spec",
-        lambda name: None if name == "opacus" else real(name),
+        lambda module: None if module == "opacus" else real(module),
     )
-    with pytest.raises(SettingsError, match=r"lmexposure\[dp\]"):
-        chosen(["dp-sgd"])
+    with pytest.raises(SettingsError, match=said):
+        chosen([name])
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,8 @@ def test_a_text_is_cut_into_clients(tmp_path: Path) -> None:
     text = tmp_path / "novel.txt"
     text.write_text("\n".join(sentences(80)), encoding="utf-8")
     few = replace(ATTACKS, design_clients=2, mock_rounds=10)
-    record = canife(text, out=tmp_path / "o", parts=9, settings=SETTINGS, attacks=few, lstm=TINY)
+    once = replace(SETTINGS, rounds=1)
+    record = canife(text, out=tmp_path / "o", parts=9, settings=once, attacks=few, lstm=TINY)
     assert record.clients == 5
     with pytest.raises(SettingsError, match="parts"):
         canife(text, out=tmp_path / "p", parts=1)
@@ -170,8 +171,8 @@ def test_without_noise_there_is_no_pass(audited: Path) -> None:
 
 def test_a_training_without_noise_leaks_by_what_is_seen_of_it(posts: Path, tmp_path: Path) -> None:
     """A reader's case: the accountant had no number, and the gate said "at least 0.000"."""
-    settings = replace(SETTINGS, noise_multiplier=0.0, rounds=400, client_rate=0.5)
-    attacks = replace(ATTACKS, every=400, mock_rounds=100, iterations=60, compared=False)
+    settings = replace(SETTINGS, noise_multiplier=0.0, rounds=60, client_rate=0.5)
+    attacks = replace(ATTACKS, every=60, mock_rounds=100, iterations=60, compared=False)
     given: dict[str, Any] = {"user_field": "user", "attacks": attacks, "lstm": TINY}
     record = canife(posts, out=tmp_path / "none", settings=settings, **given)
     (row,) = record.attacked

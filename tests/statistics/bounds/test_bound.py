@@ -76,11 +76,8 @@ def test_finds_the_root_from_either_side_and_stays_below(root: float, above: flo
     assert found <= root
 
 
-def test_nothing_rejected_gives_exactly_zero() -> None:
+def test_nothing_rejected_gives_0_and_an_epsilon_rejected_again_further_up_counts() -> None:
     assert largest_rejected(lambda epsilon: 0.3, 2.0) == 0.0
-
-
-def test_an_epsilon_rejected_again_further_up_counts() -> None:
     # Rejected between 1 and 2 only: whoever keeps to less than 1 keeps to 2 as well.
     assert largest_rejected(lambda e: (e - 1) * (e - 2), 2.5) == pytest.approx(2, abs=1e-8)
 

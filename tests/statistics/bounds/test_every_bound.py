@@ -137,6 +137,12 @@ def test_a_perfect_attack_shows_what_is_attainable(name: str) -> None:
     assert (plain["value"], plain["validity"], plain["unit"]) == (found.value, validity, "nats")
 
 
+def test_an_exposure_s_point_is_plain_too() -> None:
+    plain = json.loads(json.dumps(epsilon_from_exposure([1], [2, 3]).to_dict(), allow_nan=False))
+    assert plain["bound"]["method"] == "epsilon_from_exposure"
+    assert (plain["point"]["validity"], plain["point"]["unit"]) == ("point", "nats")
+
+
 @every
 def test_so_few_canaries_can_show_nothing(name: str) -> None:
     count = 2 if name == "split sample" else 1
@@ -160,6 +166,7 @@ def test_copies_share_a_bound(name: str) -> None:
         assert four.value == pytest.approx(once.value / 4, abs=1e-7)
         once, four = (bound(UP, DOWN, delta=1e-3, repetitions=n).value for n in (1, 4))
         assert 0 < four < once / 4
+        assert bound(UP, DOWN, delta=0.1, repetitions=4).value < four  # at times for nothing
 
 
 @pytest.mark.parametrize("name", OF_ANY_DELTA)
