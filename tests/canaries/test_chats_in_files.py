@@ -23,6 +23,7 @@ from lmexposure.canaries import (
     WrappingRecord,
     insert_files,
     insert_through,
+    preview_insertion,
     read_records,
 )
 from lmexposure.errors import CorpusError, ResultError
@@ -108,9 +109,12 @@ def test_there_and_back(tmp_path: Path, name: str, suffix: str) -> None:
     assert list(read_records(removal.files[0])) == rows
 
 
-def test_another_wrapping_is_refused_where_canaries_are(tmp_path: Path) -> None:
+def test_a_wrapping_is_previewed_and_another_one_refused(tmp_path: Path) -> None:
     source, out = write(tmp_path / "a.jsonl", records(ANSWER)), tmp_path / "out"
+    layout = Reading(wrapping=ANSWER).layout_of([source])
+    would = preview_insertion([source], PLAN, layout=layout)
     insert_files(source, out, PLAN, wrapping=ANSWER)
+    assert would.bytes_added == (out / "corpus" / "a.jsonl").stat().st_size - source.stat().st_size
     known = WrappingRecord.of(ANSWER, template_sha256="ab" * 32, special_tokens=["<s>"])
     for other in (replace(ANSWER, other="Go on."), known):
         with pytest.raises(ResultError, match="holds a manifest of another wrapping; choose anoth"):
