@@ -188,6 +188,8 @@ def in_training() -> Any:
 
 @pytest.mark.parametrize("stop_at", [None, "scoring pin", "estimating pin"])
 def test_a_model_is_as_it_was_also_after_ctrl_c(stop_at: str | None) -> None:
+    expected = bits(measured())
+
     def stop(what: str, done: int, total: int, note: str = "") -> None:
         if what == stop_at:
             raise KeyboardInterrupt
@@ -198,7 +200,7 @@ def test_a_model_is_as_it_was_also_after_ctrl_c(stop_at: str | None) -> None:
                 in_memory(model, progress=stop)
             return
         found = in_memory(model, settings=replace(QUICK, references=60))
-        assert bits(found) == pytest.approx(bits(measured()), abs=1e-3)
+        assert bits(found) == pytest.approx(expected, abs=1e-3)
 
     undisturbed(in_training, look)
 

@@ -42,6 +42,7 @@ from lmexposure.models import load_model
 from lmexposure.records import Result, RunRecord
 
 SEED = 987654321
+LEARNED = replace(RUN, seed=SEED, witness=False, training={"epochs": 5, "learning_rate": 0.01})
 
 
 @pytest.fixture(scope="module")
@@ -49,11 +50,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Resu
     """A corpus, the directory of its run, and the result."""
     home = tmp_path_factory.mktemp("finished")
     corpus = write_corpus(home / "corpus.txt")
-    return (
-        corpus,
-        home / "run",
-        run(corpus, out=home / "run", settings=replace(RUN, seed=SEED)),
-    )
+    return corpus, home / "run", run(corpus, out=home / "run", settings=LEARNED)
 
 
 def test_a_run_finds_what_was_repeated_and_not_what_was_never_inserted(
@@ -82,16 +79,15 @@ def test_the_run_directory_is_as_agreed_and_a_second_call_does_nothing(
     assert known(record.settings).canaries == 3
     assert record.device in ("cpu", "cuda:0")
     assert record.versions["torch"]
-    assert known(record.training).epochs == 3
+    assert known(record.training).epochs == 5
     assert record.measured is not None
     monkeypatch.setattr("lmexposure.audit.directory.utc_now", lambda: "2040-01-01T00:00:00Z")
     before = {name: (out / name).stat().st_mtime_ns for name in kept}
-    same = replace(RUN, seed=SEED)
-    assert run(corpus, out=out, settings=same).to_dict() == first.to_dict()
+    assert run(corpus, out=out, settings=LEARNED).to_dict() == first.to_dict()
     assert {name: (out / name).stat().st_mtime_ns for name in before} == before
     assert RunRecord.read(out / "run.json").measured == record.measured
     with pytest.raises(ResultError, match="its seed is another than the one that is given"):
-        run(corpus, out=out, settings=replace(RUN, seed=4))
+        run(corpus, out=out, settings=replace(LEARNED, seed=4))
 
 
 def test_what_others_may_read_tells_no_seed_and_no_secret(
