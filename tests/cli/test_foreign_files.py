@@ -147,7 +147,9 @@ def _stop(*_: object, **__: object) -> None:
 
 
 # Each time: the quick commands, and links in the way of two of them.
-OFTEN = {(name, ()) for name in COMMANDS.keys() - {"dp-sgd", "run", "sweep", "identifiers"}}
+OFTEN: set[tuple[str, tuple[str, ...]]] = {
+    (name, ()) for name in COMMANDS.keys() - {"dp-sgd", "run", "sweep", "identifiers"}
+}
 OFTEN |= {("insert", LINKED), ("compare", LINKED)}
 IN_THE_WAY = [
     pytest.param(name, linked, marks=() if (name, linked) in OFTEN else pytest.mark.slow)
