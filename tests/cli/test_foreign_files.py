@@ -146,8 +146,19 @@ def _stop(*_: object, **__: object) -> None:
     raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize("linked", [(), LINKED], ids=["files", "links"])
-@pytest.mark.parametrize("name", COMMANDS)
+# Each time: the quick commands, and links in the way of two of them.
+OFTEN: set[tuple[str, tuple[str, ...]]] = {
+    (name, ()) for name in COMMANDS.keys() - {"dp-sgd", "run", "sweep", "identifiers"}
+}
+OFTEN |= {("insert", LINKED), ("compare", LINKED)}
+IN_THE_WAY = [
+    pytest.param(name, linked, marks=() if (name, linked) in OFTEN else pytest.mark.slow)
+    for name in COMMANDS
+    for linked in ((), LINKED)
+]
+
+
+@pytest.mark.parametrize(("name", "linked"), IN_THE_WAY)
 def test_what_is_in_the_way_stays(
     call: Call,
     made: Path,

@@ -43,6 +43,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_checkpoints_give_one_result_with_their_trajectory(
     call: Call, place: Path, tmp_path: Path
 ) -> None:
@@ -76,6 +77,7 @@ def test_a_base_is_for_one_model(call: Call, place: Path, tmp_path: Path) -> Non
     assert "is for one model, and 2 are given; measure the trajectory without it" in refused.err
 
 
+@pytest.mark.slow
 def test_weights_of_four_bits_and_a_map_of_devices_are_flags(
     call: Call, place: Path, tmp_path: Path
 ) -> None:
