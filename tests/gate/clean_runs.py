@@ -61,7 +61,6 @@ class Design:
     exact: bool = False  # ranks are counted over all of R; p-values still come from the references
     permutations: int = 9_999
     thresholds: Thresholds = field(default_factory=Thresholds)
-    seeds: bool = True  # each class of each run has a seed of its own; else all have 0
     beside: bool = False  # a claim of hardly any epsilon and a look at documents are judged too
 
 
@@ -214,7 +213,7 @@ def _format(
     rows: list[ClassSummary] = []
     for place, p_value in enumerate(_chances(null, own, references).tolist()):
         if p_value <= _FAR * _share(design):
-            seed = (number * design.formats + k) * design.classes + place if design.seeds else 0
+            seed = (number * design.formats + k) * design.classes + place
             p_value = guessing_test(
                 own[place], references, seed=seed, permutations=design.permutations
             ).p_value
