@@ -20,6 +20,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple, TypeVar
 
+from lmexposure._style import short
 from lmexposure.cli.console import say
 
 __all__ = ["Claim", "Claims", "Namespace", "Spent", "all_cores", "filled", "in_a_process"]
@@ -127,8 +128,8 @@ def ratio(these: Sequence[float], those: Sequence[float]) -> float:
 def medians(given: Mapping[str, Sequence[float]], unit: str = "s") -> None:
     """Print each side's median and rounds."""
     for name, values in given.items():
-        rounds = ", ".join(f"{value:,.3g}" for value in values)
-        say(f"{name:40} {median(values):10,.3g} {unit}   by round: {rounds}")
+        rounds = ", ".join(map(short, values))
+        say(f"{name:40} {short(median(values)):>10} {unit}   by round: {rounds}")
 
 
 class Spent(NamedTuple):
