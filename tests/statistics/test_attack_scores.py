@@ -1,11 +1,9 @@
 import zlib
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lmexposure.errors import InputError, SettingsError
 from lmexposure.statistics import (
     min_k,
     min_k_plus_plus,
@@ -69,23 +67,3 @@ def test_a_hundred_thousand_texts() -> None:
     rng = np.random.default_rng(2)
     rows = list(rng.uniform(0, 9, (10**5, 10)))
     np.testing.assert_allclose(min_k(rows), [-np.sort(row)[-2:].mean() for row in rows])
-
-
-def test_refusals() -> None:
-    with pytest.raises(InputError, match=r"base_bits has shape \(1,\); give one for each of 2"):
-        reference_difference([1, 2], [1])
-    with pytest.raises(InputError, match=r"target_bits\[1\]=nan is not finite"):
-        negative_log_perplexity([1, float("nan")])
-    with pytest.raises(InputError, match="texts must be a list of 2 strings"):
-        zlib_ratio([1, 2], "ab")
-    with pytest.raises(InputError, match="token_bits holds no texts"):
-        min_k([])
-    with pytest.raises(InputError, match=r"token_bits\[1\] has shape \(0,\)"):
-        min_k([[1], []])
-    with pytest.raises(InputError, match="std_bits must hold one number for each"):
-        min_k_plus_plus([[1, 2]], [[1, 2]], [[1]])
-    with pytest.raises(InputError, match="std_bits holds -1; a standard deviation"):
-        min_k_plus_plus([[1]], [[1]], [[-1]])
-    for share in (0, 1.1, float("nan")):
-        with pytest.raises(SettingsError, match="must lie above 0 and not above 1"):
-            min_k([[1]], share=share)

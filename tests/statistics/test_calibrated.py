@@ -1,4 +1,3 @@
-import json
 import math
 
 import numpy as np
@@ -6,8 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lmexposure.errors import InputError, SettingsError
-from lmexposure.statistics import GUESSING, calibrated_exposure, guessing_test, sampled_exposure
+from lmexposure.statistics import GUESSING, calibrated_exposure, sampled_exposure
 
 small = st.integers(-4, 4).map(float)  # few different numbers: many ties
 texts = st.tuples(small, small)  # bits under the model, and under the base
@@ -68,65 +66,9 @@ def test_a_secret_that_was_likely_anyway_has_exposure_and_none_that_is_calibrate
     assert made.calibrated.value[0] < 3
     assert made.calibrated.capped.tolist() == [False, True]
     assert made.added_capped.tolist() == [False, False]
-    p_values = [
-        guessing_test(
-            np.repeat(-made.gained_bits[i], 5), -made.reference_gained_bits, seed=1
-        ).p_value
-        for i in (0, 1)
-    ]
-    assert p_values[0] > 0.01 > p_values[1]
 
 
 def test_what_was_added_is_a_lower_bound_where_only_the_model_ranks_it_first() -> None:
     made = calibrated_exposure([1.0, 1.0], [5.0, 1.0], [2.0, 3.0], [2.0, 3.0])
     assert made.added_capped.tolist() == [True, False]
     assert made.added.tolist() == pytest.approx([1.0 - math.log2(2 / 3), 0.0])
-
-
-def test_coverage_of_the_interval() -> None:
-    """Of the exposure among all fills, which 200 of 20,000 references stand for."""
-    rng = np.random.default_rng(7)
-    base = rng.normal(40, 6, 20_000)
-    bits = base - rng.gamma(2, 1, 20_000)
-    truth = -np.log2(np.arange(1, 20_001) / 20_000)
-    order = np.argsort(bits - base, kind="stable")
-    places = order[[20, 200, 2_000, 10_000]]
-    covered = []
-    for _ in range(250):
-        drawn = rng.choice(np.setdiff1d(np.arange(20_000), places), 200, replace=False)
-        made = calibrated_exposure(
-            bits[places], base[places], bits[drawn], base[drawn], space_size=20_000
-        )
-        for i, rank in enumerate((20, 200, 2_000, 10_000)):
-            covered.append(made.calibrated.low[i] <= truth[rank] <= made.calibrated.high[i])
-    assert np.mean(covered) >= 0.95
-
-
-def test_all_fills_give_exact_ranks() -> None:
-    made = calibrated_exposure(
-        [1.0], [5.0], [2.0, 3.0, 1.0], [2.0, 8.0, 1.0], space_size=4, exhaustive=True
-    )
-    assert made.calibrated.rank.tolist() == [2]
-    assert made.calibrated.value.tolist() == [1.0]
-    assert made.calibrated.low.tolist() == made.calibrated.high.tolist() == [1.0]
-    assert made.calibrated.method == made.base.method == "exact"
-
-
-def test_it_says_what_it_rests_on_and_is_plain_values() -> None:
-    made = calibrated_exposure([1.0], [5.0], [2.0, 3.0], [2.0, 3.0])
-    assert "the base model never saw the canaries" in made.calibrated.assumptions
-    values = json.loads(json.dumps(made.to_dict()))
-    assert values["gained_bits"] == [4.0]
-    assert values["reference_gained_bits"] == 0.0
-    assert values["calibrated"]["value"] == made.calibrated.value.tolist()
-
-
-def test_columns_that_do_not_belong_together() -> None:
-    with pytest.raises(InputError, match=r"canary_base_bits has shape \(1,\); give one for each"):
-        calibrated_exposure([1.0, 2.0], [1.0], [1.0], [1.0])
-    with pytest.raises(InputError, match=r"reference_base_bits has shape \(2,\)"):
-        calibrated_exposure([1.0], [1.0], [1.0], [1.0, 2.0])
-    with pytest.raises(InputError, match=r"canary_base_bits\[0\]=nan is not finite"):
-        calibrated_exposure([1.0], [math.nan], [1.0], [1.0])
-    with pytest.raises(SettingsError, match="exhaustive=True needs space_size"):
-        calibrated_exposure([1.0], [1.0], [1.0], [1.0], exhaustive=True)

@@ -1,15 +1,13 @@
 """Which of two sets of values is the higher one: against slow counting, and without a signal."""
 
 import itertools
-import json
-import math
 from itertools import combinations, product
+from typing import Any
 
 import numpy as np
 import pytest
 from scipy.stats import binomtest, kstest, mannwhitneyu
 
-from lmexposure.errors import InputError, SettingsError
 from lmexposure.statistics import (
     GUESSING,
     GuessingBaseline,
@@ -50,31 +48,36 @@ def test_agrees_with_every_split_counted(canaries: list[float], references: list
     assert found.statistic == pytest.approx(expected, abs=1e-12)
 
 
+GROUPS = ([0] * 6 + [1] * 6, [0] * 20 + [1] * 28)
+
+
 @pytest.mark.parametrize("alternative", ["memorised", "different"])
-@pytest.mark.parametrize("grid", [None, 3.0])  # rounded to a grid there are many ties
-def test_size_under_the_null(alternative: str, grid: float | None) -> None:
+@pytest.mark.parametrize(
+    ("grid", "groups"),
+    [(None, False), (3.0, False), (None, True)],  # a grid makes many ties
+)
+def test_size_under_the_null(alternative: str, grid: float | None, groups: bool) -> None:
     rng, rejected = np.random.default_rng(4), 0
+    own, rest = GROUPS if groups else (None, None)
     for seed in range(500):
         scores = rng.normal(size=60)
+        if groups:
+            scores += rng.normal(scale=5, size=2)[np.append(*GROUPS)]
         scores = scores if grid is None else np.round(scores * grid)
         found = guessing_test(
-            scores[:12], scores[12:], seed=seed, permutations=99, alternative=alternative
+            scores[:12],
+            scores[12:],
+            seed=seed,
+            permutations=99,
+            alternative=alternative,
+            canary_groups=own,
+            reference_groups=rest,
         )
         rejected += found.p_value <= 0.05
     # Binomial(500, .05): above 45 in 1e-4 of runs.
     assert rejected <= 45
     if grid is None:
         assert rejected >= 8  # and the level is used
-
-
-def test_power() -> None:
-    rng, rejected = np.random.default_rng(6), 0
-    for seed in range(40):
-        found = guessing_test(
-            rng.normal(-0.7, size=32), rng.normal(size=500), seed=seed, permutations=199
-        )
-        rejected += found.p_value <= 0.05
-    assert rejected >= 34
 
 
 def test_low_exposures_are_different_but_not_memorised() -> None:
@@ -94,14 +97,8 @@ def test_groups_keep_models_apart() -> None:
     references = np.concatenate([rng.normal(0, 1, 40), rng.normal(50, 1, 400)])
     own, rest = ["a"] * 40 + ["b"] * 4, ["a"] * 40 + ["b"] * 400
     assert guessing_test(canaries, references, seed=0, permutations=999).p_value == 0.001
-    apart = guessing_test(
-        canaries,
-        references,
-        seed=0,
-        permutations=999,
-        canary_groups=own,
-        reference_groups=rest,
-    )
+    groups: Any = {"canary_groups": own, "reference_groups": rest}
+    apart = guessing_test(canaries, references, seed=0, permutations=999, **groups)
     assert apart.p_value > 0.05
     assert apart.groups == 2
     exposures = [
@@ -111,52 +108,15 @@ def test_groups_keep_models_apart() -> None:
     assert apart.statistic == pytest.approx(np.concatenate(exposures).mean())
 
 
-def test_size_under_the_null_with_groups() -> None:
-    rng, rejected = np.random.default_rng(14), 0
-    own, rest = [0] * 6 + [1] * 6, [0] * 20 + [1] * 10
-    for seed in range(300):
-        shift = rng.normal(scale=5, size=2)
-        found = guessing_test(
-            rng.normal(size=12) + shift[own],
-            rng.normal(size=30) + shift[rest],
-            seed=seed,
-            permutations=99,
-            canary_groups=own,
-            reference_groups=rest,
-        )
-        rejected += found.p_value <= 0.05
-    assert 4 <= rejected <= 30
-
-
-def test_the_seed_decides_and_the_result_is_plain() -> None:
+def test_the_seed_decides() -> None:
     rng = np.random.default_rng(10)
     canaries, references = rng.normal(size=10), rng.normal(size=90)
-    one = guessing_test(canaries, references, seed=3, permutations=1500)
-    assert one == guessing_test(canaries, references, seed=3, permutations=1500)
-    assert one != guessing_test(canaries, references, seed=4, permutations=1500)
-    plain = json.loads(json.dumps(one.to_dict()))
-    assert (plain["n"], plain["references"], plain["permutations"]) == (10, 90, 1500)
-
-
-def test_all_equal_scores_prove_nothing() -> None:
+    one, again, other = (
+        guessing_test(canaries, references, seed=seed, permutations=1500) for seed in (3, 3, 4)
+    )
+    assert one == again != other
+    assert (one.n, one.references, one.permutations) == (10, 90, 1500)
     assert guessing_test([2.0] * 5, [2.0] * 20, seed=0, permutations=99).p_value == 1.0
-
-
-def test_refusals() -> None:
-    with pytest.raises(SettingsError, match="alternative='less' must be one of memorised, diff"):
-        guessing_test(1.0, [2.0], seed=0, alternative="less")
-    with pytest.raises(SettingsError, match="permutations=0 must be a whole number at least 1"):
-        guessing_test(1.0, [2.0], seed=0, permutations=0)
-    with pytest.raises(SettingsError, match="seed=-1 must be a whole number at least 0"):
-        guessing_test(1.0, [2.0], seed=-1)
-    with pytest.raises(InputError, match=r"canary_bits\[0\]=nan is not finite"):
-        guessing_test(math.nan, [2.0], seed=0)
-    with pytest.raises(InputError, match=r"reference_groups has shape \(0,\); give one label"):
-        guessing_test(1.0, [2.0], seed=0, canary_groups=["a"])
-    with pytest.raises(InputError, match=r"canary_groups has shape \(2,\); give one label"):
-        guessing_test(1.0, [2.0], seed=0, canary_groups=["a", "b"], reference_groups=["a"])
-    with pytest.raises(InputError, match="canary_groups holds b, which no reference has"):
-        guessing_test(1.0, [2.0], seed=0, canary_groups=["b"], reference_groups=["a"])
 
 
 @pytest.mark.parametrize("n", [1, 2, 20, 101, 5000])
@@ -180,8 +140,6 @@ def test_the_baseline_nears_its_limit() -> None:
     assert few.mean == pytest.approx(1.204, abs=5e-4)
     assert GuessingBaseline.among(100).mean == pytest.approx(1.382, abs=5e-4)
     assert many.to_dict() == pytest.approx(GUESSING.to_dict(), abs=1e-7)
-    with pytest.raises(SettingsError, match="references=0"):
-        GuessingBaseline.among(0)
 
 
 def slow_sign_test(higher: int, lower: int, left_open: int) -> float:
@@ -195,14 +153,11 @@ def slow_sign_test(higher: int, lower: int, left_open: int) -> float:
 
 
 @pytest.mark.parametrize(
-    "counts", [(5, 0, 0), (3, 1, 0), (2, 2, 0), (6, 1, 2), (0, 7, 1), (1, 0, 4)]
+    "counts",
+    [(0, 0, 0), (0, 0, 3), (1, 0, 0), (5, 0, 0), (3, 1, 0), (2, 2, 0), (6, 1, 2), (0, 7, 1)],
 )
 def test_the_sign_test_is_the_worst_of_all_that_is_open(counts: tuple[int, int, int]) -> None:
     assert sign_test(*counts) == pytest.approx(slow_sign_test(*counts))
-
-
-def test_the_sign_test_of_nothing_shows_nothing() -> None:
-    assert sign_test(0, 0) == sign_test(0, 0, 3) == sign_test(1, 0) == 1.0
 
 
 def pairs_of(first: list[float], second: list[float]) -> tuple[int, int, int, int]:
@@ -251,9 +206,6 @@ def test_large_groups_are_shuffled_at_random() -> None:
     assert rank_sum_test(*pairs) == pytest.approx(exact, rel=0.25)
     assert rank_sum_test(*pairs) == rank_sum_test(*pairs)
     assert rank_sum_test(4800, 0, 60, 80) == pytest.approx(2 / 10_000)  # never 0
-
-
-def test_an_empty_group_shows_nothing() -> None:
     assert rank_sum_test(0, 0, 0, 5) == 1.0
 
 
@@ -309,5 +261,3 @@ def test_the_median_test_of_one_law_seldom_rejects_and_sees_a_shift() -> None:
     higher, lower = median_test(draw.normal(1, 1, 60), draw.normal(size=600))
     assert higher < 1e-6
     assert lower == 1
-    with pytest.raises(InputError, match="others"):
-        median_test([1.0], [])

@@ -2,12 +2,9 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
 
-from lmexposure.errors import InputError, SettingsError
 from lmexposure.statistics import (
     counterfactual_memorisation,
     influence,
@@ -72,24 +69,11 @@ def test_influence_is_what_a_loop_says() -> None:
     coins[:, 2] = True
     found = influence(others, coins)
     assert found.value.shape == found.low.shape == (6, 5)
-    for n in range(6):
-        for v in range(5):
-            wanted = naive_ends(others[coins[:, n], v], others[~coins[:, n], v])
-            got = (found.value[n, v], found.low[n, v], found.high[n, v])
-            assert got == pytest.approx(wanted, nan_ok=True, abs=1e-10)
+    for n, v in np.ndindex(6, 5):
+        wanted = naive_ends(others[coins[:, n], v], others[~coins[:, n], v])
+        got = (found.value[n, v], found.low[n, v], found.high[n, v])
+        assert got == pytest.approx(wanted, nan_ok=True, abs=1e-10)
     assert found.models_in.tolist() == coins.sum(axis=0).tolist()
-
-
-def test_the_sleep_data() -> None:
-    # R 4.3: t.test(sleep$extra[1:10], sleep$extra[11:20]): t = -1.8608, -3.3654832 to 0.2054832.
-    first = [0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0.0, 2.0]
-    second = [1.9, 0.8, 1.1, 0.1, -0.1, 4.4, 5.5, 1.6, 4.6, 3.4]
-    scores, coins = np.array([first + second]).T, np.repeat([[1], [0]], 10, axis=0)
-    found = counterfactual_memorisation(scores, coins)
-    assert (found.low[0], found.high[0]) == pytest.approx((-3.3654832, 0.2054832), abs=1e-6)
-    assert memorisation_test(scores, coins, permutations=1, seed=0).t[0] == pytest.approx(
-        -1.8608, abs=1e-4
-    )
 
 
 def test_published_intervals_of_rates() -> None:
@@ -102,10 +86,8 @@ def test_published_intervals_of_rates() -> None:
         found = counterfactual_memorisation(scores, coins, binary=True)
         assert found.value[0] == pytest.approx(a / m - b / n)
         assert (found.low[0], found.high[0]) == pytest.approx((low, high), abs=1e-4)
-        if b:
-            assert found.log_ratio[0] == pytest.approx(np.log2((a / m) / (b / n)))
-        else:
-            assert found.log_ratio[0] == np.inf
+        ratio = np.log2((a / m) / (b / n)) if b else np.inf
+        assert found.log_ratio[0] == pytest.approx(ratio)
     assert found.method == "Newcombe"
     never = counterfactual_memorisation(np.zeros((6, 1)), coins[7:13], binary=True)
     assert np.isnan(never.log_ratio[0])
@@ -262,14 +244,6 @@ def test_halves_are_what_a_loop_says_and_find_a_trace() -> None:
     assert np.isnan(memorisation_by_halves(scores[:4], coins[:4], seed=0)).any()
 
 
-@given(st.integers(0, 10**6), st.floats(0.1, 100), st.floats(-50, 50))
-def test_scale_and_shift_change_no_p(seed: int, scale: float, shift: float) -> None:
-    scores, coins, _ = cells(seed, 7, 3)
-    plain = memorisation_test(scores, coins, permutations=20, seed=1)
-    moved = memorisation_test(scale * scores + shift, coins, permutations=20, seed=1)
-    assert np.array_equal(plain.p, moved.p, equal_nan=True)
-
-
 def test_binary_scores_that_tell_all_are_certain() -> None:
     coins = np.array([[1, 0, 1, 0, 1, 0, 1, 0, 1, 0]], dtype=bool).T
     found = memorisation_test(coins.astype(float), coins, permutations=199, seed=0)
@@ -277,25 +251,3 @@ def test_binary_scores_that_tell_all_are_certain() -> None:
     assert found.p[0] <= 0.03  # 1 of 252 ways
     same = memorisation_test(np.full((10, 1), 0.1), coins, permutations=19, seed=0)
     assert (same.t[0], same.p[0]) == (0, 1)
-
-
-def test_what_cannot_be_used_is_refused() -> None:
-    scores, coins, others = cells(11, 6, 4, others=2)
-    with pytest.raises(InputError, match=r"lengths has shape \(3,\); give one number above 0, or "):
-        counterfactual_memorisation(scores, coins, lengths=[1, 2, 3])
-    with pytest.raises(InputError, match="lengths has shape"):
-        counterfactual_memorisation(scores, coins, lengths=0)
-    with pytest.raises(InputError, match="binary scores must be 0 or 1; give binary=False"):
-        counterfactual_memorisation(scores, coins, binary=True)
-    with pytest.raises(InputError, match="give one row a model, 6 of them, and one column a text"):
-        influence(others, coins[:5])
-    with pytest.raises(InputError, match=r"included has shape \(5, 4\); give one coin a score"):
-        memorisation_test(scores, coins[:5], seed=0)
-    with pytest.raises(InputError, match="a missing score cannot be dropped"):
-        influence_test(np.full((6, 1), np.nan), coins, seed=0)
-    with pytest.raises(SettingsError, match="permutations=0"):
-        memorisation_test(scores, coins, permutations=0, seed=0)
-    with pytest.raises(SettingsError, match="splits=0"):
-        memorisation_by_halves(scores, coins, splits=0, seed=0)
-    with pytest.raises(SettingsError, match="level=1"):
-        counterfactual_memorisation(scores, coins, level=1)

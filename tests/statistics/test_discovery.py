@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from interval_ends import ends, holds
 
-from lmexposure.errors import InputError, SettingsError
 from lmexposure.statistics import (
     chance_within,
     known_and_sampled,
@@ -42,17 +42,6 @@ def test_what_cannot_come_out_never_does() -> None:
     assert chance_within([math.inf, 0.0], 1e300).tolist() == [0.0, 1.0]
 
 
-@pytest.mark.parametrize("bits", [-1.0, math.nan])
-def test_no_text_has_such_bits(bits: float) -> None:
-    with pytest.raises(InputError, match="bits hold"):
-        tries_for([1.0, bits], 0.5)
-
-
-def test_tries_below_one_are_refused() -> None:
-    with pytest.raises(SettingsError, match=r"tries=0 must be at least 1"):
-        chance_within(1.0, 0)
-
-
 def test_nothing_drawn_leaves_the_open_mass_open() -> None:
     found = known_and_sampled(0.2, 0.3)
     assert (found.low, found.high, found.level) == (0.2, 0.5, 1.0)
@@ -69,20 +58,14 @@ def test_the_sampled_part_covers_at_its_level(share: float) -> None:
     assert max(end.high - end.low for end in ends) < 0.6 * 0.15
 
 
-def test_a_mass_above_one_is_refused() -> None:
-    with pytest.raises(InputError, match="open_mass"):
-        known_and_sampled(0.0, 1.5)
-
-
 def test_unseen_passages_by_hand() -> None:
     """f1 = 4, f2 = 1 of 10 samples: 0.9 * 4 * 3 / (2 * 2) = 2.7."""
     found = unseen_passages([1, 1, 1, 1, 2, 5], 10)
     assert (found.found, found.once, found.twice) == (6, 4, 1)
     assert found.unseen == pytest.approx(2.7)
     assert found.next_new == pytest.approx(0.4)
-    assert found.low is not None
-    assert found.high is not None
-    assert 0 < found.low < 2.7 < found.high
+    assert holds(found, 2.7)
+    assert ends(found)[0] > 0
 
 
 def test_nothing_found_says_nothing_of_the_rest() -> None:
@@ -100,11 +83,6 @@ def test_the_estimate_is_near_the_truth_and_mostly_below_its_upper_end() -> None
         found = unseen_passages(counts[counts > 0], 60)
         left = int((counts == 0).sum())
         errors.append(found.unseen - left)
-        covered.append(found.low <= left <= found.high)  # type: ignore[operator]
+        covered.append(holds(found, left))
     assert abs(np.mean(errors)) < 1.5
     assert np.mean(covered) > 0.85
-
-
-def test_counts_above_the_samples_are_refused() -> None:
-    with pytest.raises(InputError, match="counts"):
-        unseen_passages([3], 2)

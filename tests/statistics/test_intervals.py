@@ -1,15 +1,15 @@
-import json
 import math
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from interval_ends import ends, holds
 from scipy import optimize, stats
 from scipy.stats import norm
 
-from lmexposure.errors import InputError, SettingsError
 from lmexposure.statistics import (
     binomial_interval,
     estimated_quantile,
@@ -36,10 +36,10 @@ def _tail(first: int, last: int, n: int, p: float) -> float:
     return math.fsum(terms)
 
 
-@pytest.mark.parametrize(("count", "trials", "significance", "upper"), ONE_SIDED_UPPER)
-def test_published_upper_bounds(count: int, trials: int, significance: float, upper: float) -> None:
-    interval = binomial_interval(count, trials, level=1 - 2 * significance)
-    assert interval.high == pytest.approx([upper], abs=1e-9)
+def test_published_upper_bounds() -> None:
+    for count, trials, significance, upper in ONE_SIDED_UPPER:
+        interval = binomial_interval(count, trials, level=1 - 2 * significance)
+        assert interval.high == pytest.approx([upper], abs=1e-9)
 
 
 @pytest.mark.parametrize(("count", "trials"), [(0, 1), (1, 7), (3, 7), (6, 7), (7, 7), (2, 40)])
@@ -70,36 +70,18 @@ def test_binomial_interval_mirrors_and_holds_the_share(trials: int, data: st.Dat
     assert one.low == pytest.approx(1 - other.high, abs=1e-12)
 
 
-def test_binomial_refusals() -> None:
-    with pytest.raises(InputError, match=r"counts\[1\]=11 must be a whole number from 0 to 10"):
-        binomial_interval([1, 11], 10)
-    with pytest.raises(InputError, match=r"counts\[0\]=1\.5 must be"):
-        binomial_interval(1.5, 10)
-    with pytest.raises(SettingsError, match="trials=0 must be a whole number at least 1"):
-        binomial_interval(0, 0)
-    with pytest.raises(SettingsError, match="level=1 must lie strictly between 0 and 1"):
-        binomial_interval(0, 1, level=1)
-
-
-def test_binomial_result_is_frozen_and_plain() -> None:
-    interval = binomial_interval([0, 5], 5)
-    assert json.loads(json.dumps(interval.to_dict()))["high"][1] == 1.0
-    with pytest.raises(ValueError, match="read-only"):
-        interval.low[0] = 0.5
-
-
 # Table of distribution-free 95 % intervals for a median: n -> ranks (r, s), and the coverage that
 # these give, sum over r..s-1 of C(n, i) / 2^n. Conover 1999, Practical Nonparametric Statistics,
 # section 3.2, gives the method; n = 6, 10, 20 are (1, 6), (2, 9), (6, 15).
-@pytest.mark.parametrize(
-    ("n", "r", "s", "attained"),
-    [(6, 1, 6, 0.96875), (10, 2, 9, 0.978515625), (20, 6, 15, 0.958610534668)],
-)
-def test_median_ranks(n: int, r: int, s: int, attained: float) -> None:
-    interval = quantile_interval(np.random.default_rng(1).permutation(n) + 1.0)
-    assert (interval.low, interval.high) == (r, s)
-    assert interval.attained == pytest.approx(attained, abs=1e-9)
-    assert interval.note is None
+def test_median_ranks() -> None:
+    for n, r, s, attained in (
+        (6, 1, 6, 0.96875),
+        (10, 2, 9, 0.978515625),
+        (20, 6, 15, 0.958610534668),
+    ):
+        interval = quantile_interval(np.random.default_rng(1).permutation(n) + 1.0)
+        assert (interval.low, interval.high, interval.note) == (r, s, None)
+        assert interval.attained == pytest.approx(attained, abs=1e-9)
 
 
 @given(st.integers(1, 60), st.sampled_from([0.25, 0.5, 0.75, 0.9]), st.sampled_from([0.8, 0.95]))
@@ -121,40 +103,29 @@ def test_quantile_coverage_of_exponential_draws(quantile: float) -> None:
     rng, truth = np.random.default_rng(7), -math.log1p(-quantile)
     held = 0
     for _ in range(500):
-        interval = quantile_interval(rng.exponential(size=30), quantile)
-        assert interval.low is not None
-        assert interval.high is not None
-        held += interval.low <= truth <= interval.high
+        held += holds(quantile_interval(rng.exponential(size=30), quantile), truth)
     assert held >= 0.94 * 500
 
 
-def test_three_values_give_no_interval_and_say_so() -> None:
-    interval = quantile_interval([1.0, 2.0, 4.0])
-    assert (interval.value, interval.low, interval.high, interval.attained) == (2, None, None, None)
-    assert interval.note is not None
-    assert "0.75 only; it takes at least 6 values" in interval.note
-    assert quantile_interval(range(6)).note is None
-    assert quantile_interval(range(5)).note is not None
-
-
-def test_one_sided_where_only_one_side_is_reached() -> None:
-    interval = quantile_interval(range(10), 0.75)
-    assert interval.low is not None
-    assert interval.high is None
-    assert interval.note is not None
-    assert "at least 13 values" in interval.note
-    assert quantile_interval(range(13), 0.75).high is not None
-
-
-def test_ties_and_refusals() -> None:
-    tied = quantile_interval([3.0] * 8)
-    assert (tied.low, tied.value, tied.high) == (3.0, 3.0, 3.0)
-    with pytest.raises(SettingsError, match="quantile=0 must lie strictly between"):
-        quantile_interval([1.0], 0)
-    with pytest.raises(InputError, match=r"values\[0\]=nan is not finite"):
-        quantile_interval([float("nan")])
-    with pytest.raises(InputError, match="give a flat, non-empty list"):
-        quantile_interval([])
+@pytest.mark.parametrize(
+    ("values", "quantile", "ends_there", "words"),
+    [
+        ([1.0, 2.0, 4.0], 0.5, (False, False), "0.75 only; it takes at least 6 values"),
+        (range(5), 0.5, (False, False), "at least 6 values"),
+        (range(6), 0.5, (True, True), None),
+        (range(10), 0.75, (True, False), "at least 13 values"),
+        (range(13), 0.75, (True, True), None),
+        ([3.0] * 8, 0.5, (True, True), None),
+    ],
+)
+def test_few_values_lack_ends_and_say_so(
+    values: Any, quantile: float, ends_there: tuple[bool, bool], words: str | None
+) -> None:
+    found = quantile_interval(values, quantile)
+    assert found.value == np.quantile(list(values), quantile)
+    assert (found.low is not None, found.high is not None) == ends_there
+    assert (found.attained is not None) == all(ends_there)
+    assert found.note is None if words is None else words in str(found.note)
 
 
 @pytest.mark.parametrize(
@@ -195,23 +166,18 @@ def test_a_summary_of_sampled_exposures_knows_its_references() -> None:
     assert known.controls.median == estimated_quantile(never.estimates())
     counted = sampled_exposure(own, null, space_size=101, exhaustive=True)
     assert exposure_summary(counted).median == quantile_interval(counted.value)
-    with pytest.raises(InputError, match="estimates holds 40 for 2 exposures; give one for each"):
-        exposure_summary([1.0, 2.0], estimates=found.estimates())
 
 
 def test_what_few_canaries_or_an_unknown_space_leave_open_is_none() -> None:
     found = sampled_exposure([0.0] * 6, range(1, 101))
     interval = estimated_quantile(found.estimates())
     assert (interval.low, interval.high, interval.attained) == (None, None, None)
-    assert interval.note is not None
-    assert "at level 0.975" in interval.note  # the references have the other half
-    assert "it takes at least 7 values" in interval.note
+    assert "at level 0.975" in str(interval.note)  # the references have the other half
+    assert "it takes at least 7 values" in str(interval.note)
     beyond = estimated_quantile(sampled_exposure([0.0] * 7, range(1, 101)).estimates())
     assert beyond.low == pytest.approx(-math.log2(1 - 0.0125 ** (1 / 100)))
     assert beyond.high is None
     assert beyond.note == "no upper end: the size of the randomness space was not given"
-    with pytest.raises(InputError, match="estimates"):
-        estimated_quantile([])
 
 
 def test_against_a_naive_bootstrap() -> None:
@@ -245,10 +211,8 @@ def test_against_scipy() -> None:
 def test_coverage_on_exposures_of_guessing() -> None:
     rng, truth, held = np.random.default_rng(3), 1 / math.log(2), 0
     for seed in range(500):
-        found = mean_interval(rng.exponential(truth, 100), resamples=500, seed=seed)
-        assert found.low is not None
-        assert found.high is not None
-        held += found.low <= truth <= found.high
+        sample = rng.exponential(truth, 100)
+        held += holds(mean_interval(sample, resamples=500, seed=seed), truth)
     assert held >= 0.9 * 500
 
 
@@ -258,8 +222,7 @@ def test_large_samples_get_the_normal_interval_and_say_so() -> None:
     half = 1.959963985 * values.std(ddof=1) / math.sqrt(10_001)
     assert (found.method, found.resamples) == ("normal", 0)
     assert found.high == pytest.approx(found.value + half)
-    assert found.note is not None
-    assert "more than the 10000" in found.note
+    assert "more than the 10000" in str(found.note)
     bootstrap = mean_interval(values[:10_000])
     assert (bootstrap.method, bootstrap.note) == ("bca", None)
     assert bootstrap.high == pytest.approx(found.high, abs=0.005)
@@ -274,27 +237,13 @@ def test_what_a_few_or_equal_values_give() -> None:
         assert (found.method, found.low, found.high) == ("none", None, None)
         assert words in str(found.note)
     rough = mean_interval([0, 0, 1])
-    assert rough.low is not None
-    assert rough.high is not None
-    assert 0 <= rough.low <= rough.value <= rough.high <= 1
+    assert 0 <= ends(rough)[0] <= rough.value <= ends(rough)[1] <= 1
     assert "rough with 3 values" in str(rough.note)
     assert mean_interval(range(30)).note is None
     assert "no bootstrap was asked for" in str(mean_interval(range(30), resamples=0).note)
 
 
-def test_same_seed_same_interval_and_plain_values() -> None:
+def test_same_seed_same_interval() -> None:
     values = np.random.default_rng(3).exponential(size=30)
     assert mean_interval(values, seed=1) == mean_interval(values, seed=1)
     assert mean_interval(values, seed=1).low != mean_interval(values, seed=2).low
-    assert json.loads(json.dumps(mean_interval(values).to_dict()))["method"] == "bca"
-
-
-def test_refusals() -> None:
-    with pytest.raises(SettingsError, match="resamples=99 must be a whole number at least 100"):
-        mean_interval([1.0, 2.0], resamples=99)
-    with pytest.raises(SettingsError, match="seed=-1 must be"):
-        mean_interval([1.0], seed=-1)
-    with pytest.raises(SettingsError, match="level=1 must lie strictly between"):
-        mean_interval([1.0], level=1)
-    with pytest.raises(InputError, match=r"values\[1\]=nan is not finite"):
-        mean_interval([1.0, math.nan])

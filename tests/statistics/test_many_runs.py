@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from lmexposure.errors import InputError, SettingsError
 from lmexposure.statistics import (
     EpsilonBound,
     lira_matrix,
@@ -141,20 +140,3 @@ def test_repetitions_and_a_delta_are_paid_for() -> None:
     assert bounds[1].value == pytest.approx(bounds[0].value / 4, rel=1e-6)
     assert bounds[2].value < bounds[0].value
     assert per_text_epsilon(x, coins, delta=1e-6, seed=1).bound.delta == 1e-6
-
-
-def test_refusals() -> None:
-    rng = np.random.default_rng(5)
-    coins = _coins(rng, 40, 3)
-    x = rng.normal(size=coins.shape)
-    with pytest.raises(InputError, match="coins of none of the 3 texts can have been tossed"):
-        per_text_epsilon(x, np.ones_like(coins), seed=0)
-    with pytest.raises(InputError, match="120 of 120 candidates went in"):
-        together_epsilon(x, np.ones_like(coins), kinds=_kinds(x), seed=0)
-    with pytest.raises(InputError, match="kinds must be a list of 3 kinds"):
-        together_epsilon(x, coins, kinds=["a"], seed=0)
-    with pytest.raises(SettingsError, match="significance=1"):
-        per_model_epsilon(x, coins, significance=1, seed=0)
-    x[0, 0] = np.nan
-    with pytest.raises(InputError, match="is not finite"):
-        per_text_epsilon(x, coins, seed=0)

@@ -1,12 +1,12 @@
 import itertools
-import json
 import math
+from typing import Any
 
 import numpy as np
 import pytest
+from interval_ends import ends, holds
 from scipy import stats
 
-from lmexposure.errors import InputError, SettingsError
 from lmexposure.statistics import GUESSING, exposure_summary
 from lmexposure.statistics.summary import compare_with_controls
 
@@ -26,16 +26,10 @@ def test_against_a_hand_count() -> None:
 def test_no_signal_lies_on_the_baseline() -> None:
     exposures = -np.log2(np.random.default_rng(2).random(4000))
     summary = exposure_summary(exposures, level=0.999)
-    assert summary.standard_error is not None
-    assert abs(summary.mean - GUESSING.mean) < 4 * summary.standard_error
-    for found, truth in (
-        (summary.lower_quartile, math.log2(4 / 3)),
-        (summary.median, GUESSING.median),
-        (summary.upper_quartile, GUESSING.upper_quartile),
-    ):
-        assert found.low is not None
-        assert found.high is not None
-        assert found.low <= truth <= found.high
+    assert abs(summary.mean - GUESSING.mean) < 4 * float(summary.standard_error or 0)
+    assert holds(summary.lower_quartile, math.log2(4 / 3))
+    assert holds(summary.median, GUESSING.median)
+    assert holds(summary.upper_quartile, GUESSING.upper_quartile)
     assert summary.notes == ()
 
 
@@ -45,62 +39,43 @@ def test_published_baseline() -> None:
     assert (GUESSING.median, GUESSING.upper_quartile) == (1.0, 2.0)
 
 
-def test_few_canaries_say_what_they_cannot_give() -> None:
-    summary = exposure_summary([1.0, 2.0, 3.0])
+@pytest.mark.parametrize(
+    ("exposures", "capped", "words"),
+    [
+        ([1.0, 2.0, 3.0], None, "at least 6"),
+        ([4.0], None, "one canary has no standard error; insert more"),
+        ([1.0, 2.0], None, "no interval of a mean"),
+        ([1.0, 2.0, 6.0, 7.0], None, "rough with 4 values"),
+        ([1.0, 13.29, 13.29], [False, True, True], "2 of 3 exposures are lower bounds"),
+        ([1.0, 13.29, 13.29], [False, True, True], "from 13.29 bits upwards"),
+    ],
+)
+def test_what_few_or_capped_exposures_leave_open_is_said(
+    exposures: list[float], capped: list[bool] | None, words: str
+) -> None:
+    summary = exposure_summary(exposures, capped=capped)
+    assert any(words in note for note in summary.notes)
     assert summary.median.low is None
-    assert any("the 0.5 quantile" in note and "at least 6" in note for note in summary.notes)
-    alone = exposure_summary(4.0)
-    assert (alone.mean, alone.standard_error, alone.median.value) == (4.0, None, 4.0)
-    assert "one canary has no standard error; insert more" in alone.notes
-
-
-def test_capped_exposures_are_named_as_lower_bounds() -> None:
-    summary = exposure_summary([1.0, 13.29, 13.29], capped=[False, True, True])
-    assert summary.capped == 2
-    assert "2 of 3 exposures are lower bounds" in summary.notes[-1]
-    assert "from 13.29 bits upwards" in summary.notes[-1]
-
-
-def test_plain_dictionary() -> None:
-    plain = json.loads(json.dumps(exposure_summary([1.0, 2.0]).to_dict(), allow_nan=False))
-    assert plain["guessing"]["median"] == 1.0
-    assert plain["median"]["attained"] is None
-
-
-def test_refusals() -> None:
-    with pytest.raises(InputError, match=r"capped has shape \(1,\); give one flag"):
-        exposure_summary([1.0, 2.0], capped=[True])
-    with pytest.raises(InputError, match=r"exposures_bits\[0\]=inf is not finite"):
-        exposure_summary([math.inf])
-    with pytest.raises(SettingsError, match="level=2 must lie strictly between"):
-        exposure_summary([1.0], level=2)
+    assert (summary.standard_error is None) == (len(exposures) == 1)
+    assert summary.capped == sum(capped or [])
 
 
 def test_mean_carries_its_interval_and_notes_what_is_rough() -> None:
     exposures = np.random.default_rng(3).exponential(1 / math.log(2), 40)
     summary = exposure_summary(exposures, seed=5)
     assert summary.mean_interval.method == "bca"
-    assert summary.mean_interval.low is not None
-    assert summary.mean_interval.low < summary.mean
+    assert ends(summary.mean_interval)[0] < summary.mean
     assert summary.notes == ()
     assert exposure_summary(exposures, resamples=0).mean_interval.method == "normal"
-    few = exposure_summary([1.0, 2.0, 6.0, 7.0])
-    assert any("rough with 4 values" in note for note in few.notes)
-    assert any("no interval of a mean" in note for note in exposure_summary([1.0, 2.0]).notes)
 
 
 def test_controls_are_the_measured_null() -> None:
     rng = np.random.default_rng(3)
     controls = rng.exponential(1 / math.log(2), 30)
     assert exposure_summary(controls).controls is None
-    summary = exposure_summary(rng.exponential(1, 20) + 6, controls_bits=controls)
-    assert summary.controls is not None
-    assert summary.controls.n == 30
-    assert summary.controls.p_value < 0.001
-    plain = json.loads(json.dumps(summary.to_dict(), allow_nan=False))
-    assert plain["controls"]["median"]["value"] < plain["median"]["value"]
-    with pytest.raises(InputError, match=r"controls_bits\[0\]=nan is not finite"):
-        exposure_summary([1.0], controls_bits=[math.nan])
+    summary: Any = exposure_summary(rng.exponential(1, 20) + 6, controls_bits=controls)
+    assert (summary.controls.n, summary.controls.p_value < 0.001) == (30, True)
+    assert summary.controls.median.value < summary.median.value
 
 
 @pytest.mark.parametrize(
@@ -155,17 +130,3 @@ def test_summary_of_the_controls() -> None:
     assert (found.n, found.mean, found.median.value) == (6, 3.5, 3.5)
     assert (found.median.low, found.median.high) == (1.0, 6.0)
     assert found.p_value >= 0.1
-    assert json.loads(json.dumps(found.to_dict()))["assumptions"][0].startswith("without")
-
-
-def test_comparison_refusals() -> None:
-    with pytest.raises(InputError, match="controls_bits has shape"):
-        compare_with_controls([1.0], [])
-    with pytest.raises(InputError, match=r"exposures_bits\[0\]=inf is not finite"):
-        compare_with_controls([math.inf], [1.0])
-    with pytest.raises(SettingsError, match="permutations=0 must be"):
-        compare_with_controls([1.0], [1.0], permutations=0)
-    with pytest.raises(SettingsError, match="level=0 must lie"):
-        compare_with_controls([1.0], [1.0], level=0)
-    with pytest.raises(SettingsError, match="seed=-1 must be"):
-        compare_with_controls([1.0], [1.0], seed=-1)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from lmexposure.errors import InputError, SettingsError
+from lmexposure.errors import InputError
 from lmexposure.statistics import Claim, EpsilonBound
 from lmexposure.statistics.bounds.bound import (
     beta_nodes,
@@ -46,7 +46,6 @@ def test_verdicts(value: float, most: float | None, verdict: str, words: str) ->
     check = Claim(epsilon=2, delta=1e-5).against(_bound(value, most))
     assert check.verdict == verdict
     assert words in check.reason
-    assert "compute it there" not in check.reason
 
 
 def test_a_larger_delta_may_contradict_and_says_what_it_leaves_open() -> None:
@@ -63,22 +62,10 @@ def test_a_smaller_delta_is_refused() -> None:
         Claim(epsilon=2.0, delta=1e-5).against(_bound(9.0, 9.0, delta=0.0))
 
 
-def test_pure_claim_and_plain_dictionary() -> None:
+def test_a_pure_claim() -> None:
     check = Claim(epsilon=0, delta=0).against(_bound(0.5, 3.0, delta=0.0))
-    assert check.verdict == "contradicted"
     plain = json.loads(json.dumps(check.to_dict()))
-    assert (plain["claimed_epsilon"], plain["claimed_delta"], plain["bound"]) == (0.0, 0.0, 0.5)
-
-
-def test_refusals() -> None:
-    with pytest.raises(SettingsError, match="epsilon=2 says nothing without its delta"):
-        Claim(epsilon=2)
-    with pytest.raises(SettingsError, match="epsilon=inf must be a finite number, at least 0"):
-        Claim(epsilon=math.inf, delta=0)
-    with pytest.raises(SettingsError, match=r"delta=1 must lie in \[0, 1\)"):
-        Claim(epsilon=1, delta=1)
-    with pytest.raises(InputError, match=r"delta=-1 must lie"):
-        Claim(epsilon=1, delta=-1)
+    assert (plain["verdict"], plain["claimed_epsilon"], plain["bound"]) == ("contradicted", 0, 0.5)
 
 
 @pytest.mark.parametrize("root", [1e-3, 0.7, 12.0])
@@ -89,11 +76,8 @@ def test_finds_the_root_from_either_side_and_stays_below(root: float, above: flo
     assert found <= root
 
 
-def test_nothing_rejected_gives_exactly_zero() -> None:
+def test_nothing_rejected_gives_0_and_an_epsilon_rejected_again_further_up_counts() -> None:
     assert largest_rejected(lambda epsilon: 0.3, 2.0) == 0.0
-
-
-def test_an_epsilon_rejected_again_further_up_counts() -> None:
     # Rejected between 1 and 2 only: whoever keeps to less than 1 keeps to 2 as well.
     assert largest_rejected(lambda e: (e - 1) * (e - 2), 2.5) == pytest.approx(2, abs=1e-8)
 

@@ -5,7 +5,6 @@ import math
 import numpy as np
 import pytest
 
-from lmexposure.errors import InputError, SettingsError
 from lmexposure.statistics import canife_point, epsilon_of_mu, gaussian_dp_epsilon
 
 
@@ -43,10 +42,3 @@ def test_it_lies_above_the_truth_more_often_than_not_and_the_bound_does_not() ->
         bounds += gaussian_dp_epsilon(inside, outside, delta=0.05).value > truth
     assert above > 100
     assert bounds <= 20
-
-
-def test_what_is_no_score_is_refused() -> None:
-    with pytest.raises(InputError, match="in_scores"):
-        canife_point([], [1.0], delta=0.0)
-    with pytest.raises(SettingsError, match="delta"):
-        canife_point([1.0], [1.0], delta=1.0)

@@ -1,4 +1,3 @@
-import json
 import math
 
 import numpy as np
@@ -8,7 +7,6 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import special, stats
 
-from lmexposure.errors import InputError, SettingsError
 from lmexposure.statistics import (
     epsilon_from_exposure,
     epsilon_from_median_exposure,
@@ -26,14 +24,11 @@ def _least_favourable(rng: np.random.Generator, size: int, epsilon: float) -> Bi
     return np.where(v <= turn, v * math.exp(-epsilon), 1 - (1 - v) * math.exp(epsilon))
 
 
-@pytest.mark.parametrize(
-    ("median", "repetitions", "epsilon"),
+def test_published_relation() -> None:
     # Jagielski 2023 (arXiv 2306.00133): epsilon = ln 2 (median exposure - 1).
-    [(1.0, 1, 0.0), (2.0, 1, math.log(2)), (11.0, 1, 6.931472), (5.0, 4, math.log(2)), (0.4, 1, 0)],
-)
-def test_published_relation(median: float, repetitions: int, epsilon: float) -> None:
-    point = epsilon_from_median_exposure(median, repetitions=repetitions)
-    assert point.value == pytest.approx(epsilon, abs=1e-6)
+    for median, copies, bits in ((1.0, 1, 0), (2.0, 1, 1), (11.0, 1, 10), (5.0, 4, 1), (0.4, 1, 0)):
+        point = epsilon_from_median_exposure(median, repetitions=copies)
+        assert point.value == pytest.approx(bits * math.log(2), abs=1e-6)
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 1.0, 3.0])
@@ -56,13 +51,6 @@ def test_upper_quartile_of_exposure() -> None:
     assert point.value == pytest.approx(math.log(2) * (exposure - 2))
 
 
-def test_a_point_says_that_it_is_one() -> None:
-    plain = json.loads(json.dumps(epsilon_from_median_exposure(3.0, repetitions=2).to_dict()))
-    assert (plain["validity"], plain["unit"], plain["repetitions"]) == ("point", "nats", 2)
-    assert plain["adjacency"] == "add or remove one document"
-    assert "not a bound" in plain["assumptions"][0]
-
-
 def test_ten_canaries_above_ten_thousand_references() -> None:
     found = epsilon_from_exposure(
         np.zeros(10), np.arange(1, 10_001), quantile=1, inclusion_probability=10 / 10_010
@@ -71,8 +59,6 @@ def test_ten_canaries_above_ten_thousand_references() -> None:
     expected = math.log(0.05**0.1 / (1 - 0.05**0.1)) + math.log(1000)
     assert found.value == pytest.approx(expected, abs=1e-9)
     assert found.value == pytest.approx(7.9596, abs=1e-3)
-    assert found.max_attainable == found.value
-    assert found.validity == "any-dp"
 
 
 @pytest.mark.parametrize(("k", "m", "n", "x"), [(3, 6, 40, 2), (1, 1, 9, 0), (6, 6, 100, 20)])
@@ -85,12 +71,7 @@ def test_independent_bound_solves_its_equation(
     bound = epsilon_from_exposure(
         canaries, references, quantile=k / m, delta=delta, significance=0.1
     )
-    assert bound.bound.counts == {
-        "canaries": m,
-        "references": n,
-        "rank": k,
-        "references_before": x,
-    }
+    assert (bound.bound.counts["rank"], bound.bound.counts["references_before"]) == (k, x)
     v = stats.beta(k, m - k + 1).ppf((np.arange(100_000) + 0.5) / 100_000)
 
     def chance(epsilon: float) -> float:
@@ -140,18 +121,6 @@ def test_coverage(coins: float | None, epsilon: float) -> None:
         assert np.median(found) > epsilon - 0.75
 
 
-@pytest.mark.parametrize(("coins", "at_1"), [(None, 0.74), (64 / 10_064, 0.66)])
-def test_tightness(coins: float | None, at_1: float) -> None:
-    rng = np.random.default_rng(13)
-    found = [
-        epsilon_from_exposure(
-            _least_favourable(rng, 64, 1.0), rng.random(10_000), inclusion_probability=coins
-        ).bound.value
-        for _ in range(60)
-    ]
-    assert np.median(found) >= at_1 - 0.03
-
-
 @given(
     st.lists(st.integers(0, 6), min_size=1, max_size=12),
     st.lists(st.integers(0, 6), min_size=1, max_size=12),
@@ -166,19 +135,10 @@ def test_ties_count_against_the_bound(canaries: list[int], references: list[int]
     assert bound.value <= bound.max_attainable + 1e-9
 
 
-def test_no_signal_and_too_few_say_so() -> None:
-    same = epsilon_from_exposure([5.0] * 50, [5.0] * 100, inclusion_probability=1 / 3).bound
-    assert same.value == 0
-    assert "no signal" in same.notes[0]
+def test_too_few_canaries_or_references_say_so() -> None:
     lost = epsilon_from_exposure([5.0] * 3, range(6, 43), inclusion_probability=0.25).bound
-    assert lost.value == 0
-    assert lost.threshold is None
+    assert (lost.value, lost.threshold) == (0, None)
     assert "3 canaries went in, fewer than the rank 5" in lost.notes[0]
-    vacuous = epsilon_from_exposure(
-        [5.0], range(6, 99), inclusion_probability=0.01, delta=0.9
-    ).bound
-    assert vacuous.max_attainable == 0
-    assert "could show nothing" in vacuous.notes[0]
     # A thousand canaries are not too few: the single reference is.
     lonely = epsilon_from_exposure(range(1000), [2000.0]).bound
     assert lonely.max_attainable == 0
@@ -194,60 +154,9 @@ def test_the_rank_with_coins_is_fixed_by_the_design() -> None:
     assert epsilon_from_exposure(range(30), range(40), quantile=0.1).bound.counts["rank"] == 3
 
 
-def test_groups() -> None:
-    canaries, references = np.zeros(30), np.arange(1, 1001)
-    for coins in (None, 30 / 1030):
-        one = epsilon_from_exposure(canaries, references, inclusion_probability=coins)
-        four = epsilon_from_exposure(
-            canaries, references, inclusion_probability=coins, repetitions=4
-        )
-        assert four.bound.value == pytest.approx(one.bound.value / 4)
-        assert four.point.value == pytest.approx(one.point.value / 4)
-        paid = epsilon_from_exposure(
-            canaries, references, inclusion_probability=coins, repetitions=4, delta=1e-5
-        ).bound.value
-        assert 0 < paid < four.bound.value
-
-
-def test_plain_values() -> None:
-    plain = json.loads(json.dumps(epsilon_from_exposure([1], [2, 3]).to_dict()))
-    assert set(plain) == {"bound", "point"}
-    assert plain["bound"]["method"] == "epsilon_from_exposure"
-
-
-def test_refusals() -> None:
-    with pytest.raises(InputError, match="median_exposure=inf must be a finite number of bits"):
-        epsilon_from_median_exposure(math.inf)
-    with pytest.raises(SettingsError, match="repetitions=0 must be a whole number at least 1"):
-        epsilon_from_median_exposure(3.0, repetitions=0)
-    with pytest.raises(SettingsError, match="repetitions=0 must be a whole number at least 1"):
-        epsilon_from_exposure([1.0], [1.0], repetitions=0)
-    with pytest.raises(InputError, match=r"canary_bits\[0\]=nan is not finite"):
-        epsilon_from_exposure([math.nan], [1.0])
-    with pytest.raises(InputError, match="reference_bits has shape"):
-        epsilon_from_exposure([1.0], [])
-    with pytest.raises(SettingsError, match="quantile=0 must lie strictly between"):
-        epsilon_from_exposure([1.0], [1.0], quantile=0)
-    with pytest.raises(SettingsError, match="inclusion_probability=1 must lie strictly between"):
-        epsilon_from_exposure([1.0], [1.0], inclusion_probability=1)
-    with pytest.raises(SettingsError, match="inclusion_probability=array"):
-        epsilon_from_exposure([1.0], [1.0], inclusion_probability=np.full(2, 0.5))  # type: ignore[arg-type]
-    with pytest.raises(SettingsError, match="significance=2 must lie"):
-        epsilon_from_exposure([1.0], [1.0], significance=2)
-    with pytest.raises(SettingsError, match=r"delta=1 must lie in \[0, 1\)"):
-        epsilon_from_exposure([1.0], [1.0], delta=1)
-
-
 def _rule(**changed: float) -> CoinRule:
-    settings = {
-        "fills": 300,
-        "coin": 0.1,
-        "rank": 12,
-        "significance": 0.05,
-        "delta": 0.0,
-        "repetitions": 1,
-    }
-    return CoinRule(**(settings | changed))  # type: ignore[arg-type]
+    terms = {"significance": 0.05, "delta": 0.0, "repetitions": 1}
+    return CoinRule(**({"fills": 300, "coin": 0.1, "rank": 12} | terms | changed))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("rank", "before"), [(1, 0), (12, 0), (12, 30), (12, 300), (30, 3)])

@@ -1,7 +1,7 @@
-import json
 import math
-import time
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
 
-from lmexposure.errors import InputError, NumericalError, SettingsError
+from lmexposure.errors import NumericalError
 from lmexposure.statistics import (
     Bonferroni,
     FixedThreshold,
@@ -61,51 +61,31 @@ def _answers(rng: np.random.Generator, n: int, m: int, epsilon: float) -> Scores
     return (rng.random(n) < p).astype(float), (rng.random(m) > p).astype(float)
 
 
-@pytest.mark.parametrize("threshold", EVERY, ids=lambda t: type(t).__name__)
-@pytest.mark.parametrize("epsilon", [0.0, 1.0])
-def test_coverage_on_a_shift(threshold: Threshold, epsilon: float) -> None:
-    rng, reps = np.random.default_rng(5), 150
-    above = sum(
-        epsilon_from_scores(
-            *_laplace(rng, 120, 90, epsilon), significance=0.1, threshold=threshold, seed=i
-        ).value
-        > epsilon
-        for i in range(reps)
-    )
-    assert above <= stats.binom.isf(2e-5, reps, 0.1)
+LEVEL = 0.1
+SAMPLED: list[Any] = [
+    *((kind, _laplace) for kind in EVERY),
+    *((kind, _answers) for kind in (OrderStatistics(), FixedThreshold(value=0.5))),
+]
+PURE: list[Any] = [(*kind, epsilon, 0.0, 150) for kind in SAMPLED for epsilon in (0.0, 1.0)]
+WORST: list[Any] = [
+    (kind, partial(_roof, delta=delta), 0.7, delta, 80)
+    for kind in (OrderStatistics(), Bonferroni())
+    for delta in (1e-3, 0.05)
+]
 
 
-@pytest.mark.parametrize("threshold", [OrderStatistics(), FixedThreshold(value=0.5)])
-@pytest.mark.parametrize("epsilon", [0.0, 1.0])
-def test_coverage_where_all_is_tied(threshold: Threshold, epsilon: float) -> None:
-    rng, reps = np.random.default_rng(6), 150
-    above = sum(
-        epsilon_from_scores(
-            *_answers(rng, 150, 150, epsilon), significance=0.1, threshold=threshold
-        ).value
-        > epsilon
-        for _ in range(reps)
-    )
-    assert above <= stats.binom.isf(2e-5, reps, 0.1)
-
-
-@pytest.mark.parametrize("threshold", [OrderStatistics(), Bonferroni()])
-@pytest.mark.parametrize("delta", [1e-3, 0.05])
-def test_coverage_of_the_least_favourable_pair(threshold: Threshold, delta: float) -> None:
-    rng, reps, epsilon = np.random.default_rng(7), 80, 0.7
-    found = np.array(
-        [
-            epsilon_from_scores(
-                *_roof(rng, 150, 200, epsilon, delta),
-                significance=0.1,
-                delta=delta,
-                threshold=threshold,
-            ).value
-            for _ in range(reps)
-        ]
-    )
-    assert (found > epsilon).sum() <= stats.binom.isf(2e-5, reps, 0.1)
-    assert np.median(found) > 0.1
+@pytest.mark.parametrize(("threshold", "draw", "epsilon", "delta", "runs"), PURE + WORST)
+def test_coverage(threshold: Threshold, draw: Any, epsilon: float, delta: float, runs: int) -> None:
+    rng, found = np.random.default_rng(5), []
+    for seed in range(runs):
+        scores = draw(rng, 120, 150, epsilon)
+        bound = epsilon_from_scores(
+            *scores, significance=LEVEL, delta=delta, threshold=threshold, seed=seed
+        )
+        found.append(bound.value)
+    assert (np.array(found) > epsilon).sum() <= stats.binom.isf(2e-5, runs, LEVEL)
+    if delta:
+        assert np.median(found) > 0.1
 
 
 def test_tightness_of_the_joint_test() -> None:
@@ -127,28 +107,6 @@ def test_both_directions_count() -> None:
     assert epsilon_from_scores(-outs, -ins, threshold=fixed).value > 2
 
 
-@pytest.mark.parametrize("threshold", EVERY, ids=lambda t: type(t).__name__)
-def test_ties_and_wrong_direction_give_0(threshold: Threshold) -> None:
-    same = epsilon_from_scores([3] * 40, [3] * 50, threshold=threshold)
-    assert same.value == 0
-    assert "no signal" in same.notes[0]
-    wrong = epsilon_from_scores(range(40), range(50, 90), threshold=threshold)
-    assert wrong.value == 0
-    assert "worse than chance" in wrong.notes[0]
-    assert "higher scores must mean in" in wrong.notes[0]
-
-
-@pytest.mark.parametrize("threshold", EVERY, ids=lambda t: type(t).__name__)
-def test_a_perfect_attack_reaches_the_max_attainable(threshold: Threshold) -> None:
-    bound = epsilon_from_scores(
-        np.full(400, 2.0), np.full(400, 0.5), threshold=threshold, significance=0.01
-    )
-    assert bound.max_attainable is not None
-    assert 0 < bound.value <= bound.max_attainable
-    if isinstance(threshold, OrderStatistics | FixedThreshold | SplitSample):
-        assert bound.value == pytest.approx(bound.max_attainable, abs=1e-6)
-
-
 @pytest.mark.parametrize(("n", "m"), [(1, 1), (1, 50), (50, 1), (2, 3)])
 @pytest.mark.parametrize("delta", [0.0, 0.3])
 def test_few_scores(n: int, m: int, delta: float) -> None:
@@ -167,55 +125,16 @@ def test_local_bounds_fall_as_more_pass(size: int, others: int, delta: float) ->
     assert not (rising & (local[1:] > 0)).any()
 
 
-def test_groups_and_delta_cost() -> None:
-    scores = _laplace(np.random.default_rng(2), 300, 300, 3.0)
-    one = epsilon_from_scores(*scores).value
-    assert epsilon_from_scores(*scores, repetitions=4).value == pytest.approx(one / 4)
-    values = [epsilon_from_scores(*scores, repetitions=4, delta=d).value for d in (1e-3, 0.1)]
-    assert one / 4 > values[0] > values[1] >= 0
-
-
-def test_a_million_scores() -> None:
+def test_many_scores() -> None:
     scores = _laplace(np.random.default_rng(4), 20_000, 200_000, 1.0)
-    start = time.process_time()
     assert 0.97 < epsilon_from_scores(*scores).value < 1
-    assert time.process_time() - start < 10
-
-
-def test_the_largest_floats_are_only_compared() -> None:
-    least, most = [-1.7e308] * 50, [1.7e308] * 50
-    with np.errstate(all="raise"):
-        assert epsilon_from_scores(most, least).value > 2
-        assert epsilon_from_scores(most, most).value == 0
-        assert "worse than chance" in epsilon_from_scores(least, most).notes[0]
 
 
 def test_the_split_follows_the_seed() -> None:
     scores = _laplace(np.random.default_rng(1), 200, 200, 2.0)
     one = [epsilon_from_scores(*scores, threshold=SplitSample(), seed=s).value for s in (1, 1, 2)]
     assert one[0] == one[1] != one[2]
-    plain = json.loads(json.dumps(epsilon_from_scores(*scores, threshold=SplitSample()).to_dict()))
-    assert plain["threshold_choice"] == "chosen on 0.5 of each sample (seed 0), bound on the rest"
-    assert plain["counts"]["positives"] == 100
-
-
-def test_refusals() -> None:
-    with pytest.raises(InputError, match=r"in_scores\[1\]=nan is not finite"):
-        epsilon_from_scores([1.0, math.nan], [1.0])
-    with pytest.raises(InputError, match="out_scores has shape"):
-        epsilon_from_scores([1.0], [])
-    with pytest.raises(InputError, match="in_scores has 1 scores, too few to choose a threshold"):
-        epsilon_from_scores([1.0], [1.0, 2.0], threshold=SplitSample())
-    with pytest.raises(SettingsError, match=r"threshold=0.5 must be OrderStatistics\(\)"):
-        epsilon_from_scores([1.0], [1.0], threshold=0.5)  # type: ignore[arg-type]
-    with pytest.raises(SettingsError, match="significance=0 must lie strictly between"):
-        epsilon_from_scores([1.0], [1.0], significance=0)
-    with pytest.raises(SettingsError, match=r"delta=-1 must lie in \[0, 1\)"):
-        epsilon_from_scores([1.0], [1.0], delta=-1)
-    with pytest.raises(SettingsError, match="repetitions=0 must be"):
-        epsilon_from_scores([1.0], [1.0], repetitions=0)
-    with pytest.raises(SettingsError, match="seed=-1 must be"):
-        epsilon_from_scores([1.0], [1.0], seed=-1)
+    assert epsilon_from_scores(*scores, threshold=SplitSample()).counts["positives"] == 100
 
 
 @pytest.mark.parametrize(("n", "m", "share"), [(10_000, 10_000, 0.01), (1_000, 30_000, 0.02)])
@@ -318,13 +237,6 @@ def test_it_grows_with_epsilon_and_delta() -> None:
     assert Staircase(ranks=(), counts=(), size=3, others=3).probability(1.0, 0.0) == 0
 
 
-def test_where_the_walk_is_kept_makes_no_difference() -> None:
-    settings_ = {"ranks": (300, 900), "counts": (200, 800), "size": 2000, "others": 2500}
-    near = Staircase(**settings_, spacing=0.001).probability(0.22, 0.0)  # type: ignore[arg-type]
-    far = Staircase(**settings_, spacing=0.15).probability(0.22, 0.0)  # type: ignore[arg-type]
-    assert near == pytest.approx(far, abs=1e-7)
-
-
 def test_a_kept_walk_overlaps_the_one_that_is_wanted() -> None:
     # A walk .24 away has its mass elsewhere: weighted, it was "alive" with probability 2.97.
     settings_ = {"ranks": (7500, 9919), "counts": (1, 3), "size": 10378, "others": 1581}
@@ -417,11 +329,3 @@ def test_the_least_count_that_is_exceeded_so_seldom(
     law = stats.binom(trials, share)
     naive = next(count for count in range(trials + 1) if law.sf(count) <= chance)
     assert _least_exceeded(chance, trials, share) == naive
-
-
-def test_an_exact_count() -> None:
-    # 10 fair coins: 8 or fewer heads but for 11 of 1,024 times.
-    assert _chance_of_at_most(np.array([8]), 10, 0.5).item() == pytest.approx(1013 / 1024)
-    assert _chance_of_more(8, 10, 0.5) == pytest.approx(11 / 1024)
-    assert _least_exceeded(11 / 1024 + 1e-12, 10, 0.5) == 8
-    assert _least_exceeded(11 / 1024 - 1e-12, 10, 0.5) == 9

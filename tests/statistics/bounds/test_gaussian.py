@@ -1,4 +1,3 @@
-import json
 import math
 
 import numpy as np
@@ -8,12 +7,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import integrate, optimize, stats
 
-from lmexposure.errors import InputError, SettingsError
 from lmexposure.statistics import (
     delta_of_epsilon,
     epsilon_of_mu,
     gaussian_dp_epsilon,
-    one_run_audit,
     one_run_fdp_epsilon,
     one_run_gaussian_audit,
     sampled_epsilon,
@@ -44,23 +41,16 @@ def _naive_delta(mu: float, epsilon: float) -> float:
     return float(integrate.quad(excess, turn, turn + 12, epsabs=1e-14, epsrel=1e-11)[0])
 
 
-# Balle and Wang 2018, Theorem 8; dp_accounting prints the same.
-@pytest.mark.parametrize(
-    ("mu", "delta", "epsilon"),
-    [
+def test_published_epsilon_and_delta() -> None:
+    # Balle and Wang 2018, Theorem 8; dp_accounting prints the same.
+    for mu, delta, epsilon in (
         (0.5, 1e-5, 1.993091),
         (1, 1e-5, 4.377178095681),
         (1, 1e-6, 4.886554117462),
         (2, 1e-5, 9.997256146434),
         (4, 1e-5, 24.381611),
-    ],
-)
-def test_published_epsilon(mu: float, delta: float, epsilon: float) -> None:
-    assert epsilon_of_mu(mu=mu, delta=delta) == pytest.approx(epsilon, abs=1e-6)
-
-
-def test_published_delta() -> None:
-    # Balle and Wang 2018, Theorem 8, at sigma = epsilon = 1.
+    ):
+        assert epsilon_of_mu(mu=mu, delta=delta) == pytest.approx(epsilon, abs=1e-6)
     assert delta_of_epsilon(sigma=1, epsilon=1) == pytest.approx(0.126936737507, abs=1e-12)
 
 
@@ -129,23 +119,6 @@ def test_a_sampled_step_that_is_always_taken_is_the_step() -> None:
     assert sampled_epsilon(mu=1e3, rate=0.5, delta=1e-5) > 4e5
 
 
-@pytest.mark.parametrize("rate", [0.0, 1.1, math.nan])
-def test_a_rate_that_is_none_is_refused(rate: float) -> None:
-    with pytest.raises(SettingsError, match="rate="):
-        sampled_epsilon(mu=1.0, rate=rate, delta=1e-5)
-
-
-def test_refusals() -> None:
-    with pytest.raises(SettingsError, match="mu=-1 must be a finite number, at least 0"):
-        epsilon_of_mu(mu=-1, delta=0.1)
-    with pytest.raises(SettingsError, match=r"delta=1 must lie in \[0, 1\)"):
-        epsilon_of_mu(mu=1, delta=1)
-    with pytest.raises(SettingsError, match="sigma=0 must be a finite number above 0"):
-        delta_of_epsilon(sigma=0, epsilon=1)
-    with pytest.raises(SettingsError, match="epsilon=nan must be a finite number, at least 0"):
-        delta_of_epsilon(sigma=1, epsilon=math.nan)
-
-
 @pytest.mark.parametrize(
     ("mu", "count", "m", "n", "rank"),
     [(0.0, 7, 10, 12, 6), (1.0, 9, 10, 12, 2), (0.5, 60, 80, 300, 150), (2.0, 1, 5, 9, 9)],
@@ -159,14 +132,6 @@ def test_tail_against_plain_integration(mu: float, count: int, m: int, n: int, r
 
     slow = integrate.quad(density, 0, 1, epsabs=1e-10, limit=200)[0]
     assert _tail(mu, count, m, n, rank) == pytest.approx(slow, abs=1e-8)
-
-
-def test_tail_against_simulation_of_the_gaussian_pair() -> None:
-    rng, m, n, rank = np.random.default_rng(1), 30, 40, 8
-    inside, outside = rng.normal(0.8, 1, (40_000, m)), rng.normal(0, 1, (40_000, n))
-    threshold = np.sort(outside, axis=1)[:, n - rank, None]
-    share = np.mean((inside > threshold).sum(axis=1) >= 18)
-    assert _tail(0.8, 18, m, n, rank) == pytest.approx(share, abs=0.01)
 
 
 @pytest.mark.parametrize("n", [1, 2, 5, 100, 10**6])
@@ -192,11 +157,6 @@ def test_it_finds_most_of_a_shift() -> None:
     bound = gaussian_dp_epsilon(rng.normal(1, 1, 4000), rng.normal(0, 1, 4000), delta=1e-5)
     assert 0.9 < bound.mu < 1
     assert bound.value == pytest.approx(epsilon_of_mu(mu=bound.mu, delta=1e-5))
-    halves = gaussian_dp_epsilon(
-        rng.normal(1, 1, 4000), rng.normal(0, 1, 4000), delta=1e-5, repetitions=4
-    )
-    assert halves.mu == pytest.approx(bound.mu / 4, rel=0.1)
-    assert "4 copies" in halves.adjacency
 
 
 def test_a_few_memorised_canaries_show() -> None:
@@ -207,25 +167,9 @@ def test_a_few_memorised_canaries_show() -> None:
     assert bound.counts["out_rank"] <= 10
 
 
-def test_without_signal_exactly_zero() -> None:
-    tied = gaussian_dp_epsilon([2] * 50, [2] * 50, delta=1e-5)
-    assert (tied.value, tied.mu) == (0.0, 0.0)
-    assert tied.notes == ("no signal beyond chance at this significance: the bound is 0",)
-    worse = gaussian_dp_epsilon(range(50), range(50, 100), delta=1e-5)
-    assert worse.value == 0
-    assert "worse than chance" in worse.notes[0]
-    above = gaussian_dp_epsilon([0, 0, 0, 3, 3], [-1, -1, 1, 1, 1], delta=1e-5)  # turned medians
-    assert above.notes == ("no signal beyond chance at this significance: the bound is 0",)
-    alone = gaussian_dp_epsilon([5], [1], delta=1e-5)
-    assert alone.value == alone.max_attainable == 0
-    assert "could show nothing" in alone.notes[0]
-
-
-def test_the_largest_floats_are_only_compared() -> None:
-    least, most = [-1.7e308] * 50, [1.7e308] * 50
-    with np.errstate(all="raise"):
-        assert gaussian_dp_epsilon(most, least, delta=1e-5).value > 1
-        assert gaussian_dp_epsilon(most, most, delta=1e-5).value == 0
+def test_turned_medians_are_no_signal_but_not_worse_than_chance() -> None:
+    found = gaussian_dp_epsilon([0, 0, 0, 3, 3], [-1, -1, 1, 1, 1], delta=1e-5)
+    assert found.notes == ("no signal beyond chance at this significance: the bound is 0",)
 
 
 def test_ties_count_against_the_bound() -> None:
@@ -236,101 +180,18 @@ def test_ties_count_against_the_bound() -> None:
     assert coarse.value <= exact.value
 
 
-def test_max_attainable_and_plain_dictionary() -> None:
-    perfect = gaussian_dp_epsilon([1] * 100, [0] * 200, delta=1e-5)
-    assert perfect.value == perfect.max_attainable
-    plain = json.loads(json.dumps(perfect.to_dict()))
-    assert (plain["validity"], plain["counts"]["in"]) == ("gaussian", 100)
-    assert plain["mu"] == perfect.mu
+def test_published_bounds() -> None:
+    for m, k, correct, delta, epsilon in CASES:
+        found = one_run_fdp_epsilon(canaries=m, guesses=k, correct=correct, delta=delta)
+        assert found.value == pytest.approx(epsilon, abs=1e-3)
 
 
-def test_two_sample_refusals() -> None:
-    with pytest.raises(InputError, match="in_scores has shape"):
-        gaussian_dp_epsilon([], [1.0], delta=1e-5)
-    with pytest.raises(InputError, match=r"out_scores\[0\]=inf is not finite"):
-        gaussian_dp_epsilon([1.0], [np.inf], delta=1e-5)
-    with pytest.raises(SettingsError, match="delta=0 must lie strictly between"):
-        gaussian_dp_epsilon([1.0], [1.0], delta=0)
-    with pytest.raises(SettingsError, match="significance=1 must lie strictly between"):
-        gaussian_dp_epsilon([1.0], [1.0], delta=0.1, significance=1)
-    with pytest.raises(SettingsError, match="repetitions=0 must be"):
-        gaussian_dp_epsilon([1.0], [1.0], delta=0.1, repetitions=0)
-
-
-@pytest.mark.parametrize(("canaries", "guesses", "correct", "delta", "epsilon"), CASES)
-def test_published_bounds(
-    canaries: int, guesses: int, correct: int, delta: float, epsilon: float
-) -> None:
-    found = one_run_fdp_epsilon(canaries=canaries, guesses=guesses, correct=correct, delta=delta)
-    assert found.value == pytest.approx(epsilon, abs=1e-3)
-    assert found.validity == "gaussian"
-    assert found.value <= found.max_attainable  # type: ignore[operator]
-
-
-@pytest.mark.parametrize("correct", [0, 1, 100, 200])
-def test_few_right_guesses_give_exactly_zero(correct: int) -> None:
-    found = one_run_fdp_epsilon(canaries=400, guesses=400, correct=correct, delta=1e-5)
-    assert found.value == 0.0
-    assert "no signal" in found.notes[0]
-
-
-def test_the_bound_rises_with_the_right_guesses() -> None:
-    bounds = [
-        one_run_fdp_epsilon(canaries=200, guesses=100, correct=correct, delta=1e-5).value
-        for correct in range(50, 101, 5)
-    ]
-    assert bounds == sorted(bounds)
-
-
-def test_copies_lower_the_bound() -> None:
-    one, four = (
-        one_run_fdp_epsilon(canaries=200, guesses=100, correct=95, delta=1e-5, repetitions=r)
-        for r in (1, 4)
-    )
-    assert four.value < one.value / 4 + 1
-    assert "group privacy" in four.adjacency
-
-
-@pytest.mark.parametrize(
-    ("counts", "message"),
-    [
-        ({"canaries": 0}, "canaries=0"),
-        ({"guesses": 11}, "guesses=11 must be a whole number from 1 to 10"),
-        ({"correct": 9}, "correct=9 must be a whole number from 0 to 8"),
-    ],
-)
-def test_counts_that_do_not_fit(counts: dict[str, int], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        one_run_fdp_epsilon(
-            **({"canaries": 10, "guesses": 8, "correct": 5} | counts),
-            delta=1e-5,
-        )
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"delta": 0.0}, "delta=0.0 must lie strictly between 0 and 1"),
-        ({"delta": 1.0}, "delta=1.0"),
-        ({"significance": 1.0}, "significance=1.0"),
-        ({"repetitions": 0}, "repetitions=0"),
-    ],
-)
-def test_bad_counts_and_settings(settings: dict[str, float], message: str) -> None:
-    with pytest.raises(SettingsError, match=message):
-        one_run_fdp_epsilon(
-            **({"canaries": 10, "guesses": 8, "correct": 5, "delta": 1e-5} | settings)  # type: ignore[arg-type]
-        )
-
-
-def audited(
-    mu: float, m: int, seed: int, *, part: float = 1.0
-) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Normal scores, of which those in are shifted by mu (a part of them): mu-GDP."""
+def audited(mu: float, m: int, seed: int) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Normal scores, of which those in are shifted by mu: mu-GDP."""
     generator = np.random.default_rng([seed, m])
     coins = generator.random(m) < 0.5
-    moved = coins & (generator.random(m) < part)
-    return generator.normal(size=m) + mu * moved, coins
+    generator.random(m)
+    return generator.normal(size=m) + mu * coins, coins
 
 
 def overflows(canaries: int, guesses: int, correct: int, level: float, mu: float) -> bool:
@@ -372,12 +233,8 @@ def test_all_guesses_right_gives_what_the_longest_rung_gives_by_itself() -> None
         canaries=400, guesses=160, correct=160, delta=DELTA, significance=0.0125
     )
     assert found.value == found.max_attainable == alone.value
-    assert found.counts == {
-        "canaries": 400,
-        "included": int(coins.sum()),
-        "guesses": 160,
-        "correct": 160,
-    }
+    counts = {"canaries": 400, "included": int(coins.sum()), "guesses": 160, "correct": 160}
+    assert found.counts == counts
 
 
 @pytest.mark.parametrize("m", [20, 400, 2_000])
@@ -389,28 +246,6 @@ def test_no_signal_gives_exactly_zero_and_says_so(m: int) -> None:
     assert all("no signal" in bound.notes[0] for bound in found if bound.value == 0)
 
 
-def test_it_tells_more_than_the_bound_for_every_training() -> None:
-    """Medians over 15 audits at mu 1 (epsilon 4.38): what a Gaussian trade-off adds."""
-    found = []
-    for seed in range(15):
-        scores, coins = audited(1.0, 1_000, seed)
-        settings = {"delta": DELTA, "seed": seed}
-        gaussian = one_run_gaussian_audit(scores, coins, **settings).value  # type: ignore[arg-type]
-        found.append((gaussian, one_run_audit(scores, coins, **settings).value))  # type: ignore[arg-type]
-    medians = np.median(found, axis=0)
-    assert medians[0] > 2.1
-    assert medians[1] < 1.7
-
-
-def test_the_memorisation_of_a_part_shows() -> None:
-    found = [
-        one_run_gaussian_audit(*audited(4.0, 1_000, seed, part=0.3), delta=DELTA, seed=seed)
-        for seed in range(10)
-    ]
-    assert np.median([bound.value for bound in found]) > 3.5
-    assert "from the top decided" in found[0].threshold_choice
-
-
 @pytest.mark.parametrize("mu", [0.5, 2.0])
 def test_coverage(mu: float) -> None:
     bounds = [
@@ -419,16 +254,6 @@ def test_coverage(mu: float) -> None:
     ]
     assert np.sum(np.array(bounds) > mu) <= 24  # fewer than 2 in 100,000 exceed that at the level
     assert np.max(bounds) > 0
-
-
-def test_copies_divide_mu() -> None:
-    scores, coins = audited(2.0, 400, 5)
-    one, four = (
-        one_run_gaussian_audit(scores, coins, delta=DELTA, repetitions=r, seed=1) for r in (1, 4)
-    )
-    assert four.mu == one.mu / 4
-    assert four.value == epsilon_of_mu(mu=four.mu, delta=DELTA)
-    assert "group privacy" in four.adjacency
 
 
 @pytest.mark.parametrize("m", [1, 2, 7, 19])
@@ -464,56 +289,3 @@ def test_a_mu_whose_epsilon_the_delta_pays_for_is_not_called_no_signal() -> None
     nothing = gaussian_dp_epsilon(np.ones(10), np.zeros(10), delta=0.8)
     assert nothing.mu > 0 == nothing.max_attainable
     assert "could show nothing" in nothing.notes[0]
-
-
-def test_scores_in_the_wrong_direction_say_so() -> None:
-    scores, coins = audited(2.0, 400, 5)
-    found = one_run_gaussian_audit(-scores, coins, delta=DELTA, seed=1)
-    assert found.value == 0
-    assert "wrong direction" in found.notes[0]
-
-
-def test_what_the_bound_says_of_itself() -> None:
-    found = one_run_gaussian_audit(*audited(2.0, 400, 5), delta=DELTA, seed=1)
-    assert (found.method, found.validity) == ("one_run_gaussian_audit", "gaussian")
-    assert 0 < found.value < found.max_attainable  # type: ignore[operator]
-    assert any("mu-GDP" in sentence for sentence in found.assumptions)
-    assert any("fair coin" in sentence for sentence in found.assumptions)
-    assert "fixed beforehand and all paid for" in found.threshold_choice
-    assert found.to_dict()["mu"] == found.mu
-
-
-@pytest.mark.parametrize(
-    ("scores", "included", "message"),
-    [
-        ([], [], r"scores has shape \(0,\)"),
-        ([1.0, np.nan], [True, False], "scores.1.=nan is not finite"),
-        ([1.0, 2.0], [True], "included has 1 entries for 2 scores"),
-        (
-            list(range(30)),
-            [True] * 30,
-            "30 of 30 candidates went in, which an inclusion probability of 0.5 gives",
-        ),
-    ],
-)
-def test_bad_input(scores: list[float], included: list[bool], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        one_run_gaussian_audit(scores, included, delta=DELTA, seed=1)
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"delta": 0.0}, "delta=0.0 must lie strictly between 0 and 1"),
-        ({"significance": 1.0}, "significance=1.0"),
-        ({"repetitions": 0}, "repetitions=0"),
-        ({"seed": -1}, "seed=-1"),
-    ],
-)
-def test_bad_settings(settings: dict[str, float], message: str) -> None:
-    with pytest.raises(SettingsError, match=message):
-        one_run_gaussian_audit(
-            [1.0, 2.0],
-            [True, False],
-            **({"delta": DELTA, "seed": 1} | settings),  # type: ignore[arg-type]
-        )

@@ -1,12 +1,9 @@
-import json
 import math
-import time
 from functools import cache
 
 import numpy as np
 import pytest
 
-from lmexposure.errors import InputError, SettingsError
 from lmexposure.statistics import (
     JointBetaEpsilon,
     joint_beta_epsilon,
@@ -27,26 +24,17 @@ def _bound(
     )
 
 
-# Zanella-Beguelin et al. 2022, Jeffreys priors, at delta 1e-5: by a quadrature of another make,
-# confirmed by Monte Carlo.
-@pytest.mark.parametrize(
-    ("counts", "significance", "low", "high", "one_sided"),
-    [
+def test_published_intervals() -> None:
+    # Zanella-Beguelin et al. 2022, Jeffreys priors, at delta 1e-5: by a quadrature of another make,
+    # confirmed by Monte Carlo.
+    for counts, significance, low, high, one_sided in (
         ((0, 512, 1, 487), 0.1, 0.1439, 6.4156, 0.2987),
         ((12, 58, 200, 200), 0.05, 2.1046, 3.2105, 2.1785),
         ((0, 0, 1000, 1000), 0.05, 6.9106, 15.9004, 7.2072),
-    ],
-)
-def test_published_intervals(
-    counts: tuple[int, int, int, int],
-    significance: float,
-    low: float,
-    high: float,
-    one_sided: float,
-) -> None:
-    bound = _bound(*counts, significance, delta=1e-5)
-    assert (bound.low, bound.high) == pytest.approx((low, high), abs=1e-4)
-    assert bound.one_sided_low == pytest.approx(one_sided, abs=1e-4)
+    ):
+        bound = _bound(*counts, significance, delta=1e-5)
+        found = (bound.low, bound.high, bound.one_sided_low)
+        assert found == pytest.approx((low, high, one_sided), abs=1e-4)
 
 
 @pytest.mark.parametrize("counts", [(3, 1, 9, 7), (40, 2, 300, 60), (5, 5, 5, 5), (0, 7, 3, 9)])
@@ -79,17 +67,9 @@ def test_against_monte_carlo(counts: tuple[int, int, int, int], delta: float) ->
         assert np.mean(directed <= 0) >= 0.05 - slack
 
 
-def test_without_signal_the_value_is_zero() -> None:
+def test_the_bound_of_the_source_is_above_0_whatever_the_attack() -> None:
     even = _bound(50, 50, 50, 50)
-    assert (even.value, even.notes) == (
-        0.0,
-        ("no signal beyond chance at this significance: the bound is 0",),
-    )
-    # The source's bound is above 0 whatever the attack: that is why it is not the value.
-    assert even.one_sided_low > 0
-    turned = _bound(90, 80, 10, 20)
-    assert turned.value == 0
-    assert "worse than chance: 0.182 of the canaries that were in" in turned.notes[0]
+    assert even.one_sided_low > 0 == even.value  # which is why it is not the value
 
 
 @cache
@@ -118,15 +98,6 @@ def test_how_often_the_value_is_above_the_truth(
     assert above <= most * 300
 
 
-def test_max_attainable_is_the_perfect_attack() -> None:
-    perfect = _bound(0, 0, 300, 200)
-    assert perfect.value == perfect.max_attainable == pytest.approx(perfect.one_sided_low)
-    assert _bound(9, 4, 296, 191).max_attainable == pytest.approx(perfect.value)
-    few = _bound(0, 0, 1, 1)
-    assert few.value == few.max_attainable == 0
-    assert "could show nothing" in few.notes[0]
-
-
 @pytest.mark.parametrize("copies", [2, 16])
 def test_groups_are_paid_for(copies: int) -> None:
     counts = (12, 58, 200, 200)
@@ -139,33 +110,8 @@ def test_groups_are_paid_for(copies: int) -> None:
     assert f"{copies} copies" in found.adjacency
 
 
-def test_large_counts_are_fast() -> None:
-    started = time.process_time()
-    bound = _bound(0, 0, 10**7, 10**7)
-    vast = _bound(10**6, 2 * 10**6, 8 * 10**6, 9 * 10**6)
-    assert time.process_time() - started < 1  # measured .05 s for both
+def test_large_counts() -> None:
+    bound, vast = _bound(0, 0, 10**7, 10**7), _bound(10**6, 2 * 10**6, 8 * 10**6, 9 * 10**6)
     assert bound.high > bound.value > 16
     assert vast.low == pytest.approx(math.log(8), abs=0.01)
     assert vast.high == pytest.approx(math.log(8), abs=0.01)
-
-
-def test_plain_dictionary() -> None:
-    plain = json.loads(json.dumps(_bound(1, 2, 30, 40, repetitions=2).to_dict()))
-    assert (plain["validity"], plain["unit"]) == ("bayesian", "nats")
-    assert plain["counts"]["true_positives"] == 40
-    assert plain["low"] < plain["one_sided_low"] < plain["high"]
-
-
-def test_refusals() -> None:
-    with pytest.raises(InputError, match="0 canaries were in and 3 were out"):
-        _bound(0, 1, 2, 0)
-    with pytest.raises(SettingsError, match="true_positives=-1 must be a whole number"):
-        _bound(1, 1, 1, -1)
-    with pytest.raises(SettingsError, match=r"false_positives=1\.5 must be a whole number"):
-        _bound(1, 1.5, 1, 1)  # type: ignore[arg-type]
-    with pytest.raises(SettingsError, match="significance=0 must lie strictly between"):
-        _bound(1, 1, 1, 1, 0)
-    with pytest.raises(SettingsError, match=r"delta=-1 must lie in \[0, 1\)"):
-        _bound(1, 1, 1, 1, delta=-1)
-    with pytest.raises(SettingsError, match="repetitions=0 must be"):
-        _bound(1, 1, 1, 1, repetitions=0)

@@ -1,11 +1,9 @@
 import math
-import time
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from lmexposure.errors import InputError, SettingsError
 from lmexposure.statistics import (
     one_run_epsilon,
     one_run_p_value,
@@ -44,29 +42,17 @@ def slow_p_value(canaries: int, guesses: int, correct: int, epsilon: float, delt
     return min(1.0, float(count.sf(correct - 1)) + 2 * canaries * delta * most)
 
 
-@pytest.mark.parametrize(("canaries", "guesses", "correct", "epsilon", "delta", "p"), P_VALUES)
-def test_published_p_values(
-    canaries: int, guesses: int, correct: int, epsilon: float, delta: float, p: float
-) -> None:
-    found = one_run_p_value(
-        canaries=canaries, guesses=guesses, correct=correct, epsilon=epsilon, delta=delta
-    )
-    assert found == pytest.approx(p, abs=1e-9)
-
-
-@pytest.mark.parametrize(("canaries", "guesses", "correct", "delta", "epsilon"), CASES)
-def test_published_bounds(
-    canaries: int, guesses: int, correct: int, delta: float, epsilon: float
-) -> None:
-    found = one_run_epsilon(canaries=canaries, guesses=guesses, correct=correct, delta=delta)
-    assert found.value == pytest.approx(epsilon, abs=1e-6)
-    assert found.validity == "any-dp"
-
-
-@pytest.mark.parametrize(("guesses", "epsilon"), CEILINGS)
-def test_published_max_attainable(guesses: int, epsilon: float) -> None:
-    found = one_run_epsilon(canaries=guesses, guesses=guesses, correct=guesses // 2)
-    assert found.max_attainable == pytest.approx(epsilon, abs=1e-6)
+def test_published_values() -> None:
+    for m, k, correct, epsilon, delta, p in P_VALUES:
+        counts = {"canaries": m, "guesses": k, "correct": correct}
+        found = one_run_p_value(**counts, epsilon=epsilon, delta=delta)
+        assert found == pytest.approx(p, abs=1e-9)
+    for m, k, correct, delta, epsilon in CASES:
+        bound = one_run_epsilon(canaries=m, guesses=k, correct=correct, delta=delta)
+        assert bound.value == pytest.approx(epsilon, abs=1e-6)
+    for m, epsilon in CEILINGS:
+        bound = one_run_epsilon(canaries=m, guesses=m, correct=m // 2)
+        assert bound.max_attainable == pytest.approx(epsilon, abs=1e-6)
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.5, 3.0, 9.0])
@@ -81,42 +67,6 @@ def test_p_value_term_by_term(guesses: int, correct: int, epsilon: float) -> Non
     assert found == pytest.approx(slow, rel=1e-9, abs=1e-15)
 
 
-@pytest.mark.parametrize("correct", [0, 1, 499_000, 731_000, 999_999, 10**6])
-@pytest.mark.parametrize("delta", [0.0, 1e-5, 1e-3])
-def test_a_million_canaries_take_no_time(correct: int, delta: float) -> None:
-    took = []
-    for _ in range(3):
-        start = time.process_time()
-        found = one_run_epsilon(canaries=10**6, guesses=10**6, correct=correct, delta=delta)
-        took.append(time.process_time() - start)
-    assert min(took) < 0.05
-    assert 0 <= found.value <= found.max_attainable  # type: ignore[operator]
-
-
-@pytest.mark.parametrize("correct", [0, 20, 50])
-def test_no_signal_gives_exactly_zero(correct: int) -> None:
-    found = one_run_epsilon(canaries=100, guesses=100, correct=correct)
-    assert found.value == 0.0
-    assert found.notes
-
-
-def test_so_few_guesses_can_show_nothing() -> None:
-    found = one_run_epsilon(canaries=4, guesses=4, correct=4)
-    assert found.max_attainable == 0.0
-    assert "could show nothing" in found.notes[0]
-
-
-def test_copies_share_the_bound_and_pay_more_delta() -> None:
-    def times(r: int, delta: float) -> float:
-        found = one_run_epsilon(
-            canaries=1000, guesses=1000, correct=900, delta=delta, repetitions=r
-        )
-        return r * found.value
-
-    assert times(4, 0.0) == pytest.approx(times(1, 0.0), abs=1e-7)
-    assert times(4, 1e-5) < times(1, 1e-5)
-
-
 def test_coverage_of_randomised_response() -> None:
     generator = np.random.default_rng(11)
     bounds = [
@@ -125,38 +75,3 @@ def test_coverage_of_randomised_response() -> None:
     ]
     # Above 49 of 500 in fewer than 2 of 100,000 at the exact level.
     assert sum(bound > 1 for bound in bounds) <= 49
-
-
-@pytest.mark.parametrize(
-    ("counts", "message"),
-    [
-        ({"canaries": 0}, "canaries=0"),
-        ({"guesses": 11}, "guesses=11 must be a whole number from 1 to 10"),
-        ({"guesses": 0}, "guesses=0"),
-        ({"correct": 9}, "correct=9 must be a whole number from 0 to 8"),
-        ({"correct": -1}, "correct=-1"),
-        ({"correct": 2.5}, "correct=2.5"),
-    ],
-)
-def test_counts_that_do_not_fit(counts: dict[str, int], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        one_run_epsilon(**({"canaries": 10, "guesses": 8, "correct": 5} | counts))
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"delta": 1.0}, "delta=1.0"),
-        ({"significance": 0.0}, "significance=0.0"),
-        ({"repetitions": 0}, "repetitions=0"),
-    ],
-)
-def test_bad_settings(settings: dict[str, float], message: str) -> None:
-    with pytest.raises(SettingsError, match=message):
-        one_run_epsilon(canaries=10, guesses=8, correct=5, **settings)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("epsilon", [-1.0, math.inf, math.nan, "one"])
-def test_bad_epsilon(epsilon: float) -> None:
-    with pytest.raises(SettingsError, match=r"epsilon=.* must be a finite number, at least 0"):
-        one_run_p_value(canaries=10, guesses=8, correct=5, epsilon=epsilon)

@@ -8,11 +8,9 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from lmexposure.errors import InputError, SettingsError
 from lmexposure.statistics import (
     GaussianEpsilon,
     epsilon_of_mu,
-    gaussian_dp_epsilon,
     guesses_needed,
     step_guesses_epsilon,
     step_noise_epsilon,
@@ -46,17 +44,11 @@ def test_both_rates_at_a_fixed_threshold_give_the_known_figures(
     assert median(step_rates_epsilon, mu, n) == pytest.approx(expected, rel=0.05)
 
 
-def test_guesses_show_as_much_as_ranks_and_more_than_rates() -> None:
-    for n, ranks in ((1_000, 0.874), (10_000, 0.955)):
-        by_rank = [
-            gaussian_dp_epsilon(x[c], x[~c], delta=DELTA).mu
-            for x, c in (steps(1.0, n, seed) for seed in range(20))
-        ]
-        assert np.median(by_rank) == pytest.approx(ranks, rel=0.02)
+def test_the_noise_shows_more_than_guesses_and_those_more_than_rates() -> None:
+    for n, expected in ((1_000, 0.874), (10_000, 0.955)):  # as of ranks
         found = median(step_guesses_epsilon, 1.0, n)
-        assert found == pytest.approx(ranks, rel=0.03)
-        assert found > median(step_rates_epsilon, 1.0, n)
-        assert median(step_noise_epsilon, 1.0, n) > found
+        assert found == pytest.approx(expected, rel=0.03)
+        assert median(step_noise_epsilon, 1.0, n) > found > median(step_rates_epsilon, 1.0, n)
 
 
 def test_guesses_are_bounded_as_clopper_and_pearson_do() -> None:
@@ -67,8 +59,6 @@ def test_guesses_are_bounded_as_clopper_and_pearson_do() -> None:
     assert bound.mu == pytest.approx(2 * stats.norm.ppf(least), abs=1e-9)
     assert bound.value == pytest.approx(epsilon_of_mu(mu=bound.mu, delta=DELTA))
     assert bound.counts == {"steps": 300, "correct": right}
-    # The best guess of a fair coin is right as often as the total variation says.
-    assert 2 * stats.norm.cdf(0.5) - 1 == pytest.approx(stats.norm.cdf(0.5) - stats.norm.cdf(-0.5))
 
 
 def test_rates_are_bounded_as_clopper_and_pearson_do() -> None:
@@ -106,34 +96,13 @@ def test_without_a_signal_there_is_no_bound(bound: Bound) -> None:
     draws = np.random.default_rng(0)
     coins = draws.random(2_000) < 0.5
     assert bound(draws.normal(size=2_000), coins, delta=DELTA).mu < 0.1
-    constant = bound(np.ones(2_000), coins, delta=DELTA)
-    assert (constant.mu, constant.value) == (0.0, 0.0)
 
 
-def test_a_perfect_score_shows_what_is_attainable() -> None:
+def test_a_perfect_score_leaves_no_noise() -> None:
     coins = np.arange(64) % 2 == 0
-    for bound in BOUNDS[:2]:
-        found = bound(coins * 1.0, coins, delta=DELTA)
-        assert found.value == found.max_attainable
     assert step_noise_epsilon(coins * 1.0, coins, delta=DELTA).mu == math.inf
 
 
 def test_how_many_steps_it_takes() -> None:
     needed = guesses_needed(1.0, shown=0.9)
     assert median(step_guesses_epsilon, 1.0, needed) == pytest.approx(0.9, abs=0.02)
-    with pytest.raises(SettingsError, match="shown"):
-        guesses_needed(1.0, shown=1.0)
-
-
-@pytest.mark.parametrize("bound", BOUNDS)
-def test_what_is_no_experiment_is_refused(bound: Bound) -> None:
-    with pytest.raises(InputError, match="3 scores"):
-        bound([1.0, 2.0, 3.0], [1, 0], delta=DELTA)
-    with pytest.raises(InputError, match="included"):
-        bound([1.0, 2.0, 3.0], [1, 0, 2], delta=DELTA)
-    with pytest.raises(InputError, match="went in"):
-        bound(np.zeros(100), np.ones(100), delta=DELTA)
-    with pytest.raises(InputError):
-        bound([1.0, math.nan], [1, 0], delta=DELTA)
-    with pytest.raises(SettingsError, match="delta"):
-        bound([1.0, 2.0], [1, 0], delta=1.0)
