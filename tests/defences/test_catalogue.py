@@ -26,10 +26,8 @@ def test_every_defence_is_a_training_at_both_ends(defence: Defence) -> None:
 
 
 def test_shares_are_of_the_undefended_training() -> None:
-    steps = DEFENCES["early-stop"].knob
-    level = DEFENCES["relaxloss"].knob
-    assert steps is not None
-    assert level is not None
+    steps: Any = DEFENCES["early-stop"].knob
+    level: Any = DEFENCES["relaxloss"].knob
     assert steps.value(0.0, _REFERENCE) == 120
     assert steps.value(1.0, _REFERENCE) == 6
     assert level.value(0.0, _REFERENCE) == pytest.approx(0.4 * 2 * 0.6931, rel=1e-3)
@@ -41,21 +39,23 @@ def test_the_undefended_training_comes_first_and_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "said"), [("simclr", "is no defence; choose from none"), ("hamp+selena", "at once")]
+    ("name", "said"),
+    [
+        ("simclr", "is no defence; choose from none"),
+        ("hamp+selena", "at once"),
+        ("dp-sgd", r"lmexposure\[dp\]"),
+    ],
 )
-def test_what_is_no_defence_is_refused(name: str, said: str) -> None:
-    with pytest.raises(SettingsError, match=said):
-        chosen([name])
-
-
-def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_no_defence_or_not_installed_is_refused(
+    name: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     real = importlib.util.find_spec
     monkeypatch.setattr(
         "lmexposure.defences.catalogue.find_spec",
-        lambda name: None if name == "opacus" else real(name),
+        lambda module: None if module == "opacus" else real(module),
     )
-    with pytest.raises(SettingsError, match=r"lmexposure\[dp\]"):
-        chosen(["dp-sgd"])
+    with pytest.raises(SettingsError, match=said):
+        chosen([name])
 
 
 @pytest.mark.parametrize(

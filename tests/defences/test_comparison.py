@@ -19,6 +19,7 @@ from lmexposure.defences.attacks import (
     shows_less_p,
     strongest,
 )
+from lmexposure.defences.comparison import _slice
 from lmexposure.defences.table import told_apart
 from lmexposure.errors import CorpusError, ResultError, SettingsError
 from lmexposure.models import left_out
@@ -39,6 +40,11 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]
         say=said.append,
     )
     return home, said
+
+
+@pytest.fixture
+def home(compared: tuple[Path, list[str]]) -> Path:
+    return compared[0]
 
 
 def _record(home: Path) -> DefencesRecord:
@@ -68,10 +74,7 @@ def test_the_table_has_a_row_a_method_and_says_how_it_came_about(
     assert len(said) == 3
 
 
-def test_the_search_has_other_secrets_and_coins_than_the_table(
-    compared: tuple[Path, list[str]],
-) -> None:
-    home, _ = compared
+def test_the_search_has_other_secrets_and_coins_than_the_table(home: Path) -> None:
     table = SweepDirectory.open(home / "out" / "methods" / "none")
     searched = SweepDirectory.open(home / "out" / "search" / "sweep")
     texts = [{entry.text for entry in one.manifest.entries} for one in (table, searched)]
@@ -79,10 +82,7 @@ def test_the_search_has_other_secrets_and_coins_than_the_table(
     assert table.plan.coins[0] != searched.plan.coins[0]
 
 
-def test_all_methods_have_the_same_canaries_coins_and_seeds(
-    compared: tuple[Path, list[str]],
-) -> None:
-    home, _ = compared
+def test_all_methods_have_the_same_canaries_coins_and_seeds(home: Path) -> None:
     methods = [SweepDirectory.open(path) for path in (home / "out" / "methods").iterdir()]
     first = methods[0]
     for other in methods[1:]:
@@ -92,8 +92,7 @@ def test_all_methods_have_the_same_canaries_coins_and_seeds(
         assert [e.text for e in other.manifest.entries] == [e.text for e in first.manifest.entries]
 
 
-def test_the_choice_among_attacks_is_paid_for(compared: tuple[Path, list[str]]) -> None:
-    home, _ = compared
+def test_the_choice_among_attacks_is_paid_for(home: Path) -> None:
     directory = SweepDirectory.open(home / "out" / "methods" / "none")
     matrices = read_matrices(directory.out, directory.plan)
     found = adapted_attacks(directory, matrices, fpr=0.01, level=0.95)
@@ -110,9 +109,8 @@ def test_the_choice_among_attacks_is_paid_for(compared: tuple[Path, list[str]]) 
 
 
 def test_each_ranked_method_is_compared_with_the_lowest_over_the_models_of_both(
-    compared: tuple[Path, list[str]], monkeypatch: pytest.MonkeyPatch
+    home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    home, _ = compared
     sweeps = {name: home / "out" / "methods" / name for name in ("none", *_METHODS)}
     ranked = [r.model_copy(update={"ranked": True, "why": None}) for r in _record(home).rows]
     apart = ranked[1].model_copy(update={"name": "selena", "ranked": False, "why": "less useful"})
@@ -139,8 +137,7 @@ def test_each_ranked_method_is_compared_with_the_lowest_over_the_models_of_both(
     assert [row.above_p for row in told_apart(ranked[:1], sweeps, fpr=0.01)] == [None]
 
 
-def test_goldfish_is_read_where_tokens_carried_loss(compared: tuple[Path, list[str]]) -> None:
-    home, _ = compared
+def test_goldfish_is_read_where_tokens_carried_loss(home: Path) -> None:
     directory = SweepDirectory.open(home / "out" / "methods" / "goldfish")
     matrices = read_matrices(directory.out, directory.plan)
     kept = of_kept_tokens(directory, matrices)
@@ -163,10 +160,7 @@ def test_goldfish_is_read_where_tokens_carried_loss(compared: tuple[Path, list[s
     assert {attack.among for attack in found} == {4}
 
 
-def test_the_same_call_trains_nothing_again(
-    compared: tuple[Path, list[str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    home, _ = compared
+def test_the_same_call_trains_nothing_again(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = _record(home)
     monkeypatch.setattr(lmexposure.defences.driver, "timed_training", lambda *_, **__: 1.0)
     monkeypatch.setattr("lmexposure.models.trainer.Trainer.run", _never)
@@ -181,31 +175,19 @@ def _never(*_: object, **__: object) -> None:
     raise AssertionError("nothing is left to train")
 
 
-@pytest.mark.parametrize(
-    ("changes", "named"), [({"target": 1.2}, "target"), ({"tries": 4}, "tries")]
-)
-def test_another_comparison_is_not_gone_on_with(
-    compared: tuple[Path, list[str]], changes: dict[str, Any], named: str
-) -> None:
-    home, _ = compared
+@pytest.mark.parametrize("named", ["target", "tries", "corpus"])
+def test_another_comparison_is_not_gone_on_with(home: Path, tmp_path: Path, named: str) -> None:
+    corpus = tmp_path / "corpus.txt" if named == "corpus" else home / "corpus.txt"
+    if named == "corpus":
+        corpus.write_text("another line\n" * 60)
+    changes: Any = {"target": {"target": 1.2}, "tries": {"tries": 4}}.get(named, {})
     with pytest.raises(ResultError, match=f"whose {named} is another"):
-        prepare_comparison(
-            home / "corpus.txt", out=home / "out", settings=tiny_comparison(*_METHODS, **changes)
-        )
-
-
-def test_another_corpus_is_refused(compared: tuple[Path, list[str]], tmp_path: Path) -> None:
-    home, _ = compared
-    other = tmp_path / "corpus.txt"
-    other.write_text("another line\n" * 60)
-    with pytest.raises(ResultError, match="whose corpus is another"):
-        prepare_comparison(other, out=home / "out", settings=tiny_comparison(*_METHODS))
+        prepare_comparison(corpus, out=home / "out", settings=tiny_comparison(*_METHODS, **changes))
 
 
 def test_a_method_whose_models_all_diverge_is_left_out(
-    compared: tuple[Path, list[str]], monkeypatch: pytest.MonkeyPatch
+    home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    home, _ = compared
     path = home / "out" / DefencesRecord.NAME
     before = path.read_bytes()
     real = lmexposure.defences.driver._trained
@@ -229,10 +211,7 @@ def test_a_method_whose_models_all_diverge_is_left_out(
 
 
 @pytest.mark.parametrize("name", ["asked.json", "seeds.json"])
-def test_what_is_damaged_is_not_begun_anew(
-    compared: tuple[Path, list[str]], tmp_path: Path, name: str
-) -> None:
-    home, _ = compared
+def test_what_is_damaged_is_not_begun_anew(home: Path, tmp_path: Path, name: str) -> None:
     out = tmp_path / "out"
     out.mkdir()
     for kept in ("asked.json", "seeds.json"):
@@ -242,8 +221,7 @@ def test_what_is_damaged_is_not_begun_anew(
         prepare_comparison(home / "corpus.txt", out=out, settings=tiny_comparison(*_METHODS))
 
 
-def test_a_warning_of_all_methods_is_said_once(compared: tuple[Path, list[str]]) -> None:
-    home, _ = compared
+def test_a_warning_of_all_methods_is_said_once(home: Path) -> None:
     warnings = _record(home).warnings
     assert len({line.partition(": ")[2] for line in warnings}) == len(warnings)
     assert any(line.startswith("none, goldfish: ") for line in warnings)
@@ -283,8 +261,6 @@ def test_what_a_failed_preparation_left_is_no_other_comparison(tmp_path: Path) -
     ],
 )
 def test_a_slice_is_of_whole_documents(tmp_path: Path, name: str, content: str, kept: int) -> None:
-    from lmexposure.defences.comparison import _slice
-
     path = tmp_path / name
     path.write_bytes(content.encode())
     settings = tiny_comparison(characters=1_000)

@@ -20,35 +20,37 @@ def _silent(what: str, done: int, total: int, note: str = "") -> None:
     """Watches nothing."""
 
 
-def _searched(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    loss: Loss,
-    *methods: str,
-    **changes: Any,
-) -> tuple[list[_Chosen], list[dict[str, Any]], list[str]]:
+Searched = tuple[list[_Chosen], list[dict[str, Any]], list[str]]
+
+
+@pytest.fixture
+def searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Searched]:
     """What was chosen, which trainings were made, and what was said."""
-    made: list[dict[str, Any]] = []
 
-    def trained(*_: object, training: dict[str, Any], **__: object) -> Any:
-        made.append(training)
-        bits = loss(training)
-        return SimpleNamespace(validation_bits=bits, best_step=40, seconds=1.0)
+    def of(loss: Loss, *methods: str, **changes: Any) -> Searched:
+        made: list[dict[str, Any]] = []
 
-    monkeypatch.setattr(lmexposure.defences.driver, "train_alone", trained)
-    settings = tiny_comparison(*methods, **{"tries": 5, "target": 1.05} | changes)
-    comparison = prepare_comparison(text_at(tmp_path), out=tmp_path / "out", settings=settings)
-    said: list[str] = []
-    return _searches(comparison, _silent, said.append), made, said
+        def trained(*_: object, training: dict[str, Any], **__: object) -> Any:
+            made.append(training)
+            bits = loss(training)
+            return SimpleNamespace(validation_bits=bits, best_step=40, seconds=1.0)
+
+        monkeypatch.setattr(lmexposure.defences.driver, "train_alone", trained)
+        settings = tiny_comparison(*methods, **{"tries": 5, "target": 1.05} | changes)
+        comparison = prepare_comparison(text_at(tmp_path), out=tmp_path / "out", settings=settings)
+        said: list[str] = []
+        return _searches(comparison, _silent, said.append), made, said
+
+    return of
 
 
 def test_steps_are_a_share_of_those_of_the_undefended_training(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    searched: Callable[..., Searched],
 ) -> None:
     def loss(training: Mapping[str, Any]) -> float:
         return float(2.0 + (40 - training.get("max_steps", 40)) / 100)
 
-    found, made, said = _searched(tmp_path, monkeypatch, loss, "early-stop")
+    found, made, said = searched(loss, "early-stop")
     assert made[0] == {}
     assert {training["max_steps"] for training in made[1:]} <= set(range(2, 41))
     chosen = found[1]
@@ -61,7 +63,7 @@ def test_steps_are_a_share_of_those_of_the_undefended_training(
 
 
 def test_the_better_batch_is_searched_on_and_counts_among_the_trainings(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    searched: Callable[..., Searched],
 ) -> None:
     """Of dp-sgd the second batch is better here: noise is searched with that alone."""
 
@@ -71,62 +73,55 @@ def test_the_better_batch_is_searched_on_and_counts_among_the_trainings(
         worse = 0.5 if training["expected_batch"] < 3 else 0.0
         return float(2.0 * (1 + training["noise_multiplier"] / 10 + worse))
 
-    found, made, _ = _searched(tmp_path, monkeypatch, loss, "dp-sgd")
+    found, made, _ = searched(loss, "dp-sgd")
     private = made[1:]
     assert len(private) <= 5
     assert len({training["expected_batch"] for training in private[:2]}) == 2
     assert {training["expected_batch"] for training in private[2:]} == {4}  # of sixty lines
-    chosen = found[1]
-    assert chosen.training is not None
-    assert chosen.training["expected_batch"] == 4
-    assert chosen.training["learning_rate"] == 0.06
-    assert chosen.training["weight_average"] == 0.98
+    chosen: Any = found[1]
+    fixed = {"expected_batch": 4, "learning_rate": 0.06, "weight_average": 0.98}
+    assert {name: chosen.training[name] for name in fixed} == fixed
     assert chosen.training["noise_multiplier"] == pytest.approx(0.5, rel=0.3)
 
 
-def test_the_strong_baseline_is_as_useful_as_no_defence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_strong_baseline_is_as_useful_as_no_defence(searched: Callable[..., Searched]) -> None:
     def loss(training: Mapping[str, Any]) -> float:
         return float(2.0 * (0.97 + training.get("noise_multiplier", 0.3) / 10))
 
-    found, _, _ = _searched(tmp_path, monkeypatch, loss, "dp-sgd-high")
-    value = found[1].search.value
-    assert value is not None
+    found, _, _ = searched(loss, "dp-sgd-high")
+    value: Any = found[1].search.value
     assert 0.97 + value / 10 == pytest.approx(1.0, abs=0.01)
 
 
 def test_what_cannot_reach_the_target_is_left_out_and_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    searched: Callable[..., Searched],
 ) -> None:
-    found, made, said = _searched(
-        tmp_path, monkeypatch, lambda training: 3.0 if training else 2.0, "hamp"
-    )
+    found, made, said = searched(lambda training: 3.0 if training else 2.0, "hamp")
     assert found[1].training is None
     assert len(made) == 3
     assert "left out: even its weakest setting" in said[1]
 
 
 def test_a_search_that_diverges_goes_on_where_it_is_weaker(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    searched: Callable[..., Searched],
 ) -> None:
     def loss(training: Mapping[str, Any]) -> float:
         if training.get("hamp_entropy", 0) > 0.1:
             raise NumericalError("the loss is nan")
         return 2.0 if not training else float(2.0 * (1 + training["hamp_entropy"]))
 
-    found, _, _ = _searched(tmp_path, monkeypatch, loss, "hamp", tries=8)
+    found, _, _ = searched(loss, "hamp", tries=8)
     assert found[1].search.value == pytest.approx(0.05, abs=0.01)
 
 
 def test_an_undefended_training_that_diverges_ends_the_comparison(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    searched: Callable[..., Searched],
 ) -> None:
     def loss(_: Mapping[str, Any]) -> float:
         raise NumericalError("the loss is nan")
 
     with pytest.raises(ResultError, match="without a defence diverged"):
-        _searched(tmp_path, monkeypatch, loss, "hamp")
+        searched(loss, "hamp")
 
 
 def test_a_forecast_counts_searches_models_and_workers(

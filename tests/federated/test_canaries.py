@@ -90,10 +90,6 @@ def test_an_update_of_any_form_is_read() -> None:
     canary = [torch.tensor([[1.0, 0.0]]), torch.tensor([2.0])]
     assert lx.audit_update([np.array([[3.0, 9.0]]), np.array([1.0])], canary) == 1.0
     assert lx.audit_update(torch.tensor([3.0, 9.0, 1.0]), [1.0, 0.0, 2.0]) == 1.0
-    with pytest.raises(InputError, match=r"2 numbers in shapes \(2,\), and the canary 3"):
-        lx.audit_update([1.0, 2.0], canary)
-    with pytest.raises(InputError, match="is 0 in all weights"):
-        lx.audit_update([1.0, 2.0], [0.0, 0.0])
     half = [part.bfloat16() for part in canary]
     assert lx.audit_update(half, canary) == lx.audit_update(half, half) == 1.0
     assert lx.audit_update(torch.tensor([3.0, 9.0, 1.0], dtype=torch.bfloat16), canary) == 1.0
@@ -114,25 +110,24 @@ def test_an_update_of_any_form_is_read() -> None:
         ),
         ([1e300, 0.0], [1e-300, 0.0], "are of scales too far apart for a score; give both in the"),
         ([1.0, 0.0], [5e-324, 0.0], "are of scales too far apart for a score"),
+        ([1.0, 2.0], [1.0, 0.0, 2.0], r"2 numbers in shapes \(2,\), and the canary 3"),
+        ([1.0, 2.0], [0.0, 0.0], "is 0 in all weights"),
+        ([3.0, 1.0], [6.0, 8.0], "is 10 long, and the clip is 1; give what its client se"),
     ],
 )
 def test_what_is_no_update_is_refused(update: Any, canary: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        lx.audit_update(update, canary)
+        lx.audit_update(update, canary, clip=1.0 if canary == [6.0, 8.0] else None)
 
 
-def test_a_canary_longer_than_the_clip_is_refused_and_no_scale_of_numbers_is_lost() -> None:
+def test_no_scale_of_numbers_is_lost() -> None:
     assert lx.audit_update([3.0, 1.0], [0.6, 0.8], clip=1.0) == pytest.approx(2.6)
-    with pytest.raises(InputError, match="is 10 long, and the clip is 1; give what its client se"):
-        lx.audit_update([3.0, 1.0], [6.0, 8.0], clip=1.0)
     for scale in (1e-200, 1e-30, 1e200):  # whose squares are 0 or infinite
         assert lx.audit_update([3 * scale, scale], [scale, 0.0]) == pytest.approx(3.0)
 
 
 def test_the_score_is_the_naive_one() -> None:
-    rng = np.random.default_rng(0)
-    for _ in range(50):
-        update, canary = rng.normal(size=(2, 40))
+    for update, canary in np.random.default_rng(0).normal(size=(50, 2, 40)):
         naive = sum(a * b for a, b in zip(update, canary, strict=True)) / sum(canary**2)
         assert lx.audit_update(update, canary) == pytest.approx(naive)
 
@@ -228,9 +223,3 @@ def test_what_is_no_fit_is_refused(pool: torch.Tensor) -> None:
     for name, value in wrong.items():
         with pytest.raises(SettingsError, match=name):
             replace(QUICK, **{name: value})
-
-
-@pytest.mark.parametrize("name", ["clip", "noise_multiplier"])
-def test_a_denormal_scale_is_refused(name: str) -> None:
-    with pytest.raises(SettingsError, match=f"{name}=1e-320 is too small to calculate with; give"):
-        replace(SETTINGS, **{name: 1e-320})  # type: ignore[arg-type]

@@ -44,11 +44,10 @@ def audited(posts: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_users_are_clients(audited: Path) -> None:
-    record = CanifeRecord.read(audited)
+    record: Any = CanifeRecord.read(audited)
     assert (record.clients, record.aside) == (12 - 8, 8)
     assert [row.round for row in record.attacked] == [1, 2]
     assert len(record.attacked[0].scores) == 40
-    assert record.claimed is not None
     assert record.largest <= record.claimed
     loaded = load_model(audited / "model")
     assert sum(weight.numel() for weight in loaded.model.parameters()) == record.weights
@@ -74,7 +73,8 @@ def test_a_text_is_cut_into_clients(tmp_path: Path) -> None:
     text = tmp_path / "novel.txt"
     text.write_text("\n".join(sentences(80)), encoding="utf-8")
     few = replace(ATTACKS, design_clients=2, mock_rounds=10)
-    record = canife(text, out=tmp_path / "o", parts=9, settings=SETTINGS, attacks=few, lstm=TINY)
+    once = replace(SETTINGS, rounds=1)
+    record = canife(text, out=tmp_path / "o", parts=9, settings=once, attacks=few, lstm=TINY)
     assert record.clients == 5
     with pytest.raises(SettingsError, match="parts"):
         canife(text, out=tmp_path / "p", parts=1)
@@ -93,49 +93,32 @@ def test_records_without_users_or_texts_are_refused(posts: Path, tmp_path: Path)
         canife(nested, out=tmp_path / "o", user_field="user")
 
 
-def record_of(audited: Path, **changes: Any) -> CanifeRecord:
-    """As measured, but for some numbers of the first round."""
+def sound(audited: Path, first: dict[str, Any] | None = None, **changes: Any) -> CanifeRecord:
+    """All canaries healthy but for what the first round has, and a training that learned."""
     record = CanifeRecord.read(audited)
-    first = record.attacked[0].model_copy(update=changes)
-    return record.model_copy(update={"attacked": (first, *record.attacked[1:])})
-
-
-HEALTHY = {"health": 0.95}
+    rows = [row.model_copy(update={"health": 0.95}) for row in record.attacked]
+    rows[0] = rows[0].model_copy(update=first or {})
+    fallen = {"attacked": tuple(rows), "losses": (3.0, 2.9, 2.8)}
+    return record.model_copy(update=fallen | changes)
 
 
 def test_the_gate_holds_bounds_against_claim_and_threshold(audited: Path) -> None:
-    healthy = sound(audited)
-    rows = healthy.attacked
-    assert lx.check(healthy).outcome == "pass"
-    refuted = healthy.attacked[0].model_copy(update={"noise_at_most": 0.25})
-    wrong = healthy.model_copy(update={"attacked": (refuted, *rows[1:])})
+    assert lx.check(sound(audited)).outcome == "pass"
+    assert lx.check(sound(audited, {"health": 0.2})).outcome == "inconclusive"
+    wrong = sound(audited, {"noise_at_most": 0.25})
     assert wrong.refuted
     verdict = lx.check(wrong)
     assert verdict.outcome == "leak"
     assert "round 1 leaves room for a noise multiplier of at most 0.25, 0.5" in verdict.sentence
     assert "the claim is refuted: round 1" in canife_finding(wrong)
-    more = healthy.model_copy(
-        update={"attacked": (rows[0].model_copy(update={"epsilon_so_far": 99.0}), *rows[1:])}
-    )
+    more = sound(audited, {"epsilon_so_far": 99.0})
     assert more.refuted
     assert canife_finding(more).startswith("the claim is refuted: canaries show")
-    limited = healthy.model_copy(update={"attainable": 50.0})
+    limited = sound(audited, attainable=50.0)
     assert lx.check(limited, lx.Thresholds(max_epsilon=limited.largest)).outcome == "pass"
     assert lx.check(limited, lx.Thresholds(max_epsilon=limited.largest / 2)).outcome == "leak"
     with pytest.raises(SettingsError, match="a threshold of a run, and this is a federated"):
         lx.check(limited, lx.Thresholds(max_guesses=3))
-
-
-def sound(audited: Path, **changes: Any) -> CanifeRecord:
-    """All canaries healthy, and a training that learned."""
-    record = CanifeRecord.read(audited)
-    rows = tuple(row.model_copy(update=HEALTHY) for row in record.attacked)
-    fallen = {"attacked": rows, "losses": (3.0, 2.9, 2.8)}
-    return record.model_copy(update=fallen | changes)
-
-
-def test_a_sick_canary_is_no_audit(audited: Path) -> None:
-    assert lx.check(record_of(audited, health=0.2)).outcome == "inconclusive"
 
 
 @pytest.mark.parametrize("losses", [(4.644, 5.0, 6.172), (3.0, 2.0, 3.0)])
@@ -163,8 +146,8 @@ def test_what_a_perfect_canary_could_not_have_shown_is_no_pass(audited: Path) ->
     assert canife_finding(few).startswith("the claim is not tested: max attainable")
 
 
-def no_noise(audited: Path, **seen: Any) -> CanifeRecord:
-    bare = {"claimed_round": None, "claimed_so_far": None, **seen}
+def no_noise(audited: Path) -> CanifeRecord:
+    bare = {"claimed_round": None, "claimed_so_far": None}
     record = sound(audited, noise_multiplier=0.0)
     return record.model_copy(
         update={"attacked": tuple(row.model_copy(update=bare) for row in record.attacked)}
@@ -188,8 +171,8 @@ def test_without_noise_there_is_no_pass(audited: Path) -> None:
 
 def test_a_training_without_noise_leaks_by_what_is_seen_of_it(posts: Path, tmp_path: Path) -> None:
     """A reader's case: the accountant had no number, and the gate said "at least 0.000"."""
-    settings = replace(SETTINGS, noise_multiplier=0.0, rounds=400, client_rate=0.5)
-    attacks = replace(ATTACKS, every=400, mock_rounds=100, iterations=60, compared=False)
+    settings = replace(SETTINGS, noise_multiplier=0.0, rounds=60, client_rate=0.5)
+    attacks = replace(ATTACKS, every=60, mock_rounds=100, iterations=60, compared=False)
     given: dict[str, Any] = {"user_field": "user", "attacks": attacks, "lstm": TINY}
     record = canife(posts, out=tmp_path / "none", settings=settings, **given)
     (row,) = record.attacked
@@ -197,12 +180,6 @@ def test_a_training_without_noise_leaks_by_what_is_seen_of_it(posts: Path, tmp_p
     assert record.largest <= record.attainable
     assert lx.check(record, lx.Thresholds(max_epsilon=8)).outcome == "leak"
     assert lx.check(record).outcome in ("inconclusive", "leak")
-
-
-def test_a_bound_that_is_missing_is_refused(audited: Path) -> None:
-    row = CanifeRecord.read(audited).attacked[0]
-    with pytest.raises(ValueError, match="epsilon_so_far"):
-        CanifeRound(**{**dict(row), "epsilon_so_far": None})
 
 
 def test_the_report_has_a_row_a_round_and_what_it_means(audited: Path, tmp_path: Path) -> None:
@@ -218,6 +195,7 @@ def test_the_report_has_a_row_a_round_and_what_it_means(audited: Path, tmp_path:
     assert len(canife_sections(record)[0].rows) == 2
 
 
+@pytest.mark.slow
 def test_the_command_trains_judges_and_reports(posts: Path, tmp_path: Path, call: Call) -> None:
     words = ("--user-field", "user", "--rounds", "1", "--design-clients", "3", "--length", "8")
     quick = ("--iterations", "3", "--mock-rounds", "20", "--units", "8", "--layers", "1")
@@ -227,7 +205,6 @@ def test_the_command_trains_judges_and_reports(posts: Path, tmp_path: Path, call
     assert (tmp_path / "o" / "report.html").exists()
     assert call("check", tmp_path / "o", "--json", tmp_path / "v.json").code in (0, 2)
     assert "inputs_sha256" in json.loads((tmp_path / "v.json").read_text())
-    assert call("report", tmp_path / "o", "--out", tmp_path / "shown").code == 0
     refused = call("report", tmp_path / "o", "--charts")
     assert (refused.code, "is a federated training" in refused.err) == (3, True)
     assert call("canife", "-", "--out", tmp_path / "p").code == 3
@@ -237,9 +214,11 @@ def test_what_is_read_is_what_was_written(audited: Path) -> None:
     opened = open_rounds(audited)
     assert opened.result == CanifeRecord.read(audited / "canife.json")
     assert opened.provenance.inputs_sha256 == opened.result.inputs_sha256
+    row = dict(opened.result.attacked[0])
     with pytest.raises(ValueError, match="39 coins"):
-        row = opened.result.attacked[0]
-        CanifeRound(**{**dict(row), "coins": row.coins[1:]})
+        CanifeRound(**{**row, "coins": row["coins"][1:]})
+    with pytest.raises(ValueError, match="epsilon_so_far"):
+        CanifeRound(**{**row, "epsilon_so_far": None})
     (audited / "torn.json").write_text('{"schema": "lmexposure.canife/1"')
     with pytest.raises(ResultError):
         lx.check(audited / "torn.json")

@@ -27,13 +27,9 @@ def of_texts(
     changed: float = 0.02,
     shared: int = 0,
 ) -> Split:
-    """Units of documents of random letters.
+    """Units of documents of random letters, 30 of them alone, others in clusters of near copies.
 
-    Args:
-        draws: of texts, sides and the model.
-        copies: near copies in each cluster, beside 30 documents of their own.
-        changed: share of the characters of a near copy that are others.
-        shared: characters of a text that half of all documents have, and the model knows by heart.
+    Half of all documents have the shared characters, which the model knows by heart.
     """
     known = draws.integers(_LETTERS, size=shared)
     clusters: list[list[NDArray[np.int64]]] = []

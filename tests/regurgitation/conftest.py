@@ -24,18 +24,11 @@ REPEATED = {0: 40, 1: 12}  # document -> its copies
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """A model, what it read, and what it did not.
-
-    Attributes:
-        model: a directory.
-        loaded: the same in memory.
-        documents: different ones, the repeated first.
-        train, held_out: files.
-    """
+    """A model, what it read, and what it did not."""
 
     model: Path
     loaded: LoadedModel
-    documents: list[str]
+    documents: list[str]  # different ones, the repeated first
     train: Path
     held_out: Path
 

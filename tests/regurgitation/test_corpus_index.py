@@ -46,23 +46,6 @@ def test_matches_are_those_of_a_slow_search(seed: int) -> None:
             assert copies == sum(text[:3] in document for document in documents if document)
 
 
-def test_a_planted_overlap_is_found_at_its_place() -> None:
-    draws = random.Random(1)
-    documents = ["".join(draws.choices("abcdefgh ", k=400)) for _ in range(500)]
-    planted = "The lighthouse keeper counts the seven sleeping gulls before he lights the lamp."
-    documents[317] = documents[317][:123] + planted + documents[317][123:]
-    (found,), _ = look_up(documents, [f"xx {planted} Qzyx"], least=40, most=50_000)
-    assert len(found) == 1
-    match = found[0]
-    assert (match.start, match.document, match.place, match.copies) == (3, 318, 123, 1)
-    assert match.characters == len(planted)
-
-
-def test_no_match_crosses_into_the_next_document() -> None:
-    (found,), _ = look_up(["one two", "three four"], ["one twothree four"], least=5)
-    assert [m.characters for m in found] == [7, 10]
-
-
 def test_half_characters_and_empty_documents_do_no_harm() -> None:
     index = CorpusIndex(["", "\ud800 half", "näher dran"], first=7)
     assert index.copies("näher") == 1

@@ -32,6 +32,7 @@ SHORT = lx.VerbatimSettings(
     random_split=True,
 )
 ALONE = replace(SHORT, random_split=False)
+WINDOWS = replace(ALONE, samples=0, near_windows=0)
 
 
 @pytest.fixture(scope="module")
@@ -46,27 +47,21 @@ def numbers(case: Case, of: int) -> int:
     return lines.index(case.documents[of]) + 1
 
 
-def test_the_repeated_documents_come_first_in_their_order(
-    case: Case, looked: VerbatimRecord
-) -> None:
+def test_the_repeated_documents_come_first_in_their_order(case: Case, looked: Any) -> None:
     first, second, *others = looked.rows
     assert [first.number, second.number] == [numbers(case, 0), numbers(case, 1)]
     assert [first.copies, second.copies] == [REPEATED[0], REPEATED[1]]
     assert first.verdict == "reproduced"  # one of 24 needs 2,399 held-out documents
-    assert looked.runs is not None
     assert looked.runs.units == 24
-    assert first.run is not None
     assert first.run.characters >= 48
     assert first.greedy >= 3
-    assert second.run is not None
     assert all(row.copies == 1 and row.run is not None for row in others)
     assert all(row.run.characters < second.run.characters for row in others if row.run)
-    assert looked.held_out is not None
     assert looked.held_out.longest_run < 30
     assert looked.held_out.greedy == 0
 
 
-def test_the_numbers_fit_each_other(case: Case, looked: VerbatimRecord) -> None:
+def test_the_numbers_fit_each_other(case: Case, looked: Any) -> None:
     lines = case.train.read_text("utf-8").splitlines()
     assert looked.documents == len(lines)
     assert looked.distinct == len(case.documents)
@@ -79,13 +74,10 @@ def test_the_numbers_fit_each_other(case: Case, looked: VerbatimRecord) -> None:
     for row in looked.near:
         assert row.exact <= row.high + 1e-9
         assert row.low <= row.high
-    assert looked.group is not None
-    assert looked.group.p is not None
     assert looked.group.members == len(case.documents)
 
 
-def test_free_samples_find_what_is_repeated(case: Case, looked: VerbatimRecord) -> None:
-    assert looked.free is not None
+def test_free_samples_find_what_is_repeated(case: Case, looked: Any) -> None:
     assert looked.free.with_match > 0
     longest = looked.free.passages[0]
     assert longest.document == numbers(case, 0)
@@ -99,8 +91,8 @@ def test_a_run_is_what_greedy_decoding_says(case: Case) -> None:
     windows, _ = read_windows(lambda: case.documents, tokenizer, SHORT, separator="\n")
     scores = score_windows(model, windows.encoded)
     runs = document_runs(model, windows, scores, prefix=16, limit=None)
-    run, document = longest(runs[0]), windows.documents[0]
-    assert run is not None
+    run: Any = longest(runs[0])
+    document = windows.documents[0]
     ids = document.encoded(run.first, run.prompt, 0).ids
     text = ""
     while document.text[run.start :].startswith(text) and len(text) < len(document.text):
@@ -113,7 +105,7 @@ def test_a_run_is_what_greedy_decoding_says(case: Case) -> None:
 
 
 def test_the_files_hold_no_text_but_the_private_one(
-    case: Case, looked: VerbatimRecord, tmp_path: Path
+    case: Case, looked: Any, tmp_path: Path
 ) -> None:
     lx.verbatim(case.loaded, case.train, out=tmp_path, settings=replace(ALONE, samples=0))
     words = case.documents[0].split(" ")[3:7]
@@ -128,9 +120,7 @@ def test_the_files_hold_no_text_but_the_private_one(
 
 
 def test_without_a_control_nothing_is_called_memorised(case: Case, tmp_path: Path) -> None:
-    found = lx.verbatim(
-        case.loaded, case.train, out=tmp_path, settings=replace(ALONE, samples=0, near_windows=0)
-    )
+    found: Any = lx.verbatim(case.loaded, case.train, out=tmp_path, settings=WINDOWS)
     assert found.rows[0].verdict == "reproduced"
     assert any("no control" in line for line in found.warnings)
     assert lx.check(tmp_path).outcome == "inconclusive"
@@ -141,21 +131,18 @@ def test_a_reference_with_another_tokenizer_is_asked_by_text(case: Case, tmp_pat
     reference = LoadedModel(
         model=model_of("gpt2", len(tokenizer)).eval(), tokenizer=tokenizer, name="tiny", notes=()
     )
-    found = lx.verbatim(
+    found: Any = lx.verbatim(
         case.loaded,
         case.train,
         out=tmp_path,
         reference=reference,
-        settings=replace(ALONE, samples=0, near_windows=0),
+        settings=WINDOWS,
     )
     assert found.rows[0].verdict == "reproduced"
     assert lx.check(found).outcome == "inconclusive"  # a reference says nothing of chance
-    assert found.rows[0].run is not None
-    assert found.rows[0].run.reference is not None
     assert found.rows[0].run.reference < 5
-    assert found.of_reference is not None
     assert found.of_reference.greedy == 0
-    assert found.of_reference.bits_per_character > found.corpus.bits_per_character  # type: ignore[operator]
+    assert found.of_reference.bits_per_character > found.corpus.bits_per_character
 
 
 def in_order(draws: np.random.Generator, share: float) -> str:
@@ -179,21 +166,17 @@ def test_without_a_random_split_there_is_a_difference_and_no_p(
         paths[name].write_text("\n".join(in_order(draws, share) for _ in range(40)), "utf-8")
     reference = model_of("lstm", len(case.loaded.tokenizer)).eval()
     base = LoadedModel(model=reference, tokenizer=case.loaded.tokenizer, name="tiny", notes=())
-    found = lx.verbatim(
+    found: Any = lx.verbatim(
         case.loaded,
         paths["corpus"],
         out=tmp_path / "look",
         held_out=paths["held_out"],
         reference=base if beside else None,
-        settings=replace(ALONE, samples=0, near_windows=0),
+        settings=WINDOWS,
     )
     group = found.group
-    assert group is not None
-    assert group.blind_p is not None
     assert group.blind_p > 0.05  # where a p was given once
     assert group.p is None
-    assert group.low is not None
-    assert group.high is not None
     assert group.low < group.difference < group.high
     assert group.beside_reference is beside
     assert ("reference model" in group.assumes) is beside
@@ -203,22 +186,21 @@ def test_without_a_random_split_there_is_a_difference_and_no_p(
 
 
 def test_the_model_itself_is_no_control(case: Case, tmp_path: Path) -> None:
-    found = lx.verbatim(
+    found: Any = lx.verbatim(
         case.loaded,
         case.train,
         out=tmp_path,
         reference=case.loaded,
-        settings=replace(ALONE, samples=0, near_windows=0),
+        settings=WINDOWS,
     )
     assert any("same weights" in line for line in found.warnings)
     assert {row.verdict for row in found.rows} <= {"explained", "no"}
     assert all(row.run.reference == row.run.characters for row in found.rows if row.run)
-    assert found.of_reference is not None
     assert found.of_reference.greedy == found.corpus.greedy
 
 
 def test_a_killed_look_goes_on_and_ends_with_the_same_numbers(
-    case: Case, looked: VerbatimRecord, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    case: Case, looked: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given = {"out": tmp_path, "held_out": case.held_out, "settings": SHORT}
 
@@ -242,7 +224,7 @@ def test_a_killed_look_goes_on_and_ends_with_the_same_numbers(
 
 def test_some_documents_and_some_windows(case: Case, tmp_path: Path) -> None:
     chosen = replace(ALONE, documents=(numbers(case, 1), numbers(case, 5)), samples=0)
-    found = lx.verbatim(case.loaded, case.train, out=tmp_path / "a", settings=chosen)
+    found: Any = lx.verbatim(case.loaded, case.train, out=tmp_path / "a", settings=chosen)
     assert sorted(row.number for row in found.rows) == sorted(chosen.documents or ())
     few = replace(ALONE, windows=20, samples=0, near_windows=0)
     found = lx.verbatim(case.loaded, case.train, out=tmp_path / "b", settings=few)
@@ -250,12 +232,8 @@ def test_some_documents_and_some_windows(case: Case, tmp_path: Path) -> None:
     share = found.extractable
     assert share.low < share.share < share.high or share.share == 0
     with pytest.raises(CorpusError, match="number 900 was asked for"):
-        lx.verbatim(
-            case.loaded,
-            case.train,
-            out=tmp_path / "c",
-            settings=replace(ALONE, documents=(900,)),
-        )
+        none = replace(ALONE, documents=(900,))
+        lx.verbatim(case.loaded, case.train, out=tmp_path / "c", settings=none)
 
 
 def looked_windows(case: Case) -> int:
@@ -281,44 +259,50 @@ def test_json_lines_with_windows_line_ends_and_unicode(case: Case, tmp_path: Pat
     lines = [json.dumps({"text": text, "n": 1}) for text in case.documents]
     corpus = tmp_path / "c.jsonl"
     corpus.write_bytes("\r\n".join(lines).encode())
-    found = lx.verbatim(
+    found: Any = lx.verbatim(
         case.loaded,
         corpus,
         out=tmp_path / "out",
-        settings=replace(ALONE, samples=0, near_windows=0),
+        settings=WINDOWS,
     )
     assert found.documents == len(lines)
     assert found.rows[0].number == 1
 
 
 def test_bad_input_is_named(case: Case, tmp_path: Path) -> None:
-    short = tmp_path / "short.txt"
-    short.write_text("too short\nalso\n", encoding="utf-8")
-    with pytest.raises(CorpusError, match=r"no document of the corpus has a window: .* 16 \+ 16"):
-        lx.verbatim(case.loaded, short, out=tmp_path / "a", settings=ALONE)
-    blank = tmp_path / "blank.txt"
-    blank.write_text("\n \n\n", encoding="utf-8")
-    with pytest.raises(CorpusError, match="holds no text"):
-        lx.verbatim(case.loaded, blank, out=tmp_path / "a", settings=ALONE)
-    with pytest.raises(CorpusError, match="no file matches"):
-        lx.verbatim(case.loaded, tmp_path / "missing*.txt", out=tmp_path / "a", settings=ALONE)
+    for name, text in (("short", "too short\nalso\n"), ("blank", "\n \n\n")):
+        (tmp_path / f"{name}.txt").write_text(text, encoding="utf-8")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "result.json").write_text("{}")
     tokenizer = byte_level_bpe()
     small = model_of("gpt2", len(tokenizer)).eval()
     limit = small.config.max_position_embeddings
-    with pytest.raises(ModelError, match=f"reads {limit} at once"):
-        lx.verbatim(
-            small,
+    long, run = replace(ALONE, prefix_tokens=limit), tmp_path / "run"
+    pair: dict[str, Any] = {"tokenizer": tokenizer, "settings": long}
+    refused: list[tuple[type[Exception], str, Any, Any, dict[str, Any]]] = [
+        (
+            CorpusError,
+            r"no document of the corpus has a window: .* 16 \+ 16",
+            None,
+            "short.txt",
+            {},
+        ),
+        (CorpusError, "holds no text", None, "blank.txt", {}),
+        (CorpusError, "no file matches", None, "missing*.txt", {}),
+        (ModelError, f"reads {limit} at once", small, case.train, pair),
+        (
+            ResultError,
+            r"holds a measurement \(result.json\), whose files",
+            None,
             case.train,
-            tokenizer=tokenizer,
-            out=tmp_path / "a",
-            settings=replace(ALONE, prefix_tokens=limit),
-        )
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run" / "result.json").write_text("{}")
-    with pytest.raises(ResultError, match=r"holds a measurement \(result.json\), whose files this"):
-        lx.verbatim(case.loaded, case.train, out=tmp_path / "run", settings=ALONE)
-    with pytest.raises(SettingsError, match="random_split is of held-out documents"):
-        lx.verbatim(case.loaded, case.train, out=tmp_path / "a", settings=SHORT)
+            {"out": run},
+        ),
+        (SettingsError, "random_split is of held-out doc", None, case.train, {"settings": SHORT}),
+    ]
+    for error, message, model, corpus, given in refused:
+        asked: Any = {"out": tmp_path / "a", "settings": ALONE} | given
+        with pytest.raises(error, match=message):
+            lx.verbatim(model or case.loaded, tmp_path / corpus, **asked)
     with pytest.raises(SettingsError, match="distance=16 edits make any text"):
         replace(ALONE, distance=16)
 
@@ -330,20 +314,18 @@ def test_text_of_another_encoding_is_doubted(case: Case, tmp_path: Path) -> None
     lines = ["".join(draws.choice(letters, size=90)) for _ in range(12)]
     corpus = tmp_path / "noise.txt"
     corpus.write_text("\n".join(lines), encoding="utf-8")
-    found = lx.verbatim(
+    found: Any = lx.verbatim(
         case.loaded,
         corpus,
         out=tmp_path / "out",
-        settings=replace(ALONE, samples=0, near_windows=0),
+        settings=WINDOWS,
     )
     assert any("is it the corpus of this model" in line for line in found.warnings)
     assert {row.verdict for row in found.rows} == {"no"}
 
 
 def test_a_damaged_record_is_refused(case: Case, tmp_path: Path) -> None:
-    lx.verbatim(
-        case.loaded, case.train, out=tmp_path, settings=replace(ALONE, samples=0, near_windows=0)
-    )
+    lx.verbatim(case.loaded, case.train, out=tmp_path, settings=WINDOWS)
     path = tmp_path / "verbatim.json"
     path.write_bytes(path.read_bytes().replace(b'"greedy"', b'"greedi"', 1))
     with pytest.raises(ResultError, match=r"verbatim\.json"):
@@ -354,7 +336,7 @@ def test_a_prompt_longer_than_the_context_is_cut(case: Case, tmp_path: Path) -> 
     tokenizer = byte_level_bpe()
     small = model_of("gpt2", len(tokenizer)).eval()
     long = "The random number is 281265017. " * 200
-    found = lx.verbatim(
+    found: Any = lx.verbatim(
         small,
         case.train,
         tokenizer=tokenizer,
@@ -362,5 +344,4 @@ def test_a_prompt_longer_than_the_context_is_cut(case: Case, tmp_path: Path) -> 
         prompts=[long],
         settings=replace(ALONE, samples=22, near_windows=0),
     )
-    assert found.free is not None
     assert found.free.samples == 22

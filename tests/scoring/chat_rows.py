@@ -29,18 +29,6 @@ from lmexposure.canaries import Format
 from lmexposure.models import Context
 from lmexposure.scoring import TokenSpace, token_space
 
-__all__ = [
-    "CHATS",
-    "PIN",
-    "Chat",
-    "chat_model",
-    "made",
-    "naive_bits",
-    "naive_rows",
-    "space_of",
-    "token_bits",
-]
-
 PIN = Format(name="pin", template="My PIN is {digits:3}")
 PINS = Format(name="pins", template="My PIN is {digits:3}.")
 CHATML = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
@@ -104,14 +92,11 @@ def marked(tokenizer: Any, *special: str, added: tuple[str, ...] = ()) -> Any:
 
 @dataclass(frozen=True)
 class Chat:
-    """A canary as a turn of a chat.
-
-    `messages`: the chat, with None where the canary is.
-    """
+    """A canary as a turn of a chat."""
 
     tokenizer: Callable[[], Any]
     template: str
-    messages: tuple[tuple[str, str | None], ...]
+    messages: tuple[tuple[str, str | None], ...]  # None where the canary is
     form: Format = PIN
     merges: bool = True  # the rule that proves it; else all encodings are listed
 

@@ -7,8 +7,6 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 import lmexposure.models  # noqa: F401  (makes the LSTM known to transformers)
 
-__all__ = ["FAMILIES", "VOCABULARY", "family"]
-
 VOCABULARY, WINDOW = 64, 5
 _COMMON: dict[str, Any] = {
     "num_hidden_layers": 2,

@@ -5,7 +5,7 @@ import os
 import numpy as np
 import pytest
 from faulty_steps import Interrupted
-from slow_search import THOUSAND, Small, naive_places, steps_of
+from slow_search import Small, listed, naive_places, steps_of
 from tiny import byte_level_bpe
 
 from lmexposure.canaries import Format
@@ -24,8 +24,7 @@ from lmexposure.scoring import (
 
 @pytest.mark.parametrize("most", [0, 7])
 def test_what_is_not_scored_again_stays_open(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    model, tokenizer, space = THOUSAND.made()
-    bits = THOUSAND.bits(model, tokenizer, space)
+    model, _, space, bits = listed("thousand")
     steps = steps_of(model, space)
     monkeypatch.setattr(exact_search, "_MARGIN_BITS", 0.5)  # so that many are near
     monkeypatch.setattr(exact_search, "_MOST_NEAR", most)
@@ -39,8 +38,7 @@ def test_what_is_not_scored_again_stays_open(most: int, monkeypatch: pytest.Monk
 
 
 def test_too_many_alike_are_not_proven(monkeypatch: pytest.MonkeyPatch) -> None:
-    model, tokenizer, space = THOUSAND.made()
-    bits = THOUSAND.bits(model, tokenizer, space)
+    model, _, space, bits = listed("thousand")
     steps = steps_of(model, space)
     monkeypatch.setattr(exact_search, "_MOST_ALIKE", 2)
     found = likeliest_fills(
@@ -52,8 +50,7 @@ def test_too_many_alike_are_not_proven(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_ctrl_c_in_best_first_keeps_what_is_proven() -> None:
-    model, tokenizer, space = THOUSAND.made()
-    bits = THOUSAND.bits(model, tokenizer, space)
+    model, _, space, bits = listed("thousand")
     steps = steps_of(model, space)
     found = likeliest_fills(
         space,
@@ -95,7 +92,7 @@ def test_a_batch_has_no_more_children_than_fit(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_copy_that_fits_nowhere_is_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    model, _, space = THOUSAND.made()
+    model, _, space, _ = listed("thousand")
     paths = [space.path(0), space.path(1)]
     expected = Rescorer(model, space).bits(paths)
     monkeypatch.setattr(os, "sysconf", lambda name: 1)

@@ -5,11 +5,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from faulty_steps import Cramped, NanBehind, Watched
 from numpy.typing import NDArray
-from slow_search import SMALL, listed, paths_of, steps_of
-from tiny import characters, model_of
+from scoring.biased import biased
+from slow_search import PIN, SMALL, listed, paths_of, steps_of
 
 from lmexposure.canaries import Format
 from lmexposure.errors import ModelError, NumericalError, SettingsError
@@ -20,7 +19,6 @@ from lmexposure.scoring import (
     Steps,
     TokenSpace,
     branch_and_bound,
-    token_space,
 )
 
 _sum_of_powers = branch_and_bound._sum_of_powers
@@ -209,10 +207,8 @@ def test_nan_in_one_branch_ends_the_walk() -> None:
 
 
 def test_a_branch_without_probability_is_left_out() -> None:
-    model, space = model_of("lstm", len(characters())), listed("digits")[2]
+    model, space = biased(PIN, {"7": -math.inf})
     dead = space.path(37)[1]
-    with torch.no_grad():
-        model.lm_head.bias[dead] = -torch.inf
     seen = Seen()
     walk = walk_of(space, steps_of(model, space), limit=1e6, visit=seen)
     assert walk.run()
@@ -227,13 +223,7 @@ def nested_format() -> Format:
 
 def test_fills_that_begin_one_another_are_no_disjoint_events() -> None:
     """A model that is sure of its next "1" gives all of them about no bits at all."""
-    tokenizer = characters()
-    model, space = (
-        model_of("lstm", len(tokenizer)),
-        token_space(tokenizer, nested_format(), context=None),
-    )
-    with torch.no_grad():
-        model.lm_head.bias[space.path(0)[0]] = 60
+    model, space = biased(nested_format(), {"1": 60.0})
     steps = steps_of(model, space)
     for budget in (1, 2, 50, 99):
         seen = Seen()
@@ -247,8 +237,7 @@ HUGE = Format(name="huge", template="My PIN is {digits:40}")
 
 
 def test_bounds_of_a_huge_space_are_exact_integers() -> None:
-    tokenizer = characters()
-    model, space = model_of("lstm", len(tokenizer)), token_space(tokenizer, HUGE, context=None)
+    model, space = biased(HUGE)
     walk = walk_of(space, steps_of(model, space), budget=Budget(steps=30), limit=1e4)
     walk.run()
     nothing, little, half, all_of_it = walk.open_fills(np.array([-1.0, 20.0, 120.0, 1e4]))

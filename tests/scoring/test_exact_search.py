@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from faulty_steps import Cramped, Interrupted, NanBehind, Off
+from faulty_steps import Interrupted, Off
 from numpy.typing import NDArray
+from scoring.biased import biased
 from slow_search import (
     LUHN,
     PIN,
@@ -26,7 +27,7 @@ from slow_search import (
 from tiny import characters, model_of
 
 from lmexposure.canaries import Format
-from lmexposure.errors import FormatError, ModelError, NumericalError, SettingsError
+from lmexposure.errors import FormatError, NumericalError
 from lmexposure.scoring import (
     Budget,
     ProvenRank,
@@ -34,8 +35,6 @@ from lmexposure.scoring import (
     TokenSpace,
     token_space,
 )
-
-__all__ = ["assert_as_enumerated", "assert_holds", "search_of"]
 
 
 def search_of(model: Any, space: TokenSpace, steps: Any = None, **given: Any) -> RankSearch:
@@ -133,15 +132,6 @@ def test_ties_count_against_the_canary(kind: str) -> None:
     assert ties[33].low == ties[37].low + 1 == ties[77].low + 1
 
 
-def test_nan_in_one_branch_is_refused() -> None:
-    model, _, space, _ = listed("digits")
-    steps = NanBehind(steps_of(model, space), space.path(37)[0])
-    search = search_of(model, space, steps)
-    steps.quiet = False
-    with pytest.raises(NumericalError, match="NaN 1 tokens into the secrets"):
-        search.ranks([37], budget=UNLIMITED)
-
-
 @pytest.mark.parametrize("index", [-1, 100, 10**30])
 def test_an_index_outside_is_refused(index: int) -> None:
     model, _, space, _ = listed("digits")
@@ -157,11 +147,7 @@ SEVENS = 7 * (10**40 - 1) // 9  # forty of them
 
 def test_memorised_canaries_among_ten_to_the_forty() -> None:
     """A model that says "7" again and again: behind that come the fills with one other digit."""
-    tokenizer = characters()
-    model = model_of("lstm", len(tokenizer))
-    with torch.no_grad():
-        model.lm_head.bias[tokenizer.convert_tokens_to_ids("7")] = 40
-    space = token_space(tokenizer, HUGE, context=None)
+    model, space = biased(HUGE, {"7": 40.0})
     near = [SEVENS + (d - 7) * 10**k for k in range(40) for d in range(10) if d != 7]
     planted = near[5:300:31]
     search = search_of(model, space, excluded=planted, live_states=500)
@@ -176,13 +162,6 @@ def test_memorised_canaries_among_ten_to_the_forty() -> None:
     assert_as_enumerated(found, wanted, bits, positions)
     assert search.most_live <= 500
     assert search.spent < 20_000
-
-
-def test_too_few_live_states() -> None:
-    model, _, space, _ = listed("check digit")
-    for live in (space.longest, 0):
-        with pytest.raises(SettingsError, match=f"live_states={live}"):
-            search_of(model, space, live_states=live).ranks([1], budget=UNLIMITED)
 
 
 @pytest.mark.parametrize("name", SMALL)
@@ -205,20 +184,6 @@ def test_every_budget_gives_bounds_that_hold(name: str) -> None:
     assert_as_enumerated(found, indices, bits, planted) if steps == full.spent else None
     last = search.ranks(indices, budget=Budget(steps=full.spent))
     assert_as_enumerated(last, indices, bits, planted)
-
-
-def test_out_of_memory_halves_and_goes_on() -> None:
-    model, _, space, bits = listed("thousand")
-    indices = list(range(0, 1000, 50))
-    for most in (2, 30):
-        steps = Cramped(steps_of(model, space), 1000)
-        search = search_of(model, space, steps)  # its margin is measured with memory to spare
-        steps.most = most
-        assert_as_enumerated(search.ranks(indices, budget=UNLIMITED), indices, bits)
-        assert steps.refused
-    steps.most = 0
-    with pytest.raises(ModelError, match="one state at a time; use a smaller model"):
-        search.ranks(indices, budget=UNLIMITED)
 
 
 @pytest.mark.parametrize("name", ["thousand", "nested", "sentence piece"])

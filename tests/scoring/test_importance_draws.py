@@ -9,6 +9,7 @@ import torch
 from faulty_steps import Cramped, NanBehind
 from numpy.typing import NDArray
 from scipy import stats
+from scoring.biased import biased
 from slow_search import NESTED, PIN, SMALL, listed, paths_of, steps_of
 from tiny import byte_level_bpe, characters, model_of
 
@@ -174,26 +175,6 @@ def test_each_component_draws_as_its_distribution_says(name: str) -> None:
         assert stats.chi2.sf(statistic, kept.sum() - 1) > 1e-4
 
 
-@pytest.mark.parametrize("name", ["digits", "merged words"])
-def test_weighted_draws_count_every_fill_once(name: str) -> None:
-    truth = enumerated(name)
-    seeds, M = 100, 120
-    model, _, space, _ = listed(name)
-    steps = steps_of(model, space)
-    sums = np.zeros((seeds, len(truth.fills)))
-    number = {path: i for i, path in enumerate(truth.fills)}
-    for seed in range(seeds):
-        found = draw_fills(space, steps, draws=M, seed=seed)
-        where = [number[path_of(row)] for row in found.paths]
-        np.add.at(sums[seed], where, np.exp2(found.log2_weights) / M)
-    error = sums.std(axis=0, ddof=1) / math.sqrt(seeds)
-    z = (sums.mean(axis=0) - 1) / error
-    assert np.abs(z).max() < 5.5
-    assert np.abs(z).mean() < 1.1
-    total = sums.sum(axis=1)
-    assert abs(total.mean() - space.size) < 4 * total.std(ddof=1) / math.sqrt(seeds)
-
-
 @pytest.mark.parametrize("name", ["check digit", "merged words", "sentence piece"])
 def test_expected_steps_are_those_of_a_walk_on_average(name: str) -> None:
     truth = enumerated(name)
@@ -294,8 +275,7 @@ def test_nan_in_one_branch_is_refused() -> None:
 
 def test_logits_out_of_range_are_refused() -> None:
     """At 1e38 float32 knows no difference of log V, so that each token has probability 1."""
-    tokenizer = characters()
-    model, space = model_of("lstm", len(tokenizer)), token_space(tokenizer, PIN, context=None)
+    model, space = biased(PIN)
     with torch.no_grad():
         model.lm_head.weight.zero_()
         model.lm_head.bias.fill_(1e38)
@@ -304,12 +284,8 @@ def test_logits_out_of_range_are_refused() -> None:
 
 
 def test_a_token_without_probability_is_drawn_by_the_uniform_alone() -> None:
-    tokenizer = characters()
-    model = model_of("lstm", len(tokenizer))
-    dead = tokenizer.convert_tokens_to_ids("3")
-    with torch.no_grad():
-        model.lm_head.bias[dead] = -torch.inf
-    space = token_space(tokenizer, PIN, context=None)
+    model, space = biased(PIN, {"3": -math.inf})
+    dead = space.path(33)[0]
     found = draw_fills(space, steps_of(model, space), draws=6000, seed=0)
     hit, uniform = (found.paths == dead).any(axis=1), found.components == J - 1
     assert (found.bits[hit] >= 1e6).all()
@@ -322,10 +298,8 @@ def test_a_token_without_probability_is_drawn_by_the_uniform_alone() -> None:
 
 
 def test_a_huge_space_has_finite_weights() -> None:
-    tokenizer = characters()
-    model = model_of("lstm", len(tokenizer))
     form = Format(name="huge", template="My PIN is {digits:40}")
-    space = token_space(tokenizer, form, context=None)
+    model, space = biased(form)
     found = draw_fills(space, steps_of(model, space), draws=60, seed=0)
     assert np.isfinite(found.log2_weights).all()
     assert found.log2_weights.max() <= 40 * math.log2(10) + math.log2(10) + 1e-6
@@ -335,10 +309,8 @@ def test_a_huge_space_has_finite_weights() -> None:
 
 
 def test_memory_short_halves_the_block_and_goes_on() -> None:
-    tokenizer = characters()
-    model = model_of("lstm", len(tokenizer))
     form = Format(name="six", template="My PIN is {digits:6}")
-    space = token_space(tokenizer, form, context=None)
+    model, space = biased(form)
     cramped = Cramped(steps_of(model, space), most=60)
     found = draw_fills(space, cramped, draws=1000, seed=0)
     assert cramped.refused > 0

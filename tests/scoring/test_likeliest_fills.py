@@ -1,9 +1,11 @@
+import math
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from faulty_steps import Off
+from scoring.biased import biased
 from slow_search import PIN, SMALL, TIE, all_bits, listed, make_twins, naive_places, steps_of
 from tiny import characters, model_of
 
@@ -131,12 +133,8 @@ def test_errors_of_the_whole_margin_either_way_change_nothing(times: float) -> N
 @pytest.mark.parametrize("bias", [3.0, 5.0, 7.0])
 def test_nothing_is_proven_before_what_is_open_is_dearer(bias: float) -> None:
     """One digit costs hardly anything, so that an open node may hold fills as cheap as itself."""
-    tokenizer = characters()
-    model = model_of("lstm", len(tokenizer))
-    with torch.no_grad():
-        model.lm_head.bias[tokenizer.convert_tokens_to_ids("7")] += bias
-    space = token_space(tokenizer, PIN, context=None)
-    bits = all_bits(model, tokenizer, PIN, skip=len(space.beginning))
+    model, space = biased(PIN, {"7": bias})
+    bits = all_bits(model, characters(), PIN, skip=len(space.beginning))
     order = np.sort(bits)
     right = steps_of(model, space)
     proven = 0
@@ -159,12 +157,8 @@ def test_a_fill_that_came_out_too_cheap_is_not_proven_by_that() -> None:
     tokenizer, tried = characters(), 0
     digits = tokenizer.convert_tokens_to_ids(list("0123456789"))
     for seed in range(40):
-        model = model_of("lstm", len(tokenizer))
-        with torch.no_grad():
-            bias = torch.from_numpy(np.random.default_rng(seed).uniform(0, 4, 10)).float()
-            model.lm_head.bias[digits] += bias
-            model.lm_head.bias[digits[7]] += 5
-        space = token_space(tokenizer, PIN, context=None)
+        more = np.random.default_rng(seed).uniform(0, 4, 10) + 5 * (np.arange(10) == 7)
+        model, space = biased(PIN, {str(d): own for d, own in enumerate(more.tolist())})
         bits = all_bits(model, tokenizer, PIN, skip=len(space.beginning))
         steps = steps_of(model, space)
         _, first = steps.start(space.beginning, np.array(digits))
@@ -189,30 +183,15 @@ def assert_right_within(found: Likeliest, bits: np.ndarray, guesses: int) -> Non
     np.testing.assert_allclose(bits[list(found.indices)], np.sort(bits)[:guesses], rtol=0, atol=TIE)
 
 
-def test_a_margin_too_small_is_not_what_makes_the_order_right() -> None:
-    """With the same bfloat16 walk and no margin the order does come out wrong."""
-    model, _, space, bits = listed("thousand")
-    half = model_of("lstm", len(characters())).to(torch.bfloat16)
-    steps = next_token_steps(half, [*space.beginning, *space.path(0)])
-    found = search(model, space, 60, steps=steps, margin=0.0)
-    assert np.abs(bits[list(found.indices)] - np.sort(bits)[:60]).max() > TIE
-
-
-def test_bad_settings() -> None:
+def test_no_guesses_are_refused() -> None:
     model, _, space, _ = listed("digits")
     with pytest.raises(SettingsError, match="guesses=0"):
         search(model, space, 0)
-    with pytest.raises(SettingsError, match="live_states=2"):
-        search(model, space, 3, live_states=2)
 
 
 def test_fills_without_probability_come_in_no_list() -> None:
-    tokenizer = characters()
-    model = model_of("lstm", len(tokenizer))
-    dead = tokenizer.convert_tokens_to_ids("3")
-    with torch.no_grad():
-        model.lm_head.bias[dead] = -torch.inf
-    space = token_space(tokenizer, PIN, context=None)
+    model, space = biased(PIN, {"3": -math.inf})
+    dead = space.path(33)[0]
     alive = [index for index in range(100) if dead not in space.path(index)]
     assert len(alive) == 81
     for guesses in (10, 81, 95):

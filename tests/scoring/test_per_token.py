@@ -74,19 +74,6 @@ def test_does_not_depend_on_batches(model_and_tokenizer: tuple[Any, Any], batch_
     np.testing.assert_allclose(_flat(found), expected, atol=1e-3)
 
 
-def test_a_uniform_model_has_no_spread() -> None:
-    tokenizer = characters()
-    model = model_of("lstm", len(tokenizer))
-    with torch.no_grad():
-        model.lm_head.weight.zero_()
-        model.lm_head.bias.zero_()
-    found = token_details(model, tokenizer, ["My PIN"])
-    entropy = [math.log2(len(tokenizer))] * 6
-    assert found.bits[0] == pytest.approx(entropy, abs=1e-4)
-    assert found.mean_bits[0] == pytest.approx(entropy, abs=1e-4)
-    assert found.std_bits[0] == pytest.approx([0] * 6, abs=1e-5)
-
-
 def test_a_token_that_is_masked_out_adds_nothing() -> None:
     tokenizer = characters()
     model = model_of("lstm", len(tokenizer))

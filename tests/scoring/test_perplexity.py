@@ -42,16 +42,6 @@ def test_does_not_depend_on_batches_or_order(
     np.testing.assert_allclose(turned[::-1], expected, atol=1e-3)
 
 
-def test_a_uniform_model_gives_the_bits_of_its_vocabulary() -> None:
-    tokenizer = characters()
-    model = model_of("lstm", len(tokenizer))
-    with torch.no_grad():
-        model.lm_head.weight.zero_()
-        model.lm_head.bias.zero_()
-    bits = log_perplexity(model, tokenizer, ["My PIN"], context="\n")
-    assert bits == pytest.approx([6 * math.log2(len(tokenizer))], abs=1e-4)
-
-
 def test_token_scores_split_a_text_where_asked() -> None:
     tokenizer = byte_level_bpe()
     model = model_of("gpt2", len(tokenizer))

@@ -5,9 +5,10 @@ import numpy as np
 import pytest
 import torch
 from faulty_steps import Off
+from scoring.biased import biased
 from scoring.families import family
 from slow_search import PIN, SMALL, listed, paths_of, steps_of
-from tiny import characters, model_of
+from tiny import characters
 
 from lmexposure.errors import NumericalError
 from lmexposure.scoring import (
@@ -74,11 +75,7 @@ def test_the_largest_error_of_a_sample() -> None:
 
 @pytest.mark.parametrize("value", [torch.nan, -torch.inf])
 def test_broken_weights_are_refused(value: float) -> None:
-    tokenizer = characters()
-    model = model_of("lstm", len(tokenizer))
-    space = token_space(tokenizer, PIN, context=None)
-    with torch.no_grad():
-        model.lm_head.bias[space.path(37)[1]] = value
+    model, space = biased(PIN, {"7": value})
     with pytest.raises(NumericalError, match="NaN or infinite log-probabilities in float64"):
         Rescorer(model, space).bits([space.path(37)])
 

@@ -157,35 +157,28 @@ def test_the_kernel_is_the_chain_and_the_chain_comes_back(chain: type[torch.nn.M
     assert torch.equal(module(x), slow)
 
 
-def needs(room: int, message: str = "DefaultCPUAllocator: can't allocate memory"):  # type: ignore[no-untyped-def]
-    """Work that runs out of memory above `room` items, as torch says it."""
+def needs(room: int, error: RuntimeError) -> Callable[[Sequence[int]], list[int]]:
+    """Work that fails above `room` items."""
 
     def work(items: Sequence[int]) -> list[int]:
         if len(items) > room:
-            raise RuntimeError(message)
+            raise error
         return list(items)
 
     return work
 
 
-def test_halves_until_it_fits_and_keeps_the_order() -> None:
-    batches = list(in_batches(range(10), 8, needs(3)))
-    assert [len(b) for b in batches] == [2, 2, 2, 2, 2]
-    assert [i for b in batches for i in b] == list(range(10))
+SHORT = RuntimeError("DefaultCPUAllocator: can't allocate memory")
 
 
-def test_knows_the_error_of_cuda() -> None:
-    def work(items: Sequence[int]) -> int:
-        if len(items) > 1:
-            raise torch.OutOfMemoryError("CUDA out of memory")
-        return len(items)
-
-    assert sum(in_batches(range(3), 3, work)) == 3
-
-
-def test_gives_up_when_one_item_does_not_fit() -> None:
+@pytest.mark.parametrize("error", [SHORT, torch.OutOfMemoryError("CUDA out of memory")])
+def test_batches_halve_until_they_fit_and_keep_the_order(error: RuntimeError) -> None:
+    batches = list(in_batches(range(10), 8, needs(3, error)))
+    assert batches == [[0, 1], [2, 3], [4, 5], [6, 7], [8, 9]]
     with pytest.raises(ModelError, match="out of memory with one text at a time"):
-        list(in_batches(range(3), 3, needs(0)))
+        list(in_batches(range(3), 3, needs(0, error)))
+    with pytest.raises(RuntimeError, match="shape mismatch"):
+        list(in_batches(range(3), 3, needs(0, RuntimeError("shape mismatch"))))
 
 
 def test_random_numbers_go_on_as_if_nothing_had_been_drawn() -> None:
@@ -196,11 +189,6 @@ def test_random_numbers_go_on_as_if_nothing_had_been_drawn() -> None:
         first = drawn()
     assert drawn() == first
     assert drawn() != first
-
-
-def test_other_errors_pass() -> None:
-    with pytest.raises(RuntimeError, match="shape mismatch"):
-        list(in_batches(range(3), 3, needs(0, "shape mismatch")))
 
 
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=60), st.integers(1, 8))

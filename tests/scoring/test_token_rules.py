@@ -25,11 +25,12 @@ from lmexposure.scoring.token_rules import (
 )
 
 NUMBER = Format(name="pin", template="number is {digits:3}")
+PIN = Format(name="pin", template="my pin is {digits:3}")
 
 
-def twenty_of(tokenizer: Any, context: str | None, form: Format = NUMBER) -> EncodedSample:
+def sample_of(tokenizer: Any, form: Format = PIN, context: str | None = None) -> EncodedSample:
     vocabulary = Vocabulary(tokenizer)
-    return sample_encodings(tokenizer, vocabulary, form, context=context, fills=20, seed=0)
+    return sample_encodings(tokenizer, vocabulary, form, context=context, fills=64, seed=0)
 
 
 @pytest.mark.parametrize(
@@ -46,21 +47,13 @@ def test_what_stands_before_each_fill(
     make: Any, context: str | None, lead: str, before: int
 ) -> None:
     tokenizer = make()
-    found = twenty_of(tokenizer, context)
+    found = sample_of(tokenizer, NUMBER, context)
     assert (found.lead, found.before) == (lead, before)
     spelled = found.vocabulary.spelled(found.ids[before:])
     assert spelled == (lead + NUMBER.prefix)[: found.begun].encode()
     assert all(row[: len(found.ids)] == found.ids for row in found.rows)
-    assert len(found.rows) >= 20
+    assert len(found.rows) >= 64
     assert {found.index(found.encode([NUMBER.text(i)])[0]) for i in (0, 7, 999)} == {0, 7, 999}
-
-
-PIN = Format(name="pin", template="my pin is {digits:3}")
-
-
-def sample_of(tokenizer: Any, form: Format = PIN, context: str | None = None) -> EncodedSample:
-    vocabulary = Vocabulary(tokenizer)
-    return sample_encodings(tokenizer, vocabulary, form, context=context, fills=64, seed=0)
 
 
 def test_the_rules_agree() -> None:
