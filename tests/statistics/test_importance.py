@@ -129,6 +129,16 @@ def test_no_signal_gives_the_guessing_baseline() -> None:
     assert np.median(result.value) == pytest.approx(GUESSING.median, abs=0.25)
 
 
+def test_half_widths_with_twenty_thousand_draws() -> None:
+    known = space("memorised")
+    exposures = np.linspace(5, math.log2(SIZE), 13)
+    own = known.ordered[np.round(SIZE / 2**exposures).astype(int) - 1]
+    result = importance_exposure(
+        known.bits[own], known.draw(19_998, seed=0), space_size=SIZE, own=own
+    )
+    assert ((result.high - result.low) / 2).max() <= 0.3
+
+
 def test_fills_drawn_surely_are_counted_exactly() -> None:
     # Three fills of 1.6 bits each, drawn 30 times: a fourth of 2 bits or less would have been seen.
     draws = small_draws([6.0] * 90, [1.6] * 90, [0, 1, 2] * 30, 2**40)
