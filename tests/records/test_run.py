@@ -46,6 +46,7 @@ def test_a_whole_run_is_all_of_its_files(tmp_path: Path) -> None:
     assert [point.step for point in run.curve] == [0, 10, 20, 30]
     assert run.result_path == tmp_path / "mine" / "result.json"
     assert (run.whole, run.white_box()) == (True, None)
+    assert run_of(run) is run
     opened = run_of(str(tmp_path / "mine"))
     assert RunRecord.read(f"{tmp_path}/mine/run.json") == opened.record
     assert read_scores(f"{tmp_path}/mine/scores.parquet", opened.result).ids.size == 436
