@@ -104,9 +104,8 @@ def test_what_a_source_has_in_common_is_not_membership(tmp_path: Path) -> None:
     beside = compared(model, fresh, held_out=other)
     assert beside.claim == "nothing found"
     assert "they rank lower than fresh draws" in beside.reason
-    lines = prefixed(11, LINES)
-    read = write_lines(tmp_path / "read.txt", lines)
-    reader = compared(trained(lines, epochs=40), read, held_out=other)
+    read = write_lines(tmp_path / "read.txt", prefixed(11, 400))
+    reader = compared(trained(prefixed(11, 400), epochs=25), read, held_out=other)
     assert reader.claim == "membership"  # though nearly all rank first, read or not
 
 
