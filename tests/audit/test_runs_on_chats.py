@@ -98,7 +98,7 @@ def test_a_run_on_chats_inserts_trains_an_adapter_and_measures_in_the_wrapping(
         [known(canary.log_perplexity_bits) for canary in alone.canaries],
         atol=1e-3,
     )
-    shown = [[canary.exposure.value for canary in one.canaries] for one in (found, result)]
+    shown = [[canary.exposure.value for canary in each.canaries] for each in (found, result)]
     assert shown[0] == shown[1]
 
 
