@@ -16,7 +16,7 @@ QUICK = MeasureSettings(
     permutations=999,
 )
 # For spaces so small that every fill is a reference.
-ALL_FILLS = MeasureSettings(bootstraps=39, permutations=999)
+ALL_FILLS = MeasureSettings(draws=1_000, bootstraps=39, permutations=999)
 RUN = RunSettings(
     formats=("pin",),
     canaries=3,

@@ -199,7 +199,8 @@ def test_a_model_is_as_it_was_also_after_ctrl_c(stop_at: str | None) -> None:
             with pytest.raises(KeyboardInterrupt):
                 in_memory(model, progress=stop)
             return
-        found = in_memory(model, settings=replace(QUICK, references=60))
+        few = replace(QUICK, references=60, draws=100, budget_steps=500, guesses=10)
+        found = in_memory(model, settings=few)
         assert bits(found) == pytest.approx(expected, abs=1e-3)
 
     undisturbed(in_training, look)

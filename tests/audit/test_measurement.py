@@ -50,6 +50,7 @@ def new_lstm(manifest: Manifest) -> LoadedModel:
 
 MANIFEST = manifest_of(load_format("random_number"))
 UNTRAINED = new_lstm(MANIFEST)
+SAMPLED = replace(QUICK, method="sampled", extraction=False)
 
 
 @pytest.fixture(scope="module")
@@ -273,15 +274,15 @@ def test_nan_weights_are_an_error_and_never_a_low_number(tmp_path: Path) -> None
 def test_the_config_belongs_to_the_inputs(tmp_path: Path) -> None:
     """The same weights under another number of heads are another model."""
     loaded = loaded_of("gpt2", byte_level_bpe())
-    measure(loaded, MANIFEST, out=tmp_path, settings=QUICK)
+    measure(loaded, MANIFEST, out=tmp_path, settings=SAMPLED)
     loaded.model.config.n_head = 4
     with pytest.raises(ResultError, match="another model"):
-        measure(loaded, MANIFEST, out=tmp_path, settings=QUICK)
+        measure(loaded, MANIFEST, out=tmp_path, settings=SAMPLED)
 
 
 def test_a_model_that_did_not_learn_is_inconclusive() -> None:
     losses = training(validation_bits=5.0, initial_validation_bits=5.001, improved=False)
-    result = measure(UNTRAINED, MANIFEST, settings=QUICK, validation=losses)
+    result = measure(UNTRAINED, MANIFEST, settings=SAMPLED, validation=losses)
     assert result.warnings[0].startswith("INCONCLUSIVE: the model did not learn")
     assert "(validation 5.000 bits per token, 5.001 before training)" in result.warnings[0]
 

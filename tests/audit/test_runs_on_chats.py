@@ -98,7 +98,8 @@ def test_a_run_on_chats_inserts_trains_an_adapter_and_measures_in_the_wrapping(
         [known(canary.log_perplexity_bits) for canary in alone.canaries],
         atol=1e-3,
     )
-    assert [c.exposure for c in found.canaries] == [c.exposure for c in result.canaries]
+    shown = [[canary.exposure.value for canary in each.canaries] for each in (found, result)]
+    assert shown[0] == shown[1]
 
 
 ASKED = "\n\nHuman: question\n\nAssistant:"

@@ -78,7 +78,7 @@ def test_a_verdict_by_default(parts: dict[str, Any], outcome: Outcome, deciding:
 
 def test_sweeps_that_memorised_nothing_leak_no_more_often_than_said() -> None:
     thresholds = Thresholds(significance=0.2)
-    sweeps = 200
+    sweeps = 100
     parts = {"models": 16, "canaries": 12, "population": 10}
     leaks = sum(
         check_sweep(made_sweep(seed=seed, **parts), thresholds).outcome is LEAK
