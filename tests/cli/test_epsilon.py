@@ -30,3 +30,11 @@ def test_the_command_says_what_the_library_says(call: Call, file: Path) -> None:
         columns[:, 0], columns[:, 1], inclusion_probability=0.5, deltas=(1e-5,), claim=3
     )
     assert json.loads(seen.out) == found.model_dump(mode="json")
+
+
+def test_coins_that_were_never_tossed_decide_no_claim(call: Call, file: Path) -> None:
+    claim = ("--delta", 0, "--claimed-epsilon", 1)
+    seen = call("epsilon", file, "--inclusion-probability", 0.01, *claim)
+    assert seen.code == 3
+    assert "no bound: 325 of 600 candidates went in, which an inclusion probability" in seen.out
+    assert "not decided: no class of canaries has a bound" in seen.out

@@ -152,7 +152,12 @@ OFTEN: set[tuple[str, tuple[str, ...]]] = {
 }
 OFTEN |= {("insert", LINKED), ("compare", LINKED)}
 IN_THE_WAY = [
-    pytest.param(name, linked, marks=() if (name, linked) in OFTEN else pytest.mark.slow)
+    pytest.param(
+        name,
+        linked,
+        marks=() if (name, linked) in OFTEN else pytest.mark.slow,
+        id=f"{name}-{'links' if linked else 'files'}",
+    )
     for name in COMMANDS
     for linked in ((), LINKED)
 ]

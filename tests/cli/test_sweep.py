@@ -67,6 +67,7 @@ def test_a_model_that_diverges_is_said_and_is_no_failure(call: Call, tmp_path: P
 @pytest.mark.parametrize(
     ("words", "message"),
     [
+        (("--out", "o"), "CORPUS is missing; name its files, or --collect a sweep"),
         (("-", "--out", "o"), "a sweep reads its corpus again for every model, and standard input"),
         (("--only", "1", "--prepare", "--out", "o"), "--prepare and --only are steps of their own"),
         (

@@ -18,6 +18,8 @@ from lmexposure.reporting import (
     result_sections,
 )
 from lmexposure.reporting.charts import calibrated_chart
+from lmexposure.reporting.charts.calibrated import _shown
+from lmexposure.reporting.data import BaseDot
 from lmexposure.reporting.exports import report_json
 from lmexposure.reporting.facts import command_of, model_facts
 from lmexposure.reporting.markdown import report_markdown
@@ -71,6 +73,16 @@ def test_nothing_is_drawn_without_a_base(tmp_path: Path) -> None:
     assert [form.base for form in plain.formats] == [None]
     assert [calibrated_chart(form) for form in plain.formats] == [None]
     assert "alibrated" not in render_report(plain) + report_markdown(plain)
+
+
+def test_of_very_many_dots_some_are_drawn() -> None:
+    dots = [
+        BaseDot(role="canary", repetitions=1, base=1.0, calibrated=float(n), capped=False)
+        for n in range(5000)
+    ]
+    shown = _shown(dots)
+    assert len(shown) == 2000
+    assert (shown[0], shown[-1]) == (dots[0], dots[-1])
 
 
 def test_page_and_markdown_and_json_have_it(data: ReportData) -> None:

@@ -251,9 +251,10 @@ def test_no_difference_is_seldom_called_one() -> None:
     """1,000 pairs of models that memorise alike: p <= 0.05 in at most 5 %."""
     draw = np.random.default_rng(11)
     base, called = plain(), 0
+    before = scored(base)
     for _ in range(1000):
-        found = of_class_4(base, moved(base, draw.normal(0, 1, 10).tolist()))
-        called += p_of(found) <= 0.05
+        after = scored(moved(base, draw.normal(0, 1, 10).tolist()))
+        called += p_of(differences([before, after], ["base", "other"])[-1]) <= 0.05
     assert binomtest(called, 1000, 0.05, alternative="greater").pvalue > 0.001
 
 

@@ -169,7 +169,7 @@ def test_any_sound_card_keeps_its_text_and_its_metadata(
         b"---\nmodel-index: 3\n---\n",
         b"---\nmodel-index:\n- name: x\n  results: 3\n---\n",
         b"---\nmodel-index:\n- name: x\n  results: [3]\n---\n",
-        b"---\na: " + b"[" * 9_999 + b"\n---\n",
+        b"---\na: " + b"[" * 3_000 + b"\n---\n",
         b"\xff\xfe\x00",
     ],
 )

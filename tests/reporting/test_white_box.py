@@ -161,6 +161,7 @@ def test_what_no_canary_could_have_shown_is_no_pass() -> None:
         assert from_inside(claimed(clean()), most)["max_epsilon"] == outcome
 
 
+@pytest.mark.slow
 def test_the_gate_refutes_a_training_without_noise() -> None:
     """Readers' cases: Opacus says its noise is 2, or 1, and adds none; 1e-6 lets it run."""
     for sigma, rate, steps, count in ((2.0, 0.25, 1_200, 64), (1.0, 0.5, 600, 0)):
