@@ -55,7 +55,7 @@ def make_manifests(home: Path) -> None:
         "no_formats": lambda one: one["plan"].update(formats=[]),
         "wrong_format": lambda one: one["plan"]["formats"][0].update(template="no hole"),
         "no_inclusion_seed": lambda one: one["plan"].update(inclusion_probability=0.5),
-        "other_text": lambda one: one["entries"][0].update(text="My PIN is 0000"),
+        "another_text": lambda one: one["entries"][0].update(text="My PIN is 0000"),
         "other_role": lambda one: one["entries"][0].update(role="control"),
         "other_format": lambda one: one["entries"][0].update(format="random_number"),
         "unknown_id": lambda one: one["entries"][0].update(id="pin/x1/0007"),
