@@ -178,7 +178,7 @@ def memorisation_by_halves(
 
     Raises:
         InputError: shapes, numbers that are not finite, coins that are none.
-        SettingsError: splits below 1.
+        SettingsError: splits below 1, a negative seed.
 
     Source: Cox 1975, A note on data-splitting for the evaluation of significance levels. The
     largest of 1,000 texts without a trace, Beta(5, 5) scores, shows .22 by all of 20 models, and
@@ -187,7 +187,7 @@ def memorisation_by_halves(
     x = score_matrix("scores", scores)
     coins = coin_matrix("included", included, x.shape)
     splits = integer("splits", splits, low=1)
-    rng, models = np.random.default_rng(seed), len(x)
+    rng, models = np.random.default_rng(integer("seed", seed, low=0)), len(x)
     found = []
     for _ in range(splits):
         first = np.isin(np.arange(models), rng.permutation(models)[: models // 2])

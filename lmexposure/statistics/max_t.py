@@ -106,7 +106,7 @@ def _tested(
     """The largest statistic of each way of dealing rows of scores to rows of coins."""
     permutations = integer("permutations", permutations, low=1)
     z = x - x.mean(axis=0)
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(integer("seed", seed, low=0))
     t = np.concatenate(list(statistic(z, coins)))
     largest = []
     for _ in range(permutations):

@@ -145,15 +145,19 @@ WITH_SETTINGS: list[Any] = [
     of(gaussian_dp_epsilon, [1.0], [1.0], delta=0.1),
     of(guessing_test, 1.0, [2.0], seed=0),
     of(importance_exposure, 1.0, DRAWS, space_size=8),
+    of(influence_test, X, COINS, seed=0),
     of(joint_beta_epsilon, **TWO_BY_TWO),
     of(lidp_epsilon, LOOK, LOOK, threshold=0),
     of(mean_difference, A, A),
     of(mean_interval, A),
     of(membership_metrics, [1.0], [1.0]),
+    of(memorisation_by_halves, X, COINS, seed=0),
+    of(memorisation_test, X, COINS, seed=0),
     of(one_run_audit, A, FAIR, seed=1),
     of(one_run_epsilon, **COUNTS),
     of(one_run_fdp_epsilon, **COUNTS, delta=1e-5),
     of(one_run_gaussian_audit, A, FAIR, delta=1e-5, seed=1),
+    of(per_model_epsilon, X, COINS, seed=0),
     of(privacy_of, [GROUP]),
     of(quantile_interval, [1.0]),
     of(sampled_exposure, 1.0, [1.0]),
@@ -226,7 +230,7 @@ def test_coins_that_do_not_fit_their_scores_are_refused(call: Any) -> None:
 def test_coins_that_do_not_fit_their_steps_are_refused(call: Any) -> None:
     for scores, coins, message in (
         ([1.0, 2.0, 3.0], [1, 0], "for 3 scores"),
-        ([1.0, 2.0, 3.0], [1, 0, 2], "included"),
+        ([1.0, 2.0, 3.0], [1, 0, 2], "included must hold True and False"),
         (np.zeros(100), np.ones(100), "went in"),
         ([1.0, math.nan], [1, 0], "is not finite"),
     ):

@@ -172,6 +172,7 @@ def _largest(
     """Audit each by itself; only the best is audited again at its share of the level."""
     significance, delta = fraction("significance", significance), delta_of_dp("delta", delta)
     repetitions = integer("repetitions", repetitions, low=1)
+    seed = integer("seed", seed, low=0)
     share = significance / len(cells)
     alone = _Several(significance, delta, repetitions)
     paid = _Several(share, delta, repetitions)

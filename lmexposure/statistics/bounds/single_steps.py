@@ -164,11 +164,13 @@ def _scores_and_coins(
     scores: ArrayLike, included: ArrayLike
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     values, coins = bits_array("scores", scores), np.asarray(included)
-    if coins.shape != values.shape or not np.isin(coins, (0, 1)).all():
+    if coins.shape != values.shape:
         raise InputError(
             f"included has shape {coins.shape} for {values.size} scores; give a true or false for "
             "each"
         )
+    if not np.isin(coins, (0, 1)).all():
+        raise InputError("included must hold True and False alone; give one for each score")
     coins = coins.astype(bool)
     refuse_unlikely_coins(int(coins.sum()), coins.size, 0.5)
     return values, coins
