@@ -19,7 +19,7 @@ from lmexposure.defences.attacks import (
     shows_less_p,
     strongest,
 )
-from lmexposure.defences.comparison import _slice
+from lmexposure.defences.comparison import Comparison, _slice
 from lmexposure.defences.table import told_apart
 from lmexposure.errors import CorpusError, ResultError, SettingsError
 from lmexposure.models import left_out
@@ -276,3 +276,16 @@ def test_no_slice_of_columns_can_be_taken(tmp_path: Path) -> None:
     path.write_bytes(b"PAR1")
     with pytest.raises(CorpusError, match="--full"):
         prepare_comparison(path, out=tmp_path / "out", settings=tiny_comparison())
+
+
+def test_the_run_with_repeated_canaries_has_uniform_fills_alone() -> None:
+    kinds = {"kinds": ("uniform", "near_duplicate"), "texts": "a.txt", "partner": "always"}
+    comparison = Comparison(
+        out=Path("out"),
+        settings=tiny_comparison(*_METHODS).override(kinds),
+        defences=(),
+        files=(),
+        seeds={"secrets": 1, "coins": 2},
+    )
+    run = comparison.repeated_settings({})
+    assert (run.kinds, run.texts, run.partner) == (("uniform",), None, "coin")
