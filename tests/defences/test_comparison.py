@@ -282,7 +282,7 @@ def test_the_run_with_repeated_canaries_has_uniform_fills_alone() -> None:
     kinds = {"kinds": ("uniform", "near_duplicate"), "texts": "a.txt", "partner": "always"}
     comparison = Comparison(
         out=Path("out"),
-        settings=tiny_comparison(*_METHODS).override(kinds),
+        settings=tiny_comparison(*_METHODS, repeated=4).override(kinds),
         defences=(),
         files=(),
         seeds={"secrets": 1, "coins": 2},
