@@ -32,7 +32,7 @@ def naive_bits(model: Any, tokenizer: Any, text: list[str]) -> Any:
     return nats[:, np.array(own[1:])].sum(1) / math.log(2)
 
 
-@pytest.mark.parametrize("name", ["llama3", "mistral_nemo", "phi3"])
+@pytest.mark.parametrize("name", ["qwen2_5", "llama3", "deepseekv3", "mistral_nemo", "phi3"])
 def test_exact_ranks_are_those_of_all_fills(name: str) -> None:
     tokenizer = tokenizer_for(name)
     model = tiny_model_for(tokenizer)
