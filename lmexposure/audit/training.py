@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from lmexposure._files import mode_like, only_writer
+from lmexposure._forecast import Phase
 from lmexposure._text import visible
 from lmexposure.audit.corpus import read_template, wrapping_of
 from lmexposure.audit.loaded_model import chosen_device
