@@ -15,7 +15,6 @@ from lmexposure._text import visible
 from lmexposure.audit.corpus import read_template, wrapping_of
 from lmexposure.audit.loaded_model import chosen_device
 from lmexposure.audit.workload import (
-    Phase,
     Progress,
     Speaker,
     Watcher,
