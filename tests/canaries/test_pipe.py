@@ -74,7 +74,11 @@ def test_fills_already_there_may_be_set_aside(out: Path, documents: int | None) 
         (b"\n\n", "lines", "standard input holds only blank lines"),
         (b'{"text": "a"}\n{"te', "jsonl", "line 2 is not JSON"),
         (b"a\n\xff\n", "lines", "standard input is not UTF-8: bad byte 0xff at offset 2"),
-        (gzip.compress(TEXT, mtime=0), "lines", "standard input is packed by gzip; unpack it first, wi"),
+        (
+            gzip.compress(TEXT, mtime=0),
+            "lines",
+            "standard input is packed by gzip; unpack it first, wi",
+        ),
         (WITH_FILL, "lines", r"pin 1 times \(line 23\); choose another format"),
     ],
 )
