@@ -148,7 +148,8 @@ def test_a_verdict(
 
 
 def test_a_real_result_leaks_where_it_memorised_and_passes_where_not() -> None:
-    assert gate.check(small_result()).outcome is LEAK
+    leak = gate.check(small_result())
+    assert (leak.outcome, repr(leak)) == (LEAK, f"<Verdict: {leak.sentence}>")
     assert gate.check(small_result(memorised=(), references=2_000)).outcome is PASS
     assert gate.check(small_result(canaries=3, memorised=())).outcome is OPEN
 

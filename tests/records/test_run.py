@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from made_results import small_result, small_run, with_scores_of
 from lmexposure._files import LOCK, only_writer, sha256_file
 from lmexposure._integrity import file_hashes, write_hashed
 from lmexposure.errors import ManifestError, ResultError
-from lmexposure.records import Result, RunRecord, open_run
+from lmexposure.records import Result, RunRecord, open_run, utc_now
 from lmexposure.records.run import run_of
 from lmexposure.records.scores import read_scores
 from lmexposure.records.studies import refuse_other_study
@@ -92,6 +93,11 @@ def test_what_a_measurement_alone_lacks_is_none(tmp_path: Path) -> None:
     assert run.provenance.line == f"version unknown, date unknown; weights {'1' * 12}"
     (tmp_path / "scores.parquet").unlink()
     assert open_run(tmp_path).scores() is None
+
+
+def test_now_is_to_the_second_in_utc() -> None:
+    now = datetime.strptime(utc_now(), "%Y-%m-%dT%H:%M:%S%z")
+    assert abs(datetime.now(UTC) - now) < timedelta(minutes=1)
 
 
 def test_the_current_directory_has_a_name(tmp_path: Path, monkeypatch: Any) -> None:
