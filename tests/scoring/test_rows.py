@@ -136,6 +136,16 @@ def test_a_row_with_nothing_behind_it_is_a_left_context(make: Any) -> None:
     np.testing.assert_array_equal(plain, row)
 
 
+def test_a_large_space_in_a_chat_is_counted_exactly() -> None:
+    form = Format(name="card", template="My PIN is {digits:16}")
+    for name in ("uneven", "sentence piece"):
+        _, tokenizer, context = made(name)
+        space = token_space(tokenizer, form, context=context)
+        assert (space.count(space.root), space.proof.rule) == (10**16, "merges")
+        for index in form.sample(50, seed=3):
+            assert space.index(space.path(index)) == index
+
+
 def test_the_last_few_word_pieces_tell_what_may_follow_into_the_row() -> None:
     form = Format(name="pin", template="my pin is {digits:5}")
     tokenizer, context = word_piece(), Context(before="random ", behind="28 is")
