@@ -3,7 +3,6 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from lmexposure._forecast import Phase
     from lmexposure.audit.base import load_base
     from lmexposure.audit.context import (
         ScoringContext,
@@ -49,7 +48,6 @@ else:
 
 __all__ = [
     "MeasureSettings",
-    "Phase",
     "Progress",
     "RowsAhead",
     "RunSettings",

@@ -27,8 +27,8 @@ def kept_formats(settings: RunSettings, drawn: Sequence[Format]) -> tuple[Format
         if form.kind in KINDS and not KINDS[form.kind].unchanged(form, material):
             name = KINDS[form.kind].needs
             raise ResultError(
-                f"{name}={getattr(settings, name)!r} is not the file that the {form.name} here are "
-                "of: it has changed; put the old file back, or choose another directory"
+                f"{name}={getattr(settings, name)!r} has changed since canaries were chosen from "
+                "it; put the old file back, or choose another directory"
             )
     return chosen
 

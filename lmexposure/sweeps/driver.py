@@ -12,9 +12,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from lmexposure._files import only_writer
+from lmexposure._forecast import Phase
 from lmexposure._style import listed
 from lmexposure._validate import integer, of_type, text
-from lmexposure.audit import Phase, Progress, Watcher, silent
+from lmexposure.audit import Progress, Watcher, silent
 from lmexposure.canaries import Files
 from lmexposure.errors import BusyError, ResultError
 from lmexposure.records import FailedModel, SweepModel, SweepResult, SweepSettings

@@ -12,11 +12,8 @@ from audit.small import loaded_of
 from corpora import sentences
 from known import known
 
-from lmexposure.audit import (
-    MeasureSettings,
-    Phase,
-    measure,
-)
+from lmexposure._forecast import Phase
+from lmexposure.audit import MeasureSettings, measure
 from lmexposure.audit.workload import measurement_phases, measurement_title, watch_training
 from lmexposure.canaries import Format, Plan
 from lmexposure.integrations import insert

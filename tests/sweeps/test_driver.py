@@ -9,7 +9,8 @@ import pytest
 from fake_models import FakeDirectory, Fate, fake_task, write_plan
 
 from lmexposure._files import only_writer
-from lmexposure.audit import Phase, Watcher
+from lmexposure._forecast import Phase
+from lmexposure.audit import Watcher
 from lmexposure.errors import BusyError, FileError, ResultError, SettingsError
 from lmexposure.records import SweepSettings
 from lmexposure.sweeps import driver
