@@ -45,6 +45,7 @@ def test_the_peak_rests_on_a_few_products_of_each_kind_whatever_they_take(
     assert rate == 2 * 2 * 3 * 4 / 0.25
 
 
+@pytest.mark.slow
 def test_right_federated_trainings_are_hardly_refuted_and_missing_noise_is() -> None:
     """At 5 %, all bounds of a training together; 2,000 of them in scripts/benchmark canife."""
     from canife import one_weight  # type: ignore[import-not-found]

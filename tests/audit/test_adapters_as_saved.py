@@ -119,6 +119,7 @@ def test_it_is_measured_as_its_merged_model(
     np.testing.assert_allclose(base_bits(own), before[family], atol=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize(
     "options",

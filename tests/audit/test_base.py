@@ -80,6 +80,7 @@ def test_calibrated_exposures_are_ranks_of_differences(off: Result, places: Path
     )
 
 
+@pytest.mark.slow
 def test_what_is_given_as_base_makes_no_difference(off: Result, places: Path) -> None:
     """The adapter switched off, saved or in memory, and its base, by path, loaded or in memory."""
     adapted = with_lora(load_model(places / "base").model)

@@ -37,6 +37,7 @@ def rows_of(manifest: Manifest, **changes: Any) -> RowsRecord:
     return rows_record(**{**known, **around, **changes})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "wrapping", [ANSWER, Wrapping(turn="user"), Wrapping(turn="assistant", form="conversations")]
 )
@@ -63,6 +64,7 @@ def test_canaries_in_chats_are_scored_and_ranked_there(wrapping: Wrapping) -> No
     assert not result.warnings
 
 
+@pytest.mark.slow
 def test_ranks_by_draws_walks_and_searches_are_taken_in_the_chat() -> None:
     four = Format(name="four", template="My PIN is {digits:4}.")
     manifest = wrapped_manifest(ANSWER, CHAT, (four,))
@@ -108,6 +110,7 @@ def test_a_template_that_changes_a_text_names_the_format() -> None:
         scoring_context(loaded, wrapped_manifest(ANSWER))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("left", ["eos", "none", "Then: "])
 def test_the_left_context_is_as_it_was_said(left: str) -> None:
     manifest = plain_manifest()
@@ -180,6 +183,7 @@ def test_rows_of_no_such_type_are_refused() -> None:
         measure(LOADED, PLAIN, rows=wrong)
 
 
+@pytest.mark.slow
 def test_rows_of_the_training_are_what_is_scored(tmp_path: Path) -> None:
     manifest = plain_manifest()
     rows = rows_of(manifest, before="Well. ", behind=" Yes.", unscored=1)
@@ -231,6 +235,7 @@ def test_where_nothing_is_known_the_result_and_the_gate_say_so() -> None:
     assert any("those rows are not known" in line for line in verdict.untested)
 
 
+@pytest.mark.slow
 def test_what_we_trained_ourselves_is_known(tmp_path: Path) -> None:
     manifest = plain_manifest()
     learned = training()
@@ -249,6 +254,7 @@ def test_what_we_trained_ourselves_is_known(tmp_path: Path) -> None:
     assert not any("not known" in line for line in check(ours).untested)
 
 
+@pytest.mark.slow
 def test_what_decides_the_rows_decides_the_inputs() -> None:
     manifest = plain_manifest()
     few = replace(FEW, method="sampled")

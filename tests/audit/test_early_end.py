@@ -70,6 +70,7 @@ def methods(result: Result) -> set[str]:
     return {one.exposure.method for one in result.canaries}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("little_memory")
 @pytest.mark.parametrize(
     ("at", "ended", "shown"),

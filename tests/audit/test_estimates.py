@@ -52,6 +52,7 @@ def test_a_median_between_capped_and_not_is_a_lower_bound() -> None:
     assert not next(r for r in ESTIMATES.summary if r.repetitions == 2).median_capped
 
 
+@pytest.mark.slow
 def test_the_curve_is_tested_where_it_is_asked_for() -> None:
     asked = estimated("one manifest, one model", method="skew_normal")
     assert known(ESTIMATES.record.skew_normal).goodness is None

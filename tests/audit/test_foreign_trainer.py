@@ -49,6 +49,7 @@ def train_with_transformers(corpus: Path, out: Path) -> None:
     trainer.save_model(str(out / "model"))
 
 
+@pytest.mark.slow
 def test_canaries_of_a_foreign_training_are_measured(tmp_path: Path) -> None:
     corpus = tmp_path / "corpus.jsonl"
     records = [json.dumps({"text": line, "source": "s"}) for line in sentences(120) if line]

@@ -62,6 +62,7 @@ def apart(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_lines(tmp_path_factory.mktemp("apart") / "held-out.txt", keyed_lines(9, 60))
 
 
+@pytest.mark.slow
 def test_membership_is_claimed_beside_a_random_split(corpus: Path, apart: Path) -> None:
     record = compared(reader(), corpus, held_out=apart)
     assert record.claim == "membership"
@@ -79,6 +80,7 @@ def test_membership_is_claimed_beside_a_random_split(corpus: Path, apart: Path) 
     assert "are as likely as those of held-out documents" in clean.reason
 
 
+@pytest.mark.slow
 def test_what_a_source_has_in_common_is_not_membership(tmp_path: Path) -> None:
     """A key prefix that the model learned from other documents, and the base never saw."""
 
@@ -116,6 +118,7 @@ def test_what_both_sides_of_a_split_hold_is_left_out_of_both(corpus: Path, tmp_p
     assert record.classes[-1].tested == LINES - 5
 
 
+@pytest.mark.slow
 def test_a_random_uuid_is_membership_by_its_standard(tmp_path: Path) -> None:
     uuids = [str(UUID(int=random.Random(n).getrandbits(128), version=4)) for n in range(LINES)]
     lines = [f"no 1 has {own} now" for own in uuids]
@@ -128,6 +131,7 @@ def test_a_random_uuid_is_membership_by_its_standard(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_base_that_is_null_does_not_make_it_membership(corpus: Path, tmp_path: Path) -> None:
     record = compared(reader(), corpus, base=base(), out=tmp_path)
     (own, every) = record.classes
@@ -155,6 +159,7 @@ def test_without_a_base_or_a_split_it_may_be_the_distribution(corpus: Path) -> N
     assert all(row.base_rank is None for row in record.identifiers)
 
 
+@pytest.mark.slow
 def test_a_model_that_never_saw_them_shows_nothing(corpus: Path) -> None:
     record = compared(base(), corpus, base=base())
     assert record.claim == "nothing found"
@@ -163,6 +168,7 @@ def test_a_model_that_never_saw_them_shows_nothing(corpus: Path) -> None:
     assert (difference.value, difference.p_value) == (0, 1)
 
 
+@pytest.mark.slow
 def test_a_base_to_which_identifiers_are_no_random_draws_allows_no_claim(tmp_path: Path) -> None:
     """Keys that all begin alike; the reader serves as base, which knows other such keys."""
     lines = [f"no 1 has 0000{line.split()[3][4:]} now" for line in keyed_lines(1)]
@@ -195,6 +201,7 @@ def test_a_rank_is_that_of_a_slow_count(corpus: Path) -> None:
         assert rank_of[kept.document] == 1 + sum(b <= bits[0] for b in bits[1:])
 
 
+@pytest.mark.slow
 def test_a_sample_is_compared_where_there_are_many(tmp_path: Path) -> None:
     lines = [f"{a} {b}" for a, b in zip(keyed_lines(4, 200), keyed_lines(5, 200), strict=True)]
     corpus = write_lines(tmp_path / "many.txt", [*lines, *lines[:3]])
@@ -303,6 +310,7 @@ def echoing(draw: random.Random, lines: int, shared: int) -> list[str]:
     return [f"worker {own[:shared]} ok; no {own} done" for own in every]
 
 
+@pytest.mark.slow
 def test_what_stands_in_front_is_copied_and_not_remembered(tmp_path: Path) -> None:
     plain = echoing(random.Random(1), 150, 0)
     tokenizer = new_model(

@@ -186,6 +186,7 @@ def in_training() -> Any:
     return model
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stop_at", [None, "scoring pin", "estimating pin"])
 def test_a_model_is_as_it_was_also_after_ctrl_c(stop_at: str | None) -> None:
     expected = bits(measured())

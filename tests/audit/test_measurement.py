@@ -150,6 +150,7 @@ def test_the_same_inputs_are_measured_once(measured: Path) -> None:
         measure(UNTRAINED, MANIFEST, out=measured, settings=other)
 
 
+@pytest.mark.slow
 def test_the_date_is_that_of_the_end_of_the_measuring(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -295,6 +296,7 @@ def test_a_clock_that_decided_numbers_is_named() -> None:
     assert all("another machine" in line for line in clocks)
 
 
+@pytest.mark.slow
 def test_chance_stands_beside_extraction() -> None:
     form = Format(name="three", template="My code is {digits:3}")
     result = measure(untrained_on(form), manifest_of(form), settings=ALL_FILLS)

@@ -105,6 +105,7 @@ def test_what_others_may_read_tells_no_seed_and_no_secret(
         assert not [value for value in (*seeds, *guessed) if value in text], name
 
 
+@pytest.mark.slow
 def test_a_fine_tune_begins_from_the_weights_it_is_given(corpus: Path, tmp_path: Path) -> None:
     quick = replace(RUN.measure, extraction=False, method="sampled")
     base = replace(RUN, model="gpt2-tiny", training={"epochs": 1}, measure=quick)
@@ -216,6 +217,7 @@ def test_a_vocabulary_is_not_made_of_the_canaries(corpus: Path, tmp_path: Path) 
     assert not [token for token in vocabulary if sum(c.isdecimal() for c in token) > 1]
 
 
+@pytest.mark.slow
 def test_a_run_with_coins(corpus: Path, tmp_path: Path) -> None:
     """Only the manifest tells the seed of the coins, and a run finds it again."""
     tossed = replace(

@@ -32,6 +32,7 @@ def naive_bits(model: Any, tokenizer: Any, text: list[str]) -> Any:
     return nats[:, np.array(own[1:])].sum(1) / math.log(2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["qwen2_5", "llama3", "deepseekv3", "mistral_nemo", "phi3"])
 def test_exact_ranks_are_those_of_all_fills(name: str) -> None:
     tokenizer = tokenizer_for(name)
@@ -53,6 +54,7 @@ def test_exact_ranks_are_those_of_all_fills(name: str) -> None:
         assert row.exposure.value == pytest.approx(exposure, abs=0.02)
 
 
+@pytest.mark.slow
 def test_what_was_said_of_the_rows_wins_over_the_manifest() -> None:
     """A template given by a person, with the loss of the training; the command says it again."""
     tokenizer, other = tokenizer_for("qwen2_5"), tokenizer_for("zephyr").chat_template
@@ -67,6 +69,7 @@ def test_what_was_said_of_the_rows_wins_over_the_manifest() -> None:
     assert "<|assistant|>" in context.left
 
 
+@pytest.mark.slow
 def test_another_day_is_told_in_bits() -> None:
     tokenizer = tokenizer_for("llama3_2")
     model = tiny_model_for(tokenizer)

@@ -60,6 +60,7 @@ def settings(base: Path) -> RunSettings:
     )
 
 
+@pytest.mark.slow
 def test_a_run_on_chats_inserts_trains_an_adapter_and_measures_in_the_wrapping(
     corpus: Path, settings: RunSettings, base: Path, tmp_path: Path
 ) -> None:
@@ -119,6 +120,7 @@ OTHERS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OTHERS)
 def test_a_run_on_records_of_other_fields_finds_what_they_taught(
     settings: RunSettings, tmp_path: Path, name: str
@@ -230,6 +232,7 @@ def dated_base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
+@pytest.mark.slow
 def test_a_run_has_the_day_of_its_first_row_whenever_it_goes_on(
     corpus: Path,
     settings: RunSettings,
@@ -251,6 +254,7 @@ def test_a_run_has_the_day_of_its_first_row_whenever_it_goes_on(
     assert known(run(corpus, **files).context) == context
 
 
+@pytest.mark.slow
 def test_a_training_says_its_day_and_a_measurement_reads_it(
     corpus: Path,
     settings: RunSettings,
@@ -277,6 +281,7 @@ def test_a_training_says_its_day_and_a_measurement_reads_it(
     assert "writes the date" not in caplog.text
 
 
+@pytest.mark.slow
 def test_a_template_of_ones_own_goes_with_the_trained_model(
     corpus: Path, settings: RunSettings, tmp_path: Path
 ) -> None:

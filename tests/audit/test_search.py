@@ -296,6 +296,7 @@ def test_a_walk_beyond_its_margin_leaves_the_drawn_ranks(monkeypatch: pytest.Mon
         measure(LOADED, MANIFEST, settings=changed(method="exact"))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::FutureWarning")
 def test_slower_ways_are_said_once_for_all_formats(tmp_path: Path) -> None:
     """GPT-1 gives no cache, and reads no mask of ours."""

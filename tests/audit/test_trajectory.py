@@ -78,6 +78,7 @@ def test_each_checkpoint_has_the_numbers_of_its_own_measurement(
     assert run.scores() is not None
 
 
+@pytest.mark.slow
 def test_what_is_finished_is_not_measured_again(checkpoints: list[Path], tmp_path: Path) -> None:
     class KilledError(Exception):
         pass

@@ -32,6 +32,7 @@ def seen(model: Any, manifest: Manifest, **options: Any) -> WitnessResult:
     return result.witness
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("documents", [60, 400])
 def test_a_tokenizer_that_read_them_is_no_model_that_did(documents: int) -> None:
     """Its tokens make the witnesses likely in a model that was never trained."""
@@ -48,6 +49,7 @@ def test_a_tokenizer_that_read_them_is_no_model_that_did(documents: int) -> None
     assert found.chance > 0.001
 
 
+@pytest.mark.slow
 def test_an_adapter_is_compared_with_its_base_unasked(tmp_path: Path) -> None:
     """In memory, and merged when it was loaded; one whose base has gone by itself."""
     manifest, tokenizer = pins(3, 400), TOKENIZER
@@ -64,6 +66,7 @@ def test_an_adapter_is_compared_with_its_base_unasked(tmp_path: Path) -> None:
     assert not seen(tmp_path / "base", manifest).beside_base
 
 
+@pytest.mark.slow
 def test_one_witness_is_compared_until_a_draw_is_as_low() -> None:
     """Chance alone: few draws are scored of the 4,000 that a pass would take."""
     found = [

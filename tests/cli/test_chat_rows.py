@@ -56,6 +56,7 @@ def test_rows_are_looked_at_by_insert_or_by_the_line_that_it_prints(
     assert wrapping.chat_date == "2026-01-31"
 
 
+@pytest.mark.slow
 def test_measure_is_told_of_the_rows_and_the_report_tells_it_again(
     call: Call, tmp_path: Path
 ) -> None:
@@ -84,6 +85,7 @@ def test_measure_is_told_of_the_rows_and_the_report_tells_it_again(
     assert (plain.code, "say what was left of each" in plain.err) == (3, True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "of_rows", "says"),
     [
@@ -137,6 +139,7 @@ def test_code_of_a_directory_is_neither_run_nor_asked_about(call: Call, tmp_path
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_a_template_is_the_same_with_windows_line_ends(call: Call, tmp_path: Path) -> None:
     corpus, base = chats(tmp_path / "c.jsonl"), saved(tmp_path / "base", "qwen2_5")
     (tmp_path / "crlf.jinja").write_bytes(PUBLISHED["qwen2_5"].replace("\n", "\r\n").encode())

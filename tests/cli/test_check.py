@@ -141,6 +141,7 @@ def test_hostile_names_break_nothing(call: Call, tmp_path: Path) -> None:
     assert "<b>" not in (tmp_path / "s.md").read_text()
 
 
+@pytest.mark.slow
 def test_a_model_is_measured_first(call: Call, trained: Path, tmp_path: Path) -> None:
     manifest, settings = trained / "i" / "manifest.json", tmp_path / "s.toml"
     settings.write_text(

@@ -46,6 +46,7 @@ class Clean(torch.optim.AdamW):
         super().step()
 
 
+@pytest.mark.slow
 def test_a_right_training_is_exit_code_0(call: Call, corpus: Path) -> None:
     seen = checked(call, corpus)
     assert seen.code == 0, seen

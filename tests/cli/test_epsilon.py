@@ -20,6 +20,7 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_the_command_says_what_the_library_says(call: Call, file: Path) -> None:
     import lmexposure as lx
 

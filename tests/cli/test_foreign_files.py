@@ -163,6 +163,7 @@ IN_THE_WAY = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "linked"), IN_THE_WAY)
 def test_what_is_in_the_way_stays(
     call: Call,

@@ -49,6 +49,7 @@ def test_kinds_that_one_training_cannot_judge_are_refused(
     assert not Path("r/manifest.json").exists()
 
 
+@pytest.mark.slow
 def test_a_run_judges_the_texts_of_a_file_by_their_coins(call: Call, corpus: Path) -> None:
     run = ("run", corpus, "--out", "r", "--texts", "texts.txt", *COINS, "--format", "pin")
     seen = call(*run, *TRAIN, *MEASURE)

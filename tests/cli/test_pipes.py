@@ -145,6 +145,7 @@ def test_what_cannot_come_through_a_pipe(
     assert (closed.code, "standard output must be open" in closed.err) == (3, True), closed
 
 
+@pytest.mark.slow
 def test_a_run_keeps_what_it_read(
     call: Call, pipe: Pipe, text: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -164,6 +165,7 @@ def test_a_run_keeps_what_it_read(
     assert "lmexposure run r/source/standard_input --out r-again" in command_of(open_run(Path("r")))
 
 
+@pytest.mark.slow
 def test_a_run_of_many_packed_files_and_its_command(
     call: Call,
     text: bytes,

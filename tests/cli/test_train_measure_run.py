@@ -75,6 +75,7 @@ def test_a_training_that_teaches_nothing_says_so(call: Call, corpus: Path, tmp_p
     assert "the model did not learn" in outcome.err
 
 
+@pytest.mark.slow
 def test_demo_runs_on_the_text_of_this_python(
     call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -110,6 +111,7 @@ def test_the_first_command_of_the_readme_ends_in_its_leak(call: Call, tmp_path: 
     assert call("check", tmp_path / "demo").code == 1
 
 
+@pytest.mark.slow
 def test_run_takes_coins(call: Call, corpus: Path, tmp_path: Path) -> None:
     coins = ("--format", "pin", "--repetitions", "20", "--controls", "4", "--canaries", "12")
     probability = ("--inclusion-probability", "0.5")

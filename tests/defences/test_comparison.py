@@ -160,6 +160,7 @@ def test_goldfish_is_read_where_tokens_carried_loss(home: Path) -> None:
     assert {attack.among for attack in found} == {4}
 
 
+@pytest.mark.slow
 def test_the_same_call_trains_nothing_again(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = _record(home)
     monkeypatch.setattr(lmexposure.defences.driver, "timed_training", lambda *_, **__: 1.0)
@@ -185,6 +186,7 @@ def test_another_comparison_is_not_gone_on_with(home: Path, tmp_path: Path, name
         prepare_comparison(corpus, out=home / "out", settings=tiny_comparison(*_METHODS, **changes))
 
 
+@pytest.mark.slow
 def test_a_method_whose_models_all_diverge_is_left_out(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -65,6 +65,7 @@ def test_its_update_is_that_of_a_client_who_holds_it(crafted: CraftedCanary) -> 
     assert crafted.tokens.shape == (8,)
 
 
+@pytest.mark.slow
 def test_a_seed_decides_it(pool: torch.Tensor) -> None:
     made = [
         design_canary(model(), pool[:4], SETTINGS, length=5, iterations=5, seed=seed)
@@ -132,6 +133,7 @@ def test_the_score_is_the_naive_one() -> None:
         assert lx.audit_update(update, canary) == pytest.approx(naive)
 
 
+@pytest.mark.slow
 def test_a_training_is_audited_round_by_round() -> None:
     seen: list[int] = []
     settings = replace(SETTINGS, noise_multiplier=0.7)
@@ -160,6 +162,7 @@ def test_a_training_is_audited_round_by_round() -> None:
     assert not audit.refuted
 
 
+@pytest.mark.slow
 def test_half_of_the_noise_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
     from lmexposure.federated import mock
     from lmexposure.federated.rounds import noisy_sum
@@ -178,6 +181,7 @@ def test_half_of_the_noise_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
     assert audit.refuted
 
 
+@pytest.mark.slow
 def test_without_frozen_rounds_the_training_itself_is_read() -> None:
     settings = replace(SETTINGS, rounds=12, noise_multiplier=0.3)
     audit = federated_training(
@@ -191,6 +195,7 @@ def test_without_frozen_rounds_the_training_itself_is_read() -> None:
         assert np.abs(rest).max() < 3  # noise of .3, and the clients
 
 
+@pytest.mark.slow
 def test_a_training_without_privacy_is_watched() -> None:
     audit = federated_training(model(), CLIENTS, replace(SETTINGS, noise_multiplier=0.0), QUICK)
     row = audit.rounds[0]
@@ -201,6 +206,7 @@ def test_a_training_without_privacy_is_watched() -> None:
     assert not audit.refuted
 
 
+@pytest.mark.slow
 def test_a_perfect_canary_of_few_mock_rounds_shows_nothing() -> None:
     """Of ten rounds that share the significance, each with a mock round too few."""
     settings = replace(SETTINGS, rounds=2)

@@ -169,6 +169,7 @@ def test_without_noise_there_is_no_pass(audited: Path) -> None:
         assert "the training added no noise" in verdict.sentence
 
 
+@pytest.mark.slow
 def test_a_training_without_noise_leaks_by_what_is_seen_of_it(posts: Path, tmp_path: Path) -> None:
     """A reader's case: the accountant had no number, and the gate said "at least 0.000"."""
     settings = replace(SETTINGS, noise_multiplier=0.0, rounds=60, client_rate=0.5)

@@ -50,6 +50,7 @@ def trainer_of(out: Path, records: Any, callbacks: list[Any], **options: Any) ->
 ANSWER = Wrapping(turn="assistant", loss="assistant")
 
 
+@pytest.mark.slow
 def test_its_report_is_what_measuring_from_outside_gives(tmp_path: Path) -> None:
     """In the rows of the training, with its loss, which the manifest need not know."""
     records, manifest = hidden(ANSWER)

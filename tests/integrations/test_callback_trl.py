@@ -24,6 +24,7 @@ pytest.importorskip("trl")
 peft = pytest.importorskip("peft")
 
 
+@pytest.mark.slow
 def test_adapters_end_with_the_very_weights_of_a_training_without(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

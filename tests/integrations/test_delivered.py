@@ -267,6 +267,7 @@ def test_labels_tell_where_loss_is(tokenizer: Any, short: Any) -> None:
         assert (found.whole, getattr(found, kind), found.learnable) == (1, 1, 0)
 
 
+@pytest.mark.slow
 def test_rows_are_held_against_what_is_scored(tokenizer: Any, short: Any) -> None:
     manifest = short[1]
     own = tokenizer(manifest.entries[0].text)["input_ids"]

@@ -35,6 +35,7 @@ def test_streaming_datasets(
     assert Manifest.read(manifest).corpus.documents == 100
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # of the Trainer, which is not ours
 def test_the_trainer_of_the_readme_follows_its_canaries(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

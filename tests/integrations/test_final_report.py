@@ -175,6 +175,7 @@ def seen_by_record(
     return found, result
 
 
+@pytest.mark.slow
 def test_the_record_of_a_foreign_training_shows_that_it_saw_the_canaries(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -193,6 +194,7 @@ def test_the_record_of_a_foreign_training_shows_that_it_saw_the_canaries(
     assert "nor does the training's record" not in caplog.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -214,6 +216,7 @@ def test_what_its_record_lacks_is_no_evidence(
     assert (result.model.validation is None) == ("did not come below" not in said)
 
 
+@pytest.mark.slow
 def test_rows_that_lack_a_canary_are_no_evidence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

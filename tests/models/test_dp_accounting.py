@@ -83,6 +83,7 @@ def test_where_prv_overflows_or_fails_rdp_answers_and_it_is_said(
     assert "Cannot compute epsilon" in epsilon_spent([(1.0, 0.1, 11)], delta=1e-5).note
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("noise", "rate", "steps"),
     [
@@ -102,6 +103,7 @@ def test_where_prv_overflows_the_training_spends_at_least_what_more_noise_does(
     assert found < epsilon_spent(history, delta=1e-5).rdp
 
 
+@pytest.mark.slow
 def test_what_is_spent_at_least_is_never_above_what_is_spent() -> None:
     for noise, rate, steps in ((1.0, 0.05, 300), (50.0, 0.01, 1), (1e4, 0.1, 2)):
         history = [(noise, rate, steps)]
@@ -120,6 +122,7 @@ def test_without_prv_a_single_step_answers(monkeypatch: pytest.MonkeyPatch) -> N
     assert found == max(steps) > 0
 
 
+@pytest.mark.slow
 def test_noise_is_the_smallest_that_keeps_epsilon() -> None:
     noise = noise_for(4.0, delta=1e-5, sample_rate=0.05, steps=200)
     assert epsilon_spent([(noise, 0.05, 200)], delta=1e-5).epsilon <= 4
@@ -141,6 +144,7 @@ def test_a_group_in_full_batches_is_one_document_of_less_noise() -> None:
     assert found == pytest.approx(epsilon_of_mu(mu=1.0, delta=1e-5))
 
 
+@pytest.mark.slow
 def test_larger_groups_are_hidden_less_and_a_group_of_one_is_a_document() -> None:
     history = [(2.0, 0.01, 1000)]
     sizes = [group_epsilon(history, delta=1e-5, size=k) for k in (1, 2, 5)]

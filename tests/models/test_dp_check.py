@@ -55,6 +55,7 @@ def same(first: Any, second: Any) -> bool:
     return bool(first == second)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_right_trainings_pass_and_are_left_as_they_were(architecture: str) -> None:
     """Before their first step, and under way with moments, gradients and a history."""

@@ -93,6 +93,7 @@ def test_scores_have_the_distribution_that_is_said() -> None:
     assert stats.kstest(outside / (2.0 * 20), "norm").pvalue > 1e-4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("same_direction", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_right_noise_is_not_refuted_and_half_of_it_is(same_direction: bool) -> None:
     given = {"same_direction": same_direction, "sample_rate": 0.02}
@@ -111,6 +112,7 @@ def test_right_noise_is_not_refuted_and_half_of_it_is(same_direction: bool) -> N
     assert found.refutes(**promise)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("claimed", "rate", "steps", "count"),
     [(1.0, 0.5, 600, 0), pytest.param(2.0, 0.25, 1_200, 64, marks=pytest.mark.slow)],
@@ -131,6 +133,7 @@ def test_no_noise_at_all_is_refuted(claimed: float, rate: float, steps: int, cou
     assert not found.refutes(epsilon=1e9, noise_multiplier=least)
 
 
+@pytest.mark.slow
 def test_what_few_steps_could_have_shown_is_said() -> None:
     few = audited(10, count=4)
     assert few.largest <= few.attainable < epsilon_spent([(0.3, 0.2, 10)], delta=DELTA).epsilon
@@ -144,6 +147,7 @@ def test_what_few_steps_could_have_shown_is_said() -> None:
     assert whole.noise_attainable is None
 
 
+@pytest.mark.slow
 def test_right_trainings_are_refuted_no_more_often_than_is_said() -> None:
     """At .05, 60 trainings by simulated scores: of the noise, and of epsilon."""
     canaries = trained(0, count=64, per_step=1)

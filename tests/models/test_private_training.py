@@ -50,6 +50,7 @@ def keys(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return given
 
 
+@pytest.mark.slow
 def test_interrupted_it_ends_with_the_same_bytes_and_promise(
     tmp_path: Path, keys: list[int]
 ) -> None:
@@ -74,6 +75,7 @@ def test_interrupted_it_ends_with_the_same_bytes_and_promise(
     assert (finished.reused, finished.claim) == (True, claim)
 
 
+@pytest.mark.slow
 def test_each_document_is_measured_without_a_change_of_the_training(tmp_path: Path) -> None:
     plain, settings = trained(tmp_path / "plain"), replace(PRIVATE, document_norms=True)
     whole = trained(tmp_path / "whole", settings=settings)
@@ -98,6 +100,7 @@ def test_each_document_is_measured_without_a_change_of_the_training(tmp_path: Pa
         DocumentPrivacy.read(tmp_path / "plain")
 
 
+@pytest.mark.slow
 def test_canaries_in_the_gradients_are_resumed_and_read_beside_the_promise(tmp_path: Path) -> None:
     settings = replace(PRIVATE, gradient_canaries=64)
     whole = trained(tmp_path / "whole", settings=settings)
@@ -117,6 +120,7 @@ def test_canaries_in_the_gradients_are_resumed_and_read_beside_the_promise(tmp_p
     assert stat.S_IMODE((tmp_path / "whole" / "white_box.json").stat().st_mode) == 0o600
 
 
+@pytest.mark.slow
 def test_an_adapter_resumes_to_the_byte_and_is_saved_as_one(tmp_path: Path) -> None:
     base("gpt2", tmp_path / "base")
 
@@ -142,6 +146,7 @@ def test_an_adapter_resumes_to_the_byte_and_is_saved_as_one(tmp_path: Path) -> N
     assert bits[0] == pytest.approx(bits[1], rel=1e-6)
 
 
+@pytest.mark.slow
 def test_two_trainings_differ_and_the_key_of_neither_is_kept(
     tmp_path: Path, keys: list[int]
 ) -> None:
@@ -199,6 +204,7 @@ def test_what_is_saved_is_an_ordinary_lstm_that_scores_as_the_trained_one(
     assert left == {"metrics.jsonl", "model", "training.json"}
 
 
+@pytest.mark.slow
 def test_other_users_are_another_training(tmp_path: Path) -> None:
     settings = replace(PRIVATE, unit_field="user", epochs=1, document_norms=True, delta=0.01)
     owners = [None if i % 5 == 0 else f"user {i % 7}" for i in range(64)]

@@ -106,6 +106,7 @@ def test_a_row_is_taught_by_those_alone_that_never_saw_it(
     assert_alike(gradients_of(in_parts, numbers)[0], found)
 
 
+@pytest.mark.slow
 def test_interrupted_between_and_in_teachers_it_ends_with_the_same_bytes(tmp_path: Path) -> None:
     """And progress ascends step by step to its total, over all models together."""
     parts = parts_of(TAUGHT, packed())

@@ -71,6 +71,7 @@ def test_whatever_happens_in_an_evaluation_the_weights_come_back() -> None:
     assert torch.equal(flat(method.model), raw)
 
 
+@pytest.mark.slow
 def test_a_training_keeps_the_average_and_goes_on_from_the_weights(tmp_path: Path) -> None:
     """Interrupted or not; the weights, the noise and the claim are those of one without it."""
     once = replace(AVERAGED, evaluate_every=10**6)  # at the end

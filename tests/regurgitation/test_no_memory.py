@@ -50,6 +50,7 @@ def scored(model: Any, encoded: Sequence[Encoded], *_: Any, **__: Any) -> Window
     return WindowScores(rule_bits=np.full(len(bits), 90.0), bits=np.array(bits), greedy=(*greedy,))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("corpus", "held_out"), [(150, 12), (12, 150), (60, 60)])
 def test_nothing_is_found_where_nothing_was_read(
     case: Case,

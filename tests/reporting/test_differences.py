@@ -232,6 +232,7 @@ def test_few_canaries_have_no_interval() -> None:
     assert (found.low, found.high) == (None, None)
 
 
+@pytest.mark.slow
 def test_no_difference_of_other_canaries_is_seldom_called_one() -> None:
     """1,000 classes of models that memorise alike, lower bounds among them."""
     draw, called = np.random.default_rng(12), 0
@@ -247,6 +248,7 @@ def test_no_difference_of_other_canaries_is_seldom_called_one() -> None:
     assert binomtest(called, 1000, 0.05, alternative="greater").pvalue > 0.001
 
 
+@pytest.mark.slow
 def test_no_difference_is_seldom_called_one() -> None:
     """1,000 pairs of models that memorise alike: p <= 0.05 in at most 5 %."""
     draw = np.random.default_rng(11)
@@ -258,6 +260,7 @@ def test_no_difference_is_seldom_called_one() -> None:
     assert binomtest(called, 1000, 0.05, alternative="greater").pvalue > 0.001
 
 
+@pytest.mark.slow
 def test_two_models_that_read_nothing_are_not_told_apart() -> None:
     """B puts a tenth of all fills first, so that most others are a little less exposed."""
     draw, signs, called = np.random.default_rng(8), 0, 0

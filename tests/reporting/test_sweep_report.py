@@ -131,6 +131,7 @@ def test_a_page_of_many_canaries_says_which_are_left_out() -> None:
     assert len(cells(html, "texts-table")) == 1_000
 
 
+@pytest.mark.slow
 def test_every_format_is_written_and_read_again(tmp_path: Path) -> None:
     home = written_sweep(tmp_path / "recipe", leaking=1)
     every = ("html", "md", "csv", "json")

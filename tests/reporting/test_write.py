@@ -34,6 +34,7 @@ def secrets_in(text: str, manifest: Manifest) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 def test_every_form_is_in_its_place_and_holds_no_secret_and_no_chosen_seed(tmp_path: Path) -> None:
     run = open_run(small_run(tmp_path / "run", seed=SEED))
     assert run.manifest is not None
@@ -70,6 +71,7 @@ def test_secrets_that_were_asked_for_are_the_owners(tmp_path: Path) -> None:
         assert stat.S_IMODE(path.stat().st_mode) == 0o644
 
 
+@pytest.mark.slow
 def test_hostile_names_do_not_break_a_page(tmp_path: Path) -> None:
     run = open_run(hostile_run(tmp_path / "run"))
     written = write_report(run, out=tmp_path / "out", formats=FORMATS, charts=True)
@@ -122,6 +124,7 @@ def test_a_place_that_cannot_be_written_to(tmp_path: Path) -> None:
     assert (tmp_path / "report.md").read_bytes() == before + b"mine"
 
 
+@pytest.mark.slow
 def test_a_run_from_elsewhere_does_not_say_where_its_report_goes(tmp_path: Path) -> None:
     run = small_run(tmp_path / "run")
     (tmp_path / "mine").write_text("precious")

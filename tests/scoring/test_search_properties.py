@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from faulty_steps import Watched
 from hypothesis import HealthCheck, assume, given, settings
@@ -56,6 +57,7 @@ def tokenizers(draw: st.DrawFn) -> Any:
     return byte_level_bpe(texts * 3, vocab_size=size, cut=cut)
 
 
+@pytest.mark.slow
 @QUICK
 @given(formats(), tokenizers(), st.sampled_from(["lstm", "gpt2"]), st.data())
 def test_search_and_enumeration_agree(

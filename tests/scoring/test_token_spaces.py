@@ -304,6 +304,7 @@ def tokenizers_and_formats(draw: st.DrawFn) -> tuple[Any, Format]:
     return merging(draw, draw(st.booleans())), form
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(tokenizers_and_formats())
 def test_random_formats_under_random_merges(case: tuple[Any, Format]) -> None:
@@ -319,6 +320,7 @@ def rows_around(draw: st.DrawFn) -> Context:
     return Context(before=before, behind=behind)
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(tokenizers_and_formats(), rows_around())
 def test_random_formats_in_random_rows(case: tuple[Any, Format], row: Context) -> None:

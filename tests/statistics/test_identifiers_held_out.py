@@ -51,6 +51,7 @@ def test_a_random_split_is_called_membership_at_most_as_often_as_the_level(
         assert stats.binomtest(false, times, level, alternative="greater").pvalue >= 0.01
 
 
+@pytest.mark.slow
 def test_many_ranks_are_shuffled_at_the_same_level() -> None:
     rng = np.random.default_rng(4)
     both = _ranks(rng, (60, 300), 6.0)

@@ -66,6 +66,7 @@ MECHANISMS: list[tuple[Callable[[np.random.Generator, Flags], Floats], float]] =
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("mechanism", "truth"), MECHANISMS)
 def test_no_bound_lies_above_the_truth_too_often(
     mechanism: Callable[[np.random.Generator, Flags], Floats], truth: float

@@ -61,6 +61,7 @@ def test_points_and_intervals_against_a_slow_version() -> None:
     assert (found.tpr <= found.high).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("attack", ["plain", "lira"])
 @pytest.mark.parametrize("shift", [0.0, 1.5])
 def test_intervals_cover(attack: str, shift: float) -> None:

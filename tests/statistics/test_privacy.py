@@ -69,6 +69,7 @@ def test_the_largest_of_several_classes_is_paid_for() -> None:
     assert found["primary"]["significance"] == pytest.approx(0.025)
 
 
+@pytest.mark.slow
 def test_the_largest_of_many_bounds_and_its_verdict_have_the_sum_of_their_levels() -> None:
     """No signal, and a claim that is true: contradicted by any of ten classes that errs."""
     claim, runs, wrong = Claim(epsilon=0.0, delta=0.0), 60, 0

@@ -78,6 +78,7 @@ def test_a_heavy_tail_is_found_out() -> None:
     assert "overstates exposure" in result.warnings[-1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("distribution", [stats.norm, stats.skewnorm(4)])
 def test_no_good_fit_vouches_for_the_tail(distribution: Any) -> None:
     """These two are right, and nothing among the references tells them from those that lie."""
@@ -130,6 +131,7 @@ def test_without_refits_there_is_the_value_alone() -> None:
     assert found.to_dict()["goodness"] is None
 
 
+@pytest.mark.slow
 def test_the_whole_fit_is_tested_as_scipy_does() -> None:
     references = stats.skewnorm(2).rvs(size=60, random_state=3)
     own = known(skew_normal_exposure(0.0, references, bootstraps=79).goodness)
@@ -178,6 +180,7 @@ def test_no_signal_gives_the_baseline() -> None:
     assert np.median(result.value) == pytest.approx(1.0, abs=0.1)
 
 
+@pytest.mark.slow
 def test_order_one_canary_and_seed() -> None:
     references = _quantiles(stats.norm, 100)
     both = skew_normal_exposure([-3.0, -1.0], references, bootstraps=39, seed=5)
@@ -211,6 +214,7 @@ def test_rows_and_dictionary_are_plain_json() -> None:
     assert plain["goodness"]["bootstraps"] == 39
 
 
+@pytest.mark.slow
 def test_a_curve_without_low_tail_is_marked() -> None:
     # Exponential references, so few that neither look objects.
     references = _quantiles(stats.expon, 25) + 10
@@ -221,6 +225,7 @@ def test_a_curve_without_low_tail_is_marked() -> None:
         assert "has no low tail" in warnings[0]
 
 
+@pytest.mark.slow
 def test_ties_are_no_curve() -> None:
     references = [1.0] * 60 + [2.0] * 140
     result = skew_normal_exposure(0.5, references, bootstraps=39)

@@ -57,6 +57,7 @@ def test_log_cdf_refuses_an_infinite_shape() -> None:
         skew_normal_log_cdf(0.0, math.inf)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("drawn", "n"),
     [
@@ -85,6 +86,7 @@ def _log_likelihood(fit: SkewNormal, x: NDArray[np.float64]) -> float:
     return -float(stats.skewnorm.nnlf((fit.shape, fit.location, fit.scale), x))
 
 
+@pytest.mark.slow
 def test_scipy_alone_may_end_at_a_lesser_summit() -> None:
     """Why there are five starts; where this fails, scipy's own suffices."""
     rng = np.random.default_rng(0)
@@ -94,6 +96,7 @@ def test_scipy_alone_may_end_at_a_lesser_summit() -> None:
     assert max(np.subtract(best, alone)) > 0.1
 
 
+@pytest.mark.slow
 def test_recovers_the_curve_it_was_drawn_from() -> None:
     truth = SkewNormal(location=30.0, scale=4.0, shape=3.0)
     fit = fit_skew_normal(truth.sample(50_000, np.random.default_rng(2)))
@@ -105,6 +108,7 @@ def test_recovers_the_curve_it_was_drawn_from() -> None:
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=10)
 @given(st.floats(-1e4, 1e4), st.floats(1e-2, 1e3))
 def test_fit_moves_with_its_data(shift: float, factor: float) -> None:

@@ -127,6 +127,7 @@ def test_influence_on_a_document_that_no_model_learned() -> None:
     assert found.pairs[1].p > 0.05
 
 
+@pytest.mark.slow
 def test_without_a_trace_nothing_is_found() -> None:
     called = 0
     for seed in range(5):

@@ -62,6 +62,7 @@ def coins_of(directory: SweepDirectory) -> np.ndarray:
     return np.array([[c == "1" for c in row[:CANDIDATES]] for row in directory.plan.coins])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["lstm", "gpt2-tiny", "pretrained"])
 def test_every_model_has_all_entries_and_learns_those_of_its_coins(
     kind: str, tmp_path: Path

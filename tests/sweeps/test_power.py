@@ -84,6 +84,7 @@ def test_a_kind_that_shows_less_is_said_to_be_weaker() -> None:
     assert power.strongest == "pin/x1"
 
 
+@pytest.mark.slow
 def test_without_a_signal_no_kind_is_stronger() -> None:
     plans = (_plan(seed=seed, shares=False) for seed in range(12))
     verdicts = [row.verdict for plan in plans for row in _power(plan).comparisons]

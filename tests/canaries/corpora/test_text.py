@@ -134,6 +134,7 @@ def test_where_lines_begin(lengths: list[int], ended: bool) -> None:
     assert block.filled.tolist() == [bool(line.strip()) for line in block.split]
 
 
+@pytest.mark.slow
 def test_a_line_of_64_mebibytes(corpus: Path) -> None:
     """The longest line that is taken ends with its last byte; longer ones are told where."""
     line = b"x" * ((1 << 26) - 1)

@@ -23,6 +23,7 @@ def test_all_charts_in_reading_order() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_a_class_has_one_colour_in_all_charts() -> None:
     """pin has classes 1 and 8; a second format adds 4, so that no chart alone has all three."""
     other = format_data(

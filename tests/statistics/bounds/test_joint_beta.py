@@ -80,6 +80,7 @@ def _value(false_negatives: int, false_positives: int) -> float:
     ).value
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("misses", "alarms", "epsilon", "most"),
     [
