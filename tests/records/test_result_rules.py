@@ -245,6 +245,7 @@ def test_what_cannot_be_is_refused(change: Change, message: str) -> None:
     [
         at("canaries.0.log_perplexity_bits", -1e-9),
         at("formats.0.reference_bits_quantiles", [*range(9)]),
+        at("formats.0.set_aside", 10**9 - 10),  # all fills
         at("privacy.claim", None),
         both(at("summary.0.guessing_test", None), at("model.validation", None)),
         both(at("warnings", ["why"]), at("canaries.0.log_perplexity_bits", None)),

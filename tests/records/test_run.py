@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from made_looks import look
 from made_results import small_result, small_run, with_scores_of
 
 from lmexposure._files import LOCK, only_writer, sha256_file
@@ -93,6 +94,21 @@ def test_what_a_measurement_alone_lacks_is_none(tmp_path: Path) -> None:
     assert run.provenance.line == f"version unknown, date unknown; weights {'1' * 12}"
     (tmp_path / "scores.parquet").unlink()
     assert open_run(tmp_path).scores() is None
+
+
+def test_a_look_at_other_weights_is_left_out_and_said(tmp_path: Path) -> None:
+    run = small_run(tmp_path)
+    weights = open_run(run).result.model.weights_sha256
+    (run / "verbatim").mkdir()
+    theirs = look()
+    theirs.write(run / "verbatim" / "verbatim.json")
+    opened = open_run(run)
+    assert opened.look is None
+    assert "memorised text was looked for in weights abababab" in opened.notes[-1]
+    model = theirs.model.model_copy(update={"weights_sha256": weights})
+    own = theirs.model_copy(update={"model": model})
+    own.write(run / "verbatim" / "verbatim.json")
+    assert (open_run(run).look, open_run(run).notes) == (own, ())
 
 
 def test_now_is_to_the_second_in_utc() -> None:

@@ -3,7 +3,13 @@ from pathlib import Path
 import pytest
 
 from lmexposure.errors import SettingsError
-from lmexposure.records import MeasureOptions, MeasureSettings, RunSettings, read_settings_file
+from lmexposure.records import (
+    MeasureOptions,
+    MeasureSettings,
+    RunSettings,
+    SweepSettings,
+    read_settings_file,
+)
 
 
 def test_override_reaches_run_measurement_and_training() -> None:
@@ -15,6 +21,12 @@ def test_override_reaches_run_measurement_and_training() -> None:
     assert new.repetitions == (1, 2)
     assert new.training == {"epochs": 7, "patience": 1}
     assert base.training == {"epochs": 3, "patience": 1}
+
+
+def test_override_of_a_sweep_reaches_its_models() -> None:
+    new = SweepSettings(models=16).override({"population": 7, "seed": 5, "training": {"epochs": 2}})
+    assert (new.models, new.population, new.run.seed) == (16, 7, 5)
+    assert new.run.training == {"epochs": 2}
 
 
 def test_settings_file_then_flags(tmp_path: Path) -> None:

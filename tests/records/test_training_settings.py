@@ -133,7 +133,7 @@ def test_learning_rate_warms_up_and_runs_down() -> None:
     rates = [settings.learning_rate_at(step, 10) for step in range(10)]
     assert rates[:4] == pytest.approx([0.25, 0.45, 0.6, 0.7])
     assert rates[-1] == pytest.approx(0.1)
-    assert TrainingSettings(learning_rate=1.0).learning_rate_at(9, 10) == 1.0
+    assert TrainingSettings(learning_rate=2.0).learning_rate_at(9, 10) == 2.0
 
 
 def test_targets_of_adapters_are_names() -> None:
