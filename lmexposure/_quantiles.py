@@ -14,6 +14,15 @@ _SLACK = 1e-12  # keeps a tail that is exactly reached, such as 2^-n, from being
 _STEPS = 100
 
 
+def fewest_refits(level: float) -> int:
+    """Refits of a curve that a percentile interval takes, whose ends are two of them.
+
+    >>> fewest_refits(0.95), fewest_refits(0.99)
+    (39, 199)
+    """
+    return max(39, math.ceil(2 / (1 - level) - 1 - 1e-9))
+
+
 @dataclass(frozen=True, kw_only=True)
 class ExposureEstimate:
     """One canary's exposure in bits, higher = more memorised, with what its error comes from."""

@@ -209,6 +209,15 @@ def large(value: int) -> str:
     return f"{rounded:,}"
 
 
+def one_in(chance: float) -> str:
+    """How many times there are for one that chance gives as much; of the rarest, at least so many.
+
+    >>> one_in(0.001), one_in(5e-324)
+    ('1,000', '1 × 10^300')
+    """
+    return large(math.floor(1 / max(chance, 1e-300)))
+
+
 def in_words(seconds: float) -> str:
     """A duration as a person says it.
 

@@ -19,7 +19,7 @@ from lmexposure._files import sha256_bytes
 from lmexposure.audit.calibration import BesideBase, beside_base
 from lmexposure.audit.format_scores import FormatScores
 from lmexposure.audit.search import Estimates, Extractions, FormatSearch
-from lmexposure.errors import InputError, ModelError
+from lmexposure.errors import InputError, ModelError, SettingsError
 from lmexposure.records import (
     CanaryResult,
     ClassSummary,
@@ -121,9 +121,8 @@ def _beside(base: BesideBase | None, i: int) -> Estimates:
 
 def _shown(estimates: Estimates, method: str, name: str) -> Estimate:
     """The estimate that is shown; where a curve was asked for, a counted or drawn one."""
-    made = method != "skew_normal" or method in estimates
     for wanted in _SHOWN[method]:
-        if wanted in estimates and made:
+        if wanted in estimates:
             return estimates[wanted]
     raise ModelError(
         f"format {name!r}: method={method!r} gives no estimate here; there are "
@@ -188,6 +187,8 @@ def _by_curve(
             bootstraps=settings.bootstraps if settings.method == "skew_normal" else None,
             seed=settings.bootstrap_seed,
         )
+    except SettingsError:
+        raise
     except InputError as failure:  # too few references, or all of them alike
         return None, [f"no skew-normal curve: {failure}"]
     # That it was not tested, where it was not asked for, each canary's estimate says.

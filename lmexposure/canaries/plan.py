@@ -501,6 +501,11 @@ def _check_apart(formats: Sequence[Format], drawn: Sequence[Canary]) -> None:
                 apart = "plan them apart"
                 if canary.role == "witness":
                     apart = "leave the witness out (witness=False, --no-witness)"
+                if form.kind == "texts":
+                    raise PlanError(
+                        f"canary {canary.id} contains a line of the file of texts; leave that line "
+                        f"out, or {apart}"
+                    )
                 raise PlanError(
                     f"canary {canary.id} contains a fill of format {form.name!r}; give "
                     f"{form.name!r} a text of its own around its holes, or {apart}"

@@ -19,6 +19,7 @@ from lmexposure._style import (
     bits,
     large,
     number,
+    one_in,
     percent,
     probability,
     sentence,
@@ -30,6 +31,7 @@ from lmexposure.gate.thresholds import Thresholds
 from lmexposure.records import GuessingTest
 
 _MOST_SHIFT = 0.05  # bits
+_MOST_BITS = 20_000  # of a number that is written out; no space has as many
 _MORE_CANARIES = "Insert more canaries of each class (--canaries), and train again."
 
 P_VALUE = CheckKind(
@@ -89,7 +91,7 @@ def _p_value_judged(group: CanaryClass, share: float, *, wanted: bool) -> tuple[
         reason = (
             f"{group.secrets} {are(group.n)} more familiar to the model than chance explains: "
             "secrets that it never saw look as familiar in only 1 of "
-            f"{large(math.floor(1 / p))} tests (p = {probability(p)}; {limit} or less is a leak)"
+            f"{one_in(p)} tests (p = {probability(p)}; {limit} or less is a leak)"
         )
         return Outcome.LEAK, reason
     if least > share:
@@ -274,6 +276,8 @@ def _shown(chosen: list[ExposureEstimate]) -> str:
 
 def _power(log2: float) -> str:
     """2^log2 for people."""
+    if log2 > _MOST_BITS:
+        return f"2^{log2:,.0f}"
     digits = 52  # of the fraction, in base 2
     return large((int(2 ** (log2 % 1) * 2**digits) << max(0, math.floor(log2))) >> digits)
 

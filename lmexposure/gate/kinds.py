@@ -5,13 +5,12 @@ of a class has; its bound on epsilon keeps the significance that it was measured
 kinds together have as much as the primary bound.
 """
 
-import math
 from dataclasses import replace
 
 from lmexposure._style import (
     are,
-    large,
     nats,
+    one_in,
     percent,
     probability,
     sentence,
@@ -105,7 +104,7 @@ def _p_value_judged(row: KindMembership, share: float) -> tuple[Outcome, str]:
     if p <= share:
         return Outcome.LEAK, (
             f"{told} told from those that their coins left out better than chance explains: "
-            f"shuffled coins give as much in only 1 of {large(math.floor(1 / p))} tests (p = "
+            f"shuffled coins give as much in only 1 of {one_in(p)} tests (p = "
             f"{probability(p)}; {limit} or less is a leak)"
         )
     if least > share:

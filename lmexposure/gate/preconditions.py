@@ -68,7 +68,7 @@ def check_controls(result: Result, formats: list[str]) -> dict[str, Check]:
 def check_learned(result: Result) -> Check | None:
     """Whether the model learned at all; None where its validation loss is not known."""
     validation = result.model.validation
-    if validation is None:
+    if validation is None or not validation.has_loss:
         return None
     after, before = validation.validation_bits, validation.initial_validation_bits
     loss = f"validation loss {reading(after, _LOSS)}, {number(before, 3)} before training"

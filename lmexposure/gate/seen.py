@@ -1,6 +1,6 @@
 """Whether the model that was measured read the canaries at all: without that, nothing passes."""
 
-from lmexposure._style import count, large, number, probability, sentence, times
+from lmexposure._style import count, number, one_in, probability, sentence, times
 from lmexposure.gate.checks import Check, CheckKind, Outcome
 from lmexposure.gate.thresholds import Thresholds
 from lmexposure.records import LEAST_GAIN, Result, Validation
@@ -60,7 +60,7 @@ def _witnessed(result: Result) -> str | None:
         return None
     return (
         "the model read this corpus: it knows the witnesses as a model that never read them does "
-        f"once in {large(int(1 / chance))} times"
+        f"once in {one_in(chance)} times"
     )
 
 

@@ -416,7 +416,8 @@ def _untested(
         yield f"whether controls are at chance: {visible(name)} has no controls"
     if rows_unknown(result):
         yield "whether canaries were scored as they were trained: those rows are not known"
-    if result.model.validation is None:
+    validation = result.model.validation
+    if validation is None or not validation.has_loss:
         yield "whether the model learned: its validation loss is not known"
 
 

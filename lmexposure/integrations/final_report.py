@@ -88,7 +88,8 @@ class FinalReport:
             written = write_report(run)
         verdict = check(run.result)
         lines = [verdict.sentence]
-        if any(each.key == "accept_unseen_training" for each in verdict.findings):
+        unseen = any(each.key == "accept_unseen_training" for each in verdict.findings)
+        if unseen and (isinstance(record, str) or record.has_loss):
             why = record if isinstance(record, str) else _LITTLE
             lines.append(f"nor does the training's record show that it saw the canaries: {why}")
         return [*lines, *(f"report  {path}" for path in written)]

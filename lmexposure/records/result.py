@@ -76,6 +76,11 @@ class Validation(Record):
     # the trainer is not this package's, which only counted its rows before it began
     foreign: bool = False
 
+    @property
+    def has_loss(self) -> bool:
+        """Whether a loss was looked at; one that is not finite is missing, and was."""
+        return not self.foreign or self.validation_bits is not None
+
     @model_validator(mode="after")
     def _improvement_has_numbers(self) -> Self:
         if self.improved and None in (self.validation_bits, self.initial_validation_bits):
@@ -199,7 +204,8 @@ class MeasureOptions(Record):
     level: Rate  # coverage of every interval
     bootstraps: Count  # refits behind the skew-normal curve's goodness, where it was asked for
     permutations: Count  # shuffles behind each p-value against guessing
-    significance: Rate  # of all bounds on epsilon together
+    # of all bounds on epsilon together; those of chosen texts have half as much on top
+    significance: Rate
     # of the pair (epsilon, delta) that is bounded; None: 0, and one that follows from the number of
     # documents
     delta: Delta | None

@@ -195,6 +195,12 @@ class ClaimCheck(Record):
                 f"the claim of epsilon {self.claimed_epsilon:g} is said to be {self.verdict!r}, "
                 f"with a bound of {self.bound}, and at most {self.max_attainable} attainable"
             )
+        past = self.bound is not None and self.bound > self.claimed_epsilon
+        if past != (self.verdict == "contradicted") and self.verdict != "cannot tell":
+            raise ValueError(
+                f"the claim of epsilon {self.claimed_epsilon:g} is said to be {self.verdict!r}, "
+                f"with a bound of {self.bound}"
+            )
         return self
 
 
@@ -204,7 +210,7 @@ class Privacy(Record):
     # with which each candidate went in by its own coin; None where a fixed number of canaries went
     # in
     inclusion_probability: Rate | None
-    significance: Rate  # of all bounds together
+    significance: Rate  # of all bounds here together
     deltas: Rows[Delta]  # for which epsilon is bounded, the primary bound's first
     # the largest of the classes' primary bounds; None where no class has one
     primary: PrimaryBound | None

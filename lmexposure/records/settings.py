@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from lmexposure._quantiles import fewest_refits
 from lmexposure._settings import (
     Rule,
     Setting,
@@ -217,10 +218,21 @@ class MeasureSettings:
 
     def __post_init__(self) -> None:
         check_settings(self)
+        if self.method == "skew_normal":
+            self._check_refits()
         if self.claimed_epsilon is not None:
             from lmexposure.statistics import Claim  # brings scipy: only for a claim
 
             Claim(epsilon=self.claimed_epsilon, delta=self.delta)
+
+    def _check_refits(self) -> None:
+        """The ends of an interval are order statistics of the refits: they must exist."""
+        fewest = fewest_refits(self.level)
+        if self.bootstraps < fewest:
+            raise SettingsError(
+                f"bootstraps={self.bootstraps} must be at least {fewest} for intervals of "
+                f"level={self.level:g}; give as many, or a lower level"
+            )
 
     @classmethod
     def first_look(cls, **values: object) -> "MeasureSettings":

@@ -174,10 +174,11 @@ def _validation_facts(validation: Validation | None) -> Iterator[Fact]:
     ):
         value = MISSING if bits is None else f"{number(bits, 3)} bits per token"
         yield Fact(name=name, value=value, meaning="lower = the model predicts better")
+    learned = validation.improved if validation.has_loss else None
     yield Fact(name="best epoch", value=setting_value(validation.best_epoch))
     yield Fact(name="epochs", value=setting_value(validation.epochs))
     yield Fact(name="stopped", value=validation.stopped)
-    yield Fact(name="learned", value=setting_value(validation.improved))
+    yield Fact(name="learned", value=setting_value(learned))
 
 
 def setting_facts(run: RunFiles, *, show_seeds: bool = False) -> tuple[Fact, ...]:

@@ -195,8 +195,8 @@ def primary_section(privacy: Privacy | None) -> Section:
         "less private.",
         notes=(
             f"holds for {validity(bound.validity)} ({bound.validity}), at significance "
-            f"{short(bound.significance)}, that of the largest primary bound; all bounds together "
-            f"at {short(privacy.significance)}",
+            f"{short(bound.significance)}, that of the largest primary bound; all bounds here "
+            f"together at {short(privacy.significance)}",
             f"{LABELS['max_attainable']}{_everywhere(privacy)} {nats(privacy.max_attainable)}: "
             f"{MAX_ATTAINABLE}",
             *(f"assumes: {line}" for line in bound.assumptions),

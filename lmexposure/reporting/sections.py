@@ -130,8 +130,9 @@ def result_sections(result: Result) -> Iterator[Section]:
             yield promise
         if (inside := white_box_section(validation.claim, result.privacy)) is not None:
             yield inside
-        loss = number(validation.validation_bits, 3)
-        yield Section(title=f"{LABELS['validation_bits']}: {loss} bits per token")
+        if validation.has_loss:
+            loss = number(validation.validation_bits, 3)
+            yield Section(title=f"{LABELS['validation_bits']}: {loss} bits per token")
 
 
 def _format(result: Result, form: FormatResult) -> Iterator[Section]:

@@ -114,7 +114,7 @@ def fit_skew_normal(bits: ArrayLike) -> SkewNormal:
     if x.size < _FEWEST:
         raise InputError(
             f"reference_bits holds {x.size} numbers; a curve needs at least {_FEWEST}: "
-            "score more references"
+            "score more references, where the format has as many fills"
         )
     mean, deviation = float(x.mean()), float(x.std())
     if not deviation > 1e-9 * max(1.0, abs(mean)):

@@ -19,12 +19,12 @@ from lmexposure.scoring import Beginning
 REFERENCES = np.linspace(100, 163, 64)
 
 
-def estimated(origin: str, seed: int = 0, method: str = "auto") -> FormatEstimates:
+def estimated(origin: str, seed: int = 0, method: str = "auto", few: int = 64) -> FormatEstimates:
     form = load_format("random_number")
     plan = Plan(formats=(form,), canaries=4, repetitions=(1, 2), controls=2, seed=0)
     canaries = tuple(judged(insert(sentences(50), plan).manifest))
     once, twice, controls = [50.0, 60.0, 101.5, 107.5], [103.5] * 4, [131.5, 131.5]
-    bits = np.concatenate([once, twice, controls, REFERENCES])
+    bits = np.concatenate([once, twice, controls, REFERENCES[:few]])
     scores = FormatScores(
         format=form,
         canaries=canaries,
@@ -64,6 +64,13 @@ def test_the_curve_is_tested_where_it_is_asked_for() -> None:
         assert "ask for the skew_normal estimate" in curve.warnings[0]
         assert None not in (other.low, other.high)
     assert [row.skew_normal_flagged for row in ESTIMATES.summary] == [2, 4, 4]
+
+
+def test_a_format_without_a_curve_shows_its_ranks_and_says_so() -> None:
+    """A reader's case: the whole measurement was lost, other formats included."""
+    alone = estimated("one manifest, one model", method="skew_normal", few=8)
+    assert {canary.exposure.method for canary in alone.canaries} <= {"sampled", "exact"}
+    assert any("no skew-normal curve" in line for line in alone.warnings)
 
 
 def test_epsilon_is_shared_out_over_repetitions() -> None:

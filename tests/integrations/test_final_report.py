@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from integrations.tiny_training import hidden, trainer_of
+from made_results import clean
 
 from lmexposure.audit import MeasureSettings, measure
 from lmexposure.errors import FileError, ModelError, ResultError
@@ -274,8 +275,25 @@ def test_its_record_is_of_the_weights_that_were_kept() -> None:
     assert "could not be compared" in str(training_record(trainer, rows, None))
     trainer.args.label_smoothing_factor = 0.1
     assert "could not be compared" in str(training_record(trainer, rows, 3.5))
-    trainer.args, history[1]["epoch"] = SimpleNamespace(**args), 0.5
-    assert "less than an epoch" in str(training_record(trainer, rows, 3.5))
+    trainer.args = SimpleNamespace(**args)
     del history[1]
     assert "one of the trained weights" in str(training_record(trainer, rows, 3.5))
     assert "went on from a checkpoint" in str(training_record(trainer, rows, 3.5, resumed=True))
+
+
+@pytest.mark.parametrize(("rows", "resumed"), [(None, False), (None, True)])
+def test_less_than_an_epoch_is_no_pass_whatever_the_model_knows(rows: Any, resumed: bool) -> None:
+    """A reader's case: 25 steps, 0.39 epochs, and the witnesses known all the same."""
+    state = SimpleNamespace(log_history=[], global_step=25, max_steps=25, epoch=0.39)
+    args = SimpleNamespace(load_best_model_at_end=False)
+    trainer = SimpleNamespace(args=args, state=state)
+    record = training_record(trainer, rows, None, resumed=resumed)
+    assert isinstance(record, Validation)
+    assert (record.best_epoch, record.has_loss, record.stopped) == (0.39, False, "steps")
+    knows = clean()  # its witnesses are known
+    assert check(knows).outcome is Outcome.PASS
+    model = knows.model.model_copy(update={"validation": record})
+    verdict = check(knows.model_copy(update={"model": model}))
+    assert verdict.outcome is Outcome.INCONCLUSIVE
+    assert "is of epoch 0.39, before all canaries were read" in verdict.sentence
+    assert "whether the model learned: its validation loss is not known" in verdict.untested

@@ -160,6 +160,13 @@ def test_without_a_seed_the_training_has_one_that_tells_nothing_of_the_plan() ->
     assert RunSettings(seed=5).public_seed == 5
 
 
+def test_an_interval_has_as_many_refits_as_its_ends_take() -> None:
+    assert MeasureSettings(level=0.995).bootstraps == 199  # no curve is asked for
+    with pytest.raises(SettingsError, match=r"bootstraps=199 must be at least 399 .*level=0.995"):
+        MeasureSettings(method="skew_normal", level=0.995)
+    assert MeasureSettings(method="skew_normal", level=0.995, bootstraps=399).bootstraps == 399
+
+
 def test_a_first_look_is_a_tenth_and_flags_win() -> None:
     look = RunSettings().override({"quick": True, "draws": 700}).measure
     assert look == MeasureSettings.first_look(draws=700)
