@@ -67,7 +67,12 @@ def audit_update(update: Any, canary: Any, *, clip: float | None = None) -> floa
     >>> audit_update([3.0, 1.0], [2.0, 0.0])
     1.5
     """
-    found, wanted = _parts("update", update), _parts("canary", canary)
+    return _score(update, _parts("canary", canary), clip)
+
+
+def _score(update: Any, wanted: list[NDArray[np.float64]], clip: float | None = None) -> float:
+    """As `audit_update` says, of a canary whose arrays are known to be finite."""
+    found = _parts("update", update)
     shapes = [part.shape for part in found], [part.shape for part in wanted]
     flat = any(len(each) == 1 and len(each[0]) < 2 for each in shapes)
     sent, held = _flat(found), _flat(wanted)
@@ -104,12 +109,12 @@ def mock_rounds(
     draws = np.random.default_rng(derive_seed(seed, "mock rounds"))
     noise = generator_of(settings, "mock rounds", str(seed))
     coins = draws.random(rounds) < 0.5
-    nothing = torch.zeros_like(canary)
+    nothing, wanted = torch.zeros_like(canary), _parts("canary", canary)
     scores = np.empty(rounds)
     for number, coin in enumerate(coins):
         taking_part = torch.from_numpy(draws.random(len(pool)) < settings.client_rate)
         updates = [pool[taking_part].sum(0), canary if coin else nothing]
-        scores[number] = audit_update(noisy_sum(updates, settings, noise), canary)
+        scores[number] = _score(noisy_sum(updates, settings, noise), wanted)
     return RoundScores(scores=scores, coins=coins)
 
 

