@@ -199,6 +199,7 @@ class ManifestFile(FileRecord):
     VERSION: ClassVar[int] = 5
     ERROR: ClassVar[type[InputError]] = ManifestError
     AGAIN: ClassVar[str] = _AGAIN
+    ANEW: ClassVar[str] = "insert again"
     SECRET: ClassVar[bool] = True
 
     plan: PlanRecord  # what was asked for
