@@ -399,9 +399,10 @@ class Manifest:
         try:
             content = read_bytes(path)
         except OSError as failure:
+            inside = path / ManifestFile.NAME
+            way = inside if inside.is_file() else "the file that insertion wrote"
             raise ManifestError(
-                f"cannot read the manifest {path}: {failure.strerror or failure}; give the file "
-                "that insertion wrote"
+                f"cannot read the manifest {path}: {failure.strerror or failure}; give {way}"
             ) from failure
         file = ManifestFile.parse(content, path)
         try:
