@@ -215,6 +215,9 @@ def test_a_manifest_in_another_place(call: Call, corpus: Path, tmp_path: Path) -
         (("measure", manifest, tmp_path, *to), tmp_path, "model"),
     ):
         assert_refused(call(*words), swapped.format(last, what))
+    outcome = call("verify", manifest)
+    alone = "alone is there of corpus and manifest, in this order."
+    assert_refused(outcome, f"Missing argument 'corpus'. '{manifest}' {alone}")
     outcome = call("verify", lines, out)
     assert_refused(outcome, f"cannot read the manifest {out}: Is a directory; give {manifest}")
 
