@@ -120,6 +120,7 @@ class FileRecord(Record):
     VERSION: ClassVar[int]
     ERROR: ClassVar[type[InputError]] = ResultError  # what is raised of a file that cannot be used
     AGAIN: ClassVar[str]  # how to get a file that can: the end of every message
+    ANEW: ClassVar[str] = ""  # the same of a file of another version, where AGAIN leads nowhere
     SECRET: ClassVar[bool] = False  # whether a value may be a secret, so that no message shows one
 
     @classmethod
@@ -191,7 +192,8 @@ class FileRecord(Record):
         if family == cls.FAMILY and numbered and schema != cls.schema_name():
             raise cls.ERROR(
                 f"{path} has schema {_schema_of(values)}, and this version of lmexposure reads "
-                f"{cls.schema_name()!r} alone; {cls.AGAIN}"
+                f"{cls.schema_name()!r} alone; use the version of lmexposure that wrote it; else "
+                f"{cls.ANEW or cls.AGAIN}"
             )
 
     @classmethod

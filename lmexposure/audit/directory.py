@@ -158,10 +158,7 @@ def _readable(path: Path) -> RunRecord | None:
 
 def _refuse_version(path: Path) -> None:
     """Another version's record may be whole, and is not written over."""
-    try:
-        RunRecord.refuse_version(_values(path), path)
-    except ResultError as failure:
-        raise _elsewhere(failure) from failure
+    RunRecord.refuse_version(_values(path), path)
 
 
 def _elsewhere(failure: ResultError) -> ResultError:

@@ -199,6 +199,7 @@ class ManifestFile(FileRecord):
     VERSION: ClassVar[int] = 5
     ERROR: ClassVar[type[InputError]] = ManifestError
     AGAIN: ClassVar[str] = _AGAIN
+    ANEW: ClassVar[str] = "insert again"
     SECRET: ClassVar[bool] = True
 
     plan: PlanRecord  # what was asked for
@@ -398,9 +399,10 @@ class Manifest:
         try:
             content = read_bytes(path)
         except OSError as failure:
+            inside = path / ManifestFile.NAME
+            way = inside if inside.is_file() else "the file that insertion wrote"
             raise ManifestError(
-                f"cannot read the manifest {path}: {failure.strerror or failure}; give the file "
-                "that insertion wrote"
+                f"cannot read the manifest {path}: {failure.strerror or failure}; give {way}"
             ) from failure
         file = ManifestFile.parse(content, path)
         try:

@@ -51,8 +51,13 @@ def spooled(corpus: Files | IO[bytes]) -> Iterator[list[str | Path]]:
         try:
             yield [spool]
         except InputError as failure:
-            failure.args = (str(failure).replace(str(spool), "standard input"),)
+            _say_of_stream(failure, spool)
             raise
+
+
+def _say_of_stream(failure: InputError, spool: Path) -> None:
+    """Name standard input in place of a file that goes."""
+    failure.args = (str(failure).replace(str(spool), "standard input"),)
 
 
 @contextmanager
@@ -72,9 +77,10 @@ def kept_input(corpus: Files | IO[bytes], out: Path) -> Iterator[list[str | Path
         )
     try:
         yield [spool]
-    except InputError:
+    except InputError as failure:
         if is_new and not (out / "manifest.json").exists():  # a corpus of no use
             remove(spool.parent)
+            _say_of_stream(failure, spool)
         raise
 
 

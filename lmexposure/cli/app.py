@@ -15,6 +15,7 @@ import typer
 from typer.core import TyperCommand
 
 from lmexposure import __version__
+from lmexposure._text import visible
 from lmexposure.cli.canife import canife
 from lmexposure.cli.check import check
 from lmexposure.cli.defences import defences
@@ -25,7 +26,7 @@ from lmexposure.cli.formats import formats
 from lmexposure.cli.identifiers import identifiers
 from lmexposure.cli.insert import insert
 from lmexposure.cli.measure import measure
-from lmexposure.cli.options import FILES, OTHER
+from lmexposure.cli.options import FILES, OTHER, is_manifest
 from lmexposure.cli.remove import remove
 from lmexposure.cli.report import compare, report
 from lmexposure.cli.run import demo, run
@@ -83,6 +84,30 @@ def _width() -> int:
 
 class PanelCommand(TyperCommand):
     """A command whose options are shown by their panels, those that people use most first."""
+
+    def parse_args(self, ctx: "Context", args: list[str]) -> list[str]:
+        """As Typer does, which gives a single word to the last argument: it may be the first."""
+        words = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except typer.BadParameter as failure:
+            self._mend_missing(failure, ctx, words)
+            raise
+
+    def _mend_missing(self, failure: typer.BadParameter, ctx: "Context", words: list[str]) -> None:
+        """Where one word is there of names and a last argument, say which of them is missing."""
+        names = failure.param
+        arguments = [param for param in self.get_params(ctx) if _panel_of(param) == _ARGUMENTS]
+        if names is None or names.nargs != -1 or names is arguments[-1]:
+            return
+        last = arguments[-1]
+        word = self.make_parser(ctx).parse_args(args=words)[0].get(last.name)
+        if isinstance(word, str):
+            missing = names if is_manifest(word) else last
+            said = (
+                f"{visible(word)!r} alone is there of {names.name} and {last.name}, in this order."
+            )
+            vars(failure).update(param=missing, message=said)
 
     def format_options(self, ctx: "Context", formatter: "HelpFormatter") -> None:
         """Write arguments, then each panel; without panels, all options in one."""

@@ -48,6 +48,7 @@ def measure(
     from lmexposure._written import refuse_foreign
     from lmexposure.canaries import Manifest
 
+    options.refuse_swapped(model, manifest, "model")
     Manifest.read(manifest)  # a bad manifest is found before a large model is loaded
     with only_writer(out):
         refuse_foreign(out, ("report.html", "report.md"))

@@ -243,6 +243,25 @@ def opened(corpus: list[str]) -> "list[str] | IO[bytes]":
     return sys.stdin.buffer
 
 
+def is_manifest(name: str | Path) -> bool:
+    """Whether a file begins as a manifest does."""
+    try:
+        with open(name, "rb") as stream:
+            return b'"schema": "lmexposure.manifest/' in stream.read(200)
+    except (OSError, ValueError):
+        return False
+
+
+def refuse_swapped(names: Sequence[str], manifest: Path, what: str) -> None:
+    """Refuse a manifest in the place of what comes before it: the corpus, or the model."""
+    first = next(filter(is_manifest, names), None)
+    if first is not None and not is_manifest(manifest):
+        raise SettingsError(
+            f"{first} is a manifest, and {manifest} is none; give the {what} first, then the "
+            "manifest"
+        )
+
+
 def _every_flag() -> dict[str, Setting]:
     """The settings of the pipeline that have a flag, by their arguments."""
     found = {**settings_of(RunSettings)}

@@ -37,6 +37,7 @@ def remove(
     from lmexposure.canaries import SPOOL, Manifest, corpus_files, is_stream, layout_named
     from lmexposure.integrations import remove as remove_from
 
+    options.refuse_swapped(corpus, manifest, "corpus")
     known, source = Manifest.read(manifest), options.opened(corpus)
     paths = [Path(SPOOL)] if is_stream(source) else corpus_files(source)
     target = _target(out, file, manifest, paths)

@@ -88,6 +88,7 @@ def verify(
     ] = False,
 ) -> None:
     """Count canaries in a corpus. Exit code 0: all there; 2: missing or too many; 3: failure."""
+    options.refuse_swapped(corpus, manifest, "corpus")
     if rows:
         _look_at_rows(corpus, manifest, tokenizer, of_text=layout or text_field)
     from lmexposure.integrations import verify as verify_corpus

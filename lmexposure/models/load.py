@@ -14,6 +14,11 @@ from typing import Any
 
 import torch
 from huggingface_hub import snapshot_download
+from huggingface_hub.errors import (
+    GatedRepoError,
+    LocalEntryNotFoundError,
+    RepositoryNotFoundError,
+)
 from safetensors import SafetensorError, safe_open
 from transformers import (
     AutoConfig,
@@ -339,12 +344,25 @@ def _load_weights(
             if folder:
                 weakref.finalize(model, shutil.rmtree, folder["offload_folder"], True)
     except Exception as failure:  # damaged files raise whatever reading them ran into
+        if not Path(name).is_dir() and _is_nowhere(failure):
+            raise ModelError(
+                f"model {name!r}: no such directory, and it could not be found on the hub either; "
+                "check the path or the hub name, and of a hub model the network"
+            ) from failure
         raise ModelError(
             f"cannot load model {name!r}: {_reason(failure)}; save it again with save_pretrained, "
             "or give another directory or hub name"
         ) from failure
     _refuse_other_weights(name, model, info)
     return model
+
+
+def _is_nowhere(failure: BaseException | None) -> bool:
+    """Whether the hub has no such model, or it could not be asked; one that it guards is there."""
+    if failure is None or isinstance(failure, GatedRepoError):
+        return False
+    is_it = isinstance(failure, LocalEntryNotFoundError | RepositoryNotFoundError)
+    return is_it or _is_nowhere(failure.__cause__)
 
 
 @contextmanager
@@ -508,7 +526,8 @@ def is_usable_tokenizer(tokenizer: PreTrainedTokenizerBase) -> bool:
 
 
 def _reason(failure: Exception) -> str:
-    return str(failure).strip().split("\n")[0][:300] or type(failure).__name__
+    said = str(failure).strip().split("\n")[0].rstrip(" .")
+    return said[:300] or type(failure).__name__
 
 
 def check_fit(name: str, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:

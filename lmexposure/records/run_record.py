@@ -109,6 +109,7 @@ class RunRecord(FileRecord):
     FAMILY: ClassVar[str] = "lmexposure.run"
     VERSION: ClassVar[int] = 3
     AGAIN: ClassVar[str] = "give the run's command again"
+    ANEW: ClassVar[str] = "give its command with another directory"
 
     lmexposure: str  # the version that wrote it
     # of the directory that the command was called in; None where it is no checkout

@@ -135,7 +135,7 @@ def test_the_record_of_another_version_is_kept(
         lambda: mend_record(path.parent, SETTINGS.measure.record()),
     ]
     for call in calls:
-        with pytest.raises(ResultError, match=r"'lmexposure.run/3' alone; choose another direct"):
+        with pytest.raises(ResultError, match=r"that wrote it; else give its command with ano"):
             call()
     assert path.read_bytes() == content
 

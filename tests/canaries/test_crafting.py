@@ -193,7 +193,11 @@ def test_what_kinds_need_is_asked_for() -> None:
             r"kind='texts' needs the setting texts \(--texts\); give it, or le",
         ),
         ({"kinds": ("uniform", "uniform")}, "names one twice; name each once"),
-        ({"kinds": ("trigram",)}, "must be one of uniform, new_token, near_duplicate, texts"),
+        (
+            {"kinds": ("trigram",)},
+            "kinds='trigram' must be one of uniform, new_token, near_duplicate, texts; for texts "
+            r"of your own, give their file \(--texts\)",
+        ),
     ):
         with pytest.raises(SettingsError, match=message):
             RunSettings(**values)

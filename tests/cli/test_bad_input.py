@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import pytest
 from cli.conftest import Call, assert_refused
 
 PLAN = ("--format", "pin", "--canaries", "2", "--repetitions", "1,2", "--controls", "2")
@@ -13,6 +14,21 @@ LONG = "x" * 300
 
 def test_a_nul_on_the_command_line(call: Call) -> None:
     assert_refused(call("check", "a\0b"), r"'a\x00b' holds a NUL")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("measure m --out o", "'manifest'. 'm' alone is there of model and manifest, in this"),
+        ("remove a.txt", "'manifest'. 'a.txt' alone is there of corpus and manifest, in this"),
+        ("verify", "'corpus'."),
+        ("verbatim m --out o", "'corpus'."),
+        ("identifiers --format pin --out o", "'model'."),
+    ],
+)
+def test_the_argument_that_is_missing(call: Call, words: str, message: str) -> None:
+    """Of names and a last one, Typer gives a single word to the last."""
+    assert_refused(call(*words.split()), f"Missing argument {message}")
 
 
 def test_a_name_that_no_disk_takes(call: Call, tmp_path: Path) -> None:

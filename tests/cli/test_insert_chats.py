@@ -1,5 +1,6 @@
 """Chats through the commands: recognised and said, refused where not clear, out again."""
 
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -161,11 +162,16 @@ REFUSED: list[tuple[str | dict[str, Any], tuple[str, ...], str]] = [
     ({"text": "x"}, ("--chat-date", "2026-01-31"), "chat_date='2026-01-31' is of chats"),
     ("a.json", (), "a JSON array, whose lines are no documents; write a"),
     ("b.json", (), "if it has a record a line, say so: --layout jsonl"),
+    ("b.json.gz", (), "if it has a record a line, say so: --layout jsonl"),
+    ("a", (), "a: a JSON array, whose lines are no documents; write a"),
+    ("b", (), "b: JSON; if it has a record a line, say so: --layout jsonl, else --layout lines"),
     ("c.csv", (), "a table, whose lines are no documents; write it as"),
 ]
 FILES = {
     "a.json": '[\n{"text": "a"}\n]\n',
     "b.json": '{"text": "a"}\n',
+    "a": '[\n{"text": "a"}\n]\n',
+    "b": '\n{"text": "a"}\n',
     "c.csv": "question,answer\na,b\n",
     "t.jinja": PUBLISHED["zephyr"],
     "none.jinja": "\0\n",
@@ -184,6 +190,7 @@ def test_what_is_refused(
     monkeypatch.chdir(tmp_path)
     for name, text in FILES.items():
         Path(name).write_text(text)
+    Path("b.json.gz").write_bytes(gzip.compress(FILES["b.json"].encode()))
     path = corpus if isinstance(corpus, str) else write(Path("c.jsonl"), corpus, 60)
     outcome = call("insert", path, "--out", "o", *PLAN, *flags)
     assert_refused(outcome, message)

@@ -3,6 +3,7 @@
 import errno
 import gzip
 import io
+import json
 import os
 import shlex
 import sys
@@ -95,6 +96,25 @@ def test_a_corpus_of_no_use_is_not_kept(pipe: Pipe, tmp_path: Path) -> None:
         assert (refused.outcome.code, (tmp_path / "o").exists()) == (3, False)
         refused = pipe(data, "run", "-", "--out", tmp_path / "o", *PLAN)
         assert (refused.outcome.code, (tmp_path / "o").exists()) == (3, False)
+
+
+def test_records_through_a_pipe_need_a_layout(pipe: Pipe, tmp_path: Path) -> None:
+    """As lines, canaries would go bare among the records."""
+    data, out = b"".join(b'{"text": "row %d"}\n' % n for n in range(60)), tmp_path / "o"
+    for command in ("insert", "run"):
+        refused = pipe(data, command, "-", "--out", out, *PLAN)
+        assert (refused.outcome.code, refused.written, out.exists()) == (3, b"", False)
+        assert "standard input: JSON; if it has a record a line" in refused.outcome.err
+    inserted = pipe(data, "insert", "-", "--layout", "jsonl", "--out", out, *PLAN)
+    assert inserted.outcome.code == 0
+    assert all(json.loads(line) for line in inserted.written.splitlines())
+    assert pipe(inserted.written, "verify", "-", out / "manifest.json").outcome.code == 0
+
+
+def test_texts_that_begin_with_a_bracket_are_lines(pipe: Pipe, tmp_path: Path) -> None:
+    for number, start in enumerate((b"[1] The first note.", b"{A set} of words", b"{'a': 1}")):
+        data = b"".join(start + b" %d\n" % n for n in range(60))
+        assert pipe(data, "insert", "-", "--out", tmp_path / str(number), *PLAN).outcome.code == 0
 
 
 def test_a_disk_that_refuses_leaves_nothing(

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from cli.conftest import Call
+from cli.conftest import Call, assert_refused
 from corpora import write_corpus
 from datasets import Dataset
 from hashes import sha256_tree
@@ -200,6 +200,26 @@ def test_wrong_usage(call: Call, corpus: Path, tmp_path: Path) -> None:
     assert (outcome.code, "a tokenizer goes with the directory" in outcome.err) == (3, True)
     outcome = call("verify", tmp_path, out / "manifest.json", "--tokenizer", tmp_path / "none")
     assert (outcome.code, "cannot load a tokenizer from" in outcome.err) == (3, True)
+
+
+def test_a_manifest_in_another_place(call: Call, corpus: Path, tmp_path: Path) -> None:
+    out = tmp_path / "o"
+    call("insert", corpus, "--out", out, *PLAN)
+    manifest, lines = out / "manifest.json", out / "corpus" / "corpus.txt"
+    to = ("--out", tmp_path / "new")
+    swapped = f"{manifest} is a manifest, and {{}} is none; give the {{}} first, then the manifest"
+    for words, last, what in (
+        (("remove", manifest, lines, *to), lines, "corpus"),
+        (("remove", manifest, lines, corpus, *to), corpus, "corpus"),
+        (("verify", manifest, lines), lines, "corpus"),
+        (("measure", manifest, tmp_path, *to), tmp_path, "model"),
+    ):
+        assert_refused(call(*words), swapped.format(last, what))
+    outcome = call("verify", manifest)
+    alone = "alone is there of corpus and manifest, in this order."
+    assert_refused(outcome, f"Missing argument 'corpus'. '{manifest}' {alone}")
+    outcome = call("verify", lines, out)
+    assert_refused(outcome, f"cannot read the manifest {out}: Is a directory; give {manifest}")
 
 
 def test_a_tokenised_data_set(call: Call, corpus: Path, tmp_path: Path) -> None:

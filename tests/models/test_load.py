@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 import torch
+from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
 from safetensors.torch import load_file, save_file
 from transformers import (
+    AutoModelForCausalLM,
     BertConfig,
     BertLMHeadModel,
     GPT2LMHeadModel,
@@ -91,6 +93,34 @@ def test_what_is_no_directory_is_not_looked_up(directory: Path, no_network: list
     with pytest.raises(ModelError, match="model 'o/none' is not in the local cache; load it once"):
         load_model("o/none", offline=True)
     assert no_network == []
+
+
+def test_a_mistyped_directory_may_be_a_hub_name(
+    monkeypatch: pytest.MonkeyPatch, no_network: list[object]
+) -> None:
+    """It is asked for on the hub; what cannot be had there was most likely a path."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(ModelError) as refused:
+        load_model("case/nothing")
+    assert str(refused.value) == (
+        "model 'case/nothing': no such directory, and it could not be found on the hub either; "
+        "check the path or the hub name, and of a hub model the network"
+    )
+    assert no_network == []
+
+
+@pytest.mark.parametrize("kind", [GatedRepoError, RepositoryNotFoundError])
+def test_a_model_that_the_hub_guards_is_there(
+    monkeypatch: pytest.MonkeyPatch, kind: type[RepositoryNotFoundError]
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError("as the hub says.") from kind.__new__(kind)
+
+    monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", refuse)
+    guarded = "cannot load model 'case/nothing': as the hub says; save"
+    missing = "model 'case/nothing': no such directory, and it could"
+    with pytest.raises(ModelError, match=guarded if kind is GatedRepoError else missing):
+        load_model("case/nothing")
 
 
 def test_offline_finds_a_cached_hub_model(

@@ -7,6 +7,7 @@ since one content can be packed in many ways.
 import glob
 import gzip
 import io
+import re
 import stat
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,7 +32,8 @@ PACKINGS = (".gz", ".zst")
 LAYOUTS = tuple(ADAPTERS)
 OF_RECORDS = ("jsonl", "parquet", "arrow")
 _TABLES = (".csv", ".tsv")
-_UNCLEAR = (*_TABLES, ".json")  # JSON may be a record a line, or not
+# What no suffix tells, as of standard input; a plain text may begin with a bracket.
+_RECORD = re.compile(rb"\{\s*[\"}]|\[\s*[\[{\"]")
 _PIECE_BYTES = 1 << 18
 
 
@@ -143,15 +145,12 @@ def layout_for(
 def _refuse_tables(sources: Sequence[Path]) -> None:
     """Refuse records that would be read as lines: a table, or JSON that is not a record a line."""
     for path in sources:
-        if path.suffix.lower() in _TABLES:
+        if _suffix(path) in _TABLES:
             raise CorpusError(
                 f"{path}: a table, whose lines are no documents; write it as JSONL (in pandas: "
                 "read_csv(...).to_json(..., orient='records', lines=True)), or give --layout lines"
             )
-        if path.suffix.lower() not in _UNCLEAR or not path.is_file():
-            continue
-        with path.open("rb") as stream:
-            begun = stream.read(4096).lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
+        begun = _json_begun(path)
         if begun == b"[":
             raise CorpusError(
                 f"{path}: a JSON array, whose lines are no documents; write a record a line (jq -c "
@@ -164,6 +163,27 @@ def _refuse_tables(sources: Sequence[Path]) -> None:
             )
 
 
+def _suffix(path: Path) -> str:
+    """Of the name under .gz or .zst, in small letters."""
+    return Path(path.name.lower().removesuffix(packing(path))).suffix
+
+
+def _json_begun(path: Path) -> bytes:
+    """The bracket that JSON begins with in a file whose suffix tells no layout; b"": no JSON."""
+    suffix = _suffix(path)
+    if suffix not in ("", ".json") or not path.is_file():
+        return b""
+    with open_content(path) as stream:
+        begun = stream.read(4096).lstrip(b"\xef\xbb\xbf \t\r\n")
+    found = begun[:1] in (b"[", b"{") if suffix else _RECORD.match(begun)
+    return begun[:1] if found else b""
+
+
+def _is_unclear(path: Path) -> bool:
+    """Whether a file would be refused whose layout is not said."""
+    return _suffix(path) in _TABLES or _json_begun(path) != b""
+
+
 def layout_of(
     manifest: Manifest,
     sources: Sequence[Path],
@@ -173,7 +193,7 @@ def layout_of(
 ) -> FileLayout:
     """What a document is in files with the canaries of a manifest, wherever these are in it."""
     field, schema = text_field or manifest.corpus.text_field or "text", None
-    if name is None and any(path.suffix.lower() in _UNCLEAR for path in sources):
+    if name is None and any(map(_is_unclear, sources)):
         name = manifest.layout if manifest.layout in ADAPTERS else None
     known = layout_for(sources, name, field)
     if known.name in OF_RECORDS:
