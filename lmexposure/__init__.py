@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from lmexposure.audit import epsilon, measure, run
     from lmexposure.canaries import Format, InsertionStep, Manifest, Plan, insert_files
+    from lmexposure.core import Thresholds
     from lmexposure.federated import audit_update
-    from lmexposure.gate import Thresholds, check
+    from lmexposure.gate import check
     from lmexposure.integrations import (
         ExposureCallback,
         Wrapping,

@@ -30,6 +30,7 @@ FLOORS = {
     "_settings": 2,
     "_integrity": 3,
     "_record": 4,
+    "core": 5,
     "canaries": 5,
     "statistics": 5,
     "records": 6,

@@ -19,7 +19,7 @@ from lmexposure.errors import SettingsError
 from lmexposure.records import MEASURING, NAMES_BY_TABLE, SETTING_NAMES
 
 if TYPE_CHECKING:
-    from lmexposure.gate import Thresholds, Verdict
+    from lmexposure.core import Thresholds, Verdict
     from lmexposure.records import CanifeFiles, RunFiles, RunSettings, SweepFiles, VerbatimFiles
 
     AnyFiles: TypeAlias = RunFiles | SweepFiles | VerbatimFiles | CanifeFiles
@@ -55,7 +55,7 @@ class CheckFlags:
 
 def gate_thresholds(flags: CheckFlags) -> "Thresholds":
     """Defaults, then the settings file's table [check], then the flags that were given."""
-    from lmexposure.gate import Thresholds
+    from lmexposure.core import Thresholds
 
     given = {} if flags.settings_file is None else _thresholds_in(flags.settings_file)
     return build(Thresholds, {**given, **parsed(settings_of(Thresholds), flags.thresholds)})
@@ -64,7 +64,7 @@ def gate_thresholds(flags: CheckFlags) -> "Thresholds":
 def _thresholds_in(path: Path) -> dict[str, object]:
     """The table [check] of a settings file, each value checked by itself."""
     from lmexposure._files import read_toml
-    from lmexposure.gate import Thresholds, quantile_pair
+    from lmexposure.core import Thresholds, quantile_pair
 
     whole = read_toml(path)
     given = whole.pop("check", {})
@@ -160,11 +160,11 @@ def write_outputs(
 ) -> None:
     """Every file that was asked for, from the one verdict."""
     from lmexposure._files import STDOUT, append, atomic_write
-    from lmexposure.gate import verdict_json, verdict_junit, verdict_sarif, verdict_summary
+    from lmexposure.core import verdict_json, verdict_junit, verdict_sarif, verdict_summary
 
     provenance = measured.provenance
     writers = {
-        "json": lambda: verdict_json(verdict, measured.result, provenance),
+        "json": lambda: verdict_json(verdict, measured.result.hashes, provenance),
         "junit": lambda: verdict_junit(verdict, provenance),
         "sarif": lambda: verdict_sarif(verdict, source, provenance),
         "summary": lambda: verdict_summary(verdict, provenance),
@@ -234,8 +234,8 @@ def check(  # noqa: PLR0913 - a command: its parameters are its flags
     """
     flags = CheckFlags(**locals())
     from lmexposure._files import STDOUT
+    from lmexposure.core import verdict_text
     from lmexposure.gate import check as judge
-    from lmexposure.gate import verdict_text
 
     limits = gate_thresholds(flags)
     measured, source = _measured_or_read(flags, limits)

@@ -13,8 +13,8 @@ from typer.models import OptionInfo
 
 from lmexposure._settings import Setting, build, settings_of
 from lmexposure._style import sentence
+from lmexposure.core import Thresholds
 from lmexposure.errors import CorpusError, SettingsError
-from lmexposure.gate import Thresholds
 from lmexposure.records import (
     DP_SGD,
     FIXED_FOR_DEFENCES,

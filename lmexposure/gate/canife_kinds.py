@@ -1,6 +1,6 @@
 """What the checks of a federated training mean; they are in `canife_verdict`."""
 
-from lmexposure.gate.checks import CheckKind
+from lmexposure.core import CheckKind
 
 HEALTH = CheckKind(
     help="How little a crafted canary has in common with clients: below this it says little.",

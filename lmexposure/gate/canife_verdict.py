@@ -2,10 +2,10 @@
 
 from lmexposure._style import MISSING, nats, number, sentence, short
 from lmexposure._validate import of_type
-from lmexposure.gate.checks import Check, Outcome
+from lmexposure.core import Check, Outcome, Thresholds, Verdict, verdict_of
 from lmexposure.gate.epsilon import attainable_outcome
-from lmexposure.gate.thresholds import Thresholds, refuse_other_thresholds
-from lmexposure.gate.verdict import Verdict, verdict_of
+from lmexposure.gate.thresholds import refuse_other_thresholds
+from lmexposure.gate.verdict import CHECK_KINDS
 from lmexposure.records import CanifeFiles, CanifeRecord, MeasuredRounds, rounds_of
 
 _LEAST_HEALTH = 0.5
@@ -35,7 +35,7 @@ def check_canife(measured: MeasuredRounds, thresholds: Thresholds | None = None)
     else:
         untested.append("a claim: the training had no noise")
         checks += [_no_noise(record)] if most is None else []
-    return verdict_of(checks, untested)
+    return verdict_of(checks, untested, CHECK_KINDS)
 
 
 def _health(record: CanifeRecord) -> Check:

@@ -126,6 +126,13 @@ class CanifeRecord(FileRecord):
         """Whether the loss on mock clients fell."""
         return self.losses[-1] < self.losses[0]
 
+    @property
+    def hashes(self) -> dict[str, str]:
+        """Of what it was made from, for whoever judges it."""
+        return {
+            "inputs_sha256": self.inputs_sha256,
+        }
+
     @classmethod
     def read(cls, path: str | Path) -> Self:
         """Read a canife.json, or that of its directory."""

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from lmexposure._style import LABELS, MISSING, bits, class_name, outcome_word, percent, sentence
 from lmexposure._text import printable
-from lmexposure.gate import Outcome, Verdict
+from lmexposure.core import Outcome, Verdict
 from lmexposure.reporting.answers import Answers, answers_of
 from lmexposure.reporting.compare import (
     CompareData,

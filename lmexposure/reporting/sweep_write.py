@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from lmexposure._files import sha256_file
+from lmexposure.core import Thresholds
 from lmexposure.errors import SettingsError
-from lmexposure.gate import Thresholds
 from lmexposure.records import MeasuredSweep, SweepFiles, SweepResult, refuse_other_study, sweep_of
 from lmexposure.reporting.exports import sweep_csv, sweep_report_json
 from lmexposure.reporting.sweep_data import SweepReportData, sweep_report_data

@@ -9,8 +9,8 @@ from lmexposure._files import atomic_write, canonical_json, sha256_bytes, sha256
 from lmexposure._validate import one_of
 from lmexposure._written import check, study
 from lmexposure.canaries import Manifest
+from lmexposure.core import Thresholds
 from lmexposure.errors import FileError, SettingsError
-from lmexposure.gate import Thresholds
 from lmexposure.records import (
     Measured,
     MeasuredSweep,

@@ -21,8 +21,8 @@ from made_results import (
 )
 
 from lmexposure import gate
+from lmexposure.core import Outcome, Thresholds
 from lmexposure.errors import ManifestError, SettingsError
-from lmexposure.gate import Outcome, Thresholds
 from lmexposure.records import Estimate, Extraction, Method, RunFiles, Scores, open_run
 from lmexposure.reporting import ReportData, render_report, report_data, result_sections
 from lmexposure.reporting.build import canary_rows, class_rows

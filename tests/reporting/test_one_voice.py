@@ -20,11 +20,7 @@ from made_results import (
 
 from lmexposure import _style, gate
 from lmexposure.cli.console import print_result
-from lmexposure.gate import (
-    Thresholds,
-    verdict_summary,
-    verdict_text,
-)
+from lmexposure.core import Thresholds, verdict_summary, verdict_text
 from lmexposure.records import Result, RunFiles, open_run
 from lmexposure.reporting import render_report, report_data, result_sections
 from lmexposure.reporting.markdown import report_markdown

@@ -16,7 +16,7 @@ from page_data import page_data
 from reporting.charts.made import VERDICT
 from reporting.charts.test_style import contrast
 
-from lmexposure.gate import Outcome
+from lmexposure.core import Outcome
 from lmexposure.reporting import ReportData, render_report
 from lmexposure.reporting import page as page_module
 from lmexposure.reporting.charts.style import VARIABLES

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from lmexposure.gate import Outcome, Verdict
+from lmexposure.core import Outcome, Verdict
 from lmexposure.records import (
     Bound,
     ClaimCheck,
