@@ -117,7 +117,9 @@ def test_rooms_meet_at_their_faces() -> None:
         (str(path.relative_to(PACKAGE)), module)
         for path, modules in IMPORTS.items()
         for module in modules
-        if module.count(".") > 1 and module.split(".")[1] != room_of(path)
+        if module.count(".") > 1
+        and module.split(".")[1] != room_of(path)
+        and not (PACKAGE.parent / module.replace(".", "/") / "__init__.py").exists()
     }
     # `python -m lmexposure`: cli has no face
     assert past == {("__main__.py", "lmexposure.cli.entry")}

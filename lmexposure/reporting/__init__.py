@@ -9,7 +9,7 @@ if TYPE_CHECKING:
         canife_sections,
         write_canife,
     )
-    from lmexposure.reporting.charts import Chart, charts_of
+    from lmexposure.reporting.charts import charts_of
     from lmexposure.reporting.compare import CompareData, compare_data
     from lmexposure.reporting.data import ReportData, Section
     from lmexposure.reporting.defences import (
@@ -52,7 +52,6 @@ else:
 
 __all__ = [
     "FORMATS",
-    "Chart",
     "CompareData",
     "ReportData",
     "Section",

@@ -18,9 +18,10 @@ from lmexposure._style import (
     whole,
 )
 from lmexposure._text import printable
+from lmexposure.core import bullets, inline
 from lmexposure.records import CanifeRecord, CanifeRound
 from lmexposure.reporting.data import Section
-from lmexposure.reporting.markdown import bullets, inline, section_table
+from lmexposure.reporting.markdown import section_table
 from lmexposure.reporting.write import known_in, write_files
 
 _COLUMNS = (

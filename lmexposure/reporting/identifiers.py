@@ -16,6 +16,7 @@ from lmexposure._style import (
     whole,
 )
 from lmexposure._text import printable
+from lmexposure.core import bullets, inline
 from lmexposure.records import (
     IdentifierClass,
     IdentifierDifference,
@@ -24,7 +25,7 @@ from lmexposure.records import (
     IdentifiersRecord,
 )
 from lmexposure.reporting.data import Section
-from lmexposure.reporting.markdown import bullets, inline, section_table
+from lmexposure.reporting.markdown import section_table
 from lmexposure.reporting.write import known_by, write_files
 
 _FPR = 0.01

@@ -8,8 +8,9 @@ from pathlib import Path
 from lmexposure._files import PRIVATE
 from lmexposure._style import sentence
 from lmexposure._text import printable
+from lmexposure.core import bullets, inline
 from lmexposure.records import Passage, VerbatimDocument, VerbatimPassages, VerbatimRecord
-from lmexposure.reporting.markdown import bullets, inline, section_table
+from lmexposure.reporting.markdown import section_table
 from lmexposure.reporting.verbatim_tables import (
     run_words,
     verbatim_finding,

@@ -28,7 +28,7 @@ from lmexposure.reporting.markdown import compare_markdown, report_markdown
 from lmexposure.reporting.sweep_data import SweepReportData
 
 if TYPE_CHECKING:
-    from lmexposure.reporting.charts import Chart
+    from lmexposure.core.charts import Chart
 
 FORMATS = ("html", "md", "csv", "json")
 

@@ -10,16 +10,16 @@ import cli.conftest
 import numpy as np
 import pytest
 from cli.conftest import Call
+from core.charts.test_style import contrast
 from known import known
 from made_results import small_run
 from page_data import page_data
 from reporting.charts.made import VERDICT
-from reporting.charts.test_style import contrast
 
 from lmexposure.core import Outcome
+from lmexposure.core import page as page_module
+from lmexposure.core.charts import VARIABLES
 from lmexposure.reporting import ReportData, render_report
-from lmexposure.reporting import page as page_module
-from lmexposure.reporting.charts.style import VARIABLES
 
 call = cli.conftest.call
 

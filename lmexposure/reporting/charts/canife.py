@@ -4,9 +4,8 @@ import numpy as np
 from matplotlib.figure import FigureBase
 
 from lmexposure._style import nats, number
+from lmexposure.core.charts import SERIES, Chart, Style, key, plain_axes
 from lmexposure.records import CanifeRecord, CanifeRound
-from lmexposure.reporting.charts.chart import Chart
-from lmexposure.reporting.charts.style import SERIES, Style, key, plain_axes
 from lmexposure.reporting.charts.white_box import SCORES, draw_scores
 
 _LINES: dict[str, Style] = {

@@ -5,9 +5,8 @@ from matplotlib.figure import FigureBase
 from numpy.typing import NDArray
 
 from lmexposure._style import count, number
+from lmexposure.core.charts import CONTROL, INK, SERIES, Chart, Style, key, plain_axes
 from lmexposure.records import WhiteBoxAudit
-from lmexposure.reporting.charts.chart import Chart
-from lmexposure.reporting.charts.style import CONTROL, INK, SERIES, Style, key, plain_axes
 from lmexposure.reporting.data import Floats
 
 Coins = NDArray[np.bool_]

@@ -19,8 +19,7 @@ from matplotlib import style
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure, FigureBase
 
-from lmexposure.errors import SettingsError
-from lmexposure.reporting.charts.style import (
+from lmexposure.core.charts.style import (
     INK,
     LEGEND_LINE,
     PAPER,
@@ -32,6 +31,7 @@ from lmexposure.reporting.charts.style import (
     legend_lines,
     put_legend,
 )
+from lmexposure.errors import SettingsError
 
 Theme = Literal["page", "plain"]
 
