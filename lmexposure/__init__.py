@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from lmexposure.canaries import Format, InsertionStep, Manifest, Plan, insert_files
     from lmexposure.core import Thresholds
     from lmexposure.federated import audit_update
-    from lmexposure.gate import check
     from lmexposure.integrations import (
         ExposureCallback,
         Wrapping,
@@ -32,8 +31,8 @@ if TYPE_CHECKING:
     from lmexposure.models import GradientCanaries, dp_check, load_model
     from lmexposure.records import MeasureSettings, Result, RunSettings, SweepSettings, open_run
     from lmexposure.regurgitation import VerbatimSettings, verbatim
-    from lmexposure.reporting import report
     from lmexposure.statistics import exposure
+    from lmexposure.studies import check, compare, open, report
     from lmexposure.sweeps import sweep
 else:
     from lmexposure._lazy import lazy_face as _lazy_face
@@ -57,6 +56,7 @@ __all__ = [
     "__version__",
     "audit_update",
     "check",
+    "compare",
     "dp_check",
     "epsilon",
     "exposure",
@@ -64,6 +64,7 @@ __all__ = [
     "insert_files",
     "load_model",
     "measure",
+    "open",
     "open_run",
     "remove",
     "report",

@@ -44,8 +44,9 @@ FLOORS = {
     "sweeps": 12,
     "defences": 13,
     "integrations": 14,
-    "cli": 15,
-    "__main__": 16,
+    "studies": 15,
+    "cli": 16,
+    "__main__": 17,
 }
 ROOMS = sorted({path.parent.name for path in PACKAGE.glob("*/__init__.py")} - {"cli"})
 # Their names are imported when they are asked for: a light command needs few of them. Those of

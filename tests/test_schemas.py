@@ -14,7 +14,6 @@ from made_sweeps import written_sweep
 from lmexposure._record import FileRecord
 from lmexposure.canaries.manifest import ManifestFile
 from lmexposure.records import (
-    CanifeRecord,
     DefencesRecord,
     DocumentPrivacy,
     IdentifiersRecord,
@@ -28,12 +27,13 @@ from lmexposure.records import (
     VerbatimRecord,
     WhiteBoxAudit,
 )
+from lmexposure.studies import Canife
 
 ROOT = Path(__file__).parents[1]
 FIELDS = runpy.run_path(str(ROOT / "scripts" / "documentation" / "fields.py"))
 SCHEMAS = ROOT / "docs" / "schemas"
 RECORDS: list[type[FileRecord]] = [
-    CanifeRecord,
+    Canife,
     DefencesRecord,
     DocumentPrivacy,
     Result,

@@ -19,10 +19,10 @@ from lmexposure.errors import SettingsError
 from lmexposure.records import MEASURING, NAMES_BY_TABLE, SETTING_NAMES
 
 if TYPE_CHECKING:
-    from lmexposure.core import Thresholds, Verdict
-    from lmexposure.records import CanifeFiles, RunFiles, RunSettings, SweepFiles, VerbatimFiles
+    from lmexposure.core import Study, Thresholds, Verdict
+    from lmexposure.records import RunFiles, RunSettings, SweepFiles, VerbatimFiles
 
-    AnyFiles: TypeAlias = RunFiles | SweepFiles | VerbatimFiles | CanifeFiles
+    AnyFiles: TypeAlias = RunFiles | SweepFiles | VerbatimFiles
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,17 +154,18 @@ def _is_output(name: str, content: bytes) -> bool:
 
 def write_outputs(
     verdict: "Verdict",
-    measured: "AnyFiles",
+    measured: "AnyFiles | Study",
     source: Path,
     flags: CheckFlags,
 ) -> None:
     """Every file that was asked for, from the one verdict."""
     from lmexposure._files import STDOUT, append, atomic_write
-    from lmexposure.core import verdict_json, verdict_junit, verdict_sarif, verdict_summary
+    from lmexposure.core import Study, verdict_json, verdict_junit, verdict_sarif, verdict_summary
 
     provenance = measured.provenance
+    hashes = measured.hashes if isinstance(measured, Study) else measured.result.hashes
     writers = {
-        "json": lambda: verdict_json(verdict, measured.result.hashes, provenance),
+        "json": lambda: verdict_json(verdict, hashes, provenance),
         "junit": lambda: verdict_junit(verdict, provenance),
         "sarif": lambda: verdict_sarif(verdict, source, provenance),
         "summary": lambda: verdict_summary(verdict, provenance),
@@ -235,7 +236,7 @@ def check(  # noqa: PLR0913 - a command: its parameters are its flags
     flags = CheckFlags(**locals())
     from lmexposure._files import STDOUT
     from lmexposure.core import verdict_text
-    from lmexposure.gate import check as judge
+    from lmexposure.studies import check as judge
 
     limits = gate_thresholds(flags)
     measured, source = _measured_or_read(flags, limits)
@@ -248,17 +249,18 @@ def check(  # noqa: PLR0913 - a command: its parameters are its flags
     raise typer.Exit(verdict.exit_code)
 
 
-def _measured_or_read(flags: CheckFlags, thresholds: "Thresholds") -> "tuple[AnyFiles, Path]":
+def _measured_or_read(
+    flags: CheckFlags, thresholds: "Thresholds"
+) -> "tuple[AnyFiles | Study, Path]":
     """What is judged, and the file that the findings refer to."""
     from lmexposure.records import (
         holds_look,
-        holds_rounds,
         holds_sweep,
         open_look,
-        open_rounds,
         open_run,
         open_sweep,
     )
+    from lmexposure.studies import study_of
 
     refuse_mixed(flags)
     if flags.model is not None and flags.manifest is not None:
@@ -266,9 +268,11 @@ def _measured_or_read(flags: CheckFlags, thresholds: "Thresholds") -> "tuple[Any
         return _measured(flags.model, flags.manifest, flags, thresholds), flags.manifest
     assert flags.run is not None
     opened: AnyFiles
-    if holds_rounds(flags.run):
-        opened = open_rounds(flags.run)
-    elif holds_look(flags.run):
+    if (study := study_of(flags.run)) is not None:
+        source = flags.run / study.NAME if flags.run.is_dir() else flags.run
+        refuse_overwriting(flags, source)
+        return study, source
+    if holds_look(flags.run):
         opened = open_look(flags.run)
     else:
         opened = open_sweep(flags.run) if holds_sweep(flags.run) else open_run(flags.run)

@@ -1,17 +1,17 @@
 """What a study tells its readers, as plain data: the step before any page, table, file or line.
 
-A column says what stands in it once: for people and for machines, with its unit and which way is
+A column says once what is in it: for people and for machines, with its unit and which way is
 worse. Everything that shows a study is made from its one `Document`.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from lmexposure._style import MISSING
 
 if TYPE_CHECKING:
-    from lmexposure.core.drawing import Drawing
+    from lmexposure.core.charts import Chart
 
 Place: TypeAlias = Literal["terminal", "md", "html"]
 EVERYWHERE: frozenset[Place] = frozenset({"terminal", "md", "html"})
@@ -96,7 +96,7 @@ class Section:
     text: str = ""  # a paragraph on the page, of this package's own words
     caption: str = ""  # of the table on the page, where the title does not do
     table: Table | None = None
-    chart: "Callable[[], Drawing | None] | None" = None  # draws with matplotlib, so not before
+    chart: "Callable[[], Chart | None] | None" = None  # draws with matplotlib, so not before
     notes: Sequence[str] = ()  # what heads and signs mean, one line each
     on: frozenset[Place] = EVERYWHERE
 
@@ -115,13 +115,12 @@ class Document:
     sources: Sequence[tuple[str, str]] = ()  # name and address
     origin: str  # of what, by which version, when
     private: bool = False  # it shows what only its owner may read
-    extra: dict[str, Any] = field(default_factory=dict)  # what JSON has besides
 
     def on(self, place: Place) -> list[Section]:
         """The sections of a place, in the order of a reader's questions."""
         return [section for section in self.sections if place in section.on]
 
-    def drawings(self) -> "list[Drawing]":
+    def drawings(self) -> "list[Chart]":
         """All charts that there are."""
         made = (section.chart() for section in self.sections if section.chart is not None)
         return [chart for chart in made if chart is not None]

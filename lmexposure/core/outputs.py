@@ -150,7 +150,7 @@ def verdict_junit(verdict: Verdict, provenance: Provenance) -> str:
 
 def _junit_properties(provenance: Provenance) -> ElementTree.Element:
     """Where the numbers come from, the hash in full."""
-    known = provenance.to_dict() | {"measured": provenance.measured or provenance.date}
+    known = {**provenance.to_dict(), "measured": provenance.measured or provenance.date}
     properties = ElementTree.Element("properties")
     for name, value in known.items():
         shown = visible(value) if value else "unknown"

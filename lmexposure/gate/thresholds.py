@@ -8,18 +8,16 @@ from lmexposure.errors import SettingsError
 
 OF_LOOKS = ("max_verbatim_run", "max_extractable")
 _OF_SWEEPS = ("max_worst_tpr", "max_epsilon", "significance", "min_canaries")
-_OF_ROUNDS = ("max_epsilon",)
 _OF_SWEEPS_ALONE = ("max_worst_tpr",)
 _NAMES = {
     "run": "a run",
     "sweep": "a sweep",
     "look": "a look at memorised text",
-    "rounds": "a federated training",
 }
 
 
 def refuse_other_thresholds(
-    thresholds: Thresholds, *, kind: Literal["run", "sweep", "look", "rounds"]
+    thresholds: Thresholds, *, kind: Literal["run", "sweep", "look"]
 ) -> None:
     """A threshold that what is judged cannot be held against would be without effect."""
     others = {*_OF_SWEEPS_ALONE, *OF_LOOKS}
@@ -27,7 +25,6 @@ def refuse_other_thresholds(
         "run": settings_of(Thresholds).keys() - others,
         "sweep": {*_OF_SWEEPS},
         "look": {*OF_LOOKS, "significance"},
-        "rounds": {*_OF_ROUNDS},
     }
     for name, declared in settings_of(Thresholds).items():
         value = getattr(thresholds, name)
@@ -37,7 +34,6 @@ def refuse_other_thresholds(
                 "run": "one of a run",
                 "sweep": ", ".join(_OF_SWEEPS),
                 "look": ", ".join((*OF_LOOKS, "significance")),
-                "rounds": ", ".join(_OF_ROUNDS),
             }[kind]
             remedy = f"leave it out, or give {fitting}"
             if kind == "run" and name in OF_LOOKS:

@@ -14,7 +14,6 @@ from lmexposure._style import bits, sentence, times
 from lmexposure._text import visible
 from lmexposure._validate import of_type
 from lmexposure.core import Check, CheckKind, Outcome, Thresholds, Verdict, verdict_of
-from lmexposure.gate.canife_kinds import HEALTH
 from lmexposure.gate.checks import CanaryClass, classes_of
 from lmexposure.gate.epsilon import CLAIM, EPSILON, check_claim, check_epsilon, check_inside
 from lmexposure.gate.exposure import (
@@ -48,11 +47,9 @@ from lmexposure.gate.thresholds import refuse_other_thresholds
 from lmexposure.gate.verbatim_kinds import COVERED, EXTRACTABLE, GUESSING, MEMORISED, RUN
 from lmexposure.records import (
     Measured,
-    MeasuredRounds,
     MeasuredSweep,
     MeasuredText,
     Result,
-    are_rounds,
     is_look,
     is_sweep,
     run_of,
@@ -67,7 +64,7 @@ _CLASSES = CheckKind(
 # Every check by its key, in the order in which a reader should hear of it: of leaks the most
 # convincing first, for a secret found by guessing needs no statistics; of preconditions what makes
 # everything else doubtful.
-CHECK_KINDS = {
+CHECK_KINDS: dict[str, CheckKind] = {
     "max_guesses": GUESSES,
     "max_verbatim_run": RUN,
     "max_extractable": EXTRACTABLE,
@@ -87,7 +84,6 @@ CHECK_KINDS = {
     "validation": LEARNED,
     "accept_unseen_training": SEEN,
     "scores": SCORES,
-    "health": HEALTH,
     "covered": COVERED,
     "guessing": GUESSING,
     "min_canaries": ENOUGH,
@@ -141,7 +137,7 @@ class Shares:
 
 
 def check(
-    measured: "Measured | MeasuredSweep | MeasuredText | MeasuredRounds",
+    measured: "Measured | MeasuredSweep | MeasuredText",
     thresholds: Thresholds | None = None,
 ) -> Verdict:
     """Check a measurement, a sweep of many models, or a look at memorised text.
@@ -149,13 +145,12 @@ def check(
     A secret that is found by guessing is a leak whatever else is wrong. Where the controls of a
     format are not at chance, its other leaks are inconclusive. Any leak left makes the verdict a
     leak; else anything inconclusive makes it inconclusive; a pass needs at least one check of
-    every class of canaries, none of which failed. Of a sweep see `check_sweep`, of a federated
-    training `check_canife`, of memorised text `check_verbatim`, whose checks are made too where a
-    run has a look (`RunFiles.look`).
+    every class of canaries, none of which failed. Of a sweep see `check_sweep`, of memorised text
+    `check_verbatim`, whose checks are made too where a run has a look (`RunFiles.look`).
 
     Args:
         measured: a result in memory, what `open_run` gave, or the path of a run directory or a
-            result.json; or the same of a sweep, of a look, or of a federated training.
+            result.json; or the same of a sweep, or of a look.
         thresholds: what the model may show; None: the defaults.
 
     Returns:
@@ -165,10 +160,6 @@ def check(
         ResultError, ManifestError: no measurement, or one that cannot be read; see `open_run`.
         SettingsError: thresholds that are no `Thresholds`, or one that belongs to something else.
     """
-    if are_rounds(measured):
-        from lmexposure.gate.canife_verdict import check_canife
-
-        return check_canife(cast("MeasuredRounds", measured), thresholds)
     if is_look(measured):
         from lmexposure.gate.verbatim_verdict import check_verbatim
 

@@ -8,16 +8,6 @@ sweep; `scores.py` reads the scores of every text, and `run.py` a directory of t
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from lmexposure.records.canife_files import (
-        CanifeFiles,
-        CanifeProvenance,
-        MeasuredRounds,
-        are_rounds,
-        holds_rounds,
-        open_rounds,
-        rounds_of,
-    )
-    from lmexposure.records.canife_record import CanifeRecord, CanifeRound
     from lmexposure.records.defence_settings import (
         DISTILLATION,
         DP_SGD,
@@ -271,10 +261,6 @@ __all__ = [
     "BaseModelRecord",
     "Bound",
     "CanaryResult",
-    "CanifeFiles",
-    "CanifeProvenance",
-    "CanifeRecord",
-    "CanifeRound",
     "CanifeSettings",
     "CheckpointClass",
     "ClaimCheck",
@@ -329,7 +315,6 @@ __all__ = [
     "MeasureOptions",
     "MeasureSettings",
     "Measured",
-    "MeasuredRounds",
     "MeasuredSweep",
     "MeasuredText",
     "Membership",
@@ -394,22 +379,18 @@ __all__ = [
     "WhiteBoxBounds",
     "WitnessResult",
     "WorstText",
-    "are_rounds",
     "defences_sweep_names",
     "holds_look",
-    "holds_rounds",
     "holds_sweep",
     "is_look",
     "is_sweep",
     "look_of",
     "open_look",
-    "open_rounds",
     "open_run",
     "open_sweep",
     "read_score_file",
     "read_settings_file",
     "refuse_other_study",
-    "rounds_of",
     "run_of",
     "sweep_of",
     "utc_now",

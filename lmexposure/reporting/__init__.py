@@ -3,12 +3,8 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from lmexposure.core import FORMATS
     from lmexposure.reporting.build import report_data
-    from lmexposure.reporting.canife import (
-        canife_finding,
-        canife_sections,
-        write_canife,
-    )
     from lmexposure.reporting.charts import charts_of
     from lmexposure.reporting.compare import CompareData, compare_data
     from lmexposure.reporting.data import ReportData, Section
@@ -44,7 +40,7 @@ if TYPE_CHECKING:
         verbatim_on_terminal,
         verbatim_sections,
     )
-    from lmexposure.reporting.write import FORMATS, report, write_compare, write_report
+    from lmexposure.reporting.write import report, write_compare, write_report
 else:
     from lmexposure._lazy import lazy_face as _lazy_face
 
@@ -56,8 +52,6 @@ __all__ = [
     "ReportData",
     "Section",
     "SweepReportData",
-    "canife_finding",
-    "canife_sections",
     "charts_of",
     "compare_data",
     "defences_finding",
@@ -82,7 +76,6 @@ __all__ = [
     "verbatim_finding",
     "verbatim_on_terminal",
     "verbatim_sections",
-    "write_canife",
     "write_compare",
     "write_defences",
     "write_identifiers",

@@ -16,7 +16,7 @@ from lmexposure._style import (
     whole,
 )
 from lmexposure._text import printable
-from lmexposure.core import bullets, inline
+from lmexposure.core import bullets, inline, known_by, write_files
 from lmexposure.records import (
     IdentifierClass,
     IdentifierDifference,
@@ -26,7 +26,6 @@ from lmexposure.records import (
 )
 from lmexposure.reporting.data import Section
 from lmexposure.reporting.markdown import section_table
-from lmexposure.reporting.write import known_by, write_files
 
 _FPR = 0.01
 _TPR = f"TPR at FPR {percent(_FPR)}"

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from lmexposure.core.charts.chart import Chart
+    from lmexposure.core.charts.drawings import SIDES, lines_chart, sides_chart
     from lmexposure.core.charts.style import (
         ACCENT,
         BAND,
@@ -54,6 +55,7 @@ __all__ = [
     "REFERENCE",
     "SERIES",
     "SETTINGS",
+    "SIDES",
     "VARIABLES",
     "WIDTH",
     "Chart",
@@ -67,11 +69,13 @@ __all__ = [
     "joined",
     "key",
     "legend_lines",
+    "lines_chart",
     "log_ticks",
     "named_rows",
     "plain_axes",
     "put_legend",
     "series_style",
+    "sides_chart",
 ]
 
 # matplotlib says where it keeps its fonts; on a disk that it may not write to, on every import. A

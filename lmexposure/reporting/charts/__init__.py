@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from lmexposure.reporting.charts.calibrated import calibrated_chart
-    from lmexposure.reporting.charts.canife import epsilon_rounds_chart, mock_scores_chart
     from lmexposure.reporting.charts.comparison import comparison_chart
     from lmexposure.reporting.charts.controls import controls_chart
     from lmexposure.reporting.charts.defences import defences_chart
@@ -30,10 +29,8 @@ __all__ = [
     "controls_chart",
     "defences_chart",
     "epsilon_chart",
-    "epsilon_rounds_chart",
     "exposure_chart",
     "extraction_chart",
-    "mock_scores_chart",
     "reference_chart",
     "roc_chart",
     "runs_by_size_chart",
