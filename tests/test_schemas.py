@@ -16,7 +16,6 @@ from lmexposure.canaries.manifest import ManifestFile
 from lmexposure.records import (
     DefencesRecord,
     DocumentPrivacy,
-    IdentifiersRecord,
     Result,
     RowsRecord,
     RunRecord,
@@ -27,19 +26,19 @@ from lmexposure.records import (
     VerbatimRecord,
     WhiteBoxAudit,
 )
-from lmexposure.studies import Canife
+from lmexposure.studies import Canife, NaturalIdentifiers
 
 ROOT = Path(__file__).parents[1]
 FIELDS = runpy.run_path(str(ROOT / "scripts" / "documentation" / "fields.py"))
 SCHEMAS = ROOT / "docs" / "schemas"
 RECORDS: list[type[FileRecord]] = [
     Canife,
+    NaturalIdentifiers,
     DefencesRecord,
     DocumentPrivacy,
     Result,
     RunRecord,
     RowsRecord,
-    IdentifiersRecord,
     ManifestFile,
     SweepPlan,
     SweepModel,

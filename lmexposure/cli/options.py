@@ -207,9 +207,11 @@ _RUN_FILES = (
     "passages.json",
     # Of a federated training.
     "canife.json",
+    # Of identifiers that a corpus holds anyway.
+    "identifiers.json",
 )
 _DIRECTORIES = (
-    *("model", "corpus", "source", "charts", ".measuring"),
+    *("model", "corpus", "source", "charts", ".measuring", ".work"),
     *("tokenizer", "models", "failed", "work", "parts"),
 )
 

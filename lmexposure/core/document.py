@@ -109,10 +109,11 @@ class Document:
     kind: str  # what was done, in a line: "Federated training, 20 rounds"
     question: str  # that it answers: the head of its page
     finding: str  # the answer, without the point at its end
+    facts: Sequence[str] = ()  # of what was compared with what, a line each
     sections: Sequence[Section]
     main: Table  # the rows of CSV, JSON and of `to_frame`
     warnings: Sequence[str] = ()
-    sources: Sequence[tuple[str, str]] = ()  # name and address
+    sources: Sequence[tuple[str, str]] = ()  # name, and address where there is one
     origin: str  # of what, by which version, when
     private: bool = False  # it shows what only its owner may read
 

@@ -22,6 +22,7 @@ REPORT_SCHEMA = "lmexposure.document/1"
 def as_markdown(document: Document) -> str:
     """For a pull request or a model card."""
     parts = [f"# {inline(document.title)}", f"**{inline(sentence(document.finding))}**"]
+    parts += [bullets(document.facts)] if document.facts else []
     for section in document.on("md"):
         parts += _section(section)
     if document.warnings:
@@ -56,6 +57,7 @@ def as_json(document: Document) -> str:
         "title": document.title,
         "kind": document.kind,
         "finding": sentence(document.finding),
+        "facts": list(document.facts),
         "main": _values(document.main),
         "sections": {
             section.id: {

@@ -14,7 +14,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
-from lmexposure._files import read_bytes
+from lmexposure._files import PRIVATE, read_bytes
 from lmexposure._record import FileRecord, JsonValue, Sha256, Utc
 from lmexposure._settings import settings_of
 from lmexposure._style import short_hash
@@ -82,6 +82,7 @@ class Study(FileRecord):
 
     KIND: ClassVar[str] = ""  # of its command, its file and its schema: "canife"
     WHAT: ClassVar[str]  # what it is, in a message: "a federated training"
+    PRIVATE: ClassVar[bool] = False  # its file is for its owner alone
     LIMITS: ClassVar[frozenset[str]] = frozenset()  # names of `Thresholds` that it is held against
     CHECKS: ClassVar[Mapping[str, CheckKind]] = {}  # of its checks, in their order
     VERSION: ClassVar[int] = 1
@@ -127,6 +128,12 @@ class Study(FileRecord):
 
     def _repr_html_(self) -> str:
         return as_cell(self.document())
+
+    def save(self, out: str | Path) -> Path:
+        """Write its file into a directory, whole or not at all; where it is."""
+        path = Path(out) / self.NAME
+        self.write(path, mode=PRIVATE if self.PRIVATE else 0o644)
+        return path
 
     @classmethod
     def read(cls, path: str | Path) -> Self:

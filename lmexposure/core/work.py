@@ -20,6 +20,7 @@ from lmexposure.errors import ResultError
 
 HOME = ".work"  # in the directory of the study
 _ASKED = "asked.json"
+_DIGITS = 16  # of a hash, in the name of a part
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,12 +73,12 @@ class Work:
 
     def part(self, name: str) -> Part:
         """A part by its name, kept or not yet; never one of other work."""
-        return Part(path=self.out / HOME / f"{name}-{self.sha256[:16]}")
+        return Part(path=self.out / HOME / f"{name}-{self.sha256[:_DIGITS]}")
 
-    def drop(self, *names: str) -> None:
-        """Remove parts that nothing needs any more; what was asked stays."""
-        for name in names:
-            _written.remove(self.part(name).path)
+    def drop(self) -> None:
+        """Remove all parts, which nothing needs any more; what was asked stays."""
+        for path in sorted((self.out / HOME).glob("?*-" + "[0-9a-f]" * _DIGITS)):
+            _written.remove(path)
 
     def _refuse_other(self, before: JsonTable) -> None:
         now = json.loads(canonical_json(dict(self.asked)))

@@ -44,15 +44,7 @@ if TYPE_CHECKING:
         FederatedSettings,
     )
     from lmexposure.records.identifiers import (
-        IdentifierClaim,
-        IdentifierClass,
-        IdentifierDifference,
-        IdentifierModel,
-        IdentifierRank,
-        IdentifierRates,
         IdentifierSettings,
-        IdentifierSplit,
-        IdentifiersRecord,
     )
     from lmexposure.records.result import (
         LEAST_GAIN,
@@ -296,15 +288,7 @@ __all__ = [
     "GuessCount",
     "GuessingBaseline",
     "GuessingTest",
-    "IdentifierClaim",
-    "IdentifierClass",
-    "IdentifierDifference",
-    "IdentifierModel",
-    "IdentifierRank",
-    "IdentifierRates",
     "IdentifierSettings",
-    "IdentifierSplit",
-    "IdentifiersRecord",
     "InfluentialPair",
     "KindCandidate",
     "KindComparison",

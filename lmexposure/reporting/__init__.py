@@ -13,12 +13,6 @@ if TYPE_CHECKING:
         defences_sections,
         write_defences,
     )
-    from lmexposure.reporting.identifiers import (
-        identifier_claim,
-        identifier_sections,
-        identifiers_markdown,
-        write_identifiers,
-    )
     from lmexposure.reporting.page import render_compare, render_report
     from lmexposure.reporting.privacy import privacy_sections
     from lmexposure.reporting.promise import document_privacy_section
@@ -57,9 +51,6 @@ __all__ = [
     "defences_finding",
     "defences_sections",
     "document_privacy_section",
-    "identifier_claim",
-    "identifier_sections",
-    "identifiers_markdown",
     "privacy_sections",
     "render_compare",
     "render_report",
@@ -78,7 +69,6 @@ __all__ = [
     "verbatim_sections",
     "write_compare",
     "write_defences",
-    "write_identifiers",
     "write_report",
     "write_several",
     "write_sweep_report",

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
         report_study,
         study_of,
     )
+    from lmexposure.studies.identifiers.comparison import natural_identifiers
+    from lmexposure.studies.identifiers.study import NaturalIdentifiers
 else:
     from lmexposure._lazy import lazy_face as _lazy_face
 
@@ -21,10 +23,12 @@ else:
 __all__ = [
     "Canife",
     "CanifeRound",
+    "NaturalIdentifiers",
     "canife_audit",
     "check",
     "compare",
     "compared",
+    "natural_identifiers",
     "open",
     "report",
     "report_study",

@@ -526,7 +526,7 @@ def canife_audit(  # noqa: PLR0913  a public door: its parameters are its option
         refuse_foreign(out, _WRITTEN)
         with Work(out=out, asked=asked.named, hidden=_HIDDEN).claimed() as work:
             made = _finished(out, work.sha256) or _trained(asked, work, mode, progress)
-            work.drop("training")
+            work.drop()
     return made
 
 
@@ -584,7 +584,7 @@ def _trained(asked: _Asked, work: Work, mode: int, progress: Said | None) -> Can
     weights = sum(weight.numel() for weight in loaded.model.parameters())
     record = _record(audit, work.sha256, len(clients), weights)
     save_model(loaded.model.eval(), loaded.tokenizer, work.out / "model", mode=mode)
-    record.write(work.out / Canife.NAME)
+    record.save(work.out)
     return record
 
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     Any_: TypeAlias = "Study | Measured | MeasuredSweep | MeasuredText"
 
 register("canife", "lmexposure.studies.canife:Canife")
+register("identifiers", "lmexposure.studies.identifiers.study:NaturalIdentifiers")
 
 
 def open(path: str | Path) -> Any:

@@ -26,7 +26,7 @@ def test_a_part_is_there_for_the_same_work_alone(tmp_path: Path) -> None:
         assert again.part("weights").read() == b"\0abc\n"
         assert again.part("weights").path.stat().st_mode & 0o777 == 0o600
         assert work(tmp_path / "o", rounds=4).part("weights").read() is None
-        again.drop("weights", "never kept")
+        again.drop()
         assert again.part("weights").read() is None
 
 
