@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from lmexposure.audit import epsilon, measure, run
     from lmexposure.canaries import Format, InsertionStep, Manifest, Plan, insert_files
+    from lmexposure.core import Thresholds
     from lmexposure.federated import audit_update
-    from lmexposure.gate import Thresholds, check
     from lmexposure.integrations import (
         ExposureCallback,
         Wrapping,
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from lmexposure.models import GradientCanaries, dp_check, load_model
     from lmexposure.records import MeasureSettings, Result, RunSettings, SweepSettings, open_run
     from lmexposure.regurgitation import VerbatimSettings, verbatim
-    from lmexposure.reporting import report
     from lmexposure.statistics import exposure
+    from lmexposure.studies import check, compare, open, report
     from lmexposure.sweeps import sweep
 else:
     from lmexposure._lazy import lazy_face as _lazy_face
@@ -56,6 +56,7 @@ __all__ = [
     "__version__",
     "audit_update",
     "check",
+    "compare",
     "dp_check",
     "epsilon",
     "exposure",
@@ -63,6 +64,7 @@ __all__ = [
     "insert_files",
     "load_model",
     "measure",
+    "open",
     "open_run",
     "remove",
     "report",

@@ -13,6 +13,7 @@ from typing import TypeAlias
 Value: TypeAlias = bool | int | float | str | tuple[int | float | str, ...] | None  # of a setting
 
 MISSING = "n/a"
+CHANCE = "by chance"  # of a table's last row
 _MOST_DIGITS = 15  # of a whole number that is written out
 _LARGE = 10.0**_MOST_DIGITS
 _LONGEST_SLUG = 48

@@ -5,7 +5,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from lmexposure.gate import Check, Outcome, Verdict
+from lmexposure.core import Check, Outcome, Verdict
 from lmexposure.records import (
     Evaluation,
     Privacy,

@@ -30,6 +30,7 @@ FLOORS = {
     "_settings": 2,
     "_integrity": 3,
     "_record": 4,
+    "core": 5,
     "canaries": 5,
     "statistics": 5,
     "records": 6,
@@ -43,8 +44,9 @@ FLOORS = {
     "sweeps": 12,
     "defences": 13,
     "integrations": 14,
-    "cli": 15,
-    "__main__": 16,
+    "studies": 15,
+    "cli": 16,
+    "__main__": 17,
 }
 ROOMS = sorted({path.parent.name for path in PACKAGE.glob("*/__init__.py")} - {"cli"})
 # Their names are imported when they are asked for: a light command needs few of them. Those of
@@ -116,7 +118,9 @@ def test_rooms_meet_at_their_faces() -> None:
         (str(path.relative_to(PACKAGE)), module)
         for path, modules in IMPORTS.items()
         for module in modules
-        if module.count(".") > 1 and module.split(".")[1] != room_of(path)
+        if module.count(".") > 1
+        and module.split(".")[1] != room_of(path)
+        and not (PACKAGE.parent / module.replace(".", "/") / "__init__.py").exists()
     }
     # `python -m lmexposure`: cli has no face
     assert past == {("__main__.py", "lmexposure.cli.entry")}

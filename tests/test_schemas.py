@@ -14,10 +14,8 @@ from made_sweeps import written_sweep
 from lmexposure._record import FileRecord
 from lmexposure.canaries.manifest import ManifestFile
 from lmexposure.records import (
-    CanifeRecord,
     DefencesRecord,
     DocumentPrivacy,
-    IdentifiersRecord,
     Result,
     RowsRecord,
     RunRecord,
@@ -28,18 +26,19 @@ from lmexposure.records import (
     VerbatimRecord,
     WhiteBoxAudit,
 )
+from lmexposure.studies import Canife, NaturalIdentifiers
 
 ROOT = Path(__file__).parents[1]
 FIELDS = runpy.run_path(str(ROOT / "scripts" / "documentation" / "fields.py"))
 SCHEMAS = ROOT / "docs" / "schemas"
 RECORDS: list[type[FileRecord]] = [
-    CanifeRecord,
+    Canife,
+    NaturalIdentifiers,
     DefencesRecord,
     DocumentPrivacy,
     Result,
     RunRecord,
     RowsRecord,
-    IdentifiersRecord,
     ManifestFile,
     SweepPlan,
     SweepModel,

@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     )
     from lmexposure.audit.directory import refuse_foreign
     from lmexposure.audit.first_rows import RowsAhead, rows_ahead, template_difference
-    from lmexposure.audit.identifiers import (
-        natural_identifiers,
-    )
     from lmexposure.audit.kinds import refuse_kinds_of_run
     from lmexposure.audit.loaded_model import chosen_device, load_for_measuring, model_in_memory
     from lmexposure.audit.measurement import measure
@@ -68,7 +65,6 @@ __all__ = [
     "measure",
     "measure_checkpoints",
     "model_in_memory",
-    "natural_identifiers",
     "plan_of",
     "preview",
     "read_settings_file",

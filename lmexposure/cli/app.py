@@ -34,7 +34,7 @@ from lmexposure.cli.sweep import sweep
 from lmexposure.cli.train import train
 from lmexposure.cli.verbatim import verbatim
 from lmexposure.cli.verify import verify
-from lmexposure.gate import PANEL as THRESHOLDS
+from lmexposure.core import PANEL as THRESHOLDS
 from lmexposure.records import (
     CANIFE,
     COMPARING,

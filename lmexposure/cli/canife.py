@@ -1,18 +1,15 @@
 """`lmexposure canife`: does a federated training keep its promise? With crafted canaries."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from lmexposure.cli import options
-from lmexposure.cli.console import print_sections, say, speaks
+from lmexposure.cli.console import show_study
 from lmexposure.cli.long_work import long_work
 from lmexposure.cli.options import Given, takes
 from lmexposure.errors import SettingsError
-
-if TYPE_CHECKING:
-    from lmexposure.records import CanifeRecord
 
 
 @takes(given=options.ROUNDS)
@@ -50,16 +47,16 @@ def canife(  # noqa: PLR0913 - a command: its parameters are its flags
     each user. A crafted canary is put into mock rounds by coins; what it shows is a lower bound,
     beside the promise, of each attacked round and of the training.
     """
-    from lmexposure.federated import canife as audit
     from lmexposure.models import LstmSizes
+    from lmexposure.studies import canife_audit
 
     if options.STDIN in corpus:
         raise SettingsError(
             "the corpus is read from files; write standard input to a file and name that"
         )
     settings, attacks = options.federated(given)
-    with long_work(kept=False) as progress:
-        record = audit(
+    with long_work() as progress:
+        study = canife_audit(
             corpus,
             out=out,
             user_field=user_field,
@@ -70,15 +67,4 @@ def canife(  # noqa: PLR0913 - a command: its parameters are its flags
             lstm=LstmSizes(units=units, embedding=units, layers=layers),
             progress=progress,
         )
-    _show(record, out)
-
-
-def _show(record: "CanifeRecord", out: Path) -> None:
-    from lmexposure.reporting import canife_finding, canife_sections, write_canife
-
-    print_sections(canife_sections(record))
-    say(f"\n{canife_finding(record)}")
-    page, *_ = write_canife(record, out)
-    if speaks():
-        say(f"report  {page}")
-    say(f"result  {out / record.NAME}")
+    show_study(study, out)

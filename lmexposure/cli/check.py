@@ -19,10 +19,10 @@ from lmexposure.errors import SettingsError
 from lmexposure.records import MEASURING, NAMES_BY_TABLE, SETTING_NAMES
 
 if TYPE_CHECKING:
-    from lmexposure.gate import Thresholds, Verdict
-    from lmexposure.records import CanifeFiles, RunFiles, RunSettings, SweepFiles, VerbatimFiles
+    from lmexposure.core import Study, Thresholds, Verdict
+    from lmexposure.records import RunFiles, RunSettings, SweepFiles, VerbatimFiles
 
-    AnyFiles: TypeAlias = RunFiles | SweepFiles | VerbatimFiles | CanifeFiles
+    AnyFiles: TypeAlias = RunFiles | SweepFiles | VerbatimFiles
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +55,7 @@ class CheckFlags:
 
 def gate_thresholds(flags: CheckFlags) -> "Thresholds":
     """Defaults, then the settings file's table [check], then the flags that were given."""
-    from lmexposure.gate import Thresholds
+    from lmexposure.core import Thresholds
 
     given = {} if flags.settings_file is None else _thresholds_in(flags.settings_file)
     return build(Thresholds, {**given, **parsed(settings_of(Thresholds), flags.thresholds)})
@@ -64,7 +64,7 @@ def gate_thresholds(flags: CheckFlags) -> "Thresholds":
 def _thresholds_in(path: Path) -> dict[str, object]:
     """The table [check] of a settings file, each value checked by itself."""
     from lmexposure._files import read_toml
-    from lmexposure.gate import Thresholds, quantile_pair
+    from lmexposure.core import Thresholds, quantile_pair
 
     whole = read_toml(path)
     given = whole.pop("check", {})
@@ -154,17 +154,18 @@ def _is_output(name: str, content: bytes) -> bool:
 
 def write_outputs(
     verdict: "Verdict",
-    measured: "AnyFiles",
+    measured: "AnyFiles | Study",
     source: Path,
     flags: CheckFlags,
 ) -> None:
     """Every file that was asked for, from the one verdict."""
     from lmexposure._files import STDOUT, append, atomic_write
-    from lmexposure.gate import verdict_json, verdict_junit, verdict_sarif, verdict_summary
+    from lmexposure.core import Study, verdict_json, verdict_junit, verdict_sarif, verdict_summary
 
     provenance = measured.provenance
+    hashes = measured.hashes if isinstance(measured, Study) else measured.result.hashes
     writers = {
-        "json": lambda: verdict_json(verdict, measured.result, provenance),
+        "json": lambda: verdict_json(verdict, hashes, provenance),
         "junit": lambda: verdict_junit(verdict, provenance),
         "sarif": lambda: verdict_sarif(verdict, source, provenance),
         "summary": lambda: verdict_summary(verdict, provenance),
@@ -234,8 +235,8 @@ def check(  # noqa: PLR0913 - a command: its parameters are its flags
     """
     flags = CheckFlags(**locals())
     from lmexposure._files import STDOUT
-    from lmexposure.gate import check as judge
-    from lmexposure.gate import verdict_text
+    from lmexposure.core import verdict_text
+    from lmexposure.studies import check as judge
 
     limits = gate_thresholds(flags)
     measured, source = _measured_or_read(flags, limits)
@@ -248,17 +249,18 @@ def check(  # noqa: PLR0913 - a command: its parameters are its flags
     raise typer.Exit(verdict.exit_code)
 
 
-def _measured_or_read(flags: CheckFlags, thresholds: "Thresholds") -> "tuple[AnyFiles, Path]":
+def _measured_or_read(
+    flags: CheckFlags, thresholds: "Thresholds"
+) -> "tuple[AnyFiles | Study, Path]":
     """What is judged, and the file that the findings refer to."""
     from lmexposure.records import (
         holds_look,
-        holds_rounds,
         holds_sweep,
         open_look,
-        open_rounds,
         open_run,
         open_sweep,
     )
+    from lmexposure.studies import study_of
 
     refuse_mixed(flags)
     if flags.model is not None and flags.manifest is not None:
@@ -266,9 +268,11 @@ def _measured_or_read(flags: CheckFlags, thresholds: "Thresholds") -> "tuple[Any
         return _measured(flags.model, flags.manifest, flags, thresholds), flags.manifest
     assert flags.run is not None
     opened: AnyFiles
-    if holds_rounds(flags.run):
-        opened = open_rounds(flags.run)
-    elif holds_look(flags.run):
+    if (study := study_of(flags.run)) is not None:
+        source = flags.run / study.NAME if flags.run.is_dir() else flags.run
+        refuse_overwriting(flags, source)
+        return study, source
+    if holds_look(flags.run):
         opened = open_look(flags.run)
     else:
         opened = open_sweep(flags.run) if holds_sweep(flags.run) else open_run(flags.run)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
     from rich.text import Text
 
+    from lmexposure.core import Document, Study
     from lmexposure.records import Result
     from lmexposure.reporting import Section
 
@@ -186,6 +187,30 @@ def progress_bars() -> Iterator[Bars]:
     )
     with Progress(*columns, console=_err(), transient=True) as bars:
         yield _DrawnBars(bars)
+
+
+def print_document(document: "Document") -> None:
+    """A study's sections, each with its title, its table and its notes; warnings; the finding."""
+    for section in document.on("terminal"):
+        say(f"\n{section.title}")
+        if (table := section.table) is not None:
+            print_table(table.heads, table.cells, right=range(table.words, len(table.heads)))
+        for note in section.notes:
+            say(note)
+    for line in document.warnings:
+        warn(line)
+    say(f"\n{document.finding}")
+
+
+def show_study(study: "Study", out: Path) -> None:
+    """What a command says at its end: the study, where its report and its record are."""
+    from lmexposure.core import write_report
+
+    print_document(study.document())
+    page, *_ = write_report(study, out)
+    if speaks():
+        say(f"report  {page}")
+    say(f"result  {out / study.NAME}")
 
 
 def print_result(result: "Result") -> None:

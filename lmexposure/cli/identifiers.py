@@ -7,12 +7,12 @@ import typer
 
 from lmexposure.canaries import layouts_listed
 from lmexposure.cli import options
-from lmexposure.cli.console import print_sections, say, speaks, warn
+from lmexposure.cli.console import show_study
 from lmexposure.cli.long_work import long_work
 from lmexposure.cli.options import takes
 
 if TYPE_CHECKING:
-    from lmexposure.records import IdentifiersRecord, RunSettings
+    from lmexposure.records import RunSettings
 
 
 @takes(machine=options.LOADING)
@@ -33,7 +33,12 @@ def identifiers(  # noqa: PLR0913 - a command: its parameters are its flags
             "may be repeated. Words in front of its first hole are left out.",
         ),
     ],
-    out: Annotated[Path, options.out_option("For identifiers.json and identifiers.md.")],
+    out: Annotated[
+        Path,
+        options.out_option(
+            "For identifiers.json and the report; the same command goes on where it was ended."
+        ),
+    ],
     machine: "RunSettings",
     base: Annotated[
         str | None,
@@ -73,14 +78,14 @@ def identifiers(  # noqa: PLR0913 - a command: its parameters are its flags
     Nothing is inserted: keys, hashes and numbers that were made at random are found by their
     format, each is ranked among fresh draws in its place, under MODEL and under a base.
     """
-    from lmexposure.audit import natural_identifiers
     from lmexposure.records import IdentifierSettings
+    from lmexposure.studies import natural_identifiers
 
     settings = IdentifierSettings(
         draws=draws, most=most, left=left, seed=seed, layout=layout, text_field=text_field
     )
-    with long_work(kept=False) as progress:
-        record = natural_identifiers(
+    with long_work() as progress:
+        study = natural_identifiers(
             model,
             corpus,
             formats=formats,
@@ -91,16 +96,4 @@ def identifiers(  # noqa: PLR0913 - a command: its parameters are its flags
             machine=machine,
             progress=progress,
         )
-    _show(record, out)
-
-
-def _show(record: "IdentifiersRecord", out: Path) -> None:
-    from lmexposure.reporting import identifier_claim, identifier_sections, write_identifiers
-
-    print_sections(identifier_sections(record))
-    for line in record.warnings:
-        warn(line)
-    say(f"\n{identifier_claim(record)}")
-    if speaks():
-        say(f"report  {write_identifiers(record, out)}")
-    say(f"result  {out / record.NAME}")
+    show_study(study, out)

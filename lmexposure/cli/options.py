@@ -13,8 +13,8 @@ from typer.models import OptionInfo
 
 from lmexposure._settings import Setting, build, settings_of
 from lmexposure._style import sentence
+from lmexposure.core import Thresholds
 from lmexposure.errors import CorpusError, SettingsError
-from lmexposure.gate import Thresholds
 from lmexposure.records import (
     DP_SGD,
     FIXED_FOR_DEFENCES,
@@ -207,9 +207,11 @@ _RUN_FILES = (
     "passages.json",
     # Of a federated training.
     "canife.json",
+    # Of identifiers that a corpus holds anyway.
+    "identifiers.json",
 )
 _DIRECTORIES = (
-    *("model", "corpus", "source", "charts", ".measuring"),
+    *("model", "corpus", "source", "charts", ".measuring", ".work"),
     *("tokenizer", "models", "failed", "work", "parts"),
 )
 

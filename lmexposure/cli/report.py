@@ -10,6 +10,7 @@ from lmexposure.cli import options
 from lmexposure.cli.console import say, warn
 
 if TYPE_CHECKING:
+    from lmexposure.core import Study
     from lmexposure.records import Result
 
 Formats = Annotated[
@@ -33,7 +34,11 @@ def compare(
     from lmexposure._text import visible
     from lmexposure.records import holds_look, open_run
     from lmexposure.reporting import compare_data, write_compare
+    from lmexposure.studies import study_of
 
+    if any(study_of(run) for run in runs):
+        _compare_studies(runs, formats, out)
+        return
     if any(map(holds_look, runs)):
         _compare_looks(runs, formats, out)
         return
@@ -46,6 +51,18 @@ def compare(
     for run in compared.runs:
         say(f"{visible(run.name)}: {run.verdict.sentence}")
         say(f"  {run.provenance.line}")
+    for path in written:
+        say(f"compare  {path}")
+
+
+def _compare_studies(runs: list[Path], formats: list[str] | None, out: Path) -> None:
+    from lmexposure.cli.console import print_document
+    from lmexposure.core import write_document
+    from lmexposure.studies import compared
+
+    document = compared(runs)
+    written = write_document(document, out, stem="compare", formats=formats or ("html", "md"))
+    print_document(document)
     for path in written:
         say(f"compare  {path}")
 
@@ -111,24 +128,21 @@ def report(  # noqa: PLR0913 - a command: its parameters are its flags
     from lmexposure.canaries import Manifest
     from lmexposure.errors import SettingsError
     from lmexposure.gate import check
-    from lmexposure.records import holds_look, holds_rounds, holds_sweep, open_run
+    from lmexposure.records import holds_look, holds_sweep, open_run
     from lmexposure.reporting import write_report
+    from lmexposure.studies import study_of
 
     if force and model_card is None:
         raise SettingsError("--force goes with --model-card; give both, or leave it out")
-    if holds_rounds(run):
+    if (study := study_of(run)) is not None:
         given = {
             "--show-secrets": show_secrets,
             "--manifest": manifest is not None,
             "--model-card": model_card is not None,
-            "--charts": charts,
-            "--format": bool(formats),
         }
         for flag in (flag for flag, is_given in given.items() if is_given):
-            raise SettingsError(
-                f"{flag} is of a run, and {run} is a federated training; leave it out"
-            )
-        _of_rounds(run, out)
+            raise SettingsError(f"{flag} is of a run, and {run} is {study.WHAT}; leave it out")
+        _of_a_study(study, out or (run if run.is_dir() else run.parent), formats, charts)
         return
     if holds_look(run):
         given = {
@@ -192,16 +206,13 @@ def _of_a_look(run: Path, out: Path | None, *, show_text: bool) -> None:
         warn("these files show text of the corpus: keep them private")
 
 
-def _of_rounds(run: Path, out: Path | None) -> None:
-    from lmexposure.gate import check_canife
-    from lmexposure.records import open_rounds
-    from lmexposure.reporting import write_canife
+def _of_a_study(study: "Study", out: Path, formats: list[str] | None, charts: bool) -> None:
+    from lmexposure.core import judged
+    from lmexposure.studies import report_study
 
-    opened = open_rounds(run)
-    home = run if run.is_dir() else run.parent
-    written = write_canife(opened.result, out or home, source=opened.result_path)
-    say(check_canife(opened).sentence)
-    say(opened.provenance.line)
+    written = report_study(study, out, formats=formats or ("html", "md"), charts=charts)
+    say(judged(study).sentence)
+    say(study.provenance.line)
     for path in written:
         say(f"report  {path}")
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
         RoundAudit,
         federated_training,
     )
-    from lmexposure.federated.corpus_audit import canife
+    from lmexposure.federated.corpus import texts_of_users, tokens_of_users
     from lmexposure.federated.design import CraftedCanary, design_canary, random_canary
     from lmexposure.federated.mock import RoundScores, audit_update, mock_rounds
     from lmexposure.federated.rounds import (
@@ -36,7 +36,6 @@ __all__ = [
     "RoundAudit",
     "RoundScores",
     "audit_update",
-    "canife",
     "clients_of",
     "clipped",
     "design_canary",
@@ -45,4 +44,6 @@ __all__ = [
     "mock_rounds",
     "noisy_sum",
     "random_canary",
+    "texts_of_users",
+    "tokens_of_users",
 ]

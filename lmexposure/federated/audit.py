@@ -10,10 +10,12 @@ Four quantities a round, as in the source: epsilon of the round and of the train
 claimed (theory) and as seen (empirical). Mock clients and design clients take no part in training.
 """
 
+import io
+import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -32,6 +34,7 @@ from lmexposure.federated.rounds import (
     mean_loss,
     noisy_sum,
     taking_part,
+    trained_weights,
 )
 from lmexposure.models import epsilon_at_least, epsilon_spent
 from lmexposure.records import CanifeSettings, FederatedSettings
@@ -91,6 +94,16 @@ class FederatedAudit:
         return any(row.noise_at_most < self.settings.noise_multiplier for row in self.rounds)
 
 
+class Kept(Protocol):
+    """Where a training keeps itself between attacked rounds."""
+
+    def read(self) -> bytes | None:
+        """What was kept; None: nothing."""
+
+    def write(self, data: bytes) -> None:
+        """Keep it in the place of what was."""
+
+
 def federated_training(
     model: Any,
     clients: Clients,
@@ -98,18 +111,25 @@ def federated_training(
     canife: CanifeSettings | None = None,
     *,
     progress: Callable[[int, float], None] | None = None,
+    kept: Kept | None = None,
 ) -> FederatedAudit:
-    """Train a model on clients' rows, with user-level privacy, and attack it on the way."""
+    """Train a model on clients' rows, with user-level privacy, and attack it on the way.
+
+    With `kept` it goes on, to the last bit, from the attacked round that it had come to.
+    """
     canife = CanifeSettings() if canife is None else canife
     check_length(clients, canife)
     design, mock, training = _parted(clients, canife)
     names = sorted(training)
     attack = _Attack(model, settings, canife, design, mock, _attacked(settings, canife))
-    losses = [_loss(model, mock)]
-    audits: list[RoundAudit] = []
-    for number in range(settings.rounds):
+    begin, losses, audits = 0, [_loss(model, mock)], list[RoundAudit]()
+    if kept is not None and (before := kept.read()) is not None:
+        begin, losses, audits = _unpacked(before, model, attack)
+    for number in range(begin, settings.rounds):
         if number % canife.every == 0:
             audits += attack.finished(number, losses)
+            if kept is not None and number > begin:
+                kept.write(_packed(number, model, attack, losses, audits))
             attack.begin(number)
         updates = [
             clipped(local_update(model, training[name], settings), settings.clip)
@@ -134,6 +154,46 @@ def federated_training(
         attainable=max(attack.attainable(), *(row.epsilon_so_far for row in audits)),
         losses=tuple(losses),
     )
+
+
+def _packed(
+    number: int, model: Any, attack: "_Attack", losses: list[float], audits: list[RoundAudit]
+) -> bytes:
+    """A training in front of an attacked round: its weights, random numbers, and what was seen."""
+    said = {
+        "number": number,
+        "losses": losses,
+        "audits": list(map(asdict, audits)),
+        "history": attack.history,
+        "perfect": attack.perfect,
+    }
+    arrays = {f"w{place}": w.detach().numpy() for place, w in enumerate(trained_weights(model))}
+    stream = io.BytesIO()
+    said_bytes = np.frombuffer(json.dumps(said).encode(), dtype=np.uint8)
+    np.savez(stream, said=said_bytes, random=torch.get_rng_state().numpy(), **arrays)
+    return stream.getvalue()
+
+
+def _unpacked(
+    data: bytes, model: Any, attack: "_Attack"
+) -> tuple[int, list[float], list[RoundAudit]]:
+    """Bring model, random numbers and attack to where they were; the round, and what was seen."""
+    with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
+        said = json.loads(arrays["said"].tobytes())
+        with torch.no_grad():
+            for place, weight in enumerate(trained_weights(model)):
+                weight.copy_(torch.from_numpy(arrays[f"w{place}"]))
+        torch.set_rng_state(torch.from_numpy(arrays["random"]))
+    attack.history = [(noise, rate, steps) for noise, rate, steps in said["history"]]
+    attack.perfect = [(noise, rate, steps) for noise, rate, steps in said["perfect"]]
+    audits = [_round_of(row) for row in said["audits"]]
+    return said["number"], said["losses"], audits
+
+
+def _round_of(values: dict[str, Any]) -> RoundAudit:
+    """A round as it was before it was kept: JSON has lists alone."""
+    values |= {name: tuple(values[name]) for name in ("scores", "coins")}
+    return RoundAudit(**values)
 
 
 def _parted(
@@ -174,8 +234,8 @@ class _Attack:
         self._model, self._settings, self._canife = model, settings, canife
         self._design, self._mock = design, mock
         self._level = canife.significance / attacks  # Bonferroni over attacked rounds
-        self._history: list[tuple[float, float, int]] = []
-        self._perfect: list[tuple[float, float, int]] = []
+        self.history: list[tuple[float, float, int]] = []
+        self.perfect: list[tuple[float, float, int]] = []
         self._begun = 0
         self._canary: CraftedCanary | None = None
         self._seen: list[tuple[float, bool]] = []
@@ -230,8 +290,8 @@ class _Attack:
         coins = np.array([coin for _, coin in self._seen], dtype=bool)
         mu, perfect = self._mu(scores, coins), self._mu(coins.astype(float), coins)
         least = 1 / mu if mu > 0 else math.inf
-        self._history += _stretch(mu, settings.client_rate, steps)
-        self._perfect += _stretch(perfect, settings.client_rate, steps)
+        self.history += _stretch(mu, settings.client_rate, steps)
+        self.perfect += _stretch(perfect, settings.client_rate, steps)
         others = self._others
         random_mu = None if others is None else self._mu(others.scores, others.coins)
         yield RoundAudit(
@@ -247,7 +307,7 @@ class _Attack:
             epsilon_round=epsilon_of_mu(mu=mu, delta=settings.delta),
             attainable_round=epsilon_of_mu(mu=perfect, delta=settings.delta),
             noise_at_most=least,
-            epsilon_so_far=epsilon_at_least(self._history, delta=settings.delta),
+            epsilon_so_far=epsilon_at_least(self.history, delta=settings.delta),
             claimed_round=self._claimed_round(),
             claimed_so_far=self._claimed(number),
             random_noise=None if others is None else others.noise,
@@ -259,7 +319,7 @@ class _Attack:
 
     def attainable(self) -> float:
         """Epsilon of all rounds, had every canary been told from none in each of its rounds."""
-        return epsilon_at_least(self._perfect, delta=self._settings.delta)
+        return epsilon_at_least(self.perfect, delta=self._settings.delta)
 
     def _updates(self, pool: Sequence[Any]) -> Tensor:
         clip = self._settings.clip

@@ -1,4 +1,4 @@
-"""What a check is, and what it is made of: a class of canaries with the numbers that decide.
+"""What checks are made of: a class of canaries with the numbers that decide.
 
 The checks themselves are in `exposure`, `extraction`, `epsilon` and `preconditions`.
 """
@@ -6,7 +6,6 @@ The checks themselves are in `exposure`, `extraction`, `epsilon` and `preconditi
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from enum import StrEnum
 
 from lmexposure._quantiles import ExposureEstimate
 from lmexposure._style import times
@@ -25,42 +24,6 @@ from lmexposure.records import (
 # An extrapolation or a certificate may be shown, but what was counted or drawn decides.
 _DECIDING: tuple[EstimateName, ...] = ("exact", "importance", "sampled")
 _NOT_DECIDING: tuple[Method, ...] = ("skew_normal", "certificate")
-
-
-class Outcome(StrEnum):
-    """What one check, or the gate as a whole, came to."""
-
-    PASS = "pass"
-    LEAK = "leak"
-    INCONCLUSIVE = "inconclusive"
-    # Of a check only: it was not asked for, or says nothing here, and holds nothing up.
-    NOT_TESTED = "not tested"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Check:
-    """One threshold against one number."""
-
-    name: str  # what was compared, as people know it: "p-value against guessing"
-    key: str  # the setting that decides it: "p_value"; for machines, and its `CheckKind`
-    scope: str = ""  # of what: "random_number, repetitions 16"; "" for the whole run
-    outcome: Outcome  # a leak where the number is past the threshold
-    value: float | None = None  # the number; None where there is none
-    threshold: float | None = None  # what it was compared with; None where there is none
-    unit: str = ""  # "bits", "guesses", "nats", "" for a probability
-    reason: str  # one sentence with the numbers in it
-    asked: bool = False  # whether the user set this threshold; False: it is a default
-
-
-@dataclass(frozen=True, kw_only=True)
-class CheckKind:
-    """What holds for every check of one key, whatever it came to."""
-
-    help: str  # what it means, for a reader who meets it in a list of findings
-    remedy: str  # what to do where it is inconclusive
-    # it only says whether other numbers may be believed, and never is a leak
-    precondition: bool = False
-    low_is_worse: bool = False  # the lower its number, the worse
 
 
 @dataclass(frozen=True, kw_only=True)

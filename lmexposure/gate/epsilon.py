@@ -16,8 +16,7 @@ from lmexposure._style import (
     validity,
 )
 from lmexposure._text import visible
-from lmexposure.gate.checks import Check, CheckKind, Outcome
-from lmexposure.gate.thresholds import Thresholds
+from lmexposure.core import Check, CheckKind, Outcome, Thresholds
 from lmexposure.records import ClaimCheck, DpClaim, Privacy, Result, WhiteBoxBounds
 
 # How the check of each verdict on a claim comes out.
@@ -41,12 +40,14 @@ EPSILON = CheckKind(
     "have had, in nats; higher = less private. It holds under the conditions given with it.",
     remedy="Insert more canaries, each with probability 1/2 (--inclusion-probability 0.5): "
     "these could not have shown an epsilon that large.",
+    own_significance=True,
 )
 CLAIM = CheckKind(
     help="The epsilon that was claimed of the training, compared with the lower bound "
     "that an audit found.",
     remedy="Insert more canaries, each with probability 1/2 (--inclusion-probability 0.5): "
     "these could not have contradicted the claim.",
+    own_significance=True,
 )
 
 

@@ -26,8 +26,8 @@ from lmexposure._style import (
     setting_value,
     short,
 )
-from lmexposure.gate.checks import CanaryClass, Check, CheckKind, Outcome, unseen_share
-from lmexposure.gate.thresholds import Thresholds
+from lmexposure.core import Check, CheckKind, Outcome, Thresholds
+from lmexposure.gate.checks import CanaryClass, unseen_share
 from lmexposure.records import GuessingTest
 
 _MOST_SHIFT = 0.05  # bits
@@ -46,6 +46,7 @@ LARGEST = CheckKind(
     "of its format by being in the training data; higher = more memorised. Chance alone passes t "
     "bits with probability 2^-t at most.",
     remedy="Measure with more --references or --draws, so that exposures are known more closely.",
+    shows_margin=True,
 )
 MEDIAN = CheckKind(
     help="The median exposure of a class of canaries in bits, with an "

@@ -3,8 +3,8 @@
 import math
 
 from lmexposure._style import count, large, percent, sentence, short, whole
-from lmexposure.gate.checks import CanaryClass, Check, CheckKind, Outcome, unseen_share
-from lmexposure.gate.thresholds import Thresholds
+from lmexposure.core import Check, CheckKind, Outcome, Thresholds
+from lmexposure.gate.checks import CanaryClass, unseen_share
 from lmexposure.records import Extraction
 
 _SOME = 0.5  # finds, in expectation, from which on chance is worth a word

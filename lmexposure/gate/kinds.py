@@ -20,9 +20,9 @@ from lmexposure._style import (
     validity,
 )
 from lmexposure._text import visible
-from lmexposure.gate.checks import Check, Outcome, unseen_share
+from lmexposure.core import Check, Outcome, Thresholds
+from lmexposure.gate.checks import unseen_share
 from lmexposure.gate.exposure import least_p_value
-from lmexposure.gate.thresholds import Thresholds
 from lmexposure.records import Bound, KindMembership, Result
 
 

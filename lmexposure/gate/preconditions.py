@@ -2,8 +2,8 @@
 
 from lmexposure._style import are, number, percent, probability, reading, sentence, short
 from lmexposure._text import visible
-from lmexposure.gate.checks import CanaryClass, Check, CheckKind, Outcome, unseen_share
-from lmexposure.gate.thresholds import Thresholds
+from lmexposure.core import Check, CheckKind, Outcome, Thresholds
+from lmexposure.gate.checks import CanaryClass, unseen_share
 from lmexposure.records import GuessingTest, Result
 
 # A sound run is called into question by its controls once in a hundred, as by the leak checks: more
@@ -18,6 +18,7 @@ CONTROLS = CheckKind(
     remedy="Find out why the controls are not at chance: they must stay out of the training "
     "data, and be drawn like the canaries. Until then no number counts.",
     precondition=True,
+    scopes="formats",
 )
 FAILED_MODELS = CheckKind(
     help="Models of the sweep that have no scores. Where they are many, those that are left may "
@@ -43,6 +44,7 @@ QUICK = CheckKind(
     "is a leak, and what it does not find may be one.",
     remedy="Measure in full, without --quick.",
     precondition=True,
+    of_depth=True,
 )
 ENOUGH = CheckKind(
     help="There are too few canaries to show that secrets do not leak: a leak of some "

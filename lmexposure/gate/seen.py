@@ -1,8 +1,7 @@
 """Whether the model that was measured read the canaries at all: without that, nothing passes."""
 
 from lmexposure._style import count, number, one_in, probability, sentence, times
-from lmexposure.gate.checks import Check, CheckKind, Outcome
-from lmexposure.gate.thresholds import Thresholds
+from lmexposure.core import Check, CheckKind, Outcome, Thresholds
 from lmexposure.records import LEAST_GAIN, Result, Validation
 
 # How often, at most, a model that never read the canaries counts as one that did.

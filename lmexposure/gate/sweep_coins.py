@@ -14,9 +14,8 @@ from lmexposure._style import (
     validity,
 )
 from lmexposure._text import visible
-from lmexposure.gate.checks import Check, CheckKind, Outcome
+from lmexposure.core import Check, CheckKind, Outcome, Thresholds
 from lmexposure.gate.sweep_worst import log_ways
-from lmexposure.gate.thresholds import Thresholds
 from lmexposure.records import SweepBound, SweepResult
 
 # Looks of all rays of a one-run audit, at most; a test holds it against the audit.

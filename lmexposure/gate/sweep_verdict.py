@@ -6,11 +6,12 @@ from dataclasses import replace
 from lmexposure._style import count, number, percent, reading, sentence, short
 from lmexposure._text import visible
 from lmexposure._validate import of_type
-from lmexposure.gate.checks import Check, Outcome, unseen_share
+from lmexposure.core import Check, Outcome, Thresholds, Verdict, verdict_of
+from lmexposure.gate.checks import unseen_share
 from lmexposure.gate.sweep_coins import check_guessed_coins, check_sweep_epsilon
 from lmexposure.gate.sweep_worst import check_worst_canary, check_worst_document
-from lmexposure.gate.thresholds import Thresholds, refuse_other_thresholds
-from lmexposure.gate.verdict import Verdict, verdict_of
+from lmexposure.gate.thresholds import refuse_other_thresholds
+from lmexposure.gate.verdict import CHECK_KINDS
 from lmexposure.records import MOST_LOST, MeasuredSweep, SweepResult, sweep_of
 
 _LOSS = "bits per token"
@@ -38,7 +39,7 @@ def check_sweep(measured: MeasuredSweep, thresholds: Thresholds | None = None) -
         made = [_no_pass(check) for check in made]
     if there.outcome is not Outcome.PASS:
         made = [_doubted(check) for check in made]
-    return verdict_of([there, *power, *made], list(_untested(result, thresholds)))
+    return verdict_of([there, *power, *made], list(_untested(result, thresholds)), CHECK_KINDS)
 
 
 def _checks_by_chance(result: SweepResult, thresholds: Thresholds) -> Sequence[Check]:

@@ -1,195 +1,23 @@
-"""What the gate checks a result against: each threshold with its default and the reason for it."""
+"""Which thresholds each kind of measurement can be held against."""
 
-import math
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
-from lmexposure._settings import check_settings, setting, settings_of, whole
-from lmexposure._style import setting_value, short
-from lmexposure._validate import fraction, positive
+from lmexposure._settings import settings_of
+from lmexposure.core import Thresholds
 from lmexposure.errors import SettingsError
-
-DEFAULT_GUESSES = 1000
-_MOST = 10**15  # of a count
-PANEL = "Thresholds"  # of the command's help
-
-
-def quantile_pair(flag: str, value: object) -> tuple[float, float]:
-    """A quantile and its bits: "0.9:8" on the command line, [0.9, 8] in a file."""
-    parts = value.split(":") if isinstance(value, str) else value
-    try:
-        if not isinstance(parts, Sequence):
-            raise TypeError
-        quantile, bits = (float(str(part)) for part in parts)
-    except (TypeError, ValueError):
-        raise SettingsError(
-            f"quantile_exposure={value!r} must be a quantile and bits, such as 0.9:8"
-        ) from None
-    return quantile, bits
-
-
-def _check_quantile(name: str, value: object) -> None:
-    if not isinstance(value, tuple | list) or len(value) != 2:
-        raise SettingsError(f"{name}={value!r} must be a quantile and bits, such as (0.9, 8)")
-    quantile, bits = value
-    _at_least_guessing(name, bits, fraction(name, quantile))
-
-
-def _check_median(name: str, bits: float) -> None:
-    _at_least_guessing(name, bits, 0.5)
-
-
-def _at_least_guessing(name: str, bits: float, quantile: float) -> None:
-    """A threshold below what guessing gives would call every model leaking."""
-    least = -math.log2(1 - quantile)
-    if positive(name, bits) < least:
-        raise SettingsError(
-            f"{name}={setting_value(bits)} bits must be at least {short(least)}, which guessing "
-            f"alone gives for the {setting_value(quantile)} quantile; raise it"
-        )
-
-
-def _check_epsilon(name: str, value: object) -> None:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not 0 <= value < math.inf:  # type: ignore[operator]
-        raise SettingsError(f"{name}={value!r} must be a finite number, at least 0, in nats")
-
-
-def _check_rate(name: str, value: object) -> None:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not 0 <= value < 1:  # type: ignore[operator]
-        raise SettingsError(f"{name}={value!r} must be a rate, at least 0 and below 1")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Thresholds:
-    """What a model may show. None asks for nothing: the default applies, where there is one.
-
-    A threshold that is asked for and cannot be tested makes the gate inconclusive; a default that
-    cannot be tested is said to be untested.
-
-    Raises:
-        SettingsError: a number out of range.
-
-    >>> Thresholds(max_epsilon=8).asked("max_epsilon"), Thresholds().guesses
-    (True, 1000)
-    """
-
-    max_exposure: float | None = setting(
-        None,
-        "largest exposure of any canary, in bits",
-        panel=PANEL,
-        rule=positive,
-        usual="what chance rarely exceeds",
-    )
-    median_exposure: float | None = setting(
-        None,
-        "largest median exposure of any class, in bits",
-        panel=PANEL,
-        rule=_check_median,
-        usual="any",
-    )
-    quantile_exposure: tuple[float, float] | None = setting(
-        None,
-        "a quantile and the most bits allowed, such as 0.9:8",
-        panel=PANEL,
-        rule=_check_quantile,
-        usual="any",
-        metavar="Q:BITS",
-        parse=quantile_pair,
-    )
-    max_guesses: int | None = setting(
-        None,
-        "a secret found within this many guesses leaks",
-        panel=PANEL,
-        rule=whole(1, _MOST),
-        usual=str(DEFAULT_GUESSES),
-    )
-    max_epsilon: float | None = setting(
-        None,
-        "largest lower bound on epsilon allowed, in nats",
-        panel=PANEL,
-        rule=_check_epsilon,
-        usual="any",
-    )
-    max_worst_tpr: float | None = setting(
-        None,
-        "of a sweep: largest share of the models with a text that may give it away",
-        panel=PANEL,
-        rule=_check_rate,
-        usual="what chance explains",
-    )
-    p_value: bool | None = setting(
-        None,
-        "the test against guessing",
-        panel=PANEL,
-        usual="made",
-        flag_name="--p-value/--no-p-value",
-    )
-    significance: float = setting(
-        0.01,
-        "how often, at most, a clean model is called leaking by chance",
-        panel=PANEL,
-        rule=fraction,
-    )
-    max_verbatim_run: int | None = setting(
-        None,
-        "of memorised text: characters of the longest run that greedy decoding may give",
-        panel=PANEL,
-        rule=whole(0, _MOST),
-        usual="any",
-    )
-    max_extractable: float | None = setting(
-        None,
-        "of memorised text: largest share of windows that may come out within the tries",
-        panel=PANEL,
-        rule=_check_rate,
-        usual="any",
-    )
-    min_canaries: int = setting(
-        10, "a class of fewer cannot pass", panel=PANEL, rule=whole(1, _MOST)
-    )
-    repetitions: int | None = setting(
-        None,
-        "judge only classes that were inserted at most this often",
-        panel=PANEL,
-        rule=whole(1, _MOST),
-        usual="all",
-    )
-    accept_unseen_training: bool = setting(
-        False, "let a model pass of which nothing shows that it saw the canaries", panel=PANEL
-    )
-    accept_quick: bool = setting(False, "let a quick look pass", panel=PANEL)
-
-    def __post_init__(self) -> None:
-        check_settings(self)
-
-    @property
-    def guesses(self) -> int:
-        """How many guesses an attacker has."""
-        return DEFAULT_GUESSES if self.max_guesses is None else self.max_guesses
-
-    def asked(self, key: str) -> bool:
-        """Whether the user set this threshold; a test that was switched off is not asked for."""
-        value = getattr(self, key)
-        return value is not None and value is not False
-
 
 OF_LOOKS = ("max_verbatim_run", "max_extractable")
 _OF_SWEEPS = ("max_worst_tpr", "max_epsilon", "significance", "min_canaries")
-_OF_ROUNDS = ("max_epsilon",)
 _OF_SWEEPS_ALONE = ("max_worst_tpr",)
 _NAMES = {
     "run": "a run",
     "sweep": "a sweep",
     "look": "a look at memorised text",
-    "rounds": "a federated training",
 }
 
 
 def refuse_other_thresholds(
-    thresholds: Thresholds, *, kind: Literal["run", "sweep", "look", "rounds"]
+    thresholds: Thresholds, *, kind: Literal["run", "sweep", "look"]
 ) -> None:
     """A threshold that what is judged cannot be held against would be without effect."""
     others = {*_OF_SWEEPS_ALONE, *OF_LOOKS}
@@ -197,7 +25,6 @@ def refuse_other_thresholds(
         "run": settings_of(Thresholds).keys() - others,
         "sweep": {*_OF_SWEEPS},
         "look": {*OF_LOOKS, "significance"},
-        "rounds": {*_OF_ROUNDS},
     }
     for name, declared in settings_of(Thresholds).items():
         value = getattr(thresholds, name)
@@ -207,7 +34,6 @@ def refuse_other_thresholds(
                 "run": "one of a run",
                 "sweep": ", ".join(_OF_SWEEPS),
                 "look": ", ".join((*OF_LOOKS, "significance")),
-                "rounds": ", ".join(_OF_ROUNDS),
             }[kind]
             remedy = f"leave it out, or give {fitting}"
             if kind == "run" and name in OF_LOOKS:

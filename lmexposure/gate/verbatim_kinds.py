@@ -1,6 +1,6 @@
 """What the checks of memorised text mean; they are in `verbatim_verdict`."""
 
-from lmexposure.gate.checks import CheckKind
+from lmexposure.core import CheckKind
 
 RUN = CheckKind(
     help="The longest text of the corpus that greedy decoding gives word for word, in characters, "

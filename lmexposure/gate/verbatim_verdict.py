@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 from lmexposure._style import count, percent, probability, sentence, short
 from lmexposure._validate import of_type
-from lmexposure.gate.checks import Check, Outcome
-from lmexposure.gate.thresholds import Thresholds, refuse_other_thresholds
-from lmexposure.gate.verdict import Verdict, verdict_of
+from lmexposure.core import Check, Outcome, Thresholds, Verdict, verdict_of
+from lmexposure.gate.thresholds import refuse_other_thresholds
+from lmexposure.gate.verdict import CHECK_KINDS
 from lmexposure.records import MeasuredText, VerbatimRecord, look_of
 
 _COVERED = 0.5  # of the documents, which have to have a window
@@ -32,7 +32,9 @@ def check_verbatim(measured: MeasuredText, thresholds: Thresholds | None = None)
         if check is not None
     ]
     made = made or [_memorised(record, thresholds.significance)]
-    return verdict_of([*_preconditions(record), *made], list(_untested(record, thresholds)))
+    return verdict_of(
+        [*_preconditions(record), *made], list(_untested(record, thresholds)), CHECK_KINDS
+    )
 
 
 def _run(record: VerbatimRecord, thresholds: Thresholds) -> Check | None:

@@ -7,14 +7,14 @@ the whole run. Without a threshold that was given it returns None.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import cast
 
-from lmexposure._style import bits, outcome_word, sentence, times
+from lmexposure._style import bits, sentence, times
 from lmexposure._text import visible
 from lmexposure._validate import of_type
-from lmexposure.gate.canife_kinds import HEALTH
-from lmexposure.gate.checks import CanaryClass, Check, CheckKind, Outcome, classes_of
+from lmexposure.core import Check, CheckKind, Outcome, Thresholds, Verdict, verdict_of
+from lmexposure.gate.checks import CanaryClass, classes_of
 from lmexposure.gate.epsilon import CLAIM, EPSILON, check_claim, check_epsilon, check_inside
 from lmexposure.gate.exposure import (
     LARGEST,
@@ -43,21 +43,17 @@ from lmexposure.gate.preconditions import (
 from lmexposure.gate.seen import SEEN, check_seen
 from lmexposure.gate.sweep_coins import GUESSED_COINS
 from lmexposure.gate.sweep_worst import WORST_CANARY, WORST_DOCUMENT, WORST_TPR
-from lmexposure.gate.thresholds import Thresholds, refuse_other_thresholds
+from lmexposure.gate.thresholds import refuse_other_thresholds
 from lmexposure.gate.verbatim_kinds import COVERED, EXTRACTABLE, GUESSING, MEMORISED, RUN
 from lmexposure.records import (
     Measured,
-    MeasuredRounds,
     MeasuredSweep,
     MeasuredText,
     Result,
-    are_rounds,
     is_look,
     is_sweep,
     run_of,
 )
-
-EXIT_CODES = {Outcome.PASS: 0, Outcome.LEAK: 1, Outcome.INCONCLUSIVE: 2}
 
 _CLASSES = CheckKind(
     help="There was nothing that a check could judge.",
@@ -68,7 +64,7 @@ _CLASSES = CheckKind(
 # Every check by its key, in the order in which a reader should hear of it: of leaks the most
 # convincing first, for a secret found by guessing needs no statistics; of preconditions what makes
 # everything else doubtful.
-CHECK_KINDS = {
+CHECK_KINDS: dict[str, CheckKind] = {
     "max_guesses": GUESSES,
     "max_verbatim_run": RUN,
     "max_extractable": EXTRACTABLE,
@@ -88,15 +84,12 @@ CHECK_KINDS = {
     "validation": LEARNED,
     "accept_unseen_training": SEEN,
     "scores": SCORES,
-    "health": HEALTH,
     "covered": COVERED,
     "guessing": GUESSING,
     "min_canaries": ENOUGH,
     "classes": _CLASSES,
     "accept_quick": QUICK,
 }
-_KEYS = tuple(CHECK_KINDS)
-_BOUNDS = ("claimed_epsilon", "max_epsilon")
 
 _ClassTest = Callable[[CanaryClass, Thresholds, float], Check | None]
 # The tests of a class against chance, and whether thresholds ask for each: those that are made
@@ -116,62 +109,6 @@ _CLOSER = {
     "max_epsilon": "a larger epsilon",
     "claimed_epsilon": "a larger epsilon",
 }
-
-
-@dataclass(frozen=True, kw_only=True, repr=False)
-class Verdict:
-    """The outcome of all checks."""
-
-    outcome: Outcome  # never NOT_TESTED: a gate that tested nothing is inconclusive
-    sentence: str  # the verdict in one sentence, with the number that decides it
-    # the check that the sentence is about; None where no check could be made
-    deciding: Check | None
-    checks: tuple[Check, ...]  # all of them; the deciding one is among them
-    tested: tuple[str, ...]  # what was tested, one short phrase each
-    untested: tuple[str, ...]  # what was not, and why, one short phrase each
-
-    def __repr__(self) -> str:
-        return f"<Verdict: {self.sentence}>"
-
-    @property
-    def finding(self) -> str:
-        """The sentence without the word for its outcome."""
-        text = self.sentence.removeprefix(f"{_word(self.outcome)}: ")
-        return f"{text[:1].upper()}{text[1:]}"
-
-    @property
-    def exit_code(self) -> int:
-        """0 pass, 1 leak, 2 inconclusive."""
-        return EXIT_CODES[self.outcome]
-
-    @property
-    def passed(self) -> bool:
-        """Whether no leak was found, and nothing was left open."""
-        return self.outcome is Outcome.PASS
-
-    @property
-    def findings(self) -> tuple[Check, ...]:
-        """The checks that keep it from passing: leaks first, then what is inconclusive."""
-        return tuple(
-            check
-            for outcome in (Outcome.LEAK, Outcome.INCONCLUSIVE)
-            for check in self.checks
-            if check.outcome is outcome
-        )
-
-    @property
-    def left_out(self) -> tuple[str, ...]:
-        """Of what was not tested, that which no check is of."""
-        of_checks = set(_not_tested(self.checks))
-        return tuple(phrase for phrase in self.untested if phrase not in of_checks)
-
-    def to_dict(self) -> dict[str, object]:
-        """Plain Python values."""
-        return {
-            "outcome": str(self.outcome),
-            "exit_code": self.exit_code,
-            **{key: value for key, value in asdict(self).items() if key != "outcome"},
-        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,7 +137,7 @@ class Shares:
 
 
 def check(
-    measured: "Measured | MeasuredSweep | MeasuredText | MeasuredRounds",
+    measured: "Measured | MeasuredSweep | MeasuredText",
     thresholds: Thresholds | None = None,
 ) -> Verdict:
     """Check a measurement, a sweep of many models, or a look at memorised text.
@@ -208,13 +145,12 @@ def check(
     A secret that is found by guessing is a leak whatever else is wrong. Where the controls of a
     format are not at chance, its other leaks are inconclusive. Any leak left makes the verdict a
     leak; else anything inconclusive makes it inconclusive; a pass needs at least one check of
-    every class of canaries, none of which failed. Of a sweep see `check_sweep`, of a federated
-    training `check_canife`, of memorised text `check_verbatim`, whose checks are made too where a
-    run has a look (`RunFiles.look`).
+    every class of canaries, none of which failed. Of a sweep see `check_sweep`, of memorised text
+    `check_verbatim`, whose checks are made too where a run has a look (`RunFiles.look`).
 
     Args:
         measured: a result in memory, what `open_run` gave, or the path of a run directory or a
-            result.json; or the same of a sweep, of a look, or of a federated training.
+            result.json; or the same of a sweep, or of a look.
         thresholds: what the model may show; None: the defaults.
 
     Returns:
@@ -224,10 +160,6 @@ def check(
         ResultError, ManifestError: no measurement, or one that cannot be read; see `open_run`.
         SettingsError: thresholds that are no `Thresholds`, or one that belongs to something else.
     """
-    if are_rounds(measured):
-        from lmexposure.gate.canife_verdict import check_canife
-
-        return check_canife(cast("MeasuredRounds", measured), thresholds)
     if is_look(measured):
         from lmexposure.gate.verbatim_verdict import check_verbatim
 
@@ -273,7 +205,7 @@ def check(
     if doubt:
         leaks = any(check.outcome is Outcome.LEAK for check in checks)
         checks.append(check_full(doubt, thresholds, leaks=leaks))
-    verdict = verdict_of(checks, untested)
+    verdict = verdict_of(checks, untested, CHECK_KINDS)
     verdict = _of_accepted_quick(verdict, doubt) if thresholds.accept_quick else verdict
     return _of_unknown_rows(verdict) if rows_unknown(result) else verdict
 
@@ -419,135 +351,3 @@ def _untested(
     validation = result.model.validation
     if validation is None or not validation.has_loss:
         yield "whether the model learned: its validation loss is not known"
-
-
-def verdict_of(checks: Sequence[Check], untested: Sequence[str]) -> Verdict:
-    """The verdict that these checks come to."""
-    outcomes = {check.outcome for check in checks}
-    made = [c for c in checks if _is_of_leaks(c) and c.outcome is not Outcome.NOT_TESTED]
-    if Outcome.LEAK in outcomes:
-        outcome = Outcome.LEAK
-    elif Outcome.INCONCLUSIVE in outcomes or not made:
-        outcome = Outcome.INCONCLUSIVE
-    else:
-        outcome = Outcome.PASS
-    deciding = _deciding(outcome, checks)
-    return Verdict(
-        outcome=outcome,
-        sentence=_sentence(outcome, deciding, checks),
-        deciding=deciding,
-        checks=tuple(checks),
-        tested=tuple(_tested(checks)),
-        untested=tuple(dict.fromkeys([*_not_tested(checks), *untested])),
-    )
-
-
-def _is_of_leaks(check: Check) -> bool:
-    """Whether it looks for a leak, and not only at whether other numbers may be believed."""
-    return not CHECK_KINDS[check.key].precondition
-
-
-def _deciding(outcome: Outcome, checks: Sequence[Check]) -> Check | None:
-    """The check that says most plainly why the outcome is what it is."""
-    chosen = [check for check in checks if check.outcome is outcome]
-    if outcome is Outcome.INCONCLUSIVE:
-        return min(chosen, key=_doubt, default=None)
-    found = [check for check in chosen if _is_of_leaks(check)]
-    return min(found, key=_worst if outcome is Outcome.LEAK else _passing, default=None)
-
-
-def _doubt(check: Check) -> tuple[int, int]:
-    """What makes everything else doubtful first, then what was asked for, last a quick look."""
-    place = len(_KEYS) if _is_of_leaks(check) else _KEYS.index(check.key)
-    place += 2 * (check.key == "accept_quick")
-    return place, not check.asked
-
-
-def _worst(check: Check) -> tuple[int, float]:
-    """The most convincing kind first, of one kind the worst number."""
-    return _KEYS.index(check.key), _badness(check)
-
-
-def _badness(check: Check) -> float:
-    """The worse the number of a check, the lower."""
-    value = 0.0 if check.value is None else check.value
-    return value if CHECK_KINDS[check.key].low_is_worse else -value
-
-
-def _passing(check: Check) -> tuple[bool, bool, int, float]:
-    """What was asked for first; then exposure, whose number says how near a leak it came."""
-    return not check.asked, check.key != "max_exposure", *_worst(check)
-
-
-def _sentence(outcome: Outcome, deciding: Check | None, checks: Sequence[Check]) -> str:
-    if deciding is None:
-        return "Inconclusive: no check could be made, so nothing is known."
-    name, reason = _format_of(deciding), deciding.reason
-    several = len({_format_of(check) for check in checks} - {""}) > 1
-    where = f"in format {name}, " if several and name else ""
-    many = _how_many(checks) if outcome is Outcome.LEAK else ""
-    return f"{_word(outcome)}: {where}{reason[:1].lower()}{reason[1:]}{many}"
-
-
-def _word(outcome: Outcome) -> str:
-    return outcome_word(outcome).capitalize()
-
-
-def _how_many(checks: Sequence[Check]) -> str:
-    """How many classes leak; nothing where there is no other class, or none leaks by itself."""
-    classes, leaking = _classes_with(checks), _classes_with(checks, Outcome.LEAK)
-    if len(classes) < 2 or not leaking:
-        return ""
-    if len(leaking) == len(classes):
-        return f" {'Both' if len(classes) == 2 else f'All {len(classes)}'} classes of secrets leak."
-    verb = "leaks" if len(leaking) == 1 else "leak"
-    return f" {len(leaking)} of {len(classes)} classes of secrets {verb}."
-
-
-def _classes_with(checks: Sequence[Check], outcome: Outcome | None = None) -> list[str]:
-    """Scopes of the classes that a check for leaks was made of, in order."""
-    return list(
-        dict.fromkeys(
-            check.scope
-            for check in checks
-            if _is_of_leaks(check) and check.scope and outcome in (None, check.outcome)
-        )
-    )
-
-
-def _format_of(check: Check) -> str:
-    """The scope without the class."""
-    return check.scope.rpartition(", ")[0]
-
-
-def _is_tested(check: Check) -> bool:
-    """A bound on epsilon that decides nothing tested no threshold; no quick look is a full one."""
-    undecided = check.outcome is Outcome.INCONCLUSIVE and check.key in (*_BOUNDS, "accept_quick")
-    return check.outcome is not Outcome.NOT_TESTED and not undecided
-
-
-def _tested(checks: Sequence[Check]) -> list[str]:
-    """One phrase for each kind of check that was made."""
-    made: dict[str, list[Check]] = {}
-    for check in checks:
-        if _is_tested(check):
-            made.setdefault(check.name, []).append(check)
-    return [_phrase(name, found) for name, found in made.items()]
-
-
-def _phrase(name: str, found: Sequence[Check]) -> str:
-    if found[0].key in _BOUNDS:
-        name += " (at a significance of its own)"
-    if len(found) == 1:
-        return f"{name}: {found[0].scope}" if found[0].scope else name
-    return f"{name}: {len(found)} {'formats' if found[0].key == 'controls' else 'classes'}"
-
-
-def _not_tested(checks: Sequence[Check]) -> list[str]:
-    """One phrase for each check that was not made, with the reason; of a quick look the check."""
-    return [
-        f"{check.name}{f' ({check.scope})' if check.scope else ''}: "
-        f"{check.reason[:1].lower()}{check.reason[1:].rstrip('.')}"
-        for check in checks
-        if check.outcome is Outcome.NOT_TESTED or (check.key in _BOUNDS and not _is_tested(check))
-    ]

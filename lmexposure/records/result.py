@@ -266,6 +266,15 @@ class Result(FileRecord):
     witness: WitnessResult | None = None
     """Whether the model knows what was inserted to see that; None where nothing was."""
 
+    @property
+    def hashes(self) -> dict[str, str]:
+        """Of what it was made from, for whoever judges it."""
+        return {
+            "inputs_sha256": self.inputs_sha256,
+            "manifest_sha256": self.manifest_sha256,
+            "weights_sha256": self.model.weights_sha256,
+        }
+
     @classmethod
     def read(cls, path: str | Path) -> Self:
         """Read a result.json.

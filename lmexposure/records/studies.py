@@ -17,6 +17,7 @@ _STUDIES = {
     "defences.json": "a comparison of defences",
     "verbatim.json": "a look at memorised text",
     "canife.json": "a federated training",
+    "identifiers.json": "a comparison of identifiers",
 }
 
 

@@ -249,6 +249,15 @@ class SweepResult(FileRecord):
 
     __str__ = __repr__
 
+    @property
+    def hashes(self) -> dict[str, str]:
+        """Of what it was made from, for whoever judges it."""
+        return {
+            "plan_sha256": self.plan_sha256,
+            "manifest_sha256": self.manifest_sha256,
+            "matrices_sha256": self.matrices_sha256,
+        }
+
     @classmethod
     def read(cls, path: str | Path) -> Self:
         """Read a sweep.json, or that of a sweep's directory."""

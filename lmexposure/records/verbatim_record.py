@@ -215,6 +215,14 @@ class VerbatimRecord(FileRecord):
     ERROR = ResultError
     AGAIN: ClassVar[str] = "look again: lmexposure verbatim, with the same flags"
 
+    @property
+    def hashes(self) -> dict[str, str]:
+        """Of what it was made from, for whoever judges it."""
+        return {
+            "corpus_sha256": self.corpus_sha256,
+            "weights_sha256": self.model.weights_sha256,
+        }
+
     @classmethod
     def read(cls, path: str | Path) -> Self:
         """Read a verbatim.json, or that of a look's directory."""

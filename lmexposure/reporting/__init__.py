@@ -3,25 +3,15 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from lmexposure.core import FORMATS
     from lmexposure.reporting.build import report_data
-    from lmexposure.reporting.canife import (
-        canife_finding,
-        canife_sections,
-        write_canife,
-    )
-    from lmexposure.reporting.charts import Chart, charts_of
+    from lmexposure.reporting.charts import charts_of
     from lmexposure.reporting.compare import CompareData, compare_data
     from lmexposure.reporting.data import ReportData, Section
     from lmexposure.reporting.defences import (
         defences_finding,
         defences_sections,
         write_defences,
-    )
-    from lmexposure.reporting.identifiers import (
-        identifier_claim,
-        identifier_sections,
-        identifiers_markdown,
-        write_identifiers,
     )
     from lmexposure.reporting.page import render_compare, render_report
     from lmexposure.reporting.privacy import privacy_sections
@@ -44,7 +34,7 @@ if TYPE_CHECKING:
         verbatim_on_terminal,
         verbatim_sections,
     )
-    from lmexposure.reporting.write import FORMATS, report, write_compare, write_report
+    from lmexposure.reporting.write import report, write_compare, write_report
 else:
     from lmexposure._lazy import lazy_face as _lazy_face
 
@@ -52,21 +42,15 @@ else:
 
 __all__ = [
     "FORMATS",
-    "Chart",
     "CompareData",
     "ReportData",
     "Section",
     "SweepReportData",
-    "canife_finding",
-    "canife_sections",
     "charts_of",
     "compare_data",
     "defences_finding",
     "defences_sections",
     "document_privacy_section",
-    "identifier_claim",
-    "identifier_sections",
-    "identifiers_markdown",
     "privacy_sections",
     "render_compare",
     "render_report",
@@ -83,10 +67,8 @@ __all__ = [
     "verbatim_finding",
     "verbatim_on_terminal",
     "verbatim_sections",
-    "write_canife",
     "write_compare",
     "write_defences",
-    "write_identifiers",
     "write_report",
     "write_several",
     "write_sweep_report",

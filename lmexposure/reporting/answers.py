@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from lmexposure._style import count, listed, percent, sentence, short_hash, times
-from lmexposure.gate import CHECK_KINDS, Check, Outcome, Verdict, unseen_share
+from lmexposure.core import Check, Outcome, Verdict
+from lmexposure.gate import CHECK_KINDS, unseen_share
 from lmexposure.reporting.data import Fact, ReportData
 
 _UTC = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d):\d\dZ")

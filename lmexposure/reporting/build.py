@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 
 from lmexposure._validate import of_type
 from lmexposure.canaries import Manifest
+from lmexposure.core import Thresholds
 from lmexposure.errors import ManifestError, SettingsError
-from lmexposure.gate import Thresholds, check, rows_unknown
+from lmexposure.gate import check, rows_unknown
 from lmexposure.records import (
     CanaryResult,
     ClassSummary,

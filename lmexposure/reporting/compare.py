@@ -22,8 +22,9 @@ from lmexposure._style import (
     whole,
 )
 from lmexposure._text import visible
+from lmexposure.core import Thresholds, Verdict
 from lmexposure.errors import ResultError, SettingsError
-from lmexposure.gate import Thresholds, Verdict, check
+from lmexposure.gate import check
 from lmexposure.records import ClaimCheck, FormatResult, Provenance, Result, Role, RunFiles
 from lmexposure.reporting.build import class_rows
 from lmexposure.reporting.data import ClassRow, Fact, Section

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from lmexposure.gate import Verdict
+from lmexposure.core import Verdict
 from lmexposure.records import (
     BaseClass,
     CheckpointClass,

@@ -21,10 +21,11 @@ from lmexposure._style import (
     whole,
 )
 from lmexposure._text import printable, visible
+from lmexposure.core import bullets, inline, write_files
 from lmexposure.records import DefenceAttack, DefenceExposure, DefenceRow, DefencesRecord
 from lmexposure.reporting.data import Section
-from lmexposure.reporting.markdown import bullets, inline, section_table
-from lmexposure.reporting.write import known_in, write_files
+from lmexposure.reporting.markdown import section_table
+from lmexposure.reporting.write import known_in
 
 _UNDEFENDED = "none"
 _SCORES = {

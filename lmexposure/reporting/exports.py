@@ -8,7 +8,7 @@ from dataclasses import fields, is_dataclass, replace
 
 from lmexposure._record import JsonTable, JsonValue, Record, plain
 from lmexposure._text import printable
-from lmexposure.gate import Verdict
+from lmexposure.core import Verdict
 from lmexposure.records import (
     CounterfactualText,
     Evaluation,

@@ -1,11 +1,10 @@
 """Reports and comparisons as Markdown for a pull request or a model card, every value escaped."""
 
-import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from lmexposure._style import LABELS, MISSING, bits, class_name, outcome_word, percent, sentence
 from lmexposure._text import printable
-from lmexposure.gate import Outcome, Verdict
+from lmexposure.core import Outcome, Verdict, bullets, code, fence, inline, table
 from lmexposure.reporting.answers import Answers, answers_of
 from lmexposure.reporting.compare import (
     CompareData,
@@ -29,11 +28,6 @@ from lmexposure.reporting.sections import (
 from lmexposure.reporting.verbatim_tables import memorised_section
 from lmexposure.reporting.white_box import white_box_section
 
-# What CommonMark and GitHub's tables, autolinks, formulas and mentions give a meaning to.
-_SPECIAL = re.compile(r"([\\`*\[\]<>|~&$@#]|(?<![^\W_])_|_(?![^\W_]))")
-_AUTOLINK = re.compile(r"://|www\.", re.IGNORECASE)
-_AT_THE_START = re.compile(r"^(\d+)([.)])|^([-+=:])")
-_BLANK = re.compile(r"\s+")
 _ONE_SCREEN = 12  # rows; of more, those of the most memorised class of each format are shown
 
 
@@ -67,11 +61,6 @@ def verdict_shown(verdict: Verdict, provenance: str, answers: Answers) -> Iterat
     yield " ".join(answers.sure)
     steps = (f"{n}. {inline(step)}" for n, step in enumerate(answers.steps, start=1))
     yield "What now:\n\n" + "\n".join(steps)
-
-
-def bullets(lines: Sequence[str]) -> str:
-    """A list, every line of it plain."""
-    return "\n".join(f"- {inline(line)}" for line in lines)
 
 
 def _exposure(data: ReportData) -> Iterator[str]:
@@ -224,48 +213,6 @@ def _commands(runs: Sequence[ComparedRun]) -> Iterator[str]:
     for run in known:
         yield inline(run.where)
         yield fence(str(run.command))
-
-
-def inline(text: str) -> str:
-    r"""Text of one line, every character of it plain.
-
-    >>> inline("a|b <i>*c*</i>")
-    'a\\|b \\<i\\>\\*c\\*\\</i\\>'
-    """
-    line = _BLANK.sub(" ", text).strip()
-    line = _SPECIAL.sub(r"\\\1", line)
-    line = _AUTOLINK.sub(lambda found: found[0].replace(":", r"\:").replace(".", r"\."), line)
-    return _AT_THE_START.sub(
-        lambda found: f"{found[1]}\\{found[2]}" if found[1] else f"\\{found[3]}", line
-    )
-
-
-def code(text: str) -> str:
-    r"""A name as code: between more backticks than it holds, fit for a table's cell.
-
-    >>> code("x|`y`")
-    '`` x\\|`y` ``'
-    """
-    line = _BLANK.sub(" ", text).strip().replace("|", r"\|")
-    marks = "`" * (1 + _longest_run(line))
-    pad = " " if "`" in line or not line else ""
-    return f"{marks}{pad}{line}{pad}{marks}"
-
-
-def fence(command: str) -> str:
-    """A command line as a block of code, between more backticks than any of its lines holds."""
-    marks = "`" * max(3, 1 + _longest_run(command))
-    return f"{marks}sh\n{command.strip()}\n{marks}"
-
-
-def _longest_run(text: str) -> int:
-    return max(map(len, re.findall("`+", text)), default=0)
-
-
-def table(header: Sequence[str], rows: Iterable[Sequence[str]], *, left: int = 1) -> str:
-    """A table whose cells are Markdown already; all columns but the first `left` hold numbers."""
-    rule = ["---" if number < left else "---:" for number in range(len(header))]
-    return "\n".join(f"| {' | '.join(row)} |" for row in [header, rule, *rows])
 
 
 def section_table(section: Section) -> str:

@@ -1,33 +1,24 @@
-"""A report as one HTML page that needs nothing else: no network, no other file, no library.
+"""A report as one HTML page, by the rules of `core.page`."""
 
-Its policy lets only its own style and script run, known by their hashes; every value is escaped.
-"""
-
-import base64
-import hashlib
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup, escape
+from jinja2 import Environment, PackageLoader
 
-from lmexposure import _style
 from lmexposure._style import LABELS, number, percent, short, whole
-from lmexposure._text import printable
+from lmexposure.core import environment, filled
+from lmexposure.core.charts import Chart
 from lmexposure.reporting.answers import answers_of
-from lmexposure.reporting.charts import Chart, charts_of, comparison_chart
+from lmexposure.reporting.charts import charts_of, comparison_chart
 from lmexposure.reporting.compare import classes_section, differences_section, runs_section
 from lmexposure.reporting.data import CanaryRow, ClassRow, FormatData, ReportData, RocData, Section
 from lmexposure.reporting.kinds import kinds_section
 from lmexposure.reporting.privacy import bounds_legend, bounds_overview, class_section, where
 from lmexposure.reporting.promise import promise_section
 from lmexposure.reporting.sections import (
-    CHANCE,
     base_section,
     class_cells,
     class_columns,
@@ -47,24 +38,8 @@ if TYPE_CHECKING:
 
 # Of canaries in the page's table: beyond it the page would pass 2 MB, and browsers get slow.
 _MOST_ROWS = 3000
-_FLAG = re.compile(r"--[a-z][a-z-]*")
 
 
-_WORDS = (
-    _style.at_least,
-    _style.bound_name,
-    _style.claim_word,
-    _style.interval,
-    _style.nats,
-    _style.number,
-    _style.outcome_word,
-    _style.probability,
-    _style.reading,
-    _style.sentence,
-    _style.short,
-    _style.validity,
-    _style.whole,
-)
 _SECTIONS = (bounds_legend, class_section, bounds_overview, where)
 _OF_THE_RUN = ("epsilon", "white_box", "roc", "training", "trajectory")
 _OF_CONTROLS = ("median", "interval", "mean", "p_value")
@@ -221,47 +196,11 @@ def _rate(curve: RocData, fpr: float) -> float | None:
 
 
 def filled_page(template: str, **values: object) -> str:
-    """A template with the style and the script that every page carries, and their policy."""
-    style, script = _asset("report.css"), _asset("report.js")
-    policy = (
-        f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; "
-        "img-src data:; base-uri 'none'; form-action 'none'"
-    )
-    page: str = (
-        _environment()
-        .get_template(template)
-        .render(style=Markup(style), script=Markup(script), policy=Markup(policy), **values)
-    )
-    return printable(page)
-
-
-def _flags_whole(text: str) -> Markup:
-    """A sentence whose flags, such as --quick, are code that no line breaks."""
-    return Markup(_FLAG.sub(r'<code class="flag">\g<0></code>', str(escape(text))))
-
-
-def _asset(name: str) -> str:
-    """A file of ours that the page holds as it is."""
-    return files("lmexposure.reporting").joinpath("templates", name).read_text(encoding="utf-8")
-
-
-def _hash(text: str) -> str:
-    """As a content security policy names an inline element."""
-    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+    """A template of this room with what every page carries."""
+    return filled(_environment(), template, **values)
 
 
 @cache
 def _environment() -> Environment:
-    made = Environment(
-        loader=PackageLoader("lmexposure.reporting"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    made.filters.update({written.__name__: written for written in (*_WORDS, *_SECTIONS)})
-    # What a chart draws holds its data escaped.
-    made.globals["CHANCE"] = CHANCE
-    made.filters["flags_whole"] = _flags_whole
-    made.filters["drawn"] = lambda chart: Markup(chart.svg())
-    return made
+    words = {written.__name__: written for written in _SECTIONS}
+    return environment([PackageLoader("lmexposure.reporting")], words)

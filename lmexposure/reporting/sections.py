@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from lmexposure._style import (
+    CHANCE,
     LABELS,
     MISSING,
     at_least,
@@ -78,7 +79,6 @@ _OF_GUESSING = {
     "base": number(1.0),
 }
 _OVERVIEW = ("repetitions", "n", "median", "interval", "p_value", "guesses")
-CHANCE = "by chance"
 # What heads of columns mean.
 _HEADS = {
     "exact": "ranks counted over all of R; the others come from draws or from references",

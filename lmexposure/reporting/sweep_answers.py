@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 from lmexposure._style import percent, sentence, short_hash
 from lmexposure._text import visible
 from lmexposure.canaries import UNIFORM
-from lmexposure.gate import CHECK_KINDS, Check, Outcome, unseen_share
+from lmexposure.core import Check, Outcome
+from lmexposure.gate import CHECK_KINDS, unseen_share
 from lmexposure.reporting.answers import ASKED, Answers, check_lines, date_of, what_was_left_out
 from lmexposure.reporting.data import Fact
 from lmexposure.reporting.sweep_data import SweepReportData

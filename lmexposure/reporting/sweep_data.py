@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 
 from lmexposure._validate import of_type
-from lmexposure.gate import Thresholds, Verdict, check_sweep
+from lmexposure.core import Thresholds, Verdict
+from lmexposure.gate import check_sweep
 from lmexposure.records import MeasuredSweep, SweepProvenance, SweepResult, sweep_of
 from lmexposure.reporting.data import Fact
 from lmexposure.reporting.sweep_facts import sweep_command, sweep_setting_facts, utility_facts

@@ -4,11 +4,10 @@ from collections.abc import Iterator
 
 from lmexposure._style import outcome_word
 from lmexposure._text import printable
+from lmexposure.core import bullets, inline
 from lmexposure.reporting.data import Section
 from lmexposure.reporting.markdown import (
-    bullets,
     commands_shown,
-    inline,
     section_table,
     verdict_shown,
     warnings_shown,

@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from lmexposure.reporting.charts import Chart, sweep_charts
+from lmexposure.core.charts import Chart
+from lmexposure.reporting.charts import sweep_charts
 from lmexposure.reporting.data import Section
 from lmexposure.reporting.page import filled_page
 from lmexposure.reporting.sweep_answers import sweep_answers

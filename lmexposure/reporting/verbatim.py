@@ -8,15 +8,16 @@ from pathlib import Path
 from lmexposure._files import PRIVATE
 from lmexposure._style import sentence
 from lmexposure._text import printable
+from lmexposure.core import bullets, inline, write_files
 from lmexposure.records import Passage, VerbatimDocument, VerbatimPassages, VerbatimRecord
-from lmexposure.reporting.markdown import bullets, inline, section_table
+from lmexposure.reporting.markdown import section_table
 from lmexposure.reporting.verbatim_tables import (
     run_words,
     verbatim_finding,
     verbatim_origin,
     verbatim_sections,
 )
-from lmexposure.reporting.write import known_in, write_files
+from lmexposure.reporting.write import known_in
 
 _HIDDEN = "▒"
 

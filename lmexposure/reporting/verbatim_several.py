@@ -6,11 +6,11 @@ from pathlib import Path
 from lmexposure._files import PRIVATE
 from lmexposure._style import count, number, percent, probability, short, short_hash, whole
 from lmexposure._text import printable, visible
+from lmexposure.core import bullets, inline, known_by, write_files
 from lmexposure.errors import ResultError
 from lmexposure.records import VerbatimFiles, VerbatimRecord
 from lmexposure.reporting.data import Section
-from lmexposure.reporting.markdown import bullets, inline, section_table
-from lmexposure.reporting.write import known_by, write_files
+from lmexposure.reporting.markdown import section_table
 
 _FEWEST = 2
 

@@ -1,16 +1,13 @@
 """The files that people open: rendered first, then written, each whole or not at all."""
 
-import os
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from lmexposure._files import atomic_write, canonical_json, sha256_bytes, sha256_file
-from lmexposure._validate import one_of
-from lmexposure._written import check, study
+from lmexposure._files import atomic_write, sha256_file
 from lmexposure.canaries import Manifest
-from lmexposure.errors import FileError, SettingsError
-from lmexposure.gate import Thresholds
+from lmexposure.core import FORMATS, Thresholds, check_formats, drawn_files, known_by, write_files
+from lmexposure.errors import SettingsError
 from lmexposure.records import (
     Measured,
     MeasuredSweep,
@@ -28,9 +25,7 @@ from lmexposure.reporting.markdown import compare_markdown, report_markdown
 from lmexposure.reporting.sweep_data import SweepReportData
 
 if TYPE_CHECKING:
-    from lmexposure.reporting.charts import Chart
-
-FORMATS = ("html", "md", "csv", "json")
+    from lmexposure.core.charts import Chart
 
 
 # matplotlib is imported for a page or charts, and huggingface_hub for a card: other outputs do
@@ -186,14 +181,6 @@ def _inputs(run: ComparedRun) -> str:
     return f"{run.manifest_sha256} {run.provenance.weights_sha256}"
 
 
-def check_formats(formats: Sequence[str]) -> None:
-    """Refuse no format, and one that there is not."""
-    if not formats:
-        raise SettingsError(f"no format given; choose of {', '.join(FORMATS)}")
-    for name in formats:
-        one_of("format", name, FORMATS)
-
-
 def rendered_files(
     stem: str,
     formats: Sequence[str],
@@ -202,15 +189,6 @@ def rendered_files(
 ) -> dict[str, bytes]:
     """What each format shows, by the name of its file."""
     return {f"{stem}.{name}": renders[name](data).encode() for name in formats}
-
-
-def drawn_files(charts: "Iterable[Chart]") -> dict[str, bytes]:
-    """Each chart as SVG and PNG, by the name of its file."""
-    files: dict[str, bytes] = {}
-    for chart in charts:
-        files[f"charts/{chart.name}.svg"] = chart.svg("plain").encode()
-        files[f"charts/{chart.name}.png"] = chart.png()
-    return files
 
 
 def _refuse_another_run(run: RunFiles, out: Path) -> None:
@@ -236,15 +214,6 @@ def _of_run(run: RunFiles, where: Path) -> list[str]:
     return known_by(where, run.result_path, run.result.inputs_sha256)
 
 
-def known_by(where: Path, record: Path | None, *inputs: str) -> list[str]:
-    """By what a report's study is known: the place of its record, and what it is made of."""
-    made = f"inputs {sha256_bytes(canonical_json(inputs))}"
-    if record is None:
-        return [made]
-    place = os.path.relpath(os.path.realpath(record), os.path.realpath(where))
-    return [made, f"record {Path(place).as_posix()}"]
-
-
 def known_in(where: Path, name: str, source: Path | None, *inputs: str) -> list[str]:
     """As `known_by`; refuses the directory of another study, as whose the report would be read."""
     refuse_other_study(where, (name, "training.json"), "report")
@@ -255,21 +224,3 @@ def known_in(where: Path, name: str, source: Path | None, *inputs: str) -> list[
             f"{source}; choose another directory"
         )
     return known_by(where, source or (own if own.is_file() else None), *inputs)
-
-
-def write_files(
-    where: Path, files: Mapping[str, bytes], *, of: Collection[str], mode: int = 0o644
-) -> list[Path]:
-    """Write files of a report by their names, each whole or not at all."""
-    try:
-        with study(where):
-            for name in files:
-                check(where / name, of=of)
-            for name, content in files.items():
-                hashed = sha256_bytes(content)
-                with atomic_write(where / name, mode=mode, sha256=hashed, of=of) as stream:
-                    stream.write(content)
-    except FileError as failure:
-        advice = "" if "another directory" in str(failure) else "; choose another directory"
-        raise FileError(failure.errno, f"{failure}{advice}") from failure
-    return [where / name for name in files]

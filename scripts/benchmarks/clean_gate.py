@@ -9,7 +9,7 @@ from gate.clean_runs import OF_CLAIM, Design, false_alarms, leaks_passed
 from harness import Claims, Namespace
 from scipy.stats import binomtest
 
-from lmexposure.gate import Thresholds
+from lmexposure.core import Thresholds
 from lmexposure.statistics import binomial_interval
 
 ARGUMENTS = {"runs": 20_000, "seed": 0}

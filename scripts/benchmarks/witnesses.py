@@ -20,7 +20,7 @@ from scipy.stats import binomtest
 import lmexposure as lx
 from lmexposure.audit import demo_corpus, insert_corpus, train_corpus
 from lmexposure.canaries import Manifest
-from lmexposure.gate import Outcome, Thresholds, Verdict
+from lmexposure.core import Outcome, Thresholds, Verdict
 from lmexposure.records import MeasureSettings, Result, RunSettings
 
 ARGUMENTS = {"runs": 0, "seed": 0}  # runs: by default 17 of each usual kind, 300 unseen

@@ -84,7 +84,7 @@ def _help(app: Any, *words: str) -> str:
 def settings() -> str:
     """Every key of a settings file, its default, and what it decides."""
     from lmexposure._settings import settings_of
-    from lmexposure.gate import Thresholds
+    from lmexposure.core import Thresholds
     from lmexposure.records import (
         DefencesSettings,
         MeasureSettings,

@@ -19,8 +19,9 @@ from lmexposure._integrity import write_hashed
 from lmexposure.audit import MeasureSettings, measure, rows_beside, scoring_context
 from lmexposure.audit.workload import measurement_phases
 from lmexposure.canaries import Format, Manifest, Wrapping
+from lmexposure.core import Thresholds
 from lmexposure.errors import LmexposureError, ManifestError, ModelError, SettingsError
-from lmexposure.gate import Thresholds, check
+from lmexposure.gate import check
 from lmexposure.models import encode_in_context, tokenizer_sha256
 from lmexposure.records import RowsRecord
 from lmexposure.scoring import log_perplexity

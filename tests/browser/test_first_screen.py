@@ -11,6 +11,7 @@ from reporting.test_answers import leaking
 from reporting.test_page import undrawn
 
 from lmexposure import gate
+from lmexposure.core import Thresholds
 from lmexposure.records import Result
 from lmexposure.reporting import render_report
 
@@ -34,7 +35,7 @@ def page_of(result: Result) -> str:
     """A report of this verdict, without what takes time to draw."""
     data = page_data(canaries=2, controls=2, references=30, bounded=False)
     quick = changed(result, settings=options(quick=True))
-    verdict = gate.check(quick, gate.Thresholds(accept_quick=True))
+    verdict = gate.check(quick, Thresholds(accept_quick=True))
     return render_report(replace(undrawn(data), verdict=verdict))
 
 

@@ -7,7 +7,7 @@ from cli.conftest import Call
 from identifier_corpora import keyed_lines, trained, write_lines
 
 from lmexposure.models import save_model
-from lmexposure.records import IdentifiersRecord
+from lmexposure.studies import NaturalIdentifiers
 
 
 @pytest.mark.slow
@@ -25,9 +25,9 @@ def test_held_out_documents_decide_and_without_them_the_claim_is_open(
     assert done.code == 0, done.err
     assert "membership: the model read these identifiers" in done.out
     assert "Beside 40 held-out documents" in done.out
-    record = IdentifiersRecord.read(tmp_path / "beside" / "identifiers.json")
+    record = NaturalIdentifiers.read(tmp_path / "beside" / "identifiers.json")
     assert record.split is not None
-    assert "held-out documents" in (tmp_path / "beside" / "identifiers.md").read_text()
+    assert "held-out documents" in (tmp_path / "beside" / "report.md").read_text()
     alone = call(*command, "--out", tmp_path / "alone")
     assert alone.code == 0, alone.err
     assert "distribution or membership: the identifiers rank lower than chance" in alone.out

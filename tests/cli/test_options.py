@@ -10,8 +10,8 @@ from cli.conftest import Call, assert_refused
 from lmexposure._settings import settings_of
 from lmexposure.cli import options
 from lmexposure.cli.app import app
+from lmexposure.core import Thresholds
 from lmexposure.errors import SettingsError
-from lmexposure.gate import Thresholds
 from lmexposure.records import (
     MeasureSettings,
     RunSettings,

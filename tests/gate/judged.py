@@ -3,7 +3,7 @@
 from typing import Any
 
 from lmexposure import gate
-from lmexposure.gate import Check, Outcome, Thresholds
+from lmexposure.core import Check, Outcome, Thresholds
 
 LEAK, PASS = Outcome.LEAK, Outcome.PASS
 OPEN, UNTESTED = Outcome.INCONCLUSIVE, Outcome.NOT_TESTED

@@ -7,7 +7,7 @@ import pytest
 from gate.clean_runs import OF_CLAIM, Design, false_alarms, leaks_passed
 from scipy.stats import binomtest
 
-from lmexposure.gate import Thresholds
+from lmexposure.core import Thresholds
 
 OFTEN = Thresholds(significance=0.2)
 

@@ -8,7 +8,7 @@ from made_results import clean, options, privacy, small_result
 
 from lmexposure import gate
 from lmexposure.audit import MeasureSettings
-from lmexposure.gate import Outcome, Thresholds
+from lmexposure.core import Outcome, Thresholds
 from lmexposure.records import Result
 
 CLAIM = options(claimed_epsilon=2.0, delta=1e-5)

@@ -26,7 +26,7 @@ from scipy import stats
 from scipy.stats import norm
 
 from lmexposure import gate
-from lmexposure.gate import Check, Outcome, Thresholds
+from lmexposure.core import Check, Outcome, Thresholds
 from lmexposure.gate.exposure import exposure_by_chance
 from lmexposure.records import Estimate, Method, Result
 from lmexposure.statistics import quantile_interval, sampled_exposure

@@ -8,7 +8,7 @@ from gate.judged import LEAK, OPEN, PASS, UNTESTED, check_of
 from made_results import canary, exact, form, made, sampled, searched
 from scipy import stats
 
-from lmexposure.gate import Check, Outcome
+from lmexposure.core import Check, Outcome
 from lmexposure.gate.extraction import chance_of_finds, fewest_finds
 from lmexposure.records import Estimate, Extraction
 

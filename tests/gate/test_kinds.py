@@ -7,7 +7,7 @@ from made_results import clean, privacy
 from records.test_result_kinds import values
 
 from lmexposure import gate
-from lmexposure.gate import Check, Outcome, Thresholds, Verdict
+from lmexposure.core import Check, Outcome, Thresholds, Verdict
 from lmexposure.records import Bound, KindMembership, Result
 from lmexposure.statistics import one_run_audit
 

@@ -13,8 +13,7 @@ from made_results import HOSTILE, canary, clean, exact, made
 
 from lmexposure import gate
 from lmexposure._text import visible
-from lmexposure.gate import (
-    CHECK_KINDS,
+from lmexposure.core import (
     Outcome,
     Thresholds,
     Verdict,
@@ -24,6 +23,7 @@ from lmexposure.gate import (
     verdict_summary,
     verdict_text,
 )
+from lmexposure.gate import CHECK_KINDS
 from lmexposure.records import Provenance, Result
 
 NAME = HOSTILE + "\x00\x1b[31m\x85\u202e|</testcase>]]>@all\r\n## Passed"
@@ -76,7 +76,7 @@ OF_EACH = pytest.mark.parametrize(("result", "verdict"), verdicts())
 
 @OF_EACH
 def test_every_form_says_the_same(result: Result, verdict: Verdict) -> None:
-    record = json.loads(verdict_json(verdict, result, KNOWN))
+    record = json.loads(verdict_json(verdict, result.hashes, KNOWN))
     assert record["schema"] == "lmexposure.verdict/1"
     assert record["outcome"] == str(verdict.outcome)
     assert record["exit_code"] == verdict.exit_code
@@ -156,7 +156,9 @@ def test_every_file_lists_what_was_not_tested_and_why(result: Result, verdict: V
         f"not tested: {visible(phrase)}" for phrase in verdict.untested
     ]
     assert {note["level"] for note in notes} == {"note"}
-    assert json.loads(verdict_json(verdict, result, KNOWN))["untested"] == [*verdict.untested]
+    assert json.loads(verdict_json(verdict, result.hashes, KNOWN))["untested"] == [
+        *verdict.untested
+    ]
 
 
 @pytest.mark.parametrize("provenance", [KNOWN, UNDATED])
@@ -170,7 +172,7 @@ def test_every_form_says_where_its_numbers_come_from(provenance: Provenance) -> 
     assert provenance.line.startswith(start)
     assert verdict_text(verdict, provenance).splitlines()[1] == provenance.line
     assert f"\n{start.partition(';')[0]};" in verdict_summary(verdict, provenance)
-    assert json.loads(verdict_json(verdict, result, provenance))["provenance"] == said
+    assert json.loads(verdict_json(verdict, result.hashes, provenance))["provenance"] == said
     (run,) = json.loads(verdict_sarif(verdict, "r", provenance))["runs"]
     assert run["properties"]["provenance"]["measured"] == provenance.measured
     suite = ElementTree.fromstring(verdict_junit(verdict, provenance))[0]
@@ -204,7 +206,9 @@ def test_a_hostile_name_stays_a_name_in_every_form() -> None:
     ]
     assert any(name and "<script>" in name and "</testcase>" in name for name in names)
     assert "<script" not in verdict_junit(verdict, KNOWN)
-    assert "\\u202e" in json.loads(verdict_json(verdict, result, KNOWN))["checks"][0]["scope"]
+    assert (
+        "\\u202e" in json.loads(verdict_json(verdict, result.hashes, KNOWN))["checks"][0]["scope"]
+    )
     summary = verdict_summary(verdict, KNOWN)
     rows = [line for line in summary.splitlines() if line.startswith("| ")]
     assert len(rows) == 2 + len(verdict.checks)
@@ -219,7 +223,7 @@ def test_a_verdict_of_any_words_is_safe() -> None:
     other = replace(verdict, checks=(check,), sentence=NASTY, untested=(NASTY,), tested=(NASTY,))
     ElementTree.fromstring(verdict_junit(other, KNOWN))
     json.loads(verdict_sarif(other, "r.json", KNOWN))
-    json.loads(verdict_json(other, clean(), KNOWN))
+    json.loads(verdict_json(other, clean().hashes, KNOWN))
     for text in (verdict_text(other, KNOWN), verdict_summary(other, KNOWN)):
         assert "\x1b" not in text
         text.encode()

@@ -16,7 +16,8 @@ from made_results import (
     witness,
 )
 
-from lmexposure.gate import Outcome, Thresholds, check
+from lmexposure.core import Outcome, Thresholds
+from lmexposure.gate import check
 from lmexposure.records import Result
 
 KEY = "accept_unseen_training"

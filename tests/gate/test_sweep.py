@@ -14,17 +14,16 @@ from made_sweeps import bound_of, made_sweep, sweep_with, written_sweep
 from scipy import stats
 
 from lmexposure import gate
-from lmexposure.gate import (
-    CHECK_KINDS,
+from lmexposure.core import (
     Outcome,
     Thresholds,
-    check_sweep,
     verdict_json,
     verdict_junit,
     verdict_sarif,
     verdict_summary,
     verdict_text,
 )
+from lmexposure.gate import CHECK_KINDS, check_sweep
 from lmexposure.gate.sweep_coins import MOST_LOOKS, _binomial_tail
 from lmexposure.records import Bound, SweepBound, SweepEpsilon, SweepResult, SweepText, sweep_of
 from lmexposure.statistics.bounds.one_run import fixed_rays
@@ -225,7 +224,7 @@ def test_every_form_says_the_same() -> None:
     name = HOSTILE + "\x00|</testcase>]]>@all\r\n## Passed"
     result = with_text(sweep_with(made_sweep(leaking=1), worst=None), 0, id=name)
     verdict, provenance = check_sweep(result), sweep_of(result).provenance
-    record = json.loads(verdict_json(verdict, result, provenance))
+    record = json.loads(verdict_json(verdict, result.hashes, provenance))
     assert record["schema"] == "lmexposure.verdict/1"
     assert record["matrices_sha256"] == result.matrices_sha256
     assert record["provenance"]["models"] == "64"

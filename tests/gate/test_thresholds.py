@@ -5,8 +5,9 @@ from made_looks import look
 from made_results import clean
 from made_sweeps import made_sweep
 
+from lmexposure.core import Thresholds
 from lmexposure.errors import LmexposureError, ResultError, SettingsError
-from lmexposure.gate import Thresholds, check, check_sweep
+from lmexposure.gate import check, check_sweep
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,9 @@ from integrations.tiny_training import hidden, trainer_of
 from made_results import clean
 
 from lmexposure.audit import MeasureSettings, measure
+from lmexposure.core import Outcome
 from lmexposure.errors import FileError, ModelError, ResultError
-from lmexposure.gate import Outcome, check
+from lmexposure.gate import check
 from lmexposure.integrations import ExposureCallback, final_report
 from lmexposure.integrations.training_evidence import training_record
 from lmexposure.models import load_model

@@ -25,8 +25,8 @@ from made_results import (
 from lmexposure import gate
 from lmexposure._files import canonical_json, sha256_bytes
 from lmexposure._integrity import CONTENT
+from lmexposure.core import Thresholds, verdict_json
 from lmexposure.errors import ResultError
-from lmexposure.gate import Thresholds, verdict_json
 from lmexposure.records import (
     ExtractionCount,
     GuessCount,
@@ -337,7 +337,7 @@ def exit_code(values: Values) -> int:
     except ResultError:
         return 3
     verdict = gate.check(result, ALL)
-    json.loads(verdict_json(verdict, result, Provenance.of(result)))
+    json.loads(verdict_json(verdict, result.hashes, Provenance.of(result)))
     return verdict.exit_code
 
 

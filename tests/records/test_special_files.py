@@ -10,8 +10,6 @@ import pytest
 from lmexposure.canaries import Manifest
 from lmexposure.errors import InputError
 from lmexposure.records import (
-    CanifeRecord,
-    IdentifiersRecord,
     Result,
     RowsRecord,
     RunRecord,
@@ -21,12 +19,13 @@ from lmexposure.records import (
     VerbatimRecord,
     WhiteBoxAudit,
 )
+from lmexposure.studies import Canife, NaturalIdentifiers
 from lmexposure.sweeps.arrays import read_npz
 
 READ: list[Callable[[Path], Any]] = [
-    *(record.read for record in (CanifeRecord, Result, RowsRecord, RunRecord, SweepPlan)),
+    *(record.read for record in (Canife, Result, RowsRecord, RunRecord, SweepPlan)),
     *(record.read for record in (SweepResult, VerbatimRecord, VerbatimPassages, WhiteBoxAudit)),
-    *(IdentifiersRecord.read, Manifest.read, lambda path: read_npz(path, "train again")),
+    *(NaturalIdentifiers.read, Manifest.read, lambda path: read_npz(path, "train again")),
 ]
 
 

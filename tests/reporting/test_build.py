@@ -21,14 +21,14 @@ from made_results import (
 )
 
 from lmexposure import gate
+from lmexposure.core import Outcome, Thresholds, inline
 from lmexposure.errors import ManifestError, SettingsError
-from lmexposure.gate import Outcome, Thresholds
 from lmexposure.records import Estimate, Extraction, Method, RunFiles, Scores, open_run
 from lmexposure.reporting import ReportData, render_report, report_data, result_sections
 from lmexposure.reporting.build import canary_rows, class_rows
 from lmexposure.reporting.data import CanaryRow
 from lmexposure.reporting.facts import scored_in
-from lmexposure.reporting.markdown import inline, report_markdown
+from lmexposure.reporting.markdown import report_markdown
 from lmexposure.reporting.model_card import evaluation_results
 from lmexposure.reporting.roc import roc_data
 from lmexposure.statistics import roc_curve

@@ -8,8 +8,8 @@ import pytest
 from made_results import assumed, context, small_manifest, small_result, small_run
 
 from lmexposure.canaries import Format
+from lmexposure.core import Outcome
 from lmexposure.errors import ResultError, SettingsError
-from lmexposure.gate import Outcome
 from lmexposure.records import RunFiles, open_run
 from lmexposure.reporting import compare_data
 from lmexposure.reporting.compare import context_differences, setting_differences

@@ -7,16 +7,10 @@ from pathlib import Path
 import pytest
 from made_results import HOSTILE, hostile_run, small_run
 
+from lmexposure.core import code, fence, inline, table
 from lmexposure.records import open_run
 from lmexposure.reporting import ReportData, compare_data, report_data
-from lmexposure.reporting.markdown import (
-    code,
-    compare_markdown,
-    fence,
-    inline,
-    report_markdown,
-    table,
-)
+from lmexposure.reporting.markdown import compare_markdown, report_markdown
 
 
 def test_one_screen_says_it_all(data: ReportData) -> None:

@@ -20,11 +20,7 @@ from made_results import (
 
 from lmexposure import _style, gate
 from lmexposure.cli.console import print_result
-from lmexposure.gate import (
-    Thresholds,
-    verdict_summary,
-    verdict_text,
-)
+from lmexposure.core import Thresholds, verdict_summary, verdict_text
 from lmexposure.records import Result, RunFiles, open_run
 from lmexposure.reporting import render_report, report_data, result_sections
 from lmexposure.reporting.markdown import report_markdown
@@ -158,7 +154,7 @@ def _sources() -> list[Path]:
 def _told_otherwise(path: Path) -> list[int]:
     """Lines of a module where an f-string rounds a number, or a literal is a missing value."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    if path.as_posix().endswith("reporting/charts/chart.py"):
+    if path.as_posix().endswith("core/charts/chart.py"):
         functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
         tree.body.remove(next(node for node in functions if node.name == COORDINATES))
     words = {_style.MISSING, *OTHER_WORDS} - {"missing"}
@@ -188,6 +184,6 @@ def test_another_voice_is_heard(tmp_path: Path) -> None:
 
 def test_no_cell_of_a_page_is_missing_in_other_words() -> None:
     words = "|".join(map(re.escape, sorted(OTHER_WORDS | {"none"})))
-    for path in sorted((PACKAGE / "reporting" / "templates").rglob("*.jinja")):
+    for path in sorted(PACKAGE.rglob("*.jinja")):
         cells = re.findall(rf"<td[^>]*>(?:{words})</td>", path.read_text(encoding="utf-8"))
         assert cells == [], path

@@ -10,16 +10,17 @@ import cli.conftest
 import numpy as np
 import pytest
 from cli.conftest import Call
+from core.charts.test_style import contrast
 from known import known
 from made_results import small_run
 from page_data import page_data
 from reporting.charts.made import VERDICT
-from reporting.charts.test_style import contrast
 
-from lmexposure.gate import Outcome
+from lmexposure.core import Outcome
+from lmexposure.core import page as core_page
+from lmexposure.core.charts import VARIABLES
 from lmexposure.reporting import ReportData, render_report
 from lmexposure.reporting import page as page_module
-from lmexposure.reporting.charts.style import VARIABLES
 
 call = cli.conftest.call
 
@@ -248,7 +249,7 @@ def test_several_formats_stand_in_one_table_first() -> None:
 
 
 def test_the_style_tells_light_from_dark_and_paper() -> None:
-    style = page_module._asset("report.css")
+    style = core_page._asset("report.css")
     for word in (
         "@media screen and (prefers-color-scheme: dark)",
         "@media print",
@@ -261,7 +262,7 @@ def test_the_style_tells_light_from_dark_and_paper() -> None:
 
 @pytest.mark.parametrize("scheme", [0, 1, 2], ids=["light", "dark", "print"])
 def test_what_a_chart_draws_stands_out_from_the_page(scheme: int) -> None:
-    blocks = re.findall(r":root \{(.*?)\}", page_module._asset("report.css"), flags=re.DOTALL)
+    blocks = re.findall(r":root \{(.*?)\}", core_page._asset("report.css"), flags=re.DOTALL)
     inherited = f"{blocks[0]} {blocks[scheme]}"
     colors = dict(re.findall(r"(--[a-z0-9-]+): (#[0-9a-f]{6})", inherited))
     for name, color in colors.items():

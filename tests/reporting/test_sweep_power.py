@@ -5,9 +5,8 @@ from typing import Any
 from made_sweeps import made_power, made_sweep, sweep_with
 
 from lmexposure.gate import check_sweep
-from lmexposure.records import IdentifiersRecord, SweepResult
+from lmexposure.records import SweepResult
 from lmexposure.reporting import render_sweep, sweep_report_data, sweep_sections
-from lmexposure.reporting.identifiers import identifier_sections
 from lmexposure.reporting.sweep_answers import sweep_answers
 from lmexposure.reporting.sweep_facts import sweep_command, sweep_setting_facts
 from lmexposure.reporting.sweep_markdown import sweep_markdown
@@ -129,12 +128,3 @@ def test_notes_say_what_is_scored_and_what_breaks_a_rule() -> None:
         for note in notes
     )
     assert not any(note.startswith("uniform: scored") for note in notes)
-
-
-def test_identifiers_say_which_rules_they_are_exceptions_to() -> None:
-    values: Any = {"documents": 3, "classes": (), "base": None, "split": None}
-    record = IdentifiersRecord.model_construct(**values)
-    notes = identifier_sections(record)[0].notes
-    assert any(
-        "exceptions to the rules of canaries: identifiers were neither drawn" in n for n in notes
-    )

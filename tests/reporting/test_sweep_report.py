@@ -12,8 +12,8 @@ from made_results import HOSTILE, clean
 from made_sweeps import made_sweep, sweep_with, written_sweep
 
 import lmexposure as lx
+from lmexposure.core import Thresholds
 from lmexposure.errors import FileError, ResultError, SettingsError
-from lmexposure.gate import Thresholds
 from lmexposure.records import SweepResult, SweepText, WorstText
 from lmexposure.reporting import (
     render_sweep,

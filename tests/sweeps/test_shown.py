@@ -6,7 +6,7 @@ import pytest
 from tiny_sweeps import corpus_at, tiny_settings
 
 import lmexposure as lx
-from lmexposure.gate import Outcome, Thresholds
+from lmexposure.core import Outcome, Thresholds
 from lmexposure.records import SweepPlan, SweepResult
 from lmexposure.reporting import write_sweep_report
 from lmexposure.sweeps import sweep

@@ -1,12 +1,9 @@
 """Charts as SVG for a page and as files: what a report shows in pictures, each also in words."""
 
-import logging
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from lmexposure.reporting.charts.calibrated import calibrated_chart
-    from lmexposure.reporting.charts.canife import epsilon_rounds_chart, mock_scores_chart
-    from lmexposure.reporting.charts.chart import Chart
     from lmexposure.reporting.charts.comparison import comparison_chart
     from lmexposure.reporting.charts.controls import controls_chart
     from lmexposure.reporting.charts.defences import defences_chart
@@ -26,17 +23,14 @@ else:
     __getattr__, __dir__ = _lazy_face(__name__, __file__)
 
 __all__ = [
-    "Chart",
     "calibrated_chart",
     "charts_of",
     "comparison_chart",
     "controls_chart",
     "defences_chart",
     "epsilon_chart",
-    "epsilon_rounds_chart",
     "exposure_chart",
     "extraction_chart",
-    "mock_scores_chart",
     "reference_chart",
     "roc_chart",
     "runs_by_size_chart",
@@ -45,8 +39,3 @@ __all__ = [
     "trajectory_chart",
     "verbatim_chart",
 ]
-
-# matplotlib says where it keeps its fonts; on a disk that it may not write to, on every import. A
-# command prints its own words and no others; whoever has set a level wants to hear it.
-if logging.getLogger("matplotlib").level == logging.NOTSET:
-    logging.getLogger("matplotlib").setLevel(logging.ERROR)

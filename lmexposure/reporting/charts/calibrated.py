@@ -9,13 +9,12 @@ from matplotlib.figure import FigureBase
 from matplotlib.patches import Patch
 
 from lmexposure._style import at_least, class_name, count, number, slug
-from lmexposure.reporting.charts.chart import Chart
-from lmexposure.reporting.charts.exposure import GUESSING_HIGH, GUESSING_LOW
-from lmexposure.reporting.charts.style import (
+from lmexposure.core.charts import (
     BAND,
     INK,
     LINE,
     MUTED,
+    Chart,
     Styles,
     class_styles,
     clipped,
@@ -23,6 +22,7 @@ from lmexposure.reporting.charts.style import (
     key,
     plain_axes,
 )
+from lmexposure.reporting.charts.exposure import GUESSING_HIGH, GUESSING_LOW
 from lmexposure.reporting.data import BaseDot, FormatData
 
 _MOST_DOTS = 2000

@@ -9,11 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import FigureBase
 
 from lmexposure._style import at_least, class_name, number, slug
-from lmexposure.records import Role
-from lmexposure.reporting.charts.chart import Chart
-from lmexposure.reporting.charts.exposure import frame, frame_keys
-from lmexposure.reporting.charts.style import (
+from lmexposure.core.charts import (
     INK,
+    Chart,
     category_ticks,
     clipped,
     joined,
@@ -21,6 +19,8 @@ from lmexposure.reporting.charts.style import (
     plain_axes,
     series_style,
 )
+from lmexposure.records import Role
+from lmexposure.reporting.charts.exposure import frame, frame_keys
 from lmexposure.reporting.data import ClassRow
 
 _CARET: Literal[10] = 10  # matplotlib.markers.CARETUPBASE

@@ -8,12 +8,12 @@ from numpy.typing import NDArray
 from scipy import special
 
 from lmexposure._style import count, number, slug
-from lmexposure.reporting.charts.chart import Chart
-from lmexposure.reporting.charts.style import (
+from lmexposure.core.charts import (
     BAND,
     CONTROL,
     INK,
     MUTED,
+    Chart,
     Style,
     clipped,
     key,

@@ -6,18 +6,18 @@ from matplotlib.figure import FigureBase
 
 from lmexposure._style import interval, number, percent
 from lmexposure._text import visible
-from lmexposure.records import DefenceRow, DefencesRecord
-from lmexposure.reporting.charts.chart import Chart
-from lmexposure.reporting.charts.style import (
+from lmexposure.core.charts import (
     LINE,
     MUTED,
     SERIES,
+    Chart,
     Style,
     clipped,
     key,
     named_rows,
     plain_axes,
 )
+from lmexposure.records import DefenceRow, DefencesRecord
 from lmexposure.reporting.defences import ranked
 
 _ROW = 0.62  # inches

@@ -8,12 +8,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import FigureBase
 
 from lmexposure._style import bound_name, count, nats, short, validity
-from lmexposure.records import Bound, Privacy, PrivacyClass, Validity
-from lmexposure.reporting.charts.chart import Chart
-from lmexposure.reporting.charts.style import (
+from lmexposure.core.charts import (
     INK,
     LINE,
     MUTED,
+    Chart,
     Style,
     Styles,
     class_styles,
@@ -23,6 +22,7 @@ from lmexposure.reporting.charts.style import (
     named_rows,
     plain_axes,
 )
+from lmexposure.records import Bound, Privacy, PrivacyClass, Validity
 
 _SHAPES: dict[Validity, str] = {
     "any-dp": "o",

@@ -10,13 +10,12 @@ from matplotlib.figure import FigureBase
 from matplotlib.patches import Patch
 
 from lmexposure._style import at_least, class_name, count, number, slug
-from lmexposure.records import Role
-from lmexposure.reporting.charts.chart import Chart
-from lmexposure.reporting.charts.style import (
+from lmexposure.core.charts import (
     BAND,
     INK,
     LINE,
     MUTED,
+    Chart,
     Style,
     Styles,
     category_ticks,
@@ -26,6 +25,7 @@ from lmexposure.reporting.charts.style import (
     key,
     plain_axes,
 )
+from lmexposure.records import Role
 from lmexposure.reporting.data import CanaryRow, ClassRow, Floats, FormatData
 
 # Exposure under guessing is -log2 of a uniform number: its 5th and 95th percentile, in bits.

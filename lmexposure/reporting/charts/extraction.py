@@ -8,9 +8,9 @@ from matplotlib.figure import FigureBase
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator
 
 from lmexposure._style import class_name, count, found_of, percent, probability, slug
-from lmexposure.reporting.charts.chart import Chart
-from lmexposure.reporting.charts.style import (
+from lmexposure.core.charts import (
     INK,
+    Chart,
     Style,
     Styles,
     class_styles,

@@ -3,15 +3,14 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
+from lmexposure.core.charts import Chart, class_styles
 from lmexposure.reporting.charts.calibrated import calibrated_chart
-from lmexposure.reporting.charts.chart import Chart
 from lmexposure.reporting.charts.controls import controls_chart
 from lmexposure.reporting.charts.epsilon import epsilon_chart
 from lmexposure.reporting.charts.exposure import exposure_chart
 from lmexposure.reporting.charts.extraction import extraction_chart
 from lmexposure.reporting.charts.references import reference_chart
 from lmexposure.reporting.charts.roc import roc_chart
-from lmexposure.reporting.charts.style import class_styles
 from lmexposure.reporting.charts.training import training_chart
 from lmexposure.reporting.charts.trajectory import trajectory_chart
 from lmexposure.reporting.charts.white_box import white_box_chart

@@ -12,11 +12,10 @@ from matplotlib.patches import Patch
 from scipy import special
 
 from lmexposure._style import class_name, count, number, probability, slug
-from lmexposure.records import Role, SkewNormalFit
-from lmexposure.reporting.charts.chart import Chart
-from lmexposure.reporting.charts.style import (
+from lmexposure.core.charts import (
     FIT,
     REFERENCE,
+    Chart,
     Styles,
     class_styles,
     clipped,
@@ -24,6 +23,7 @@ from lmexposure.reporting.charts.style import (
     key,
     plain_axes,
 )
+from lmexposure.records import Role, SkewNormalFit
 from lmexposure.reporting.data import CanaryRow, Floats, FormatData
 
 _LEVELS = np.array([0, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1])  # of `quantiles`

@@ -9,11 +9,11 @@ from matplotlib.figure import FigureBase
 from matplotlib.patches import Patch
 
 from lmexposure._style import interval, number, short
-from lmexposure.reporting.charts.chart import Chart
-from lmexposure.reporting.charts.style import (
+from lmexposure.core.charts import (
     BAND,
     INK,
     MUTED,
+    Chart,
     Style,
     Styles,
     class_styles,

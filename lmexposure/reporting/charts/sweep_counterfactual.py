@@ -8,17 +8,17 @@ from matplotlib.figure import FigureBase
 
 from lmexposure._style import number, short, signed
 from lmexposure._text import visible
-from lmexposure.records import CounterfactualText, SweepCounterfactual, SweepResult
-from lmexposure.reporting.charts.chart import Chart
-from lmexposure.reporting.charts.style import (
+from lmexposure.core.charts import (
     MUTED,
     SERIES,
+    Chart,
     Style,
     clipped,
     joined,
     key,
     plain_axes,
 )
+from lmexposure.records import CounterfactualText, SweepCounterfactual, SweepResult
 from lmexposure.reporting.sweep_counterfactual import GROUPS, certain
 
 _MOST = 500  # texts of a group, the most memorised ones

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
+from lmexposure.core.charts import Chart
 from lmexposure.records import SweepResult
-from lmexposure.reporting.charts.chart import Chart
 from lmexposure.reporting.charts.sweep_counterfactual import counterfactual_chart
 from lmexposure.reporting.charts.sweep_power import power_chart
 from lmexposure.reporting.charts.sweep_rates import beside_chart, canaries_chart, sweep_roc_chart

@@ -5,18 +5,18 @@ from collections.abc import Sequence
 from matplotlib.figure import FigureBase
 
 from lmexposure._style import number, percent, short
-from lmexposure.records import KindPower, SweepPower, SweepResult
-from lmexposure.reporting.charts.chart import Chart
-from lmexposure.reporting.charts.style import (
+from lmexposure.core.charts import (
     LINE,
     MUTED,
     SERIES,
+    Chart,
     Style,
     clipped,
     key,
     named_rows,
     plain_axes,
 )
+from lmexposure.records import KindPower, SweepPower, SweepResult
 from lmexposure.reporting.sweep_power import by_strength, power_rows_in_words, shares_of
 
 _ROW = 0.5  # inches

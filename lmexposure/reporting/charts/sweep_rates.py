@@ -10,13 +10,11 @@ from matplotlib.figure import FigureBase
 from matplotlib.ticker import MaxNLocator
 
 from lmexposure._style import interval, number, probability, short
-from lmexposure.records import SweepResult, SweepScore
-from lmexposure.reporting.charts.chart import Chart
-from lmexposure.reporting.charts.roc import roc_axes, roc_floor
-from lmexposure.reporting.charts.style import (
+from lmexposure.core.charts import (
     LINE,
     MUTED,
     SERIES,
+    Chart,
     Style,
     clipped,
     joined,
@@ -25,6 +23,8 @@ from lmexposure.reporting.charts.style import (
     plain_axes,
     series_style,
 )
+from lmexposure.records import SweepResult, SweepScore
+from lmexposure.reporting.charts.roc import roc_axes, roc_floor
 from lmexposure.reporting.data import Floats
 from lmexposure.reporting.sweep_tables import group_name, primary_rows
 

@@ -11,11 +11,10 @@ from matplotlib.ticker import MaxNLocator
 
 from lmexposure._style import count, nats, number, probability, slug
 from lmexposure._text import visible
-from lmexposure.records import SweepBound, SweepResult, WorstText
-from lmexposure.reporting.charts.chart import Chart
-from lmexposure.reporting.charts.style import (
+from lmexposure.core.charts import (
     MUTED,
     SERIES,
+    Chart,
     Style,
     clipped,
     joined,
@@ -23,6 +22,7 @@ from lmexposure.reporting.charts.style import (
     named_rows,
     plain_axes,
 )
+from lmexposure.records import SweepBound, SweepResult, WorstText
 from lmexposure.reporting.data import Floats
 from lmexposure.reporting.sweep_tables import QUESTIONS
 

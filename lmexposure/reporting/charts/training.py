@@ -8,13 +8,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import FigureBase
 
 from lmexposure._style import number, short
-from lmexposure.records import Evaluation
-from lmexposure.reporting.charts.chart import Chart
-from lmexposure.reporting.charts.style import (
+from lmexposure.core.charts import (
     ACCENT,
     FIT,
     MUTED,
     REFERENCE,
+    Chart,
     Style,
     Styles,
     clipped,
@@ -23,6 +22,7 @@ from lmexposure.reporting.charts.style import (
     plain_axes,
     series_style,
 )
+from lmexposure.records import Evaluation
 from lmexposure.reporting.data import Floats
 
 Rows = Sequence[Evaluation]

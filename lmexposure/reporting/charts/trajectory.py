@@ -9,10 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import FigureBase
 
 from lmexposure._style import class_name, number
-from lmexposure.records import CheckpointClass
-from lmexposure.reporting.charts.chart import Chart
-from lmexposure.reporting.charts.style import (
+from lmexposure.core.charts import (
     MUTED,
+    Chart,
     Style,
     Styles,
     category_ticks,
@@ -22,6 +21,7 @@ from lmexposure.reporting.charts.style import (
     plain_axes,
     series_style,
 )
+from lmexposure.records import CheckpointClass
 from lmexposure.reporting.data import Floats
 
 _MOST_SERIES = 6

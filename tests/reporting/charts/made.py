@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from lmexposure.gate import Outcome, Verdict
+from lmexposure.core import Outcome, Verdict
+from lmexposure.core.charts import VARIABLES, Chart
 from lmexposure.records import (
     Bound,
     ClaimCheck,
@@ -20,8 +21,7 @@ from lmexposure.records import (
     SkewNormalFit,
 )
 from lmexposure.records.result_formats import Goodness
-from lmexposure.reporting import Chart, ReportData
-from lmexposure.reporting.charts.style import VARIABLES
+from lmexposure.reporting import ReportData
 from lmexposure.reporting.data import CanaryRow, ClassRow, FormatData, Found, RocData
 
 HOSTILE = '<script>alert(1)</script> & $x^2$ $\\frac{a}{b}$ "quoted" \x07'

@@ -25,8 +25,8 @@ from reporting.charts.made import (
 )
 from scipy import stats
 
+from lmexposure.core.charts import Chart, class_styles
 from lmexposure.records import CheckpointClass
-from lmexposure.reporting import Chart
 from lmexposure.reporting.charts import (
     comparison_chart,
     controls_chart,
@@ -43,7 +43,6 @@ from lmexposure.reporting.charts.epsilon import _limit
 from lmexposure.reporting.charts.exposure import GUESSING_HIGH, GUESSING_LOW
 from lmexposure.reporting.charts.references import _density, _histogram
 from lmexposure.reporting.charts.roc import _on_log_axes
-from lmexposure.reporting.charts.style import class_styles
 
 Make = Callable[[], Chart | None]
 NO_BITS = np.array([])

@@ -8,8 +8,9 @@ import pytest
 from made_sweeps import made_sweep, sweep_with
 from reporting.charts.made import texts
 
+from lmexposure.core.charts import Chart
 from lmexposure.records import SweepResult
-from lmexposure.reporting.charts import Chart, sweep_charts
+from lmexposure.reporting.charts import sweep_charts
 from lmexposure.reporting.charts.sweep_rates import _by_chance
 
 

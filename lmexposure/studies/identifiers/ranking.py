@@ -1,25 +1,23 @@
-"""Natural identifiers: an audit after the fact, of what a corpus holds anyway, without insertion.
+"""Ranks of identifiers that a corpus holds among fresh draws of their format, under each model.
 
 An identifier that a model never saw is as likely as fresh draws of its format in the same place, if
 it was made at random. One that the model read is likelier. Which of the two makes ranks low, only
 identifiers can tell that a random split of the same source held out of the training.
 """
 
-from collections.abc import Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass, replace
+import io
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lmexposure._files import only_writer
+from lmexposure._files import canonical_json, sha256_bytes
 from lmexposure._forecast import Phase
+from lmexposure._record import JsonValue
 from lmexposure._style import count
-from lmexposure._written import refuse_foreign
-from lmexposure.audit.identifier_record import HeldOut, identifiers_record
-from lmexposure.audit.loaded_model import load_for_measuring
-from lmexposure.audit.workload import Progress, Watcher, silent
+from lmexposure.audit import Progress, Watcher, load_for_measuring
 from lmexposure.canaries import (
     Format,
     Identifier,
@@ -28,7 +26,8 @@ from lmexposure.canaries import (
     find_identifiers,
     load_format,
 )
-from lmexposure.errors import CorpusError, ModelError, ResultError, SettingsError
+from lmexposure.core import Part
+from lmexposure.errors import CorpusError, ModelError, SettingsError
 from lmexposure.models import (
     Context,
     Encoded,
@@ -37,95 +36,130 @@ from lmexposure.models import (
     encode_in_context,
     weights_sha256,
 )
-from lmexposure.records import (
-    IdentifierModel,
-    IdentifierSettings,
-    IdentifiersRecord,
-    RunSettings,
-)
-from lmexposure.scoring import same_random_numbers, score_encoded
-from lmexposure.statistics import (
-    identifiers_needed,
-    rank_among_draws,
-)
+from lmexposure.records import IdentifierSettings, RunSettings
+from lmexposure.scoring import score_encoded
+from lmexposure.statistics import identifiers_needed, rank_among_draws
 
 _COMPARING = "comparing identifiers"
 _COMPARING_HELD_OUT = "comparing held-out identifiers"
 _FEWEST_HELD_OUT = 20  # documents; of fewer, the test hardly sees a thing
 _TEXTS = 5_000  # scored in one call, which finds out anew how to read their common beginnings
+_Kept = Callable[[str], Part]  # where a block of ranks is kept, by its name
 
 
-def natural_identifiers(  # noqa: PLR0913 - two models, what they are compared on, and where
+@dataclass(frozen=True, kw_only=True)
+class HeldOut:
+    """Identifiers of held-out documents."""
+
+    found: Identifiers  # those; the kept ones are not in the corpus
+    ranks: NDArray[np.int64]  # of these under the model, shape (n,)
+    # by which each lies above the median of its draws under the model, shape (n,)
+    bits: NDArray[np.float64]
+    read: NDArray[np.float64]  # the same of those that were kept of the corpus
+    both: int  # identifiers that were left out of corpus and held-out documents, being in both
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compared:
+    """Identifiers with their ranks under each model."""
+
+    found: Identifiers
+    sides: "Sequence[Side]"
+    settings: IdentifierSettings
+    ranks: NDArray[np.int64]  # shape (n, models)
+    held_out: HeldOut | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """What is to be compared: identifiers, those held out, and the models that rank them."""
+
+    found: Identifiers
+    apart: Identifiers | None
+    both: int  # identifiers that were left out, being in both
+    sides: "Sequence[Side]"
+    settings: IdentifierSettings
+
+    @property
+    def named(self) -> dict[str, JsonValue]:
+        """All that decides the ranks, by names that people know; texts by their hash."""
+        weights = [side.sha256 for side in self.sides]
+        return {
+            **asdict(self.settings),
+            "formats": {name: form.template for name, form in self.found.formats.items()},
+            "model": weights[0],
+            "base": weights[1] if len(weights) > 1 else None,
+            "corpus": _hash(self.found),
+            "held_out": None if self.apart is None else _hash(self.apart),
+        }
+
+    def ranked(self, progress: Progress, kept: _Kept | None = None) -> Compared:
+        """Rank them, block by block; a block that was kept is not scored again."""
+        self._plan(progress)
+        ranks, bits = _ranks(self.found, self.sides, self.settings, progress, _COMPARING, kept)
+        held_out = None
+        if self.apart is not None:
+            own, theirs = _ranks(
+                self.apart, self.sides[:1], self.settings, progress, _COMPARING_HELD_OUT, kept
+            )
+            held_out = HeldOut(
+                found=self.apart,
+                ranks=own[:, 0],
+                bits=theirs[:, 0],
+                read=bits[:, 0],
+                both=self.both,
+            )
+        return Compared(
+            found=self.found,
+            sides=self.sides,
+            settings=self.settings,
+            ranks=ranks,
+            held_out=held_out,
+        )
+
+    def _plan(self, progress: Progress) -> None:
+        """Tell a watcher what is to come."""
+        if not isinstance(progress, Watcher):
+            return
+        phases = []
+        for what, found, sides in (
+            (_COMPARING, self.found, self.sides),
+            (_COMPARING_HELD_OUT, self.apart, self.sides[:1]),
+        ):
+            if found is not None:
+                tokens = sum(_tokens(side, found.kept[0], found) for side in sides)
+                work = float(len(found.kept) * (self.settings.draws + 1) * tokens)
+                phases.append(Phase(what=what, kind="scoring", work=work))
+        identifiers = count(len(self.found.kept), "identifier")
+        title = f"comparing: {identifiers}, {self.settings.draws:,} draws each"
+        progress.plan(title, phases, keeps=False)
+
+
+def comparison(
     model: str | Path | LoadedModel,
     corpus: str | Path | Sequence[str | Path],
-    *,
     formats: Sequence[str | Path | Format],
-    base: str | Path | LoadedModel | None = None,
-    held_out: str | Path | Sequence[str | Path] | None = None,
-    out: str | Path | None = None,
-    settings: IdentifierSettings | None = None,
-    machine: RunSettings | None = None,
-    progress: Progress = silent,
-) -> IdentifiersRecord:
-    """Compare identifiers that a corpus holds with fresh draws of their format, in their place.
-
-    Args:
-        model: the audited model: a directory, a hub name, or what `load_model` gives.
-        corpus: a file, several, or patterns, of any layout that texts are inserted into.
-        formats: shipped ones by name, your own by path; words in front of the first hole are left
-            out, for identifiers have others in front.
-        base: a model that never saw the corpus, with any tokenizer: where it too ranks the
-            identifiers low, they are not like fresh draws. That it does not says nothing of
-            membership: it need not know what identifiers of this source have in common.
-        held_out: files with documents of the same source that a random split held out of the
-            training, of the corpus' layout. Only they allow to say "membership", or identifiers
-            that are random by their standard: UUIDs of version 4.
-        out: the directory that identifiers.json goes to; None writes nothing.
-        settings: of the comparison; None: the defaults.
-        machine: device, dtype and such, which both models are loaded with; None: the defaults.
-        progress: watches; a `Watcher` is told what is to come.
-
-    Returns:
-        What was found; it holds no identifier's text.
-
-    Raises:
-        CorpusError: a file that cannot be read, no identifiers, or fewer than needed, in the corpus
-            or held out.
-        FormatError: no formats, one that is not sound, or one too small for the draws.
-        ModelError: no such model or base, one that lacks a token for a character of a format, or
-            whose context window is too short for an identifier.
-        NumericalError: a model gave NaN or infinite logits.
-        ResultError: `out` holds another comparison; another process is at work there.
-        SettingsError: fewer identifiers are to be compared than a claim takes.
-
-    Source: Natural identifiers, ICLR 2026.
-    """
-    settings = settings or IdentifierSettings()
+    *,
+    base: str | Path | LoadedModel | None,
+    held_out: str | Path | Sequence[str | Path] | None,
+    settings: IdentifierSettings,
+    machine: RunSettings,
+) -> Comparison:
+    """Find the identifiers, and load the models; see `natural_identifiers`."""
     if settings.most < identifiers_needed():
         raise SettingsError(
             f"most={settings.most} is fewer than needed: a claim takes {identifiers_needed()} "
             "identifiers in different documents; give a larger number"
         )
-    with nullcontext() if out is None else only_writer(out), same_random_numbers():
-        if out is not None:
-            refuse_foreign(Path(out), (IdentifiersRecord.NAME, "identifiers.md"))
-        found, apart, both = _found(corpus, held_out, formats, settings)
-        sides = _sides(model, base, found, machine or RunSettings())
-        if out is not None:
-            _refuse_another(Path(out), (found, apart), sides, settings)
-        _plan(progress, (found, apart), sides, settings)
-        ranks, bits = _ranks(found, sides, settings, progress)
-        beside = None
-        if apart is not None:
-            own, theirs = _ranks(apart, sides[:1], settings, progress, what=_COMPARING_HELD_OUT)
-            beside = HeldOut(
-                found=apart, ranks=own[:, 0], bits=theirs[:, 0], read=bits[:, 0], both=both
-            )
-        models = [side.record for side in sides]
-        record = identifiers_record(found, models, ranks, settings, beside)
-        if out is not None:
-            record.save(Path(out) / IdentifiersRecord.NAME)
-    return record
+    found, apart, both = _found(corpus, held_out, formats, settings)
+    sides = _sides(model, base, found, machine)
+    return Comparison(found=found, apart=apart, both=both, sides=sides, settings=settings)
+
+
+def _hash(found: Identifiers) -> str:
+    """Of the identifiers, with what is around each."""
+    kept = [[k.format, str(k.index), k.file, k.document, k.before, k.behind] for k in found.kept]
+    return sha256_bytes(canonical_json([found.names, found.documents, kept]))
 
 
 def _found(
@@ -215,17 +249,17 @@ class _Place:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Side:
+class Side:
     """A model that ranks the identifiers."""
 
     loaded: LoadedModel
-    record: IdentifierModel
+    sha256: str  # of its weights
 
     @classmethod
-    def of(cls, model: str | Path | LoadedModel, machine: RunSettings) -> "_Side":
+    def of(cls, model: str | Path | LoadedModel, machine: RunSettings) -> "Side":
+        """Of a model that is loaded where it is not."""
         found = model if isinstance(model, LoadedModel) else load_for_measuring(model, machine)
-        sha256 = weights_sha256(found.model)
-        return cls(loaded=found, record=IdentifierModel(path=found.name, weights_sha256=sha256))
+        return cls(loaded=found, sha256=weights_sha256(found.model))
 
     def ranks(self, places: Sequence[_Place]) -> list[tuple[int, float]]:
         """The rank of the first text of each place among the others, and its bits above them.
@@ -274,12 +308,12 @@ def _sides(
     base: str | Path | LoadedModel | None,
     found: Identifiers,
     machine: RunSettings,
-) -> list[_Side]:
+) -> list[Side]:
     """The model, and the base where there is one."""
-    sides = [_Side.of(model, machine)]
+    sides = [Side.of(model, machine)]
     if base is not None:
         try:
-            sides.append(_Side.of(base, replace(machine, revision=None)))
+            sides.append(Side.of(base, replace(machine, revision=None)))
         except ModelError as failure:
             raise ModelError(f"no base: {failure}") from failure
     for side in sides:
@@ -288,57 +322,13 @@ def _sides(
     return sides
 
 
-def _refuse_another(
-    out: Path,
-    corpora: tuple[Identifiers, Identifiers | None],
-    sides: Sequence[_Side],
-    settings: IdentifierSettings,
-) -> None:
-    """Refuse to take the place of another comparison; the same is made anew."""
-    path = out / IdentifiersRecord.NAME
-    if not path.exists():
-        return
-    there = IdentifiersRecord.read(path)
-    models = [side.record.weights_sha256 for side in sides]
-    theirs = [side.weights_sha256 for side in (there.model, there.base) if side is not None]
-    names = [() if each is None else each.names for each in corpora]
-    files = [there.files, () if there.split is None else there.split.files]
-    numbers = (settings.draws, settings.left, settings.seed)
-    same = (models, names, numbers) == (theirs, files, (there.draws, there.left, there.seed))
-    if not same:
-        raise ResultError(
-            f"{path} is of other models, files or settings; choose another --out, or move it away"
-        )
-
-
-def _plan(
-    progress: Progress,
-    corpora: tuple[Identifiers, Identifiers | None],
-    sides: Sequence[_Side],
-    settings: IdentifierSettings,
-) -> None:
-    """Tell a watcher what is to come."""
-    if not isinstance(progress, Watcher):
-        return
-    phases = []
-    for what, found, own in zip(
-        (_COMPARING, _COMPARING_HELD_OUT), corpora, (sides, sides[:1]), strict=True
-    ):
-        if found is not None:
-            tokens = sum(_tokens(side, found.kept[0], found) for side in own)
-            work = float(len(found.kept) * (settings.draws + 1) * tokens)
-            phases.append(Phase(what=what, kind="scoring", work=work))
-    title = f"{count(len(corpora[0].kept), 'identifier')}, {settings.draws:,} draws each"
-    progress.plan(f"comparing: {title}", phases, keeps=False)
-
-
 def _ranks(
     found: Identifiers,
-    sides: Sequence[_Side],
+    sides: "Sequence[Side]",
     settings: IdentifierSettings,
     progress: Progress,
-    *,
-    what: str = _COMPARING,
+    what: str,
+    kept: _Kept | None,
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Rank and bits above the draws of each kept identifier, each of shape (n, models)."""
     bits = np.empty((len(found.kept), len(sides)))
@@ -346,13 +336,29 @@ def _ranks(
     together = max(1, _TEXTS // (settings.draws + 1))
     for first in range(0, len(found.kept), together):
         numbers = range(first, min(first + together, len(found.kept)))
-        places = [_Place.of(number, found, settings, what) for number in numbers]
-        for column, side in enumerate(sides):
-            ranks[numbers, column], bits[numbers, column] = zip(*side.ranks(places), strict=True)
+        part = None if kept is None else kept(f"{what.replace(' ', '-')}-{first}")
+        before = None if part is None else part.read()
+        if before is not None:
+            with np.load(io.BytesIO(before), allow_pickle=False) as arrays:
+                ranks[numbers], bits[numbers] = arrays["ranks"], arrays["bits"]
+        else:
+            places = [_Place.of(number, found, settings, what) for number in numbers]
+            for column, side in enumerate(sides):
+                ranks[numbers, column], bits[numbers, column] = zip(
+                    *side.ranks(places), strict=True
+                )
+            if part is not None:
+                part.write(_packed(ranks[numbers], bits[numbers]))
         progress(what, numbers.stop, len(found.kept))
     return ranks, bits
 
 
-def _tokens(side: _Side, identifier: Identifier, found: Identifiers) -> int:
+def _packed(ranks: NDArray[np.int64], bits: NDArray[np.float64]) -> bytes:
+    stream = io.BytesIO()
+    np.savez(stream, ranks=ranks, bits=bits)
+    return stream.getvalue()
+
+
+def _tokens(side: Side, identifier: Identifier, found: Identifiers) -> int:
     text = found.formats[identifier.format].text(identifier.index)
     return len(side.loaded.tokenizer(text, add_special_tokens=False)["input_ids"])

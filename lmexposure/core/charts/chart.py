@@ -19,8 +19,7 @@ from matplotlib import style
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure, FigureBase
 
-from lmexposure.errors import SettingsError
-from lmexposure.reporting.charts.style import (
+from lmexposure.core.charts.style import (
     INK,
     LEGEND_LINE,
     PAPER,
@@ -32,6 +31,7 @@ from lmexposure.reporting.charts.style import (
     legend_lines,
     put_legend,
 )
+from lmexposure.errors import SettingsError
 
 Theme = Literal["page", "plain"]
 
@@ -86,6 +86,15 @@ class Chart:
         with _matplotlib_settings():
             self._figure(titled=True).savefig(
                 drawn, format="png", dpi=_DOTS_PER_INCH, metadata={"Software": None}
+            )
+        return drawn.getvalue()
+
+    def pdf(self) -> bytes:
+        """The chart for print, with its title; the same data gives the same bytes."""
+        drawn = io.BytesIO()
+        with _matplotlib_settings():
+            self._figure(titled=True).savefig(
+                drawn, format="pdf", metadata={"CreationDate": None, "Producer": None}
             )
         return drawn.getvalue()
 

@@ -6,8 +6,9 @@ JUnit XML for build servers that show tests, SARIF 2.1.0 for code hosts that sho
 
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TypeAlias
+from typing import Protocol
 from urllib.parse import quote
 from xml.etree import ElementTree
 
@@ -16,21 +17,27 @@ from lmexposure._files import sha256_bytes
 from lmexposure._record import JsonTable, plain
 from lmexposure._style import outcome_word
 from lmexposure._text import visible
-from lmexposure.gate.checks import Check, Outcome
-from lmexposure.gate.verdict import CHECK_KINDS, Verdict
-from lmexposure.records import (
-    CanifeProvenance,
-    CanifeRecord,
-    Provenance,
-    Result,
-    SweepProvenance,
-    SweepResult,
-    VerbatimProvenance,
-    VerbatimRecord,
-)
+from lmexposure.core.check import Check, Outcome, Verdict
 
-AnyProvenance: TypeAlias = Provenance | SweepProvenance | VerbatimProvenance | CanifeProvenance
-AnyResult: TypeAlias = Result | SweepResult | VerbatimRecord | CanifeRecord
+
+class Provenance(Protocol):
+    """Which version measured, when, and what."""
+
+    @property
+    def measured(self) -> str | None:
+        """When, in UTC."""
+
+    @property
+    def date(self) -> str:
+        """That in words."""
+
+    @property
+    def line(self) -> str:
+        """All of it on one line."""
+
+    def to_dict(self) -> Mapping[str, str | None]:
+        """Plain values, hashes in full."""
+
 
 VERDICT_SCHEMA = "lmexposure.verdict/1"
 # What decides is read first.
@@ -43,7 +50,7 @@ _SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _LEVELS = {Outcome.LEAK: "error", Outcome.INCONCLUSIVE: "warning"}
 
 
-def verdict_text(verdict: Verdict, provenance: AnyProvenance) -> str:
+def verdict_text(verdict: Verdict, provenance: Provenance) -> str:
     """The sentence, where it comes from, a line for each check, and what was not tested."""
     lines = [visible(verdict.sentence), provenance.line, ""]
     for outcome in _READING_ORDER[:-1]:
@@ -65,41 +72,19 @@ def _text_line(check: Check) -> str:
     return f"{check.outcome:<12}  {visible(check.name)}{where}: {visible(check.reason)}"
 
 
-def verdict_json(verdict: Verdict, result: AnyResult, provenance: AnyProvenance) -> str:
+def verdict_json(verdict: Verdict, hashes: Mapping[str, str], provenance: Provenance) -> str:
     """Schema, version of the gate, where the result comes from, its hashes, then the verdict."""
     record: JsonTable = {
         "schema": VERDICT_SCHEMA,
         "lmexposure": __version__,
         "provenance": plain(provenance.to_dict()),
-        **_hashes(result),
+        **hashes,
     }
     record |= {name: plain(value) for name, value in verdict.to_dict().items()}
     return json.dumps(record, indent=1, allow_nan=False) + "\n"
 
 
-def _hashes(result: AnyResult) -> JsonTable:
-    """Of what was judged; a sweep has many weights, and scores of all of them."""
-    if isinstance(result, SweepResult):
-        return {
-            "plan_sha256": result.plan_sha256,
-            "manifest_sha256": result.manifest_sha256,
-            "matrices_sha256": result.matrices_sha256,
-        }
-    if isinstance(result, VerbatimRecord):
-        return {
-            "corpus_sha256": result.corpus_sha256,
-            "weights_sha256": result.model.weights_sha256,
-        }
-    if isinstance(result, CanifeRecord):
-        return {"inputs_sha256": result.inputs_sha256}
-    return {
-        "inputs_sha256": result.inputs_sha256,
-        "manifest_sha256": result.manifest_sha256,
-        "weights_sha256": result.model.weights_sha256,
-    }
-
-
-def verdict_summary(verdict: Verdict, provenance: AnyProvenance) -> str:
+def verdict_summary(verdict: Verdict, provenance: Provenance) -> str:
     """A heading, the sentence, where it comes from, a table of checks, what was not tested."""
     lines = [
         f"## lmexposure: {outcome_word(verdict.outcome)}",
@@ -131,7 +116,7 @@ def _escaped(text: str) -> str:
     return _MARKUP.sub(r"\\\1", plain).replace("@", "&#64;").replace("://", "&#58;//")
 
 
-def verdict_junit(verdict: Verdict, provenance: AnyProvenance) -> str:
+def verdict_junit(verdict: Verdict, provenance: Provenance) -> str:
     """A leak is a failure, what is inconclusive an error, what was not tested is skipped."""
     counts = dict.fromkeys(Outcome, 0)
     for check in verdict.checks:
@@ -163,9 +148,9 @@ def verdict_junit(verdict: Verdict, provenance: AnyProvenance) -> str:
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{body}\n'
 
 
-def _junit_properties(provenance: AnyProvenance) -> ElementTree.Element:
+def _junit_properties(provenance: Provenance) -> ElementTree.Element:
     """Where the numbers come from, the hash in full."""
-    known = provenance.to_dict() | {"measured": provenance.measured or provenance.date}
+    known = {**provenance.to_dict(), "measured": provenance.measured or provenance.date}
     properties = ElementTree.Element("properties")
     for name, value in known.items():
         shown = visible(value) if value else "unknown"
@@ -173,7 +158,7 @@ def _junit_properties(provenance: AnyProvenance) -> ElementTree.Element:
     return properties
 
 
-def _junit_output(verdict: Verdict, provenance: AnyProvenance) -> str:
+def _junit_output(verdict: Verdict, provenance: Provenance) -> str:
     lines = [
         f"{check.outcome}: {_case_name(check)}: {visible(check.reason)}" for check in verdict.checks
     ]
@@ -207,7 +192,7 @@ def _junit_left_out(phrase: str) -> ElementTree.Element:
     return case
 
 
-def verdict_sarif(verdict: Verdict, source: str | Path, provenance: AnyProvenance) -> str:
+def verdict_sarif(verdict: Verdict, source: str | Path, provenance: Provenance) -> str:
     """One run, a rule for each kind of check, a result for each leak and each doubt."""
     path = Path(source)
     # A relative path stays relative: it is a place in the repository.
@@ -220,7 +205,7 @@ def verdict_sarif(verdict: Verdict, source: str | Path, provenance: AnyProvenanc
     return json.dumps(log, indent=1) + "\n"
 
 
-def _sarif_run(verdict: Verdict, uri: str, provenance: AnyProvenance) -> dict[str, object]:
+def _sarif_run(verdict: Verdict, uri: str, provenance: Provenance) -> dict[str, object]:
     keys = list(dict.fromkeys(check.key for check in verdict.checks))
     driver = {
         "name": "lmexposure",
@@ -265,8 +250,8 @@ def _sarif_rule(key: str, verdict: Verdict) -> JsonTable:
         "id": f"lmexposure/{key}",
         "name": "".join(word.capitalize() for word in key.split("_")),
         "shortDescription": {"text": visible(name)},
-        "fullDescription": {"text": CHECK_KINDS[key].help},
-        "help": {"text": CHECK_KINDS[key].help},
+        "fullDescription": {"text": verdict.kinds[key].help},
+        "help": {"text": verdict.kinds[key].help},
         "defaultConfiguration": {"level": "error"},
     }
 

@@ -12,8 +12,9 @@ import pytest
 from matplotlib.image import imread
 from reporting.charts.made import assert_fit_for_a_page, hostile_data, report_data, texts, texts_of
 
+from lmexposure.core.charts import Chart
 from lmexposure.errors import SettingsError
-from lmexposure.reporting import Chart, ReportData, charts_of
+from lmexposure.reporting import ReportData, charts_of
 from lmexposure.reporting.charts import comparison_chart
 
 

@@ -1,24 +1,23 @@
 """What a comparison of natural identifiers says: rates of each format, a claim and its reason."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import nullcontext
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lmexposure import __version__
+from lmexposure._files import canonical_json, only_writer, sha256_bytes
 from lmexposure._style import count, percent, probability
-from lmexposure.canaries import Identifiers
-from lmexposure.records import (
-    IdentifierClaim,
-    IdentifierClass,
-    IdentifierDifference,
-    IdentifierModel,
-    IdentifierRank,
-    IdentifierRates,
-    IdentifierSettings,
-    IdentifierSplit,
-    IdentifiersRecord,
-)
+from lmexposure._written import refuse_foreign
+from lmexposure.audit import Progress, silent
+from lmexposure.canaries import Format, Identifiers
+from lmexposure.core import Work
+from lmexposure.errors import ResultError
+from lmexposure.models import LoadedModel
+from lmexposure.records import IdentifierSettings, RunSettings, refuse_other_study, utc_now
+from lmexposure.scoring import same_random_numbers
 from lmexposure.statistics import (
     RanksAmongDraws,
     beside_held_out,
@@ -27,7 +26,19 @@ from lmexposure.statistics import (
     rate_difference,
     sign_test,
 )
+from lmexposure.studies.identifiers.ranking import Compared, HeldOut, comparison
+from lmexposure.studies.identifiers.study import (
+    IdentifierClaim,
+    IdentifierClass,
+    IdentifierDifference,
+    IdentifierModel,
+    IdentifierRank,
+    IdentifierRates,
+    IdentifierSplit,
+    NaturalIdentifiers,
+)
 
+_HIDDEN = frozenset({"seed", "corpus", "held_out", "model", "base"})
 _LEVEL = 0.95
 _SIGNIFICANCE = 0.05
 _GIVE_SPLIT = (
@@ -35,14 +46,93 @@ _GIVE_SPLIT = (
 )
 
 
-def identifiers_record(
-    found: Identifiers,
-    sides: Sequence[IdentifierModel],
-    ranks: NDArray[np.int64],
-    settings: IdentifierSettings,
-    held_out: "HeldOut | None" = None,
-) -> IdentifiersRecord:
+def natural_identifiers(  # noqa: PLR0913 - two models, what they are compared on, and where
+    model: str | Path | LoadedModel,
+    corpus: str | Path | Sequence[str | Path],
+    *,
+    formats: Sequence[str | Path | Format],
+    base: str | Path | LoadedModel | None = None,
+    held_out: str | Path | Sequence[str | Path] | None = None,
+    out: str | Path | None = None,
+    settings: IdentifierSettings | None = None,
+    machine: RunSettings | None = None,
+    progress: Progress = silent,
+) -> NaturalIdentifiers:
+    """Compare identifiers that a corpus holds with fresh draws of their format, in their place.
+
+    Args:
+        model: the audited model: a directory, a hub name, or what `load_model` gives.
+        corpus: a file, several, or patterns, of any layout that texts are inserted into.
+        formats: shipped ones by name, your own by path; words in front of the first hole are left
+            out, for identifiers have others in front.
+        base: a model that never saw the corpus, with any tokenizer: where it too ranks the
+            identifiers low, they are not like fresh draws. That it does not says nothing of
+            membership: it need not know what identifiers of this source have in common.
+        held_out: files with documents of the same source that a random split held out of the
+            training, of the corpus' layout. Only they allow to say "membership", or identifiers
+            that are random by their standard: UUIDs of version 4.
+        out: the directory that identifiers.json goes to, where the same call goes on after it was
+            ended; None writes nothing.
+        settings: of the comparison; None: the defaults.
+        machine: device, dtype and such, which both models are loaded with; None: the defaults.
+        progress: watches; a `Watcher` is told what is to come.
+
+    Returns:
+        What was found; it holds no identifier's text.
+
+    Raises:
+        CorpusError: a file that cannot be read, no identifiers, or fewer than needed, in the corpus
+            or held out.
+        FormatError: no formats, one that is not sound, or one too small for the draws.
+        ModelError: no such model or base, one that lacks a token for a character of a format, or
+            whose context window is too short for an identifier.
+        NumericalError: a model gave NaN or infinite logits.
+        BusyError, ResultError: another process is at work in `out`, or it holds another comparison.
+        SettingsError: fewer identifiers are to be compared than a claim takes.
+
+    Source: Natural identifiers, ICLR 2026.
+    """
+    settings = settings or IdentifierSettings()
+    with nullcontext() if out is None else only_writer(out), same_random_numbers():
+        if out is not None:
+            refuse_other_study(Path(out), (NaturalIdentifiers.NAME,), "identifiers")
+            refuse_foreign(Path(out), (NaturalIdentifiers.NAME, "report.html", "report.md"))
+        asked = comparison(
+            model,
+            corpus,
+            formats,
+            base=base,
+            held_out=held_out,
+            settings=settings,
+            machine=machine or RunSettings(),
+        )
+        if out is None:
+            named = sha256_bytes(canonical_json(asked.named))
+            return study_of_ranks(asked.ranked(progress), named)
+        with Work(out=Path(out), asked=asked.named, hidden=_HIDDEN).claimed() as work:
+            made = _finished(Path(out), work.sha256)
+            if made is None:
+                made = study_of_ranks(asked.ranked(progress, work.part), work.sha256)
+                made.save(out)
+            work.drop()
+    return made
+
+
+def _finished(out: Path, inputs: str) -> NaturalIdentifiers | None:
+    """What an earlier call has made."""
+    if not (out / NaturalIdentifiers.NAME).exists():
+        return None
+    record = NaturalIdentifiers.read(out)
+    if record.inputs_sha256 != inputs:
+        raise ResultError(f"{out} holds another comparison; choose another --out, or move it away")
+    return record
+
+
+def study_of_ranks(compared: Compared, inputs_sha256: str) -> NaturalIdentifiers:
     """The record of a comparison."""
+    found, ranks, settings = compared.found, compared.ranks, compared.settings
+    held_out = compared.held_out
+    sides = [IdentifierModel(path=s.loaded.name, weights_sha256=s.sha256) for s in compared.sides]
     tested = set(map(id, found.one_per_document()))
     chosen = np.array([id(identifier) in tested for identifier in found.kept])
     names = np.array([identifier.format for identifier in found.kept])
@@ -53,7 +143,10 @@ def identifiers_record(
     uniform = found.are_uniform_by_standard
     split = None if held_out is None else _split(held_out, chosen, settings)
     claim, reason = _claim(every, split, uniform=uniform)
-    return IdentifiersRecord(
+    return NaturalIdentifiers(
+        measured=utc_now(),
+        lmexposure=__version__,
+        inputs_sha256=inputs_sha256,
         model=sides[0],
         base=sides[1] if len(sides) > 1 else None,
         files=found.names,
@@ -72,18 +165,6 @@ def identifiers_record(
         identifiers=_rows(found, ranks, chosen),
         warnings=_warnings(found, None if held_out is None else held_out.found, sides, classes),
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class HeldOut:
-    """Identifiers of held-out documents."""
-
-    found: Identifiers  # those; the kept ones are not in the corpus
-    ranks: NDArray[np.int64]  # of these under the model, shape (n,)
-    # by which each lies above the median of its draws under the model, shape (n,)
-    bits: NDArray[np.float64]
-    read: NDArray[np.float64]  # the same of those that were kept of the corpus
-    both: int  # identifiers that were left out of corpus and held-out documents, being in both
 
 
 def _split(

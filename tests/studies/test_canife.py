@@ -1,8 +1,11 @@
 """From files to canife.json, its page and its verdict; and what is refused."""
 
 import csv
+import errno
 import io
 import json
+import os
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,12 +15,13 @@ from cli.conftest import Call, call
 from corpora import sentences
 
 import lmexposure as lx
+from lmexposure.core import as_markdown, write_report
 from lmexposure.errors import CorpusError, ResultError, SettingsError
-from lmexposure.federated import CanifeSettings, FederatedSettings, canife
 from lmexposure.models import LstmSizes, load_model
-from lmexposure.records import CanifeRecord, CanifeRound, open_rounds
-from lmexposure.reporting import canife_finding, canife_sections, write_canife
+from lmexposure.records import CanifeSettings, FederatedSettings
 from lmexposure.statistics import sampled_epsilon
+from lmexposure.studies import Canife, CanifeRound
+from lmexposure.studies import canife_audit as canife
 
 __all__ = ["call"]  # a fixture of the tests of commands
 
@@ -44,7 +48,7 @@ def audited(posts: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_users_are_clients(audited: Path) -> None:
-    record: Any = CanifeRecord.read(audited)
+    record: Any = Canife.read(audited)
     assert (record.clients, record.aside) == (12 - 8, 8)
     assert [row.round for row in record.attacked] == [1, 2]
     assert len(record.attacked[0].scores) == 40
@@ -58,15 +62,84 @@ def test_the_same_again_gives_the_same_and_another_is_refused(
 ) -> None:
     given: dict[str, Any] = {"user_field": "user", "attacks": ATTACKS, "lstm": TINY}
     again = canife(posts, out=tmp_path / "again", settings=SETTINGS, **given)
-    first = CanifeRecord.read(audited)
+    first = Canife.read(audited)
     assert again.attacked == first.attacked
     assert again.inputs_sha256 == first.inputs_sha256
-    with pytest.raises(ResultError, match="holds another training"):
+    with pytest.raises(ResultError, match=r"its clip was 1.0, now 2.0 is asked for"):
         canife(posts, out=audited, settings=replace(SETTINGS, clip=2.0), **given)
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "result.json").write_text("{}")
     with pytest.raises(ResultError, match=r"holds a measurement \(result.json\), whose files"):
         canife(posts, out=tmp_path / "run", settings=SETTINGS, **given)
+
+
+@pytest.mark.parametrize("frozen", [True, False])
+def test_ended_anywhere_it_goes_on_to_the_same(posts: Path, tmp_path: Path, frozen: bool) -> None:
+    settings = replace(SETTINGS, rounds=5)
+    attacks = replace(ATTACKS, every=2, mock_rounds=12, frozen=frozen)
+    given: dict[str, Any] = {"user_field": "user", "attacks": attacks, "lstm": TINY}
+
+    def at(last: int) -> Any:
+        def told(what: str, number: int, total: int, note: str) -> None:
+            if number == last:
+                raise KeyboardInterrupt
+
+        return told
+
+    whole = canife(posts, out=tmp_path / "whole", settings=settings, **given)
+    for last in (1, 2, 3, 3, 4, 5):
+        with pytest.raises(KeyboardInterrupt):
+            canife(posts, out=tmp_path / "o", settings=settings, progress=at(last), **given)
+        assert not (tmp_path / "o" / "canife.json").exists()
+    with pytest.raises(ResultError, match=r"holds other work: its clip was 1.0, now 2.0 is asked"):
+        canife(posts, out=tmp_path / "o", settings=replace(settings, clip=2.0), **given)
+    with pytest.raises(ResultError, match="its seed was another"):
+        canife(posts, out=tmp_path / "o", settings=replace(settings, seed=5), **given)
+    (kept,) = (tmp_path / "o" / ".work").glob("training-*")
+    kept.write_bytes(kept.read_bytes()[:-9])  # torn: from the beginning then
+    ended = canife(posts, out=tmp_path / "o", settings=settings, **given)
+    assert ended.model_copy(update={"measured": whole.measured}) == whole
+    weights = [(tmp_path / d / "model" / "model.safetensors").read_bytes() for d in ("o", "whole")]
+    assert weights[0] == weights[1]
+    assert not list((tmp_path / "o" / ".work").glob("training-*"))
+    assert canife(posts, out=tmp_path / "o", settings=settings, **given) == ended  # as it is
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("behind", [False, True])
+def test_a_disk_that_fails_at_any_write_leaves_what_goes_on_to_the_same(
+    posts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, behind: bool
+) -> None:
+    settings = replace(SETTINGS, rounds=3)
+    attacks = replace(ATTACKS, mock_rounds=6, iterations=2, compared=False)
+    given: dict[str, Any] = {"settings": settings, "attacks": attacks, "lstm": TINY}
+    whole = canife(posts, out=tmp_path / "whole", user_field="user", **given)
+    put, writes = os.replace, 0
+    for failing in range(100):
+        out, writes = tmp_path / str(failing), 0
+
+        def fails(source: Any, target: Any, failing: int = failing) -> None:
+            nonlocal writes
+            writes += 1
+            if writes - 1 == failing and not behind:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            put(source, target)
+            if writes - 1 == failing:
+                raise KeyboardInterrupt
+
+        with monkeypatch.context() as patched:
+            patched.setattr("lmexposure._files.os.replace", fails)
+            with suppress(OSError, KeyboardInterrupt):
+                canife(posts, out=out, user_field="user", **given)
+        ended = canife(posts, out=out, user_field="user", **given)
+        assert ended.model_copy(update={"measured": whole.measured}) == whole
+        names, theirs = (
+            {p.relative_to(d) for p in d.rglob("*")} for d in (out, tmp_path / "whole")
+        )
+        assert names == theirs
+        if writes <= failing:
+            break
+    assert failing > 4
 
 
 def test_a_text_is_cut_into_clients(tmp_path: Path) -> None:
@@ -93,9 +166,9 @@ def test_records_without_users_or_texts_are_refused(posts: Path, tmp_path: Path)
         canife(nested, out=tmp_path / "o", user_field="user")
 
 
-def sound(audited: Path, first: dict[str, Any] | None = None, **changes: Any) -> CanifeRecord:
+def sound(audited: Path, first: dict[str, Any] | None = None, **changes: Any) -> Canife:
     """All canaries healthy but for what the first round has, and a training that learned."""
-    record = CanifeRecord.read(audited)
+    record = Canife.read(audited)
     rows = [row.model_copy(update={"health": 0.95}) for row in record.attacked]
     rows[0] = rows[0].model_copy(update=first or {})
     fallen = {"attacked": tuple(rows), "losses": (3.0, 2.9, 2.8)}
@@ -110,14 +183,14 @@ def test_the_gate_holds_bounds_against_claim_and_threshold(audited: Path) -> Non
     verdict = lx.check(wrong)
     assert verdict.outcome == "leak"
     assert "round 1 leaves room for a noise multiplier of at most 0.25, 0.5" in verdict.sentence
-    assert "the claim is refuted: round 1" in canife_finding(wrong)
+    assert "the claim is refuted: round 1" in wrong.finding
     more = sound(audited, {"epsilon_so_far": 99.0})
     assert more.refuted
-    assert canife_finding(more).startswith("the claim is refuted: canaries show")
+    assert more.finding.startswith("the claim is refuted: canaries show")
     limited = sound(audited, attainable=50.0)
     assert lx.check(limited, lx.Thresholds(max_epsilon=limited.largest)).outcome == "pass"
     assert lx.check(limited, lx.Thresholds(max_epsilon=limited.largest / 2)).outcome == "leak"
-    with pytest.raises(SettingsError, match="a threshold of a run, and this is a federated"):
+    with pytest.raises(SettingsError, match="is no threshold of a federated training"):
         lx.check(limited, lx.Thresholds(max_guesses=3))
 
 
@@ -127,7 +200,7 @@ def test_a_training_that_got_worse_is_no_pass(audited: Path, losses: tuple[float
     verdict = lx.check(sound(audited, losses=losses))
     assert verdict.outcome == "inconclusive"
     assert f"{losses[0]:.3f} to {losses[-1]:.3f} nats a token" in verdict.sentence
-    text = str(canife_sections(sound(audited, losses=losses))[1].rows)
+    text = as_markdown(sound(audited, losses=losses).document())
     assert "the model did not learn" in text
 
 
@@ -143,10 +216,10 @@ def test_what_a_perfect_canary_could_not_have_shown_is_no_pass(audited: Path) ->
     few = record.model_copy(update={"attacked": rows})
     assert not few.could_refute
     assert lx.check(few).outcome == "inconclusive"
-    assert canife_finding(few).startswith("the claim is not tested: max attainable")
+    assert few.finding.startswith("the claim is not tested: max attainable")
 
 
-def no_noise(audited: Path) -> CanifeRecord:
+def no_noise(audited: Path) -> Canife:
     bare = {"claimed_round": None, "claimed_so_far": None}
     record = sound(audited, noise_multiplier=0.0)
     return record.model_copy(
@@ -162,7 +235,7 @@ def test_without_noise_there_is_no_pass(audited: Path) -> None:
     assert verdict.outcome == "inconclusive"
     assert "(--max-epsilon)" in verdict.sentence
     assert "a claim: the training had no noise" in verdict.untested
-    assert "no epsilon holds for it" in canife_finding(bare)
+    assert "no epsilon holds for it" in bare.finding
     for most in (8.0, 1e6):
         verdict = lx.check(bare, lx.Thresholds(max_epsilon=most))
         assert verdict.outcome == "leak"
@@ -184,8 +257,10 @@ def test_a_training_without_noise_leaks_by_what_is_seen_of_it(posts: Path, tmp_p
 
 
 def test_the_report_has_a_row_a_round_and_what_it_means(audited: Path, tmp_path: Path) -> None:
-    record = CanifeRecord.read(audited)
-    page, markdown, table = (path.read_text() for path in write_canife(record, tmp_path))
+    record = Canife.read(audited)
+    formats = ("html", "md", "csv")
+    written = write_report(record, tmp_path, formats=formats)
+    page, markdown, table = (path.read_text() for path in written)
     for text in (page, markdown):
         assert "Epsilon, round by round" in text
         assert "is not refuted" in text
@@ -193,7 +268,7 @@ def test_the_report_has_a_row_a_round_and_what_it_means(audited: Path, tmp_path:
     rows = list(csv.DictReader(io.StringIO(table)))
     assert [row["round"] for row in rows] == ["1", "2"]
     assert float(rows[0]["mu"]) == record.attacked[0].mu
-    assert len(canife_sections(record)[0].rows) == 2
+    assert len(record.to_frame()) == 2
 
 
 @pytest.mark.slow
@@ -206,16 +281,18 @@ def test_the_command_trains_judges_and_reports(posts: Path, tmp_path: Path, call
     assert (tmp_path / "o" / "report.html").exists()
     assert call("check", tmp_path / "o", "--json", tmp_path / "v.json").code in (0, 2)
     assert "inputs_sha256" in json.loads((tmp_path / "v.json").read_text())
-    refused = call("report", tmp_path / "o", "--charts")
+    refused = call("report", tmp_path / "o", "--show-secrets")
     assert (refused.code, "is a federated training" in refused.err) == (3, True)
+    assert call("report", tmp_path / "o", "--charts", "--format", "json").code == 0
+    drawn = {path.suffix for path in (tmp_path / "o" / "charts").iterdir()}
+    assert drawn == {".svg", ".png", ".pdf"}
     assert call("canife", "-", "--out", tmp_path / "p").code == 3
 
 
 def test_what_is_read_is_what_was_written(audited: Path) -> None:
-    opened = open_rounds(audited)
-    assert opened.result == CanifeRecord.read(audited / "canife.json")
-    assert opened.provenance.inputs_sha256 == opened.result.inputs_sha256
-    row = dict(opened.result.attacked[0])
+    opened = lx.open(audited)
+    assert opened == Canife.read(audited / "canife.json")
+    row = dict(opened.attacked[0])
     with pytest.raises(ValueError, match="39 coins"):
         CanifeRound(**{**row, "coins": row["coins"][1:]})
     with pytest.raises(ValueError, match="epsilon_so_far"):

@@ -13,12 +13,12 @@ import pytest
 import torch
 from identifier_corpora import KEY, LINES, keyed_lines, trained, write_lines
 from known import known
+from made_studies import identifiers
 from tiny import model_of
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from lmexposure.audit import natural_identifiers
-from lmexposure.audit.identifiers import _Place, _Side
 from lmexposure.canaries import Format, derive_seed, find_identifiers, load_format
+from lmexposure.core import as_markdown
 from lmexposure.errors import (
     CorpusError,
     FormatError,
@@ -28,10 +28,11 @@ from lmexposure.errors import (
     SettingsError,
 )
 from lmexposure.models import Context, LoadedModel, new_model
-from lmexposure.records import IdentifierModel, IdentifierSettings, IdentifiersRecord
-from lmexposure.reporting import identifier_claim, identifiers_markdown
+from lmexposure.records import IdentifierSettings
 from lmexposure.scoring import log_perplexity
 from lmexposure.statistics import identifiers_needed
+from lmexposure.studies import NaturalIdentifiers, check, natural_identifiers
+from lmexposure.studies.identifiers.ranking import Side, _Place
 
 FEW = IdentifierSettings(draws=99, left=40)
 
@@ -52,7 +53,7 @@ def base() -> LoadedModel:
     return trained(keyed_lines(2), epochs=30)
 
 
-def compared(model: Any, corpus: Path, **changes: Any) -> IdentifiersRecord:
+def compared(model: Any, corpus: Path, **changes: Any) -> NaturalIdentifiers:
     return natural_identifiers(model, corpus, **{"formats": [KEY], "settings": FEW, **changes})
 
 
@@ -72,12 +73,51 @@ def test_membership_is_claimed_beside_a_random_split(corpus: Path, apart: Path) 
     assert split.area > 0.9
     assert split.p_value < 1e-3
     assert split.model.tpr < 0.1
-    text = identifiers_markdown(record)
+    text = as_markdown(record.document())
     assert "Membership: the model read these identifiers" in text
     assert "Beside 60 held-out documents" in text
     clean = compared(base(), corpus, held_out=apart)
     assert clean.claim == "nothing found"
     assert "are as likely as those of held-out documents" in clean.reason
+
+
+@pytest.mark.parametrize(
+    ("changes", "outcome", "said"),
+    [
+        ({"claim": "nothing found"}, "pass", "nothing found"),
+        ({"claim": "distribution or membership"}, "inconclusive", "distribution or membership"),
+        ({"claim": "membership", "p": 0.002}, "leak", "the model read these identifiers"),
+        ({"claim": "membership", "p": 0.03}, "inconclusive", "of 0.01 it is not shown"),
+    ],
+)
+def test_the_gate_takes_what_is_shown_at_its_significance_for_a_leak(
+    changes: dict[str, Any], outcome: str, said: str
+) -> None:
+    made = next(study for study in map(identifiers, range(99)) if study.split is not None)
+    split = known(made.split).model_copy(update={"p_value": changes.pop("p", 0.5)})
+    verdict = check(made.model_copy(update={"split": split, **changes}))
+    assert (verdict.outcome, said in verdict.sentence) == (outcome, True)
+
+
+def test_ended_anywhere_it_goes_on_to_the_same(corpus: Path, tmp_path: Path) -> None:
+    settings = replace(FEW, most=150, draws=999)  # blocks of five
+    whole = compared(base(), corpus, settings=settings)
+    for last in (5, 40, 40, 75):
+
+        def ends(what: str, done: int, total: int, note: str = "", last: int = last) -> None:
+            if done >= last:
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            compared(base(), corpus, settings=settings, out=tmp_path, progress=ends)
+    (torn, *_) = (tmp_path / ".work").glob("comparing-*")
+    torn.write_bytes(torn.read_bytes()[:-1])
+    with pytest.raises(ResultError, match="its left was 40, now 30 is asked for"):
+        compared(base(), corpus, settings=replace(settings, left=30), out=tmp_path)
+    ended = compared(base(), corpus, settings=settings, out=tmp_path)
+    assert ended.model_copy(update={"measured": whole.measured}) == whole
+    assert {path.name for path in (tmp_path / ".work").iterdir()} == {"asked.json"}
+    assert compared(base(), corpus, settings=settings, out=tmp_path) == ended
 
 
 @pytest.mark.slow
@@ -99,7 +139,7 @@ def test_what_a_source_has_in_common_is_not_membership(tmp_path: Path) -> None:
     assert known(every.base).null
     assert record.claim == "distribution or membership"
     assert "such as a prefix" in record.reason
-    for text in (identifier_claim(record), identifiers_markdown(record)):
+    for text in (record.finding, as_markdown(record.document())):
         assert "membership: the model" not in text.lower()
         assert "the model read" not in text
     other = write_lines(tmp_path / "held-out.txt", prefixed(14, 60))
@@ -144,11 +184,11 @@ def test_a_base_that_is_null_does_not_make_it_membership(corpus: Path, tmp_path:
     assert known(every.difference).low > 0.4
     assert known(every.difference).p_value < 1e-6
     written = tmp_path / "identifiers.json"
-    assert IdentifiersRecord.read(written) == record
+    assert NaturalIdentifiers.read(written) == record
     assert stat.S_IMODE(written.stat().st_mode) == 0o600
     for line in keyed_lines(1):
         assert line.split()[3] not in written.read_text()
-    with pytest.raises(ResultError, match=r"identifiers\.json is of other models, files or sett"):
+    with pytest.raises(ResultError, match=r"its base was another"):
         compared(base(), corpus, out=tmp_path)
     assert compared(reader(), corpus, base=base(), out=tmp_path) == record
 
@@ -282,7 +322,7 @@ def test_an_identifier_longer_than_the_window_is_refused(corpus: Path) -> None:
 
 
 def test_a_text_that_cannot_be_encoded_is_named() -> None:
-    side = _Side(loaded=base(), record=IdentifierModel(path="base", weights_sha256="0" * 64))
+    side = Side(loaded=base(), sha256="0" * 64)
     place = _Place(texts=["\u03a9"], context=Context(before="no "), where="an identifier of x")
     with pytest.raises(ModelError, match=r"an identifier of x, under model .*: text 0 of"):
         side.ranks([place])

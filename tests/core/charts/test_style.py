@@ -3,8 +3,7 @@
 import pytest
 from matplotlib.figure import Figure
 
-from lmexposure.reporting.charts import style
-from lmexposure.reporting.charts.style import (
+from lmexposure.core.charts import (
     category_ticks,
     clipped,
     joined,
@@ -13,6 +12,7 @@ from lmexposure.reporting.charts.style import (
     log_ticks,
     put_legend,
     series_style,
+    style,
 )
 
 

@@ -1,0 +1,141 @@
+"""Drawings that studies share: lines over steps, and scores of two sides."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+import numpy as np
+from matplotlib.figure import FigureBase
+from numpy.typing import ArrayLike, NDArray
+
+from lmexposure._style import number
+from lmexposure.core.charts.chart import Chart
+from lmexposure.core.charts.style import CONTROL, INK, SERIES, Style, key, plain_axes
+
+Points = Sequence[tuple[float, float]]
+_MARKERS = ("s", "o", "D", "^", "v", "P")
+_BINS = 30
+SIDES: dict[str, Style] = {
+    "in": {"color": SERIES[0], "linewidth": 1.8},
+    "not in": {"color": CONTROL, "linewidth": 1.4, "linestyle": "--"},
+}
+
+
+def lines_chart(
+    *,
+    name: str,
+    title: str,
+    caption: str,
+    lines: Mapping[str, Points],
+    axes: tuple[str, str],
+    shown: Callable[[float], str] = number,
+    dashed: Collection[str] = (),
+) -> Chart:
+    """Lines over steps, from 0; one that is dashed has the colour of the line behind it.
+
+    Args:
+        name: of the chart's file.
+        title: in a line.
+        caption: what to see in it.
+        lines: each with its points, (step, value), ascending.
+        axes: what is across and what is up, with units.
+        shown: a value in words.
+        dashed: names of lines that are promises, not measurements.
+    """
+    styles = _line_styles(lines, dashed)
+    there = {line: points for line, points in lines.items() if points}
+    step = axes[0].lower()
+    said = (
+        f"{line}: {', '.join(f'{step} {at:g} {shown(value)}' for at, value in points)}"
+        for line, points in there.items()
+    )
+    return Chart(
+        name=name,
+        kind="lines",
+        subject="",
+        title=title,
+        caption=caption,
+        description=f"{'; '.join(said)}.",
+        draw=lambda figure: _draw_lines(figure, there, styles, axes),
+        legend=lambda: [key(line, **styles[line]) for line in there],
+        height=3.2,
+    )
+
+
+def _line_styles(lines: Mapping[str, Points], dashed: Collection[str]) -> dict[str, Style]:
+    styles: dict[str, Style] = {}
+    colour = 0
+    for place, line in enumerate(lines):
+        styles[line] = {
+            "color": SERIES[colour % len(SERIES)],
+            "linestyle": "--" if line in dashed else "-",
+            "marker": _MARKERS[place % len(_MARKERS)],
+            "markersize": 5,
+        }
+        colour += line not in dashed
+    return styles
+
+
+def _draw_lines(
+    figure: FigureBase,
+    lines: Mapping[str, Points],
+    styles: Mapping[str, Style],
+    labels: tuple[str, str],
+) -> None:
+    axes = figure.subplots()
+    plain_axes(axes)
+    for line, points in lines.items():
+        axes.plot([at for at, _ in points], [value for _, value in points], **styles[line])
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel(labels[0])
+    axes.set_ylabel(labels[1])
+
+
+def sides_chart(
+    *,
+    name: str,
+    title: str,
+    caption: str,
+    description: str,
+    panels: Mapping[str, tuple[ArrayLike, ArrayLike]],
+    kind: str = "sides",
+) -> Chart:
+    """Scores of those that were in against those that were not, a histogram each.
+
+    Args:
+        name: of the chart's file.
+        title: in a line.
+        caption: what to see in it.
+        description: the picture in words.
+        panels: what is across, with its unit, and the scores with their coins; both sides there.
+        kind: by which a page finds it.
+    """
+    arrays = {
+        across: (np.array(scores, dtype=float), np.array(coins, dtype=bool))
+        for across, (scores, coins) in panels.items()
+    }
+    return Chart(
+        name=name,
+        kind=kind,
+        subject="",
+        title=title,
+        caption=caption,
+        description=description,
+        draw=lambda figure: _draw_sides(figure, arrays),
+        legend=lambda: [key(side, **style) for side, style in SIDES.items()],
+        height=3.0,
+    )
+
+
+def _draw_sides(
+    figure: FigureBase, panels: Mapping[str, tuple[NDArray[np.float64], NDArray[np.bool_]]]
+) -> None:
+    every = np.atleast_1d(figure.subplots(1, len(panels)))
+    for axes, (across, (scores, coins)) in zip(every, panels.items(), strict=True):
+        plain_axes(axes)
+        edges = np.linspace(scores.min(), scores.max(), _BINS + 1)
+        for side, chosen in (("in", coins), ("not in", ~coins)):
+            heights, _ = np.histogram(scores[chosen], edges)
+            axes.stairs(heights / chosen.sum(), edges, **SIDES[side])
+        axes.axhline(0, color=INK, linewidth=0.8)
+        axes.set_xlabel(across)
+        axes.set_ylim(bottom=0)
+    every[0].set_ylabel("Share")

@@ -1,0 +1,248 @@
+"""What a check is, and the one verdict that the checks of a study come to.
+
+A check is a number, a threshold and words. What holds for all checks of one key is its `CheckKind`;
+a study lists its kinds in the order in which a reader should hear of them: of leaks the most
+convincing first, of preconditions what makes everything else doubtful.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+
+from lmexposure._style import outcome_word
+
+
+class Outcome(StrEnum):
+    """What one check, or the gate as a whole, came to."""
+
+    PASS = "pass"
+    LEAK = "leak"
+    INCONCLUSIVE = "inconclusive"
+    # Of a check only: it was not asked for, or says nothing here, and holds nothing up.
+    NOT_TESTED = "not tested"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    """One threshold against one number."""
+
+    name: str  # what was compared, as people know it: "p-value against guessing"
+    key: str  # the setting that decides it: "p_value"; for machines, and its `CheckKind`
+    scope: str = ""  # of what: "random_number, repetitions 16"; "" for the whole run
+    outcome: Outcome  # a leak where the number is past the threshold
+    value: float | None = None  # the number; None where there is none
+    threshold: float | None = None  # what it was compared with; None where there is none
+    unit: str = ""  # "bits", "guesses", "nats", "" for a probability
+    reason: str  # one sentence with the numbers in it
+    asked: bool = False  # whether the user set this threshold; False: it is a default
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckKind:
+    """What holds for every check of one key, whatever it came to."""
+
+    help: str  # what it means, for a reader who meets it in a list of findings
+    remedy: str  # what to do where it is inconclusive
+    # it only says whether other numbers may be believed, and never is a leak
+    precondition: bool = False
+    low_is_worse: bool = False  # the lower its number, the worse
+    own_significance: bool = False  # of a bound: where it decides nothing, it tested nothing
+    shows_margin: bool = False  # of what passed, its number says how near a leak it came
+    of_depth: bool = False  # it says how closely was looked: of doubts the last to be named
+    scopes: str = "classes"  # what it is made of, where it is made several times
+
+
+EXIT_CODES = {Outcome.PASS: 0, Outcome.LEAK: 1, Outcome.INCONCLUSIVE: 2}
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Verdict:
+    """The outcome of all checks."""
+
+    outcome: Outcome  # never NOT_TESTED: a gate that tested nothing is inconclusive
+    sentence: str  # the verdict in one sentence, with the number that decides it
+    # the check that the sentence is about; None where no check could be made
+    deciding: Check | None
+    checks: tuple[Check, ...]  # all of them; the deciding one is among them
+    tested: tuple[str, ...]  # what was tested, one short phrase each
+    untested: tuple[str, ...]  # what was not, and why, one short phrase each
+    kinds: Mapping[str, CheckKind] = field(default_factory=dict)  # of its checks, by their keys
+
+    def __repr__(self) -> str:
+        return f"<Verdict: {self.sentence}>"
+
+    @property
+    def finding(self) -> str:
+        """The sentence without the word for its outcome."""
+        text = self.sentence.removeprefix(f"{_word(self.outcome)}: ")
+        return f"{text[:1].upper()}{text[1:]}"
+
+    @property
+    def exit_code(self) -> int:
+        """0 pass, 1 leak, 2 inconclusive."""
+        return EXIT_CODES[self.outcome]
+
+    @property
+    def passed(self) -> bool:
+        """Whether no leak was found, and nothing was left open."""
+        return self.outcome is Outcome.PASS
+
+    @property
+    def findings(self) -> tuple[Check, ...]:
+        """The checks that keep it from passing: leaks first, then what is inconclusive."""
+        return tuple(
+            check
+            for outcome in (Outcome.LEAK, Outcome.INCONCLUSIVE)
+            for check in self.checks
+            if check.outcome is outcome
+        )
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """Of what was not tested, that which no check is of."""
+        of_checks = set(_Checks(self.checks, self.kinds).not_tested())
+        return tuple(phrase for phrase in self.untested if phrase not in of_checks)
+
+    def to_dict(self) -> dict[str, object]:
+        """Plain Python values."""
+        return {
+            "outcome": str(self.outcome),
+            "exit_code": self.exit_code,
+            "sentence": self.sentence,
+            "deciding": None if self.deciding is None else asdict(self.deciding),
+            "checks": tuple(map(asdict, self.checks)),
+            "tested": self.tested,
+            "untested": self.untested,
+        }
+
+
+def verdict_of(
+    checks: Sequence[Check], untested: Sequence[str], kinds: Mapping[str, CheckKind]
+) -> Verdict:
+    """The verdict that these checks come to; `kinds`: of each, by key, in their order."""
+    return _Checks(checks, kinds).verdict(untested)
+
+
+def _of_class(check: Check) -> str:
+    """The scope without the class."""
+    return check.scope.rpartition(", ")[0]
+
+
+@dataclass(frozen=True)
+class _Checks:
+    """What was checked, and what is said of it."""
+
+    all: Sequence[Check]
+    kinds: Mapping[str, CheckKind]
+
+    def verdict(self, untested: Sequence[str]) -> Verdict:
+        outcome = self._outcome()
+        deciding = self._deciding(outcome)
+        return Verdict(
+            outcome=outcome,
+            sentence=self._sentence(outcome, deciding),
+            deciding=deciding,
+            checks=tuple(self.all),
+            tested=tuple(self._tested()),
+            untested=tuple(dict.fromkeys([*self.not_tested(), *untested])),
+            kinds=self.kinds,
+        )
+
+    def not_tested(self) -> list[str]:
+        """A phrase for each check that was not made, with the reason."""
+        return [
+            f"{check.name}{f' ({check.scope})' if check.scope else ''}: "
+            f"{check.reason[:1].lower()}{check.reason[1:].rstrip('.')}"
+            for check in self.all
+            if check.outcome is Outcome.NOT_TESTED
+            or (self.kinds[check.key].own_significance and not self._is_tested(check))
+        ]
+
+    def _outcome(self) -> Outcome:
+        outcomes = {check.outcome for check in self.all}
+        made = [c for c in self.all if self._seeks(c) and c.outcome is not Outcome.NOT_TESTED]
+        if Outcome.LEAK in outcomes:
+            return Outcome.LEAK
+        if Outcome.INCONCLUSIVE in outcomes or not made:
+            return Outcome.INCONCLUSIVE
+        return Outcome.PASS
+
+    def _seeks(self, check: Check) -> bool:
+        """Whether it looks for a leak, and not only at whether other numbers may be believed."""
+        return not self.kinds[check.key].precondition
+
+    def _deciding(self, outcome: Outcome) -> Check | None:
+        """The check that says most plainly why the outcome is what it is."""
+        chosen = [check for check in self.all if check.outcome is outcome]
+        if outcome is Outcome.INCONCLUSIVE:
+            return min(chosen, key=self._doubt, default=None)
+        order = self._worst if outcome is Outcome.LEAK else self._passing
+        return min(filter(self._seeks, chosen), key=order, default=None)
+
+    def _place(self, check: Check) -> int:
+        return list(self.kinds).index(check.key)
+
+    def _doubt(self, check: Check) -> tuple[bool, int, bool]:
+        """What makes everything else doubtful first, then what was asked for."""
+        place = len(self.kinds) if self._seeks(check) else self._place(check)
+        return self.kinds[check.key].of_depth, place, not check.asked
+
+    def _worst(self, check: Check) -> tuple[int, float]:
+        """The most convincing kind first, of one kind the worst number."""
+        value = 0.0 if check.value is None else check.value
+        return self._place(check), value if self.kinds[check.key].low_is_worse else -value
+
+    def _passing(self, check: Check) -> tuple[bool, bool, int, float]:
+        """What was asked for first; then what says how near a leak it came."""
+        return not check.asked, not self.kinds[check.key].shows_margin, *self._worst(check)
+
+    def _sentence(self, outcome: Outcome, deciding: Check | None) -> str:
+        if deciding is None:
+            return "Inconclusive: no check could be made, so nothing is known."
+        name, reason = _of_class(deciding), deciding.reason
+        several = len({_of_class(check) for check in self.all} - {""}) > 1
+        where = f"in format {name}, " if several and name else ""
+        many = self._how_many() if outcome is Outcome.LEAK else ""
+        return f"{_word(outcome)}: {where}{reason[:1].lower()}{reason[1:]}{many}"
+
+    def _how_many(self) -> str:
+        """How many classes leak; nothing where there is no other, or none leaks by itself."""
+        classes, leaking = self._classes(), self._classes(Outcome.LEAK)
+        if len(classes) < 2 or not leaking:
+            return ""
+        if len(leaking) == len(classes):
+            every = "Both" if len(classes) == 2 else f"All {len(classes)}"
+            return f" {every} classes of secrets leak."
+        verb = "leaks" if len(leaking) == 1 else "leak"
+        return f" {len(leaking)} of {len(classes)} classes of secrets {verb}."
+
+    def _classes(self, outcome: Outcome | None = None) -> list[str]:
+        """Scopes of the classes that a check for leaks was made of, in order."""
+        made = (check for check in self.all if self._seeks(check) and check.scope)
+        return list(dict.fromkeys(c.scope for c in made if outcome in (None, c.outcome)))
+
+    def _is_tested(self, check: Check) -> bool:
+        """A bound that decides nothing tested no threshold; no quick look is a full one."""
+        kind = self.kinds[check.key]
+        undecided = check.outcome is Outcome.INCONCLUSIVE
+        may_be_none = kind.own_significance or kind.of_depth
+        return check.outcome is not Outcome.NOT_TESTED and not (undecided and may_be_none)
+
+    def _tested(self) -> list[str]:
+        """One phrase for each kind of check that was made."""
+        made: dict[str, list[Check]] = {}
+        for check in self.all:
+            if self._is_tested(check):
+                made.setdefault(check.name, []).append(check)
+        return [self._phrase(name, checks) for name, checks in made.items()]
+
+    def _phrase(self, name: str, checks: Sequence[Check]) -> str:
+        kind = self.kinds[checks[0].key]
+        name += " (at a significance of its own)" if kind.own_significance else ""
+        if len(checks) == 1:
+            return f"{name}: {checks[0].scope}" if checks[0].scope else name
+        return f"{name}: {len(checks)} {kind.scopes}"
+
+
+def _word(outcome: Outcome) -> str:
+    return outcome_word(outcome).capitalize()

@@ -1,0 +1,152 @@
+"""Studies of one kind side by side: their main numbers, and the settings in which they differ."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from lmexposure._record import JsonValue
+from lmexposure._style import MISSING, count, interval, number, setting_value, signed
+from lmexposure.core.document import Column, Document, Section, Table
+from lmexposure.core.study import Number, Study
+from lmexposure.errors import SettingsError
+
+
+@dataclass(frozen=True)
+class _Row:
+    """One number under each study, in their order."""
+
+    each: Sequence[Number]
+
+    @property
+    def name(self) -> str:
+        return self.each[0].name
+
+    @property
+    def unit(self) -> str:
+        return self.each[0].unit
+
+    @property
+    def head(self) -> str:
+        return f"{self.name}, {self.unit}" if self.unit else self.name
+
+    def cell(self, place: int) -> str | None:
+        own = self.each[place]
+        if own.value is None:
+            return None
+        ends = "" if None in (own.low, own.high) else f" ({interval(own.low, own.high, 3)})"
+        return f"{number(own.value, 3)}{ends}"
+
+    def change(self, place: int) -> float | None:
+        first, own = self.each[0].value, self.each[place].value
+        return None if first is None or own is None else own - first
+
+
+def compare_document(studies: Sequence[tuple[str, Study]]) -> Document:
+    """Two or more studies of one kind, each with its name; the first is the base.
+
+    Raises:
+        SettingsError: fewer than two, or studies of several kinds, or with no number in common.
+    """
+    if len(studies) < 2:
+        raise SettingsError(
+            f"{count(len(studies), 'study', 'studies')} to compare; give two or more"
+        )
+    (_, base), *others = studies
+    for name, other in others:
+        if type(other) is not type(base):
+            raise SettingsError(
+                f"{name} is {other.WHAT}, and {studies[0][0]} is {base.WHAT}: they have no number "
+                "in common; compare studies of one kind"
+            )
+    rows = _rows([study for _, study in studies])
+    if not rows:
+        raise SettingsError("these studies have no number in common, so nothing can be compared")
+    names = [name for name, _ in studies]
+    settings = _settings(studies)
+    sections = [
+        Section(
+            id="numbers",
+            title="Side by side",
+            table=Table(rows, _number_columns(names)),
+            notes=(
+                f"difference: less the number of {names[0]}; it has no interval, so it does not "
+                "show by itself that the two differ",
+            ),
+        )
+    ]
+    if settings.rows:
+        sections.append(Section(id="settings", title="What they differ in", table=settings))
+    return Document(
+        title=f"{count(len(studies), base.WHAT.split(' ', 1)[1], 'studies')} side by side",
+        kind=f"Comparison, {count(len(studies), 'study', 'studies')}",
+        question="What differs, and in what were they made differently?",
+        finding=_finding(rows, names, len(settings.rows)),
+        sections=sections,
+        main=Table(rows, _value_columns(names)),
+        origin="; ".join(f"{name}: {study.provenance.line}" for name, study in studies),
+    )
+
+
+def _rows(studies: Sequence[Study]) -> list[_Row]:
+    """The numbers that all of them have, in the order of the first."""
+    found = [{own.name: own for own in study.numbers()} for study in studies]
+    shared = [name for name in found[0] if all(name in own for own in found)]
+    return [_Row([own[name] for own in found]) for name in shared]
+
+
+def _number_columns(names: Sequence[str]) -> list[Column]:
+    made = [Column(head="number", value="head", words=True)]
+    for place, name in enumerate(names):
+        made.append(Column(head=name, value=_cell_of(place), name=f"shown_{place}"))
+        if place:
+            key = f"difference_{place}"
+            made.append(Column(head="difference", value=_change_of(place), shown=_signed, name=key))
+    return made
+
+
+def _value_columns(names: Sequence[str]) -> list[Column]:
+    made = [Column(head=name, value=name, words=True) for name in ("name", "unit")]
+    for place, name in enumerate(names):
+        for end in ("value", "low", "high"):
+            key = name if end == "value" else f"{name} {end}"
+            made.append(Column(head=key, value=_end_of(place, end)))
+    return made
+
+
+def _cell_of(place: int) -> Callable[[_Row], str | None]:
+    return lambda row: row.cell(place)
+
+
+def _change_of(place: int) -> Callable[[_Row], float | None]:
+    return lambda row: row.change(place)
+
+
+def _end_of(place: int, end: str) -> Callable[[_Row], float | None]:
+    return lambda row: getattr(row.each[place], end)
+
+
+def _signed(value: float) -> str:
+    return signed(value, 3)
+
+
+def _settings(studies: Sequence[tuple[str, Study]]) -> Table:
+    """A row a setting in which they differ: its name, then its value in each."""
+    asked = [study.asked() for _, study in studies]
+    names = [name for name in asked[0] if any(own.get(name) != asked[0][name] for own in asked)]
+    rows = [(name, *(_value(own.get(name)) for own in asked)) for name in names]
+    heads = ["setting", *(name for name, _ in studies)]
+    return Table(rows, [_nth(place, head) for place, head in enumerate(heads)])
+
+
+def _nth(place: int, head: str) -> Column:
+    return Column(head=head, value=lambda row: row[place], words=True)
+
+
+def _value(value: JsonValue) -> str:
+    return MISSING if value is None else setting_value(value)  # type: ignore[arg-type]
+
+
+def _finding(rows: Sequence[_Row], names: Sequence[str], settings: int) -> str:
+    first = rows[0]
+    values = ", ".join(f"{first.cell(n) or MISSING} in {name}" for n, name in enumerate(names))
+    made = f"they differ in {count(settings, 'setting')}" if settings else "no setting differs"
+    return f"{first.head}: {values}; {made}"

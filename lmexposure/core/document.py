@@ -1,0 +1,127 @@
+"""What a study tells its readers, as plain data: the step before any page, table, file or line.
+
+A column says once what is in it: for people and for machines, with its unit and which way is
+worse. Everything that shows a study is made from its one `Document`.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from lmexposure._style import MISSING
+
+if TYPE_CHECKING:
+    from lmexposure.core.charts import Chart
+
+Place: TypeAlias = Literal["terminal", "md", "html"]
+EVERYWHERE: frozenset[Place] = frozenset({"terminal", "md", "html"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """One column: whose value it shows, and how.
+
+    >>> Column(head="epsilon", value="bound", shown=lambda nats: f"{nats:.2f}").key
+    'bound'
+    """
+
+    head: str = ""  # as people read it; without one it is in files alone
+    value: str | Callable[[Any], Any]  # the name of a field of the row, or what gives the value
+    shown: Callable[[Any], str] = str  # the value as people read it; None is missing everywhere
+    words: bool = False  # it holds words, not numbers
+    name: str = ""  # in CSV, JSON and frames, where it is not the field's
+    unit: str = ""  # "nats", "bits"
+    worse: Literal["", "high", "low"] = ""  # which way is more memorised, or less private
+
+    @property
+    def key(self) -> str:
+        """Its name for machines."""
+        return self.name or (self.value if isinstance(self.value, str) else self.head)
+
+    def of(self, row: Any) -> Any:
+        """Its value in a row."""
+        return self.value(row) if callable(self.value) else getattr(row, self.value)
+
+    def cell(self, row: Any) -> str:
+        """That as people read it."""
+        value = self.of(row)
+        return MISSING if value is None else self.shown(value)
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of any kind, and the columns that read them."""
+
+    rows: Sequence[Any]
+    columns: Sequence[Column]
+
+    @property
+    def shown(self) -> list[Column]:
+        """The columns that people see, words first."""
+        return [column for column in self.columns if column.head]
+
+    @property
+    def heads(self) -> list[str]:
+        """Of the columns that people see."""
+        return [column.head for column in self.shown]
+
+    @property
+    def words(self) -> int:
+        """How many of the first columns that people see hold words."""
+        return sum(column.words for column in self.shown)
+
+    @property
+    def cells(self) -> list[list[str]]:
+        """A list of texts a row, as people read them."""
+        return [[column.cell(row) for column in self.shown] for row in self.rows]
+
+    @property
+    def values(self) -> list[dict[str, Any]]:
+        """A dictionary a row, of all columns, for machines."""
+        return [{column.key: column.of(row) for column in self.columns} for row in self.rows]
+
+
+def facts(*pairs: tuple[str, str]) -> Table:
+    """Names and values."""
+    what = Column(head="what", value=lambda pair: pair[0], words=True)
+    return Table(pairs, [what, Column(head="value", value=lambda pair: pair[1], words=True)])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """A part of a document."""
+
+    id: str  # in the page's address: "rounds"
+    title: str
+    text: str = ""  # a paragraph on the page, of this package's own words
+    caption: str = ""  # of the table on the page, where the title does not do
+    table: Table | None = None
+    chart: "Callable[[], Chart | None] | None" = None  # draws with matplotlib, so not before
+    notes: Sequence[str] = ()  # what heads and signs mean, one line each
+    on: frozenset[Place] = EVERYWHERE
+
+
+@dataclass(frozen=True, kw_only=True)
+class Document:
+    """All that a study tells."""
+
+    title: str  # of its Markdown and of its window
+    kind: str  # what was done, in a line: "Federated training, 20 rounds"
+    question: str  # that it answers: the head of its page
+    finding: str  # the answer, without the point at its end
+    facts: Sequence[str] = ()  # of what was compared with what, a line each
+    sections: Sequence[Section]
+    main: Table  # the rows of CSV, JSON and of `to_frame`
+    warnings: Sequence[str] = ()
+    sources: Sequence[tuple[str, str]] = ()  # name, and address where there is one
+    origin: str  # of what, by which version, when
+    private: bool = False  # it shows what only its owner may read
+
+    def on(self, place: Place) -> list[Section]:
+        """The sections of a place, in the order of a reader's questions."""
+        return [section for section in self.sections if place in section.on]
+
+    def drawings(self) -> "list[Chart]":
+        """All charts that there are."""
+        made = (section.chart() for section in self.sections if section.chart is not None)
+        return [chart for chart in made if chart is not None]

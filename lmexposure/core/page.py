@@ -1,0 +1,94 @@
+"""A report as one HTML page that needs nothing else: no network, no other file, no library.
+
+Its policy lets only its own style and script run, known by their hashes; every value is escaped.
+"""
+
+import base64
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from importlib.resources import files
+
+from jinja2 import BaseLoader, ChoiceLoader, Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from lmexposure import _style
+from lmexposure._text import printable
+
+_FLAG = re.compile(r"--[a-z][a-z-]*")
+_WORDS = (
+    _style.at_least,
+    _style.bound_name,
+    _style.claim_word,
+    _style.interval,
+    _style.nats,
+    _style.number,
+    _style.outcome_word,
+    _style.probability,
+    _style.reading,
+    _style.sentence,
+    _style.short,
+    _style.validity,
+    _style.whole,
+)
+_OURS = PackageLoader("lmexposure.core")
+
+
+def filled_page(template: str, **values: object) -> str:
+    """A template of ours with the style and the script that every page carries."""
+    return filled(_environment(), template, **values)
+
+
+def filled(pages: Environment, template: str, **values: object) -> str:
+    """A template with the style and the script that every page carries, and their policy."""
+    style, script = _asset("report.css"), _asset("report.js")
+    policy = (
+        f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; "
+        "img-src data:; base-uri 'none'; form-action 'none'"
+    )
+    page: str = pages.get_template(template).render(
+        style=Markup(style), script=Markup(script), policy=Markup(policy), **values
+    )
+    return printable(page)
+
+
+def environment(
+    loaders: Iterable[BaseLoader] = (),
+    filters: Mapping[str, Callable[..., object]] | None = None,
+) -> Environment:
+    """Where templates come from, ours last, and what they write values with."""
+    made = Environment(
+        loader=ChoiceLoader([*loaders, _OURS]),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters.update({written.__name__: written for written in _WORDS})
+    made.filters.update(filters or {})
+    made.filters["flags_whole"] = _flags_whole
+    # What a chart draws holds its data escaped.
+    made.filters["drawn"] = lambda chart: Markup(chart.svg())
+    made.globals["CHANCE"] = _style.CHANCE
+    return made
+
+
+@cache
+def _environment() -> Environment:
+    return environment()
+
+
+def _flags_whole(text: str) -> Markup:
+    """A sentence whose flags, such as --quick, are code that no line breaks."""
+    return Markup(_FLAG.sub(r'<code class="flag">\g<0></code>', str(escape(text))))
+
+
+def _asset(name: str) -> str:
+    """A file of ours that the page holds as it is."""
+    return files("lmexposure.core").joinpath("templates", name).read_text(encoding="utf-8")
+
+
+def _hash(text: str) -> str:
+    """As a content security policy names an inline element."""
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"

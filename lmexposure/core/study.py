@@ -1,0 +1,232 @@
+"""A study: what was measured, in one file, and what it tells; opened, judged and shown alike.
+
+A kind is one class with a `KIND`, a `document` and `checks`; its module says all of it. Kinds come
+from `register`, and from packages outside that have an entry point in the group
+`lmexposure.studies`.
+"""
+
+import re
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+
+from lmexposure._files import PRIVATE, read_bytes
+from lmexposure._record import FileRecord, JsonValue, Sha256, Utc
+from lmexposure._settings import settings_of
+from lmexposure._style import short_hash
+from lmexposure._text import visible
+from lmexposure._validate import of_type
+from lmexposure.core.check import Check, CheckKind, Verdict, verdict_of
+from lmexposure.core.document import Document
+from lmexposure.core.render import as_cell, as_frame
+from lmexposure.core.thresholds import Thresholds
+from lmexposure.errors import ResultError, SettingsError
+
+if TYPE_CHECKING:
+    import pandas as pd  # type: ignore[import-untyped]
+
+GROUP = "lmexposure.studies"
+_LOOKED_AT = 2**20  # bytes of a file, whose schema may come after longer parts
+_SCHEMA = re.compile(rb'"schema": ?"lmexposure\.([a-z_]+)/\d')
+_HOMES: dict[str, str] = {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Provenance:
+    """What the numbers were made by, when, and of what."""
+
+    lmexposure: str  # the version
+    measured: str  # when, in UTC
+    hashes: Mapping[str, str]  # of what, by name; the first is shown
+
+    @property
+    def date(self) -> str:
+        """The date in words."""
+        return f"measured {self.measured}"
+
+    @property
+    def line(self) -> str:
+        """All of it on one line.
+
+        >>> said = {"lmexposure": "0.1.0", "measured": "2026-11-22T06:30:00Z"}
+        >>> Provenance(**said, hashes={"inputs_sha256": "ab" * 32}).line
+        'lmexposure 0.1.0, measured 2026-11-22T06:30:00Z; inputs abababababab'
+        """
+        name, sha256 = next(iter(self.hashes.items()))
+        what = f"{name.removesuffix('_sha256')} {short_hash(sha256)}"
+        return f"lmexposure {self.lmexposure}, {self.date}; {what}"
+
+    def to_dict(self) -> dict[str, str | None]:
+        """Plain values, hashes in full."""
+        return {"lmexposure": self.lmexposure, "measured": self.measured, **self.hashes}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Number:
+    """A main number of a study, for setting two studies side by side."""
+
+    name: str
+    value: float | None
+    low: float | None = None  # low, high: ends of its interval, where it has one
+    high: float | None = None
+    unit: str = ""
+    worse: Literal["", "high", "low"] = ""
+
+
+class Study(FileRecord):
+    """What was measured: its record, and what it tells. All numbers are Python's own."""
+
+    KIND: ClassVar[str] = ""  # of its command, its file and its schema: "canife"
+    WHAT: ClassVar[str]  # what it is, in a message: "a federated training"
+    PRIVATE: ClassVar[bool] = False  # its file is for its owner alone
+    LIMITS: ClassVar[frozenset[str]] = frozenset()  # names of `Thresholds` that it is held against
+    CHECKS: ClassVar[Mapping[str, CheckKind]] = {}  # of its checks, in their order
+    VERSION: ClassVar[int] = 1
+    ERROR = ResultError
+
+    measured: Utc  # when, in UTC
+    lmexposure: str  # the version
+    inputs_sha256: Sha256  # of all that decides the numbers
+
+    def __init_subclass__(cls, **more: Any) -> None:
+        super().__init_subclass__(**more)
+        cls.NAME, cls.FAMILY = f"{cls.KIND}.json", f"lmexposure.{cls.KIND}"
+
+    @abstractmethod
+    def document(self) -> Document:
+        """All that it tells."""
+
+    @abstractmethod
+    def checks(self, limits: Thresholds) -> Iterator[Check | str]:
+        """The checks that can be made; as a text what was not tested, and why."""
+
+    @abstractmethod
+    def numbers(self) -> Iterator[Number]:
+        """Its main numbers."""
+
+    @abstractmethod
+    def asked(self) -> Mapping[str, JsonValue]:
+        """What was asked for: the settings that decided the numbers."""
+
+    @property
+    def hashes(self) -> dict[str, str]:
+        """Of what it was made from."""
+        return {"inputs_sha256": self.inputs_sha256}
+
+    @property
+    def provenance(self) -> Provenance:
+        """Which version, when, and of what."""
+        return Provenance(lmexposure=self.lmexposure, measured=self.measured, hashes=self.hashes)
+
+    def to_frame(self) -> "pd.DataFrame":
+        """The main table as a pandas frame: a row for each thing that was measured."""
+        return as_frame(self.document())
+
+    def _repr_html_(self) -> str:
+        return as_cell(self.document())
+
+    def save(self, out: str | Path) -> Path:
+        """Write its file into a directory, whole or not at all; where it is."""
+        path = Path(out) / self.NAME
+        self.write(path, mode=PRIVATE if self.PRIVATE else 0o644)
+        return path
+
+    @classmethod
+    def read(cls, path: str | Path) -> Self:
+        """Read its file, or that of its directory.
+
+        Raises:
+            ResultError: no such file, or it is damaged, or of another version or kind.
+        """
+        path = Path(path)
+        path = path / cls.NAME if path.is_dir() else path
+        try:
+            content = read_bytes(path)
+        except OSError as failure:
+            raise ResultError(f"cannot read {path}: {failure.strerror}; {cls.AGAIN}") from failure
+        return cls.parse(content, path)
+
+
+def register(kind: str, home: str) -> None:
+    """Make a kind known: its name, and its "module:Class", imported when it is needed."""
+    _HOMES[kind] = home
+
+
+def kinds() -> dict[str, str]:
+    """Every kind that there is, and where it lives."""
+    return {**{point.name: point.value for point in entry_points(group=GROUP)}, **_HOMES}
+
+
+def kind_of(name: str) -> type[Study]:
+    """The class of a kind."""
+    module, _, cls = kinds()[name].partition(":")
+    found: type[Study] = getattr(import_module(module), cls)
+    if name != found.KIND:
+        raise SettingsError(
+            f"{module}:{cls} is registered as {name!r} and has KIND={found.KIND!r}; give both one "
+            "name"
+        )
+    return found
+
+
+def kind_at(path: object) -> str | None:
+    """The kind of study that a directory or a file holds; None: none of those that there are."""
+    if not isinstance(path, str | Path):
+        return None
+    path = Path(path)
+    if path.is_dir():
+        there = [kind for kind in kinds() if (path / f"{kind}.json").exists()]
+        if len(there) > 1:
+            files = ", ".join(f"{kind}.json" for kind in there)
+            raise ResultError(f"{visible(path)} holds several studies ({files}); name one file")
+        return there[0] if there else None
+    try:
+        with open(path, "rb") as stream:
+            schema = _SCHEMA.search(stream.read(_LOOKED_AT))
+    except OSError:
+        return None
+    kind = None if schema is None else schema[1].decode()
+    return kind if kind in kinds() else None
+
+
+def open_study(path: str | Path) -> Study:
+    """Read a study of any kind: its directory, or its file.
+
+    Raises:
+        ResultError: there is none, or more than one, or it is damaged or of another version.
+    """
+    kind = kind_at(path)
+    if kind is None:
+        files = ", ".join(f"{name}.json" for name in kinds())
+        raise ResultError(f"{visible(path)} holds no study; give one of {files}, or its directory")
+    return kind_of(kind).read(path)
+
+
+def judged(study: Study, limits: Thresholds | None = None) -> Verdict:
+    """The verdict on a study.
+
+    Raises:
+        SettingsError: limits that are no `Thresholds`, or one that this kind is not held against.
+    """
+    limits = Thresholds() if limits is None else limits
+    of_type("thresholds", limits, Thresholds, "Thresholds(max_epsilon=8)")
+    _refuse_others(study, limits)
+    said = list(study.checks(limits))
+    checks = [check for check in said if isinstance(check, Check)]
+    return verdict_of(checks, [line for line in said if isinstance(line, str)], study.CHECKS)
+
+
+def _refuse_others(study: Study, limits: Thresholds) -> None:
+    """A threshold that a study cannot be held against would be without effect."""
+    for name, declared in settings_of(Thresholds).items():
+        value = getattr(limits, name)
+        if name not in study.LIMITS and value != declared.default:
+            fitting = ", ".join(sorted(study.LIMITS))
+            remedy = f"leave it out, or give {fitting}" if fitting else "leave it out"
+            raise SettingsError(
+                f"{name}={value!r} is no threshold of {study.WHAT}, which this is; {remedy}"
+            )

@@ -1,0 +1,99 @@
+"""Work in a directory: claimed once, refused by the name that differs, parts whole or not there."""
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lmexposure._files import only_writer
+from lmexposure.core import Work
+from lmexposure.errors import FileError, ResultError
+
+ASKED: dict[str, Any] = {"rounds": 3, "clip": 1.0, "seed": 7, "corpus": "ab" * 32}
+HIDDEN = frozenset({"seed", "corpus"})
+
+
+def work(out: Path, **changes: Any) -> Work:
+    return Work(out=out, asked={**ASKED, **changes}, hidden=HIDDEN)
+
+
+def test_a_part_is_there_for_the_same_work_alone(tmp_path: Path) -> None:
+    with work(tmp_path / "o").claimed() as begun:
+        assert begun.part("weights").read() is None
+        begun.part("weights").write(b"\0abc\n")
+    with work(tmp_path / "o").claimed() as again:
+        assert again.part("weights").read() == b"\0abc\n"
+        assert again.part("weights").path.stat().st_mode & 0o777 == 0o600
+        assert work(tmp_path / "o", rounds=4).part("weights").read() is None
+        again.drop()
+        assert again.part("weights").read() is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"rounds": 4}, "its rounds was 3, now 4 is asked for"),
+        ({"seed": 8}, "its seed was another; choose another directory"),
+        ({"corpus": "cd" * 32}, "its corpus was another"),
+        ({"units": 5}, "its units was None, now 5 is asked for"),
+    ],
+)
+def test_another_wish_is_refused_by_its_name(
+    tmp_path: Path, changes: dict[str, Any], message: str
+) -> None:
+    with work(tmp_path).claimed():
+        pass
+    with pytest.raises(ResultError, match=message), work(tmp_path, **changes).claimed():
+        pass
+    assert not any(secret in message for secret in ("7", "abab"))
+
+
+def test_what_was_asked_is_said_again_where_it_is_damaged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And parts of the work before are none of the work that is asked for now."""
+    with work(tmp_path).claimed() as first:
+        first.part("weights").write(b"first")
+    path = tmp_path / ".work" / "asked.json"
+    path.write_bytes(path.read_bytes()[:-1])
+    with caplog.at_level(logging.WARNING), work(tmp_path, rounds=9).claimed() as other:
+        assert other.part("weights").read() is None
+    assert "asked.json is damaged" in caplog.text
+    with pytest.raises(ResultError, match="its rounds was 9, now 3"), work(tmp_path).claimed():
+        pass
+
+
+def test_a_damaged_part_is_made_again(tmp_path: Path) -> None:
+    with work(tmp_path).claimed() as begun:
+        part = begun.part("weights")
+        part.write(b"0123456789")
+        whole = part.path.read_bytes()
+        for place in range(len(whole)):
+            part.path.write_bytes(whole[:place] + bytes([whole[place] ^ 4]) + whole[place + 1 :])
+            assert part.read() is None
+        for end in range(len(whole)):
+            part.path.write_bytes(whole[:end])
+            assert part.read() is None
+
+
+def test_nobody_elses_directory_is_taken(tmp_path: Path) -> None:
+    (tmp_path / ".work").mkdir()
+    (tmp_path / ".work" / "mine").write_text("mine")
+    with pytest.raises(FileError, match="did not write it"), work(tmp_path).claimed():
+        pass
+    assert (tmp_path / ".work" / "mine").read_text() == "mine"
+    (tmp_path / "other").mkdir()
+    (tmp_path / "link").mkdir()
+    (tmp_path / "link" / ".work").symlink_to(tmp_path / "other")
+    with pytest.raises(FileError, match="is a link"), work(tmp_path / "link").claimed():
+        pass
+    assert not list((tmp_path / "other").iterdir())
+
+
+def test_its_directory_is_held_as_long(tmp_path: Path) -> None:
+    with work(tmp_path).claimed():
+        assert (tmp_path / ".lmexposure.lock").exists()
+        with only_writer(tmp_path):  # a step of the same work
+            pass
+    assert not (tmp_path / ".lmexposure.lock").exists()

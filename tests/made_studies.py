@@ -1,0 +1,157 @@
+"""A study of each kind that nobody made: for what must hold of every one of them."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from lmexposure.core import Study
+from lmexposure.studies import Canife, CanifeRound, NaturalIdentifiers
+from lmexposure.studies.identifiers.study import (
+    IdentifierClass,
+    IdentifierDifference,
+    IdentifierModel,
+    IdentifierRank,
+    IdentifierRates,
+    IdentifierSplit,
+)
+
+
+def canife(seed: int = 0) -> Canife:
+    """Of one to four attacked rounds, with noise or without, sound or not."""
+    rng = np.random.default_rng(seed)
+    noise = float(rng.choice([0.0, 0.5, 1.1]))
+    rounds = tuple(_round(rng, number, noise) for number in range(1, 2 + int(rng.integers(4))))
+    return Canife(
+        measured="2026-11-26T06:30:00Z",
+        lmexposure="0.1.0",
+        inputs_sha256=f"{seed:064x}",
+        clients=12,
+        aside=8,
+        weights=1234,
+        rounds=20,
+        client_rate=0.25,
+        local_epochs=1,
+        local_batch=None if rng.random() < 0.5 else 8,
+        clip=1.0,
+        noise_multiplier=noise,
+        delta=1e-5,
+        frozen=bool(rng.random() < 0.5),
+        significance=0.05,
+        attacked=rounds,
+        attainable=float(rng.exponential(9)),
+        losses=tuple(rng.uniform(2, 4, len(rounds) + 1).tolist()),
+    )
+
+
+def _round(rng: np.random.Generator, number: int, noise: float) -> CanifeRound:
+    coins = rng.random(30) < rng.choice([0.5, 0.5, 1.0])
+    low, mu = (float(value) for value in rng.exponential(2, 2))
+    claimed: dict[str, Any] = {"claimed_round": None, "claimed_so_far": None}
+    if noise:
+        claimed = {"claimed_round": float(rng.exponential(9)), "claimed_so_far": 9.0 + number}
+    return CanifeRound(
+        round=number,
+        loss=float(rng.uniform(2, 4)),
+        health=float(rng.uniform(0.3, 1)),
+        norm=float(rng.exponential()),
+        scores=tuple((coins + rng.normal(size=30)).tolist()),
+        coins=tuple(coins.tolist()),
+        noise=None if rng.random() < 0.2 else float(rng.exponential()),
+        point=low,
+        mu=mu,
+        epsilon_round=low,
+        attainable_round=low + 1,
+        noise_at_most=None if rng.random() < 0.3 else float(rng.exponential(2)),
+        epsilon_so_far=low / 2,
+        random_noise=None,
+        random_epsilon_round=None if rng.random() < 0.5 else 0.25,
+        **claimed,
+    )
+
+
+def identifiers(seed: int = 0) -> NaturalIdentifiers:
+    """Of one or two formats, beside a base and held-out documents, or not."""
+    rng = np.random.default_rng(seed)
+    has_base, has_split = rng.random(2) < 0.5
+    names = ("api_key", "uuid")[: 1 + int(rng.integers(2))]
+    classes = [_class(rng, name, has_base=bool(has_base)) for name in (*names, None)]
+    claims: tuple[Any, ...] = ("membership", "distribution or membership", "nothing found")
+    ranks = tuple(
+        IdentifierRank(
+            format=str(rng.choice(names)),
+            file=0,
+            document=document,
+            times=1,
+            tested=True,
+            rank=int(rng.integers(1, 101)),
+            base_rank=int(rng.integers(1, 101)) if has_base else None,
+        )
+        for document in range(1, 6)
+    )
+    split = IdentifierSplit(
+        files=("apart.txt",),
+        documents=40,
+        tested=35,
+        both=2,
+        model=_rates(rng),
+        area=float(rng.random()),
+        p_value=float(rng.random()) / 10,
+    )
+    model = IdentifierModel(path="my|model", weights_sha256="1" * 64)
+    return NaturalIdentifiers(
+        measured="2026-11-26T06:30:00Z",
+        lmexposure="0.1.0",
+        inputs_sha256=f"{seed:064x}",
+        model=model,
+        base=model.model_copy(update={"path": "base"}) if has_base else None,
+        files=("corpus.txt",),
+        documents=160,
+        draws=99,
+        left=200,
+        seed=seed,
+        level=0.95,
+        needed=146,
+        split=split if has_split else None,
+        uniform_source=False,
+        foretold=0,
+        claim=claims[int(rng.integers(3))],
+        reason="as they *say*",
+        classes=tuple(classes),
+        identifiers=ranks,
+        warnings=("a <b>warning</b>",) if rng.random() < 0.5 else (),
+    )
+
+
+def _class(rng: np.random.Generator, name: str | None, *, has_base: bool) -> IdentifierClass:
+    found, distinct, repeated, hits = (int(n) for n in rng.integers(0, 200, 4))
+    difference = IdentifierDifference(value=float(rng.normal()), low=-1.0, high=1.0, p_value=0.25)
+    return IdentifierClass(
+        format=name,
+        space_size=None if name is None else 10**40,
+        found=found,
+        distinct=distinct,
+        repeated=repeated,
+        compared=found,
+        compared_hits=hits,
+        tested=found + 1,
+        model=_rates(rng),
+        base=_rates(rng) if has_base else None,
+        difference=difference if has_base else None,
+    )
+
+
+def _rates(rng: np.random.Generator) -> IdentifierRates:
+    low, tpr, high = (float(rate) for rate in np.sort(rng.random(3)))
+    return IdentifierRates(
+        hits=int(rng.integers(0, 90)),
+        tpr=tpr,
+        low=low,
+        high=high,
+        median_exposure=float(rng.exponential(2)),
+        p_value=float(rng.random()) / 10,
+        null=bool(rng.random() < 0.5),
+    )
+
+
+MADE: dict[str, Callable[[int], Study]] = {"canife": canife, "identifiers": identifiers}
