@@ -526,7 +526,7 @@ def is_usable_tokenizer(tokenizer: PreTrainedTokenizerBase) -> bool:
 
 
 def _reason(failure: Exception) -> str:
-    said = str(failure).strip().split("\n")[0].rstrip(".")
+    said = str(failure).strip().split("\n")[0].rstrip(" .")
     return said[:300] or type(failure).__name__
 
 
