@@ -6,11 +6,12 @@ run.json; the clock of whoever renders is never read.
 """
 
 import json
+import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from lmexposure._files import is_held, read_bytes
+from lmexposure._files import is_held, read_bytes, sha256_file
 from lmexposure._integrity import damaged_file, take_hash
 from lmexposure._style import short_hash
 from lmexposure._text import visible
@@ -76,6 +77,8 @@ class Provenance:
 
 _LOOK = "verbatim"  # directory of a run: which text of its corpus comes out of its model
 _LARGEST = 1e15  # nothing in a curve comes near, and axes overflow long after
+# A measurement makes its scores again where they do not fit.
+SAME_COMMAND = "give the command that measured it again, or measure with another directory"
 
 
 Measured: TypeAlias = "Result | RunFiles | str | Path"
@@ -190,7 +193,8 @@ def open_run(path: str | Path) -> RunFiles:
     Raises:
         ResultError: no result, a file that is torn, was edited or is of a newer schema, a whole
             run (it has a run.json) without its manifest; or such a look at memorised text. A model
-            in it that is not the one its training wrote, by the hashes in training.json.
+            in it that is not the one its training wrote, by the hashes in training.json. Scores
+            next to it that are another result's.
         ManifestError: a manifest that cannot be read, or that the result was not made from.
     """
     of_type("path", path, (str, Path), "that of a run directory or of a result", error=ResultError)
@@ -202,6 +206,9 @@ def open_run(path: str | Path) -> RunFiles:
         return RunFiles(path=path, name=path.stem, result=result, result_path=result_path)
     home = result_path.parent
     _refuse_other_model(home, result)
+    scores = home / "scores.parquet"
+    if os.access(scores, os.R_OK):  # they are for their owner alone, a result is for everyone
+        refuse_other_scores(scores, result.scores_sha256)
     record = RunRecord.read(home / "run.json") if (home / "run.json").exists() else None
     whole = record is not None and record.command == "run"
     curve, notes = read_curve(home / "metrics.jsonl")
@@ -218,7 +225,7 @@ def open_run(path: str | Path) -> RunFiles:
         curve=curve,
         notes=(*notes, *more),
         result_path=result_path,
-        scores_path=home / "scores.parquet",
+        scores_path=scores,
         look=look,
     )
 
@@ -238,6 +245,21 @@ def _refuse_other_model(home: Path, result: Result) -> None:
         raise ResultError(
             f"{visible(strange)} is not what the training wrote, so {home / 'result.json'} may be "
             "of another model; measure this model into another directory, or put the file back"
+        )
+
+
+def refuse_other_scores(path: Path, wanted: str | None) -> None:
+    """Refuse scores that are not those of the result; of one without any, all are another's."""
+    try:
+        sha256 = sha256_file(path)
+    except OSError as failure:
+        raise ResultError(
+            f"{path} is not readable ({failure.strerror or failure}); {SAME_COMMAND}"
+        ) from failure
+    if sha256 != wanted:
+        raise ResultError(
+            f"{path} is not what its result was made with (its hash differs): edited or damaged; "
+            f"{SAME_COMMAND}"
         )
 
 

@@ -224,6 +224,13 @@ def of_another_run(run: Path) -> None:
     os.replace(run.with_name("other") / "manifest.json", run / "manifest.json")
 
 
+def result_of_another_run(run: Path) -> None:
+    other = small_run(run.with_name("other"), seed=1, whole=False)
+    (run / "manifest.json").unlink()
+    (run / "run.json").unlink()
+    os.replace(other / "result.json", run / "result.json")
+
+
 def edit_manifest(run: Path) -> None:
     path = run / "manifest.json"
     path.write_text(path.read_text().replace('"documents": ', '"documents": 1'))
@@ -252,6 +259,7 @@ DAMAGES: list[tuple[Damage, str]] = [
     ),
     (of_another_run, "run/result.json was made from .*; take the manifest"),
     (edit_manifest, "does not fit"),
+    (result_of_another_run, r"scores\.parquet is not what its result was made with"),
     *((wrote("run.json", text), NO_RECORD) for text in ("{", "[]", "{}", "\xff\xfe")),
     (wrote("run.json", '{"settings": 3}'), NO_RECORD),
     (record(lambda v: v.update(schema="lmexposure.result/2")), "expected 'lmexposure.run/3': give"),
@@ -323,7 +331,7 @@ NO_SCORES, BITS = "cannot be read as scores", "log_perplexity_bits"
 def test_scores_that_cannot_be(tmp_path: Path, change: Damage, message: str) -> None:
     change(small_run(tmp_path))
     with pytest.raises(ResultError, match="is not what its result was made with"):
-        open_run(tmp_path).scores()
+        open_run(tmp_path)
     with_scores_of(tmp_path, small_result())
     with pytest.raises(ResultError, match=message):
         open_run(tmp_path).scores()
@@ -334,11 +342,22 @@ def test_scores_are_those_of_their_result(tmp_path: Path) -> None:
     result = open_run(run).result.model_copy(update={"scores_sha256": "0" * 64})
     small_result().write(tmp_path / "result.json")  # which names no scores
     with pytest.raises(ResultError, match="is not what its result was made with"):
-        open_run(tmp_path).scores()
+        open_run(tmp_path)
     (run / "scores.parquet").unlink()
     (run / "scores.parquet").mkdir()
     with pytest.raises(ResultError, match=r"is not readable \(Is a directory\); give the command"):
         read_scores(run / "scores.parquet", result)
+    with pytest.raises(ResultError, match=r"is not readable \(Is a directory\); give the command"):
+        open_run(run)
+
+
+def test_scores_that_are_their_owners_alone_keep_nobody_from_a_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small_run(tmp_path)
+    torn(tmp_path)
+    monkeypatch.setattr(os, "access", lambda path, mode: path.name != "scores.parquet")
+    assert open_run(tmp_path).result.formats
 
 
 def test_files_of_another_study_are_not_replaced(tmp_path: Path) -> None:
