@@ -1,7 +1,6 @@
 """What interrupted training goes on from, and what finished training leaves behind."""
 
 import io
-import json
 import re
 import shutil
 from collections.abc import Callable
@@ -11,18 +10,17 @@ from typing import Any
 
 import torch
 
-from lmexposure._files import PRIVATE, atomic_directory, read_bytes
+from lmexposure._files import PRIVATE, atomic_directory
 from lmexposure._integrity import (
     check_seal,
     damaged_file,
     file_hashes,
     say_rebuilt,
-    take_hash,
     write_sealed,
 )
 from lmexposure._written import listed, remove
 from lmexposure.errors import FileError, ResultError
-from lmexposure.records import TrainingRecord
+from lmexposure.records import read_training
 
 BEGINS_ANEW = "the training begins anew"
 _BEST = re.compile(r"best-\d+|\.best-\d+(\.\d+)?\.(partial|old)")
@@ -180,15 +178,4 @@ def damaged_model(model: str | Path) -> Path | None:
     if not model.is_dir():
         return model
     record = read_training(path)
-    return None if record is None else damaged_file(model, record["model_files"])
-
-
-def read_training(path: Path) -> dict[str, Any] | None:
-    """The record in training.json; None where it is damaged."""
-    try:
-        record = json.loads(read_bytes(path))
-        whole = take_hash(record) and record["inputs_sha256"] is not None
-        TrainingRecord.model_validate(record["result"])
-        return record if whole and isinstance(record["model_files"], dict) else None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return None
+    return None if record is None else damaged_file(model, record.model_files)

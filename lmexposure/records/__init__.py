@@ -190,6 +190,7 @@ if TYPE_CHECKING:
         SWEEPING,
         SweepSettings,
     )
+    from lmexposure.records.training_file import TRAINING_SCHEMA, TrainingFile, read_training
     from lmexposure.records.training_settings import TrainingSettings
     from lmexposure.records.verbatim_files import (
         MeasuredText,
@@ -263,6 +264,7 @@ __all__ = [
     "SWEEPING",
     "TAUGHT",
     "TRAINING",
+    "TRAINING_SCHEMA",
     "VERBATIM",
     "AreaUnderCurve",
     "AuditedText",
@@ -374,6 +376,7 @@ __all__ = [
     "SweepSettings",
     "SweepText",
     "TokenProof",
+    "TrainingFile",
     "TrainingRecord",
     "TrainingSettings",
     "TruePositiveRate",
@@ -408,6 +411,7 @@ __all__ = [
     "open_sweep",
     "read_score_file",
     "read_settings_file",
+    "read_training",
     "refuse_other_study",
     "rounds_of",
     "run_of",

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from lmexposure._files import is_held, read_bytes, sha256_file
-from lmexposure._integrity import damaged_file, take_hash
+from lmexposure._integrity import damaged_file
 from lmexposure._style import short_hash
 from lmexposure._text import visible
 from lmexposure._validate import of_type
@@ -21,6 +21,7 @@ from lmexposure.errors import ManifestError, ResultError
 from lmexposure.records.result import Result
 from lmexposure.records.run_record import RunRecord
 from lmexposure.records.sweep_files import holds_sweep
+from lmexposure.records.training_file import read_training
 
 if TYPE_CHECKING:
     from lmexposure.records.scores import Scores
@@ -235,12 +236,8 @@ def _refuse_other_model(home: Path, result: Result) -> None:
     model, path = home / "model", home / "training.json"
     if result.model.path != model.name or not model.is_dir() or not path.exists():
         return
-    try:
-        training = json.loads(read_bytes(path))
-        hashes = training.get("model_files", {}) if take_hash(training) else None
-        strange = path if hashes is None else damaged_file(model, hashes)
-    except (OSError, ValueError, TypeError, AttributeError, RecursionError):
-        strange = path
+    training = read_training(path)
+    strange = path if training is None else damaged_file(model, training.model_files)
     if strange is not None:
         raise ResultError(
             f"{visible(strange)} is not what the training wrote, so {home / 'result.json'} may be "

@@ -14,7 +14,7 @@ from hashes import sha256_tree
 from models.small_training import CANARIES, SETTINGS, small_documents, small_lstm, stops_at
 
 from lmexposure._files import atomic_directory
-from lmexposure._integrity import write_sealed
+from lmexposure._integrity import write_hashed, write_sealed
 from lmexposure._written import LIST, study
 from lmexposure.errors import (
     CorpusError,
@@ -234,6 +234,18 @@ def test_a_damaged_record_is_written_again_and_no_other_model_is_lost(
     assert sha256_tree(out / "damaged-1" / "model") == before
     assert (out / "damaged-1" / "training.json").read_bytes() == whole[:99]
     assert run(**QUICK, seed=8).reused
+
+
+def test_a_record_of_another_version_is_refused_and_stays(run: Train, tmp_path: Path) -> None:
+    run(**QUICK)
+    path = tmp_path / "out" / "training.json"
+    values = json.loads(path.read_text())
+    del values["content_sha256"]
+    write_hashed(path, values | {"schema": "lmexposure.training/2"})
+    before = path.read_bytes()
+    with pytest.raises(ResultError, match=r"reads 'lmexposure\.training/1' alone; train again"):
+        run(**QUICK)
+    assert path.read_bytes() == before
 
 
 def test_what_a_kill_at_the_very_end_left_is_cleared(run: Train, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """A run on the disk: read as it is, and refused where it is torn, edited or of other parts."""
 
+import errno
 import json
 import os
 import shutil
@@ -15,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from made_looks import look
-from made_results import small_result, small_run, with_scores_of
+from made_results import small_result, small_run, trained_record, with_scores_of
 
 from lmexposure._files import LOCK, only_writer, sha256_file
 from lmexposure._integrity import file_hashes, write_hashed
@@ -187,7 +188,7 @@ def with_model(run: Path) -> Path:
     result.model_copy(update={"model": model}).write(run / "result.json")
     (run / "model").mkdir()
     (run / "model" / "model.safetensors").write_bytes(b"weights")
-    write_hashed(run / "training.json", {"model_files": file_hashes(run / "model")})
+    write_hashed(run / "training.json", trained_record(file_hashes(run / "model")))
     return run
 
 
@@ -217,6 +218,21 @@ def wrote(name: str, content: str | bytes) -> Damage:
 
 def record(change: Callable[[Any], object]) -> Damage:
     return lambda run: edited(run / "run.json", change)
+
+
+def training(**false: Any) -> Damage:
+    """The record of the training holds something else, and the hash that goes with it."""
+    return lambda run: edited(run / "training.json", lambda values: values.update(false))
+
+
+def made_into(make: Callable[[Path], None]) -> Damage:
+    """What is no file has the name of the training's record."""
+
+    def change(run: Path) -> None:
+        (run / "training.json").unlink()
+        make(run / "training.json")
+
+    return change
 
 
 def of_another_run(run: Path) -> None:
@@ -273,14 +289,36 @@ DAMAGES: list[tuple[Damage, str]] = [
         (wrote("training.json", text), NOT_TRAINED)
         for text in ("[]", "{", '{"model_files": 3}', '{"content_sha256": "x"}')
     ),
+    (training(schema="lmexposure.training/2"), "reads 'lmexposure.training/1' alone; train again"),
+    *((training(schema=other), NOT_TRAINED) for other in (None, "lmexposure.run/3")),
+    (training(result={}), NOT_TRAINED),
+    (made_into(os.mkfifo), NOT_TRAINED),
+    (made_into(os.mkdir), NOT_TRAINED),
 ]
 
 
+@pytest.mark.timeout(60)
 @pytest.mark.parametrize(("damage", "message"), DAMAGES)
 def test_a_damaged_run_is_refused(tmp_path: Path, damage: Damage, message: str) -> None:
     run = with_model(small_run(tmp_path / "run"))
     damage(run)
     with pytest.raises((ManifestError, ResultError), match=message):
+        open_run(run)
+
+
+def test_a_record_that_may_not_be_read_is_not_called_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = with_model(small_run(tmp_path / "run"))
+    real = os.open
+
+    def refuse(path: Any, *flags: int) -> int:
+        if Path(path).name == "training.json":
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        return real(path, *flags)
+
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(ResultError, match=r"cannot read .*/training\.json: Permission denied; tra"):
         open_run(run)
 
 
