@@ -1,16 +1,18 @@
 """What interrupted training goes on from, and what finished training leaves behind."""
 
 import io
+import os
 import re
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from lmexposure._files import PRIVATE, atomic_directory
+from lmexposure._files import PRIVATE, atomic_directory, read_bytes
 from lmexposure._integrity import (
     check_seal,
     damaged_file,
@@ -20,7 +22,7 @@ from lmexposure._integrity import (
 )
 from lmexposure._written import listed, remove
 from lmexposure.errors import FileError, ResultError
-from lmexposure.records import read_training
+from lmexposure.records import TRAINING_SCHEMA, read_training
 
 BEGINS_ANEW = "the training begins anew"
 _BEST = re.compile(r"best-\d+|\.best-\d+(\.\d+)?\.(partial|old)")
@@ -170,12 +172,24 @@ class CheckpointDirectory:
 
 
 def damaged_model(model: str | Path) -> Path | None:
-    """The first file of a trained model that is not what its training wrote, or is gone."""
+    """The first file of a trained model, or its record, that its training did not write so."""
     model = Path(model)
     path = model.parent / "training.json"
-    if model.name != "model" or not path.is_file():
+    if model.name != "model" or not os.path.lexists(path):
         return None
     if not model.is_dir():
-        return model
+        return model if path.is_file() else None
     record = read_training(path)
-    return None if record is None else damaged_file(model, record.model_files)
+    if record is None:
+        return path if _was_ours(path) else None
+    return damaged_file(model, record.model_files)
+
+
+def _was_ours(path: Path) -> bool:
+    """Whether a damaged record is of a training here, by the list next to it or what is left."""
+    if listed(path.parent) & {path.name, "model"}:
+        return True
+    with suppress(OSError):
+        content = read_bytes(path)
+        return not content or TRAINING_SCHEMA.partition("/")[0].encode() in content
+    return False

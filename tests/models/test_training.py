@@ -236,6 +236,27 @@ def test_a_damaged_record_is_written_again_and_no_other_model_is_lost(
     assert run(**QUICK, seed=8).reused
 
 
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("listed", [True, False])
+def test_a_damaged_record_makes_its_model_no_foreign_one(
+    run: Train, tmp_path: Path, listed: bool
+) -> None:
+    model = run(**QUICK).model_path
+    path, whole = tmp_path / "out" / "training.json", (tmp_path / "out" / LIST).read_bytes()
+    content = path.read_bytes()
+    (tmp_path / "out" / LIST).write_bytes(whole if listed else b"")
+    for damaged in (b"", content[:99], content.replace(b'"stopped"', b'"stoppee"')):
+        path.write_bytes(damaged)
+        assert damaged_model(model) == path
+    for made in (os.mkfifo, os.mkdir):
+        path.unlink()
+        made(path)
+        assert (damaged_model(model) == path) is (listed or made is os.mkfifo)
+    path.rmdir()
+    path.write_text('{"of": "another tool"}')
+    assert (damaged_model(model) == path) is listed
+
+
 def test_a_record_of_another_version_is_refused_and_stays(run: Train, tmp_path: Path) -> None:
     run(**QUICK)
     path = tmp_path / "out" / "training.json"
