@@ -18,6 +18,7 @@ import tomllib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from io import BufferedReader
 from itertools import chain, count
 from pathlib import Path
 from typing import IO, Any
@@ -355,17 +356,35 @@ def set_aside_in(out: Path) -> Path:
 
 
 def sha256_file(path: Path) -> str:
-    """SHA-256 of a file's content, in hexadecimal."""
-    with open(path, "rb") as stream:
+    """SHA-256 of a regular file's content, in hexadecimal."""
+    with open_regular(path) as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def open_regular(path: Path) -> BufferedReader:
+    """Open a file for reading; what is none, as a pipe, is neither waited for nor read."""
+    stream = _opened(path)
+    if stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+        return stream
+    stream.close()
+    raise OSError(errno.EINVAL, "no regular file", str(path))
+
+
+def _opened(path: str | Path) -> BufferedReader:
+    """Open a file, or a pipe without waiting for its writer."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        os.set_blocking(descriptor, True)
+        return open(descriptor, "rb")
+    except OSError:  # a directory
+        os.close(descriptor)
+        raise
 
 
 def read_bytes(path: str | Path) -> bytes:
     """The content of a file; a pipe without a writer is empty, and is not waited for."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    os.set_blocking(descriptor, True)
-    with open(descriptor, "rb") as stream:
-        endless = stat.S_ISCHR(os.fstat(descriptor).st_mode)
+    with _opened(path) as stream:
+        endless = stat.S_ISCHR(os.fstat(stream.fileno()).st_mode)
         return stream.read(1 << 16 if endless else -1)
 
 

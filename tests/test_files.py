@@ -28,6 +28,7 @@ from lmexposure._files import (
     sha256_file,
     write_json,
 )
+from lmexposure._integrity import check_seal, read_sealed
 from lmexposure._written import LIST, study
 from lmexposure.errors import FileError, ResultError
 
@@ -425,3 +426,18 @@ def test_a_pipe_is_read_to_its_end_and_not_waited_for(tmp_path: Path) -> None:
     os.close(reader)
     with pytest.raises(IsADirectoryError):
         read_bytes(tmp_path)
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("read", [sha256_file, check_seal, read_sealed])
+def test_what_is_no_regular_file_is_neither_waited_for_nor_hashed(
+    tmp_path: Path, read: Callable[[Path], object]
+) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path(os.devnull)):
+        with pytest.raises(OSError, match="no regular file"):
+            read(path)
+    before = len(os.listdir("/dev/fd"))
+    with pytest.raises(OSError, match="Is a directory"):
+        read(tmp_path)
+    assert len(os.listdir("/dev/fd")) == before

@@ -3,6 +3,7 @@
 Parts of a measurement are used only as they were written.
 """
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -100,6 +101,15 @@ def test_an_edited_record_is_refused_where_no_manifest_stands_in(
     (tmp_path / "r" / "manifest.json").write_text("{}")
     assert RunLog.open(tmp_path / "r", SETTINGS).timings == {}
     assert "run.json is damaged" in caplog.text
+
+
+@pytest.mark.timeout(20)
+def test_a_pipe_in_the_place_of_a_record_is_not_waited_for(tmp_path: Path) -> None:
+    path = begun(tmp_path / "r") / "run.json"
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(ResultError, match=r"run\.json is not readable JSON.*choose another direct"):
+        RunLog.open(tmp_path / "r", SETTINGS)
 
 
 def test_whose_a_run_record_is(tmp_path: Path) -> None:
