@@ -94,7 +94,8 @@ def refuse_foreign(out: Path, names: Iterable[str]) -> None:
     known = _read(root)
     for name in names:
         for path in sorted(root.glob(name)) if name.endswith("*") else [root / name]:
-            if os.path.lexists(path) and not _has_ours(path, root, known):
+            instead = path.is_dir() and Path(name).suffix  # of a file: no directory of ours has one
+            if os.path.lexists(path) and (instead or not _has_ours(path, root, known)):
                 raise _in_the_way(Path(out) / path.relative_to(root))
             for inner in _lists_in(path):
                 _read(inner)

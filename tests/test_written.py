@@ -95,6 +95,15 @@ def test_what_is_removed_is_no_longer_ours(tmp_path: Path) -> None:
     assert (tmp_path / "parts" / "a").read_text() == "precious"
 
 
+def test_a_directory_in_the_place_of_a_file_is_refused_though_it_is_empty(tmp_path: Path) -> None:
+    for name in ("checkpoint.pt", "run.json", "report.html", "model", "best-1.5", ".measuring"):
+        (tmp_path / name).mkdir()
+    refuse_foreign(tmp_path, ["model", "best-[0-9]*", ".measuring", "none.json"])
+    for name in ("checkpoint.pt", "run.json", "report.html"):
+        with pytest.raises(FileError, match=f"{name} is there already, and lmexposure did not"):
+            refuse_foreign(tmp_path, ["model", name])
+
+
 def test_a_study_within_another_is_removed_by_a_relative_path_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -280,6 +280,12 @@ def test_what_a_kill_at_the_very_end_left_is_cleared(run: Train, tmp_path: Path)
     assert sorted(os.listdir(tmp_path / "out")) == whole
 
 
+def test_a_directory_in_the_place_of_the_checkpoint_is_refused(run: Train, tmp_path: Path) -> None:
+    (tmp_path / "out" / "checkpoint.pt").mkdir(parents=True)
+    with pytest.raises(FileError, match=r"checkpoint\.pt is there already, and lmexposure did not"):
+        run(**QUICK)
+
+
 def test_a_model_of_another_origin_is_not_overwritten(run: Train, tmp_path: Path) -> None:
     model = tmp_path / "out" / "model"
     model.mkdir(parents=True)
