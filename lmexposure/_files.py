@@ -99,6 +99,7 @@ def disk_errors(path: Path) -> Iterator[None]:
     except OSError as failure:
         advice = {
             errno.ENOSPC: "free some space and run the same command again",
+            errno.EFBIG: "raise the limit (ulimit -f) and run the same command again",
             errno.EROFS: "choose a writable directory",
             errno.EACCES: "choose a directory that you may write to",
             errno.ENOTDIR: "choose a path whose parents are directories",
