@@ -43,6 +43,7 @@ _LONG_KEY = re.compile(rf"(?<![\w-]){_PART}(?:[ \t]*\.[ \t]*{_PART}){{100}}")
 LOCK = _written.LOCK
 # What a step finds locked by the run that it belongs to; a thread of its own begins with nothing.
 _OURS: ContextVar[frozenset[str]] = ContextVar("locked", default=frozenset())
+_LOCKS: set[int] = set()  # files that this process made, by their inodes
 _NOT_HERE = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
 _NOT_WRITABLE = (errno.EROFS, errno.EACCES, errno.EPERM)
 
@@ -440,7 +441,7 @@ def only_writer(out: str | Path) -> Iterator[None]:
 def is_held(out: Path) -> bool:
     """Whether a process holds a directory by `only_writer`; nothing is written there."""
     try:
-        with (out / LOCK).open("rb") as stream:
+        with open_regular(out / LOCK) as stream:
             if fcntl is not None:
                 fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError as failure:
@@ -458,7 +459,7 @@ def _locked(out: Path, path: Path) -> int | None:
         with disk_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+            descriptor = _lock_file(path)
         except OSError as failure:
             if failure.errno in _NOT_WRITABLE:
                 return None
@@ -487,6 +488,15 @@ def _locked(out: Path, path: Path) -> int | None:
         os.close(descriptor)
 
 
+def _lock_file(path: Path) -> int:
+    """The descriptor of the file that is locked, made where it is missing."""
+    is_new = not os.path.lexists(path)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    if is_new:
+        _LOCKS.add(os.fstat(descriptor).st_ino)
+    return descriptor
+
+
 def _warn_unlocked(out: Path, failure: OSError) -> None:
     import logging  # no help waits for it
 
@@ -502,8 +512,11 @@ def _unlock(path: Path, descriptor: int | None) -> None:
     if descriptor is None:
         return
     try:
-        if not os.fstat(descriptor).st_size:  # else a person's own file has the name
+        state = os.fstat(descriptor)
+        # Else a person's own file has the name.
+        if state.st_ino in _LOCKS or _written.is_lock(state):
             path.unlink(missing_ok=True)
+        _LOCKS.discard(state.st_ino)
         fcntl.flock(descriptor, fcntl.LOCK_UN)
     finally:
         os.close(descriptor)

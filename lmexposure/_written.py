@@ -205,13 +205,18 @@ def _up(path: Path, top: Path) -> list[Path]:
 
 
 def _remove_empty(homes: Iterable[Path]) -> None:
-    """Remove directories that hold nothing but perhaps a lock, which is empty."""
+    """Remove directories that hold nothing but perhaps a lock."""
     for home in homes:
         with suppress(OSError):
-            if os.listdir(home) == [LOCK] and not (home / LOCK).stat().st_size:
+            if os.listdir(home) == [LOCK] and is_lock((home / LOCK).lstat()):
                 (home / LOCK).unlink()
             if not home.is_symlink():
                 home.rmdir()
+
+
+def is_lock(state: os.stat_result) -> bool:
+    """Whether a file is as a killed process leaves its lock: empty, and its owner's alone."""
+    return stat.S_ISREG(state.st_mode) and not state.st_size and not state.st_mode & 0o077
 
 
 def _place(path: Path) -> tuple[Path, str] | None:

@@ -3,13 +3,14 @@
 import errno
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from lmexposure._files import atomic_directory, atomic_write, only_writer, refuse_unlike
+from lmexposure._files import atomic_directory, atomic_write, is_held, only_writer, refuse_unlike
 from lmexposure._integrity import write_sealed
-from lmexposure._written import LIST, check, claim, refuse_foreign, remove, study
+from lmexposure._written import LIST, LOCK, check, claim, refuse_foreign, remove, study
 from lmexposure.errors import FileError
 
 
@@ -278,11 +279,33 @@ def test_partial_names_of_somebody_else_are_left(tmp_path: Path) -> None:
         assert (tmp_path / name).read_text() == "precious"
 
 
-def test_a_lock_of_somebody_else_is_left(tmp_path: Path) -> None:
-    (tmp_path / ".lmexposure.lock").write_text("precious")
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda path: path.write_text("precious"),
+        lambda path: path.touch(0o644),
+        lambda path: os.mkfifo(path, 0o600),
+    ],
+)
+def test_a_lock_of_somebody_else_is_left(tmp_path: Path, make: Callable[[Path], object]) -> None:
+    lock = tmp_path / "out" / LOCK
+    lock.parent.mkdir()
+    make(lock)
+    before = lock.lstat()
+    assert not is_held(lock.parent)
+    with only_writer(tmp_path / "out"):
+        write(tmp_path / "out" / "file")
+        remove(tmp_path / "out" / "file")
+    assert lock.lstat().st_ino == before.st_ino
+    assert lock.lstat().st_size == before.st_size
+
+
+def test_what_a_killed_process_left_of_its_lock_goes(tmp_path: Path) -> None:
+    (tmp_path / LOCK).touch(0o600)
     with only_writer(tmp_path):
-        write(tmp_path / "file")
-    assert (tmp_path / ".lmexposure.lock").read_text() == "precious"
+        pass
+    assert os.listdir(tmp_path) == []
 
 
 def test_outside_of_a_study_only_records_of_ours_are_replaced(tmp_path: Path) -> None:
