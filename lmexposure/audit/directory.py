@@ -117,7 +117,9 @@ def record_measured(out: Path, measure: MeasureOptions) -> None:
     record = _readable(path)
     if record is None or record.command == "measure":
         record = _record(None, measure)
-    record.model_copy(update={"measured": utc_now()}).write(path, mode=PRIVATE)
+    # A run's model may have been measured by a command of its own, with other settings.
+    asked = measure.model_copy(update={"threads": record.measure.threads})
+    record.model_copy(update={"measured": utc_now(), "measure": asked}).write(path, mode=PRIVATE)
 
 
 def mend_record(out: Path, measure: MeasureOptions) -> None:

@@ -78,6 +78,8 @@ class Provenance:
 
 _LOOK = "verbatim"  # directory of a run: which text of its corpus comes out of its model
 _LARGEST = 1e15  # nothing in a curve comes near, and axes overflow long after
+# What both run.json and result.json say of a training.
+_OF_TRAINING = ("validation_bits", "initial_validation_bits", "best_epoch", "epochs", "stopped")
 # A measurement makes its scores again where they do not fit.
 SAME_COMMAND = "give the command that measured it again, or measure with another directory"
 
@@ -195,7 +197,7 @@ def open_run(path: str | Path) -> RunFiles:
         ResultError: no result, a file that is torn, was edited or is of a newer schema, a whole
             run (it has a run.json) without its manifest; or such a look at memorised text. A model
             in it that is not the one its training wrote, by the hashes in training.json. Scores
-            next to it that are another result's.
+            or a run.json next to it that are another result's.
         ManifestError: a manifest that cannot be read, or that the result was not made from.
     """
     of_type("path", path, (str, Path), "that of a run directory or of a result", error=ResultError)
@@ -211,6 +213,11 @@ def open_run(path: str | Path) -> RunFiles:
     if os.access(scores, os.R_OK):  # they are for their owner alone, a result is for everyone
         refuse_other_scores(scores, result.scores_sha256)
     record = RunRecord.read(home / "run.json") if (home / "run.json").exists() else None
+    if record is not None and not _is_of(record, result):
+        raise ResultError(
+            f"{home / 'run.json'} is of another run than {result_path}: its settings or its "
+            "training differ; put back the one that belongs to it, or take it away"
+        )
     whole = record is not None and record.command == "run"
     curve, notes = read_curve(home / "metrics.jsonl")
     if not curve:
@@ -228,6 +235,19 @@ def open_run(path: str | Path) -> RunFiles:
         result_path=result_path,
         scores_path=scores,
         look=look,
+    )
+
+
+def _is_of(record: RunRecord, result: Result) -> bool:
+    """Whether a run.json can be of the measurement that it lies next to."""
+    free = {"threads": None}  # asked for there, used here
+    told, known = record.training, result.model.validation
+    if record.measure.model_copy(update=free) != result.settings.model_copy(update=free):
+        return False
+    return (
+        told is None
+        or known is None
+        or all(getattr(told, name) == getattr(known, name) for name in _OF_TRAINING)
     )
 
 

@@ -261,6 +261,7 @@ def killed(run: Path) -> None:
     (run / LOCK).touch()
 
 
+OTHER_RUN = r"run\.json is of another run than .*result\.json: its settings or its training differ"
 NO_RECORD, NOT_TRAINED = (
     "not readable JSON|has schema None",
     "json is not what the training wrote, so",
@@ -285,6 +286,7 @@ DAMAGES: list[tuple[Damage, str]] = [
     (record(lambda v: v.update(measured="2026-02-30T00:00:00Z")), "30T00:00:00Z' is no date"),
     (record(lambda v: v["seconds"].update(train=-1.0)), "seconds.train=-1.0: Input should be grea"),
     (record(lambda v: v.pop("python")), "python: Field required"),
+    (record(lambda v: v["measure"].update(references=7)), OTHER_RUN),
     *(
         (wrote("training.json", text), NOT_TRAINED)
         for text in ("[]", "{", '{"model_files": 3}', '{"content_sha256": "x"}')
@@ -304,6 +306,20 @@ def test_a_damaged_run_is_refused(tmp_path: Path, damage: Damage, message: str) 
     damage(run)
     with pytest.raises((ManifestError, ResultError), match=message):
         open_run(run)
+
+
+def test_the_training_in_a_run_json_is_that_of_the_result(tmp_path: Path) -> None:
+    run = small_run(tmp_path)
+    known = Result.read(run / "result.json").model.validation
+    assert known is not None
+    same = ("validation_bits", "initial_validation_bits", "best_epoch", "epochs", "stopped")
+    told = trained_record({})["result"] | {name: getattr(known, name) for name in same}
+    edited(run / "run.json", lambda values: values.update(training=told))
+    assert open_run(run).record is not None
+    for false in ({"validation_bits": 0.123}, {"epochs": 77.0}, {"stopped": "max_seconds"}):
+        edited(run / "run.json", lambda values, f=false: values.update(training=told | f))  # type: ignore[misc]
+        with pytest.raises(ResultError, match=OTHER_RUN):
+            open_run(run)
 
 
 def test_a_record_that_may_not_be_read_is_not_called_damaged(
