@@ -18,6 +18,7 @@ import tomllib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from io import BufferedReader
 from itertools import chain, count
 from pathlib import Path
 from typing import IO, Any
@@ -42,6 +43,7 @@ _LONG_KEY = re.compile(rf"(?<![\w-]){_PART}(?:[ \t]*\.[ \t]*{_PART}){{100}}")
 LOCK = _written.LOCK
 # What a step finds locked by the run that it belongs to; a thread of its own begins with nothing.
 _OURS: ContextVar[frozenset[str]] = ContextVar("locked", default=frozenset())
+_LOCKS: set[int] = set()  # files that this process made, by their inodes
 _NOT_HERE = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
 _NOT_WRITABLE = (errno.EROFS, errno.EACCES, errno.EPERM)
 
@@ -98,6 +100,7 @@ def disk_errors(path: Path) -> Iterator[None]:
     except OSError as failure:
         advice = {
             errno.ENOSPC: "free some space and run the same command again",
+            errno.EFBIG: "raise the limit (ulimit -f) and run the same command again",
             errno.EROFS: "choose a writable directory",
             errno.EACCES: "choose a directory that you may write to",
             errno.ENOTDIR: "choose a path whose parents are directories",
@@ -355,17 +358,35 @@ def set_aside_in(out: Path) -> Path:
 
 
 def sha256_file(path: Path) -> str:
-    """SHA-256 of a file's content, in hexadecimal."""
-    with open(path, "rb") as stream:
+    """SHA-256 of a regular file's content, in hexadecimal."""
+    with open_regular(path) as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def open_regular(path: Path) -> BufferedReader:
+    """Open a file for reading; what is none, as a pipe, is neither waited for nor read."""
+    stream = _opened(path)
+    if stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+        return stream
+    stream.close()
+    raise OSError(errno.EINVAL, "no regular file", str(path))
+
+
+def _opened(path: str | Path) -> BufferedReader:
+    """Open a file, or a pipe without waiting for its writer."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        os.set_blocking(descriptor, True)
+        return open(descriptor, "rb")
+    except OSError:  # a directory
+        os.close(descriptor)
+        raise
 
 
 def read_bytes(path: str | Path) -> bytes:
     """The content of a file; a pipe without a writer is empty, and is not waited for."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    os.set_blocking(descriptor, True)
-    with open(descriptor, "rb") as stream:
-        endless = stat.S_ISCHR(os.fstat(descriptor).st_mode)
+    with _opened(path) as stream:
+        endless = stat.S_ISCHR(os.fstat(stream.fileno()).st_mode)
         return stream.read(1 << 16 if endless else -1)
 
 
@@ -420,7 +441,7 @@ def only_writer(out: str | Path) -> Iterator[None]:
 def is_held(out: Path) -> bool:
     """Whether a process holds a directory by `only_writer`; nothing is written there."""
     try:
-        with (out / LOCK).open("rb") as stream:
+        with open_regular(out / LOCK) as stream:
             if fcntl is not None:
                 fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError as failure:
@@ -438,7 +459,7 @@ def _locked(out: Path, path: Path) -> int | None:
         with disk_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+            descriptor = _lock_file(path)
         except OSError as failure:
             if failure.errno in _NOT_WRITABLE:
                 return None
@@ -467,6 +488,15 @@ def _locked(out: Path, path: Path) -> int | None:
         os.close(descriptor)
 
 
+def _lock_file(path: Path) -> int:
+    """The descriptor of the file that is locked, made where it is missing."""
+    is_new = not os.path.lexists(path)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    if is_new:
+        _LOCKS.add(os.fstat(descriptor).st_ino)
+    return descriptor
+
+
 def _warn_unlocked(out: Path, failure: OSError) -> None:
     import logging  # no help waits for it
 
@@ -482,8 +512,11 @@ def _unlock(path: Path, descriptor: int | None) -> None:
     if descriptor is None:
         return
     try:
-        if not os.fstat(descriptor).st_size:  # else a person's own file has the name
+        state = os.fstat(descriptor)
+        # Else a person's own file has the name.
+        if state.st_ino in _LOCKS or _written.is_lock(state):
             path.unlink(missing_ok=True)
+        _LOCKS.discard(state.st_ino)
         fcntl.flock(descriptor, fcntl.LOCK_UN)
     finally:
         os.close(descriptor)

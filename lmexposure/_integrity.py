@@ -9,11 +9,19 @@ import json
 import logging
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from lmexposure._files import atomic_write, content_hash, sha256_bytes, sha256_file, write_json
+from lmexposure._files import (
+    atomic_write,
+    content_hash,
+    open_regular,
+    sha256_bytes,
+    sha256_file,
+    write_json,
+)
 from lmexposure._text import visible
 from lmexposure.errors import FileError
 
@@ -66,24 +74,31 @@ def read_sealed(path: Path) -> bytes | None:
     """The bytes that `write_sealed` wrote; None where there is no such file, or it is damaged."""
     if not path.exists():
         return None
-    try:
-        whole = check_seal(path)
+    whole = check_seal(path)
+    with _said(path):
         content = path.read_bytes()[:-_SEAL_BYTES]
-    except OSError as failure:
-        reason = failure.strerror or failure
-        raise FileError(
-            failure.errno,
-            f"cannot read {path}: {reason}; move it away, and give the same command again",
-        ) from failure
     if not whole:
         say_rebuilt(path, why=_UNSEALED if whole is None else _DAMAGED)
         return None
     return content
 
 
+@contextmanager
+def _said(path: Path) -> Iterator[None]:
+    """Say why a file cannot be read, and the way out."""
+    try:
+        yield
+    except OSError as failure:
+        reason = failure.strerror or failure
+        raise FileError(
+            failure.errno,
+            f"cannot read {path}: {reason}; move it away, and give the same command again",
+        ) from failure
+
+
 def check_seal(path: Path) -> bool | None:
     """Whether a file's bytes fit the seal at their end; None where it ends in none."""
-    with open(path, "rb") as stream:
+    with _said(path), open_regular(path) as stream:
         length = stream.seek(0, 2) - _SEAL_BYTES
         stream.seek(max(length, 0))
         seal = _SEAL.fullmatch(stream.read())

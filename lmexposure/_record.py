@@ -186,15 +186,7 @@ class FileRecord(Record):
     @classmethod
     def refuse_version(cls, values: object, path: Path) -> None:
         """Refuse a file of this kind by another version, older or newer: it may be whole."""
-        schema = values.get("schema") if isinstance(values, dict) else None
-        family, _, version = str(schema).partition("/")
-        numbered = version.isascii() and version.isdecimal()
-        if family == cls.FAMILY and numbered and schema != cls.schema_name():
-            raise cls.ERROR(
-                f"{path} has schema {_schema_of(values)}, and this version of lmexposure reads "
-                f"{cls.schema_name()!r} alone; use the version of lmexposure that wrote it; else "
-                f"{cls.ANEW or cls.AGAIN}"
-            )
+        refuse_other_version(values, path, cls.schema_name(), cls.ANEW or cls.AGAIN, error=cls.ERROR)
 
     @classmethod
     def _validated(cls, values: JsonTable, path: Path) -> Self:
@@ -205,6 +197,20 @@ class FileRecord(Record):
             raise cls.ERROR(f"{path}: {problem}; {cls.AGAIN}") from None
         except RecursionError:
             raise cls.ERROR(f"{path} is nested too deeply; {cls.AGAIN}") from None
+
+
+def refuse_other_version(
+    values: object, path: Path, known: str, again: str, *, error: type[InputError] = ResultError
+) -> None:
+    """Refuse what has the family of a known schema, and another version than its."""
+    schema = values.get("schema") if isinstance(values, dict) else None
+    family, _, version = str(schema).partition("/")
+    numbered = version.isascii() and version.isdecimal()
+    if family == known.partition("/")[0] and numbered and schema != known:
+        raise error(
+            f"{path} has schema {_schema_of(values)}, and this version of lmexposure reads "
+            f"{known!r} alone; {again}"
+        )
 
 
 def _schema_of(values: object) -> str:

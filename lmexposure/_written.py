@@ -94,7 +94,8 @@ def refuse_foreign(out: Path, names: Iterable[str]) -> None:
     known = _read(root)
     for name in names:
         for path in sorted(root.glob(name)) if name.endswith("*") else [root / name]:
-            if os.path.lexists(path) and not _has_ours(path, root, known):
+            instead = path.is_dir() and Path(name).suffix  # of a file: no directory of ours has one
+            if os.path.lexists(path) and (instead or not _has_ours(path, root, known)):
                 raise _in_the_way(Path(out) / path.relative_to(root))
             for inner in _lists_in(path):
                 _read(inner)
@@ -204,13 +205,18 @@ def _up(path: Path, top: Path) -> list[Path]:
 
 
 def _remove_empty(homes: Iterable[Path]) -> None:
-    """Remove directories that hold nothing but perhaps a lock, which is empty."""
+    """Remove directories that hold nothing but perhaps a lock."""
     for home in homes:
         with suppress(OSError):
-            if os.listdir(home) == [LOCK] and not (home / LOCK).stat().st_size:
+            if os.listdir(home) == [LOCK] and is_lock((home / LOCK).lstat()):
                 (home / LOCK).unlink()
             if not home.is_symlink():
                 home.rmdir()
+
+
+def is_lock(state: os.stat_result) -> bool:
+    """Whether a file is as a killed process leaves its lock: empty, and its owner's alone."""
+    return stat.S_ISREG(state.st_mode) and not state.st_size and not state.st_mode & 0o077
 
 
 def _place(path: Path) -> tuple[Path, str] | None:

@@ -79,6 +79,7 @@ __all__ = [
     "small_manifest",
     "small_result",
     "small_run",
+    "trained_record",
     "witness",
 ]
 
@@ -785,3 +786,16 @@ def _metrics() -> list[dict[str, Any]]:
         }
         for epoch, (train, validation) in enumerate(losses)
     ]
+
+
+def trained_record(model_files: Mapping[str, str]) -> dict[str, Any]:
+    """What training.json holds, but for its hash, of a training that left these files."""
+    trained = {"model_path": "model", "validation_bits": 1.0, "initial_validation_bits": 2.0}
+    trained |= {"best_step": 1, "steps": 1, "tokens": 9, "processes": 1, "threads": 1}
+    trained |= {"best_epoch": 1.0, "epochs": 1.0, "seconds": 1.0, "stopped": "epochs"}
+    return {
+        "schema": "lmexposure.training/1",
+        "inputs_sha256": "a" * 64,
+        "model_files": dict(model_files),
+        "result": trained | {"reused": False},
+    }

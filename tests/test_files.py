@@ -28,6 +28,7 @@ from lmexposure._files import (
     sha256_file,
     write_json,
 )
+from lmexposure._integrity import check_seal, read_sealed
 from lmexposure._written import LIST, study
 from lmexposure.errors import FileError, ResultError
 
@@ -54,11 +55,15 @@ def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
 
 def test_a_full_disk_is_named_with_the_way_out(tmp_path: Path) -> None:
     path = tmp_path / "big"
-    with (
-        pytest.raises(FileError, match=r"cannot write .*big: No space left.*free some space"),
-        atomic_write(path),
+    for number, said in (
+        (errno.ENOSPC, r"No space left.*free some space"),
+        (errno.EFBIG, r"File too large; raise the limit \(ulimit -f\)"),
     ):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        with (
+            pytest.raises(FileError, match=f"cannot write .*big: {said}"),
+            atomic_write(path),
+        ):
+            raise OSError(number, os.strerror(number))
     assert os.listdir(tmp_path) == []
 
 
@@ -425,3 +430,18 @@ def test_a_pipe_is_read_to_its_end_and_not_waited_for(tmp_path: Path) -> None:
     os.close(reader)
     with pytest.raises(IsADirectoryError):
         read_bytes(tmp_path)
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("read", [sha256_file, check_seal, read_sealed])
+def test_what_is_no_regular_file_is_neither_waited_for_nor_hashed(
+    tmp_path: Path, read: Callable[[Path], object]
+) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path(os.devnull)):
+        with pytest.raises(OSError, match="no regular file"):
+            read(path)
+    before = len(os.listdir("/dev/fd"))
+    with pytest.raises(OSError, match="Is a directory"):
+        read(tmp_path)
+    assert len(os.listdir("/dev/fd")) == before

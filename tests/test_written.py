@@ -3,13 +3,14 @@
 import errno
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from lmexposure._files import atomic_directory, atomic_write, only_writer, refuse_unlike
+from lmexposure._files import atomic_directory, atomic_write, is_held, only_writer, refuse_unlike
 from lmexposure._integrity import write_sealed
-from lmexposure._written import LIST, check, claim, refuse_foreign, remove, study
+from lmexposure._written import LIST, LOCK, check, claim, refuse_foreign, remove, study
 from lmexposure.errors import FileError
 
 
@@ -93,6 +94,15 @@ def test_what_is_removed_is_no_longer_ours(tmp_path: Path) -> None:
                 refuse_foreign(tmp_path, names)
         remove(tmp_path / "parts")
     assert (tmp_path / "parts" / "a").read_text() == "precious"
+
+
+def test_a_directory_in_the_place_of_a_file_is_refused_though_it_is_empty(tmp_path: Path) -> None:
+    for name in ("checkpoint.pt", "run.json", "report.html", "model", "best-1.5", ".measuring"):
+        (tmp_path / name).mkdir()
+    refuse_foreign(tmp_path, ["model", "best-[0-9]*", ".measuring", "none.json"])
+    for name in ("checkpoint.pt", "run.json", "report.html"):
+        with pytest.raises(FileError, match=f"{name} is there already, and lmexposure did not"):
+            refuse_foreign(tmp_path, ["model", name])
 
 
 def test_a_study_within_another_is_removed_by_a_relative_path_too(
@@ -269,11 +279,33 @@ def test_partial_names_of_somebody_else_are_left(tmp_path: Path) -> None:
         assert (tmp_path / name).read_text() == "precious"
 
 
-def test_a_lock_of_somebody_else_is_left(tmp_path: Path) -> None:
-    (tmp_path / ".lmexposure.lock").write_text("precious")
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda path: path.write_text("precious"),
+        lambda path: path.touch(0o644),
+        lambda path: os.mkfifo(path, 0o600),
+    ],
+)
+def test_a_lock_of_somebody_else_is_left(tmp_path: Path, make: Callable[[Path], object]) -> None:
+    lock = tmp_path / "out" / LOCK
+    lock.parent.mkdir()
+    make(lock)
+    before = lock.lstat()
+    assert not is_held(lock.parent)
+    with only_writer(tmp_path / "out"):
+        write(tmp_path / "out" / "file")
+        remove(tmp_path / "out" / "file")
+    assert lock.lstat().st_ino == before.st_ino
+    assert lock.lstat().st_size == before.st_size
+
+
+def test_what_a_killed_process_left_of_its_lock_goes(tmp_path: Path) -> None:
+    (tmp_path / LOCK).touch(0o600)
     with only_writer(tmp_path):
-        write(tmp_path / "file")
-    assert (tmp_path / ".lmexposure.lock").read_text() == "precious"
+        pass
+    assert os.listdir(tmp_path) == []
 
 
 def test_outside_of_a_study_only_records_of_ours_are_replaced(tmp_path: Path) -> None:

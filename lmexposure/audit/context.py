@@ -25,7 +25,6 @@ from lmexposure.models import (
     dated,
     encode_in_context,
     encode_rows,
-    read_training,
     row_context,
     template_record,
     tokenizer_sha256,
@@ -36,7 +35,9 @@ from lmexposure.records import (
     ContextRecord,
     RowsRecord,
     RunSettings,
+    TrainingFile,
     Validation,
+    read_training,
 )
 
 Source = Literal["training", "manifest", "rows", "setting", "assumed"]
@@ -96,7 +97,7 @@ def scoring_context(
     elif wrapping is not None:
         source = "setting" if said else "training" if own else "manifest"
         if wrapping.chat_date is None and record is not None:
-            wrapping = replace(wrapping, chat_date=record.get("chat_date"))
+            wrapping = replace(wrapping, chat_date=record.chat_date)
         described = _in_wrapping(
             loaded.tokenizer, manifest, wrapping, texts, source, warnings, said=said
         )
@@ -130,15 +131,15 @@ def recorded_training(model: str | Path, manifest: Manifest) -> Validation | Non
     if model.name != "model" or not path.is_file() or damaged_model(model) is not None:
         return None
     record = read_training(path)
-    if record is None or record.get("manifest_sha256") != manifest.sha256:
+    if record is None or record.manifest_sha256 != manifest.sha256:
         return None
-    if not record["model_files"]:
+    if not record.model_files:
         return None
-    trained = TrainingResult.of_record(record["result"], model)
+    trained = TrainingResult.of_record(record.result, model)
     return Validation.model_validate(trained, from_attributes=True)
 
 
-def _training_of(model: Path) -> Mapping[str, Any] | None:
+def _training_of(model: Path) -> TrainingFile | None:
     """The record of the training of this package that a model, or its snapshot, lies in."""
     homes = (model.parent, model.parent.parent) if model.is_dir() else ()
     paths = [home / "training.json" for home in homes]

@@ -14,7 +14,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import Field
 
 from lmexposure import __version__, _written
-from lmexposure._files import PRIVATE, sha256_file
+from lmexposure._files import PRIVATE, read_bytes, sha256_file
 from lmexposure._integrity import read_sealed, say_rebuilt, write_sealed
 from lmexposure._record import Record, Sha256, plain
 from lmexposure._validate import MOST_THREADS
@@ -117,7 +117,9 @@ def record_measured(out: Path, measure: MeasureOptions) -> None:
     record = _readable(path)
     if record is None or record.command == "measure":
         record = _record(None, measure)
-    record.model_copy(update={"measured": utc_now()}).write(path, mode=PRIVATE)
+    # A run's model may have been measured by a command of its own, with other settings.
+    asked = measure.model_copy(update={"threads": record.measure.threads})
+    record.model_copy(update={"measured": utc_now(), "measure": asked}).write(path, mode=PRIVATE)
 
 
 def mend_record(out: Path, measure: MeasureOptions) -> None:
@@ -170,7 +172,7 @@ def _elsewhere(failure: ResultError) -> ResultError:
 def _values(path: Path) -> dict[str, Any]:
     """What a run.json holds, however damaged; nothing where it is no JSON table."""
     try:
-        values = json.loads(path.read_bytes())
+        values = json.loads(read_bytes(path))
     except (ValueError, OSError, RecursionError):
         return {}
     return values if isinstance(values, dict) else {}

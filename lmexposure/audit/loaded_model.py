@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from lmexposure._text import visible
 from lmexposure.errors import ModelError, SettingsError
 from lmexposure.models import (
     NEW_MODELS,
@@ -73,10 +74,16 @@ def load_for_measuring(model: str | Path, settings: RunSettings) -> LoadedModel:
 def _refuse_damaged(model: str | Path) -> None:
     """Refuse a changed weight, which would give other numbers and look like any other."""
     damaged = damaged_model(model)
+    if damaged == (record := Path(model).parent / "training.json"):
+        raise ModelError(
+            f"{visible(str(record))} is damaged, or was changed since the training wrote it, so "
+            f"that nothing says whether {visible(str(model))} is the model of that training; put "
+            "the file back, or copy the model elsewhere to measure it as one of any other origin"
+        )
     if damaged is not None:
         raise ModelError(
-            f"{damaged} is not what the training wrote ({Path(model).parent / 'training.json'} has "
-            "its hash): damaged, or changed since; give the training's command again, or copy the "
+            f"{damaged} is not what the training wrote ({record} has its "
+            "hash): damaged, or changed since; give the training's command again, or copy the "
             "model elsewhere if the change is meant"
         )
 

@@ -20,11 +20,13 @@ from lmexposure._files import (
     mode_like,
     new_file,
     only_writer,
+    read_bytes,
     set_aside_in,
     sha256_file,
     write_json,
 )
 from lmexposure._integrity import say_rebuilt
+from lmexposure._record import refuse_other_version
 from lmexposure._text import visible
 from lmexposure._validate import flag, integer, of_type
 from lmexposure._written import refuse_foreign
@@ -447,6 +449,7 @@ class _Again:
 
 
 SCHEMA = "lmexposure.shard/1"
+_INSERT_AGAIN = "insert again into another directory, with this version"
 _MOST = 2**63 - 1  # of documents or bytes
 
 
@@ -480,10 +483,14 @@ class Sidecar:
 
     @classmethod
     def read(cls, path: Path) -> "Sidecar":
-        """Read the note of the file `path`; what no insertion wrote is refused."""
+        """Read the note of the file `path`; what no insertion of this version wrote is refused."""
         note = sidecar_path(path)
         try:
-            return cls._from_dict(json.loads(note.read_bytes()))
+            values = json.loads(read_bytes(note))
+            refuse_other_version(values, note, SCHEMA, _INSERT_AGAIN)
+            return cls._from_dict(values)
+        except ResultError:
+            raise
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as failure:
             raise CorpusError(
                 f"{note} is not what insertion wrote ({type(failure).__name__}); take a whole copy"

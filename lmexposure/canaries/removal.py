@@ -89,6 +89,11 @@ def remove_from_files(
     written = [out / path.name for path in paths]
     if len(paths) == 1:
         written = written if out.is_dir() else [out]
+        if out.is_dir() and written[0].is_symlink():  # a link that is named itself is followed
+            raise CorpusError(
+                f"{written[0]} is a link, which is not followed; choose another directory, or move "
+                "it away"
+            )
         if is_taken(written[0]):
             raise CorpusError(f"{written[0]} is there already; choose another name")
         with atomic_write(written[0], mode=mode) as stream:

@@ -18,6 +18,8 @@ from lmexposure.errors import CorpusError, PlanError
 
 _LONGEST = 1_000  # characters of a text: a canary is to fit into one row of a training
 _CONTROLS = ("Cc", "Zl", "Zp")  # Unicode's categories of what ends or disturbs a line
+_INVISIBLE = "Cf"  # of what changes how a line is shown, or nothing at all
+_JOINERS = "\u200c\u200d"  # are of it, and spell words of some scripts, and emoji
 _TOGETHER = 512  # documents that are searched at once
 _STDIN = "-"
 
@@ -104,23 +106,27 @@ def _lines(path: Path, content: bytes) -> dict[int, str]:
 
 def _wrong(line: str) -> str:
     """Why a line is no text of a canary; "" where it is."""
-    control = next((c for c in line if unicodedata.category(c) in _CONTROLS), None)
-    if control is not None:
-        return f"holds the control character U+{ord(control):04X}; leave it out, or write a space"
+    for character in line:
+        kind = unicodedata.category(character)
+        if kind in _CONTROLS or (kind == _INVISIBLE and character not in _JOINERS):
+            what = "invisible" if kind == _INVISIBLE else "control"
+            return (
+                f"holds the {what} character U+{ord(character):04X}; leave it out, or write a space"
+            )
     if len(line) > _LONGEST:
         return f"{len(line):,} characters; give at most {_LONGEST:,} in a line"
     return ""
 
 
 def _refuse_alike(path: Path, lines: dict[int, str]) -> None:
-    """Refuse two lines that differ in case and spaces at most, and one within another."""
+    """Refuse two lines that look alike but for case and spaces, and one within another."""
     first: dict[str, int] = {}
     for number, line in lines.items():
-        before = first.setdefault(" ".join(line.split()).casefold(), number)
+        before = first.setdefault(_folded(line), number)
         if before != number:
             raise CorpusError(
-                f"{path}, lines {before} and {number}: the same text, but for case and spaces; "
-                "keep one of them"
+                f"{path}, lines {before} and {number}: the same text, but for case, spaces "
+                "and how Unicode spells it; keep one of them"
             )
     numbers = list(lines)
     if (pair := first_nested(list(lines.values()))) is not None:
@@ -129,6 +135,12 @@ def _refuse_alike(path: Path, lines: dict[int, str]) -> None:
             f"{path}, lines {inner} and {outer}: the text of line {inner} is within that of line "
             f"{outer}, so that a copy of one would count as a copy of the other; keep one of them"
         )
+
+
+def _folded(line: str) -> str:
+    """What two lines that read alike have in common: "é" is one character, or two."""
+    folded = unicodedata.normalize("NFKC", line).casefold()
+    return " ".join(unicodedata.normalize("NFKC", folded).split())
 
 
 def _drawn(texts: Sequence[str], material: Material) -> list[str]:

@@ -113,6 +113,11 @@ def _say_failure(failure: BaseException, *, debug: bool) -> None:
             error(f"a part of a path is longer than the disk takes: {failure.filename}; shorten it")
         case OSError(errno=errno.ENOSPC):
             error(f"the disk is full: {failure}; free some space and run the same command again")
+        case OSError(errno=errno.EFBIG):
+            error(
+                f"a file may not get larger here: {failure}; raise the limit (ulimit -f), or send "
+                "what is printed to another place, and run the same command again"
+            )
         case _Showing():  # wrong usage
             show_failure(_usage(failure))
         case _:

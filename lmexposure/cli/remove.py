@@ -59,7 +59,8 @@ def _target(out: Path | None, name: str | None, manifest: Path, corpus: Sequence
     from lmexposure.errors import SettingsError
 
     if out is not None and name is None:
-        taken = next((out / path.name for path in corpus if (out / path.name).exists()), None)
+        names = (out / path.name for path in corpus)
+        taken = next((path for path in names if os.path.lexists(path)), None)
         if taken is not None:
             raise SettingsError(f"{taken} is there already; choose another --out")
         return out

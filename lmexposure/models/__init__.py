@@ -35,7 +35,6 @@ if TYPE_CHECKING:
         Progress,
         ProgressCallback,
         damaged_model,
-        read_training,
     )
     from lmexposure.models.cpu import computing_threads, threads_for, warn_imitated
     from lmexposure.models.dp_accounting import (
@@ -178,7 +177,6 @@ __all__ = [
     "pack",
     "place_documents",
     "precision_notes",
-    "read_training",
     "record_text",
     "row_context",
     "save_model",

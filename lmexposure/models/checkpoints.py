@@ -1,10 +1,11 @@
 """What interrupted training goes on from, and what finished training leaves behind."""
 
 import io
-import json
+import os
 import re
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,12 +18,11 @@ from lmexposure._integrity import (
     damaged_file,
     file_hashes,
     say_rebuilt,
-    take_hash,
     write_sealed,
 )
 from lmexposure._written import listed, remove
 from lmexposure.errors import FileError, ResultError
-from lmexposure.records import TrainingRecord
+from lmexposure.records import TRAINING_SCHEMA, read_training
 
 BEGINS_ANEW = "the training begins anew"
 _BEST = re.compile(r"best-\d+|\.best-\d+(\.\d+)?\.(partial|old)")
@@ -172,23 +172,24 @@ class CheckpointDirectory:
 
 
 def damaged_model(model: str | Path) -> Path | None:
-    """The first file of a trained model that is not what its training wrote, or is gone."""
+    """The first file of a trained model, or its record, that its training did not write so."""
     model = Path(model)
     path = model.parent / "training.json"
-    if model.name != "model" or not path.is_file():
+    if model.name != "model" or not os.path.lexists(path):
         return None
     if not model.is_dir():
-        return model
+        return model if path.is_file() else None
     record = read_training(path)
-    return None if record is None else damaged_file(model, record["model_files"])
+    if record is None:
+        return path if _was_ours(path) else None
+    return damaged_file(model, record.model_files)
 
 
-def read_training(path: Path) -> dict[str, Any] | None:
-    """The record in training.json; None where it is damaged."""
-    try:
-        record = json.loads(read_bytes(path))
-        whole = take_hash(record) and record["inputs_sha256"] is not None
-        TrainingRecord.model_validate(record["result"])
-        return record if whole and isinstance(record["model_files"], dict) else None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return None
+def _was_ours(path: Path) -> bool:
+    """Whether a damaged record is of a training here, by the list next to it or what is left."""
+    if listed(path.parent) & {path.name, "model"}:
+        return True
+    with suppress(OSError):
+        content = read_bytes(path)
+        return not content or TRAINING_SCHEMA.partition("/")[0].encode() in content
+    return False

@@ -21,7 +21,6 @@ from lmexposure.models.checkpoints import (
     Counters,
     ProgressCallback,
     damaged_model,
-    read_training,
 )
 from lmexposure.models.cpu import computing_threads, threads_for, warn_imitated
 from lmexposure.models.deduplication import deduplicated
@@ -53,11 +52,12 @@ from lmexposure.records import (
     PLAIN,
     RELAXLOSS,
     SELENA,
+    TRAINING_SCHEMA,
     DpClaim,
     TrainingSettings,
+    read_training,
 )
 
-_SCHEMA = "lmexposure.training/1"
 _METHODS: dict[str, Callable[[Setup], TrainingMethod]] = {
     PLAIN: PlainTraining,
     DP_SGD: DpSgd,
@@ -207,7 +207,7 @@ def _train(  # noqa: PLR0913  what `train` takes, as rows
             inside.save(out)
         _set_aside(out, checkpoints.best(counters.best_step))
         record = {
-            "schema": _SCHEMA,
+            "schema": TRAINING_SCHEMA,
             "inputs_sha256": inputs,
             "settings": settings.to_dict(),
             "manifest_sha256": manifest_sha256,
@@ -429,14 +429,14 @@ def _finished(out: Path, inputs: str, settings: TrainingSettings) -> TrainingRes
     """The result of this very training, if it is in `out`; what is damaged of it counts as none."""
     path, model = out / "training.json", out / "model"
     record = read_training(path) if path.exists() else None
-    if record is not None and record["inputs_sha256"] != inputs:
+    if record is not None and record.inputs_sha256 != inputs:
         raise ResultError(
             f"{out} holds a finished training with other settings, data or initial weights; "
             "choose another directory"
         )
     damaged = path if record is None else damaged_model(model)
     if record is not None and damaged is None:
-        return TrainingResult.of_record(record["result"], model)
+        return TrainingResult.of_record(record.result, model)
     refuse_foreign(out, _written_by(settings))
     check(model)
     if path.exists():

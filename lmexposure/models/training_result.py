@@ -1,11 +1,10 @@
 """What a training gave, as it is returned, written and read again."""
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from lmexposure.records import LEAST_GAIN, DpClaim
+from lmexposure.records import LEAST_GAIN, DpClaim, TrainingRecord
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,14 +45,6 @@ class TrainingResult:
         return asdict(self) | {"model_path": self.model_path.name, "claim": claim}
 
     @classmethod
-    def of_record(cls, record: Mapping[str, Any], model: Path) -> "TrainingResult":
+    def of_record(cls, record: TrainingRecord, model: Path) -> "TrainingResult":
         """What was written by `to_dict`, and is reused."""
-        claim = record.get("claim")
-        return cls(
-            **{
-                **record,
-                "model_path": model,
-                "claim": None if claim is None else DpClaim.model_validate(claim),
-                "reused": True,
-            }
-        )
+        return cls(**{**dict(record), "model_path": model, "reused": True})

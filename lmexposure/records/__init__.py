@@ -172,6 +172,7 @@ if TYPE_CHECKING:
         SWEEPING,
         SweepSettings,
     )
+    from lmexposure.records.training_file import TRAINING_SCHEMA, TrainingFile, read_training
     from lmexposure.records.training_settings import TrainingSettings
     from lmexposure.records.verbatim_files import (
         MeasuredText,
@@ -245,6 +246,7 @@ __all__ = [
     "SWEEPING",
     "TAUGHT",
     "TRAINING",
+    "TRAINING_SCHEMA",
     "VERBATIM",
     "AreaUnderCurve",
     "AuditedText",
@@ -343,6 +345,7 @@ __all__ = [
     "SweepSettings",
     "SweepText",
     "TokenProof",
+    "TrainingFile",
     "TrainingRecord",
     "TrainingSettings",
     "TruePositiveRate",
@@ -374,6 +377,7 @@ __all__ = [
     "open_sweep",
     "read_score_file",
     "read_settings_file",
+    "read_training",
     "refuse_other_study",
     "run_of",
     "sweep_of",

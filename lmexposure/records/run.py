@@ -6,12 +6,13 @@ run.json; the clock of whoever renders is never read.
 """
 
 import json
+import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from lmexposure._files import is_held, read_bytes
-from lmexposure._integrity import damaged_file, take_hash
+from lmexposure._files import is_held, read_bytes, sha256_file
+from lmexposure._integrity import damaged_file
 from lmexposure._style import short_hash
 from lmexposure._text import visible
 from lmexposure._validate import of_type
@@ -20,6 +21,7 @@ from lmexposure.errors import ManifestError, ResultError
 from lmexposure.records.result import Result
 from lmexposure.records.run_record import RunRecord
 from lmexposure.records.sweep_files import holds_sweep
+from lmexposure.records.training_file import read_training
 
 if TYPE_CHECKING:
     from lmexposure.records.scores import Scores
@@ -76,6 +78,10 @@ class Provenance:
 
 _LOOK = "verbatim"  # directory of a run: which text of its corpus comes out of its model
 _LARGEST = 1e15  # nothing in a curve comes near, and axes overflow long after
+# What both run.json and result.json say of a training.
+_OF_TRAINING = ("validation_bits", "initial_validation_bits", "best_epoch", "epochs", "stopped")
+# A measurement makes its scores again where they do not fit.
+SAME_COMMAND = "give the command that measured it again, or measure with another directory"
 
 
 Measured: TypeAlias = "Result | RunFiles | str | Path"
@@ -190,7 +196,8 @@ def open_run(path: str | Path) -> RunFiles:
     Raises:
         ResultError: no result, a file that is torn, was edited or is of a newer schema, a whole
             run (it has a run.json) without its manifest; or such a look at memorised text. A model
-            in it that is not the one its training wrote, by the hashes in training.json.
+            in it that is not the one its training wrote, by the hashes in training.json. Scores
+            or a run.json next to it that are another result's.
         ManifestError: a manifest that cannot be read, or that the result was not made from.
     """
     of_type("path", path, (str, Path), "that of a run directory or of a result", error=ResultError)
@@ -202,7 +209,15 @@ def open_run(path: str | Path) -> RunFiles:
         return RunFiles(path=path, name=path.stem, result=result, result_path=result_path)
     home = result_path.parent
     _refuse_other_model(home, result)
+    scores = home / "scores.parquet"
+    if os.access(scores, os.R_OK):  # they are for their owner alone, a result is for everyone
+        refuse_other_scores(scores, result.scores_sha256)
     record = RunRecord.read(home / "run.json") if (home / "run.json").exists() else None
+    if record is not None and not _is_of(record, result):
+        raise ResultError(
+            f"{home / 'run.json'} is of another run than {result_path}: its settings or its "
+            "training differ; put back the one that belongs to it, or take it away"
+        )
     whole = record is not None and record.command == "run"
     curve, notes = read_curve(home / "metrics.jsonl")
     if not curve:
@@ -218,8 +233,21 @@ def open_run(path: str | Path) -> RunFiles:
         curve=curve,
         notes=(*notes, *more),
         result_path=result_path,
-        scores_path=home / "scores.parquet",
+        scores_path=scores,
         look=look,
+    )
+
+
+def _is_of(record: RunRecord, result: Result) -> bool:
+    """Whether a run.json can be of the measurement that it lies next to."""
+    free = {"threads": None}  # asked for there, used here
+    told, known = record.training, result.model.validation
+    if record.measure.model_copy(update=free) != result.settings.model_copy(update=free):
+        return False
+    return (
+        told is None
+        or known is None
+        or all(getattr(told, name) == getattr(known, name) for name in _OF_TRAINING)
     )
 
 
@@ -228,16 +256,27 @@ def _refuse_other_model(home: Path, result: Result) -> None:
     model, path = home / "model", home / "training.json"
     if result.model.path != model.name or not model.is_dir() or not path.exists():
         return
-    try:
-        training = json.loads(read_bytes(path))
-        hashes = training.get("model_files", {}) if take_hash(training) else None
-        strange = path if hashes is None else damaged_file(model, hashes)
-    except (OSError, ValueError, TypeError, AttributeError, RecursionError):
-        strange = path
+    training = read_training(path)
+    strange = path if training is None else damaged_file(model, training.model_files)
     if strange is not None:
         raise ResultError(
             f"{visible(strange)} is not what the training wrote, so {home / 'result.json'} may be "
             "of another model; measure this model into another directory, or put the file back"
+        )
+
+
+def refuse_other_scores(path: Path, wanted: str | None) -> None:
+    """Refuse scores that are not those of the result; of one without any, all are another's."""
+    try:
+        sha256 = sha256_file(path)
+    except OSError as failure:
+        raise ResultError(
+            f"{path} is not readable ({failure.strerror or failure}); {SAME_COMMAND}"
+        ) from failure
+    if sha256 != wanted:
+        raise ResultError(
+            f"{path} is not what its result was made with (its hash differs): edited or damaged; "
+            f"{SAME_COMMAND}"
         )
 
 

@@ -8,16 +8,15 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from lmexposure._files import PRIVATE, atomic_write, sha256_file
+from lmexposure._files import PRIVATE, atomic_write
 from lmexposure._record import ROUNDING
 from lmexposure.errors import InputError, ResultError
 from lmexposure.records.result import Result
+from lmexposure.records.run import SAME_COMMAND, refuse_other_scores
 
 _ROLES = ("canary", "control", "held_out", "reference")
 _BASE = "base_log_perplexity_bits"
 _TEXT_COLUMNS = ("id", "format", "role")
-# A measurement makes its scores again where they do not fit.
-_SAME_COMMAND = "give the command that measured it again, or measure with another directory"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -38,7 +37,7 @@ class Scores:
 def read_scores(path: str | Path, result: Result) -> Scores:
     """The scores that a result was made from."""
     path = Path(path)
-    _check_hash(path, result.scores_sha256)
+    refuse_other_scores(path, result.scores_sha256)
     return _read_columns(path)
 
 
@@ -63,21 +62,6 @@ def write_score_table(
         pq.write_table(pa.table(columns), stream)
 
 
-def _check_hash(path: Path, wanted: str | None) -> None:
-    """Refuse scores that are not those of the result; of one without any, all are another's."""
-    try:
-        sha256 = sha256_file(path)
-    except OSError as failure:
-        raise ResultError(
-            f"{path} is not readable ({failure.strerror or failure}); {_SAME_COMMAND}"
-        ) from failure
-    if sha256 != wanted:
-        raise ResultError(
-            f"{path} is not what its result was made with (its hash differs): edited or damaged; "
-            f"{_SAME_COMMAND}"
-        )
-
-
 def _read_columns(path: Path) -> Scores:
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -97,7 +81,7 @@ def _read_columns(path: Path) -> Scores:
     except (OSError, ValueError, TypeError, KeyError, pa.ArrowException) as failure:
         raise ResultError(
             f"{path} cannot be read as scores ({type(failure).__name__}): cut short, or of other "
-            f"columns; {_SAME_COMMAND}"
+            f"columns; {SAME_COMMAND}"
         ) from None
     for column in (bits, *base):
         _check_bits(path, column)
@@ -117,12 +101,12 @@ def _check_bits(path: Path, bits: NDArray[np.float64]) -> None:
     bad = int((~np.isfinite(bits)).sum())
     if bad:
         raise ResultError(
-            f"{path}: {bad} of {bits.size} log-perplexities are not finite; {_SAME_COMMAND}"
+            f"{path}: {bad} of {bits.size} log-perplexities are not finite; {SAME_COMMAND}"
         )
     if bits.size and bits.min() < -ROUNDING:
         raise ResultError(
             f"{path}: a log-perplexity is {bits.min():.3g} bits, and none is below 0; "
-            f"{_SAME_COMMAND}"
+            f"{SAME_COMMAND}"
         )
 
 
@@ -130,7 +114,7 @@ def _check_roles(path: Path, roles: NDArray[np.str_]) -> None:
     unknown = set(np.unique(roles).tolist()) - set(_ROLES)
     if unknown:
         raise ResultError(
-            f"{path}: {len(unknown)} roles are none of {', '.join(_ROLES)}; {_SAME_COMMAND}"
+            f"{path}: {len(unknown)} roles are none of {', '.join(_ROLES)}; {SAME_COMMAND}"
         )
 
 

@@ -11,6 +11,7 @@ from audit.small import bits, loaded_of, training
 from audit.wrapped import TWO, naive_bits, plain_manifest, wrapped_manifest
 from chats import TEMPLATE, chat_tokenizer
 from known import known
+from made_results import trained_record
 from manifest_files import judged
 from records.test_rows_record import record as rows_record
 from tiny import characters, one_by_one
@@ -20,7 +21,7 @@ from lmexposure.audit import MeasureSettings, measure, rows_beside, scoring_cont
 from lmexposure.audit.workload import measurement_phases
 from lmexposure.canaries import Format, Manifest, Wrapping
 from lmexposure.core import Thresholds
-from lmexposure.errors import LmexposureError, ManifestError, ModelError, SettingsError
+from lmexposure.errors import LmexposureError, ManifestError, ModelError, ResultError, SettingsError
 from lmexposure.gate import check
 from lmexposure.models import encode_in_context, tokenizer_sha256
 from lmexposure.records import RowsRecord
@@ -287,15 +288,15 @@ def test_what_lies_in_the_directory_of_a_training_is_known(tmp_path: Path) -> No
 
     record.write_text("{}")
     assert source("model") == "assumed"
-    trained = {"model_path": "model", "validation_bits": 1.0, "initial_validation_bits": 2.0}
-    trained |= {"best_step": 1, "steps": 1, "tokens": 9, "processes": 1, "threads": 1}
-    trained |= {"best_epoch": 1.0, "epochs": 1.0, "seconds": 1.0, "stopped": "epochs"}
-    trained |= {"reused": False}
     record.unlink()
-    write_hashed(record, {"inputs_sha256": "a" * 64, "model_files": {}, "result": trained})
+    write_hashed(record, trained_record({}))
     assert [source(name) for name in ("model", "snapshots/epoch-1", "gone")] == [
         *("training", "training", "assumed")
     ]
+    write_hashed(record, trained_record({}) | {"schema": "lmexposure.training/2"})
+    for name in ("model", "snapshots/epoch-1"):
+        with pytest.raises(ResultError, match=r"json has schema 'lmexposure.training/2', and this"):
+            source(name)
 
 
 def test_the_work_of_a_measurement_counts_the_rows() -> None:

@@ -158,7 +158,8 @@ def test_a_damaged_result_is_refused_and_nothing_is_lost(
     path.write_text(text)
     flip(home / "scores.parquet")
     with pytest.raises(ResultError, match=r"scores\.parquet is not what its result was made with"):
-        open_run(home).scores()
+        open_run(home)
+    flip(home / "scores.parquet")  # as it was
     flip(home / "run.json")
     with pytest.raises(ResultError, match=r"run\.json .*give the run's command again"):
         open_run(home)
@@ -217,6 +218,10 @@ def test_a_model_that_changed_since_its_training_is_not_measured(
     with pytest.raises(ModelError, match=r"model\.safetensors is not what the training wrote"):
         load_for_measuring(home / "model", SETTINGS)
     meant = shutil.copytree(home / "model", tmp_path / "copied")
+    assert load_for_measuring(meant, SETTINGS)
+    cut(home / "training.json")
+    with pytest.raises(ModelError, match=r"training\.json is damaged, or was changed.*put the"):
+        load_for_measuring(home / "model", SETTINGS)
     assert load_for_measuring(meant, SETTINGS)
 
 

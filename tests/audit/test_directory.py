@@ -3,6 +3,7 @@
 Parts of a measurement are used only as they were written.
 """
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +22,7 @@ from lmexposure.audit.directory import (
     set_aside,
 )
 from lmexposure.errors import FileError, ResultError
-from lmexposure.records import Extraction
+from lmexposure.records import Extraction, RunRecord
 
 SETTINGS = RunSettings(canaries=3, seed=7, training={"epochs": 2, "snapshot_epochs": (1,)})
 
@@ -100,6 +101,26 @@ def test_an_edited_record_is_refused_where_no_manifest_stands_in(
     (tmp_path / "r" / "manifest.json").write_text("{}")
     assert RunLog.open(tmp_path / "r", SETTINGS).timings == {}
     assert "run.json is damaged" in caplog.text
+
+
+def test_a_run_record_says_how_its_model_was_measured_last(tmp_path: Path) -> None:
+    """By `lmexposure measure` into the run's directory, with settings of its own."""
+    path = begun(tmp_path / "r") / "run.json"
+    before = RunRecord.read(path)
+    asked = before.measure.model_copy(update={"references": 77, "threads": 3})
+    record_measured(path.parent, asked)
+    after = RunRecord.read(path)
+    assert after.settings == before.settings
+    assert after.measure == before.measure.model_copy(update={"references": 77})
+
+
+@pytest.mark.timeout(20)
+def test_a_pipe_in_the_place_of_a_record_is_not_waited_for(tmp_path: Path) -> None:
+    path = begun(tmp_path / "r") / "run.json"
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(ResultError, match=r"run\.json is not readable JSON.*choose another direct"):
+        RunLog.open(tmp_path / "r", SETTINGS)
 
 
 def test_whose_a_run_record_is(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -148,11 +148,31 @@ def parts(here: Path, count: int) -> list[Path]:
 
 
 def test_a_damaged_sidecar(tmp_path: Path) -> None:
-    for text in ("{", "{}", '{"schema": "lmexposure.shard/2"}'):
-        sidecar_path(tmp_path / "a").parent.mkdir(exist_ok=True)
+    sidecar_path(tmp_path / "a").parent.mkdir()
+    for text in ("{", "{}", '{"schema": "lmexposure.shards/2"}'):
         sidecar_path(tmp_path / "a").write_text(text)
         with pytest.raises(CorpusError, match="is not what insertion wrote"):
             Sidecar.read(tmp_path / "a")
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("made", [os.mkfifo, os.mkdir])
+def test_what_is_no_file_is_no_sidecar(tmp_path: Path, made: Callable[[Path], None]) -> None:
+    sidecar_path(tmp_path / "a").parent.mkdir()
+    made(sidecar_path(tmp_path / "a"))
+    with pytest.raises(CorpusError, match="is not what insertion wrote"):
+        Sidecar.read(tmp_path / "a")
+
+
+def test_a_sidecar_of_another_version_is_refused_and_stays(tmp_path: Path) -> None:
+    source, out = written(tmp_path / "a.txt"), tmp_path / "out"
+    insert_files(source, out, PLAN)
+    note = sidecar_path(out / "corpus" / "a.txt")
+    note.write_text(note.read_text().replace("lmexposure.shard/1", "lmexposure.shard/2"))
+    before = note.read_bytes()
+    with pytest.raises(ResultError, match=r"schema 'lmexposure\.shard/2'.*; insert again"):
+        insert_files(source, out, PLAN)
+    assert note.read_bytes() == before
 
 
 def modes(directory: Path) -> dict[str, int]:

@@ -143,6 +143,20 @@ def test_what_cannot_be_checked_is_not_called_checked(tmp_path: Path) -> None:
     assert not remove_from_files([out], unknown, tmp_path / "without").checked
 
 
+def test_a_link_in_a_directory_is_not_followed_and_one_that_is_named_is(tmp_path: Path) -> None:
+    copy, manifest = inserted(tmp_path)
+    back, there = tmp_path / "back", tmp_path / "there"
+    back.mkdir()
+    (back / copy.name).symlink_to(there)
+    with pytest.raises(
+        CorpusError, match=r"corpus\.jsonl is a link, which is not followed; choose"
+    ):
+        remove_from_files([copy], manifest, back)
+    assert not there.exists()
+    remove_from_files([copy], manifest, back / copy.name)
+    assert there.read_bytes() == records(30)
+
+
 def test_nothing_is_written_over_anything(tmp_path: Path) -> None:
     out, manifest = inserted(tmp_path)
     with pytest.raises(CorpusError, match=r"corpus.jsonl is there already; choose another name"):

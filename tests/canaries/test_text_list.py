@@ -40,6 +40,7 @@ def choose(path: Path | None, content: str | bytes = "\n".join(LINES), **changes
         ("\n".join(f"  {line}\t" for line in LINES), 40),
         ("\n".join([*LINES, *CORPUS[:7]]), 40),
         ("\n".join(["é" * 1000, "\u200dé\u00a0e"]), 2),
+        ("\n".join(["\u0645\u06cc\u200c\u062e", "\U0001f469\u200d\U0001f4bb", "x"]), 3),
     ],
 )
 def test_lines_that_the_corpus_does_not_hold(path: Path, content: str | bytes, count: int) -> None:
@@ -97,7 +98,7 @@ def test_the_example_makes_such_a_file(
     assert choose(path, path.read_bytes(), count=8).size == 8
 
 
-ALIKE = "the same text, but for case and spaces; keep one of them"
+ALIKE = "the same text, but for case, spaces and how Unicode spells it; keep one of them"
 
 
 @pytest.mark.parametrize(
@@ -111,7 +112,12 @@ ALIKE = "the same text, but for case and spaces; keep one of them"
         ("a\nb\tc", r"line 2: holds the control character U\+0009; leave it out, or write a sp"),
         ("a\rb" * 900, r"line 1: holds the control character U\+000D"),
         ("a\u2028b", r"line 1: holds the control character U\+2028"),
+        ("a\nb\u202ec", r"line 2: holds the invisible character U\+202E; leave it out, or write"),
+        ("a\nb\n\u200bc", r"line 3: holds the invisible character U\+200B"),
+        ("a\ufeffb", r"line 1: holds the invisible character U\+FEFF"),
         ("a b\n\nA  B ", f"lines 1 and 3: {ALIKE}"),
+        ("caf\u00e9\nx\ncafe\u0301", f"lines 1 and 3: {ALIKE}"),
+        ("\uff21 1\na\u00a01", f"lines 1 and 2: {ALIKE}"),
         ("q\nlong text\nno long text here", "lines 2 and 3: the text of line 2 is within that"),
         ("\n".join(LINES[:11]), r"has 11 texts that can be canaries, and 12 are planned: .*; plan "
          r"at most 11 \(--canaries, --repetitions, --controls\), or give more lines"),

@@ -65,6 +65,7 @@ def test_openmp_obeys_what_a_process_says_before_it_imports_torch() -> None:
         (KeyboardInterrupt(), "stopped"),
         (MemoryError("all of it"), "unexpected failure: MemoryError"),
         (OSError(28, "No space left on device"), "the disk is full"),
+        (OSError(27, "File too large"), "File too large; raise the limit (ulimit -f), or send"),
     ],
 )
 def test_every_failure_is_3_and_ctrl_c_130(

@@ -73,6 +73,11 @@ def test_a_directory_is_made_with_its_parents(call: Call, tmp_path: Path) -> Non
     for out in (deep / "back" / "there", tmp_path):
         again = call("remove", *words, "--out", out)
         assert_refused(again, "c.txt is there already; choose another --out")
+    (tmp_path / "links").mkdir()
+    (tmp_path / "links" / "c.txt").symlink_to(tmp_path / "nowhere")
+    linked = call("remove", *words, "--out", tmp_path / "links")
+    assert_refused(linked, "c.txt is there already; choose another --out")
+    assert not (tmp_path / "nowhere").exists()
     run = small_run(tmp_path / "r")
     assert call("report", run, "--out", deep / "x" / "y").code == 0
     assert call("compare", run, run, "--out", deep / "x" / "z").code == 0

@@ -14,7 +14,7 @@ from hashes import sha256_tree
 from models.small_training import CANARIES, SETTINGS, small_documents, small_lstm, stops_at
 
 from lmexposure._files import atomic_directory
-from lmexposure._integrity import write_sealed
+from lmexposure._integrity import write_hashed, write_sealed
 from lmexposure._written import LIST, study
 from lmexposure.errors import (
     CorpusError,
@@ -236,6 +236,39 @@ def test_a_damaged_record_is_written_again_and_no_other_model_is_lost(
     assert run(**QUICK, seed=8).reused
 
 
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("listed", [True, False])
+def test_a_damaged_record_makes_its_model_no_foreign_one(
+    run: Train, tmp_path: Path, listed: bool
+) -> None:
+    model = run(**QUICK).model_path
+    path, whole = tmp_path / "out" / "training.json", (tmp_path / "out" / LIST).read_bytes()
+    content = path.read_bytes()
+    (tmp_path / "out" / LIST).write_bytes(whole if listed else b"")
+    for damaged in (b"", content[:99], content.replace(b'"stopped"', b'"stoppee"')):
+        path.write_bytes(damaged)
+        assert damaged_model(model) == path
+    for made in (os.mkfifo, os.mkdir):
+        path.unlink()
+        made(path)
+        assert (damaged_model(model) == path) is (listed or made is os.mkfifo)
+    path.rmdir()
+    path.write_text('{"of": "another tool"}')
+    assert (damaged_model(model) == path) is listed
+
+
+def test_a_record_of_another_version_is_refused_and_stays(run: Train, tmp_path: Path) -> None:
+    run(**QUICK)
+    path = tmp_path / "out" / "training.json"
+    values = json.loads(path.read_text())
+    del values["content_sha256"]
+    write_hashed(path, values | {"schema": "lmexposure.training/2"})
+    before = path.read_bytes()
+    with pytest.raises(ResultError, match=r"reads 'lmexposure\.training/1' alone; train again"):
+        run(**QUICK)
+    assert path.read_bytes() == before
+
+
 def test_what_a_kill_at_the_very_end_left_is_cleared(run: Train, tmp_path: Path) -> None:
     run(**QUICK)
     whole = sorted(os.listdir(tmp_path / "out"))
@@ -245,6 +278,12 @@ def test_what_a_kill_at_the_very_end_left_is_cleared(run: Train, tmp_path: Path)
             (best / "weights").write_text("")
     assert run(**QUICK).reused
     assert sorted(os.listdir(tmp_path / "out")) == whole
+
+
+def test_a_directory_in_the_place_of_the_checkpoint_is_refused(run: Train, tmp_path: Path) -> None:
+    (tmp_path / "out" / "checkpoint.pt").mkdir(parents=True)
+    with pytest.raises(FileError, match=r"checkpoint\.pt is there already, and lmexposure did not"):
+        run(**QUICK)
 
 
 def test_a_model_of_another_origin_is_not_overwritten(run: Train, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """A run on the disk: read as it is, and refused where it is torn, edited or of other parts."""
 
+import errno
 import json
 import os
 import shutil
@@ -15,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from made_looks import look
-from made_results import small_result, small_run, with_scores_of
+from made_results import small_result, small_run, trained_record, with_scores_of
 
 from lmexposure._files import LOCK, only_writer, sha256_file
 from lmexposure._integrity import file_hashes, write_hashed
@@ -187,7 +188,7 @@ def with_model(run: Path) -> Path:
     result.model_copy(update={"model": model}).write(run / "result.json")
     (run / "model").mkdir()
     (run / "model" / "model.safetensors").write_bytes(b"weights")
-    write_hashed(run / "training.json", {"model_files": file_hashes(run / "model")})
+    write_hashed(run / "training.json", trained_record(file_hashes(run / "model")))
     return run
 
 
@@ -219,9 +220,31 @@ def record(change: Callable[[Any], object]) -> Damage:
     return lambda run: edited(run / "run.json", change)
 
 
+def training(**false: Any) -> Damage:
+    """The record of the training holds something else, and the hash that goes with it."""
+    return lambda run: edited(run / "training.json", lambda values: values.update(false))
+
+
+def made_into(make: Callable[[Path], None]) -> Damage:
+    """What is no file has the name of the training's record."""
+
+    def change(run: Path) -> None:
+        (run / "training.json").unlink()
+        make(run / "training.json")
+
+    return change
+
+
 def of_another_run(run: Path) -> None:
     small_run(run.with_name("other"), seed=1)
     os.replace(run.with_name("other") / "manifest.json", run / "manifest.json")
+
+
+def result_of_another_run(run: Path) -> None:
+    other = small_run(run.with_name("other"), seed=1, whole=False)
+    (run / "manifest.json").unlink()
+    (run / "run.json").unlink()
+    os.replace(other / "result.json", run / "result.json")
 
 
 def edit_manifest(run: Path) -> None:
@@ -238,6 +261,7 @@ def killed(run: Path) -> None:
     (run / LOCK).touch()
 
 
+OTHER_RUN = r"run\.json is of another run than .*result\.json: its settings or its training differ"
 NO_RECORD, NOT_TRAINED = (
     "not readable JSON|has schema None",
     "json is not what the training wrote, so",
@@ -252,6 +276,7 @@ DAMAGES: list[tuple[Damage, str]] = [
     ),
     (of_another_run, "run/result.json was made from .*; take the manifest"),
     (edit_manifest, "does not fit"),
+    (result_of_another_run, r"scores\.parquet is not what its result was made with"),
     *((wrote("run.json", text), NO_RECORD) for text in ("{", "[]", "{}", "\xff\xfe")),
     (wrote("run.json", '{"settings": 3}'), NO_RECORD),
     (record(lambda v: v.update(schema="lmexposure.result/2")), "expected 'lmexposure.run/3': give"),
@@ -261,18 +286,55 @@ DAMAGES: list[tuple[Damage, str]] = [
     (record(lambda v: v.update(measured="2026-02-30T00:00:00Z")), "30T00:00:00Z' is no date"),
     (record(lambda v: v["seconds"].update(train=-1.0)), "seconds.train=-1.0: Input should be grea"),
     (record(lambda v: v.pop("python")), "python: Field required"),
+    (record(lambda v: v["measure"].update(references=7)), OTHER_RUN),
     *(
         (wrote("training.json", text), NOT_TRAINED)
         for text in ("[]", "{", '{"model_files": 3}', '{"content_sha256": "x"}')
     ),
+    (training(schema="lmexposure.training/2"), "reads 'lmexposure.training/1' alone; train again"),
+    *((training(schema=other), NOT_TRAINED) for other in (None, "lmexposure.run/3")),
+    (training(result={}), NOT_TRAINED),
+    (made_into(os.mkfifo), NOT_TRAINED),
+    (made_into(os.mkdir), NOT_TRAINED),
 ]
 
 
+@pytest.mark.timeout(60)
 @pytest.mark.parametrize(("damage", "message"), DAMAGES)
 def test_a_damaged_run_is_refused(tmp_path: Path, damage: Damage, message: str) -> None:
     run = with_model(small_run(tmp_path / "run"))
     damage(run)
     with pytest.raises((ManifestError, ResultError), match=message):
+        open_run(run)
+
+
+def test_the_training_in_a_run_json_is_that_of_the_result(tmp_path: Path) -> None:
+    run = small_run(tmp_path)
+    known = Result.read(run / "result.json").model.validation
+    assert known is not None
+    same = ("validation_bits", "initial_validation_bits", "best_epoch", "epochs", "stopped")
+    told = trained_record({})["result"] | {name: getattr(known, name) for name in same}
+    edited(run / "run.json", lambda values: values.update(training=told))
+    assert open_run(run).record is not None
+    for false in ({"validation_bits": 0.123}, {"epochs": 77.0}, {"stopped": "max_seconds"}):
+        edited(run / "run.json", lambda values, f=false: values.update(training=told | f))  # type: ignore[misc]
+        with pytest.raises(ResultError, match=OTHER_RUN):
+            open_run(run)
+
+
+def test_a_record_that_may_not_be_read_is_not_called_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = with_model(small_run(tmp_path / "run"))
+    real = os.open
+
+    def refuse(path: Any, *flags: int) -> int:
+        if Path(path).name == "training.json":
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        return real(path, *flags)
+
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(ResultError, match=r"cannot read .*/training\.json: Permission denied; tra"):
         open_run(run)
 
 
@@ -323,7 +385,7 @@ NO_SCORES, BITS = "cannot be read as scores", "log_perplexity_bits"
 def test_scores_that_cannot_be(tmp_path: Path, change: Damage, message: str) -> None:
     change(small_run(tmp_path))
     with pytest.raises(ResultError, match="is not what its result was made with"):
-        open_run(tmp_path).scores()
+        open_run(tmp_path)
     with_scores_of(tmp_path, small_result())
     with pytest.raises(ResultError, match=message):
         open_run(tmp_path).scores()
@@ -334,11 +396,22 @@ def test_scores_are_those_of_their_result(tmp_path: Path) -> None:
     result = open_run(run).result.model_copy(update={"scores_sha256": "0" * 64})
     small_result().write(tmp_path / "result.json")  # which names no scores
     with pytest.raises(ResultError, match="is not what its result was made with"):
-        open_run(tmp_path).scores()
+        open_run(tmp_path)
     (run / "scores.parquet").unlink()
     (run / "scores.parquet").mkdir()
     with pytest.raises(ResultError, match=r"is not readable \(Is a directory\); give the command"):
         read_scores(run / "scores.parquet", result)
+    with pytest.raises(ResultError, match=r"is not readable \(Is a directory\); give the command"):
+        open_run(run)
+
+
+def test_scores_that_are_their_owners_alone_keep_nobody_from_a_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small_run(tmp_path)
+    torn(tmp_path)
+    monkeypatch.setattr(os, "access", lambda path, mode: path.name != "scores.parquet")
+    assert open_run(tmp_path).result.formats
 
 
 def test_files_of_another_study_are_not_replaced(tmp_path: Path) -> None:
