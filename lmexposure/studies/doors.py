@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     Any_: TypeAlias = "Study | Measured | MeasuredSweep | MeasuredText"
 
+register("defences", "lmexposure.studies.defences:Defences")
 register("canife", "lmexposure.studies.canife:Canife")
 register("identifiers", "lmexposure.studies.identifiers.study:NaturalIdentifiers")
 
