@@ -1,12 +1,14 @@
 """A study of each kind that nobody made: for what must hold of every one of them."""
 
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from tiny_defences import made_record, made_row
 
-from lmexposure.core import Study
+from lmexposure.core import Study, register
 from lmexposure.records import DefenceRow
 from lmexposure.studies import Canife, CanifeRound, Defences, NaturalIdentifiers
 from lmexposure.studies.identifiers.study import (
@@ -17,6 +19,10 @@ from lmexposure.studies.identifiers.study import (
     IdentifierRates,
     IdentifierSplit,
 )
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "scripts" / "examples"))
+
+from own_study import LossGap, Scored  # type: ignore[import-not-found]
 
 
 def canife(seed: int = 0) -> Canife:
@@ -187,8 +193,26 @@ def _method(rng: np.random.Generator, name: str) -> DefenceRow:
     return row.model_copy(update=bare) if rng.random() < 0.3 else row
 
 
+def loss_gap(seed: int = 0) -> Study:
+    """The example of a kind of a package outside."""
+    rng = np.random.default_rng(seed)
+    made: Study = LossGap(
+        measured="2026-11-26T06:30:00Z",
+        lmexposure="0.1.0",
+        inputs_sha256=f"{seed:064x}",
+        model=f"model-{seed}",
+        scored=tuple(
+            Scored(number=1 + n // 2, trained=n % 2 == 0, bits=float(rng.exponential(40)))
+            for n in range(24)
+        ),
+    )
+    return made
+
+
+register("loss_gap", "own_study:LossGap")  # as its entry point would
 MADE: dict[str, Callable[[int], Study]] = {
     "canife": canife,
     "defences": defences,
     "identifiers": identifiers,
+    "loss_gap": loss_gap,
 }
