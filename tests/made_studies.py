@@ -1,12 +1,16 @@
 """A study of each kind that nobody made: for what must hold of every one of them."""
 
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from tiny_defences import made_record, made_row
 
-from lmexposure.core import Study
-from lmexposure.studies import Canife, CanifeRound, NaturalIdentifiers
+from lmexposure.core import Study, register
+from lmexposure.records import DefenceRow
+from lmexposure.studies import Canife, CanifeRound, Defences, NaturalIdentifiers
 from lmexposure.studies.identifiers.study import (
     IdentifierClass,
     IdentifierDifference,
@@ -15,6 +19,10 @@ from lmexposure.studies.identifiers.study import (
     IdentifierRates,
     IdentifierSplit,
 )
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "scripts" / "examples"))
+
+from own_study import LossGap, Scored  # type: ignore[import-not-found]
 
 
 def canife(seed: int = 0) -> Canife:
@@ -154,4 +162,57 @@ def _rates(rng: np.random.Generator) -> IdentifierRates:
     )
 
 
-MADE: dict[str, Callable[[int], Study]] = {"canife": canife, "identifiers": identifiers}
+def defences(seed: int = 0) -> Defences:
+    """Of one to five methods, some of them not at the target, or without an attack or exposure."""
+    rng = np.random.default_rng(seed)
+    names = ("none", "hamp", "dp-sgd", "selena|x", "goldfish")[: 1 + int(rng.integers(5))]
+    return made_record(
+        *(_method(rng, name) for name in names),
+        failed={"dropout": "too *costly*"} if rng.random() < 0.5 else {},
+        warnings=("a <b>warning</b>",) if rng.random() < 0.5 else (),
+        inputs_sha256=f"{seed:064x}",
+    )
+
+
+def _method(rng: np.random.Generator, name: str) -> DefenceRow:
+    is_first = name == "none"
+    ranked = is_first or bool(rng.random() < 0.7)
+    row = made_row(
+        name,
+        None if rng.random() < 0.15 else float(rng.uniform(0.1, 0.9)),
+        ranked=ranked,
+        why=None if ranked else "less useful than the target by 4.0%",
+        bits=float(rng.uniform(1, 3)),
+        ratio=1.0 if is_first else float(rng.uniform(0.9, 1.2)),
+        above_p=None if rng.random() < 0.5 else float(rng.random()) / 5,
+        epsilon=float(rng.exponential(100)) if rng.random() < 0.3 else None,
+        delta=1e-5,
+        seconds=float(rng.exponential(9)),
+    )
+    bare = {"exposure": None, "population": None, "population_low": None, "population_high": None}
+    return row.model_copy(update=bare) if rng.random() < 0.3 else row
+
+
+def loss_gap(seed: int = 0) -> Study:
+    """The example of a kind of a package outside."""
+    rng = np.random.default_rng(seed)
+    made: Study = LossGap(
+        measured="2026-11-26T06:30:00Z",
+        lmexposure="0.1.0",
+        inputs_sha256=f"{seed:064x}",
+        model=f"model-{seed}",
+        scored=tuple(
+            Scored(number=1 + n // 2, trained=n % 2 == 0, bits=float(rng.exponential(40)))
+            for n in range(24)
+        ),
+    )
+    return made
+
+
+register("loss_gap", "own_study:LossGap")  # as its entry point would
+MADE: dict[str, Callable[[int], Study]] = {
+    "canife": canife,
+    "defences": defences,
+    "identifiers": identifiers,
+    "loss_gap": loss_gap,
+}

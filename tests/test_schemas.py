@@ -14,7 +14,6 @@ from made_sweeps import written_sweep
 from lmexposure._record import FileRecord
 from lmexposure.canaries.manifest import ManifestFile
 from lmexposure.records import (
-    DefencesRecord,
     DocumentPrivacy,
     Result,
     RowsRecord,
@@ -26,15 +25,15 @@ from lmexposure.records import (
     VerbatimRecord,
     WhiteBoxAudit,
 )
-from lmexposure.studies import Canife, NaturalIdentifiers
+from lmexposure.studies import Canife, Defences, NaturalIdentifiers
 
 ROOT = Path(__file__).parents[1]
 FIELDS = runpy.run_path(str(ROOT / "scripts" / "documentation" / "fields.py"))
 SCHEMAS = ROOT / "docs" / "schemas"
 RECORDS: list[type[FileRecord]] = [
     Canife,
+    Defences,
     NaturalIdentifiers,
-    DefencesRecord,
     DocumentPrivacy,
     Result,
     RunRecord,

@@ -12,11 +12,11 @@ from lmexposure.records import (
     DefenceExposure,
     DefenceRow,
     DefenceSearch,
-    DefencesRecord,
     DefenceTry,
     RunSettings,
     SweepSettings,
 )
+from lmexposure.studies import Defences
 
 MODELS, CANARIES = 6, 200
 
@@ -93,7 +93,7 @@ def made_row(name: str, tpr: float | None = 0.5, **changes: Any) -> DefenceRow:
     return DefenceRow(**values | changes)
 
 
-def made_record(*rows: DefenceRow, **changes: Any) -> DefencesRecord:
+def made_record(*rows: DefenceRow, **changes: Any) -> Defences:
     """A comparison of these, the undefended training first."""
     values: dict[str, Any] = {
         "fpr": 0.01,
@@ -108,6 +108,7 @@ def made_record(*rows: DefenceRow, **changes: Any) -> DefencesRecord:
         "forecast_seconds": 60.0,
         "measured": "2026-11-22T06:30:00Z",
         "lmexposure": "1.0",
+        "inputs_sha256": "1" * 64,
         "warnings": (),
     }
-    return DefencesRecord(**values | changes)
+    return Defences(**values | changes)

@@ -1,19 +1,16 @@
 """`lmexposure defences`: defences side by side at one utility, each under attacks that fit it."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from lmexposure.cli import options
-from lmexposure.cli.console import print_sections, say, speaks, warn
+from lmexposure.cli.console import say, show_study
 from lmexposure.cli.long_work import long_work
 from lmexposure.cli.options import Given, takes
 from lmexposure.errors import SettingsError
 from lmexposure.records import MACHINE
-
-if TYPE_CHECKING:
-    from lmexposure.records import DefencesRecord
 
 
 @takes(given=options.DEFENCES)
@@ -55,7 +52,7 @@ def defences(
     of each are trained with the same canaries, and attacked in every way that fits. What each
     costs is said before time is spent.
     """
-    from lmexposure.defences import compare_defences
+    from lmexposure.studies import compare_defences
 
     if options.STDIN in corpus:
         raise SettingsError(
@@ -64,7 +61,7 @@ def defences(
         )
     settings = options.compared(given)
     with long_work() as progress:
-        record = compare_defences(
+        study = compare_defences(
             corpus,
             out=out,
             settings=settings,
@@ -73,17 +70,4 @@ def defences(
             progress=progress,
             say=say,
         )
-    _show(record, out)
-
-
-def _show(record: "DefencesRecord", out: Path) -> None:
-    from lmexposure.reporting import defences_finding, defences_sections, write_defences
-
-    print_sections(defences_sections(record))
-    for line in record.warnings:
-        warn(line)
-    say(f"\n{defences_finding(record)}")
-    page, *_ = write_defences(record, out)
-    if speaks():
-        say(f"report  {page}")
-    say(f"result  {out / record.NAME}")
+    show_study(study, out)

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from lmexposure._record import Count, JsonValue, NotNegative, Positive, Record, Rows, Share
     from lmexposure.core.check import EXIT_CODES, Check, CheckKind, Outcome, Verdict, verdict_of
     from lmexposure.core.compare import compare_document
     from lmexposure.core.document import Column, Document, Section, Table, facts
@@ -50,11 +51,18 @@ __all__ = [
     "Check",
     "CheckKind",
     "Column",
+    "Count",
     "Document",
+    "JsonValue",
+    "NotNegative",
     "Number",
     "Outcome",
     "Part",
+    "Positive",
+    "Record",
+    "Rows",
     "Section",
+    "Share",
     "Study",
     "Table",
     "Thresholds",

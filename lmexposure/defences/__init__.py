@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from lmexposure.defences.catalogue import DEFENCES, Defence, Knob, Reference
     from lmexposure.defences.comparison import Comparison, prepare_comparison
-    from lmexposure.defences.driver import compare_defences, forecast
+    from lmexposure.defences.driver import forecast, trained_and_attacked
     from lmexposure.defences.knob_search import Found, Tried, search
-    from lmexposure.records import DefencesRecord, DefencesSettings
+    from lmexposure.defences.table import Compared
+    from lmexposure.records import DefencesSettings
 else:
     from lmexposure._lazy import lazy_face as _lazy_face
 
@@ -22,16 +23,16 @@ else:
 
 __all__ = [
     "DEFENCES",
+    "Compared",
     "Comparison",
     "Defence",
-    "DefencesRecord",
     "DefencesSettings",
     "Found",
     "Knob",
     "Reference",
     "Tried",
-    "compare_defences",
     "forecast",
     "prepare_comparison",
     "search",
+    "trained_and_attacked",
 ]

@@ -47,6 +47,14 @@ class Comparison:
     files: Sequence[Path]  # the corpus, or the slice of it
     seeds: Mapping[str, int]  # "secrets" and "coins" of the table, and "search"
 
+    @property
+    def sha256(self) -> str:
+        """Of all that decides what it comes to."""
+        return sha256_bytes(
+            _asked(self.settings, self.files)
+            + canonical_json([dict(self.seeds), [defence.name for defence in self.defences]])
+        )
+
     @cached_property
     def searched(self) -> SweepDirectory:
         """The sweep whose first model every search trains: other canaries, coins and seeds."""

@@ -9,31 +9,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lmexposure._files import PRIVATE, only_writer
 from lmexposure._forecast import Forecast, Phase
 from lmexposure._style import count, in_words
 from lmexposure._style import number as digits
-from lmexposure._validate import of_type
-from lmexposure._written import refuse_foreign, remove
+from lmexposure._written import remove
 from lmexposure.audit import Progress, run, silent, training_settings
-from lmexposure.canaries import Files
 from lmexposure.defences.catalogue import Defence, Reference
-from lmexposure.defences.comparison import Comparison, prepare_comparison
+from lmexposure.defences.comparison import Comparison
 from lmexposure.defences.knob_search import search
-from lmexposure.defences.table import Measured, record_of
+from lmexposure.defences.table import Compared, Measured
 from lmexposure.errors import NumericalError, ResultError
 from lmexposure.models import TrainingResult
 from lmexposure.records import (
     DefenceSearch,
-    DefencesRecord,
-    DefencesSettings,
     DefenceTry,
     Result,
     SweepResult,
 )
 from lmexposure.sweeps import (
     SweepDirectory,
-    check_workers,
     sweep,
     timed_training,
     train_alone,
@@ -41,61 +35,52 @@ from lmexposure.sweeps import (
 )
 
 Say = Callable[[str], None]
-_WRITTEN = (
-    *("asked.json", "seeds.json", "slice", "search", "methods", "repeated", "defences.json"),
-    *("report.html", "report.md", "report.csv"),
-)
 _TIMED = 20  # steps of each method that are timed
 _TRIES = 3.5  # trainings that a search takes, on average
 _STARTS = 12.0  # seconds that workers take to start, for each method
 _MEASURED = 20.0  # seconds that the exposure of the one model takes, next to its training
 
 
-def compare_defences(
-    corpus: Files,
+def trained_and_attacked(
+    comparison: Comparison,
     *,
-    out: str | Path,
-    settings: DefencesSettings | None = None,
     workers: int | None = None,
     address: str | None = None,
     progress: Progress = silent,
     say: Say | None = None,
-) -> DefencesRecord:
-    """Compare defences at one utility, each under the attacks that fit it."""
-    settings = DefencesSettings() if settings is None else settings
-    of_type("settings", settings, DefencesSettings, "DefencesSettings(...)")
+) -> Compared:
+    """Search the settings of each method, train its models, and attack them."""
     tell = say or (lambda line: None)
-    check_workers(workers, address)
-    with only_writer(out):
-        refuse_foreign(Path(out), _WRITTEN)
-        comparison = prepare_comparison(corpus, out=out, settings=settings)
-        expected = forecast(comparison, workers=workers, address=address)
-        tell(expected.sentence)
-        measured: list[Measured] = []
-        failed: dict[str, str] = {}
-        for found in _searches(comparison, progress, tell):
-            if found.training is None:
-                failed[found.defence.name] = str(found.search.why)
-                continue
-            own = found.defence, found.training
-            try:
-                results = _trained(comparison, *own, workers, address, progress)
-            except ResultError as failure:
-                if not measured or not _all_diverged(comparison, found.defence):
-                    raise
-                failed[found.defence.name] = str(failure)
-                continue
-            measured.append(
-                Measured(
-                    defence=found.defence,
-                    search=found.search,
-                    training=found.training,
-                    results=results,
-                )
+    expected = forecast(comparison, workers=workers, address=address)
+    tell(expected.sentence)
+    measured: list[Measured] = []
+    failed: dict[str, str] = {}
+    for found in _searches(comparison, progress, tell):
+        if found.training is None:
+            failed[found.defence.name] = str(found.search.why)
+            continue
+        own = found.defence, found.training
+        try:
+            results = _trained(comparison, *own, workers, address, progress)
+        except ResultError as failure:
+            if not measured or not _all_diverged(comparison, found.defence):
+                raise
+            failed[found.defence.name] = str(failure)
+            continue
+        measured.append(
+            Measured(
+                defence=found.defence,
+                search=found.search,
+                training=found.training,
+                results=results,
             )
-        record = record_of(comparison, measured, failed, forecast_seconds=expected.seconds)
-        record.write(comparison.out / DefencesRecord.NAME, mode=PRIVATE)
-    return record
+        )
+    return Compared(
+        comparison=comparison,
+        measured=measured,
+        failed=failed,
+        forecast_seconds=expected.seconds,
+    )
 
 
 def forecast(

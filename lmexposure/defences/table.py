@@ -8,7 +8,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from lmexposure import __version__
 from lmexposure._files import canonical_json, sha256_bytes, sha256_file
 from lmexposure.defences.attacks import (
     adapted_attacks,
@@ -23,12 +22,10 @@ from lmexposure.records import (
     DefenceExposure,
     DefenceRow,
     DefenceSearch,
-    DefencesRecord,
     Result,
     SweepModel,
     SweepRate,
     SweepResult,
-    utc_now,
 )
 from lmexposure.sweeps import SweepDirectory, read_matrices
 
@@ -46,42 +43,40 @@ class Measured:
     results: tuple[SweepResult, Result | None]
 
 
-def record_of(
-    comparison: Comparison,
-    measured: Sequence[Measured],
-    failed: Mapping[str, str],
-    *,
-    forecast_seconds: float | None,
-) -> DefencesRecord:
+@dataclass(frozen=True, kw_only=True)
+class Compared:
     """Everything that a comparison says."""
-    undefended = measured[0].results[0].utility.mean
-    rows = [_row(comparison, method, undefended) for method in measured]
-    sweeps = {its.defence.name: comparison.sweep_of(its.defence) for its in measured}
-    hashes = [sha256_file(path) for path in comparison.files]
-    return DefencesRecord(
-        fpr=comparison.settings.fpr,
-        level=comparison.settings.sweep.level,
-        tolerance=comparison.settings.tolerance,
-        documents=measured[0].results[0].documents,
-        characters=sum(map(len, comparison.searched.corpus.texts)),
-        corpus_sha256=hashes[0] if len(hashes) == 1 else sha256_bytes(canonical_json(hashes)),
-        canaries=measured[0].results[0].canaries,
-        rows=told_apart(rows, sweeps, fpr=comparison.settings.fpr),
-        failed=dict(failed),
-        forecast_seconds=forecast_seconds,
-        measured=utc_now(),
-        lmexposure=__version__,
-        warnings=_warnings(measured),
-    )
 
+    comparison: Comparison
+    measured: Sequence[Measured]
+    failed: Mapping[str, str]  # methods that have no models, and why
+    forecast_seconds: float | None  # what was expected before the first training
 
-def _warnings(measured: Sequence[Measured]) -> tuple[str, ...]:
-    """Of all sweeps; what several say alike is said once, with their names."""
-    names: dict[str, list[str]] = {}
-    for method in measured:
-        for line in method.results[0].warnings:
-            names.setdefault(line, []).append(method.defence.name)
-    return tuple(f"{', '.join(own)}: {line}" for line, own in names.items())
+    @property
+    def first(self) -> SweepResult:
+        """Of the undefended training."""
+        return self.measured[0].results[0]
+
+    @property
+    def corpus_sha256(self) -> str:
+        """Of the corpus that was read."""
+        hashes = [sha256_file(path) for path in self.comparison.files]
+        return hashes[0] if len(hashes) == 1 else sha256_bytes(canonical_json(hashes))
+
+    def rows(self) -> tuple[DefenceRow, ...]:
+        """A row a method."""
+        undefended = self.first.utility.mean
+        rows = [_row(self.comparison, method, undefended) for method in self.measured]
+        sweeps = {m.defence.name: self.comparison.sweep_of(m.defence) for m in self.measured}
+        return told_apart(rows, sweeps, fpr=self.comparison.settings.fpr)
+
+    def warnings(self) -> tuple[str, ...]:
+        """Of all sweeps; what several say alike is said once, with their names."""
+        names: dict[str, list[str]] = {}
+        for method in self.measured:
+            for line in method.results[0].warnings:
+                names.setdefault(line, []).append(method.defence.name)
+        return tuple(f"{', '.join(own)}: {line}" for line, own in names.items())
 
 
 def _row(comparison: Comparison, method: Measured, undefended: float) -> DefenceRow:

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
         DefenceExposure,
         DefenceRow,
         DefenceSearch,
-        DefencesRecord,
         DefenceTry,
     )
     from lmexposure.records.defences_settings import (
@@ -269,7 +268,6 @@ __all__ = [
     "DefenceRow",
     "DefenceSearch",
     "DefenceTry",
-    "DefencesRecord",
     "DefencesSettings",
     "DocumentPrivacy",
     "DpClaim",

@@ -1,12 +1,11 @@
-"""defences.json: defences side by side at one utility, each under the attacks that fit it."""
+"""What is said of one defence: how it was found, what attacks see of it, what it costs."""
 
-from typing import ClassVar, Literal, Self
+from typing import Literal, Self
 
 from pydantic import model_validator
 
 from lmexposure._record import (
     Count,
-    FileRecord,
     Nats,
     NotNegative,
     Number,
@@ -14,11 +13,8 @@ from lmexposure._record import (
     Rate,
     Record,
     Rows,
-    Sha256,
     Share,
-    Utc,
 )
-from lmexposure.errors import ResultError
 
 
 class DefenceTry(Record):
@@ -112,28 +108,3 @@ class DefenceRow(Record):
         if self.ranked == (self.why is not None):
             raise ValueError(f"{self.name} is ranked, or it is said why not")
         return self
-
-
-class DefencesRecord(FileRecord):
-    """Several defences at one utility."""
-
-    NAME: ClassVar[str] = "defences.json"
-    FAMILY: ClassVar[str] = "lmexposure.defences"
-    VERSION: ClassVar[int] = 1
-    ERROR = ResultError
-    AGAIN: ClassVar[str] = "compare again: lmexposure defences, with the same flags"
-
-    fpr: Rate  # false-positive rate of all TPRs
-    level: Rate  # of the intervals
-    tolerance: Rate  # how far from its target a method may be and still be ranked
-    # documents, characters: of the corpus that was read
-    documents: Positive
-    characters: Positive
-    corpus_sha256: Sha256  # of that
-    canaries: Count  # of each sweep
-    rows: Rows[DefenceRow]  # of the methods, as they were asked for, "none" first
-    failed: dict[str, str]  # methods that have no models, and why
-    forecast_seconds: NotNegative | None  # what was expected before the first training
-    measured: Utc  # when, in UTC
-    lmexposure: str  # the version
-    warnings: Rows[str]  # what is not as it should be

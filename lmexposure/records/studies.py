@@ -23,7 +23,9 @@ _STUDIES = {
 
 def refuse_other_study(out: Path, own: Collection[str], name: str) -> None:
     """Refuse a directory that holds another kind of study, whose files this one would replace."""
-    kinds = {_STUDIES[record] for record in own}
+    kinds = {
+        _STUDIES[record] for record in own if record in _STUDIES
+    }  # others: of a package outside
     for record, what in _STUDIES.items():
         if what not in kinds and (out / record).exists():
             raise ResultError(

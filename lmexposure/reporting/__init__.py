@@ -8,11 +8,6 @@ if TYPE_CHECKING:
     from lmexposure.reporting.charts import charts_of
     from lmexposure.reporting.compare import CompareData, compare_data
     from lmexposure.reporting.data import ReportData, Section
-    from lmexposure.reporting.defences import (
-        defences_finding,
-        defences_sections,
-        write_defences,
-    )
     from lmexposure.reporting.page import render_compare, render_report
     from lmexposure.reporting.privacy import privacy_sections
     from lmexposure.reporting.promise import document_privacy_section
@@ -48,8 +43,6 @@ __all__ = [
     "SweepReportData",
     "charts_of",
     "compare_data",
-    "defences_finding",
-    "defences_sections",
     "document_privacy_section",
     "privacy_sections",
     "render_compare",
@@ -68,7 +61,6 @@ __all__ = [
     "verbatim_on_terminal",
     "verbatim_sections",
     "write_compare",
-    "write_defences",
     "write_report",
     "write_several",
     "write_sweep_report",

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from lmexposure.studies.canife import Canife, CanifeRound, canife_audit
+    from lmexposure.studies.defences import Defences, compare_defences
     from lmexposure.studies.doors import (
         check,
         compare,
@@ -23,10 +24,12 @@ else:
 __all__ = [
     "Canife",
     "CanifeRound",
+    "Defences",
     "NaturalIdentifiers",
     "canife_audit",
     "check",
     "compare",
+    "compare_defences",
     "compared",
     "natural_identifiers",
     "open",

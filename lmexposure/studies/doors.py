@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     Any_: TypeAlias = "Study | Measured | MeasuredSweep | MeasuredText"
 
+register("defences", "lmexposure.studies.defences:Defences")
 register("canife", "lmexposure.studies.canife:Canife")
 register("identifiers", "lmexposure.studies.identifiers.study:NaturalIdentifiers")
 
@@ -44,8 +45,9 @@ def open(path: str | Path) -> Any:
     Raises:
         ResultError: there is none, or more than one, or it is damaged or of another version.
     """
-    if kind_at(path) is not None:
-        return open_study(path)
+    study = study_of(path)
+    if study is not None:
+        return study
     from lmexposure.records import holds_look, holds_sweep, open_look, open_run, open_sweep
 
     if holds_look(path):
@@ -191,6 +193,8 @@ def study_of(measured: object) -> Study | None:
     """The study, however it is given; None: it is of a kind that has its own doors."""
     if isinstance(measured, Study):
         return measured
+    if isinstance(measured, str | Path) and (Path(measured) / "result.json").exists():
+        return None  # a run, whatever else is next to it
     kind = kind_at(measured)
     return None if kind is None else open_study(cast("str | Path", measured))
 

@@ -17,10 +17,11 @@ from lmexposure import sweep
 from lmexposure.audit import run
 from lmexposure.canaries import Manifest
 from lmexposure.cli.console import say
-from lmexposure.defences import DefencesRecord, DefencesSettings, compare_defences
+from lmexposure.defences import DefencesSettings
 from lmexposure.models import encode_in_context, left_out, load_model
 from lmexposure.records import RunSettings, SweepResult, SweepSettings
 from lmexposure.scoring import details_of_encoded
+from lmexposure.studies import Defences, compare_defences
 
 ARGUMENTS = {
     "models": 16,
@@ -67,7 +68,7 @@ def _order(arguments: Namespace) -> Claims:
     )
 
 
-def _strongest(record: DefencesRecord, name: str) -> float:
+def _strongest(record: Defences, name: str) -> float:
     row = next((row for row in record.rows if row.name == name), None)
     if row is None or row.strongest is None or row.strongest.tpr is None:
         return float("nan")

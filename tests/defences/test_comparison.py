@@ -10,7 +10,7 @@ from tiny_defences import CANARIES, MODELS, text_at, tiny_comparison
 import lmexposure.defences.driver
 import lmexposure.defences.table
 from lmexposure.audit import training_settings
-from lmexposure.defences import DefencesRecord, compare_defences, prepare_comparison
+from lmexposure.defences import prepare_comparison
 from lmexposure.defences.attacks import (
     adapted_attacks,
     attack_parts,
@@ -23,6 +23,7 @@ from lmexposure.defences.comparison import Comparison, _slice
 from lmexposure.defences.table import told_apart
 from lmexposure.errors import CorpusError, ResultError, SettingsError
 from lmexposure.models import left_out
+from lmexposure.studies import Defences, compare_defences
 from lmexposure.sweeps import Group, SweepDirectory, part_rates, read_matrices
 
 _METHODS = ("goldfish",)
@@ -47,9 +48,9 @@ def home(compared: tuple[Path, list[str]]) -> Path:
     return compared[0]
 
 
-def _record(home: Path) -> DefencesRecord:
-    path = home / "out" / DefencesRecord.NAME
-    return DefencesRecord.parse(path.read_bytes(), path)
+def _record(home: Path) -> Defences:
+    path = home / "out" / Defences.NAME
+    return Defences.parse(path.read_bytes(), path)
 
 
 def test_the_table_has_a_row_a_method_and_says_how_it_came_about(
@@ -190,7 +191,7 @@ def test_another_comparison_is_not_gone_on_with(home: Path, tmp_path: Path, name
 def test_a_method_whose_models_all_diverge_is_left_out(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = home / "out" / DefencesRecord.NAME
+    path = home / "out" / Defences.NAME
     before = path.read_bytes()
     real = lmexposure.defences.driver._trained
 

@@ -11,8 +11,8 @@ from tiny_defences import made_row
 
 from lmexposure.defences.attacks import paid_level, shows_less_p, strongest
 from lmexposure.records import DefenceAttack, DefenceRow
-from lmexposure.reporting.defences import alike_to
 from lmexposure.statistics import binomial_interval, rate_parts, tpr_at_fpr
+from lmexposure.studies.defences import alike_to
 
 METHODS, ATTACKS, CELLS = 4, 3, 60
 LEVEL = paid_level(0.95, 1, goldfish=False, methods=METHODS)

@@ -5,6 +5,9 @@ import errno
 import io
 import json
 import os
+import subprocess
+import sys
+import time
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -103,6 +106,25 @@ def test_ended_anywhere_it_goes_on_to_the_same(posts: Path, tmp_path: Path, froz
     assert weights[0] == weights[1]
     assert not list((tmp_path / "o" / ".work").glob("training-*"))
     assert canife(posts, out=tmp_path / "o", settings=settings, **given) == ended  # as it is
+
+
+@pytest.mark.slow
+def test_killed_it_goes_on_to_the_same(posts: Path, tmp_path: Path) -> None:
+    words = ("--user-field", "user", "--rounds", "4", "--design-clients", "3", "--length", "8")
+    quick = ("--iterations", "40", "--mock-rounds", "20", "--units", "8", "--layers", "1")
+    command = [sys.executable, "-m", "lmexposure", "canife", str(posts), *words, *quick, "--out"]
+    for rounds in (1, 2, 3):
+        with subprocess.Popen([*command, str(tmp_path / "o")], stderr=subprocess.DEVNULL) as begun:
+            while begun.poll() is None and len(list(tmp_path.glob("o/.work/training-*"))) < 1:
+                time.sleep(0.01)
+            time.sleep(0.1 * rounds)
+            begun.kill()
+    for name in ("o", "whole"):
+        subprocess.run([*command, str(tmp_path / name)], check=True, stdout=subprocess.DEVNULL)
+    ended, whole = (Canife.read(tmp_path / name) for name in ("o", "whole"))
+    assert ended.model_copy(update={"measured": whole.measured}) == whole
+    weights = [(tmp_path / d / "model" / "model.safetensors").read_bytes() for d in ("o", "whole")]
+    assert weights[0] == weights[1]
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from lmexposure.core.charts.chart import Chart
-    from lmexposure.core.charts.drawings import SIDES, lines_chart, sides_chart
+    from lmexposure.core.charts.drawings import SIDES, Mark, dots_chart, lines_chart, sides_chart
     from lmexposure.core.charts.style import (
         ACCENT,
         BAND,
@@ -61,11 +61,13 @@ __all__ = [
     "Chart",
     "Draw",
     "Legend",
+    "Mark",
     "Style",
     "Styles",
     "category_ticks",
     "class_styles",
     "clipped",
+    "dots_chart",
     "joined",
     "key",
     "legend_lines",

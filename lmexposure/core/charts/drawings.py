@@ -1,6 +1,7 @@
-"""Drawings that studies share: lines over steps, and scores of two sides."""
+"""Drawings that studies share: lines over steps, scores of two sides, dots with intervals."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.figure import FigureBase
@@ -8,11 +9,23 @@ from numpy.typing import ArrayLike, NDArray
 
 from lmexposure._style import number
 from lmexposure.core.charts.chart import Chart
-from lmexposure.core.charts.style import CONTROL, INK, SERIES, Style, key, plain_axes
+from lmexposure.core.charts.style import (
+    CONTROL,
+    INK,
+    LINE,
+    MUTED,
+    SERIES,
+    Style,
+    key,
+    named_rows,
+    plain_axes,
+)
 
 Points = Sequence[tuple[float, float]]
 _MARKERS = ("s", "o", "D", "^", "v", "P")
 _BINS = 30
+_DOTS_ROW = 0.62  # inches
+_DOTS_APART = 0.17  # rows, between two marks of one
 SIDES: dict[str, Style] = {
     "in": {"color": SERIES[0], "linewidth": 1.8},
     "not in": {"color": CONTROL, "linewidth": 1.4, "linestyle": "--"},
@@ -139,3 +152,82 @@ def _draw_sides(
         axes.set_xlabel(across)
         axes.set_ylim(bottom=0)
     every[0].set_ylabel("Share")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mark:
+    """A value with its interval; None: there is none."""
+
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    crossed: bool = False  # it does not count
+
+
+def dots_chart(  # noqa: PLR0913 - what is drawn, and what is said of it
+    *,
+    name: str,
+    title: str,
+    caption: str,
+    description: str,
+    rows: Sequence[tuple[str, Sequence[Mark]]],
+    series: Sequence[str],
+    axis: str,
+    chance: float,
+) -> Chart:
+    """A row a thing, with a mark of each series and its interval, from 0 to 1.
+
+    Args:
+        name: of the chart's file.
+        title: in a line.
+        caption: what to see in it.
+        description: the picture in words.
+        rows: names, each with a mark of each series; the first series is full, the second hollow.
+        series: what the marks are.
+        axis: what is across.
+        chance: where a line says what chance gives.
+    """
+    return Chart(
+        name=name,
+        kind="dots",
+        subject="",
+        title=title,
+        caption=caption,
+        description=description,
+        draw=lambda figure: _draw_dots(figure, rows, axis, chance),
+        legend=lambda: [
+            *(key(label, **_dot(place)) for place, label in enumerate(series)),
+            key("interval", color=MUTED, linewidth=1.4),
+            key("chance", color=LINE, linewidth=1),
+        ],
+        height=0.8 + _DOTS_ROW * len(rows),
+    )
+
+
+def _dot(place: int, *, crossed: bool = False) -> Style:
+    """How a mark of a series looks."""
+    mark: Style = {"color": SERIES[place], "linestyle": "none"}
+    if place:
+        return {**mark, "markerfacecolor": "none", "marker": "D", "markersize": 6}
+    return {**mark, "marker": "x" if crossed else "o", "markersize": 7}
+
+
+def _draw_dots(
+    figure: FigureBase, rows: Sequence[tuple[str, Sequence[Mark]]], axis: str, chance: float
+) -> None:
+    axes = figure.subplots()
+    plain_axes(axes, grid="x")
+    ends: Style = {"color": MUTED, "marker": "|", "markersize": 9, "linewidth": 1.4}
+    for place, (label, marks) in enumerate(rows):
+        for number_of, mark in enumerate(marks):
+            height = place + _DOTS_APART * number_of
+            if mark.value is None:
+                continue
+            if mark.low is not None and mark.high is not None:
+                axes.plot([mark.low, mark.high], [height, height], **ends)
+            axes.plot(mark.value, height, **_dot(number_of, crossed=mark.crossed))
+        axes.text(chance + 0.01, place - 0.2, label, va="bottom", fontsize=11)
+    axes.axvline(chance, color=LINE, linewidth=1)
+    axes.set_xlim(-0.02, 1.02)
+    named_rows(axes, len(rows))
+    axes.set_xlabel(axis)

@@ -6,7 +6,6 @@ if TYPE_CHECKING:
     from lmexposure.reporting.charts.calibrated import calibrated_chart
     from lmexposure.reporting.charts.comparison import comparison_chart
     from lmexposure.reporting.charts.controls import controls_chart
-    from lmexposure.reporting.charts.defences import defences_chart
     from lmexposure.reporting.charts.epsilon import epsilon_chart
     from lmexposure.reporting.charts.exposure import exposure_chart
     from lmexposure.reporting.charts.extraction import extraction_chart
@@ -27,7 +26,6 @@ __all__ = [
     "charts_of",
     "comparison_chart",
     "controls_chart",
-    "defences_chart",
     "epsilon_chart",
     "exposure_chart",
     "extraction_chart",

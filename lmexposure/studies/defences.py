@@ -1,0 +1,638 @@
+"""defences: defences side by side at one utility, each under the attacks that fit it."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from lmexposure import __version__
+from lmexposure._files import only_writer
+from lmexposure._record import Count, JsonValue, NotNegative, Positive, Rate, Rows, Sha256
+from lmexposure._style import (
+    LABELS,
+    MISSING,
+    count,
+    in_words,
+    interval,
+    number,
+    percent,
+    probability,
+    sentence,
+    short,
+    short_hash,
+    whole,
+)
+from lmexposure._text import visible
+from lmexposure._validate import of_type
+from lmexposure._written import refuse_foreign
+from lmexposure.core import (
+    Check,
+    CheckKind,
+    Column,
+    Document,
+    Outcome,
+    Section,
+    Study,
+    Table,
+    Thresholds,
+)
+from lmexposure.core import Number as MainNumber
+from lmexposure.records import DefenceAttack, DefenceRow, DefencesSettings, utc_now
+
+if TYPE_CHECKING:
+    from lmexposure.audit import Progress
+    from lmexposure.canaries import Files
+    from lmexposure.core.charts import Chart
+    from lmexposure.defences import Compared
+
+_UNDEFENDED = "none"
+_NAME = 40  # characters of a method in the chart
+_SCORES = {
+    "log_perplexity": "log-perplexity",
+    "secret_tokens": "tokens of the secret",
+    "label_only": "greedy matches",
+    "kept_tokens": "secret tokens with loss",
+}
+_SEARCHES = {"best_first": "in 10 guesses", "beam": "by beam search", "greedy": "greedily"}
+# What of language models has no counterpart among the defences of the paper.
+NO_COUNTERPART = (
+    "self-supervised learning (SimCLR and MoCo in the paper) has no counterpart here: it learns "
+    "features without labels, and a language model's labels are its text"
+)
+_WRITTEN = (
+    *("asked.json", "seeds.json", "slice", "search", "methods", "repeated", "defences.json"),
+    *("report.html", "report.md", "report.csv"),
+)
+
+
+class Defences(Study):
+    """Several defences at one utility."""
+
+    KIND: ClassVar[str] = "defences"
+    WHAT: ClassVar[str] = "a comparison of defences"
+    PRIVATE: ClassVar[bool] = True
+    LIMITS: ClassVar[frozenset[str]] = frozenset({"max_worst_tpr"})
+    AGAIN: ClassVar[str] = "compare again: lmexposure defences, with the same flags"
+    CHECKS: ClassVar[Mapping[str, CheckKind]] = {
+        "max_worst_tpr": CheckKind(
+            help="How many of the canaries the strongest attack finds in models of the defence "
+            "that shows least, at the false-positive rate of the comparison.",
+            remedy="Train more models (--models), so that the interval is narrower, or compare "
+            "stronger defences (--method).",
+        ),
+        "ranked": CheckKind(
+            help="Whether a defence is as useful as was asked, and an attack has a number: of "
+            "others nothing is known.",
+            remedy="Give another target (--target), more tries (--tries) or more models "
+            "(--models).",
+            precondition=True,
+        ),
+    }
+
+    fpr: Rate  # false-positive rate of all TPRs
+    level: Rate  # of the intervals
+    tolerance: Rate  # how far from its target a method may be and still be ranked
+    # documents, characters: of the corpus that was read
+    documents: Positive
+    characters: Positive
+    corpus_sha256: Sha256  # of that
+    canaries: Count  # of each sweep
+    rows: Rows[DefenceRow]  # of the methods, as they were asked for, "none" first
+    failed: dict[str, str]  # methods that have no models, and why
+    forecast_seconds: NotNegative | None  # what was expected before the first training
+    warnings: Rows[str]  # what is not as it should be
+
+    @property
+    def hashes(self) -> dict[str, str]:
+        """Of what it was made from."""
+        return {"corpus_sha256": self.corpus_sha256, **super().hashes}
+
+    @property
+    def ranked(self) -> list[DefenceRow]:
+        """The methods at their targets: the undefended training, then who shows least first."""
+        rows = [row for row in self.rows if row.ranked and row.name != _UNDEFENDED]
+        first = [row for row in self.rows if row.name == _UNDEFENDED]
+        return [*first, *sorted(rows, key=lambda row: _tpr(row.strongest))]
+
+    @property
+    def _apart(self) -> list[DefenceRow]:
+        return [row for row in self.rows if not row.ranked]
+
+    @property
+    def finding(self) -> str:
+        """What the comparison says, in a line: a winner only where it is told from all others."""
+        undefended, *others = self.ranked
+        if not others:
+            return "no defence is at the target: nothing is ranked"
+        best, head = others[0], f"TPR at FPR {percent(self.fpr)}"
+        if best.strongest is None or undefended.strongest is None:
+            return "no attack has a number at this FPR: nothing is ranked"
+        beside = f"without a defence {number(_tpr(undefended.strongest), 3)}"
+        if len(alike := alike_to(best, [*others, undefended], level=self.level)) == 1:
+            return (
+                f"of the canaries {visible(best.name)} shows least: {head} "
+                f"{number(_tpr(best.strongest), 3)}, {beside}; it is told from every other method "
+                "and from none"
+            )
+        *names, last = [visible(row.name) for row in alike]
+        shown = " and ".join(number(_tpr(row.strongest), 3) for row in (alike[0], alike[-1]))
+        if undefended in alike:
+            return (
+                f"{', '.join(names)} and {last} cannot be told apart: no defence is shown to show "
+                f"least ({head} {number(_tpr(best.strongest), 3)}, {beside})"
+            )
+        return (
+            f"{', '.join(names)} and {last} cannot be told apart, and none of them is shown to "
+            f"show least ({head} between {shown}, {beside})"
+        )
+
+    def numbers(self) -> Iterator[MainNumber]:
+        """What the strongest attack finds of each method."""
+        for row in self.rows:
+            best = row.strongest
+            yield MainNumber(
+                name=f"TPR of {visible(row.name)}",
+                value=None if best is None else best.tpr,
+                low=None if best is None else best.low,
+                high=None if best is None else best.high,
+                worse="high",
+            )
+
+    def asked(self) -> Mapping[str, JsonValue]:
+        """What decided the comparison."""
+        names = ("fpr", "level", "tolerance", "documents", "characters", "canaries")
+        methods = ", ".join(row.name for row in self.rows)
+        return {"methods": methods, **{name: getattr(self, name) for name in names}}
+
+    def checks(self, limits: Thresholds) -> Iterator[Check | str]:
+        """What the defence that shows least still shows, against the rate that is allowed."""
+        _, *others = self.ranked
+        best = others[0] if others and others[0].strongest is not None else None
+        yield Check(
+            name="a defence at the target",
+            key="ranked",
+            outcome=Outcome.INCONCLUSIVE if best is None else Outcome.PASS,
+            reason=sentence(self.finding),
+        )
+        if limits.max_worst_tpr is None:
+            yield "what the best defence may show: no threshold was given (--max-worst-tpr)"
+        elif best is not None and best.strongest is not None:
+            yield self._shown(best.name, best.strongest, limits.max_worst_tpr)
+
+    def _shown(self, name: str, attack: DefenceAttack, most: float) -> Check:
+        low, high = attack.low, attack.high
+        outcome = Outcome.INCONCLUSIVE
+        if low is not None and low > most:
+            outcome = Outcome.LEAK
+        elif high is not None and high <= most:
+            outcome = Outcome.PASS
+        said = {
+            Outcome.LEAK: "all of it above",
+            Outcome.PASS: "none of it above",
+            Outcome.INCONCLUSIVE: "on both sides of",
+        }[outcome]
+        return Check(
+            name="TPR of the defence that shows least",
+            key="max_worst_tpr",
+            outcome=outcome,
+            value=attack.tpr,
+            threshold=most,
+            reason=sentence(
+                f"the strongest attack finds {number(attack.tpr, 3)} of the canaries of "
+                f"{visible(name)} at FPR {percent(self.fpr)}, with the interval "
+                f"{interval(low, high, 3)}, {said} the {short(most)} allowed"
+            ),
+            asked=True,
+        )
+
+    def document(self) -> Document:
+        """The table of methods at the target, those that are not, and how settings were found."""
+        table = _table(self.fpr)
+        sections = [
+            Section(
+                id="methods",
+                title="Defences at one utility",
+                text=_HOW,
+                table=Table(self.ranked, table),
+                chart=self._chart,
+                notes=tuple(self._notes()),
+            )
+        ]
+        if self._apart:
+            sections.append(
+                Section(
+                    id="apart",
+                    title="Not at the target, and so not ranked",
+                    table=Table(self._apart, table),
+                    notes=tuple(f"{visible(row.name)}: {row.why}" for row in self._apart),
+                )
+            )
+        if self.failed:
+            sections.append(
+                Section(
+                    id="failed",
+                    title="Left out: no models were trained",
+                    table=Table(list(self.failed.items()), _FAILED),
+                )
+            )
+        return Document(
+            title="Defences at one utility",
+            kind=f"Comparison of defences, {len(self.rows)} methods",
+            question="What does each defence show, and at what cost?",
+            finding=self.finding,
+            sections=[*sections, *self._more()],
+            main=Table(self.rows, _FLAT),
+            warnings=self.warnings,
+            sources=_SOURCES,
+            origin=f"{whole(self.canaries)} canaries, {whole(self.documents)} documents of "
+            f"{whole(self.characters)} characters ({short_hash(self.corpus_sha256)}); lmexposure "
+            f"{self.lmexposure}, {self.measured}",
+            private=True,
+        )
+
+    def _more(self) -> Iterator[Section]:
+        """What each costs and promises, every attack, and the search."""
+        rows = [*self.ranked, *self._apart]
+        undefended = next((row.seconds for row in rows if row.name == _UNDEFENDED), 0.0)
+        yield Section(
+            id="cost",
+            title="Strongest attack, repeated canaries, cost",
+            table=Table(rows, _beside(undefended)),
+            notes=tuple(self._notes_beside()),
+        )
+        every = [(row.name, attack) for row in self.rows for attack in row.attacks]
+        yield Section(
+            id="attacks",
+            title="All attacks on canaries",
+            table=Table(every, _attacks(self.fpr)),
+            notes=(_ANSWERS,),
+        )
+        yield Section(
+            id="search",
+            title="How the settings were found",
+            table=Table(self.rows, _SEARCHED),
+            notes=(_TRAININGS,),
+        )
+        yield Section(
+            id="promises",
+            title="What each does, and what it does not hide",
+            table=Table(self.rows, _PROMISED),
+            notes=(NO_COUNTERPART,),
+        )
+
+    def _notes(self) -> Iterator[str]:
+        among = max((a.among for row in self.rows for a in row.attacks), default=1)
+        level = percent(self.level)
+        yield (
+            "validation loss in bits a token, lower = more useful; × none: as a multiple of the "
+            f"models without a defence; ranked are methods within {percent(self.tolerance)} of "
+            "their target"
+        )
+        yield (
+            f"canaries: the strongest of {count(among, 'attack')} on all their kinds, each by "
+            f"LiRA; the intervals of all methods hold together at {level}, with models as units"
+        )
+        yield (
+            "p, more than the lowest: how often chance alone puts the defence with the lowest TPR "
+            "so far below this method, model by model on the same canaries, paid for all attacks "
+            f"and defences; the two are told apart where it is at most {short(1 - self.level)}, or "
+            "their intervals do not overlap; no other order is a finding"
+        )
+        yield (
+            f"documents: ordinary ones, by LiRA on log-perplexity, at {level}: the average that "
+            "hides what the canaries show"
+        )
+
+    def _notes_beside(self) -> Iterator[str]:
+        repeated = next((row.exposure for row in self.rows if row.exposure is not None), None)
+        if repeated is not None:
+            yield (
+                "exposure of repeated: median in bits of canaries that one more model has "
+                f"{repeated.repetitions} times; found: without any of their characters"
+            )
+        if any(row.epsilon is not None for row in self.rows):
+            yield (
+                "epsilon claimed: at the delta of the training; where it is large it promises "
+                "nothing, and the method is a defence by experience alone, as the others are"
+            )
+
+    def _chart(self) -> "Chart | None":
+        """The TPR of ordinary documents and of canaries, method by method."""
+        from lmexposure.core.charts import Mark, clipped, dots_chart
+
+        rows = [*self.ranked, *self._apart]
+        known = [(row, row.strongest) for row in rows if row.strongest is not None]
+        if not known:
+            return None
+        fpr = percent(self.fpr)
+        told = [
+            f"{visible(row.name)} {number(best.tpr, 3)} ({interval(best.low, best.high, 3)}), "
+            f"documents {number(row.population, 3)}"
+            for row, best in known
+        ]
+
+        def marks(row: DefenceRow) -> list[Mark]:
+            best = row.strongest
+            own = Mark(value=None)
+            if best is not None:
+                crossed = not row.ranked
+                own = Mark(value=best.tpr, low=best.low, high=best.high, crossed=crossed)
+            low, high = row.population_low, row.population_high
+            return [own, Mark(value=row.population, low=low, high=high)]
+
+        def label(row: DefenceRow) -> str:
+            best = row.strongest
+            rate = "" if best is None or best.tpr is None else f": {number(best.tpr, 3)}"
+            return f"{clipped(row.name, _NAME)}{rate}"
+
+        return dots_chart(
+            name="defences",
+            title=f"What each defence still shows: TPR at FPR {fpr}",
+            caption="Hollow marks are ordinary documents, the average that most evaluations stop "
+            "at; full marks are canaries under the strongest attack. The farther right, the more "
+            "is seen; crosses are methods that are not at the target.",
+            description=f"TPR of canaries at FPR {fpr}: {'; '.join(told)}.",
+            rows=[(label(row), marks(row)) for row in rows],
+            series=("canaries, strongest attack", "ordinary documents"),
+            axis="True-positive rate, higher = shows more",
+            chance=self.fpr,
+        )
+
+
+def alike_to(best: DefenceRow, rows: Sequence[DefenceRow], *, level: float) -> list[DefenceRow]:
+    """The method with the lowest rate, and those that are not told from it.
+
+    A method is told from it where their intervals do not overlap, or where chance alone seldom puts
+    the lowest so far below it (`DefenceRow.above_p`). At most a share of 1 - level of comparisons
+    leaves out the method W that truly shows least, or names one of several that do. For that an
+    interval of the lowest must end too low, or one of W begin too high; each does with half of what
+    is paid for it, which with three attacks or more makes (1 - level) / 2 in all. Or the p of a
+    pair must be small that is truly in the other order, or equal; of N defences that may come out
+    lowest each has one such pair, paid for N times and with the other half.
+    """
+    end = 1.0 if best.strongest is None or best.strongest.high is None else best.strongest.high
+    return [
+        row
+        for row in rows
+        if row is best
+        or not (_low(row.strongest) > end or (row.above_p is not None and row.above_p <= 1 - level))
+    ]
+
+
+def _tpr(attack: DefenceAttack | None) -> float:
+    return 1.0 if attack is None or attack.tpr is None else attack.tpr
+
+
+def _low(attack: DefenceAttack | None) -> float:
+    return 0.0 if attack is None or attack.low is None else attack.low
+
+
+def _part(name: str, field: str) -> Any:
+    """What reads a field of a part of a row, where the row has it."""
+    return lambda row: None if (part := getattr(row, name)) is None else getattr(part, field)
+
+
+def _three(value: float) -> str:
+    return number(value, 3)
+
+
+def _one(value: float) -> str:
+    return number(value, 1)
+
+
+def _ends(ends: tuple[float | None, float | None]) -> str:
+    return interval(*ends, 3)
+
+
+def _found(row: DefenceRow) -> str | None:
+    exposure = row.exposure
+    if exposure is None or exposure.by is None:
+        return None
+    return f"{exposure.found} of {exposure.canaries} {_SEARCHES[exposure.by]}"
+
+
+def _attack_name(attack: DefenceAttack) -> str:
+    return f"{visible(attack.kind)}, {_SCORES.get(attack.score, attack.score)}"
+
+
+def _settings(row: DefenceRow) -> str | None:
+    own = (f"{n}={v}" for n, v in row.training.items() if n != row.search.knob)
+    return visible(", ".join(own)) or None
+
+
+def _tries(row: DefenceRow) -> str:
+    return "; ".join(
+        f"{MISSING if t.value is None else short(t.value)}: {number(t.ratio, 3)}"
+        for t in row.search.tries
+    )
+
+
+_METHOD = Column(head="method", value="name", shown=visible, words=True, name="method")
+
+
+def _table(fpr: float) -> Sequence[Column]:
+    """Utility and what is seen, of each method."""
+    rate = f"TPR at FPR {percent(fpr)}"
+    return (
+        _METHOD,
+        Column(head="validation loss", value="bits", shown=_three, unit="bits a token"),
+        Column(head="× none", value="ratio", shown=_three),
+        Column(head=f"{rate}, documents", value="population", shown=_three, worse="high"),
+        Column(
+            head=LABELS["interval"],
+            value=lambda row: (row.population_low, row.population_high),
+            shown=_ends,
+            name="population_interval",
+        ),
+        Column(
+            head=f"{rate}, canaries",
+            value=_part("strongest", "tpr"),
+            shown=_three,
+            name="canary_tpr",
+            worse="high",
+        ),
+        Column(
+            head=LABELS["interval"],
+            value=lambda row: (
+                None if row.strongest is None else (row.strongest.low, row.strongest.high)
+            ),
+            shown=_ends,
+            name="canary_interval",
+        ),
+        Column(head="p, more than the lowest", value="above_p", shown=probability),
+        Column(head="p, worst canary", value="worst_p", shown=probability, worse="low"),
+    )
+
+
+def _beside(undefended: float) -> Sequence[Column]:
+    """By which attack, what repeated canaries show, what is promised, and what it costs."""
+    return (
+        _METHOD,
+        Column(
+            head="strongest attack on canaries",
+            value=lambda row: None if row.strongest is None else _attack_name(row.strongest),
+            words=True,
+            name="strongest",
+        ),
+        Column(head="found", value=_found, words=True),
+        Column(
+            head="exposure of repeated",
+            value=_part("exposure", "median"),
+            shown=_one,
+            name="exposure_bits",
+            unit="bits",
+            worse="high",
+        ),
+        Column(head="epsilon claimed", value="epsilon", shown=_one, unit="nats"),
+        Column(head="seconds a model", value="seconds", shown=_one, unit="seconds"),
+        Column(
+            head="× none",
+            value=lambda row: row.seconds / undefended if undefended else None,
+            shown=_one,
+            name="seconds_ratio",
+        ),
+    )
+
+
+def _attacks(fpr: float) -> Sequence[Column]:
+    """Every attack on every kind, so that the choice of the strongest can be judged."""
+    return (
+        Column(head="method", value=lambda pair: visible(pair[0]), words=True),
+        Column(head="canaries", value=lambda pair: visible(pair[1].kind), words=True),
+        Column(
+            head="reads",
+            value=lambda pair: _SCORES.get(pair[1].score, pair[1].score),
+            words=True,
+        ),
+        Column(
+            head=f"TPR at FPR {percent(fpr)}",
+            value=lambda pair: pair[1].tpr,
+            shown=_three,
+            name="tpr",
+            worse="high",
+        ),
+        Column(head="interval", value=lambda pair: (pair[1].low, pair[1].high), shown=_ends),
+    )
+
+
+_FAILED = (
+    Column(head="method", value=lambda pair: visible(pair[0]), words=True),
+    Column(head="why", value=lambda pair: visible(pair[1]), words=True),
+)
+_SEARCHED = (
+    _METHOD,
+    Column(head="searched", value=lambda row: row.search.knob, words=True),
+    Column(head="settings", value=_settings, words=True),
+    Column(head="chosen", value=lambda row: row.search.value, shown=short),
+    Column(head="target", value="target", shown=_three),
+    Column(head="trainings", value=_tries),
+    Column(head="time", value=lambda row: in_words(sum(t.seconds for t in row.search.tries))),
+)
+_PROMISED = (
+    _METHOD,
+    Column(head="does", value="meaning", shown=visible, words=True),
+    Column(head="does not hide", value="promises_not", shown=visible, words=True),
+)
+_FLAT = (
+    Column(head="method", value=lambda row: visible(row.name), words=True),
+    Column(head="ranked", value="ranked"),
+    Column(head="validation_bits", value="bits", name="validation_bits", unit="bits a token"),
+    Column(head="validation_sd", value="sd", name="validation_sd"),
+    Column(head="ratio", value="ratio"),
+    Column(head="target", value="target"),
+    Column(head="models", value="models"),
+    Column(head="population_tpr", value="population", name="population_tpr", worse="high"),
+    Column(head="population_low", value="population_low"),
+    Column(head="population_high", value="population_high"),
+    Column(
+        head="canary_kind",
+        value=lambda row: None if row.strongest is None else visible(row.strongest.kind),
+    ),
+    Column(head="canary_score", value=_part("strongest", "score")),
+    Column(head="canary_tpr", value=_part("strongest", "tpr"), worse="high"),
+    Column(head="canary_low", value=_part("strongest", "low")),
+    Column(head="canary_high", value=_part("strongest", "high")),
+    Column(head="above_p", value="above_p"),
+    Column(
+        head="worst_canary", value=lambda row: None if row.worst is None else visible(row.worst)
+    ),
+    Column(head="worst_p", value="worst_p", worse="low"),
+    Column(head="exposure_bits", value=_part("exposure", "median"), unit="bits", worse="high"),
+    Column(head="found", value=_part("exposure", "found")),
+    Column(head="epsilon", value="epsilon", unit="nats"),
+    Column(head="delta", value="delta"),
+    Column(head="seconds", value="seconds", unit="seconds"),
+)
+_HOW = (
+    "All methods were trained on the same documents, with the same canaries, coins and seeds, and "
+    "with settings by which they are about as useful. What is shown of a method is what the "
+    "strongest attack on it finds, and not the average document: averages hide what a defence "
+    "leaves open."
+)
+_ANSWERS = (
+    "greedy matches in several contexts answer to outputs that hide confidences, near copies to "
+    "methods that protect a row by its neighbours, secret tokens with loss to masks that follow "
+    "from a known hash"
+)
+_TRAININGS = (
+    "on other canaries, coins and seeds than the table has; trainings: value and loss as a "
+    "multiple of that without a defence"
+)
+_SOURCES = (
+    (
+        "Aerni, Zhang, Tramèr 2024, Evaluations of Machine Learning Privacy Defenses are "
+        "Misleading",
+        "https://arxiv.org/abs/2404.17399",
+    ),
+)
+
+
+def compare_defences(
+    corpus: "Files",
+    *,
+    out: str | Path,
+    settings: DefencesSettings | None = None,
+    workers: int | None = None,
+    address: str | None = None,
+    progress: "Progress | None" = None,
+    say: Any = None,
+) -> Defences:
+    """Compare defences at one utility, each under the attacks that fit it."""
+    from lmexposure.audit import silent
+    from lmexposure.defences import prepare_comparison, trained_and_attacked
+    from lmexposure.sweeps import check_workers
+
+    settings = DefencesSettings() if settings is None else settings
+    of_type("settings", settings, DefencesSettings, "DefencesSettings(...)")
+    check_workers(workers, address)
+    with only_writer(out):
+        refuse_foreign(Path(out), _WRITTEN)
+        compared = trained_and_attacked(
+            prepare_comparison(corpus, out=out, settings=settings),
+            workers=workers,
+            address=address,
+            progress=progress or silent,
+            say=say,
+        )
+        record = _record(compared)
+        record.save(out)
+    return record
+
+
+def _record(compared: "Compared") -> Defences:
+    comparison, first = compared.comparison, compared.first
+    return Defences(
+        measured=utc_now(),
+        lmexposure=__version__,
+        inputs_sha256=comparison.sha256,
+        fpr=comparison.settings.fpr,
+        level=comparison.settings.sweep.level,
+        tolerance=comparison.settings.tolerance,
+        documents=first.documents,
+        characters=sum(map(len, comparison.searched.corpus.texts)),
+        corpus_sha256=compared.corpus_sha256,
+        canaries=first.canaries,
+        rows=compared.rows(),
+        failed=dict(compared.failed),
+        forecast_seconds=compared.forecast_seconds,
+        warnings=compared.warnings(),
+    )
