@@ -186,7 +186,9 @@ class FileRecord(Record):
     @classmethod
     def refuse_version(cls, values: object, path: Path) -> None:
         """Refuse a file of this kind by another version, older or newer: it may be whole."""
-        refuse_other_version(values, path, cls.schema_name(), cls.ANEW or cls.AGAIN, error=cls.ERROR)
+        refuse_other_version(
+            values, path, cls.schema_name(), cls.ANEW or cls.AGAIN, error=cls.ERROR
+        )
 
     @classmethod
     def _validated(cls, values: JsonTable, path: Path) -> Self:
@@ -209,7 +211,7 @@ def refuse_other_version(
     if family == known.partition("/")[0] and numbered and schema != known:
         raise error(
             f"{path} has schema {_schema_of(values)}, and this version of lmexposure reads "
-            f"{known!r} alone; {again}"
+            f"{known!r} alone; use the version of lmexposure that wrote it; else {again}"
         )
 
 

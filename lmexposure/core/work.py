@@ -64,7 +64,12 @@ class Work:
                 asked.write(canonical_json(dict(self.asked)))
             else:
                 self._refuse_other(json.loads(before))
-            yield self
+            try:
+                yield self
+            except BaseException:
+                if not self._parts():  # it came to nothing: another wish is as good
+                    _written.remove(home)
+                raise
 
     @property
     def sha256(self) -> str:
@@ -77,8 +82,11 @@ class Work:
 
     def drop(self) -> None:
         """Remove all parts, which nothing needs any more; what was asked stays."""
-        for path in sorted((self.out / HOME).glob("?*-" + "[0-9a-f]" * _DIGITS)):
+        for path in self._parts():
             _written.remove(path)
+
+    def _parts(self) -> list[Path]:
+        return sorted((self.out / HOME).glob("?*-" + "[0-9a-f]" * _DIGITS))
 
     def _refuse_other(self, before: JsonTable) -> None:
         now = json.loads(canonical_json(dict(self.asked)))

@@ -97,3 +97,14 @@ def test_its_directory_is_held_as_long(tmp_path: Path) -> None:
         with only_writer(tmp_path):  # a step of the same work
             pass
     assert not (tmp_path / ".lmexposure.lock").exists()
+
+
+def test_what_came_to_nothing_holds_no_other_wish_up(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt), work(tmp_path / "o").claimed():
+        raise KeyboardInterrupt
+    assert not (tmp_path / "o").exists()
+    with pytest.raises(KeyboardInterrupt), work(tmp_path / "o", rounds=4).claimed() as begun:
+        begun.part("weights").write(b"kept")
+        raise KeyboardInterrupt
+    with work(tmp_path / "o", rounds=4).claimed() as again:
+        assert again.part("weights").read() == b"kept"
