@@ -211,7 +211,7 @@ def large(value: int) -> str:
 
 
 def one_in(chance: float) -> str:
-    """How many times there are for one that chance gives as much; of the rarest, at least so many.
+    """How many times there are for one that chance gives as much; of the rarest, at least as many.
 
     >>> one_in(0.001), one_in(5e-324)
     ('1,000', '1 × 10^300')

@@ -586,7 +586,7 @@ def _made(small: Small) -> tuple[Manifest, tuple["FormatScores", ...], Result]:
 
     manifest = _manifest(small)
     scores = tuple(_scores(small, manifest, name) for name in manifest.formats)
-    settings = replace(_measure(small), extraction=small.extraction)
+    settings = _measure(small)
     found = [
         estimate_format(one, _search(one, small), _extractions(one, small), settings, origin="")
         for one in scores
@@ -619,7 +619,8 @@ def _measure(small: Small) -> "MeasureSettings":
     from lmexposure.audit import MeasureSettings
 
     measure = small.measure or MeasureSettings(bootstraps=39, permutations=999, revealed=2)
-    return replace(measure, claimed_epsilon=small.claimed_epsilon)
+    measure = replace(measure, claimed_epsilon=small.claimed_epsilon)
+    return replace(measure, extraction=small.extraction)
 
 
 def _manifest(small: Small) -> Manifest:

@@ -20,7 +20,7 @@ from lmexposure.studies.identifiers.study import (
     IdentifierSplit,
 )
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "scripts" / "examples"))
+sys.path.append(str(Path(__file__).parents[1] / "scripts" / "examples"))
 
 from own_study import LossGap, Scored  # type: ignore[import-not-found]
 

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 
+from lmexposure._style import number
 from lmexposure.audit.format_scores import FormatScores
 from lmexposure.canaries import Manifest
 from lmexposure.models import LoadedModel
@@ -24,11 +25,17 @@ def open_warnings(
             "measure in full"
         )
     # A model that learned nothing cannot leak, which says nothing of a model that did.
-    if validation is not None and not validation.improved:
+    if validation is not None and not validation.has_loss and validation.best_epoch < 1:
         yield (
-            f"INCONCLUSIVE: the model did not learn (validation {validation.validation_bits:.3f} "
-            f"bits per token, {validation.initial_validation_bits:.3f} before training), so low "
-            "exposure says nothing; train longer or with another learning rate"
+            f"INCONCLUSIVE: the weights are of epoch {validation.best_epoch:.2f}, before all "
+            "canaries were read; train for an epoch at least"
+        )
+    elif validation is not None and not validation.improved:
+        yield (
+            "INCONCLUSIVE: the model did not learn (validation "
+            f"{number(validation.validation_bits, 3)} bits per token, "
+            f"{number(validation.initial_validation_bits, 3)} before training), so low exposure "
+            "says nothing; train longer or with another learning rate"
         )
     differs = "so another machine, or the same one when it is busy, gives other numbers"
     if validation is not None and validation.stopped == "max_seconds":

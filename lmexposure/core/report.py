@@ -12,7 +12,7 @@ from lmexposure._written import check
 from lmexposure._written import study as written_study
 from lmexposure.core.render import RENDERERS
 from lmexposure.core.study import Study
-from lmexposure.errors import FileError, SettingsError
+from lmexposure.errors import FileError, ResultError, SettingsError
 
 if TYPE_CHECKING:
     from lmexposure.core.charts import Chart
@@ -37,13 +37,21 @@ def write_report(
     """
     out = Path(out)
     own = out / study.NAME
-    if own.is_file() and type(study).read(own) != study:
+    if own.is_file() and not _is_this(own, study):
         raise SettingsError(
             f"{visible(out)} holds another study ({study.NAME}), whose report would be replaced; "
             "choose another directory"
         )
     of = known_by(out, own if own.is_file() else None, study.inputs_sha256)
     return write_document(study.document(), out, stem=stem, formats=formats, charts=charts, of=of)
+
+
+def _is_this(own: Path, study: Study) -> bool:
+    """Whether a file holds this very study, as far as it can be read."""
+    try:
+        return type(study).read(own) == study
+    except ResultError:
+        return False
 
 
 def write_document(

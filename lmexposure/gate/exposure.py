@@ -25,6 +25,7 @@ from lmexposure._style import (
     sentence,
     setting_value,
     short,
+    whole,
 )
 from lmexposure.core import Check, CheckKind, Outcome, Thresholds
 from lmexposure.gate.checks import CanaryClass, unseen_share
@@ -278,7 +279,7 @@ def _shown(chosen: list[ExposureEstimate]) -> str:
 def _power(log2: float) -> str:
     """2^log2 for people."""
     if log2 > _MOST_BITS:
-        return f"2^{log2:,.0f}"
+        return f"2^{whole(round(log2))}"
     digits = 52  # of the fraction, in base 2
     return large((int(2 ** (log2 % 1) * 2**digits) << max(0, math.floor(log2))) >> digits)
 

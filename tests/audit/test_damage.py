@@ -25,7 +25,7 @@ from lmexposure.audit import (
 )
 from lmexposure.audit.directory import MeasurementDirectory
 from lmexposure.canaries import Plan, insert_files
-from lmexposure.errors import ModelError, ResultError
+from lmexposure.errors import FileError, ModelError, ResultError
 from lmexposure.models.checkpoints import CheckpointDirectory
 from lmexposure.records import open_run
 
@@ -171,9 +171,7 @@ def test_a_directory_in_the_place_of_the_scores_is_said(
     home = shutil.copytree(runs["whole"], tmp_path / "run")
     (home / "scores.parquet").unlink()
     (home / "scores.parquet").mkdir()
-    with pytest.raises(
-        ResultError, match=r"scores\.parquet is no file; move it away, and give the"
-    ):
+    with pytest.raises(FileError, match=r"scores\.parquet is there already.*move it away"):
         run(runs["corpus"], out=home, settings=SETTINGS)
 
 

@@ -170,7 +170,7 @@ def test_a_sidecar_of_another_version_is_refused_and_stays(tmp_path: Path) -> No
     note = sidecar_path(out / "corpus" / "a.txt")
     note.write_text(note.read_text().replace("lmexposure.shard/1", "lmexposure.shard/2"))
     before = note.read_bytes()
-    with pytest.raises(ResultError, match=r"schema 'lmexposure\.shard/2'.*; insert again"):
+    with pytest.raises(ResultError, match=r"schema 'lmexposure\.shard/2'.*; else insert again"):
         insert_files(source, out, PLAN)
     assert note.read_bytes() == before
 

@@ -182,8 +182,11 @@ def test_a_training_that_goes_on_keeps_its_rows(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_written_does_not_end_the_training(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    (tmp_path / "exposure.jsonl").mkdir()
-    trainer = trainer_of(tmp_path, TEXTS, [ExposureCallback(MANIFEST, **WHOLE)])
+    class Obstacle(TrainerCallback):  # type: ignore[misc]
+        def on_train_begin(self, *arguments: Any, **more: Any) -> None:
+            (tmp_path / "exposure.jsonl").mkdir()
+
+    trainer = trainer_of(tmp_path, TEXTS, [ExposureCallback(MANIFEST, **WHOLE), Obstacle()])
     trainer.train()
     assert "exposure/seconds" in str(trainer.state.log_history)
     assert "exposure.jsonl: cannot write" in caplog.text

@@ -291,7 +291,10 @@ DAMAGES: list[tuple[Damage, str]] = [
         (wrote("training.json", text), NOT_TRAINED)
         for text in ("[]", "{", '{"model_files": 3}', '{"content_sha256": "x"}')
     ),
-    (training(schema="lmexposure.training/2"), "reads 'lmexposure.training/1' alone; train again"),
+    (
+        training(schema="lmexposure.training/2"),
+        "reads 'lmexposure.training/1' alone; use .*; else train again",
+    ),
     *((training(schema=other), NOT_TRAINED) for other in (None, "lmexposure.run/3")),
     (training(result={}), NOT_TRAINED),
     (made_into(os.mkfifo), NOT_TRAINED),

@@ -137,7 +137,7 @@ def test_every_format_is_written_and_read_again(tmp_path: Path) -> None:
     every = ("html", "md", "csv", "json")
     written = write_sweep_report(home, formats=every, charts=True)
     assert [path.name for path in written[:4]] == [f"report.{name}" for name in every]
-    assert {path.suffix for path in written[4:]} == {".svg", ".png"}
+    assert {path.suffix for path in written[4:]} == {".svg", ".png", ".pdf"}
     rows = list(csv.DictReader(io.StringIO((home / "report.csv").read_text())))
     assert len(rows) == 32
     assert (rows[0]["id"], rows[0]["tpr"], rows[0]["models"]) == ("pin/x1/0000", "1.0", "64")

@@ -48,7 +48,7 @@ def test_every_form_is_in_its_place_and_holds_no_secret_and_no_chosen_seed(tmp_p
     assert [path.name for path in files[:4]] == [f"report.{name}" for name in FORMATS]
     charts = files[4:]
     assert {path.parent for path in charts} == {out / "charts"}
-    assert {path.suffix for path in charts} == {".svg", ".png"}
+    assert {path.suffix for path in charts} == {".svg", ".png", ".pdf"}
     assert len(charts) >= 8
     assert next(path for path in charts if path.suffix == ".png").read_bytes()[1:4] == b"PNG"
     assert not (tmp_path / "run" / "report.html").exists()

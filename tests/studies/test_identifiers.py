@@ -100,9 +100,9 @@ def test_the_gate_takes_what_is_shown_at_its_significance_for_a_leak(
 
 
 def test_ended_anywhere_it_goes_on_to_the_same(corpus: Path, tmp_path: Path) -> None:
-    settings = replace(FEW, most=150, draws=999)  # blocks of five
+    settings = replace(FEW, most=150)  # blocks of fifty
     whole = compared(base(), corpus, settings=settings)
-    for last in (5, 40, 40, 75):
+    for last in (50, 50, 100):
 
         def ends(what: str, done: int, total: int, note: str = "", last: int = last) -> None:
             if done >= last:
