@@ -185,8 +185,8 @@ def check(  # noqa: PLR0913 - a command: its parameters are its flags
         Path | None,
         typer.Argument(
             metavar="RUN_OR_RESULT",
-            help="A run directory or a result.json; or the same of a sweep, of memorised text, or "
-            "of a federated training: sweep.json, verbatim.json, canife.json.",
+            help="The directory of a run or of another study, or the record in it: result.json, "
+            "sweep.json, verbatim.json, canife.json, identifiers.json, defences.json.",
         ),
     ] = None,
     model: Annotated[

@@ -78,8 +78,7 @@ def identifiers(  # noqa: PLR0913 - a command: its parameters are its flags
     Nothing is inserted: keys, hashes and numbers that were made at random are found by their
     format, each is ranked among fresh draws in its place, under MODEL and under a base.
     """
-    from lmexposure.records import IdentifierSettings
-    from lmexposure.studies import natural_identifiers
+    from lmexposure.studies import IdentifierSettings, natural_identifiers
 
     settings = IdentifierSettings(
         draws=draws, most=most, left=left, seed=seed, layout=layout, text_field=text_field

@@ -11,6 +11,7 @@ from typing import IO, Annotated, Literal, ParamSpec, TypeAlias, TypeVar, get_or
 import typer
 from typer.models import OptionInfo
 
+from lmexposure._files import open_regular
 from lmexposure._settings import Setting, build, settings_of
 from lmexposure._style import sentence
 from lmexposure.core import Thresholds
@@ -248,7 +249,7 @@ def opened(corpus: list[str]) -> "list[str] | IO[bytes]":
 def is_manifest(name: str | Path) -> bool:
     """Whether a file begins as a manifest does."""
     try:
-        with open(name, "rb") as stream:
+        with open_regular(Path(name)) as stream:
             return b'"schema": "lmexposure.manifest/' in stream.read(200)
     except (OSError, ValueError):
         return False

@@ -23,8 +23,8 @@ def compare(
     runs: Annotated[
         list[Path],
         typer.Argument(
-            help="Two or more runs; the others are compared with the first. Or looks at memorised "
-            "text, each of another model."
+            help="Two or more runs, or studies of another kind; the others are compared with the "
+            "first."
         ),
     ],
     formats: Formats = None,
@@ -91,7 +91,8 @@ def report(  # noqa: PLR0913 - a command: its parameters are its flags
     run: Annotated[
         Path,
         typer.Argument(
-            help="A run directory, what measure wrote, or a result.json; or a sweep's directory."
+            help="The directory of a run or of another study, or the record in it, such as "
+            "result.json."
         ),
     ],
     formats: Formats = None,
@@ -109,7 +110,8 @@ def report(  # noqa: PLR0913 - a command: its parameters are its flags
         Path | None, typer.Option(help="The manifest.json, if it is not next to the result.")
     ] = None,
     charts: Annotated[
-        bool, typer.Option("--charts", help="Also write each chart as SVG and PNG, in charts/.")
+        bool,
+        typer.Option("--charts", help="Also write each chart as SVG, PNG and PDF, in charts/."),
     ] = False,
     model_card: Annotated[
         Path | None,

@@ -83,6 +83,8 @@ def compare_document(studies: Sequence[tuple[str, Study]]) -> Document:
         sections=sections,
         main=Table(rows, _value_columns(names)),
         origin="; ".join(f"{name}: {study.provenance.line}" for name, study in studies),
+        private=any(study.PRIVATE for _, study in studies),
+        inputs=[study.inputs_sha256 for _, study in studies],
     )
 
 

@@ -116,6 +116,7 @@ class Document:
     sources: Sequence[tuple[str, str]] = ()  # name, and address where there is one
     origin: str  # of what, by which version, when
     private: bool = False  # it shows what only its owner may read
+    inputs: Sequence[str] = ()  # hashes of what it tells of, by which its files are known as its
 
     def on(self, place: Place) -> list[Section]:
         """The sections of a place, in the order of a reader's questions."""

@@ -67,6 +67,7 @@ def write_document(
     check_formats(formats)
     files = {f"{stem}.{name}": RENDERERS[name](document).encode() for name in formats}
     files |= drawn_files(document.drawings()) if charts else {}
+    of = of or known_by(out, None, *document.inputs)
     return write_files(out, files, mode=0o600 if document.private else 0o644, of=of)
 
 
@@ -79,7 +80,7 @@ def check_formats(formats: Sequence[str]) -> None:
 
 
 def drawn_files(charts: "Iterable[Chart]") -> dict[str, bytes]:
-    """Each chart as SVG and PNG, by the name of its file."""
+    """Each chart as SVG, PNG and PDF, by the name of its file."""
     files: dict[str, bytes] = {}
     for chart in charts:
         files[f"charts/{chart.name}.svg"] = chart.svg("plain").encode()

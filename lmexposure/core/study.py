@@ -14,7 +14,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
-from lmexposure._files import PRIVATE, read_bytes
+from lmexposure._files import PRIVATE, open_regular, read_bytes
 from lmexposure._record import FileRecord, JsonValue, Sha256, Utc
 from lmexposure._settings import settings_of
 from lmexposure._style import short_hash
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 GROUP = "lmexposure.studies"
 _LOOKED_AT = 2**20  # bytes of a file, whose schema may come after longer parts
-_SCHEMA = re.compile(rb'"schema": ?"lmexposure\.([a-z_]+)/\d')
+_SCHEMA = re.compile(rb'"schema": ?"lmexposure\.([\w-]+)/\d')
 _HOMES: dict[str, str] = {}
 
 
@@ -185,7 +185,7 @@ def kind_at(path: object) -> str | None:
             raise ResultError(f"{visible(path)} holds several studies ({files}); name one file")
         return there[0] if there else None
     try:
-        with open(path, "rb") as stream:
+        with open_regular(path) as stream:
             schema = _SCHEMA.search(stream.read(_LOOKED_AT))
     except OSError:
         return None

@@ -114,7 +114,8 @@ class Thresholds:
     )
     max_worst_tpr: float | None = setting(
         None,
-        "of a sweep: largest share of the models with a text that may give it away",
+        "of a sweep: largest share of the models with a text that may give it away; of defences: "
+        "of the canaries that the strongest attack may find under the best one",
         panel=PANEL,
         rule=_check_rate,
         usual="what chance explains",

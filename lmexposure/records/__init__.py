@@ -42,9 +42,6 @@ if TYPE_CHECKING:
         CanifeSettings,
         FederatedSettings,
     )
-    from lmexposure.records.identifiers import (
-        IdentifierSettings,
-    )
     from lmexposure.records.result import (
         LEAST_GAIN,
         MOST_SHOWN,
@@ -288,7 +285,6 @@ __all__ = [
     "GuessCount",
     "GuessingBaseline",
     "GuessingTest",
-    "IdentifierSettings",
     "InfluentialPair",
     "KindCandidate",
     "KindComparison",

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TypeAlias
 
+from lmexposure._files import open_regular
 from lmexposure._style import count, short_hash
 from lmexposure._text import visible
 from lmexposure.errors import ResultError
@@ -93,7 +94,7 @@ def holds_sweep(path: object) -> bool:
         names = (SweepResult.NAME, SweepPlan.NAME)
         return not (path / "result.json").exists() and any((path / name).exists() for name in names)
     try:
-        with open(path, "rb") as file:
+        with open_regular(path) as file:
             return bool(_IS_SWEEP.search(file.read(_LOOKED_AT)))
     except OSError:
         return False

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TypeAlias
 
+from lmexposure._files import open_regular
 from lmexposure._style import short_hash
 from lmexposure._text import visible
 from lmexposure.records.verbatim_record import VerbatimRecord
@@ -80,7 +81,7 @@ def holds_look(path: object) -> bool:
     if path.is_dir():
         return not (path / "result.json").exists() and (path / VerbatimRecord.NAME).exists()
     try:
-        with open(path, "rb") as file:
+        with open_regular(path) as file:
             return bool(_IS_LOOK.search(file.read(_LOOKED_AT)))
     except OSError:
         return False

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         study_of,
     )
     from lmexposure.studies.identifiers.comparison import natural_identifiers
+    from lmexposure.studies.identifiers.ranking import IdentifierSettings
     from lmexposure.studies.identifiers.study import NaturalIdentifiers
 else:
     from lmexposure._lazy import lazy_face as _lazy_face
@@ -25,6 +26,7 @@ __all__ = [
     "Canife",
     "CanifeRound",
     "Defences",
+    "IdentifierSettings",
     "NaturalIdentifiers",
     "canife_audit",
     "check",

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from lmexposure.canaries import Manifest
     from lmexposure.records import Measured, MeasuredSweep, MeasuredText
 
-    Any_: TypeAlias = "Study | Measured | MeasuredSweep | MeasuredText"
+    AnyStudy: TypeAlias = "Study | Measured | MeasuredSweep | MeasuredText"
 
 register("defences", "lmexposure.studies.defences:Defences")
 register("canife", "lmexposure.studies.canife:Canife")
@@ -55,7 +55,7 @@ def open(path: str | Path) -> Any:
     return open_sweep(path) if holds_sweep(path) else open_run(path)
 
 
-def check(measured: "Any_", thresholds: Thresholds | None = None) -> Verdict:
+def check(measured: "AnyStudy", thresholds: Thresholds | None = None) -> Verdict:
     """Check a study of any kind against what it may show.
 
     A secret that is found by guessing is a leak whatever else is wrong. Where the controls of a
@@ -84,7 +84,7 @@ def check(measured: "Any_", thresholds: Thresholds | None = None) -> Verdict:
 
 
 def report(
-    measured: "Any_",
+    measured: "AnyStudy",
     out: str | Path,
     *,
     manifest: "Manifest | str | Path | None" = None,
@@ -99,7 +99,7 @@ def report(
         out: a file, whose suffix says what it becomes: .html, .md, .csv or .json; or a directory
             for report.html and report.md.
         manifest: of a run: its manifest or the path of that, where it does not lie next to it.
-        thresholds: of the verdict; None: the gate's defaults.
+        thresholds: of the verdict, where the report has one; None: the gate's defaults.
         show_secrets: show each canary's secret, which takes the manifest; the files are then
             readable by their owner only.
 
@@ -108,7 +108,7 @@ def report(
 
     Raises:
         SettingsError: no path, or another suffix; or `out` is, or lies next to, something that is
-            no report of this study; or secrets are asked of a study that holds none.
+            no report of this study; or secrets or thresholds are given that it has no place for.
         ManifestError, ResultError, FileError: as for `check`; a file that is in the way.
     """
     if not isinstance(out, str | Path) or not str(out):
@@ -127,6 +127,11 @@ def report(
     if show_secrets or manifest is not None:
         raise SettingsError(
             f"{study.WHAT} holds no secrets, so none are shown; leave manifest and show_secrets out"
+        )
+    if thresholds is not None:
+        raise SettingsError(
+            f"the report of {study.WHAT} has no verdict, so that thresholds do nothing there; give "
+            "them to check"
         )
     suffix = out.suffix.removeprefix(".")
     if out.is_dir() or not suffix:
@@ -152,7 +157,7 @@ def report_study(
 
 
 def compare(
-    measured: "Sequence[Any_]", out: str | Path, *, formats: Sequence[str] = ("html", "md")
+    measured: "Sequence[AnyStudy]", out: str | Path, *, formats: Sequence[str] = ("html", "md")
 ) -> list[Path]:
     """Set two or more studies of one kind side by side.
 
@@ -177,7 +182,7 @@ def compare(
     return write_document(compared(measured), Path(out), stem="compare", formats=formats)
 
 
-def compared(measured: "Sequence[Any_]") -> Document:
+def compared(measured: "Sequence[AnyStudy]") -> Document:
     """As `compare`, of studies alone, and without files."""
     studies = [(_name(each, place), study_of(each)) for place, each in enumerate(measured, 1)]
     known = [(name, study) for name, study in studies if study is not None]

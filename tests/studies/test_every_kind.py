@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -184,6 +185,37 @@ def test_two_of_a_kind_are_set_side_by_side(made: Study, kind: str, tmp_path: Pa
     assert "What they differ in" in told
     with pytest.raises(SettingsError, match="1 study to compare; give two or more"):
         lx.compare([made], tmp_path / "one")
+
+
+def test_a_comparison_is_as_private_as_its_studies_and_takes_no_other_ones_place(
+    made: Study, kind: str, tmp_path: Path
+) -> None:
+    first = lx.compare([made, MADE[kind](2)], tmp_path)
+    assert {path.stat().st_mode & 0o077 for path in first} == {0 if made.PRIVATE else 0o044}
+    assert lx.compare([made, MADE[kind](2)], tmp_path) == first
+    with pytest.raises(FileError, match="is of another study"):
+        lx.compare([made, MADE[kind](3)], tmp_path)
+
+
+def test_a_report_is_as_private_as_its_study(made: Study, tmp_path: Path) -> None:
+    mode = lx.report(made, tmp_path / "out").stat().st_mode & 0o077
+    assert mode == (0 if made.PRIVATE else 0o044)
+
+
+def test_a_report_of_thresholds_that_it_does_not_hold_anything_against_is_refused(
+    made: Study, tmp_path: Path
+) -> None:
+    with pytest.raises(SettingsError, match=f"the report of {made.WHAT} has no verdict"):
+        lx.report(made, tmp_path, thresholds=lx.Thresholds())
+
+
+@pytest.mark.timeout(20)
+def test_a_pipe_in_its_place_is_not_waited_for(made: Study, home: Path) -> None:
+    (home / made.NAME).unlink()
+    os.mkfifo(home / made.NAME)
+    for path in (home, home / made.NAME):
+        with pytest.raises(LmexposureError):
+            lx.check(path)
 
 
 def test_commands_take_it(made: Study, kind: str, home: Path, tmp_path: Path, call: Call) -> None:

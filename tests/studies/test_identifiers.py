@@ -28,10 +28,9 @@ from lmexposure.errors import (
     SettingsError,
 )
 from lmexposure.models import Context, LoadedModel, new_model
-from lmexposure.records import IdentifierSettings
 from lmexposure.scoring import log_perplexity
 from lmexposure.statistics import identifiers_needed
-from lmexposure.studies import NaturalIdentifiers, check, natural_identifiers
+from lmexposure.studies import IdentifierSettings, NaturalIdentifiers, check, natural_identifiers
 from lmexposure.studies.identifiers.ranking import Side, _Place
 
 FEW = IdentifierSettings(draws=99, left=40)

@@ -16,7 +16,7 @@ from lmexposure.canaries import Format, Identifiers
 from lmexposure.core import Work
 from lmexposure.errors import ResultError
 from lmexposure.models import LoadedModel
-from lmexposure.records import IdentifierSettings, RunSettings, refuse_other_study, utc_now
+from lmexposure.records import RunSettings, refuse_other_study, utc_now
 from lmexposure.scoring import same_random_numbers
 from lmexposure.statistics import (
     RanksAmongDraws,
@@ -26,7 +26,7 @@ from lmexposure.statistics import (
     rate_difference,
     sign_test,
 )
-from lmexposure.studies.identifiers.ranking import Compared, HeldOut, comparison
+from lmexposure.studies.identifiers.ranking import Compared, HeldOut, IdentifierSettings, comparison
 from lmexposure.studies.identifiers.study import (
     IdentifierClaim,
     IdentifierClass,

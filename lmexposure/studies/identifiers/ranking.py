@@ -17,6 +17,7 @@ from lmexposure._files import canonical_json, sha256_bytes
 from lmexposure._forecast import Phase
 from lmexposure._record import JsonValue
 from lmexposure._style import count
+from lmexposure._validate import integer
 from lmexposure.audit import Progress, Watcher, load_for_measuring
 from lmexposure.canaries import (
     Format,
@@ -36,15 +37,35 @@ from lmexposure.models import (
     encode_in_context,
     weights_sha256,
 )
-from lmexposure.records import IdentifierSettings, RunSettings
+from lmexposure.records import RunSettings
 from lmexposure.scoring import score_encoded
 from lmexposure.statistics import identifiers_needed, rank_among_draws
 
+_DRAWS, _MOST, _LEFT = 999, 1000, 200
+_FEWEST_DRAWS = 99  # of fewer, not even the lowest rank is among the lowest 1 %
 _COMPARING = "comparing identifiers"
 _COMPARING_HELD_OUT = "comparing held-out identifiers"
 _FEWEST_HELD_OUT = 20  # documents; of fewer, the test hardly sees a thing
 _TEXTS = 5_000  # scored in one call, which finds out anew how to read their common beginnings
 _Kept = Callable[[str], Part]  # where a block of ranks is kept, by its name
+
+
+@dataclass(frozen=True, kw_only=True)
+class IdentifierSettings:
+    """How identifiers of a corpus are looked for and compared."""
+
+    draws: int = _DRAWS  # fresh draws that each is compared with, at least 99
+    most: int = _MOST  # identifiers that are compared, chosen among all that are found
+    left: int = _LEFT  # characters of the text in front of each that the model reads, at most
+    seed: int = 0  # of choice and draws
+    layout: str | None = None  # what a document is; None: by the file's suffix
+    text_field: str = "text"  # where documents have fields, the one that holds the text
+
+    def __post_init__(self) -> None:
+        integer("draws", self.draws, low=_FEWEST_DRAWS)
+        integer("most", self.most, low=1)
+        integer("left", self.left, low=0)
+        integer("seed", self.seed, low=0)
 
 
 @dataclass(frozen=True, kw_only=True)
