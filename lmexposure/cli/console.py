@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from lmexposure.core import Document, Study
+    from lmexposure.core import Section as DocumentSection
     from lmexposure.records import Result
     from lmexposure.reporting import Section
 
@@ -192,14 +193,23 @@ def progress_bars() -> Iterator[Bars]:
 def print_document(document: "Document") -> None:
     """A study's sections, each with its title, its table and its notes; warnings; the finding."""
     for section in document.on("terminal"):
-        say(f"\n{section.title}")
-        if (table := section.table) is not None:
-            print_table(table.heads, table.cells, right=range(table.words, len(table.heads)))
-        for note in section.notes:
-            say(note)
+        _print_section(section)
     for line in document.warnings:
         warn(line)
     say(f"\n{document.finding}")
+
+
+def _print_section(section: "DocumentSection") -> None:
+    say(f"\n{section.title}")
+    for line in section.said:
+        say(line)
+    if (table := section.table) is not None and table.rows:
+        print_table(table.heads, table.cells, right=range(table.words, len(table.heads)))
+    for line in (*section.notes, *filter(None, [section.code])):
+        say(line)
+    for part in section.parts:
+        if "terminal" in part.on:
+            _print_section(part)
 
 
 def show_study(study: "Study", out: Path) -> None:

@@ -137,14 +137,16 @@ def report(  # noqa: PLR0913 - a command: its parameters are its flags
     if force and model_card is None:
         raise SettingsError("--force goes with --model-card; give both, or leave it out")
     if (study := study_of(run)) is not None:
-        given = {
-            "--show-secrets": show_secrets,
-            "--manifest": manifest is not None,
-            "--model-card": model_card is not None,
-        }
+        given = {"--manifest": manifest is not None, "--model-card": model_card is not None}
         for flag in (flag for flag, is_given in given.items() if is_given):
             raise SettingsError(f"{flag} is of a run, and {run} is {study.WHAT}; leave it out")
-        _of_a_study(study, out or (run if run.is_dir() else run.parent), formats, charts)
+        _of_a_study(
+            study,
+            out or (run if run.is_dir() else run.parent),
+            formats=formats or ("html", "md"),
+            charts=charts,
+            show_secrets=show_secrets,
+        )
         return
     if holds_look(run):
         given = {
@@ -208,15 +210,17 @@ def _of_a_look(run: Path, out: Path | None, *, show_text: bool) -> None:
         warn("these files show text of the corpus: keep them private")
 
 
-def _of_a_study(study: "Study", out: Path, formats: list[str] | None, charts: bool) -> None:
+def _of_a_study(study: "Study", out: Path, *, show_secrets: bool, **asked: object) -> None:
     from lmexposure.core import judged
     from lmexposure.studies import report_study
 
-    written = report_study(study, out, formats=formats or ("html", "md"), charts=charts)
+    written = report_study(study, out, show_secrets=show_secrets, **asked)
     say(judged(study).sentence)
     say(study.provenance.line)
     for path in written:
         say(f"report  {path}")
+    if show_secrets:
+        warn("these files show secrets or text of the corpus: keep them private")
 
 
 def _of_a_sweep(run: Path, out: Path | None, formats: list[str] | None, charts: bool) -> None:

@@ -4,9 +4,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from lmexposure._record import Count, JsonValue, NotNegative, Positive, Record, Rows, Share
+    from lmexposure.core.answers import Answers, CheckLine, Fact, answers_of, date_of
     from lmexposure.core.check import EXIT_CODES, Check, CheckKind, Outcome, Verdict, verdict_of
     from lmexposure.core.compare import compare_document
-    from lmexposure.core.document import Column, Document, Section, Table, facts
+    from lmexposure.core.document import Column, Document, Excerpt, Section, Table, facts
     from lmexposure.core.markdown import bullets, code, fence, inline, table
     from lmexposure.core.outputs import (
         verdict_json,
@@ -48,11 +49,15 @@ __all__ = [
     "EXIT_CODES",
     "FORMATS",
     "PANEL",
+    "Answers",
     "Check",
     "CheckKind",
+    "CheckLine",
     "Column",
     "Count",
     "Document",
+    "Excerpt",
+    "Fact",
     "JsonValue",
     "NotNegative",
     "Number",
@@ -68,11 +73,13 @@ __all__ = [
     "Thresholds",
     "Verdict",
     "Work",
+    "answers_of",
     "as_markdown",
     "bullets",
     "check_formats",
     "code",
     "compare_document",
+    "date_of",
     "drawn_files",
     "environment",
     "facts",

@@ -50,6 +50,11 @@ class CheckKind:
     shows_margin: bool = False  # of what passed, its number says how near a leak it came
     of_depth: bool = False  # it says how closely was looked: of doubts the last to be named
     scopes: str = "classes"  # what it is made of, where it is made several times
+    # said_leak, said_pass, said_doubt: what it came to, in a word or two
+    said_leak: str = "leaks"
+    said_pass: str = "no leak"
+    said_doubt: str = ""  # "": undecided, or of a precondition not met
+    after_leak: str = "Do not release this model."  # what to do where it leaks, in a sentence
 
 
 EXIT_CODES = {Outcome.PASS: 0, Outcome.LEAK: 1, Outcome.INCONCLUSIVE: 2}

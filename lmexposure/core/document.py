@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from lmexposure._style import MISSING
+from lmexposure.core.answers import Answers
+from lmexposure.core.check import Verdict
 
 if TYPE_CHECKING:
     from lmexposure.core.charts import Chart
@@ -88,6 +90,14 @@ def facts(*pairs: tuple[str, str]) -> Table:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Excerpt:
+    """Texts beside each other."""
+
+    title: str
+    lines: Sequence[tuple[str, str, str]]  # name, a part that is marked, the rest
+
+
+@dataclass(frozen=True, kw_only=True)
 class Section:
     """A part of a document."""
 
@@ -97,7 +107,12 @@ class Section:
     caption: str = ""  # of the table on the page, where the title does not do
     table: Table | None = None
     chart: "Callable[[], Chart | None] | None" = None  # draws with matplotlib, so not before
+    said: Sequence[str] = ()  # a paragraph each, before the table
     notes: Sequence[str] = ()  # what heads and signs mean, one line each
+    excerpts: Sequence[Excerpt] = ()  # of texts, on the page
+    code: str = ""  # a command
+    parts: "Sequence[Section]" = ()  # within it, in their order
+    folded: bool = False  # it is opened by who wants it: of long tables
     on: frozenset[Place] = EVERYWHERE
 
 
@@ -117,6 +132,10 @@ class Document:
     origin: str  # of what, by which version, when
     private: bool = False  # it shows what only its owner may read
     inputs: Sequence[str] = ()  # hashes of what it tells of, by which its files are known as its
+    # verdict, answers: of the gate, which come first; None: it is not of one study
+    verdict: Verdict | None = None
+    answers: Answers | None = None
+    glossary: Sequence[tuple[str, str]] = ()  # words and what they mean
 
     def on(self, place: Place) -> list[Section]:
         """The sections of a place, in the order of a reader's questions."""
@@ -124,5 +143,6 @@ class Document:
 
     def drawings(self) -> "list[Chart]":
         """All charts that there are."""
-        made = (section.chart() for section in self.sections if section.chart is not None)
+        every = (part for section in self.sections for part in (section, *section.parts))
+        made = (section.chart() for section in every if section.chart is not None)
         return [chart for chart in made if chart is not None]

@@ -17,6 +17,7 @@ from lmexposure import _style
 from lmexposure._text import printable
 
 _FLAG = re.compile(r"--[a-z][a-z-]*")
+_SOURCE = re.compile(r"\[(\d)\]")
 _WORDS = (
     _style.at_least,
     _style.bound_name,
@@ -68,6 +69,7 @@ def environment(
     made.filters.update({written.__name__: written for written in _WORDS})
     made.filters.update(filters or {})
     made.filters["flags_whole"] = _flags_whole
+    made.filters["cited"] = _cited
     # What a chart draws holds its data escaped.
     made.filters["drawn"] = lambda chart: Markup(chart.svg())
     made.globals["CHANCE"] = _style.CHANCE
@@ -82,6 +84,11 @@ def _environment() -> Environment:
 def _flags_whole(text: str) -> Markup:
     """A sentence whose flags, such as --quick, are code that no line breaks."""
     return Markup(_FLAG.sub(r'<code class="flag">\g<0></code>', str(escape(text))))
+
+
+def _cited(text: str) -> Markup:
+    """A sentence whose numbers of sources, such as [1], lead to them."""
+    return Markup(_SOURCE.sub(r'<a href="#source-\1">[\1]</a>', str(escape(text))))
 
 
 def _asset(name: str) -> str:

@@ -3,25 +3,29 @@
 import csv
 import io
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
 
 from lmexposure._record import JsonTable, plain
-from lmexposure._style import sentence
+from lmexposure._style import outcome_word, sentence
 from lmexposure._text import printable, visible
+from lmexposure.core.check import Outcome
 from lmexposure.core.document import Document, Section, Table
-from lmexposure.core.markdown import bullets, code, inline, table
+from lmexposure.core.markdown import bullets, code, fence, inline, table
 
 if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped]
+
+    from lmexposure.core.charts import Chart
 
 REPORT_SCHEMA = "lmexposure.document/1"
 
 
 def as_markdown(document: Document) -> str:
     """For a pull request or a model card."""
-    parts = [f"# {inline(document.title)}", f"**{inline(sentence(document.finding))}**"]
+    parts = [*_verdict(document), f"**{inline(sentence(document.finding))}**"]
     parts += [bullets(document.facts)] if document.facts else []
     for section in document.on("md"):
         parts += _section(section)
@@ -31,13 +35,42 @@ def as_markdown(document: Document) -> str:
     return printable("\n\n".join(parts) + "\n")
 
 
-def _section(section: Section) -> list[str]:
-    parts = [f"## {inline(section.title)}"]
-    if section.table is not None:
+def _verdict(document: Document) -> Iterator[str]:
+    """What was found, how sure that is, and what to do now; of no verdict the title alone."""
+    verdict, answers = document.verdict, document.answers
+    if verdict is None or answers is None:
+        yield f"# {inline(document.title)}"
+        return
+    yield f"# {inline(document.title)}: {outcome_word(verdict.outcome)}"
+    yield f"**{inline(verdict.sentence)}**"
+    tested = [line for line in answers.tested if line.outcome is not Outcome.NOT_TESTED]
+    if tested:
+        yield "Tested:\n\n" + bullets([f"{line.word}: {line.what}: {line.said}" for line in tested])
+    if verdict.untested:
+        yield "Not tested:\n\n" + bullets(verdict.untested)
+    if answers.sure:
+        yield " ".join(map(inline, answers.sure))
+    steps = (f"{n}. {inline(step)}" for n, step in enumerate(answers.steps, start=1))
+    yield "What now:\n\n" + "\n".join(steps)
+    yield "## What was measured"
+
+
+def _section(section: Section, level: int = 2) -> list[str]:
+    """A section, and the parts of it a level below; one that is folded has its title outside."""
+    title = inline(section.title)
+    folded = section.folded and section.table is not None
+    parts = [f"<details><summary>{title}</summary>" if folded else f"{'#' * level} {title}"]
+    parts += map(inline, section.said)
+    if section.table is not None and section.table.rows:
         words, rows = section.table.words, section.table.cells
         cells = [[*map(code, row[:words]), *row[words:]] for row in rows]
         parts.append(table(section.table.heads, cells, left=words))
-    return [*parts, *([bullets(section.notes)] if section.notes else [])]
+    parts += [bullets(section.notes)] if section.notes else []
+    parts += [fence(section.code)] if section.code else []
+    for part in section.parts:
+        if "md" in part.on:
+            parts += _section(part, level + 1)
+    return [*parts, *(["</details>"] if folded else [])]
 
 
 def as_csv(document: Document) -> str:
@@ -52,25 +85,34 @@ def as_csv(document: Document) -> str:
 
 def as_json(document: Document) -> str:
     """What was found, and every table: its columns with units, its rows by name."""
+    verdict = document.verdict
     values: JsonTable = {
         "schema": REPORT_SCHEMA,
         "title": document.title,
         "kind": document.kind,
+        "verdict": None if verdict is None else plain(verdict.to_dict()),
         "finding": sentence(document.finding),
         "facts": list(document.facts),
         "main": _values(document.main),
-        "sections": {
-            section.id: {
-                "title": section.title,
-                "notes": list(section.notes),
-                **({} if section.table is None else _values(section.table)),
-            }
-            for section in document.sections
-        },
+        "sections": _sections(document.sections),
         "warnings": list(document.warnings),
         "origin": document.origin,
     }
     return json.dumps(values, indent=1, allow_nan=False) + "\n"
+
+
+def _sections(sections: Sequence[Section]) -> JsonTable:
+    return {
+        section.id: {
+            "title": section.title,
+            "said": list(section.said),
+            "notes": list(section.notes),
+            **({} if section.table is None else _values(section.table)),
+            **({"code": section.code} if section.code else {}),
+            **({"parts": _sections(section.parts)} if section.parts else {}),
+        }
+        for section in sections
+    }
 
 
 def _values(shown: Table) -> JsonTable:
@@ -91,11 +133,12 @@ def as_frame(document: Document) -> "pd.DataFrame":
 
 def as_cell(document: Document) -> str:
     """For a notebook: the finding and the tables, without style of their own."""
-    parts = [
-        f"<h3>{_html(document.title)}</h3>",
-        f"<p><b>{_html(sentence(document.finding))}</b></p>",
-    ]
-    for section in document.on("html"):
+    said = [document.verdict.sentence] if document.verdict else []
+    said.append(sentence(document.finding))
+    parts = [f"<h3>{_html(document.title)}</h3>"]
+    parts += [f"<p><b>{_html(line)}</b></p>" for line in said]
+    sections = (part for section in document.on("html") for part in (section, *section.parts))
+    for section in sections:
         if section.table is None:
             continue
         heads = "".join(f"<th>{_html(head)}</th>" for head in section.table.heads)
@@ -115,11 +158,23 @@ def as_page(document: Document) -> str:
     """One HTML page."""
     from lmexposure.core.page import filled_page  # brings jinja2
 
-    sections = [
-        (section, None if section.chart is None else section.chart())
-        for section in document.on("html")
-    ]
+    sections = [_Drawn.of(section) for section in document.on("html")]
     return filled_page("study.html.jinja", document=document, sections=sections)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Drawn:
+    """A section with its chart, and its parts with theirs."""
+
+    section: Section
+    chart: "Chart | None"
+    parts: "Sequence[_Drawn]"
+
+    @classmethod
+    def of(cls, section: Section) -> "_Drawn":
+        chart = None if section.chart is None else section.chart()
+        parts = [cls.of(part) for part in section.parts if "html" in part.on]
+        return cls(section=section, chart=chart, parts=parts)
 
 
 RENDERERS: Mapping[str, Callable[[Document], str]] = {

@@ -12,6 +12,7 @@ from lmexposure._written import check
 from lmexposure._written import study as written_study
 from lmexposure.core.render import RENDERERS
 from lmexposure.core.study import Study
+from lmexposure.core.thresholds import Thresholds
 from lmexposure.errors import FileError, ResultError, SettingsError
 
 if TYPE_CHECKING:
@@ -28,11 +29,14 @@ def write_report(
     formats: Sequence[str] = ("html", "md"),
     charts: bool = False,
     stem: str = "report",
+    thresholds: Thresholds | None = None,
+    show_secrets: bool = False,
 ) -> list[Path]:
     """Write what a study tells into a directory: report.html, report.md, report.csv, report.json.
 
     Raises:
-        SettingsError: no format, one that there is not, or the directory of another study.
+        SettingsError: no format, one that there is not, or the directory of another study; as
+            `Study.told`.
         FileError: a file in the way that is no report of this study.
     """
     out = Path(out)
@@ -43,7 +47,8 @@ def write_report(
             "choose another directory"
         )
     of = known_by(out, own if own.is_file() else None, study.inputs_sha256)
-    return write_document(study.document(), out, stem=stem, formats=formats, charts=charts, of=of)
+    document = study.told(thresholds, show_secrets=show_secrets)
+    return write_document(document, out, stem=stem, formats=formats, charts=charts, of=of)
 
 
 def _is_this(own: Path, study: Study) -> bool:

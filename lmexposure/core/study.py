@@ -8,7 +8,7 @@ from `register`, and from packages outside that have an entry point in the group
 import re
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -20,6 +20,7 @@ from lmexposure._settings import settings_of
 from lmexposure._style import short_hash
 from lmexposure._text import visible
 from lmexposure._validate import of_type
+from lmexposure.core.answers import Fact, answers_of, date_of, next_steps
 from lmexposure.core.check import Check, CheckKind, Verdict, verdict_of
 from lmexposure.core.document import Document
 from lmexposure.core.render import as_cell, as_frame
@@ -33,6 +34,7 @@ GROUP = "lmexposure.studies"
 _LOOKED_AT = 2**20  # bytes of a file, whose schema may come after longer parts
 _SCHEMA = re.compile(rb'"schema": ?"lmexposure\.([\w-]+)/\d')
 _HOMES: dict[str, str] = {}
+_HOME = "_home"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,6 +114,52 @@ class Study(FileRecord):
     def asked(self) -> Mapping[str, JsonValue]:
         """What was asked for: the settings that decided the numbers."""
 
+    def with_secrets(self) -> Document:
+        """As `document`, with the secrets or texts that it is of.
+
+        Raises:
+            SettingsError: it holds none.
+        """
+        raise SettingsError(f"{self.WHAT} holds no secrets, so none are shown; leave that out")
+
+    def steps(self, verdict: Verdict) -> Iterator[str]:
+        """What to do after a verdict, a sentence each, the most urgent first."""
+        return next_steps(verdict)
+
+    def sure(self, verdict: Verdict, limits: Thresholds) -> Iterator[str]:
+        """How often such verdicts err, a sentence each."""
+        yield from ()
+
+    def since(self) -> Iterator[Fact]:
+        """When which version measured what."""
+        name, sha256 = next(iter(self.hashes.items()))
+        yield Fact(name="measured", value=date_of(self.measured))
+        yield Fact(name="lmexposure", value=self.lmexposure)
+        yield Fact(name=f"{name.removesuffix('_sha256')}, SHA-256", value=short_hash(sha256))
+
+    def told(self, limits: Thresholds | None = None, *, show_secrets: bool = False) -> Document:
+        """The document with its verdict before it: what a report shows.
+
+        Raises:
+            SettingsError: as `judged`; or secrets of a kind that holds none.
+        """
+        limits = Thresholds() if limits is None else limits
+        verdict = judged(self, limits)
+        answers = answers_of(
+            verdict,
+            since=tuple(self.since()),
+            steps=tuple(self.steps(verdict)),
+            sure=tuple(self.sure(verdict, limits)),
+        )
+        document = self.with_secrets() if show_secrets else self.document()
+        return replace(document, verdict=verdict, answers=answers)
+
+    @property
+    def home(self) -> Path | None:
+        """The directory that its file was read from; None: it is in memory."""
+        home: Path | None = self.__dict__.get(_HOME)
+        return home
+
     @property
     def hashes(self) -> dict[str, str]:
         """Of what it was made from."""
@@ -127,7 +175,7 @@ class Study(FileRecord):
         return as_frame(self.document())
 
     def _repr_html_(self) -> str:
-        return as_cell(self.document())
+        return as_cell(self.told())
 
     def save(self, out: str | Path) -> Path:
         """Write its file into a directory, whole or not at all; where it is."""
@@ -148,7 +196,9 @@ class Study(FileRecord):
             content = read_bytes(path)
         except OSError as failure:
             raise ResultError(f"cannot read {path}: {failure.strerror}; {cls.AGAIN}") from failure
-        return cls.parse(content, path)
+        made = cls.parse(content, path)
+        made.__dict__[_HOME] = path.parent  # as a cached property: no field, and nothing compared
+        return made
 
 
 def register(kind: str, home: str) -> None:

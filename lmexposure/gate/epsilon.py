@@ -41,6 +41,9 @@ EPSILON = CheckKind(
     remedy="Insert more canaries, each with probability 1/2 (--inclusion-probability 0.5): "
     "these could not have shown an epsilon that large.",
     own_significance=True,
+    said_leak="above the limit",
+    said_pass="not above the limit",
+    after_leak="Do not release this model under this limit on epsilon: it is less private.",
 )
 CLAIM = CheckKind(
     help="The epsilon that was claimed of the training, compared with the lower bound "
@@ -48,6 +51,9 @@ CLAIM = CheckKind(
     remedy="Insert more canaries, each with probability 1/2 (--inclusion-probability 0.5): "
     "these could not have contradicted the claim.",
     own_significance=True,
+    said_leak="contradicted",
+    said_pass="not contradicted",
+    after_leak="Do not publish the claim of privacy: the training is less private.",
 )
 
 

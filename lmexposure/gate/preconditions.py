@@ -45,6 +45,7 @@ QUICK = CheckKind(
     remedy="Measure in full, without --quick.",
     precondition=True,
     of_depth=True,
+    said_doubt="this was a quick look",
 )
 ENOUGH = CheckKind(
     help="There are too few canaries to show that secrets do not leak: a leak of some "

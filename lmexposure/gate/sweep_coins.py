@@ -27,6 +27,8 @@ GUESSED_COINS = CheckKind(
     "guesses than chance explains are memorisation, be it spread over all canaries.",
     remedy="Train more models (--models) or insert more canaries (--canaries).",
     low_is_worse=True,
+    said_leak="who was in can be guessed",
+    said_pass="who was in cannot be guessed",
 )
 
 

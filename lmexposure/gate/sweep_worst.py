@@ -23,18 +23,24 @@ WORST_TPR = CheckKind(
     help="The share of the models with a text that score it above every model without it, for the "
     "text that gives itself away most; its lower end is paid for by the number of texts.",
     remedy="Train more models (--models): these could not have shown a rate that large.",
+    said_leak="above the limit",
+    said_pass="not above the limit",
 )
 WORST_CANARY = CheckKind(
     help="A canary that many models with it score above every model without it gives itself away. "
     "A small p means that chance hardly explains the worst of all canaries.",
     remedy="Train more models (--models), so that the worst canary can be judged.",
     low_is_worse=True,
+    said_leak="gives itself away",
+    said_pass="not beyond chance",
 )
 WORST_DOCUMENT = CheckKind(
     help="The same as for canaries, of ordinary documents that were in each model by a coin: real "
     "text of the corpus that gives itself away.",
     remedy="Train more models (--models), or judge fewer documents (--population).",
     low_is_worse=True,
+    said_leak="gives itself away",
+    said_pass="not beyond chance",
 )
 
 

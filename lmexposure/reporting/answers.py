@@ -3,50 +3,17 @@
 The answers come from the gate's checks and from where the numbers come from, before any page.
 """
 
-import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
-from lmexposure._style import count, listed, percent, sentence, short_hash, times
-from lmexposure.core import Check, Outcome, Verdict
+from lmexposure._style import listed, percent, sentence, short_hash, times
+from lmexposure.core import Answers, Check, Fact, Outcome, Verdict, date_of
+from lmexposure.core import answers_of as core_answers
 from lmexposure.gate import CHECK_KINDS, unseen_share
-from lmexposure.reporting.data import Fact, ReportData
+from lmexposure.reporting.data import ReportData
 
-_UTC = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d):\d\dZ")
 _EPSILON = ("max_epsilon", "claimed_epsilon")
 _TEXT = ("memorised", "max_verbatim_run", "max_extractable")
-_WORST = (Outcome.LEAK, Outcome.INCONCLUSIVE, Outcome.PASS, Outcome.NOT_TESTED)
-_WORDS = {
-    ("max_epsilon", Outcome.LEAK): "above the limit",
-    ("max_epsilon", Outcome.PASS): "not above the limit",
-    ("claimed_epsilon", Outcome.LEAK): "contradicted",
-    ("claimed_epsilon", Outcome.PASS): "not contradicted",
-    ("worst_canary", Outcome.LEAK): "gives itself away",
-    ("worst_canary", Outcome.PASS): "not beyond chance",
-    ("worst_document", Outcome.LEAK): "gives itself away",
-    ("worst_document", Outcome.PASS): "not beyond chance",
-    ("max_worst_tpr", Outcome.LEAK): "above the limit",
-    ("max_worst_tpr", Outcome.PASS): "not above the limit",
-    ("guessed_coins", Outcome.LEAK): "who was in can be guessed",
-    ("guessed_coins", Outcome.PASS): "who was in cannot be guessed",
-    ("accept_quick", Outcome.INCONCLUSIVE): "this was a quick look",
-}
-_CAME_TO = {
-    Outcome.LEAK: "leaks",
-    Outcome.INCONCLUSIVE: "undecided",
-    Outcome.PASS: "passed",
-    Outcome.NOT_TESTED: "not tested",
-}
-ASKED = {
-    Outcome.LEAK: "How badly?",
-    Outcome.INCONCLUSIVE: "Why?",
-    Outcome.PASS: "What was found?",
-}
 _MOST_LINES = 8
-_PRIVACY = {
-    "claimed_epsilon": "Do not publish the claim of privacy: the training is less private.",
-    "max_epsilon": "Do not release this model under this limit on epsilon: it is less private.",
-}
 _UNKNOWN = (
     "Measure in the rows of the training, which are not known: say what was left of each canary in "
     "them (--left-context), or let lmexposure verify --rows look at them.",
@@ -55,45 +22,16 @@ _MOST_REASONS = 2  # of what makes a verdict inconclusive; the table of checks h
 _MOST_NAMES = 3
 
 
-@dataclass(frozen=True, kw_only=True)
-class CheckLine:
-    """One kind of check and what it came to."""
-
-    outcome: Outcome  # the worst of all classes
-    what: str  # the check, as people know it
-    said: str  # in how many classes it came to that, or why it was not made
-
-    @property
-    def word(self) -> str:
-        """What it came to, where no mark is drawn."""
-        return _CAME_TO[self.outcome]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Answers:
-    """The first screen of a report; whether it leaks is the outcome of the verdict."""
-
-    asked: str  # what the finding answers; a pass and a doubt have another question than a leak
-    finding: str  # how badly: the finding that decides, in a sentence or two
-    since: tuple[Fact, ...]  # when which version measured which weights
-    tested: tuple[CheckLine, ...]  # what was tested and what was not, leaks first
-    more: int  # how many more of these there was no room for
-    sure: tuple[str, ...]  # how often the gate errs in either direction, a sentence each
-    steps: tuple[str, ...]  # what to do now, the most urgent first
-
-
 def answers_of(data: ReportData) -> Answers:
     """The answers of a report."""
     verdict = data.verdict
-    lines = [*check_lines(verdict.checks), *what_was_left_out(verdict.untested, verdict.checks)]
-    return Answers(
-        asked=ASKED[verdict.outcome],
-        finding=_finding(data),
+    return core_answers(
+        verdict,
         since=tuple(_since(data)),
-        tested=tuple(lines[:_MOST_LINES]),
-        more=len(lines[_MOST_LINES:]),
-        sure=tuple(_sure(verdict.checks, data.significance)),
         steps=next_steps(verdict, rows_unknown=data.rows_unknown),
+        sure=tuple(_sure(verdict.checks, data.significance)),
+        finding=_finding(data),
+        most=_MOST_LINES,
     )
 
 
@@ -115,71 +53,6 @@ def _since(data: ReportData) -> Iterator[Fact]:
     named = provenance.model if trained is None else f"{trained}, in {provenance.model}/"
     yield Fact(name="model", value=named)
     yield Fact(name="weights, SHA-256", value=short_hash(provenance.weights_sha256))
-
-
-def date_of(measured: str | None) -> str:
-    """When, as people write it."""
-    return "no date on record" if measured is None else _UTC.sub(r"\1, \2 UTC", measured)
-
-
-def check_lines(checks: Sequence[Check]) -> list[CheckLine]:
-    """One line for each kind of check; preconditions that are met share one."""
-    kinds: dict[str, list[Check]] = {}
-    for check in checks:
-        kinds.setdefault(check.name, []).append(check)
-    lines, sound = [], []
-    for name, made in kinds.items():
-        line = _line(name, made)
-        if CHECK_KINDS[made[0].key].precondition and line.outcome is Outcome.PASS:
-            sound.append(name)
-        else:
-            lines.append(line)
-    if sound:
-        names = ", ".join(sound)
-        lines.append(CheckLine(outcome=Outcome.PASS, what="the measurement itself", said=names))
-    return sorted(lines, key=lambda line: _WORST.index(line.outcome))
-
-
-def _line(name: str, made: Sequence[Check]) -> CheckLine:
-    outcome = min((check.outcome for check in made), key=_WORST.index)
-    so = [check for check in made if check.outcome is outcome]
-    return CheckLine(outcome=outcome, what=name, said=_said(outcome, so, made))
-
-
-def _said(outcome: Outcome, so: Sequence[Check], made: Sequence[Check]) -> str:
-    """In how many classes, where a check is of classes."""
-    if outcome is Outcome.NOT_TESTED:
-        return f"not tested, because {_clause(so[0].reason)}"
-    key = made[0].key
-    word = _WORDS.get((key, outcome)) or _word(outcome, key)
-    if not made[0].scope:
-        return word
-    noun = ("format", "formats") if key == "controls" else ("class", "classes")
-    of = count(len(made), *noun) if len(so) == len(made) else f"{len(so)} of {len(made)} {noun[1]}"
-    if outcome is Outcome.LEAK:
-        return f"{of} {'leaks' if len(so) == 1 else 'leak'}"
-    return f"{word} in {of}"
-
-
-def _word(outcome: Outcome, key: str) -> str:
-    if outcome is Outcome.INCONCLUSIVE:
-        return "not met" if CHECK_KINDS[key].precondition else "undecided"
-    return "leaks" if outcome is Outcome.LEAK else "no leak"
-
-
-def _clause(reason: str) -> str:
-    """The first clause of a reason, to follow other words."""
-    clause = reason.partition(";")[0].rstrip(".")
-    return f"{clause[:1].lower()}{clause[1:]}"
-
-
-def what_was_left_out(untested: Sequence[str], checks: Sequence[Check]) -> Iterator[CheckLine]:
-    """What no check was made of; what a check could not be made of has its line."""
-    names = tuple({f"{check.name}{end}" for check in checks for end in (":", " (")})
-    for line in untested:
-        if not line.startswith(names or ("\0",)):
-            what, _, why = line.partition(": ")
-            yield CheckLine(outcome=Outcome.NOT_TESTED, what=what, said=why)
 
 
 def _sure(checks: Sequence[Check], significance: float) -> Iterator[str]:
@@ -235,7 +108,8 @@ def _after_a_leak(checks: Sequence[Check]) -> Iterator[str]:
         yield f"Do not release this model: {_gives_away(leaks, checks)}."
         yield _remedy(_classes(leaks), checks)
     elif any(check.key not in _TEXT for check in leaks):
-        yield from (warning for key, warning in _PRIVACY.items() if key in {c.key for c in leaks})
+        keys = {check.key for check in leaks}
+        yield from (CHECK_KINDS[key].after_leak for key in reversed(_EPSILON) if key in keys)
         yield "Train with more noise, for fewer epochs or with fewer repeats of a text."
     yield "Then train and measure again, and put both runs side by side (lmexposure compare)."
 
@@ -311,7 +185,7 @@ def _after_a_pass(checks: Sequence[Check]) -> Iterator[str]:
         "No leak found is no proof that there is none: it holds for secrets of the forms and "
         "repetitions inserted here, not for other texts."
     )
-    if not any(check.key in _PRIVACY for check in checks):
+    if not any(check.key in _EPSILON for check in checks):
         yield "To test a promise of privacy too, measure with --claimed-epsilon."
     yield "Measure again whenever the model is trained again: it holds for these weights only."
 

@@ -22,12 +22,12 @@ from lmexposure._style import (
     whole,
 )
 from lmexposure._text import visible
-from lmexposure.core import Thresholds, Verdict
+from lmexposure.core import Fact, Thresholds, Verdict
 from lmexposure.errors import ResultError, SettingsError
 from lmexposure.gate import check
 from lmexposure.records import ClaimCheck, FormatResult, Provenance, Result, Role, RunFiles
 from lmexposure.reporting.build import class_rows
-from lmexposure.reporting.data import ClassRow, Fact, Section
+from lmexposure.reporting.data import ClassRow, Section
 from lmexposure.reporting.differences import Difference, Finding, differences, findings
 from lmexposure.reporting.facts import command_of, model_facts, where_of
 from lmexposure.reporting.privacy import claim_lines

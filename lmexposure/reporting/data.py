@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from lmexposure.core import Verdict
+from lmexposure.core import Fact, Verdict
 from lmexposure.records import (
     BaseClass,
     CheckpointClass,
@@ -21,15 +21,6 @@ from lmexposure.records import (
 )
 
 Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Fact:
-    """A name and a value that people read, and what the name means where that is not plain."""
-
-    name: str
-    value: str
-    meaning: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

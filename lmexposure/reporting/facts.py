@@ -23,6 +23,7 @@ from lmexposure._style import (
 )
 from lmexposure._text import visible
 from lmexposure.canaries import KINDS
+from lmexposure.core import Fact
 from lmexposure.records import (
     MOST_SHOWN,
     QUICK,
@@ -38,7 +39,6 @@ from lmexposure.records import (
     TrainingSettings,
     Validation,
 )
-from lmexposure.reporting.data import Fact
 
 # What is in the command instead; written bare, so that a shell shows what is missing.
 SEED = "SEED"

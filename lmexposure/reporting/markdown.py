@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 
 from lmexposure._style import LABELS, MISSING, bits, class_name, outcome_word, percent, sentence
 from lmexposure._text import printable
-from lmexposure.core import Outcome, Verdict, bullets, code, fence, inline, table
-from lmexposure.reporting.answers import Answers, answers_of
+from lmexposure.core import Answers, Outcome, Verdict, bullets, code, fence, inline, table
+from lmexposure.reporting.answers import answers_of
 from lmexposure.reporting.compare import (
     CompareData,
     ComparedFormat,

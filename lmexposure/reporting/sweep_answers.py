@@ -5,10 +5,8 @@ from collections.abc import Iterator, Sequence
 from lmexposure._style import percent, sentence, short_hash
 from lmexposure._text import visible
 from lmexposure.canaries import UNIFORM
-from lmexposure.core import Check, Outcome
+from lmexposure.core import Answers, Check, Fact, Outcome, answers_of, date_of
 from lmexposure.gate import CHECK_KINDS, unseen_share
-from lmexposure.reporting.answers import ASKED, Answers, check_lines, date_of, what_was_left_out
-from lmexposure.reporting.data import Fact
 from lmexposure.reporting.sweep_data import SweepReportData
 
 _MOST_REASONS = 2
@@ -17,18 +15,12 @@ _MOST_REASONS = 2
 def sweep_answers(data: SweepReportData) -> Answers:
     """The answers of a report."""
     verdict = data.verdict
-    lines = [*check_lines(verdict.checks), *what_was_left_out(verdict.untested, verdict.checks)]
-    return Answers(
-        asked=ASKED[verdict.outcome],
-        finding=verdict.finding,
+    kinds = data.result.settings.run.kinds
+    return answers_of(
+        verdict,
         since=tuple(_since(data)),
-        tested=tuple(lines),
-        more=0,
+        steps=(*_steps(verdict.outcome, verdict.checks), *_other_kinds(verdict.outcome, kinds)),
         sure=tuple(_sure(data)),
-        steps=(
-            *_steps(verdict.outcome, verdict.checks),
-            *_other_kinds(verdict.outcome, data.result.settings.run.kinds),
-        ),
     )
 
 

@@ -467,7 +467,7 @@ _HOW = (
     "A text is crafted whose update no client's covers, so that noise alone hides it; its client "
     "takes part in rounds by a coin, and what is released is asked whether it was there. A bound "
     "below the claim refutes nothing, and proves nothing; where the most that was attainable is "
-    "below it too, the claim was not tested."
+    "below it too, the claim was not tested. [1]"
 )
 _NOTES = (
     "so far: with the noise that the last attacked round left room for, held until the next (an "

@@ -78,6 +78,10 @@ class Defences(Study):
             "that shows least, at the false-positive rate of the comparison.",
             remedy="Train more models (--models), so that the interval is narrower, or compare "
             "stronger defences (--method).",
+            said_leak="above the limit",
+            said_pass="not above the limit",
+            after_leak="Do not rely on these defences: the best of them gives away more than the "
+            "limit allows.",
         ),
         "ranked": CheckKind(
             help="Whether a defence is as useful as was asked, and an attack has a number: of "
@@ -566,7 +570,7 @@ _HOW = (
     "All methods were trained on the same documents, with the same canaries, coins and seeds, and "
     "with settings by which they are about as useful. What is shown of a method is what the "
     "strongest attack on it finds, and not the average document: averages hide what a defence "
-    "leaves open."
+    "leaves open. [1]"
 )
 _ANSWERS = (
     "greedy matches in several contexts answer to outputs that hide confidences, near copies to "

@@ -99,16 +99,16 @@ def report(
         out: a file, whose suffix says what it becomes: .html, .md, .csv or .json; or a directory
             for report.html and report.md.
         manifest: of a run: its manifest or the path of that, where it does not lie next to it.
-        thresholds: of the verdict, where the report has one; None: the gate's defaults.
-        show_secrets: show each canary's secret, which takes the manifest; the files are then
-            readable by their owner only.
+        thresholds: of the verdict; None: the gate's defaults.
+        show_secrets: show each canary's secret, which takes the manifest, or the texts that came
+            out; the files are then readable by their owner only.
 
     Returns:
         the file, or report.html in the directory.
 
     Raises:
         SettingsError: no path, or another suffix; or `out` is, or lies next to, something that is
-            no report of this study; or secrets or thresholds are given that it has no place for.
+            no report of this study; or secrets or thresholds that it has no place for.
         ManifestError, ResultError, FileError: as for `check`; a file that is in the way.
     """
     if not isinstance(out, str | Path) or not str(out):
@@ -124,36 +124,23 @@ def report(
             thresholds=thresholds,
             show_secrets=show_secrets,
         )
-    if show_secrets or manifest is not None:
-        raise SettingsError(
-            f"{study.WHAT} holds no secrets, so none are shown; leave manifest and show_secrets out"
-        )
-    if thresholds is not None:
-        raise SettingsError(
-            f"the report of {study.WHAT} has no verdict, so that thresholds do nothing there; give "
-            "them to check"
-        )
+    if manifest is not None:
+        raise SettingsError(f"manifest is of a run, and this is {study.WHAT}; leave it out")
+    asked: dict[str, Any] = {"thresholds": thresholds, "show_secrets": show_secrets}
     suffix = out.suffix.removeprefix(".")
     if out.is_dir() or not suffix:
-        return report_study(study, out)[0]
+        return report_study(study, out, **asked)[0]
     if suffix not in FORMATS:
         raise SettingsError(
             f"{out} must end in {', '.join('.' + name for name in FORMATS)}, or be a directory"
         )
-    return report_study(study, out.parent, formats=[suffix], stem=out.stem)[0]
+    return report_study(study, out.parent, formats=[suffix], stem=out.stem, **asked)[0]
 
 
-def report_study(
-    study: Study,
-    out: Path,
-    *,
-    formats: Sequence[str] = ("html", "md"),
-    charts: bool = False,
-    stem: str = "report",
-) -> list[Path]:
+def report_study(study: Study, out: Path, **asked: Any) -> list[Path]:
     """As `write_report`; refuses the directory of a study of another kind."""
     refuse_other_study(out, (study.NAME, "training.json"), "report")
-    return write_report(study, out, formats=formats, charts=charts, stem=stem)
+    return write_report(study, out, **asked)
 
 
 def compare(

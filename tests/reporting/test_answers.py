@@ -8,9 +8,9 @@ from made_results import assumed, canary, changed, clean, exact, made, options, 
 from page_data import page_data
 
 from lmexposure import gate
-from lmexposure.core import Check, Outcome, Thresholds, Verdict
+from lmexposure.core import Answers, Check, CheckLine, Outcome, Thresholds, Verdict
 from lmexposure.records import Provenance, Result
-from lmexposure.reporting.answers import Answers, CheckLine, answers_of, class_of, next_steps
+from lmexposure.reporting.answers import answers_of, class_of, next_steps
 from lmexposure.reporting.data import Fact
 
 DATA = page_data(canaries=2, controls=2, references=30, bounded=False)

@@ -1,6 +1,7 @@
 """What holds of every kind of study: opened, judged, shown, written and compared alike."""
 
 import csv
+import html
 import io
 import json
 import os
@@ -14,7 +15,7 @@ from cli.conftest import Call, call
 from made_studies import MADE
 
 import lmexposure as lx
-from lmexposure.core import Check, Study, as_markdown, kind_of, kinds, study
+from lmexposure.core import Check, Study, as_markdown, inline, kind_of, kinds, study
 from lmexposure.errors import FileError, LmexposureError, ResultError, SettingsError
 from lmexposure.studies import doors
 
@@ -202,11 +203,17 @@ def test_a_report_is_as_private_as_its_study(made: Study, tmp_path: Path) -> Non
     assert mode == (0 if made.PRIVATE else 0o044)
 
 
-def test_a_report_of_thresholds_that_it_does_not_hold_anything_against_is_refused(
+def test_a_report_begins_with_its_verdict_by_the_thresholds_that_are_given(
     made: Study, tmp_path: Path
 ) -> None:
-    with pytest.raises(SettingsError, match=f"the report of {made.WHAT} has no verdict"):
-        lx.report(made, tmp_path, thresholds=lx.Thresholds())
+    verdict = lx.check(made)
+    assert f"**{inline(verdict.sentence)}**" in lx.report(made, tmp_path / "r.md").read_text()
+    told = json.loads(lx.report(made, tmp_path / "r.json").read_text())["verdict"]
+    assert told == json.loads(json.dumps(verdict.to_dict()))
+    page = lx.report(made, tmp_path / "r.html").read_text()
+    assert all(html.escape(check.reason, quote=False)[:20] in page for check in verdict.checks)
+    with pytest.raises(SettingsError, match=f"min_canaries=3 is no threshold of {made.WHAT}"):
+        lx.report(made, tmp_path, thresholds=lx.Thresholds(min_canaries=3))
 
 
 @pytest.mark.timeout(20)

@@ -161,6 +161,8 @@ class NaturalIdentifiers(Study):
             remedy="Give documents of the same source that a random split held out of the training "
             "(--held-out).",
             low_is_worse=True,
+            after_leak="Do not release this model: it read identifiers, such as keys, of the "
+            "corpus; take them out of it, or remove their repeats (deduplicate).",
         )
     }
 
