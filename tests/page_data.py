@@ -5,7 +5,8 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from lmexposure.core import Check, Outcome, Verdict
+from lmexposure.core import Check, Fact, Outcome, Verdict
+from lmexposure.gate import CHECK_KINDS
 from lmexposure.records import (
     Evaluation,
     Privacy,
@@ -20,7 +21,6 @@ from lmexposure.reporting import (
 from lmexposure.reporting.data import (
     CanaryRow,
     ClassRow,
-    Fact,
     FormatData,
     Found,
     RocData,
@@ -201,6 +201,7 @@ def _verdict(outcome: Outcome, hostile: str) -> Verdict:
         asked=True,
     )
     return Verdict(
+        kinds=CHECK_KINDS,
         outcome=outcome,
         sentence="Canaries of random_number inserted 16 times stand out from guessing "
         f"(p = 0.0001, threshold 0.01).{hostile}",

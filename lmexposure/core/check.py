@@ -6,7 +6,7 @@ convincing first, of preconditions what makes everything else doubtful.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 
 from lmexposure._style import outcome_word
@@ -71,7 +71,7 @@ class Verdict:
     checks: tuple[Check, ...]  # all of them; the deciding one is among them
     tested: tuple[str, ...]  # what was tested, one short phrase each
     untested: tuple[str, ...]  # what was not, and why, one short phrase each
-    kinds: Mapping[str, CheckKind] = field(default_factory=dict)  # of its checks, by their keys
+    kinds: Mapping[str, CheckKind]  # of its checks, by their keys
 
     def __repr__(self) -> str:
         return f"<Verdict: {self.sentence}>"

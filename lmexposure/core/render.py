@@ -25,7 +25,8 @@ REPORT_SCHEMA = "lmexposure.document/1"
 
 def as_markdown(document: Document) -> str:
     """For a pull request or a model card."""
-    parts = [*_verdict(document), f"**{inline(sentence(document.finding))}**"]
+    finding = inline(sentence(document.finding))
+    parts = [*_verdict(document), finding if document.verdict else f"**{finding}**"]
     parts += [bullets(document.facts)] if document.facts else []
     for section in document.on("md"):
         parts += _section(section)

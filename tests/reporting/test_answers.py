@@ -8,10 +8,10 @@ from made_results import assumed, canary, changed, clean, exact, made, options, 
 from page_data import page_data
 
 from lmexposure import gate
-from lmexposure.core import Answers, Check, CheckLine, Outcome, Thresholds, Verdict
+from lmexposure.core import Answers, Check, CheckLine, Fact, Outcome, Thresholds, Verdict
+from lmexposure.gate import CHECK_KINDS
 from lmexposure.records import Provenance, Result
 from lmexposure.reporting.answers import answers_of, class_of, next_steps
-from lmexposure.reporting.data import Fact
 
 DATA = page_data(canaries=2, controls=2, references=30, bounded=False)
 
@@ -171,6 +171,7 @@ def test_after_a_leak_of_several_formats_they_are_named() -> None:
     def said(*names: str) -> str:
         checks = (*(check(name, Outcome.LEAK) for name in names), check("card", Outcome.PASS))
         leak = Verdict(
+            kinds=CHECK_KINDS,
             outcome=Outcome.LEAK,
             sentence="",
             deciding=checks[0],
@@ -268,6 +269,7 @@ def test_every_kind_of_doubt_has_a_step() -> None:
     for key in keys | {"classes", "claimed_epsilon"}:
         check = Check(name=key, key=key, outcome=Outcome.INCONCLUSIVE, reason="so")
         verdict = Verdict(
+            kinds=CHECK_KINDS,
             outcome=Outcome.INCONCLUSIVE,
             sentence="",
             deciding=check,

@@ -13,8 +13,8 @@ from lmexposure._settings import settings_of
 from lmexposure.audit import MeasureSettings, RunSettings
 from lmexposure.cli import options as options_of_commands
 from lmexposure.cli.app import app
+from lmexposure.core import Fact
 from lmexposure.records import ContextRecord, RunFiles, TrainingSettings, open_run
-from lmexposure.reporting.data import Fact
 from lmexposure.reporting.facts import (
     DEMO_TEXT,
     command_of,

@@ -9,6 +9,7 @@ import numpy as np
 
 from lmexposure.core import Outcome, Verdict
 from lmexposure.core.charts import VARIABLES, Chart
+from lmexposure.gate import CHECK_KINDS
 from lmexposure.records import (
     Bound,
     ClaimCheck,
@@ -40,7 +41,13 @@ FIT = SkewNormalFit(
     ),
 )
 VERDICT = Verdict(
-    outcome=Outcome.PASS, sentence="", deciding=None, checks=(), tested=(), untested=()
+    kinds=CHECK_KINDS,
+    outcome=Outcome.PASS,
+    sentence="",
+    deciding=None,
+    checks=(),
+    tested=(),
+    untested=(),
 )
 
 
