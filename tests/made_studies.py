@@ -9,7 +9,8 @@ import numpy as np
 from tiny_defences import made_record, made_row
 
 from lmexposure.core import Study, register
-from lmexposure.records import DefenceRow
+from lmexposure.records import Bound, DefenceRow, DocumentPrivacy, WhiteBoxAudit, WhiteBoxBounds
+from lmexposure.statistics import one_run_audit
 from lmexposure.studies import Canife, CanifeRound, Defences, NaturalIdentifiers
 from lmexposure.studies.identifiers.study import (
     IdentifierClass,
@@ -193,6 +194,72 @@ def _method(rng: np.random.Generator, name: str) -> DefenceRow:
     return row.model_copy(update=bare) if rng.random() < 0.3 else row
 
 
+def white_box(seed: int = 0) -> WhiteBoxAudit:
+    """Of canaries of the whole training or of single steps, or of both, beside a claim or none."""
+    rng = np.random.default_rng(seed)
+    noise = float(rng.uniform(0.2, 2))
+    whole, step, composed = (bool(flag) for flag in rng.random(3) < 0.7)
+    scores, step_scores = (tuple(rng.normal(size=40).tolist()) for _ in range(2))
+    coins, step_coins = (tuple((rng.random(40) < 0.5).tolist()) for _ in range(2))
+    bounds = WhiteBoxBounds(
+        kind="hadamard" if rng.random() < 0.5 else "dirac",
+        weights=1_000,
+        canaries=40,
+        included=sum(coins),
+        sample_rate=0.1,
+        steps=int(rng.integers(1, 3000)),
+        tosses=40,
+        noise_multiplier=noise,
+        delta=1e-5,
+        one_run=_bound(rng) if whole else None,
+        one_run_gaussian=_bound(rng) if whole and rng.random() < 0.5 else None,
+        step=_bound(rng) if step else None,
+        noise_at_most=None if rng.random() < 0.3 else noise * float(rng.uniform(0.5, 2)),
+        composed=float(rng.exponential(3)) if step and composed else None,
+        attainable=float(rng.exponential(9)),
+        noise_attainable=None if rng.random() < 0.3 else noise * float(rng.uniform(0.5, 2)),
+        significance=0.05,
+        assumptions=("sampled as *claimed*",),
+    )
+    return WhiteBoxAudit(
+        measured="2026-11-26T06:30:00Z",
+        lmexposure="0.1.0",
+        inputs_sha256=f"{seed:064x}",
+        bounds=bounds,
+        claimed_epsilon=None if rng.random() < 0.3 else float(rng.exponential(4)),
+        scores=scores,
+        coins=coins,
+        step_scores=step_scores,
+        step_coins=step_coins,
+    )
+
+
+def _bound(rng: np.random.Generator) -> Bound:
+    low, high = (float(value) for value in np.sort(rng.exponential(4, 2)))
+    made = one_run_audit(rng.normal(size=40), np.arange(40) % 2, delta=1e-5, seed=1)
+    counts = {**made.to_dict()["counts"], "correct": int(rng.integers(20, 40))}
+    return Bound.model_validate(
+        {**made.to_dict(), "value": low, "max_attainable": high, "counts": counts}
+    )
+
+
+def dp_report(seed: int = 0) -> DocumentPrivacy:
+    """Of documents or users, some of whose names a spreadsheet would run."""
+    rng = np.random.default_rng(seed)
+    names = ("ada", "=1+1", "bob, the *second*", "zoë", "document 7")[: 1 + int(rng.integers(5))]
+    return DocumentPrivacy(
+        measured="2026-11-26T06:30:00Z",
+        lmexposure="0.1.0",
+        inputs_sha256=f"{seed:064x}",
+        unit="user" if rng.random() < 0.5 else "document",
+        claimed=float(rng.exponential(9)) + 3,
+        delta=1e-5,
+        moments=int(rng.integers(1, 9)),
+        names=names,
+        epsilons=tuple(rng.uniform(0, 3, len(names)).tolist()),
+    )
+
+
 def loss_gap(seed: int = 0) -> Study:
     """The example of a kind of a package outside."""
     rng = np.random.default_rng(seed)
@@ -213,6 +280,8 @@ register("loss_gap", "own_study:LossGap")  # as its entry point would
 MADE: dict[str, Callable[[int], Study]] = {
     "canife": canife,
     "defences": defences,
+    "dp_report": dp_report,
     "identifiers": identifiers,
     "loss_gap": loss_gap,
+    "white_box": white_box,
 }

@@ -18,6 +18,7 @@ from lmexposure._files import PRIVATE, read_bytes, sha256_file
 from lmexposure._integrity import read_sealed, say_rebuilt, write_sealed
 from lmexposure._record import Record, Sha256, plain
 from lmexposure._validate import MOST_THREADS
+from lmexposure.core import utc_now
 from lmexposure.errors import ResultError
 from lmexposure.records import (
     MeasureOptions,
@@ -27,7 +28,6 @@ from lmexposure.records import (
     RunSettings,
     TrainingRecord,
     refuse_other_study,
-    utc_now,
 )
 
 _PACKAGES = ("torch", "transformers", "tokenizers", "accelerate", "datasets", "numpy", "scipy")

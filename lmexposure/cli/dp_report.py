@@ -1,17 +1,12 @@
 """`lmexposure dp-report`: what a private training let out about each document."""
 
-import csv
-import io
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from lmexposure._files import PRIVATE, atomic_write, is_taken
-from lmexposure._text import visible
-from lmexposure.cli.console import print_sections, say
-
-_FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")  # as spreadsheets begin one
+from lmexposure.cli.console import say
 
 
 def dp_report(
@@ -32,33 +27,21 @@ def dp_report(
     A claim is of the worst document; the same noise hides most documents better. These numbers
     are of the gradients that the training had. They are private, and no promise.
     """
+    from lmexposure.cli.console import print_document
+    from lmexposure.core import as_csv
     from lmexposure.records import DocumentPrivacy
-    from lmexposure.reporting import document_privacy_section
 
-    report = DocumentPrivacy.read(training)
-    print_sections([document_privacy_section(report)])
+    document = DocumentPrivacy.read(training).document()
+    print_document(document)
     if each is not None:
-        _write(report.names, report.epsilons, each)
+        _write(as_csv(document).encode(), each)
         say(f"list  {each}")
 
 
-def _write(names: tuple[str, ...], epsilons: tuple[float, ...], path: Path) -> None:
-    """The least private first; names come from a corpus, and a spreadsheet runs none of them."""
-    text = io.StringIO(newline="")
-    rows = csv.writer(text)
-    rows.writerow(("unit", "epsilon"))
-    order = sorted(range(len(names)), key=lambda unit: -epsilons[unit])
-    rows.writerows((_plain(names[unit]), epsilons[unit]) for unit in order)
-    content = text.getvalue().encode()
+def _write(content: bytes, path: Path) -> None:
     if is_taken(path) and path.read_bytes() == content:
         return
     with atomic_write(
         path, mode=PRIVATE, replaces=lambda _: False
     ) as stream:  # another list is kept
         stream.write(content)
-
-
-def _plain(name: str) -> str:
-    """A name as text: no formula, and nothing that does not print."""
-    shown = visible(name)
-    return f"'{shown}" if shown.lstrip().startswith(_FORMULA) else shown

@@ -5,7 +5,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from lmexposure._record import Count, JsonValue, NotNegative, Positive, Record, Rows, Share
     from lmexposure.core.answers import Answers, CheckLine, Fact, answers_of, date_of
-    from lmexposure.core.check import EXIT_CODES, Check, CheckKind, Outcome, Verdict, verdict_of
+    from lmexposure.core.check import (
+        EXIT_CODES,
+        Check,
+        CheckKind,
+        Outcome,
+        Verdict,
+        attainable_outcome,
+        verdict_of,
+    )
     from lmexposure.core.compare import compare_document
     from lmexposure.core.document import Column, Document, Excerpt, Section, Table, facts
     from lmexposure.core.markdown import bullets, code, fence, inline, table
@@ -17,7 +25,7 @@ if TYPE_CHECKING:
         verdict_text,
     )
     from lmexposure.core.page import environment, filled, filled_page
-    from lmexposure.core.render import as_markdown
+    from lmexposure.core.render import as_csv, as_markdown
     from lmexposure.core.report import (
         FORMATS,
         check_formats,
@@ -36,6 +44,7 @@ if TYPE_CHECKING:
         kinds,
         open_study,
         register,
+        utc_now,
     )
     from lmexposure.core.thresholds import DEFAULT_GUESSES, PANEL, Thresholds, quantile_pair
     from lmexposure.core.work import Part, Work
@@ -74,7 +83,9 @@ __all__ = [
     "Verdict",
     "Work",
     "answers_of",
+    "as_csv",
     "as_markdown",
+    "attainable_outcome",
     "bullets",
     "check_formats",
     "code",
@@ -96,6 +107,7 @@ __all__ = [
     "quantile_pair",
     "register",
     "table",
+    "utc_now",
     "verdict_json",
     "verdict_junit",
     "verdict_of",

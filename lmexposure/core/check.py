@@ -121,6 +121,13 @@ class Verdict:
         }
 
 
+def attainable_outcome(beyond: bool, could_be: bool) -> Outcome:
+    """Of a lower bound against a limit: no pass where a perfect attack could not have failed it."""
+    if beyond:
+        return Outcome.LEAK
+    return Outcome.PASS if could_be else Outcome.INCONCLUSIVE
+
+
 def verdict_of(
     checks: Sequence[Check], untested: Sequence[str], kinds: Mapping[str, CheckKind]
 ) -> Verdict:

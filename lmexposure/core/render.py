@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from lmexposure.core.charts import Chart
 
+_FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")  # as spreadsheets begin one
 REPORT_SCHEMA = "lmexposure.document/1"
 
 
@@ -80,8 +81,17 @@ def as_csv(document: Document) -> str:
     names = [column.key for column in document.main.columns]
     rows = csv.DictWriter(stream, names, lineterminator="\r\n")
     rows.writeheader()
-    rows.writerows(document.main.values)
+    for row in document.main.values:
+        rows.writerow({name: _plain(value) for name, value in row.items()})
     return stream.getvalue()
+
+
+def _plain(value: object) -> object:
+    """A text as text: no formula, and nothing that does not print."""
+    if not isinstance(value, str):
+        return value
+    shown = visible(value)
+    return f"'{shown}" if shown.lstrip().startswith(_FORMULA) else shown
 
 
 def as_json(document: Document) -> str:

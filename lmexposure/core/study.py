@@ -9,12 +9,14 @@ import re
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
-from lmexposure._files import PRIVATE, open_regular, read_bytes
+from lmexposure import __version__
+from lmexposure._files import PRIVATE, canonical_json, open_regular, read_bytes, sha256_bytes
 from lmexposure._record import FileRecord, JsonValue, Sha256, Utc
 from lmexposure._settings import settings_of
 from lmexposure._style import short_hash
@@ -97,6 +99,20 @@ class Study(FileRecord):
     def __init_subclass__(cls, **more: Any) -> None:
         super().__init_subclass__(**more)
         cls.NAME, cls.FAMILY = f"{cls.KIND}.json", f"lmexposure.{cls.KIND}"
+
+    @classmethod
+    def now(cls, *, inputs_sha256: str = "", **fields: Any) -> Self:
+        """What was measured now, by this version; by default known by all that it holds."""
+        made = cls(
+            inputs_sha256=inputs_sha256 or "0" * 64,
+            measured=utc_now(),
+            lmexposure=__version__,
+            **fields,
+        )
+        if inputs_sha256:
+            return made
+        known = made.model_dump(mode="json", exclude=set(Study.model_fields))
+        return made.model_copy(update={"inputs_sha256": sha256_bytes(canonical_json(known))})
 
     @abstractmethod
     def document(self) -> Document:
@@ -199,6 +215,11 @@ class Study(FileRecord):
         made = cls.parse(content, path)
         made.__dict__[_HOME] = path.parent  # as a cached property: no field, and nothing compared
         return made
+
+
+def utc_now() -> str:
+    """This moment in UTC, to the second: "2026-11-22T06:30:00Z"."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def register(kind: str, home: str) -> None:

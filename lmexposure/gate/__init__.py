@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from lmexposure.gate.checks import unseen_share
-    from lmexposure.gate.epsilon import attainable_outcome
     from lmexposure.gate.sweep_verdict import check_sweep
     from lmexposure.gate.verbatim_verdict import check_verbatim
     from lmexposure.gate.verdict import CHECK_KINDS, check, rows_unknown
@@ -15,7 +14,6 @@ else:
 
 __all__ = [
     "CHECK_KINDS",
-    "attainable_outcome",
     "check",
     "check_sweep",
     "check_verbatim",

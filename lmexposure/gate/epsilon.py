@@ -7,7 +7,6 @@ shared out among the other checks alone. The reason of each check says the level
 
 from lmexposure._style import (
     claim_word,
-    count,
     nats,
     percent,
     sentence,
@@ -17,19 +16,13 @@ from lmexposure._style import (
 )
 from lmexposure._text import visible
 from lmexposure.core import Check, CheckKind, Outcome, Thresholds
-from lmexposure.records import ClaimCheck, DpClaim, Privacy, Result, WhiteBoxBounds
+from lmexposure.records import ClaimCheck, Privacy, Result, inside_checks
 
 # How the check of each verdict on a claim comes out.
 _CLAIMS = {
     "contradicted": Outcome.LEAK,
     "consistent": Outcome.PASS,
     "cannot tell": Outcome.INCONCLUSIVE,
-}
-_INSIDE = {"claimed_epsilon": "claimed epsilon", "max_epsilon": "lower bound on epsilon"}
-_PROMISE = {
-    Outcome.LEAK: "seen from inside, the training does not keep its promise",
-    Outcome.PASS: "seen from inside, nothing contradicts the promise",
-    Outcome.INCONCLUSIVE: "seen from inside, nothing could have contradicted the promise",
 }
 _UNSAID = (
     "an epsilon was claimed, and the result says nothing about it; measure again with this version"
@@ -109,67 +102,7 @@ def check_inside(result: Result, thresholds: Thresholds) -> list[Check]:
     claim = None if learned is None else learned.claim
     if claim is None or claim.white_box is None:
         return []
-    found = claim.white_box
-    made = [_promise_inside(found, claim)]
-    if thresholds.max_epsilon is not None:
-        made.append(_epsilon_inside(found, float(thresholds.max_epsilon)))
-    return made
-
-
-def _promise_inside(found: WhiteBoxBounds, claim: DpClaim) -> Check:
-    """The promise is of an epsilon, and of the noise that it is made of."""
-    noise, promised = found.noise_at_most, claim.noise_multiplier
-    said = {"epsilon": claim.epsilon, "noise_multiplier": promised}
-    outcome = attainable_outcome(found.refutes(**said), found.could_refute(**said))
-    room = "any noise" if noise is None else f"a noise multiplier of at most {short(noise)}"
-    reason = (
-        f"{_PROMISE[outcome]}: its steps leave room for {room}, {short(promised)} promised; "
-        f"{_seen_inside(found)}, {_beyond(found.largest, claim.epsilon)} the {nats(claim.epsilon)} "
-        "promised"
-    )
-    return _inside("claimed_epsilon", outcome, found, claim.epsilon, reason)
-
-
-def _epsilon_inside(found: WhiteBoxBounds, most: float) -> Check:
-    outcome = attainable_outcome(found.largest > most, found.attainable > most)
-    reason = f"{_seen_inside(found)}, {_beyond(found.largest, most)} the allowed {nats(most)}"
-    return _inside("max_epsilon", outcome, found, most, reason)
-
-
-def _inside(key: str, outcome: Outcome, found: WhiteBoxBounds, most: float, reason: str) -> Check:
-    if outcome is Outcome.INCONCLUSIVE:
-        reason += (
-            f"; max attainable in {count(found.steps, 'step')} is {nats(found.attainable)}: train "
-            "longer, or with more gradient canaries (--gradient-canaries)"
-        )
-    return Check(
-        name=f"{_INSIDE[key]}, from inside",
-        key=key,
-        outcome=outcome,
-        value=found.largest,
-        threshold=most,
-        unit="nats",
-        reason=sentence(reason),
-        asked=True,
-    )
-
-
-def _seen_inside(found: WhiteBoxBounds) -> str:
-    return (
-        f"epsilon is at least {nats(found.largest)} nats (delta {short(found.delta)}, significance "
-        f"{short(found.significance)})"
-    )
-
-
-def _beyond(value: float, most: float) -> str:
-    return "above" if value > most else "not above"
-
-
-def attainable_outcome(beyond: bool, could_be: bool) -> Outcome:
-    """Of a lower bound against a limit: no pass where a perfect attack could not have failed it."""
-    if beyond:
-        return Outcome.LEAK
-    return Outcome.PASS if could_be else Outcome.INCONCLUSIVE
+    return list(inside_checks(claim.white_box, claim.promise, thresholds))
 
 
 def _level(claim: ClaimCheck) -> str:

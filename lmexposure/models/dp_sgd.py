@@ -233,7 +233,7 @@ class DpSgd:
             steps_each=[*[self.steps_per_epoch] * (len(self._norms) - 1), last],
             delta=claim.delta,
         )
-        return DocumentPrivacy(
+        return DocumentPrivacy.now(
             unit=claim.unit,
             claimed=claim.epsilon,
             delta=claim.delta,
@@ -245,7 +245,9 @@ class DpSgd:
 
     def white_box(self, claim: DpClaim) -> WhiteBoxAudit | None:
         """See `TrainingMethod`: at the claim's delta."""
-        return None if self._canaries is None else self._canaries.audit(delta=claim.delta)
+        if self._canaries is None:
+            return None
+        return self._canaries.audit(delta=claim.delta, claimed_epsilon=claim.epsilon)
 
     def close(self) -> None:
         """See `TrainingMethod`: the next training of this model would meet the hooks."""

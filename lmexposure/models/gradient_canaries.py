@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from lmexposure._validate import delta_of_dp, fraction, integer, one_of
+from lmexposure._validate import delta_of_dp, fraction, integer, one_of, positive
 from lmexposure.canaries import derive_seed
 from lmexposure.errors import SettingsError
 from lmexposure.models.dp_accounting import epsilon_at_least
@@ -187,7 +187,9 @@ class GradientCanaries:
         """Whether each of these was in."""
         return np.array(self._step_coins, dtype=bool)
 
-    def audit(self, *, delta: float, significance: float = 0.05) -> WhiteBoxAudit:
+    def audit(
+        self, *, delta: float, significance: float = 0.05, claimed_epsilon: float | None = None
+    ) -> WhiteBoxAudit:
         """Bound epsilon from below by what the steps so far have shown.
 
         The bound of single steps has half of the significance, each of the two others a quarter.
@@ -195,15 +197,17 @@ class GradientCanaries:
         Args:
             delta: of the claim, in (0, 1).
             significance: how often, at most, any of the bounds lies above the truth.
+            claimed_epsilon: what the training promises, in nats; None: nothing.
 
         Returns:
-            the bounds, with scores and coins; `bounds.largest` is to be held against a claim.
+            a study, with the bounds, scores and coins: `lx.check`, `lx.report` and `save` take it.
 
         Raises:
             SettingsError: no step was taken, or a number out of range.
             NumericalError: scores that are not finite.
         """
         delta, level = delta_of_dp("delta", delta), fraction("significance", significance)
+        claimed = None if claimed_epsilon is None else positive("claimed_epsilon", claimed_epsilon)
         if not self.steps:
             raise SettingsError("no step was taken; audit after the training")
         tosses = len(self._step_scores)
@@ -250,8 +254,9 @@ class GradientCanaries:
             significance=level,
             assumptions=(*_GRANTED, *self._more_granted()),
         )
-        return WhiteBoxAudit(
+        return WhiteBoxAudit.now(
             bounds=bounds,
+            claimed_epsilon=claimed,
             scores=tuple(self._scores.tolist()),
             coins=tuple(self.coins.tolist()),
             step_scores=tuple(self._step_scores),

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from accelerate import Accelerator
 
-from lmexposure._files import PRIVATE, canonical_json, set_aside_in, sha256_bytes
+from lmexposure._files import PRIVATE, canonical_json, set_aside_in, sha256_bytes, sha256_file
 from lmexposure._integrity import file_hashes, say_rebuilt, write_hashed
 from lmexposure._written import check, refuse_foreign, remove, study
 from lmexposure.canaries import Wrapping
@@ -201,10 +201,7 @@ def _train(  # noqa: PLR0913  what `train` takes, as rows
     result = _result(counters, out, method.steps_per_epoch, accelerator.num_processes, claim)
     result = replace(result, unigram_bits=unigram_bits(training, held), delivered=delivered)
     if accelerator.is_main_process:
-        if let_out is not None:
-            let_out.save(out)
-        if inside is not None:
-            inside.save(out)
+        kept = [study.save(out) for study in (let_out, inside) if study is not None]
         _set_aside(out, checkpoints.best(counters.best_step))
         record = {
             "schema": TRAINING_SCHEMA,
@@ -214,6 +211,7 @@ def _train(  # noqa: PLR0913  what `train` takes, as rows
             "chat_date": chat_date,
             "result": result.to_dict(),
             "model_files": checkpoints.finish(counters.best_step),
+            "beside": {path.name: sha256_file(path) for path in kept},
         }
         # By its seed and its hash a small seed can be tried, and the one secret of a small plan.
         write_hashed(out / "training.json", record, mode=PRIVATE)
@@ -436,6 +434,11 @@ def _finished(out: Path, inputs: str, settings: TrainingSettings) -> TrainingRes
         )
     damaged = path if record is None else damaged_model(model)
     if record is not None and damaged is None:
+        for name in record.refuse_strange(out):
+            raise ResultError(
+                f"{out / name} has gone since the training, which alone can make it; put it back, "
+                "or train into another directory"
+            )
         return TrainingResult.of_record(record.result, model)
     refuse_foreign(out, _written_by(settings))
     check(model)

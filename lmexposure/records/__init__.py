@@ -34,8 +34,8 @@ if TYPE_CHECKING:
         DefencesSettings,
         defences_sweep_names,
     )
-    from lmexposure.records.document_privacy import DocumentPrivacy, ExPost
     from lmexposure.records.dp_claim import NOT_COVERED, DpClaim
+    from lmexposure.records.dp_report import PRIVATE_NOTES, DocumentPrivacy, ExPost
     from lmexposure.records.federated_settings import (
         CANIFE,
         FEDERATED,
@@ -104,7 +104,6 @@ if TYPE_CHECKING:
         RunOptions,
         RunRecord,
         TrainingRecord,
-        utc_now,
     )
     from lmexposure.records.scores import ScoreColumns, Scores, read_score_file, write_score_table
     from lmexposure.records.settings import (
@@ -201,7 +200,14 @@ if TYPE_CHECKING:
         VerbatimSettings,
         verbatim_run_names,
     )
-    from lmexposure.records.white_box import WhiteBoxAudit, WhiteBoxBounds
+    from lmexposure.records.white_box import (
+        Promise,
+        WhiteBoxAudit,
+        WhiteBoxBounds,
+        inside_checks,
+        inside_notes,
+        inside_table,
+    )
 else:
     from lmexposure._lazy import lazy_face as _lazy_face
 
@@ -231,6 +237,7 @@ __all__ = [
     "PANELS",
     "PLAIN",
     "PRIVACY",
+    "PRIVATE_NOTES",
     "QUICK",
     "READS",
     "RELAXLOSS",
@@ -305,6 +312,7 @@ __all__ = [
     "PrimaryBound",
     "Privacy",
     "PrivacyClass",
+    "Promise",
     "Provenance",
     "QuantileInterval",
     "Result",
@@ -363,6 +371,9 @@ __all__ = [
     "defences_sweep_names",
     "holds_look",
     "holds_sweep",
+    "inside_checks",
+    "inside_notes",
+    "inside_table",
     "is_look",
     "is_sweep",
     "look_of",
@@ -375,7 +386,6 @@ __all__ = [
     "refuse_other_study",
     "run_of",
     "sweep_of",
-    "utc_now",
     "verbatim_run_names",
     "write_score_table",
 ]

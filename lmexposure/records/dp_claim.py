@@ -4,8 +4,8 @@ from typing import Literal
 
 from lmexposure._record import Count, Delta, Nats, NotNegative, Positive, Record, Rows, Share
 from lmexposure._style import nats, short
-from lmexposure.records.document_privacy import ExPost
-from lmexposure.records.white_box import WhiteBoxBounds
+from lmexposure.records.dp_report import ExPost
+from lmexposure.records.white_box import Promise, WhiteBoxBounds
 
 # What no accountant counts; each run of the method says so.
 NOT_COVERED = (
@@ -45,6 +45,12 @@ class DpClaim(Record):
     ex_post: ExPost | None = None
     # lower bounds by canaries in the gradients; None: there were none
     white_box: WhiteBoxBounds | None = None
+
+    @property
+    def promise(self) -> Promise:
+        """What canaries in the gradients are held against."""
+        noise = self.noise_multiplier
+        return Promise(epsilon=self.epsilon, noise_multiplier=noise, steps=self.steps)
 
     def __str__(self) -> str:
         whose = "document" if self.unit == "document" else f"value of {self.unit}"

@@ -157,7 +157,7 @@ class RunFiles:
             return None
         from lmexposure.records.white_box import WhiteBoxAudit
 
-        path = self.scores_path.with_name(WhiteBoxAudit.NAME)
+        path = self.scores_path.with_name("white_box.json")
         if not path.exists():
             return None
         audit = WhiteBoxAudit.read(path)
@@ -208,7 +208,7 @@ def open_run(path: str | Path) -> RunFiles:
     if result_path.name != "result.json":
         return RunFiles(path=path, name=path.stem, result=result, result_path=result_path)
     home = result_path.parent
-    _refuse_other_model(home, result)
+    lost = _refuse_other_model(home, result)
     scores = home / "scores.parquet"
     if os.access(scores, os.R_OK):  # they are for their owner alone, a result is for everyone
         refuse_other_scores(scores, result.scores_sha256)
@@ -231,7 +231,7 @@ def open_run(path: str | Path) -> RunFiles:
         manifest=_read_manifest(home / "manifest.json", result, whole=whole),
         record=record,
         curve=curve,
-        notes=(*notes, *more),
+        notes=(*notes, *more, *lost),
         result_path=result_path,
         scores_path=scores,
         look=look,
@@ -251,11 +251,14 @@ def _is_of(record: RunRecord, result: Result) -> bool:
     )
 
 
-def _refuse_other_model(home: Path, result: Result) -> None:
-    """Refuse a model beside its result that was put there, or changed, since its training."""
+def _refuse_other_model(home: Path, result: Result) -> tuple[str, ...]:
+    """Refuse a model beside its result that was put there, or changed, since its training.
+
+    The same holds of what the training wrote next to it; what has gone of that is said.
+    """
     model, path = home / "model", home / "training.json"
     if result.model.path != model.name or not model.is_dir() or not path.exists():
-        return
+        return ()
     training = read_training(path)
     strange = path if training is None else damaged_file(model, training.model_files)
     if strange is not None:
@@ -263,6 +266,8 @@ def _refuse_other_model(home: Path, result: Result) -> None:
             f"{visible(strange)} is not what the training wrote, so {home / 'result.json'} may be "
             "of another model; measure this model into another directory, or put the file back"
         )
+    gone = () if training is None else training.refuse_strange(home)
+    return tuple(f"{name} has gone since the training, and is left out" for name in gone)
 
 
 def refuse_other_scores(path: Path, wanted: str | None) -> None:

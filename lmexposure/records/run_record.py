@@ -1,6 +1,5 @@
 """run.json: what was run, with which settings, versions and device, how long it took, and when."""
 
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import ClassVar, Literal, Self
 
@@ -23,11 +22,6 @@ from lmexposure.records.result import MeasureOptions
 
 # Between the names of several files or patterns in `RunRecord.corpus`: no name can hold it.
 SEVERAL = "\0"
-
-
-def utc_now() -> str:
-    """This moment in UTC, to the second: "2026-11-22T06:30:00Z"."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 class RunOptions(Record):

@@ -1,11 +1,12 @@
 """training.json: what a training by this package left beside its model, and the model's hashes."""
 
 import json
+import os
 from pathlib import Path
 
 from pydantic import Field
 
-from lmexposure._files import read_bytes
+from lmexposure._files import read_bytes, sha256_file
 from lmexposure._integrity import take_hash
 from lmexposure._record import Record, refuse_other_version
 from lmexposure._text import visible
@@ -25,6 +26,23 @@ class TrainingFile(Record):
     chat_date: str | None = None  # that its chats were rendered with; None: none
     result: TrainingRecord  # what it came to
     model_files: dict[str, str]  # SHA-256 of each file of the model, by its path from there
+    # SHA-256 of what is private of it and lies next to this file, by name: dp_report.json,
+    # white_box.json
+    beside: dict[str, str] = Field(default={})
+
+    def refuse_strange(self, home: Path) -> tuple[str, ...]:
+        """Refuse what is not as it was written beside this file; which of it has gone."""
+        lost = []
+        for name, sha256 in self.beside.items():
+            path = home / name
+            if not path.exists():
+                lost.append(name)
+            elif os.access(path, os.R_OK) and sha256_file(path) != sha256:  # for its owner alone
+                raise ResultError(
+                    f"{visible(path)} is not what the training wrote; put back the one that "
+                    "belongs to it, or take it away"
+                )
+        return tuple(lost)
 
 
 def read_training(path: Path) -> TrainingFile | None:

@@ -14,6 +14,7 @@ from lmexposure._validate import of_type
 from lmexposure._written import refuse_foreign, remove
 from lmexposure.audit import Progress, load_for_measuring, model_in_memory, silent
 from lmexposure.canaries import Files, corpus_files, layout_for, listed_files
+from lmexposure.core import utc_now
 from lmexposure.errors import CorpusError, ModelError, ResultError, SettingsError
 from lmexposure.models import LoadedModel, tokenizer_sha256
 from lmexposure.records import (
@@ -23,7 +24,6 @@ from lmexposure.records import (
     VerbatimRecord,
     VerbatimSettings,
     refuse_other_study,
-    utc_now,
 )
 from lmexposure.regurgitation.asking import Asking
 from lmexposure.regurgitation.controls import (

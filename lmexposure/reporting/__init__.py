@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from lmexposure.reporting.data import ReportData, Section
     from lmexposure.reporting.page import render_compare, render_report
     from lmexposure.reporting.privacy import privacy_sections
-    from lmexposure.reporting.promise import document_privacy_section
     from lmexposure.reporting.sections import result_sections
     from lmexposure.reporting.sweep_data import SweepReportData, sweep_report_data
     from lmexposure.reporting.sweep_page import render_sweep
@@ -43,7 +42,6 @@ __all__ = [
     "SweepReportData",
     "charts_of",
     "compare_data",
-    "document_privacy_section",
     "privacy_sections",
     "render_compare",
     "render_report",

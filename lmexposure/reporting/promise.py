@@ -1,7 +1,7 @@
 """What a training with differential privacy promised, and what the promise does not speak of."""
 
 from lmexposure._style import LABELS, nats, short, whole
-from lmexposure.records import DocumentPrivacy, DpClaim, ExPost
+from lmexposure.records import PRIVATE_NOTES, DpClaim, ExPost
 from lmexposure.reporting.data import Section
 
 _MEANING = (
@@ -12,14 +12,6 @@ _MEANING = (
 _GIVEN = (
     "the noise follows from a seed that was given: the promise does not hold against those who "
     "know it"
-)
-
-
-_PRIVATE = (
-    "each is of the gradients that this training had, and depends on what the unit holds: the "
-    "list is for the owner of the corpus alone",
-    "no promise: who stops a training, or drops documents, because of these numbers is covered by "
-    "none of them, nor by the claim",
 )
 
 
@@ -54,25 +46,7 @@ def promise_section(claim: DpClaim | None) -> Section | None:
             _MEANING.format(whose=whose),
             *(f"not covered: {line}" for line in claim.not_covered),
             *([_GIVEN] if claim.noise_is_given else []),
-            *([] if claim.ex_post is None else [f"ex post: {line}" for line in _PRIVATE]),
-        ),
-    )
-
-
-def document_privacy_section(report: DocumentPrivacy) -> Section:
-    """How the epsilons of single units lie, with what they are good for."""
-    names = ("least", "5 %", "25 %", "median", "75 %", "95 %", "largest")
-    return Section(
-        title=f"Epsilon of each {report.unit}, ex post",
-        columns=(f"of {whole(len(report.epsilons))}", "epsilon"),
-        rows=(
-            *zip(names, map(nats, report.ex_post.quantiles), strict=True),
-            ("claimed for all", nats(report.claimed)),
-        ),
-        notes=(
-            f"nats at {LABELS['delta']} {short(report.delta)}, by gradients at "
-            f"{whole(report.moments)} moments of the training; lower = more private",
-            *_PRIVATE,
+            *([] if claim.ex_post is None else [f"ex post: {line}" for line in PRIVATE_NOTES]),
         ),
     )
 

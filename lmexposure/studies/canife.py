@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from pydantic import model_validator
 
-from lmexposure import __version__
 from lmexposure._files import canonical_json, mode_like, only_writer, sha256_bytes
 from lmexposure._record import (
     Count,
@@ -48,12 +47,13 @@ from lmexposure.core import (
     Table,
     Thresholds,
     Work,
+    attainable_outcome,
     facts,
 )
 from lmexposure.core import Number as MainNumber
 from lmexposure.errors import ResultError
-from lmexposure.gate import CHECK_KINDS, attainable_outcome
-from lmexposure.records import CanifeSettings, FederatedSettings, refuse_other_study, utc_now
+from lmexposure.gate import CHECK_KINDS
+from lmexposure.records import CanifeSettings, FederatedSettings, refuse_other_study
 
 if TYPE_CHECKING:
     from lmexposure.core.charts import Chart
@@ -590,7 +590,7 @@ def _trained(asked: _Asked, work: Work, mode: int, progress: Said | None) -> Can
 
 def _record(audit: "FederatedAudit", inputs: str, clients: int, weights: int) -> Canife:
     settings = audit.settings
-    return Canife(
+    return Canife.now(
         inputs_sha256=inputs,
         clients=audit.clients,
         aside=clients - audit.clients,
@@ -607,8 +607,6 @@ def _record(audit: "FederatedAudit", inputs: str, clients: int, weights: int) ->
         attacked=tuple(map(_round, audit.rounds)),
         attainable=audit.attainable,
         losses=audit.losses,
-        measured=utc_now(),
-        lmexposure=__version__,
     )
 
 

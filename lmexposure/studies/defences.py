@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from lmexposure import __version__
 from lmexposure._files import only_writer
 from lmexposure._record import Count, JsonValue, NotNegative, Positive, Rate, Rows, Sha256
 from lmexposure._style import (
@@ -36,7 +35,7 @@ from lmexposure.core import (
     Thresholds,
 )
 from lmexposure.core import Number as MainNumber
-from lmexposure.records import DefenceAttack, DefenceRow, DefencesSettings, utc_now
+from lmexposure.records import DefenceAttack, DefenceRow, DefencesSettings
 
 if TYPE_CHECKING:
     from lmexposure.audit import Progress
@@ -624,9 +623,7 @@ def compare_defences(
 
 def _record(compared: "Compared") -> Defences:
     comparison, first = compared.comparison, compared.first
-    return Defences(
-        measured=utc_now(),
-        lmexposure=__version__,
+    return Defences.now(
         inputs_sha256=comparison.sha256,
         fpr=comparison.settings.fpr,
         level=comparison.settings.sweep.level,

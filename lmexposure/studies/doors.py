@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 register("defences", "lmexposure.studies.defences:Defences")
 register("canife", "lmexposure.studies.canife:Canife")
+register("white_box", "lmexposure.records.white_box:WhiteBoxAudit")
+register("dp_report", "lmexposure.records.dp_report:DocumentPrivacy")
 register("identifiers", "lmexposure.studies.identifiers.study:NaturalIdentifiers")
 
 

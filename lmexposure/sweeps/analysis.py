@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from lmexposure import __version__
+from lmexposure.core import utc_now
 from lmexposure.errors import ResultError
 from lmexposure.records import (
     FailedModel,
@@ -16,7 +17,6 @@ from lmexposure.records import (
     SweepText,
     Utility,
     WorstText,
-    utc_now,
 )
 from lmexposure.sweeps.attacks import Group, attack_cells
 from lmexposure.sweeps.counterfactual import counterfactual_of

@@ -10,11 +10,10 @@ In a package of yours an entry point makes it known to `lmexposure report`, `che
 
 import sys
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import ClassVar
 
-from lmexposure import Thresholds, __version__, load_model
+from lmexposure import Thresholds, load_model
 from lmexposure.core import (
     Check,
     CheckKind,
@@ -152,10 +151,7 @@ def main(model: str, trained: str, held_out: str, out: str) -> None:
             scored += [
                 Scored(number=n, trained=side, bits=float(value)) for n, value in enumerate(bits, 1)
             ]
-        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        study = LossGap(
-            measured=now,
-            lmexposure=__version__,
+        study = LossGap.now(
             inputs_sha256=work.sha256,
             model=model,
             scored=tuple(scored),

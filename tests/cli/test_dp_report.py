@@ -10,7 +10,7 @@ from cli.conftest import Call
 from lmexposure.records import DocumentPrivacy
 
 EPSILONS = (0.25, 2.0, 0.5, 0.125)
-REPORT = DocumentPrivacy(
+REPORT = DocumentPrivacy.now(
     unit="user",
     claimed=4.0,
     delta=1e-4,

@@ -20,8 +20,9 @@ from made_results import small_result, small_run, trained_record, with_scores_of
 
 from lmexposure._files import LOCK, only_writer, sha256_file
 from lmexposure._integrity import file_hashes, write_hashed
+from lmexposure.core import utc_now
 from lmexposure.errors import ManifestError, ResultError
-from lmexposure.records import Result, RunRecord, open_run, utc_now
+from lmexposure.records import Result, RunRecord, open_run
 from lmexposure.records.run import run_of
 from lmexposure.records.scores import read_scores
 from lmexposure.records.studies import refuse_other_study

@@ -15,7 +15,6 @@ from lmexposure.errors import ResultError
 from lmexposure.models import epsilon_spent
 from lmexposure.records import Bound, DpClaim, Result, WhiteBoxAudit, WhiteBoxBounds
 from lmexposure.reporting import render_report
-from lmexposure.reporting.charts.white_box import white_box_chart
 from lmexposure.reporting.exports import report_json
 from lmexposure.reporting.markdown import report_markdown
 from lmexposure.reporting.white_box import white_box_section
@@ -49,8 +48,13 @@ def audit(composed: float | None = 1.5, shift: float = 6.0) -> WhiteBoxAudit:
         significance=0.05,
         assumptions=("sampled as claimed",),
     )
-    return WhiteBoxAudit(
-        bounds=bounds, scores=scores, coins=COINS, step_scores=scores, step_coins=COINS
+    return WhiteBoxAudit.now(
+        bounds=bounds,
+        claimed_epsilon=CLAIM.epsilon,
+        scores=scores,
+        coins=COINS,
+        step_scores=scores,
+        step_coins=COINS,
     )
 
 
@@ -113,13 +117,12 @@ def test_page_markdown_and_chart_have_them() -> None:
 
 
 def test_a_chart_says_its_means_and_needs_both_sides() -> None:
-    chart = white_box_chart(audit())
+    chart = audit().chart()
     assert chart is not None
     assert "26 canaries in, mean score 8.08" in chart.description
     assert chart.svg()
     alone = audit().model_copy(update={"coins": (True,) * 60, "step_coins": (True,) * 60})
-    assert white_box_chart(alone) is None
-    assert white_box_chart(None) is None
+    assert alone.chart() is None
 
 
 def test_the_gate_holds_the_claim_against_them() -> None:

@@ -13,7 +13,6 @@ from lmexposure.reporting.charts.references import reference_chart
 from lmexposure.reporting.charts.roc import roc_chart
 from lmexposure.reporting.charts.training import training_chart
 from lmexposure.reporting.charts.trajectory import trajectory_chart
-from lmexposure.reporting.charts.white_box import white_box_chart
 from lmexposure.reporting.data import ReportData
 
 _CURVES = 6  # of one ROC chart
@@ -35,7 +34,7 @@ def _all(data: ReportData) -> Iterator[Chart | None]:
     for of_format in (exposure_chart, calibrated_chart, reference_chart, extraction_chart):
         yield from (of_format(form, styles) for form in data.formats)
     yield epsilon_chart(data.privacy, styles)
-    yield white_box_chart(data.white_box)
+    yield None if data.white_box is None else data.white_box.chart()
     for start in range(0, len(data.roc), _CURVES):
         curves = data.roc[start : start + _CURVES]
         yield roc_chart(curves, number_of=start // _CURVES + 1, styles=styles)

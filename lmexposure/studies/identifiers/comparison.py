@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from lmexposure import __version__
 from lmexposure._files import canonical_json, only_writer, sha256_bytes
 from lmexposure._style import count, percent, probability
 from lmexposure._written import refuse_foreign
@@ -16,7 +15,7 @@ from lmexposure.canaries import Format, Identifiers
 from lmexposure.core import Work
 from lmexposure.errors import ResultError
 from lmexposure.models import LoadedModel
-from lmexposure.records import RunSettings, refuse_other_study, utc_now
+from lmexposure.records import RunSettings, refuse_other_study
 from lmexposure.scoring import same_random_numbers
 from lmexposure.statistics import (
     RanksAmongDraws,
@@ -143,9 +142,7 @@ def study_of_ranks(compared: Compared, inputs_sha256: str) -> NaturalIdentifiers
     uniform = found.are_uniform_by_standard
     split = None if held_out is None else _split(held_out, chosen, settings)
     claim, reason = _claim(every, split, uniform=uniform)
-    return NaturalIdentifiers(
-        measured=utc_now(),
-        lmexposure=__version__,
+    return NaturalIdentifiers.now(
         inputs_sha256=inputs_sha256,
         model=sides[0],
         base=sides[1] if len(sides) > 1 else None,

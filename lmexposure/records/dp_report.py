@@ -1,0 +1,160 @@
+"""dp_report: what a private training let out about each document; private itself."""
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import ClassVar, Self
+
+from pydantic import model_validator
+
+from lmexposure._record import Delta, JsonValue, Nats, Positive, Record, Rows
+from lmexposure._style import LABELS, nats, short, whole
+from lmexposure.core import (
+    Column,
+    Document,
+    Number,
+    Section,
+    Study,
+    Table,
+    Thresholds,
+)
+
+_QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
+_NAMES = ("least", "5 %", "25 %", "median", "75 %", "95 %", "largest")
+PRIVATE_NOTES = (
+    "each is of the gradients that this training had, and depends on what the unit holds: the "
+    "list is for the owner of the corpus alone",
+    "no promise: who stops a training, or drops documents, because of these numbers is covered by "
+    "none of them, nor by the claim",
+)
+
+
+class ExPost(Record):
+    """How the epsilons of single documents lie, ex post: of the gradients that there were."""
+
+    # of the training at which gradients were measured; in between, they are taken to be as large
+    moments: Positive
+    # least, q05, q25, median, q75, q95, largest: quantiles over the units, in nats, lower = more
+    # private; each an epsilon that some unit has
+    least: Nats
+    q05: Nats
+    q25: Nats
+    median: Nats
+    q75: Nats
+    q95: Nats
+    largest: Nats
+
+    @property
+    def quantiles(self) -> tuple[float, ...]:
+        """All of them, from the least to the largest."""
+        least, low, largest = self.least, (self.q05, self.q25), self.largest
+        return (least, *low, self.median, self.q75, self.q95, largest)
+
+
+class DocumentPrivacy(Study):
+    """dp_report.json: each unit's epsilon ex post.
+
+    A unit's epsilon depends on what the unit holds, and says something about it: the file is for
+    the owner of the corpus alone. And it is not adaptively composable: who stops, or drops
+    documents, because of these numbers has no promise left.
+    """
+
+    KIND: ClassVar[str] = "dp_report"
+    WHAT: ClassVar[str] = "a list of epsilons ex post"
+    PRIVATE: ClassVar[bool] = True
+    AGAIN: ClassVar[str] = "train again with --method dp-sgd --document-norms"
+    SECRET: ClassVar[bool] = True
+
+    unit: str  # "document", or the field whose values tell users apart
+    claimed: Nats  # the epsilon that the training promised to all, in nats
+    delta: Delta  # of all epsilons
+    moments: Positive  # of the training at which gradients were measured
+    # of the units: "document N" by its number in the corpus, from 1, or the field's value
+    names: Rows[str]
+    epsilons: Rows[Nats]  # of the units, in nats, lower = more private
+
+    @model_validator(mode="after")
+    def _one_each(self) -> Self:
+        if not 0 < len(self.names) == len(self.epsilons):
+            raise ValueError(
+                f"{len(self.names)} names and {len(self.epsilons)} epsilons; each unit has one"
+            )
+        return self
+
+    @property
+    def ex_post(self) -> ExPost:
+        """How the epsilons lie."""
+        # Of those that there are, the next above: no epsilon is shown smaller than it is. The gate
+        # reads this, and is light: no numpy.
+        ascending = sorted(self.epsilons)
+        each = [ascending[math.ceil(share * (len(ascending) - 1))] for share in _QUANTILES]
+        named = dict(zip(list(ExPost.model_fields)[1:], each, strict=True))
+        return ExPost(moments=self.moments, **named)
+
+    def document(self) -> Document:
+        """How the epsilons lie; its main table has every unit, the least private first."""
+        found = self.ex_post
+        rows = [*zip(_NAMES, found.quantiles, strict=True), ("claimed for all", self.claimed)]
+        units = sorted(zip(self.names, self.epsilons, strict=True), key=lambda unit: -unit[1])
+        return Document(
+            title="What single documents lost",
+            kind=f"Epsilon ex post, {whole(len(units))} {self.unit}s",
+            question="How much did the training let out about single documents?",
+            finding=f"half of them have an epsilon of at most {nats(found.median)}, the worst "
+            f"{nats(found.largest)}, of {nats(self.claimed)} claimed for all",
+            sections=(
+                Section(
+                    id="epsilons",
+                    title=f"Epsilon of each {self.unit}, ex post",
+                    table=Table(
+                        rows,
+                        [
+                            Column(head=f"of {whole(len(units))}", value=_first, words=True),
+                            Column(head="epsilon", value=_second, shown=nats, unit="nats"),
+                        ],
+                    ),
+                    notes=(
+                        f"nats at {LABELS['delta']} {short(self.delta)}, by gradients at "
+                        f"{whole(self.moments)} moments of the training; lower = more private",
+                        *PRIVATE_NOTES,
+                    ),
+                ),
+            ),
+            main=Table(
+                units,
+                [
+                    Column(value=_first, name="unit", words=True),
+                    Column(value=_second, name="epsilon", unit="nats", worse="high"),
+                ],
+            ),
+            origin=self.provenance.line,
+            private=True,
+        )
+
+    def checks(self, limits: Thresholds) -> Iterator[str]:
+        """None: what single gradients let out bounds no epsilon, from above or below."""
+        yield (
+            "epsilon: these numbers are of the gradients that there were, and no bound; audit the "
+            "training from inside (--gradient-canaries)"
+        )
+
+    def numbers(self) -> Iterator[Number]:
+        """The claim, and what most and the worst have."""
+        found = self.ex_post
+        for name, value in (
+            ("claimed epsilon", self.claimed),
+            ("median epsilon", found.median),
+            ("largest epsilon", found.largest),
+        ):
+            yield Number(name=name, value=value, unit="nats", worse="high")
+
+    def asked(self) -> Mapping[str, JsonValue]:
+        """Whose epsilons these are, and how they were measured."""
+        return {name: getattr(self, name) for name in ("unit", "delta", "moments")}
+
+
+def _first(pair: tuple[str, float]) -> str:
+    return pair[0]
+
+
+def _second(pair: tuple[str, float]) -> float:
+    return pair[1]
