@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from lmexposure.audit import epsilon, measure, run
     from lmexposure.canaries import Format, InsertionStep, Manifest, Plan, insert_files
     from lmexposure.core import Thresholds
+    from lmexposure.doors import check, compare, open, report
     from lmexposure.federated import audit_update
     from lmexposure.integrations import (
         ExposureCallback,
@@ -29,10 +30,9 @@ if TYPE_CHECKING:
         verify,
     )
     from lmexposure.models import GradientCanaries, dp_check, load_model
-    from lmexposure.records import MeasureSettings, Result, RunSettings, SweepSettings, open_run
     from lmexposure.regurgitation import VerbatimSettings, verbatim
     from lmexposure.statistics import exposure
-    from lmexposure.studies import check, compare, open, report
+    from lmexposure.studies import MeasureSettings, Result, RunSettings, SweepSettings, open_run
     from lmexposure.sweeps import sweep
 else:
     from lmexposure._lazy import lazy_face as _lazy_face

@@ -63,7 +63,7 @@ class FakeDirectory:
         return Trained(number=number) if self.home(number).exists() else None
 
     def failed(self, number: int) -> object:
-        from lmexposure.records import FailedModel
+        from lmexposure.studies import FailedModel
 
         path = self.out / f"failed-{number}"
         return FailedModel(number=number, reason="its loss is nan") if path.exists() else None

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from lmexposure.records import (
+from lmexposure.studies import (
     ExtractableShare,
     FoundPassage,
     FreeExtraction,

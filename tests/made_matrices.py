@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lmexposure.records import (
+from lmexposure.studies import (
     AuditedText,
     SweepModel,
     SweepPlan,

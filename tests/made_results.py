@@ -26,7 +26,7 @@ from lmexposure._integrity import CONTENT
 from lmexposure._quantiles import quantile_of
 from lmexposure.canaries import Canary, Format, Manifest, Plan
 from lmexposure.integrations import insert
-from lmexposure.records import (
+from lmexposure.studies import (
     BaseModelRecord,
     Bound,
     CanaryResult,
@@ -54,7 +54,7 @@ from lmexposure.records import (
     Validation,
     WitnessResult,
 )
-from lmexposure.records.result_classes import EpsilonPoint, MeanInterval
+from lmexposure.studies.result_classes import EpsilonPoint, MeanInterval
 
 if TYPE_CHECKING:
     from lmexposure.audit import MeasureSettings

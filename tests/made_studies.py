@@ -9,10 +9,19 @@ import numpy as np
 from tiny_defences import made_record, made_row
 
 from lmexposure.core import Study, register
-from lmexposure.records import Bound, DefenceRow, DocumentPrivacy, WhiteBoxAudit, WhiteBoxBounds
 from lmexposure.statistics import one_run_audit
-from lmexposure.studies import Canife, CanifeRound, Defences, NaturalIdentifiers
-from lmexposure.studies.identifiers.study import (
+from lmexposure.studies import (
+    Bound,
+    Canife,
+    CanifeRound,
+    DefenceRow,
+    Defences,
+    DocumentPrivacy,
+    NaturalIdentifiers,
+    WhiteBoxAudit,
+    WhiteBoxBounds,
+)
+from lmexposure.studies.identifiers import (
     IdentifierClass,
     IdentifierDifference,
     IdentifierModel,

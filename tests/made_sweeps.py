@@ -12,7 +12,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lmexposure.records import (
+from lmexposure.statistics import (
+    CounterfactualMemorisation,
+    EpsilonBound,
+    canaries_and_population,
+    counterfactual_memorisation,
+    influence_test,
+    memorisation_by_halves,
+    memorisation_test,
+    one_run_audit,
+    roc_curve,
+)
+from lmexposure.studies import (
     Bound,
     CounterfactualGroup,
     CounterfactualText,
@@ -35,17 +46,6 @@ from lmexposure.records import (
     SweepText,
     Utility,
     WorstText,
-)
-from lmexposure.statistics import (
-    CounterfactualMemorisation,
-    EpsilonBound,
-    canaries_and_population,
-    counterfactual_memorisation,
-    influence_test,
-    memorisation_by_halves,
-    memorisation_test,
-    one_run_audit,
-    roc_curve,
 )
 
 Floats = NDArray[np.float64]

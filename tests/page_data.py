@@ -7,14 +7,6 @@ from numpy.typing import NDArray
 
 from lmexposure.core import Check, Fact, Outcome, Verdict
 from lmexposure.gate import CHECK_KINDS
-from lmexposure.records import (
-    Evaluation,
-    Privacy,
-    Provenance,
-    Role,
-    SkewNormalFit,
-)
-from lmexposure.records.result_formats import Goodness
 from lmexposure.reporting import (
     ReportData,
 )
@@ -26,6 +18,14 @@ from lmexposure.reporting.data import (
     RocData,
 )
 from lmexposure.statistics import Claim, privacy_of, score_classes
+from lmexposure.studies import (
+    Evaluation,
+    Privacy,
+    Provenance,
+    Role,
+    SkewNormalFit,
+)
+from lmexposure.studies.result_formats import Goodness
 
 CLASSES = ((1, 3.0), (4, 14.0), (16, 28.0))  # repetitions, and about how many bits of exposure
 BITS = math.log2(1e9)

@@ -20,8 +20,8 @@ from lmexposure.errors import (
     PlanError,
     SettingsError,
 )
-from lmexposure.records import open_run, run_of
 from lmexposure.reporting import write_report
+from lmexposure.studies import open_run, run_of
 
 TEXTS = sentences(40)
 PLAN: dict[str, Any] = {"formats": ["pin"], "canaries": 2, "repetitions": (3,), "seed": 7}

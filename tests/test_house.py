@@ -33,7 +33,7 @@ FLOORS = {
     "core": 5,
     "canaries": 5,
     "statistics": 5,
-    "records": 6,
+    "studies": 6,
     "gate": 7,
     "reporting": 8,
     "models": 9,
@@ -44,7 +44,7 @@ FLOORS = {
     "sweeps": 12,
     "defences": 13,
     "integrations": 14,
-    "studies": 15,
+    "doors": 15,
     "cli": 16,
     "__main__": 17,
 }

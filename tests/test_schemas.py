@@ -13,8 +13,11 @@ from made_sweeps import written_sweep
 
 from lmexposure._record import FileRecord
 from lmexposure.canaries.manifest import ManifestFile
-from lmexposure.records import (
+from lmexposure.studies import (
+    Canife,
+    Defences,
     DocumentPrivacy,
+    NaturalIdentifiers,
     Result,
     RowsRecord,
     RunRecord,
@@ -25,7 +28,6 @@ from lmexposure.records import (
     VerbatimRecord,
     WhiteBoxAudit,
 )
-from lmexposure.studies import Canife, Defences, NaturalIdentifiers
 
 ROOT = Path(__file__).parents[1]
 FIELDS = runpy.run_path(str(ROOT / "scripts" / "documentation" / "fields.py"))

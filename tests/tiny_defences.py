@@ -7,16 +7,16 @@ from typing import Any
 from tiny_sweeps import corpus_at
 
 from lmexposure.defences import DefencesSettings
-from lmexposure.records import (
+from lmexposure.studies import (
     DefenceAttack,
     DefenceExposure,
     DefenceRow,
+    Defences,
     DefenceSearch,
     DefenceTry,
     RunSettings,
     SweepSettings,
 )
-from lmexposure.studies import Defences
 
 MODELS, CANARIES = 6, 200
 

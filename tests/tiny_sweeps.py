@@ -6,7 +6,7 @@ from typing import Any
 
 from corpora import write_corpus
 
-from lmexposure.records import RunSettings, SweepSettings
+from lmexposure.studies import RunSettings, SweepSettings
 
 MODELS = 5
 FLAGS = (

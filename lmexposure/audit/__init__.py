@@ -23,6 +23,12 @@ if TYPE_CHECKING:
     )
     from lmexposure.audit.directory import refuse_foreign
     from lmexposure.audit.first_rows import RowsAhead, rows_ahead, template_difference
+    from lmexposure.audit.identifier_comparison import (
+        natural_identifiers,
+    )
+    from lmexposure.audit.identifier_ranking import (
+        IdentifierSettings,
+    )
     from lmexposure.audit.kinds import refuse_kinds_of_run
     from lmexposure.audit.loaded_model import chosen_device, load_for_measuring, model_in_memory
     from lmexposure.audit.measurement import measure
@@ -37,13 +43,14 @@ if TYPE_CHECKING:
     from lmexposure.audit.training import check_private_training, train_corpus, training_settings
     from lmexposure.audit.trajectory import measure_checkpoints
     from lmexposure.audit.workload import Progress, Watcher, silent
-    from lmexposure.records import MeasureSettings, RunSettings, read_settings_file
+    from lmexposure.studies import MeasureSettings, RunSettings, read_settings_file
 else:
     from lmexposure._lazy import lazy_face as _lazy_face
 
     __getattr__, __dir__ = _lazy_face(__name__, __file__)
 
 __all__ = [
+    "IdentifierSettings",
     "MeasureSettings",
     "Progress",
     "RowsAhead",
@@ -65,6 +72,7 @@ __all__ = [
     "measure",
     "measure_checkpoints",
     "model_in_memory",
+    "natural_identifiers",
     "plan_of",
     "preview",
     "read_settings_file",

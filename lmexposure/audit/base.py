@@ -39,8 +39,8 @@ from lmexposure.models import (
     unmerged_adapters,
     weights_sha256,
 )
-from lmexposure.records import BaseModelRecord, RunSettings
 from lmexposure.scoring import score_encoded
+from lmexposure.studies import BaseModelRecord, RunSettings
 
 ADAPTER_OFF = "adapter-off"
 _COMPARED = 64  # texts that both tokenizers are asked for

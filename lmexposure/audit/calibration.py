@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 
 from lmexposure._files import sha256_bytes
 from lmexposure.audit.format_scores import FormatScores
-from lmexposure.records import BaseCanary, BaseClass, Estimate, MeasureSettings
 from lmexposure.statistics import (
     CalibratedExposure,
     calibrated_exposure,
     estimated_quantile,
     guessing_test,
 )
+from lmexposure.studies import BaseCanary, BaseClass, Estimate, MeasureSettings
 
 _NEVER_FIRST = "it is given beside the exposure that is shown, and decides no verdict"
 

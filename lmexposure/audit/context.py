@@ -29,7 +29,7 @@ from lmexposure.models import (
     template_record,
     tokenizer_sha256,
 )
-from lmexposure.records import (
+from lmexposure.studies import (
     MOST_SHOWN,
     SETTINGS_OF_ROWS,
     ContextRecord,

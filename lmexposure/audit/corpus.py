@@ -46,7 +46,7 @@ from lmexposure.canaries import (
     spooled,
 )
 from lmexposure.errors import CorpusError, InputError, ModelError, SettingsError
-from lmexposure.records import RunSettings
+from lmexposure.studies import RunSettings
 
 # Beyond, the model learns the canaries as well, and is no longer the model of the corpus.
 _FEWEST = 10  # of a class: the gate takes no fewer for a pass

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from lmexposure.canaries import KINDS, PARTNERS, UNIFORM, Format, Material
 from lmexposure.errors import ResultError
-from lmexposure.records import RunSettings
+from lmexposure.studies import RunSettings
 
 
 def chosen_formats(

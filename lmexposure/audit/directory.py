@@ -20,7 +20,7 @@ from lmexposure._record import Record, Sha256, plain
 from lmexposure._validate import MOST_THREADS
 from lmexposure.core import utc_now
 from lmexposure.errors import ResultError
-from lmexposure.records import (
+from lmexposure.studies import (
     MeasureOptions,
     Result,
     RunOptions,

@@ -20,18 +20,6 @@ from lmexposure.audit.calibration import BesideBase, beside_base
 from lmexposure.audit.format_scores import FormatScores
 from lmexposure.audit.search import Estimates, Extractions, FormatSearch
 from lmexposure.errors import InputError, ModelError, SettingsError
-from lmexposure.records import (
-    CanaryResult,
-    ClassSummary,
-    Estimate,
-    EstimateName,
-    Extraction,
-    ExtractionCount,
-    FormatResult,
-    GuessCount,
-    MeasureSettings,
-    SkewNormalFit,
-)
 from lmexposure.statistics import (
     GUESSING,
     ExposureEstimate,
@@ -44,6 +32,18 @@ from lmexposure.statistics import (
     guessing_test,
     sampled_exposure,
     skew_normal_exposure,
+)
+from lmexposure.studies import (
+    CanaryResult,
+    ClassSummary,
+    Estimate,
+    EstimateName,
+    Extraction,
+    ExtractionCount,
+    FormatResult,
+    GuessCount,
+    MeasureSettings,
+    SkewNormalFit,
 )
 
 

@@ -26,7 +26,7 @@ from lmexposure.models import (
     row_context,
     training_rows,
 )
-from lmexposure.records import RowsRecord
+from lmexposure.studies import RowsRecord
 
 _FILLS = 20  # of each format
 _RECORDS = 100  # of the corpus

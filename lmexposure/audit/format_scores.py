@@ -16,8 +16,8 @@ from lmexposure.audit.directory import OTHER_PART, OTHER_VERSION, part_name
 from lmexposure.canaries import DEFAULT_REFERENCES, Canary, Format, Manifest
 from lmexposure.errors import ManifestError, ModelError
 from lmexposure.models import AnyContext, Encoded, LoadedModel, context_window, encode_in_context
-from lmexposure.records import MeasureSettings, Scores, write_score_table
 from lmexposure.scoring import Beginning, Vocabulary, find_beginning, score_encoded
+from lmexposure.studies import MeasureSettings, Scores, write_score_table
 
 _COLUMNS = ("bits", "tokens", "secret_bits")
 

@@ -9,7 +9,7 @@ from lmexposure.audit.base import Base
 from lmexposure.audit.context import ScoringContext
 from lmexposure.canaries import Manifest
 from lmexposure.models import LoadedModel, unmerged_adapters
-from lmexposure.records import MeasureSettings
+from lmexposure.studies import MeasureSettings
 
 
 def inputs_sha256(

@@ -21,16 +21,6 @@ from lmexposure.models import (
     encode_in_context,
     secret_tokens,
 )
-from lmexposure.records import (
-    AreaUnderCurve,
-    Bound,
-    GuessingTest,
-    KindCandidate,
-    KindMembership,
-    MeasureSettings,
-    RunSettings,
-    TruePositiveRate,
-)
 from lmexposure.scoring import details_of_encoded
 from lmexposure.statistics import (
     EpsilonBound,
@@ -39,6 +29,16 @@ from lmexposure.statistics import (
     guessing_test,
     one_run_audit,
     tpr_at_fpr,
+)
+from lmexposure.studies import (
+    AreaUnderCurve,
+    Bound,
+    GuessingTest,
+    KindCandidate,
+    KindMembership,
+    MeasureSettings,
+    RunSettings,
+    TruePositiveRate,
 )
 
 _RATES = (0.1, 0.01)

@@ -7,7 +7,7 @@ from lmexposure._style import number
 from lmexposure.audit.format_scores import FormatScores
 from lmexposure.canaries import Manifest
 from lmexposure.models import LoadedModel
-from lmexposure.records import MeasureSettings, Validation
+from lmexposure.studies import MeasureSettings, Validation
 
 
 def open_warnings(

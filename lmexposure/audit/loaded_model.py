@@ -26,8 +26,8 @@ from lmexposure.models import (
     precision_notes,
     weights_away,
 )
-from lmexposure.records import RunSettings
 from lmexposure.scoring import evaluation_mode
+from lmexposure.studies import RunSettings
 
 
 def chosen_device(settings: RunSettings) -> str:

@@ -44,7 +44,14 @@ from lmexposure.models import (
     load_model,
     threads_for,
 )
-from lmexposure.records import (
+from lmexposure.scoring import (
+    Extractor,
+    Vocabulary,
+    evaluation_mode,
+    log_perplexity,
+    same_random_numbers,
+)
+from lmexposure.studies import (
     MEASURE_SETTINGS,
     KindMembership,
     MeasureSettings,
@@ -53,13 +60,6 @@ from lmexposure.records import (
     RowsRecord,
     Validation,
     WitnessResult,
-)
-from lmexposure.scoring import (
-    Extractor,
-    Vocabulary,
-    evaluation_mode,
-    log_perplexity,
-    same_random_numbers,
 )
 
 if TYPE_CHECKING:

@@ -40,7 +40,7 @@ from lmexposure.canaries import (
     witness_copies,
 )
 from lmexposure.errors import CorpusError, ManifestError, ResultError, SettingsError
-from lmexposure.records import (
+from lmexposure.studies import (
     SEVERAL,
     DpClaim,
     MeasureSettings,

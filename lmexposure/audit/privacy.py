@@ -10,12 +10,12 @@ from numpy.typing import ArrayLike, NDArray
 from lmexposure._record import plain
 from lmexposure._validate import bits_array, flag
 from lmexposure.errors import InputError, SettingsError
-from lmexposure.records import Privacy, ScoreColumns
 from lmexposure.statistics import Claim, privacy_of, score_classes
+from lmexposure.studies import Privacy, ScoreColumns
 
 if TYPE_CHECKING:  # scores of anyone need no model, and no torch
     from lmexposure.canaries import Manifest
-    from lmexposure.records import MeasureSettings, Scores
+    from lmexposure.studies import MeasureSettings, Scores
 
 _PACKED = (
     "training packs documents into blocks of tokens: one document more or less shifts the blocks "

@@ -26,15 +26,6 @@ from lmexposure.audit.workload import WITHOUT_SEARCH, Progress, end_asked
 from lmexposure.canaries import Canary, Manifest
 from lmexposure.errors import MarginError, ModelError
 from lmexposure.models import LoadedModel, context_window
-from lmexposure.records import (
-    Estimate,
-    EstimateName,
-    Extraction,
-    Margin,
-    MeasureSettings,
-    Search,
-    TokenProof,
-)
 from lmexposure.scoring import (
     Budget,
     Draws,
@@ -54,6 +45,15 @@ from lmexposure.scoring import (
     walked_bits,
 )
 from lmexposure.statistics import WeightedDraws, exact_exposure, importance_exposure
+from lmexposure.studies import (
+    Estimate,
+    EstimateName,
+    Extraction,
+    Margin,
+    MeasureSettings,
+    Search,
+    TokenProof,
+)
 
 _NOTHING = Likeliest(indices=(), bits=np.empty(0), proven=0, steps=0, most_live=0)
 # A walk whose expected cost is above this share of the budget is left to the draws.

@@ -61,7 +61,7 @@ from lmexposure.models import (
     template_sha256,
     train,
 )
-from lmexposure.records import DP_SGD, DpClaim, RunSettings
+from lmexposure.studies import DP_SGD, DpClaim, RunSettings
 
 _LOG = logging.getLogger(__name__)
 _LONGEST_RECORD = 1024  # tokens of a row: shorter ones take no more memory for it

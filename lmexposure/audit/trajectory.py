@@ -18,7 +18,7 @@ from lmexposure.audit.workload import Progress, silent
 from lmexposure.canaries import Manifest, Wrapping
 from lmexposure.errors import ModelError, ResultError, SettingsError
 from lmexposure.models import LoadedModel, check_name, load_model, model_outline
-from lmexposure.records import CheckpointClass, MeasureSettings, Result, RowsRecord
+from lmexposure.studies import CheckpointClass, MeasureSettings, Result, RowsRecord
 
 _PARTS = "checkpoints"  # the directory of each checkpoint's own measurement, below that of all
 _STATE = "trainer_state.json"

@@ -13,9 +13,9 @@ from lmexposure.audit.estimates import class_seed
 from lmexposure.canaries import WITNESS, Manifest
 from lmexposure.errors import InputError
 from lmexposure.models import AnyContext, Encoded, LoadedModel, context_window, encode_in_context
-from lmexposure.records import MeasureSettings, WitnessResult
 from lmexposure.scoring import Vocabulary, find_beginning, score_encoded
 from lmexposure.statistics import draws_needed, witness_certificate, witness_p_value
+from lmexposure.studies import MeasureSettings, WitnessResult
 
 # A certificate of as many bits settles it: a model that never read the witnesses has one once in
 # 65,000 times.

@@ -19,8 +19,8 @@ from lmexposure.models import (
     encode_documents,
 )
 from lmexposure.models import Progress as TrainingProgress
-from lmexposure.records import MeasureSettings
 from lmexposure.scoring import MODEL_FAILURES, beam_width, next_token_steps
+from lmexposure.studies import MeasureSettings
 
 
 class Progress(Protocol):

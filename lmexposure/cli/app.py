@@ -35,7 +35,7 @@ from lmexposure.cli.train import train
 from lmexposure.cli.verbatim import verbatim
 from lmexposure.cli.verify import verify
 from lmexposure.core import PANEL as THRESHOLDS
-from lmexposure.records import (
+from lmexposure.studies import (
     CANIFE,
     COMPARING,
     FEDERATED,

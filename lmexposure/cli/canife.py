@@ -47,8 +47,8 @@ def canife(  # noqa: PLR0913 - a command: its parameters are its flags
     each user. A crafted canary is put into mock rounds by coins; what it shows is a lower bound,
     beside the promise, of each attacked round and of the training.
     """
+    from lmexposure.federated import canife_audit
     from lmexposure.models import LstmSizes
-    from lmexposure.studies import canife_audit
 
     if options.STDIN in corpus:
         raise SettingsError(

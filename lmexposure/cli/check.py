@@ -16,11 +16,11 @@ from lmexposure.cli.console import say
 from lmexposure.cli.long_work import long_work
 from lmexposure.cli.options import FILES, Given, parsed, takes
 from lmexposure.errors import SettingsError
-from lmexposure.records import MEASURING, NAMES_BY_TABLE, SETTING_NAMES
+from lmexposure.studies import MEASURING, NAMES_BY_TABLE, SETTING_NAMES
 
 if TYPE_CHECKING:
     from lmexposure.core import Study, Thresholds, Verdict
-    from lmexposure.records import RunFiles, RunSettings, SweepFiles, VerbatimFiles
+    from lmexposure.studies import RunFiles, RunSettings, SweepFiles, VerbatimFiles
 
     AnyFiles: TypeAlias = RunFiles | SweepFiles | VerbatimFiles
 
@@ -236,7 +236,7 @@ def check(  # noqa: PLR0913 - a command: its parameters are its flags
     flags = CheckFlags(**locals())
     from lmexposure._files import STDOUT
     from lmexposure.core import verdict_text
-    from lmexposure.studies import check as judge
+    from lmexposure.doors import check as judge
 
     limits = gate_thresholds(flags)
     measured, source = _measured_or_read(flags, limits)
@@ -253,14 +253,14 @@ def _measured_or_read(
     flags: CheckFlags, thresholds: "Thresholds"
 ) -> "tuple[AnyFiles | Study, Path]":
     """What is judged, and the file that the findings refer to."""
-    from lmexposure.records import (
+    from lmexposure.doors import study_of
+    from lmexposure.studies import (
         holds_look,
         holds_sweep,
         open_look,
         open_run,
         open_sweep,
     )
-    from lmexposure.studies import study_of
 
     refuse_mixed(flags)
     if flags.model is not None and flags.manifest is not None:
@@ -295,7 +295,7 @@ def _measured(
     )
     from lmexposure.audit import measure as measure_model
     from lmexposure.canaries import Manifest
-    from lmexposure.records import open_run
+    from lmexposure.studies import open_run
 
     chosen = _settings(flags, thresholds)
     inserted = Manifest.read(manifest)  # a bad one is found before a model is loaded

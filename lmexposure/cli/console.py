@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from lmexposure.core import Document, Study
     from lmexposure.core import Section as DocumentSection
-    from lmexposure.records import Result
     from lmexposure.reporting import Section
+    from lmexposure.studies import Result
 
 # rich is imported where something is said: no help waits for it.
 
@@ -236,7 +236,7 @@ def write_and_say(run_directory: Path) -> None:
     """Write report.html and report.md into a run directory, and say the verdict."""
     if not speaks():
         return
-    from lmexposure.records import holds_sweep
+    from lmexposure.studies import holds_sweep
 
     written = _of_a_sweep(run_directory) if holds_sweep(run_directory) else _of_a_run(run_directory)
     for path in written:
@@ -245,8 +245,8 @@ def write_and_say(run_directory: Path) -> None:
 
 def _of_a_run(run_directory: Path) -> Sequence[Path]:
     from lmexposure.gate import check
-    from lmexposure.records import open_run
     from lmexposure.reporting import write_report
+    from lmexposure.studies import open_run
 
     run = open_run(run_directory)
     written = write_report(run)
@@ -257,8 +257,8 @@ def _of_a_run(run_directory: Path) -> Sequence[Path]:
 
 def _of_a_sweep(directory: Path) -> Sequence[Path]:
     from lmexposure.gate import check_sweep
-    from lmexposure.records import open_sweep
     from lmexposure.reporting import write_sweep_report
+    from lmexposure.studies import open_sweep
 
     sweep = open_sweep(directory)
     written = write_sweep_report(sweep)

@@ -10,7 +10,7 @@ from lmexposure.cli.console import say, show_study
 from lmexposure.cli.long_work import long_work
 from lmexposure.cli.options import Given, takes
 from lmexposure.errors import SettingsError
-from lmexposure.records import MACHINE
+from lmexposure.studies import MACHINE
 
 
 @takes(given=options.DEFENCES)
@@ -52,7 +52,7 @@ def defences(
     of each are trained with the same canaries, and attacked in every way that fits. What each
     costs is said before time is spent.
     """
-    from lmexposure.studies import compare_defences
+    from lmexposure.defences import compare_defences
 
     if options.STDIN in corpus:
         raise SettingsError(

@@ -12,7 +12,7 @@ from lmexposure.cli.console import say
 from lmexposure.cli.options import takes
 
 if TYPE_CHECKING:
-    from lmexposure.records import RunSettings
+    from lmexposure.studies import RunSettings
 
 _WRONG, _NOT_SEEN = 1, 2  # exit codes
 
@@ -35,7 +35,7 @@ def dp_check(
     lmexposure.dp_check(model, optimizer, loader).
     """
     from lmexposure.audit import check_private_training
-    from lmexposure.records import DP_SGD
+    from lmexposure.studies import DP_SGD
 
     training = {**settings.training, "method": DP_SGD}
     claim, found = check_private_training(

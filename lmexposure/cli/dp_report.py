@@ -29,7 +29,7 @@ def dp_report(
     """
     from lmexposure.cli.console import print_document
     from lmexposure.core import as_csv
-    from lmexposure.records import DocumentPrivacy
+    from lmexposure.studies import DocumentPrivacy
 
     document = DocumentPrivacy.read(training).document()
     print_document(document)

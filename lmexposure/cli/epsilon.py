@@ -11,7 +11,7 @@ from lmexposure.cli import options
 from lmexposure.cli.console import print_sections, say
 
 if TYPE_CHECKING:
-    from lmexposure.records import Privacy
+    from lmexposure.studies import Privacy
 
 
 def epsilon(  # noqa: PLR0913 - a command: its parameters are its flags
@@ -56,7 +56,7 @@ def epsilon(  # noqa: PLR0913 - a command: its parameters are its flags
     """Print every lower bound on epsilon that the scores in FILE support."""
     from lmexposure.audit import epsilon_of_columns
     from lmexposure.errors import InputError, SettingsError
-    from lmexposure.records import read_score_file
+    from lmexposure.studies import read_score_file
 
     if claimed_epsilon is not None and not delta:
         raise SettingsError(

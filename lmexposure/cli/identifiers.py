@@ -12,7 +12,7 @@ from lmexposure.cli.long_work import long_work
 from lmexposure.cli.options import takes
 
 if TYPE_CHECKING:
-    from lmexposure.records import RunSettings
+    from lmexposure.studies import RunSettings
 
 
 @takes(machine=options.LOADING)
@@ -78,7 +78,7 @@ def identifiers(  # noqa: PLR0913 - a command: its parameters are its flags
     Nothing is inserted: keys, hashes and numbers that were made at random are found by their
     format, each is ranked among fresh draws in its place, under MODEL and under a base.
     """
-    from lmexposure.studies import IdentifierSettings, natural_identifiers
+    from lmexposure.audit import IdentifierSettings, natural_identifiers
 
     settings = IdentifierSettings(
         draws=draws, most=most, left=left, seed=seed, layout=layout, text_field=text_field

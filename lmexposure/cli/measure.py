@@ -14,7 +14,7 @@ from lmexposure.cli.long_work import LongWork, long_work
 from lmexposure.cli.options import takes
 
 if TYPE_CHECKING:
-    from lmexposure.records import Result, RunSettings
+    from lmexposure.studies import Result, RunSettings
 
 
 @takes(settings=options.MEASUREMENT)

@@ -16,7 +16,7 @@ from lmexposure._settings import Setting, build, settings_of
 from lmexposure._style import sentence
 from lmexposure.core import Thresholds
 from lmexposure.errors import CorpusError, SettingsError
-from lmexposure.records import (
+from lmexposure.studies import (
     DP_SGD,
     FIXED_FOR_DEFENCES,
     HIDDEN,

@@ -11,7 +11,7 @@ from lmexposure.cli.console import say, warn
 
 if TYPE_CHECKING:
     from lmexposure.core import Study
-    from lmexposure.records import Result
+    from lmexposure.studies import Result
 
 Formats = Annotated[
     list[str] | None,
@@ -32,9 +32,9 @@ def compare(
 ) -> None:
     """Compare RUNS: a base model with its fine-tune, an undefended training with a defended one."""
     from lmexposure._text import visible
-    from lmexposure.records import holds_look, open_run
+    from lmexposure.doors import study_of
     from lmexposure.reporting import compare_data, write_compare
-    from lmexposure.studies import study_of
+    from lmexposure.studies import holds_look, open_run
 
     if any(study_of(run) for run in runs):
         _compare_studies(runs, formats, out)
@@ -58,7 +58,7 @@ def compare(
 def _compare_studies(runs: list[Path], formats: list[str] | None, out: Path) -> None:
     from lmexposure.cli.console import print_document
     from lmexposure.core import write_document
-    from lmexposure.studies import compared
+    from lmexposure.doors import compared
 
     document = compared(runs)
     written = write_document(document, out, stem="compare", formats=formats or ("html", "md"))
@@ -70,13 +70,13 @@ def _compare_studies(runs: list[Path], formats: list[str] | None, out: Path) -> 
 def _compare_looks(runs: list[Path], formats: list[str] | None, out: Path) -> None:
     from lmexposure.cli.console import print_sections
     from lmexposure.errors import SettingsError
-    from lmexposure.records import open_look
     from lmexposure.reporting import (
         several_finding,
         several_looks,
         several_section,
         write_several,
     )
+    from lmexposure.studies import open_look
 
     if formats:
         raise SettingsError("--format is of runs, and these are of memorised text; leave it out")
@@ -128,11 +128,11 @@ def report(  # noqa: PLR0913 - a command: its parameters are its flags
 ) -> None:
     """Write the report of RUN: report.html and report.md."""
     from lmexposure.canaries import Manifest
+    from lmexposure.doors import study_of
     from lmexposure.errors import SettingsError
     from lmexposure.gate import check
-    from lmexposure.records import holds_look, holds_sweep, open_run
     from lmexposure.reporting import write_report
-    from lmexposure.studies import study_of
+    from lmexposure.studies import holds_look, holds_sweep, open_run
 
     if force and model_card is None:
         raise SettingsError("--force goes with --model-card; give both, or leave it out")
@@ -192,8 +192,8 @@ def report(  # noqa: PLR0913 - a command: its parameters are its flags
 
 def _of_a_look(run: Path, out: Path | None, *, show_text: bool) -> None:
     from lmexposure.gate import check_verbatim
-    from lmexposure.records import VerbatimPassages, open_look
     from lmexposure.reporting import write_verbatim
+    from lmexposure.studies import VerbatimPassages, open_look
 
     opened = open_look(run)
     home = run if run.is_dir() else run.parent
@@ -212,7 +212,7 @@ def _of_a_look(run: Path, out: Path | None, *, show_text: bool) -> None:
 
 def _of_a_study(study: "Study", out: Path, *, show_secrets: bool, **asked: object) -> None:
     from lmexposure.core import judged
-    from lmexposure.studies import report_study
+    from lmexposure.doors import report_study
 
     written = report_study(study, out, show_secrets=show_secrets, **asked)
     say(judged(study).sentence)
@@ -225,8 +225,8 @@ def _of_a_study(study: "Study", out: Path, *, show_secrets: bool, **asked: objec
 
 def _of_a_sweep(run: Path, out: Path | None, formats: list[str] | None, charts: bool) -> None:
     from lmexposure.gate import check_sweep
-    from lmexposure.records import open_sweep
     from lmexposure.reporting import write_sweep_report
+    from lmexposure.studies import open_sweep
 
     opened = open_sweep(run)
     written = write_sweep_report(opened, out=out, formats=formats or ("html", "md"), charts=charts)

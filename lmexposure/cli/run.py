@@ -12,7 +12,7 @@ from lmexposure.cli.long_work import long_work
 from lmexposure.cli.options import Given, takes
 
 if TYPE_CHECKING:
-    from lmexposure.records import RunSettings
+    from lmexposure.studies import RunSettings
 
 
 @takes(settings=options.RUN)

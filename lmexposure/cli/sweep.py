@@ -12,10 +12,10 @@ from lmexposure.cli.console import print_sections, say, warn, write_and_say
 from lmexposure.cli.long_work import long_work
 from lmexposure.cli.options import Given, takes
 from lmexposure.errors import SettingsError
-from lmexposure.records import MACHINE, SWEEPING
+from lmexposure.studies import MACHINE, SWEEPING
 
 if TYPE_CHECKING:
-    from lmexposure.records import SweepPlan, SweepResult
+    from lmexposure.studies import SweepPlan, SweepResult
 
 _STEP = "Instead of the whole sweep"  # what a help says of the flags for one step of it
 
@@ -169,7 +169,7 @@ def _say_plan(plan: "SweepPlan") -> None:
 
 
 def _only(out: Path, numbers: tuple[int, ...]) -> None:
-    from lmexposure.records import FailedModel
+    from lmexposure.studies import FailedModel
     from lmexposure.sweeps import run_task
 
     for number in dict.fromkeys(numbers):

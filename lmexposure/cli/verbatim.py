@@ -12,7 +12,7 @@ from lmexposure.cli.options import Given, takes
 from lmexposure.errors import CorpusError, SettingsError
 
 if TYPE_CHECKING:
-    from lmexposure.records import VerbatimRecord
+    from lmexposure.studies import VerbatimRecord
 
 
 @takes(given=options.LOOK)
@@ -95,8 +95,8 @@ def _lines(path: Path) -> list[str]:
 
 
 def _show(record: "VerbatimRecord", out: Path, *, show_text: bool) -> None:
-    from lmexposure.records import VerbatimPassages
     from lmexposure.reporting import verbatim_finding, verbatim_on_terminal, write_verbatim
+    from lmexposure.studies import VerbatimPassages
 
     print_sections(verbatim_on_terminal(record))
     for line in record.warnings:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
     from lmexposure.canaries import CorpusCount
-    from lmexposure.records import RowsRecord
+    from lmexposure.studies import RowsRecord
 
 _NOT_AS_INSERTED = 2
 _NAMED = 10
@@ -135,7 +135,7 @@ def _look_ahead(
     from lmexposure.audit import rows_ahead, tokenizer_named, told_wrapping
     from lmexposure.canaries import Manifest, corpus_files, read_records
     from lmexposure.errors import SettingsError
-    from lmexposure.records import RunSettings
+    from lmexposure.studies import RunSettings
 
     known = Manifest.read(manifest)
     if known.wrapping is None:
@@ -159,7 +159,7 @@ def _look_at_rows(
     from lmexposure.errors import SettingsError
     from lmexposure.integrations import load_tokenizer, prepared_directory
     from lmexposure.integrations import verify as verify_corpus
-    from lmexposure.records import RowsRecord
+    from lmexposure.studies import RowsRecord
 
     if tokenizer is None or of_text is not None:
         raise SettingsError(

@@ -28,7 +28,9 @@ class Column:
     """
 
     head: str = ""  # as people read it; without one it is in files alone
-    value: str | Callable[[Any], Any]  # the name of a field of the row, or what gives the value
+    # the name of a field of the row, or of one of a part that may be None ("exposure.median"), or
+    # what gives the value
+    value: str | Callable[[Any], Any]
     shown: Callable[[Any], str] = str  # the value as people read it; None is missing everywhere
     words: bool = False  # it holds words, not numbers
     name: str = ""  # in CSV, JSON and frames, where it is not the field's
@@ -38,11 +40,16 @@ class Column:
     @property
     def key(self) -> str:
         """Its name for machines."""
-        return self.name or (self.value if isinstance(self.value, str) else self.head)
+        own = isinstance(self.value, str) and "." not in self.value
+        return self.name or (str(self.value) if own else self.head)
 
     def of(self, row: Any) -> Any:
         """Its value in a row."""
-        return self.value(row) if callable(self.value) else getattr(row, self.value)
+        if callable(self.value):
+            return self.value(row)
+        for name in self.value.split("."):
+            row = None if row is None else getattr(row, name)
+        return row
 
     def cell(self, row: Any) -> str:
         """That as people read it."""

@@ -14,8 +14,11 @@ if TYPE_CHECKING:
     from lmexposure.defences.comparison import Comparison, prepare_comparison
     from lmexposure.defences.driver import forecast, trained_and_attacked
     from lmexposure.defences.knob_search import Found, Tried, search
+    from lmexposure.defences.study import (
+        compare_defences,
+    )
     from lmexposure.defences.table import Compared
-    from lmexposure.records import DefencesSettings
+    from lmexposure.studies import DefencesSettings
 else:
     from lmexposure._lazy import lazy_face as _lazy_face
 
@@ -31,6 +34,7 @@ __all__ = [
     "Knob",
     "Reference",
     "Tried",
+    "compare_defences",
     "forecast",
     "prepare_comparison",
     "search",

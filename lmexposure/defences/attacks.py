@@ -12,8 +12,8 @@ import numpy as np
 
 from lmexposure.audit import training_settings
 from lmexposure.models import left_out
-from lmexposure.records import GOLDFISH, DefenceAttack, SweepScore
 from lmexposure.statistics import RateParts, lower_rate_p, rate_parts
+from lmexposure.studies import GOLDFISH, DefenceAttack, SweepScore
 from lmexposure.sweeps import (
     Group,
     Matrices,

@@ -8,7 +8,7 @@ from typing import Any
 
 from lmexposure._style import listed
 from lmexposure.errors import SettingsError
-from lmexposure.records import DISTILLATION, DP_SGD, GOLDFISH, HAMP, RELAXLOSS, SELENA
+from lmexposure.studies import DISTILLATION, DP_SGD, GOLDFISH, HAMP, RELAXLOSS, SELENA
 
 NONE = "none"
 

@@ -27,8 +27,8 @@ from lmexposure.canaries import (
 from lmexposure.defences.attacks import paid_level
 from lmexposure.defences.catalogue import Defence, chosen, refuse_own
 from lmexposure.errors import CorpusError, ResultError, SettingsError
-from lmexposure.records import GOLDFISH, DefencesSettings, RunSettings, SweepSettings
 from lmexposure.statistics import models_needed
+from lmexposure.studies import GOLDFISH, DefencesSettings, RunSettings, SweepSettings
 from lmexposure.sweeps import SweepDirectory, prepare
 
 _SEEDS, _ASKED = "seeds.json", "asked.json"

@@ -20,7 +20,7 @@ from lmexposure.defences.knob_search import search
 from lmexposure.defences.table import Compared, Measured
 from lmexposure.errors import NumericalError, ResultError
 from lmexposure.models import TrainingResult
-from lmexposure.records import (
+from lmexposure.studies import (
     DefenceSearch,
     DefenceTry,
     Result,

@@ -17,7 +17,7 @@ from lmexposure.defences.attacks import (
 )
 from lmexposure.defences.catalogue import Defence
 from lmexposure.defences.comparison import Comparison
-from lmexposure.records import (
+from lmexposure.studies import (
     ClassSummary,
     DefenceExposure,
     DefenceRow,

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
         RoundAudit,
         federated_training,
     )
+    from lmexposure.federated.canife import (
+        canife_audit,
+    )
     from lmexposure.federated.corpus import texts_of_users, tokens_of_users
     from lmexposure.federated.design import CraftedCanary, design_canary, random_canary
     from lmexposure.federated.mock import RoundScores, audit_update, mock_rounds
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
         local_update,
         noisy_sum,
     )
-    from lmexposure.records import CanifeSettings, FederatedSettings
+    from lmexposure.studies import CanifeSettings, FederatedSettings
 else:
     from lmexposure._lazy import lazy_face as _lazy_face
 
@@ -36,6 +39,7 @@ __all__ = [
     "RoundAudit",
     "RoundScores",
     "audit_update",
+    "canife_audit",
     "clients_of",
     "clipped",
     "design_canary",

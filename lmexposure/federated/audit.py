@@ -37,13 +37,13 @@ from lmexposure.federated.rounds import (
     trained_weights,
 )
 from lmexposure.models import epsilon_at_least, epsilon_spent
-from lmexposure.records import CanifeSettings, FederatedSettings
 from lmexposure.statistics import (
     canife_point,
     epsilon_of_mu,
     gaussian_dp_epsilon,
     step_guesses_epsilon,
 )
+from lmexposure.studies import CanifeSettings, FederatedSettings
 
 Clients = Mapping[str, NDArray[np.int64]]
 _FEWEST = 2  # clients of a pool

@@ -16,7 +16,7 @@ from torch import Tensor
 from lmexposure._validate import integer
 from lmexposure.canaries import derive_seed
 from lmexposure.errors import CorpusError, NumericalError
-from lmexposure.records import FederatedSettings
+from lmexposure.studies import FederatedSettings
 
 
 def clients_of(tokens: Mapping[str, Sequence[int]], *, length: int) -> dict[str, NDArray[np.int64]]:

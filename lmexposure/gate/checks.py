@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from lmexposure._quantiles import ExposureEstimate
 from lmexposure._style import times
 from lmexposure._text import visible
-from lmexposure.records import (
+from lmexposure.studies import (
     CanaryResult,
     Estimate,
     EstimateName,

@@ -16,7 +16,7 @@ from lmexposure._style import (
 )
 from lmexposure._text import visible
 from lmexposure.core import Check, CheckKind, Outcome, Thresholds
-from lmexposure.records import ClaimCheck, Privacy, Result, inside_checks
+from lmexposure.studies import ClaimCheck, Privacy, Result, inside_checks
 
 # How the check of each verdict on a claim comes out.
 _CLAIMS = {

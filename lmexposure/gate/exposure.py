@@ -29,7 +29,7 @@ from lmexposure._style import (
 )
 from lmexposure.core import Check, CheckKind, Outcome, Thresholds
 from lmexposure.gate.checks import CanaryClass, unseen_share
-from lmexposure.records import GuessingTest
+from lmexposure.studies import GuessingTest
 
 _MOST_SHIFT = 0.05  # bits
 _MOST_BITS = 20_000  # of a number that is written out; no space has as many

@@ -5,7 +5,7 @@ import math
 from lmexposure._style import count, large, percent, sentence, short, whole
 from lmexposure.core import Check, CheckKind, Outcome, Thresholds
 from lmexposure.gate.checks import CanaryClass, unseen_share
-from lmexposure.records import Extraction
+from lmexposure.studies import Extraction
 
 _SOME = 0.5  # finds, in expectation, from which on chance is worth a word
 _SEARCHES = {"best_first": "likeliest in order", "greedy": "greedy", "beam": "by beam search"}

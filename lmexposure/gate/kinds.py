@@ -23,7 +23,7 @@ from lmexposure._text import visible
 from lmexposure.core import Check, Outcome, Thresholds
 from lmexposure.gate.checks import unseen_share
 from lmexposure.gate.exposure import least_p_value
-from lmexposure.records import Bound, KindMembership, Result
+from lmexposure.studies import Bound, KindMembership, Result
 
 
 def kinds_of(result: Result, *, most: int | None = None) -> list[KindMembership]:

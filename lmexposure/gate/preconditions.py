@@ -4,7 +4,7 @@ from lmexposure._style import are, number, percent, probability, reading, senten
 from lmexposure._text import visible
 from lmexposure.core import Check, CheckKind, Outcome, Thresholds
 from lmexposure.gate.checks import CanaryClass, unseen_share
-from lmexposure.records import GuessingTest, Result
+from lmexposure.studies import GuessingTest, Result
 
 # A sound run is called into question by its controls once in a hundred, as by the leak checks: more
 # often and people stop reading it, more rarely and a broken null goes unseen. Formats share it.

@@ -2,7 +2,7 @@
 
 from lmexposure._style import count, number, one_in, probability, sentence, times
 from lmexposure.core import Check, CheckKind, Outcome, Thresholds
-from lmexposure.records import LEAST_GAIN, Result, Validation
+from lmexposure.studies import LEAST_GAIN, Result, Validation
 
 # How often, at most, a model that never read the canaries counts as one that did.
 SEEN_LEVEL = 0.001

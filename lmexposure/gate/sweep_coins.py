@@ -16,7 +16,7 @@ from lmexposure._style import (
 from lmexposure._text import visible
 from lmexposure.core import Check, CheckKind, Outcome, Thresholds
 from lmexposure.gate.sweep_worst import log_ways
-from lmexposure.records import SweepBound, SweepResult
+from lmexposure.studies import SweepBound, SweepResult
 
 # Looks of all rays of a one-run audit, at most; a test holds it against the audit.
 MOST_LOOKS = 52

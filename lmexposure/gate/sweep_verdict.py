@@ -12,7 +12,7 @@ from lmexposure.gate.sweep_coins import check_guessed_coins, check_sweep_epsilon
 from lmexposure.gate.sweep_worst import check_worst_canary, check_worst_document
 from lmexposure.gate.thresholds import refuse_other_thresholds
 from lmexposure.gate.verdict import CHECK_KINDS
-from lmexposure.records import MOST_LOST, MeasuredSweep, SweepResult, sweep_of
+from lmexposure.studies import MOST_LOST, MeasuredSweep, SweepResult, sweep_of
 
 _LOSS = "bits per token"
 _DOUBT = " But too many models are missing, so nothing follows."

@@ -15,7 +15,7 @@ from lmexposure._quantiles import proportion_ends
 from lmexposure._style import are, count, probability, sentence, setting_value, short
 from lmexposure._text import visible
 from lmexposure.core import Check, CheckKind, Outcome, Thresholds
-from lmexposure.records import SweepResult, WorstText
+from lmexposure.studies import SweepResult, WorstText
 
 _FARTHEST = 10**6  # models that an answer may ask for
 

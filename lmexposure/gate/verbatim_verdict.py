@@ -7,7 +7,7 @@ from lmexposure._validate import of_type
 from lmexposure.core import Check, Outcome, Thresholds, Verdict, verdict_of
 from lmexposure.gate.thresholds import refuse_other_thresholds
 from lmexposure.gate.verdict import CHECK_KINDS
-from lmexposure.records import MeasuredText, VerbatimRecord, look_of
+from lmexposure.studies import MeasuredText, VerbatimRecord, look_of
 
 _COVERED = 0.5  # of the documents, which have to have a window
 

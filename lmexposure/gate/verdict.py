@@ -45,7 +45,7 @@ from lmexposure.gate.sweep_coins import GUESSED_COINS
 from lmexposure.gate.sweep_worst import WORST_CANARY, WORST_DOCUMENT, WORST_TPR
 from lmexposure.gate.thresholds import refuse_other_thresholds
 from lmexposure.gate.verbatim_kinds import COVERED, EXTRACTABLE, GUESSING, MEMORISED, RUN
-from lmexposure.records import (
+from lmexposure.studies import (
     Measured,
     MeasuredSweep,
     MeasuredText,

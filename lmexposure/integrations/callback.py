@@ -30,8 +30,8 @@ from lmexposure.integrations.watched import (
     write_rows,
 )
 from lmexposure.models import Context, encode_in_context
-from lmexposure.records import RowsRecord
 from lmexposure.scoring import same_random_numbers, score_encoded
+from lmexposure.studies import RowsRecord
 
 _LOG = logging.getLogger(__name__)
 _OTHER_ROWS = (

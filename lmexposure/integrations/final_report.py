@@ -16,8 +16,8 @@ from lmexposure.integrations.preflight import RowsAhead
 from lmexposure.integrations.training_evidence import training_record
 from lmexposure.integrations.watched import write_rows
 from lmexposure.models import LoadedModel
-from lmexposure.records import RowsRecord
 from lmexposure.scoring import evaluation_mode, same_random_numbers, single_process
+from lmexposure.studies import RowsRecord
 
 _LOG = logging.getLogger(__name__)
 _WRITTEN = ("exposure.jsonl", "rows.json", "report.html", "report.md")
@@ -57,8 +57,8 @@ class FinalReport:
     def write(self, trainer: Any, tokenizer: Any, rows: Sequence[Mapping[str, Any]]) -> list[str]:
         """Measure and write, in this process alone; the model is left as it was."""
         from lmexposure.gate import check
-        from lmexposure.records import open_run
         from lmexposure.reporting import write_report
+        from lmexposure.studies import open_run
 
         model = _bare(trainer.model)
         loaded = LoadedModel(model=model, tokenizer=tokenizer, name=trainer.args.output_dir)

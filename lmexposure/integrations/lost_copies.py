@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from lmexposure.integrations.delivery_report import Delivery
-from lmexposure.records import RowsClass
+from lmexposure.studies import RowsClass
 
 _NEARLY_ALL = 0.9  # of the rows that cut a canary end at one length
 _RAISE = "raise max_length (TRL), cutoff_len (LLaMA-Factory) or sequence_len (Axolotl)"

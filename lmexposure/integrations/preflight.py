@@ -19,8 +19,8 @@ from lmexposure.canaries import Manifest, Wrapping, permutation
 from lmexposure.errors import LmexposureError
 from lmexposure.integrations.row_contexts import RowsCounter, each_row
 from lmexposure.integrations.training_evidence import LabelFrequencies, predicted
-from lmexposure.records import RowsRecord
 from lmexposure.scoring import same_random_numbers
+from lmexposure.studies import RowsRecord
 
 _SECONDS = 60.0  # and the batch that is being read then
 _BATCH = 8  # rows, where the loader does not say

@@ -22,8 +22,8 @@ from lmexposure.integrations.delivery_report import Delivery, DeliveryReport
 from lmexposure.integrations.lost_copies import lost_copies
 from lmexposure.integrations.token_search import Hit
 from lmexposure.models import Context, encode_rows, tokenizer_sha256
-from lmexposure.records import RowsClass, RowsRecord
 from lmexposure.scoring import same_random_numbers
+from lmexposure.studies import RowsClass, RowsRecord
 
 _FEW_RIGHT = 64  # tokens behind a canary that are looked at
 _MOST_LEFT = 4096  # tokens in front

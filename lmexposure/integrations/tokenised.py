@@ -20,7 +20,7 @@ from lmexposure.errors import CorpusError, SettingsError
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-    from lmexposure.records import RowsRecord
+    from lmexposure.studies import RowsRecord
 
 _COLUMN = "input_ids"
 _ROWS_AT_ONCE = 1000

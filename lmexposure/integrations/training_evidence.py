@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lmexposure.models import IGNORED
-from lmexposure.records import LEAST_GAIN, RowsRecord, Validation
+from lmexposure.studies import LEAST_GAIN, RowsRecord, Validation
 
 
 class LabelFrequencies:

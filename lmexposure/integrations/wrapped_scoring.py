@@ -21,9 +21,9 @@ from lmexposure.models import (
     encode_in_context,
     row_context,
 )
-from lmexposure.records import CanaryResult, Estimate
 from lmexposure.scoring import score_encoded
 from lmexposure.statistics import sampled_exposure
+from lmexposure.studies import CanaryResult, Estimate
 
 
 def wrapped_log_perplexity(

@@ -99,7 +99,7 @@ if TYPE_CHECKING:
     from lmexposure.models.training_result import TrainingResult
     from lmexposure.models.vocabulary import tokenizer_sha256
     from lmexposure.models.weights import check_embeddings_are_here, weights_away, weights_sha256
-    from lmexposure.records import TrainingSettings
+    from lmexposure.studies import TrainingSettings
 else:
     from lmexposure._lazy import lazy_face as _lazy_face
 

@@ -22,7 +22,7 @@ from lmexposure._integrity import (
 )
 from lmexposure._written import listed, remove
 from lmexposure.errors import FileError, ResultError
-from lmexposure.records import TRAINING_SCHEMA, read_training
+from lmexposure.studies import TRAINING_SCHEMA, read_training
 
 BEGINS_ANEW = "the training begins anew"
 _BEST = re.compile(r"best-\d+|\.best-\d+(\.\d+)?\.(partial|old)")

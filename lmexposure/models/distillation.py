@@ -22,7 +22,7 @@ from lmexposure.models.load import LoadedModel, load_model
 from lmexposure.models.methods import Setup
 from lmexposure.models.packing import Packed
 from lmexposure.models.plain import PlainTraining
-from lmexposure.records import TrainingSettings
+from lmexposure.studies import TrainingSettings
 
 _AT_ONCE = 256  # rows that are sampled together
 

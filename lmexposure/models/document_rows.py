@@ -12,7 +12,7 @@ from lmexposure.models.chat_rows import TrainingRow
 from lmexposure.models.encoding import encode_documents, encode_in_context
 from lmexposure.models.packing import held_out
 from lmexposure.models.padded_rows import PaddedRows
-from lmexposure.records import TrainingSettings
+from lmexposure.studies import TrainingSettings
 
 _LOG = logging.getLogger(__name__)
 

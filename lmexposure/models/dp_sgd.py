@@ -33,14 +33,14 @@ from lmexposure.models.lstm import LstmForCausalLM
 from lmexposure.models.methods import Learned, Setup
 from lmexposure.models.plain import new_optimizer, update
 from lmexposure.models.private_lstm import PrivateLstm
-from lmexposure.records import (
+from lmexposure.statistics import document_epsilons
+from lmexposure.studies import (
     NOT_COVERED,
     DocumentPrivacy,
     DpClaim,
     TrainingSettings,
     WhiteBoxAudit,
 )
-from lmexposure.statistics import document_epsilons
 
 _DOCUMENT = "document"
 _STEPS_AN_EPOCH = 16  # where no size of a batch is given

@@ -28,7 +28,6 @@ from lmexposure.errors import SettingsError
 from lmexposure.models.dp_accounting import epsilon_at_least
 from lmexposure.models.dp_training import dp_optimizer, world_size
 from lmexposure.models.gradient_directions import HADAMARD, KINDS, Directions
-from lmexposure.records import Bound, WhiteBoxAudit, WhiteBoxBounds
 from lmexposure.statistics import (
     EpsilonBound,
     GaussianEpsilon,
@@ -37,6 +36,7 @@ from lmexposure.statistics import (
     sampled_epsilon,
     step_guesses_epsilon,
 )
+from lmexposure.studies import Bound, WhiteBoxAudit, WhiteBoxBounds
 
 Kind = Literal["hadamard", "dirac"]
 _FEWEST = 8  # coins, below which no bound is above 0 at its part of the significance

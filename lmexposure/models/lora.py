@@ -17,7 +17,7 @@ from lmexposure.errors import FileError, ModelError, SettingsError
 from lmexposure.models.adapters import is_adapter
 from lmexposure.models.load import LoadedModel
 from lmexposure.models.new_models import NEW_MODELS
-from lmexposure.records import TrainingSettings
+from lmexposure.studies import TrainingSettings
 
 if TYPE_CHECKING:
     from peft import PeftModel

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from lmexposure.models.batches import Batches, Blocks
 from lmexposure.models.dp_checker import DpCheck
-from lmexposure.records import DocumentPrivacy, DpClaim, TrainingSettings, WhiteBoxAudit
+from lmexposure.studies import DocumentPrivacy, DpClaim, TrainingSettings, WhiteBoxAudit
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,7 @@ from lmexposure.errors import CorpusError, ModelError, SettingsError
 from lmexposure.models.chat_rows import TrainingRow, record_text, row_context, training_rows
 from lmexposure.models.encoding import encode_in_context
 from lmexposure.models.packing import IGNORED, held_out
-from lmexposure.records import TrainingSettings
+from lmexposure.studies import TrainingSettings
 
 _LOG = logging.getLogger(__name__)
 

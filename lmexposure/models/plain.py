@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from lmexposure.errors import NumericalError
 from lmexposure.models.batches import Batches, epoch_steps, micro_batches, steps_per_epoch
 from lmexposure.models.methods import Learned, Setup
-from lmexposure.records import DpClaim, TrainingSettings
+from lmexposure.studies import DpClaim, TrainingSettings
 
 
 def new_optimizer(model: Any, settings: TrainingSettings) -> torch.optim.AdamW:

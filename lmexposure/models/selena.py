@@ -20,7 +20,7 @@ from lmexposure.models.batches import Batches, Blocks, SomeRows
 from lmexposure.models.load import load_model
 from lmexposure.models.methods import Setup
 from lmexposure.models.plain import PlainTraining
-from lmexposure.records import TrainingSettings
+from lmexposure.studies import TrainingSettings
 
 _MOST_TOKENS = 50  # of a distribution that are kept; the others are taken for impossible
 

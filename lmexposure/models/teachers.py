@@ -10,7 +10,7 @@ from lmexposure.errors import CorpusError
 from lmexposure.models.batches import Batches, steps_per_epoch
 from lmexposure.models.checkpoints import Progress, ProgressCallback
 from lmexposure.models.load import LoadedModel
-from lmexposure.records import OF_METHOD, PLAIN, TrainingSettings
+from lmexposure.studies import OF_METHOD, PLAIN, TrainingSettings
 
 TEACHERS = "teachers"  # a directory each, while the training is under way
 

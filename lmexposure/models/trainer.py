@@ -21,7 +21,7 @@ from lmexposure.models.load import save_model
 from lmexposure.models.lora import is_lora, save_adapter
 from lmexposure.models.methods import TrainingMethod
 from lmexposure.models.plain import summed
-from lmexposure.records import TrainingSettings
+from lmexposure.studies import TrainingSettings
 
 
 class Trainer:

@@ -44,7 +44,7 @@ from lmexposure.models.teachers import TEACHERS, Lesson, taught
 from lmexposure.models.trainer import Trainer
 from lmexposure.models.training_result import TrainingResult
 from lmexposure.models.weights import weights_sha256
-from lmexposure.records import (
+from lmexposure.studies import (
     DISTILLATION,
     DP_SGD,
     GOLDFISH,

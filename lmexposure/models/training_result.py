@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from lmexposure.records import LEAST_GAIN, DpClaim, TrainingRecord
+from lmexposure.studies import LEAST_GAIN, DpClaim, TrainingRecord
 
 
 @dataclass(frozen=True, kw_only=True)

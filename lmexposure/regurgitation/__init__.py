@@ -8,9 +8,9 @@ follows, `free.py` samples without a known beginning, `corpus_index.py` says whe
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from lmexposure.records import VerbatimPassages, VerbatimRecord, VerbatimSettings
     from lmexposure.regurgitation.corpus_index import CorpusIndex, Match, look_up
     from lmexposure.regurgitation.look import verbatim
+    from lmexposure.studies import VerbatimPassages, VerbatimRecord, VerbatimSettings
 else:
     from lmexposure._lazy import lazy_face as _lazy_face
 

@@ -12,7 +12,6 @@ import numpy as np
 
 from lmexposure.audit import Progress
 from lmexposure.models import Encoded, LoadedModel, context_window
-from lmexposure.records import NearWindow, Passage, VerbatimSettings
 from lmexposure.regurgitation.controls import Asked
 from lmexposure.regurgitation.free import greedy_tokens, sample_tokens
 from lmexposure.regurgitation.parts import Parts
@@ -28,6 +27,7 @@ from lmexposure.scoring import (
     score_windows,
 )
 from lmexposure.statistics import tries_for
+from lmexposure.studies import NearWindow, Passage, VerbatimSettings
 
 _PART = 2_048  # windows in a part
 _LONGEST_SHOWN = 400  # tokens of a text that is written out

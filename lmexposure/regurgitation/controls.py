@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from lmexposure.errors import InputError, ModelError
 from lmexposure.models import Encoded, place_documents
-from lmexposure.records import GroupTest, RunTest, SeenFrom, VerbatimSettings
 from lmexposure.regurgitation.own_text import Units
 from lmexposure.regurgitation.runs import Run
 from lmexposure.regurgitation.windows import Document, Windows
@@ -25,6 +24,7 @@ from lmexposure.statistics import (
     mean_difference,
     shuffled_groups_p,
 )
+from lmexposure.studies import GroupTest, RunTest, SeenFrom, VerbatimSettings
 
 Floats = NDArray[np.float64]
 

@@ -13,10 +13,10 @@ import numpy as np
 import torch
 
 from lmexposure.errors import SettingsError
-from lmexposure.records import FoundPassage, FreeExtraction
 from lmexposure.regurgitation.corpus_index import Match
 from lmexposure.scoring import DecodingRule, WholeSteps
 from lmexposure.statistics import unseen_passages
+from lmexposure.studies import FoundPassage, FreeExtraction
 
 _SAME = 90.0  # likeness in percent from which two passages count as one
 _AT_ONCE = 256  # texts that are sampled side by side

@@ -17,14 +17,6 @@ from lmexposure.canaries import Files, corpus_files, layout_for, listed_files
 from lmexposure.core import utc_now
 from lmexposure.errors import CorpusError, ModelError, ResultError, SettingsError
 from lmexposure.models import LoadedModel, tokenizer_sha256
-from lmexposure.records import (
-    FreeExtraction,
-    VerbatimModel,
-    VerbatimPassages,
-    VerbatimRecord,
-    VerbatimSettings,
-    refuse_other_study,
-)
 from lmexposure.regurgitation.asking import Asking
 from lmexposure.regurgitation.controls import (
     Asked,
@@ -46,6 +38,14 @@ from lmexposure.regurgitation.table import (
     worse_than_guessing,
 )
 from lmexposure.regurgitation.windows import Documents, Windows, lead_of, read_windows
+from lmexposure.studies import (
+    FreeExtraction,
+    VerbatimModel,
+    VerbatimPassages,
+    VerbatimRecord,
+    VerbatimSettings,
+    refuse_other_study,
+)
 
 _WRITTEN = (
     *("verbatim.json", "passages.json", "parts"),

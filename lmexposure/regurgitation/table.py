@@ -11,7 +11,12 @@ from numpy.typing import NDArray
 
 from lmexposure._style import count, percent, probability
 from lmexposure.models import LoadedModel, weights_sha256
-from lmexposure.records import (
+from lmexposure.regurgitation.controls import Asked
+from lmexposure.regurgitation.own_text import OwnText, Units
+from lmexposure.regurgitation.runs import Run, longest
+from lmexposure.regurgitation.windows import Windows
+from lmexposure.statistics import binomial_interval, conformal_p, false_shares, tries_for
+from lmexposure.studies import (
     ExtractableShare,
     VerbatimDocument,
     VerbatimModel,
@@ -20,11 +25,6 @@ from lmexposure.records import (
     VerbatimSettings,
     VerbatimWindows,
 )
-from lmexposure.regurgitation.controls import Asked
-from lmexposure.regurgitation.own_text import OwnText, Units
-from lmexposure.regurgitation.runs import Run, longest
-from lmexposure.regurgitation.windows import Windows
-from lmexposure.statistics import binomial_interval, conformal_p, false_shares, tries_for
 
 CURVE = (1, 10, 100, 1_000, 10_000, 1_000_000)  # tries at which the share is told
 _Verdict = Literal["memorised", "reproduced", "explained", "no"]

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from lmexposure.errors import CorpusError
 from lmexposure.models import Encoded, Placed, place_documents
-from lmexposure.records import VerbatimSettings
+from lmexposure.studies import VerbatimSettings
 
 Documents = Callable[[], Iterable[str]]  # from the beginning, each time
 _TOGETHER = 256  # documents that are encoded at once

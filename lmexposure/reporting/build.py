@@ -12,17 +12,6 @@ from lmexposure.canaries import Manifest
 from lmexposure.core import Thresholds
 from lmexposure.errors import ManifestError, SettingsError
 from lmexposure.gate import check, rows_unknown
-from lmexposure.records import (
-    CanaryResult,
-    ClassSummary,
-    Extraction,
-    ExtractionCount,
-    FormatResult,
-    GuessCount,
-    Result,
-    RunFiles,
-    Scores,
-)
 from lmexposure.reporting.data import (
     BaseData,
     BaseDot,
@@ -39,6 +28,17 @@ from lmexposure.reporting.facts import (
     scored_in,
     setting_facts,
     where_of,
+)
+from lmexposure.studies import (
+    CanaryResult,
+    ClassSummary,
+    Extraction,
+    ExtractionCount,
+    FormatResult,
+    GuessCount,
+    Result,
+    RunFiles,
+    Scores,
 )
 
 _WITH_SOME_GIVEN = ("greedy", "beam")

@@ -25,13 +25,13 @@ from lmexposure._text import visible
 from lmexposure.core import Fact, Thresholds, Verdict
 from lmexposure.errors import ResultError, SettingsError
 from lmexposure.gate import check
-from lmexposure.records import ClaimCheck, FormatResult, Provenance, Result, Role, RunFiles
 from lmexposure.reporting.build import class_rows
 from lmexposure.reporting.data import ClassRow, Section
 from lmexposure.reporting.differences import Difference, Finding, differences, findings
 from lmexposure.reporting.facts import command_of, model_facts, where_of
 from lmexposure.reporting.privacy import claim_lines
 from lmexposure.reporting.sections import class_cells, class_columns
+from lmexposure.studies import ClaimCheck, FormatResult, Provenance, Result, Role, RunFiles
 
 _SHOWN = ("median", "interval", "p_value", "exact", "guesses")
 _OF_RUN = ("run", "validity", "epsilon_bound", "delta", "max_attainable", "validation_bits")

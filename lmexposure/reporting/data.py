@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lmexposure.core import Fact, Verdict
-from lmexposure.records import (
+from lmexposure.studies import (
     BaseClass,
     CheckpointClass,
     DpClaim,

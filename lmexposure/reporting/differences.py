@@ -12,7 +12,6 @@ import numpy as np
 
 from lmexposure import _style
 from lmexposure._quantiles import ExposureEstimate, quantile_range
-from lmexposure.records import ClassKey, Result, Role
 from lmexposure.reporting.data import Floats
 from lmexposure.statistics import (
     holm,
@@ -21,6 +20,7 @@ from lmexposure.statistics import (
     rank_sum_test,
     sign_test,
 )
+from lmexposure.studies import ClassKey, Result, Role
 
 _SAME = (
     "where neither model read them, canaries are as the references, and so are their differences; "

@@ -9,7 +9,10 @@ from dataclasses import fields, is_dataclass, replace
 from lmexposure._record import JsonTable, JsonValue, Record, plain
 from lmexposure._text import printable
 from lmexposure.core import Verdict
-from lmexposure.records import (
+from lmexposure.reporting.compare import CompareData
+from lmexposure.reporting.data import CanaryRow, ReportData
+from lmexposure.reporting.sweep_data import SweepReportData
+from lmexposure.studies import (
     CounterfactualText,
     Evaluation,
     KindMembership,
@@ -18,9 +21,6 @@ from lmexposure.records import (
     SweepText,
     WhiteBoxAudit,
 )
-from lmexposure.reporting.compare import CompareData
-from lmexposure.reporting.data import CanaryRow, ReportData
-from lmexposure.reporting.sweep_data import SweepReportData
 
 # Each is of the version that the names of its parts are of: those of result/2.
 REPORT_SCHEMA = "lmexposure.report/2"

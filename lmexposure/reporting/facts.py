@@ -24,7 +24,7 @@ from lmexposure._style import (
 from lmexposure._text import visible
 from lmexposure.canaries import KINDS
 from lmexposure.core import Fact
-from lmexposure.records import (
+from lmexposure.studies import (
     MOST_SHOWN,
     QUICK,
     SEVERAL,

@@ -13,8 +13,8 @@ from lmexposure._style import (
     whole,
 )
 from lmexposure.canaries import KINDS, UNIFORM
-from lmexposure.records import KindMembership
 from lmexposure.reporting.data import Section
+from lmexposure.studies import KindMembership
 
 _RATES = (0.01, 0.1)
 _CLAIM = (

@@ -15,7 +15,8 @@ from lmexposure._style import (
     validity,
     whole,
 )
-from lmexposure.records import (
+from lmexposure.reporting.data import Section
+from lmexposure.studies import (
     AreaUnderCurve,
     Bound,
     ClaimCheck,
@@ -26,7 +27,6 @@ from lmexposure.records import (
     PrivacyClass,
     TruePositiveRate,
 )
-from lmexposure.reporting.data import Section
 
 _BOUND = ("bound", "validity", "delta", "epsilon_bound", "max_attainable", "significance")
 _OVERVIEW = (

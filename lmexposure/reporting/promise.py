@@ -1,8 +1,8 @@
 """What a training with differential privacy promised, and what the promise does not speak of."""
 
 from lmexposure._style import LABELS, nats, short, whole
-from lmexposure.records import PRIVATE_NOTES, DpClaim, ExPost
 from lmexposure.reporting.data import Section
+from lmexposure.studies import PRIVATE_NOTES, DpClaim, ExPost
 
 _MEANING = (
     "epsilon: whatever is read off the model is at most e^epsilon times as likely, up to delta, as "

@@ -3,7 +3,6 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from lmexposure.records import Scores
 from lmexposure.reporting.data import Floats, RocData
 from lmexposure.statistics import (
     ScoreClass,
@@ -12,6 +11,7 @@ from lmexposure.statistics import (
     roc_curve,
     score_classes,
 )
+from lmexposure.studies import Scores
 
 _BUCKETS = 200  # each keeps two corners
 

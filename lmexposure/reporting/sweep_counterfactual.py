@@ -16,14 +16,14 @@ from lmexposure._style import (
     whole,
 )
 from lmexposure._text import visible
-from lmexposure.records import (
+from lmexposure.reporting.data import Section
+from lmexposure.studies import (
     CounterfactualGroup,
     CounterfactualText,
     MeansApart,
     SweepCounterfactual,
     SweepInfluence,
 )
-from lmexposure.reporting.data import Section
 
 GROUPS = ("population", "canaries")  # in reading order
 _TITLES = {

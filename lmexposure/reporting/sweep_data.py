@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from lmexposure._validate import of_type
 from lmexposure.core import Fact, Thresholds, Verdict
 from lmexposure.gate import check_sweep
-from lmexposure.records import MeasuredSweep, SweepProvenance, SweepResult, sweep_of
 from lmexposure.reporting.sweep_facts import sweep_command, sweep_setting_facts, utility_facts
+from lmexposure.studies import MeasuredSweep, SweepProvenance, SweepResult, sweep_of
 
 
 @dataclass(frozen=True, kw_only=True)

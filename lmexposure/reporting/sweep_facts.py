@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from lmexposure._settings import Setting, settings_of
 from lmexposure._style import Value, number, whole
 from lmexposure.core import Fact
-from lmexposure.records import RunSettings, SweepResult, SweepSettings, TrainingSettings
 from lmexposure.reporting.facts import RARE, flag_words, named_facts, path_word, run_settings
+from lmexposure.studies import RunSettings, SweepResult, SweepSettings, TrainingSettings
 
 # Of the settings of a run: what a sweep decides itself.
 _NOT_OF_SWEEPS = ("inclusion_probability", "controls", "seed")

@@ -15,9 +15,9 @@ from lmexposure._style import (
 )
 from lmexposure._text import visible
 from lmexposure.canaries import UNIFORM
-from lmexposure.records import KindComparison, KindPower, SweepPower
 from lmexposure.reporting.data import Section
 from lmexposure.reporting.kinds import kind_lines
+from lmexposure.studies import KindComparison, KindPower, SweepPower
 
 _VERDICTS = {
     "stronger": "stronger than a uniform fill",

@@ -16,10 +16,10 @@ from lmexposure._style import (
     whole,
 )
 from lmexposure._text import visible
-from lmexposure.records import SweepBound, SweepRate, SweepResult, SweepScore, SweepText, WorstText
 from lmexposure.reporting.data import Section
 from lmexposure.reporting.sweep_counterfactual import counterfactual_sections
 from lmexposure.reporting.sweep_power import power_sections
+from lmexposure.studies import SweepBound, SweepRate, SweepResult, SweepScore, SweepText, WorstText
 
 _MOST_IN_TERMINAL = 3  # texts of a group
 _GROUPS = {"canaries": "all canaries", "population": "ordinary documents"}

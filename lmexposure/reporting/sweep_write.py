@@ -6,11 +6,11 @@ from pathlib import Path
 from lmexposure._files import sha256_file
 from lmexposure.core import FORMATS, Thresholds, check_formats, drawn_files, known_by, write_files
 from lmexposure.errors import SettingsError
-from lmexposure.records import MeasuredSweep, SweepFiles, SweepResult, refuse_other_study, sweep_of
 from lmexposure.reporting.exports import sweep_csv, sweep_report_json
 from lmexposure.reporting.sweep_data import SweepReportData, sweep_report_data
 from lmexposure.reporting.sweep_markdown import sweep_markdown
 from lmexposure.reporting.write import rendered_files
+from lmexposure.studies import MeasuredSweep, SweepFiles, SweepResult, refuse_other_study, sweep_of
 
 
 def _page(data: SweepReportData) -> str:

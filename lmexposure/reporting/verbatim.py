@@ -9,7 +9,6 @@ from lmexposure._files import PRIVATE
 from lmexposure._style import sentence
 from lmexposure._text import printable
 from lmexposure.core import bullets, inline, write_files
-from lmexposure.records import Passage, VerbatimDocument, VerbatimPassages, VerbatimRecord
 from lmexposure.reporting.markdown import section_table
 from lmexposure.reporting.verbatim_tables import (
     run_words,
@@ -18,6 +17,7 @@ from lmexposure.reporting.verbatim_tables import (
     verbatim_sections,
 )
 from lmexposure.reporting.write import known_in
+from lmexposure.studies import Passage, VerbatimDocument, VerbatimPassages, VerbatimRecord
 
 _HIDDEN = "▒"
 

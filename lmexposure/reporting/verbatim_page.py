@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from lmexposure.records import VerbatimRecord
 from lmexposure.reporting.charts import runs_by_size_chart, verbatim_chart
 from lmexposure.reporting.page import filled_page
 from lmexposure.reporting.verbatim import ShownPassage
@@ -12,6 +11,7 @@ from lmexposure.reporting.verbatim_tables import (
     verbatim_origin,
     verbatim_sections,
 )
+from lmexposure.studies import VerbatimRecord
 
 
 def render_verbatim(record: VerbatimRecord, passages: Sequence[ShownPassage] = ()) -> str:

@@ -8,9 +8,9 @@ from lmexposure._style import count, number, percent, probability, short, short_
 from lmexposure._text import printable, visible
 from lmexposure.core import bullets, inline, known_by, write_files
 from lmexposure.errors import ResultError
-from lmexposure.records import VerbatimFiles, VerbatimRecord
 from lmexposure.reporting.data import Section
 from lmexposure.reporting.markdown import section_table
+from lmexposure.studies import VerbatimFiles, VerbatimRecord
 
 _FEWEST = 2
 

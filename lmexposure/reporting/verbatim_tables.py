@@ -15,7 +15,8 @@ from lmexposure._style import (
     whole,
 )
 from lmexposure._text import visible
-from lmexposure.records import (
+from lmexposure.reporting.data import Section
+from lmexposure.studies import (
     FreeExtraction,
     GroupTest,
     RunTest,
@@ -23,7 +24,6 @@ from lmexposure.records import (
     VerbatimRecord,
     VerbatimWindows,
 )
-from lmexposure.reporting.data import Section
 
 _APART = 0.05  # p of a blind classifier from which on a shift is told
 _ROWS = 50  # documents in a table

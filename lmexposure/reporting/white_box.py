@@ -1,7 +1,7 @@
 """What a private training gives away to someone who sees its noisy gradients, beside its claim."""
 
-from lmexposure.records import DpClaim, Privacy, inside_notes, inside_table
 from lmexposure.reporting.data import Section
+from lmexposure.studies import DpClaim, Privacy, inside_notes, inside_table
 
 
 def white_box_section(claim: DpClaim | None, privacy: Privacy | None = None) -> Section | None:

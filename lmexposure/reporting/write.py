@@ -8,7 +8,13 @@ from lmexposure._files import atomic_write, sha256_file
 from lmexposure.canaries import Manifest
 from lmexposure.core import FORMATS, Thresholds, check_formats, drawn_files, known_by, write_files
 from lmexposure.errors import SettingsError
-from lmexposure.records import (
+from lmexposure.reporting.build import report_data
+from lmexposure.reporting.compare import CompareData, ComparedRun, compare_data
+from lmexposure.reporting.data import ReportData
+from lmexposure.reporting.exports import compare_csv, compare_json, report_csv, report_json
+from lmexposure.reporting.markdown import compare_markdown, report_markdown
+from lmexposure.reporting.sweep_data import SweepReportData
+from lmexposure.studies import (
     Measured,
     MeasuredSweep,
     Result,
@@ -17,12 +23,6 @@ from lmexposure.records import (
     refuse_other_study,
     run_of,
 )
-from lmexposure.reporting.build import report_data
-from lmexposure.reporting.compare import CompareData, ComparedRun, compare_data
-from lmexposure.reporting.data import ReportData
-from lmexposure.reporting.exports import compare_csv, compare_json, report_csv, report_json
-from lmexposure.reporting.markdown import compare_markdown, report_markdown
-from lmexposure.reporting.sweep_data import SweepReportData
 
 if TYPE_CHECKING:
     from lmexposure.core.charts import Chart

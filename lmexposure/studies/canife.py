@@ -1,15 +1,11 @@
 """canife: a federated training with privacy of users, and what canaries saw of its rounds."""
 
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from pydantic import model_validator
 
-from lmexposure._files import canonical_json, mode_like, only_writer, sha256_bytes
 from lmexposure._record import (
     Count,
     Delta,
@@ -34,8 +30,6 @@ from lmexposure._style import (
     short_hash,
     whole,
 )
-from lmexposure._validate import integer
-from lmexposure._written import refuse_foreign
 from lmexposure.core import (
     Check,
     CheckKind,
@@ -46,27 +40,17 @@ from lmexposure.core import (
     Study,
     Table,
     Thresholds,
-    Work,
     attainable_outcome,
     facts,
 )
 from lmexposure.core import Number as MainNumber
-from lmexposure.errors import ResultError
-from lmexposure.gate import CHECK_KINDS
-from lmexposure.records import CanifeSettings, FederatedSettings, refuse_other_study
 
 if TYPE_CHECKING:
     from lmexposure.core.charts import Chart
-    from lmexposure.federated import FederatedAudit, RoundAudit
-    from lmexposure.models import LstmSizes
-
-Corpus = str | Path | Sequence[str | Path]
-Said = Callable[[str, int, int, str], None]
 
 _LEAST_HEALTH = 0.5
+_MORE = "Attack fewer rounds (--every), or play more mock rounds (--mock-rounds)."
 _LOSS = "nats a token"
-_HIDDEN = frozenset({"seed", "canary_seed", "corpus"})
-_WRITTEN = ("canife.json", "model", "report.html", "report.md", "report.csv")
 _SETTINGS = (
     *("clients", "aside", "rounds", "client_rate", "local_epochs", "local_batch", "clip"),
     *("noise_multiplier", "delta", "frozen", "significance"),
@@ -115,7 +99,30 @@ class Canife(Study):
     LIMITS: ClassVar[frozenset[str]] = frozenset({"max_epsilon"})
     AGAIN: ClassVar[str] = "audit again: lmexposure canife, with the same flags"
     CHECKS: ClassVar[Mapping[str, CheckKind]] = {
-        **{key: CHECK_KINDS[key] for key in ("claimed_epsilon", "max_epsilon", "validation")},
+        "claimed_epsilon": CheckKind(
+            help="What the training promises, beside what canaries saw of its rounds.",
+            remedy=_MORE,
+            own_significance=True,
+            said_leak="contradicted",
+            said_pass="not contradicted",
+            after_leak="Do not publish the claim of privacy: the training is less private.",
+        ),
+        "max_epsilon": CheckKind(
+            help="A lower bound on the epsilon of a user in the whole training, in nats; higher = "
+            "less private.",
+            remedy=_MORE,
+            own_significance=True,
+            said_leak="above the limit",
+            said_pass="not above the limit",
+            after_leak="Do not release this model under this limit on epsilon: it is less private.",
+        ),
+        "validation": CheckKind(
+            help="A model that did not learn has memorised nothing, which says nothing about a "
+            "model that did.",
+            remedy="Give more rounds, another learning rate or less noise: a model that learned "
+            "nothing leaks nothing.",
+            precondition=True,
+        ),
         "health": CheckKind(
             help="How little a crafted canary has in common with clients: below this it says "
             "little.",
@@ -489,129 +496,3 @@ _SOURCES = (
     ),
     ("Dong, Roth and Su 2019, Gaussian Differential Privacy", "https://arxiv.org/abs/1905.02383"),
 )
-
-
-def canife_audit(  # noqa: PLR0913  a public door: its parameters are its options
-    corpus: Corpus,
-    *,
-    out: str | Path,
-    user_field: str | None = None,
-    parts: int = 100,
-    settings: FederatedSettings | None = None,
-    attacks: CanifeSettings | None = None,
-    lstm: "LstmSizes | None" = None,
-    text_field: str = "text",
-    progress: Said | None = None,
-) -> Canife:
-    """Train an LSTM on users of a corpus in a federated way, and attack its rounds.
-
-    Where it was ended it goes on from the last attacked round, to the same bytes.
-    """
-    from lmexposure.canaries import corpus_files
-    from lmexposure.federated import texts_of_users
-    from lmexposure.models import LstmSizes, computing_threads
-
-    out = Path(out)
-    asked = _Asked(
-        settings=FederatedSettings() if settings is None else settings,
-        attacks=CanifeSettings() if attacks is None else attacks,
-        lstm=LstmSizes(units=32, embedding=32, layers=2) if lstm is None else lstm,
-        texts=texts_of_users(corpus, user_field, integer("parts", parts, low=2), text_field),
-        parts=None if user_field is not None else parts,
-    )
-    names = [corpus] if isinstance(corpus, str | Path) else list(corpus)
-    mode = mode_like(*corpus_files(names))  # weights remember their users' text
-    with only_writer(out), computing_threads(1):
-        refuse_other_study(out, (Canife.NAME,), "canife")
-        refuse_foreign(out, _WRITTEN)
-        with Work(out=out, asked=asked.named, hidden=_HIDDEN).claimed() as work:
-            made = _finished(out, work.sha256) or _trained(asked, work, mode, progress)
-            work.drop()
-    return made
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Asked:
-    """All that decides a training and its attacks."""
-
-    settings: FederatedSettings
-    attacks: CanifeSettings
-    lstm: "LstmSizes"
-    texts: Mapping[str, str]
-    parts: int | None  # that a corpus without users is cut into
-
-    @property
-    def named(self) -> dict[str, JsonValue]:
-        """By names that people know; the corpus by its hash."""
-        sizes = {"units": self.lstm.units, "layers": self.lstm.layers}
-        return {
-            **asdict(self.settings),
-            **asdict(self.attacks),
-            **sizes,
-            "embedding": self.lstm.embedding,
-            "clients": self.parts,
-            "corpus": sha256_bytes(canonical_json(dict(self.texts))),
-        }
-
-
-def _finished(out: Path, inputs: str) -> Canife | None:
-    """What an earlier call has made; None where it, or its model, is not there."""
-    if not (out / Canife.NAME).exists():
-        return None
-    record = Canife.read(out)
-    if record.inputs_sha256 != inputs:
-        raise ResultError(f"{out} holds another training; choose another --out, or move it away")
-    return record if (out / "model").is_dir() else None
-
-
-def _trained(asked: _Asked, work: Work, mode: int, progress: Said | None) -> Canife:
-    """Train, attack, and write the model and the record."""
-    from lmexposure.federated import clients_of, federated_training, tokens_of_users
-    from lmexposure.models import new_model, save_model
-
-    settings, attacks = asked.settings, asked.attacks
-    texts, lstm = asked.texts, asked.lstm
-    loaded = new_model("lstm", texts.values(), seed=settings.seed, separator=None, lstm=lstm)
-    clients = clients_of(tokens_of_users(loaded, texts, asked.parts or 1), length=attacks.length)
-
-    def told(number: int, loss: float) -> None:
-        if progress is not None:
-            progress("rounds", number, settings.rounds, f"loss {loss:.3f} nats")
-
-    audit = federated_training(
-        loaded.model.train(), clients, settings, attacks, progress=told, kept=work.part("training")
-    )
-    weights = sum(weight.numel() for weight in loaded.model.parameters())
-    record = _record(audit, work.sha256, len(clients), weights)
-    save_model(loaded.model.eval(), loaded.tokenizer, work.out / "model", mode=mode)
-    record.save(work.out)
-    return record
-
-
-def _record(audit: "FederatedAudit", inputs: str, clients: int, weights: int) -> Canife:
-    settings = audit.settings
-    return Canife.now(
-        inputs_sha256=inputs,
-        clients=audit.clients,
-        aside=clients - audit.clients,
-        weights=weights,
-        rounds=settings.rounds,
-        client_rate=settings.client_rate,
-        local_epochs=settings.local_epochs,
-        local_batch=settings.local_batch,
-        clip=settings.clip,
-        noise_multiplier=settings.noise_multiplier,
-        delta=settings.delta,
-        frozen=audit.canife.frozen,
-        significance=audit.canife.significance,
-        attacked=tuple(map(_round, audit.rounds)),
-        attainable=audit.attainable,
-        losses=audit.losses,
-    )
-
-
-def _round(row: "RoundAudit") -> CanifeRound:
-    values: dict[str, Any] = asdict(row)
-    for name in ("noise", "noise_at_most", "claimed_round", "claimed_so_far"):
-        values[name] = values[name] if math.isfinite(values[name]) else None
-    return CanifeRound(**values)

@@ -1,10 +1,8 @@
 """defences: defences side by side at one utility, each under the attacks that fit it."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from lmexposure._files import only_writer
 from lmexposure._record import Count, JsonValue, NotNegative, Positive, Rate, Rows, Sha256
 from lmexposure._style import (
     LABELS,
@@ -21,8 +19,6 @@ from lmexposure._style import (
     whole,
 )
 from lmexposure._text import visible
-from lmexposure._validate import of_type
-from lmexposure._written import refuse_foreign
 from lmexposure.core import (
     Check,
     CheckKind,
@@ -35,13 +31,10 @@ from lmexposure.core import (
     Thresholds,
 )
 from lmexposure.core import Number as MainNumber
-from lmexposure.records import DefenceAttack, DefenceRow, DefencesSettings
+from lmexposure.studies.defences_record import DefenceAttack, DefenceRow
 
 if TYPE_CHECKING:
-    from lmexposure.audit import Progress
-    from lmexposure.canaries import Files
     from lmexposure.core.charts import Chart
-    from lmexposure.defences import Compared
 
 _UNDEFENDED = "none"
 _NAME = 40  # characters of a method in the chart
@@ -56,10 +49,6 @@ _SEARCHES = {"best_first": "in 10 guesses", "beam": "by beam search", "greedy": 
 NO_COUNTERPART = (
     "self-supervised learning (SimCLR and MoCo in the paper) has no counterpart here: it learns "
     "features without labels, and a language model's labels are its text"
-)
-_WRITTEN = (
-    *("asked.json", "seeds.json", "slice", "search", "methods", "repeated", "defences.json"),
-    *("report.html", "report.md", "report.csv"),
 )
 
 
@@ -389,11 +378,6 @@ def _low(attack: DefenceAttack | None) -> float:
     return 0.0 if attack is None or attack.low is None else attack.low
 
 
-def _part(name: str, field: str) -> Any:
-    """What reads a field of a part of a row, where the row has it."""
-    return lambda row: None if (part := getattr(row, name)) is None else getattr(part, field)
-
-
 def _three(value: float) -> str:
     return number(value, 3)
 
@@ -448,7 +432,7 @@ def _table(fpr: float) -> Sequence[Column]:
         ),
         Column(
             head=f"{rate}, canaries",
-            value=_part("strongest", "tpr"),
+            value="strongest.tpr",
             shown=_three,
             name="canary_tpr",
             worse="high",
@@ -479,7 +463,7 @@ def _beside(undefended: float) -> Sequence[Column]:
         Column(head="found", value=_found, words=True),
         Column(
             head="exposure of repeated",
-            value=_part("exposure", "median"),
+            value="exposure.median",
             shown=_one,
             name="exposure_bits",
             unit="bits",
@@ -550,17 +534,17 @@ _FLAT = (
         head="canary_kind",
         value=lambda row: None if row.strongest is None else visible(row.strongest.kind),
     ),
-    Column(head="canary_score", value=_part("strongest", "score")),
-    Column(head="canary_tpr", value=_part("strongest", "tpr"), worse="high"),
-    Column(head="canary_low", value=_part("strongest", "low")),
-    Column(head="canary_high", value=_part("strongest", "high")),
+    Column(head="canary_score", value="strongest.score"),
+    Column(head="canary_tpr", value="strongest.tpr", worse="high"),
+    Column(head="canary_low", value="strongest.low"),
+    Column(head="canary_high", value="strongest.high"),
     Column(head="above_p", value="above_p"),
     Column(
         head="worst_canary", value=lambda row: None if row.worst is None else visible(row.worst)
     ),
     Column(head="worst_p", value="worst_p", worse="low"),
-    Column(head="exposure_bits", value=_part("exposure", "median"), unit="bits", worse="high"),
-    Column(head="found", value=_part("exposure", "found")),
+    Column(head="exposure_bits", value="exposure.median", unit="bits", worse="high"),
+    Column(head="found", value="exposure.found"),
     Column(head="epsilon", value="epsilon", unit="nats"),
     Column(head="delta", value="delta"),
     Column(head="seconds", value="seconds", unit="seconds"),
@@ -587,53 +571,3 @@ _SOURCES = (
         "https://arxiv.org/abs/2404.17399",
     ),
 )
-
-
-def compare_defences(
-    corpus: "Files",
-    *,
-    out: str | Path,
-    settings: DefencesSettings | None = None,
-    workers: int | None = None,
-    address: str | None = None,
-    progress: "Progress | None" = None,
-    say: Any = None,
-) -> Defences:
-    """Compare defences at one utility, each under the attacks that fit it."""
-    from lmexposure.audit import silent
-    from lmexposure.defences import prepare_comparison, trained_and_attacked
-    from lmexposure.sweeps import check_workers
-
-    settings = DefencesSettings() if settings is None else settings
-    of_type("settings", settings, DefencesSettings, "DefencesSettings(...)")
-    check_workers(workers, address)
-    with only_writer(out):
-        refuse_foreign(Path(out), _WRITTEN)
-        compared = trained_and_attacked(
-            prepare_comparison(corpus, out=out, settings=settings),
-            workers=workers,
-            address=address,
-            progress=progress or silent,
-            say=say,
-        )
-        record = _record(compared)
-        record.save(out)
-    return record
-
-
-def _record(compared: "Compared") -> Defences:
-    comparison, first = compared.comparison, compared.first
-    return Defences.now(
-        inputs_sha256=comparison.sha256,
-        fpr=comparison.settings.fpr,
-        level=comparison.settings.sweep.level,
-        tolerance=comparison.settings.tolerance,
-        documents=first.documents,
-        characters=sum(map(len, comparison.searched.corpus.texts)),
-        corpus_sha256=compared.corpus_sha256,
-        canaries=first.canaries,
-        rows=compared.rows(),
-        failed=dict(compared.failed),
-        forecast_seconds=compared.forecast_seconds,
-        warnings=compared.warnings(),
-    )

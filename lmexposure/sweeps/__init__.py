@@ -8,7 +8,7 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from lmexposure.records import SweepPlan, SweepResult, SweepSettings
+    from lmexposure.studies import SweepPlan, SweepResult, SweepSettings
     from lmexposure.sweeps.analysis import analyse
     from lmexposure.sweeps.attacks import Group, attack_cells
     from lmexposure.sweeps.collecting import collect

@@ -7,7 +7,7 @@ import numpy as np
 from lmexposure import __version__
 from lmexposure.core import utc_now
 from lmexposure.errors import ResultError
-from lmexposure.records import (
+from lmexposure.studies import (
     FailedModel,
     SweepEpsilon,
     SweepModel,

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from lmexposure._files import PRIVATE, atomic_write, read_bytes
 from lmexposure.errors import ResultError
-from lmexposure.records import SweepPlan
+from lmexposure.studies import SweepPlan
 
 # A hostile header is read as words of Python, and decides how much memory is asked for.
 _DAMAGED = (

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lmexposure.errors import InputError
-from lmexposure.records import ATTACKS, READS, SCORES, AuditedText
 from lmexposure.statistics import label_logits, lira_matrix, rmia_matrix
+from lmexposure.studies import ATTACKS, READS, SCORES, AuditedText
 from lmexposure.sweeps.matrices import Matrices
 
 Floats = NDArray[np.float64]

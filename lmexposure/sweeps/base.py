@@ -13,7 +13,7 @@ from lmexposure._written import study
 from lmexposure.audit import chosen_device
 from lmexposure.errors import ModelError, SettingsError
 from lmexposure.models import NEW_MODELS, LoadedModel, grow, load_model, tokenizer_sha256
-from lmexposure.records import RunSettings, SweepSettings
+from lmexposure.studies import RunSettings, SweepSettings
 from lmexposure.sweeps.arrays import npz
 from lmexposure.sweeps.scoring import scores_of
 from lmexposure.sweeps.task import SweepDirectory

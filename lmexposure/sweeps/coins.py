@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import ceil
 
 from lmexposure.canaries import ALWAYS, KINDS, PARTNERS, Canary, Manifest, derive_seed, permutation
-from lmexposure.records import AuditedText, SweepSettings
+from lmexposure.studies import AuditedText, SweepSettings
 
 
 def shares_of(settings: SweepSettings) -> tuple[float, ...]:

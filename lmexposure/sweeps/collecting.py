@@ -7,7 +7,7 @@ from lmexposure._files import only_writer
 from lmexposure._style import are, count, listed
 from lmexposure.audit import Progress, silent
 from lmexposure.errors import ResultError
-from lmexposure.records import FailedModel, SweepModel, SweepResult
+from lmexposure.studies import FailedModel, SweepModel, SweepResult
 from lmexposure.sweeps.analysis import analyse
 from lmexposure.sweeps.arrays import ModelScores
 from lmexposure.sweeps.base import base_scores

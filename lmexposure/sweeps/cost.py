@@ -10,7 +10,7 @@ from lmexposure._forecast import Forecast, Phase
 from lmexposure._style import count, in_words
 from lmexposure._validate import integer
 from lmexposure.audit import Progress, training_settings
-from lmexposure.records import SweepModel
+from lmexposure.studies import SweepModel
 from lmexposure.sweeps.driver import check_workers, models_missing, workers_for
 from lmexposure.sweeps.task import SweepDirectory, task, train_alone
 

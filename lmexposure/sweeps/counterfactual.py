@@ -10,15 +10,6 @@ import numpy as np
 
 from lmexposure._style import count
 from lmexposure.canaries import derive_seed
-from lmexposure.records import (
-    CounterfactualGroup,
-    CounterfactualText,
-    InfluentialPair,
-    MeansApart,
-    SweepCounterfactual,
-    SweepInfluence,
-    SweepPlan,
-)
 from lmexposure.statistics import (
     CounterfactualMemorisation,
     MaxTTest,
@@ -26,6 +17,15 @@ from lmexposure.statistics import (
     influence_test,
     memorisation_by_halves,
     memorisation_test,
+)
+from lmexposure.studies import (
+    CounterfactualGroup,
+    CounterfactualText,
+    InfluentialPair,
+    MeansApart,
+    SweepCounterfactual,
+    SweepInfluence,
+    SweepPlan,
 )
 from lmexposure.sweeps.attacks import Floats, Group
 from lmexposure.sweeps.epsilon_of_sweep import paid_epsilons

@@ -22,7 +22,7 @@ from lmexposure.canaries import (
 )
 from lmexposure.errors import ResultError
 from lmexposure.models import record_text
-from lmexposure.records import SweepPlan
+from lmexposure.studies import SweepPlan
 
 TOKENIZER = "tokenizer"  # the folder of the one of new models
 

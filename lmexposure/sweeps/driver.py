@@ -18,7 +18,7 @@ from lmexposure._validate import integer, of_type, text
 from lmexposure.audit import Progress, Watcher, silent
 from lmexposure.canaries import Files
 from lmexposure.errors import BusyError, ResultError
-from lmexposure.records import FailedModel, SweepModel, SweepResult, SweepSettings
+from lmexposure.studies import FailedModel, SweepModel, SweepResult, SweepSettings
 from lmexposure.sweeps.collecting import collect
 from lmexposure.sweeps.plan import prepare
 from lmexposure.sweeps.task import SweepDirectory, task

@@ -12,7 +12,6 @@ import numpy as np
 from lmexposure._style import times
 from lmexposure.canaries import derive_seed
 from lmexposure.errors import InputError
-from lmexposure.records import Bound, SweepBound, SweepEpsilon, SweepPlan
 from lmexposure.statistics import (
     EpsilonBound,
     LargestBound,
@@ -21,6 +20,7 @@ from lmexposure.statistics import (
     per_text_epsilon,
     together_epsilon,
 )
+from lmexposure.studies import Bound, SweepBound, SweepEpsilon, SweepPlan
 from lmexposure.sweeps.attacks import Cells, Flags, Floats
 from lmexposure.sweeps.per_text import PerText
 

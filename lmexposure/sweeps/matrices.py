@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from lmexposure._files import sha256_bytes
 from lmexposure.errors import ResultError
-from lmexposure.records import SCORES, SweepPlan
 from lmexposure.statistics import zlib_ratio
+from lmexposure.studies import SCORES, SweepPlan
 from lmexposure.sweeps.arrays import ModelScores, joined, npz, read_npz, split, write_npz
 
 NAME = "matrices.npz"

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from lmexposure.records import Bound, SweepText, WorstText
 from lmexposure.statistics import canaries_and_population
+from lmexposure.studies import Bound, SweepText, WorstText
 from lmexposure.sweeps.attacks import Flags, Floats, Group
 
 _ANY_FPR = 0.5  # of the rates over all cells, which are not read here

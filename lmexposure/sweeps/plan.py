@@ -23,7 +23,7 @@ from lmexposure.models import (
     tokenizer_sha256,
     training_rows,
 )
-from lmexposure.records import AuditedText, RunSettings, SweepOptions, SweepPlan, SweepSettings
+from lmexposure.studies import AuditedText, RunSettings, SweepOptions, SweepPlan, SweepSettings
 from lmexposure.sweeps.base import check_base
 from lmexposure.sweeps.coins import inserted_texts, shares_of, tossed
 from lmexposure.sweeps.documents import TOKENIZER, SweepCorpus, read_corpus, saved_tokenizer

@@ -11,7 +11,8 @@ import numpy as np
 
 from lmexposure.canaries import UNIFORM
 from lmexposure.errors import InputError
-from lmexposure.records import (
+from lmexposure.statistics import Difference, mean_difference, rate_difference
+from lmexposure.studies import (
     AuditedText,
     KindComparison,
     KindPower,
@@ -22,7 +23,6 @@ from lmexposure.records import (
     SweepRate,
     SweepScore,
 )
-from lmexposure.statistics import Difference, mean_difference, rate_difference
 from lmexposure.sweeps.attacks import Group
 from lmexposure.sweeps.coins import eligible
 from lmexposure.sweeps.matrices import Matrices

@@ -7,7 +7,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lmexposure.errors import InputError
-from lmexposure.records import SweepCurve, SweepPlan, SweepRate, SweepScore
 from lmexposure.statistics import (
     CellRates,
     cell_rates,
@@ -15,6 +14,7 @@ from lmexposure.statistics import (
     roc_curve,
     tpr_at_fpr,
 )
+from lmexposure.studies import SweepCurve, SweepPlan, SweepRate, SweepScore
 from lmexposure.sweeps.attacks import Cells, Flags, Floats, Group, attack_cells, pairs_of
 
 Places = NDArray[np.intp]

@@ -23,7 +23,7 @@ from lmexposure._files import sha256_file
 from lmexposure.errors import BusyError, LmexposureError, ResultError
 
 if TYPE_CHECKING:
-    from lmexposure.records import FailedModel, SweepModel
+    from lmexposure.studies import FailedModel, SweepModel
     from lmexposure.sweeps.driver import Executor, Outcome
     from lmexposure.sweeps.task import SweepDirectory
 

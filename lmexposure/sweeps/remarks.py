@@ -7,8 +7,8 @@ import numpy as np
 
 from lmexposure._style import are, count, listed, percent, short
 from lmexposure._text import visible
-from lmexposure.records import MOST_LOST, FailedModel, SweepModel, SweepPlan, SweepScore
 from lmexposure.statistics import models_needed
+from lmexposure.studies import MOST_LOST, FailedModel, SweepModel, SweepPlan, SweepScore
 from lmexposure.sweeps.attacks import Group
 from lmexposure.sweeps.epsilon_of_sweep import EXACTLY_HALF
 from lmexposure.sweeps.matrices import Matrices

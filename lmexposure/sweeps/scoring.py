@@ -21,9 +21,9 @@ from lmexposure.models import (
     secret_tokens,
     training_rows,
 )
-from lmexposure.records import SweepPlan
 from lmexposure.scoring import details_of_encoded, label_only
 from lmexposure.statistics import min_k, min_k_plus_plus
+from lmexposure.studies import SweepPlan
 from lmexposure.sweeps.documents import SweepCorpus
 
 _LONGEST_LEAD = 64  # tokens of another document in front of a canary

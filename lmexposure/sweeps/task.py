@@ -41,7 +41,7 @@ from lmexposure.models import (
     train,
 )
 from lmexposure.models import Progress as TrainingProgress
-from lmexposure.records import HAMP, FailedModel, RunSettings, SweepModel, SweepPlan, TrainingRecord
+from lmexposure.studies import HAMP, FailedModel, RunSettings, SweepModel, SweepPlan, TrainingRecord
 from lmexposure.sweeps.arrays import TRAIN_AGAIN, npz, read_npz
 from lmexposure.sweeps.documents import SweepCorpus, read_corpus, saved_tokenizer
 from lmexposure.sweeps.scoring import Rows, rows_of, scores_of

@@ -17,11 +17,10 @@ from lmexposure import sweep
 from lmexposure.audit import run
 from lmexposure.canaries import Manifest
 from lmexposure.cli.console import say
-from lmexposure.defences import DefencesSettings
+from lmexposure.defences import DefencesSettings, compare_defences
 from lmexposure.models import encode_in_context, left_out, load_model
-from lmexposure.records import RunSettings, SweepResult, SweepSettings
 from lmexposure.scoring import details_of_encoded
-from lmexposure.studies import Defences, compare_defences
+from lmexposure.studies import Defences, RunSettings, SweepResult, SweepSettings
 
 ARGUMENTS = {
     "models": 16,

@@ -22,7 +22,7 @@ from lmexposure.models.document_rows import rows_of_documents
 from lmexposure.models.dp_sgd import DpSgd
 from lmexposure.models.methods import Setup
 from lmexposure.models.padded_rows import PaddedRows
-from lmexposure.records import TrainingSettings
+from lmexposure.studies import TrainingSettings
 
 ARGUMENTS = {"seeds": 200, "wrong": 30}
 _NOISES = (3.0, 4.0, 6.0)

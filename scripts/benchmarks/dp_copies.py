@@ -12,7 +12,7 @@ from harness import Claims, Namespace, spent
 
 from lmexposure.canaries import Manifest
 from lmexposure.cli.console import print_table
-from lmexposure.records import Result
+from lmexposure.studies import Result
 
 ARGUMENTS = {"text": Path, "bytes": 200_000, "epochs": 20}
 _SHORTEST, _COPIES = 15, 10  # characters of a document, repetitions of a canary

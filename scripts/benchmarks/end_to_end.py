@@ -25,9 +25,9 @@ from lmexposure.models import (
     pack,
     train,
 )
-from lmexposure.records import Result
 from lmexposure.scoring import log_perplexity
 from lmexposure.statistics import GUESSING, guessing_test
+from lmexposure.studies import Result
 
 ARGUMENTS = {"corpus": Path, "seeds": 3, "out": "runs/benchmark", "rounds": 5}
 FORMAT = "random_number"

@@ -17,13 +17,13 @@ import sys
 from pathlib import Path
 from lmexposure.reporting.build import report_data
 from lmexposure.reporting.page import render_report
-from lmexposure.records import open_run
+from lmexposure.studies import open_run
 Path(sys.argv[2]).write_text(render_report(report_data(open_run(sys.argv[1]))), encoding="utf-8")
 """
 _CHECK = """
 import sys
 from lmexposure.gate import check
-from lmexposure.records import Result
+from lmexposure.studies import Result
 from pathlib import Path
 check(Result.read(Path(sys.argv[1]) / "result.json"))
 """

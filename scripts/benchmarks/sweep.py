@@ -11,7 +11,7 @@ from harness import Claims, Namespace
 from made_matrices import made_matrices, made_models, made_plan
 
 from lmexposure.cli.console import say
-from lmexposure.records import SCORES, RunSettings, SweepSettings
+from lmexposure.studies import SCORES, RunSettings, SweepSettings
 from lmexposure.sweeps import SweepDirectory, analyse, prepare
 from lmexposure.sweeps.ray_tasks import on_ray
 

@@ -21,7 +21,7 @@ import lmexposure as lx
 from lmexposure.audit import demo_corpus, insert_corpus, train_corpus
 from lmexposure.canaries import Manifest
 from lmexposure.core import Outcome, Thresholds, Verdict
-from lmexposure.records import MeasureSettings, Result, RunSettings
+from lmexposure.studies import MeasureSettings, Result, RunSettings
 
 ARGUMENTS = {"runs": 0, "seed": 0}  # runs: by default 17 of each usual kind, 300 unseen
 _LEAST_SEEN, _LEVEL = 0.95, 0.1

@@ -85,7 +85,7 @@ def settings() -> str:
     """Every key of a settings file, its default, and what it decides."""
     from lmexposure._settings import settings_of
     from lmexposure.core import Thresholds
-    from lmexposure.records import (
+    from lmexposure.studies import (
         DefencesSettings,
         MeasureSettings,
         RunSettings,

@@ -11,7 +11,7 @@ from tiny import byte_level_bpe, characters, model_of
 from lmexposure.canaries import Format, Manifest, Plan
 from lmexposure.integrations import insert
 from lmexposure.models import LoadedModel
-from lmexposure.records import Result, Validation
+from lmexposure.studies import Result, Validation
 
 TOKENIZER = byte_level_bpe()
 

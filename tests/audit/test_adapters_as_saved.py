@@ -16,7 +16,7 @@ from lmexposure.audit import base as base_module
 from lmexposure.audit import measure
 from lmexposure.errors import ModelError
 from lmexposure.models import load_model, save_model, weights_sha256
-from lmexposure.records import Result
+from lmexposure.studies import Result
 
 peft = pytest.importorskip("peft")
 

@@ -21,8 +21,8 @@ from lmexposure.audit import measure
 from lmexposure.canaries import Format
 from lmexposure.errors import ModelError, NumericalError, ResultError
 from lmexposure.models import LoadedModel, load_model, save_model, weights_sha256
-from lmexposure.records import Result
 from lmexposure.scoring import log_perplexity
+from lmexposure.studies import Result
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*gradient_checkpointing:FutureWarning")
 

@@ -13,7 +13,7 @@ from chats import TEMPLATE, chat_tokenizer
 from known import known
 from made_results import trained_record
 from manifest_files import judged
-from records.test_rows_record import record as rows_record
+from studies.test_rows_record import record as rows_record
 from tiny import characters, one_by_one
 
 from lmexposure._integrity import write_hashed
@@ -24,8 +24,8 @@ from lmexposure.core import Thresholds
 from lmexposure.errors import LmexposureError, ManifestError, ModelError, ResultError, SettingsError
 from lmexposure.gate import check
 from lmexposure.models import encode_in_context, tokenizer_sha256
-from lmexposure.records import RowsRecord
 from lmexposure.scoring import log_perplexity
+from lmexposure.studies import RowsRecord
 
 CHAT = chat_tokenizer()
 LOADED = loaded_of("llama", CHAT)

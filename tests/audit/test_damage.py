@@ -27,7 +27,7 @@ from lmexposure.audit.directory import MeasurementDirectory
 from lmexposure.canaries import Plan, insert_files
 from lmexposure.errors import FileError, ModelError, ResultError
 from lmexposure.models.checkpoints import CheckpointDirectory
-from lmexposure.records import open_run
+from lmexposure.studies import open_run
 
 SETTINGS = RunSettings(
     formats=("pin",),

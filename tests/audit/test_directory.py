@@ -22,7 +22,7 @@ from lmexposure.audit.directory import (
     set_aside,
 )
 from lmexposure.errors import FileError, ResultError
-from lmexposure.records import Extraction, RunRecord
+from lmexposure.studies import Extraction, RunRecord
 
 SETTINGS = RunSettings(canaries=3, seed=7, training={"epochs": 2, "snapshot_epochs": (1,)})
 

@@ -18,8 +18,8 @@ from lmexposure.audit.workload import measurement_phases, measurement_title, wat
 from lmexposure.canaries import Format, Plan
 from lmexposure.integrations import insert
 from lmexposure.models import Progress
-from lmexposure.records import Result, TrainingSettings
 from lmexposure.scoring import Extractor
+from lmexposure.studies import Result, TrainingSettings
 
 FORM = Format(name="code", template="number {digits:4}")
 # Many small steps, so that one of them can be the last.

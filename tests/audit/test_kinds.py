@@ -25,9 +25,9 @@ from lmexposure.models import (
     new_model,
     train,
 )
-from lmexposure.records import KindMembership, Result, open_run
 from lmexposure.reporting import result_sections, write_report
 from lmexposure.scoring import score_encoded
+from lmexposure.studies import KindMembership, Result, open_run
 
 FEW = replace(QUICK, references=60, extraction=False, method="sampled")
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"

@@ -39,8 +39,8 @@ from lmexposure.models import (
     load_model,
     save_model,
 )
-from lmexposure.records import Result, open_run
 from lmexposure.reporting.roc import roc_data
+from lmexposure.studies import Result, open_run
 
 pytestmark = [
     # What peft and this file still call in transformers.

@@ -33,8 +33,8 @@ from lmexposure.errors import (
 )
 from lmexposure.integrations import insert
 from lmexposure.models import LoadedModel, new_model
-from lmexposure.records import Result, open_run
 from lmexposure.scoring import Vocabulary, log_perplexity
+from lmexposure.studies import Result, open_run
 
 
 def manifest_of(*formats: Format, seed: int = 1) -> Manifest:

@@ -24,7 +24,7 @@ from lmexposure.models import (
     new_token_texts,
     weights_sha256,
 )
-from lmexposure.records import RunSettings
+from lmexposure.studies import RunSettings
 
 SETTINGS = RunSettings(
     kinds=("uniform", "new_token"),

@@ -39,7 +39,7 @@ from lmexposure.errors import (
     SettingsError,
 )
 from lmexposure.models import load_model
-from lmexposure.records import Result, RunRecord
+from lmexposure.studies import Result, RunRecord
 
 SEED = 987654321
 LEARNED = replace(RUN, seed=SEED, witness=False, training={"epochs": 5, "learning_rate": 0.01})

@@ -17,9 +17,9 @@ from lmexposure.audit.privacy import privacy_section
 from lmexposure.canaries import Format, Manifest, Plan
 from lmexposure.errors import SettingsError
 from lmexposure.integrations import insert
-from lmexposure.records import Privacy
 from lmexposure.scoring import Vocabulary
 from lmexposure.statistics import joint_bounds
+from lmexposure.studies import Privacy
 
 FORMATS = (
     Format(name="code", template="number {digits:6}"),

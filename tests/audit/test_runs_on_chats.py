@@ -26,7 +26,7 @@ from lmexposure.errors import (
     SettingsError,
 )
 from lmexposure.models import chat_rows, load_model, template_sha256, weights_sha256
-from lmexposure.records import RunRecord
+from lmexposure.studies import RunRecord
 
 
 @pytest.fixture(scope="module")

@@ -26,7 +26,6 @@ from lmexposure.canaries import Format, Plan
 from lmexposure.errors import MarginError, ModelError, SettingsError
 from lmexposure.integrations import insert
 from lmexposure.models import LoadedModel
-from lmexposure.records import Result
 from lmexposure.scoring import (
     Draws,
     RankSearch,
@@ -35,6 +34,7 @@ from lmexposure.scoring import (
     token_rules,
 )
 from lmexposure.scoring.forward import PrefixTreeForward
+from lmexposure.studies import Result
 
 FORM = Format(name="code", template="number {digits:4}")
 

@@ -15,7 +15,7 @@ from tiny import characters, model_of
 from lmexposure.audit import measure, measure_checkpoints
 from lmexposure.errors import FileError, LmexposureError, ModelError, ResultError, SettingsError
 from lmexposure.models import LoadedModel, load_model, save_model
-from lmexposure.records import Result, open_run
+from lmexposure.studies import Result, open_run
 
 SETTINGS = replace(
     ALL_FILLS, extraction=False, draws=100, budget_steps=2_000, permutations=99, bootstraps=39

@@ -15,7 +15,7 @@ import lmexposure as lx
 from lmexposure.audit import insert_corpus, recorded_training, train_corpus
 from lmexposure.canaries import Format, Manifest, Plan
 from lmexposure.models import byte_level_tokenizer, save_model
-from lmexposure.records import RunSettings, WitnessResult
+from lmexposure.studies import RunSettings, WitnessResult
 
 PIN = Format(name="pin", template="My PIN is {digits:3}")
 PLAN = Plan(formats=(PIN,), canaries=3, controls=3, seed=3)

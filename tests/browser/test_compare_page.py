@@ -5,8 +5,8 @@ from browser.checks import EVERYWHERE, assert_fit
 from browser.conftest import Open
 from made_results import HOSTILE, hostile_run, small_run
 
-from lmexposure.records import open_run
 from lmexposure.reporting import compare_data, render_compare
+from lmexposure.studies import open_run
 
 
 @pytest.fixture(scope="module")

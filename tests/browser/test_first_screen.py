@@ -12,8 +12,8 @@ from reporting.test_page import undrawn
 
 from lmexposure import gate
 from lmexposure.core import Thresholds
-from lmexposure.records import Result
 from lmexposure.reporting import render_report
+from lmexposure.studies import Result
 
 QUESTIONS = ["How sure?", "Since when?", "What now?"]
 # Of the verdict's parts those that end below the screen; folded parts come after the answers.

@@ -20,7 +20,7 @@ from lmexposure.canaries import (
 )
 from lmexposure.canaries import insert as insert_texts
 from lmexposure.errors import PlanError, SettingsError
-from lmexposure.records import RunSettings
+from lmexposure.studies import RunSettings
 
 COUNT = 12
 _MADE = ("new_token", "near_duplicate")

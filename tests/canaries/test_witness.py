@@ -13,7 +13,7 @@ import lmexposure as lx
 from lmexposure.canaries import WITNESS, Format, Manifest, Plan, witness_copies
 from lmexposure.canaries.plan import draw
 from lmexposure.errors import ManifestError, PlanError
-from lmexposure.records import SweepSettings
+from lmexposure.studies import SweepSettings
 
 PIN = Format(name="pin", template="My PIN is {digits:4}")
 PLAN = Plan(formats=(PIN,), canaries=3, repetitions=(1, 2), controls=2, seed=0)

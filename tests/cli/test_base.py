@@ -12,7 +12,7 @@ from tiny import byte_level_bpe, model_of
 from lmexposure.canaries import Format, Plan
 from lmexposure.integrations import insert
 from lmexposure.models import save_model
-from lmexposure.records import Result
+from lmexposure.studies import Result
 
 TOKENIZER = byte_level_bpe()
 PIN = Format(name="pin", template="My PIN is {digits:3}")

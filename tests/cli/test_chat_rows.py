@@ -11,8 +11,8 @@ from published_templates import PUBLISHED, TWINS, tiny_model_for, tokenizer_for
 
 from lmexposure.canaries import Manifest, read_records
 from lmexposure.models import training_rows
-from lmexposure.records import open_run
 from lmexposure.reporting.facts import command_of
+from lmexposure.studies import open_run
 
 PLAN = ("--format", "pin", "--canaries", "2", "--repetitions", "1,3", "--controls", "20")
 QUICK = ("--quick", "--references", "20", "--draws", "10", "--budget-steps", "1")

@@ -12,7 +12,7 @@ import pytest
 from cli.conftest import Call, assert_refused
 from made_results import canary, changed, clean, exact, hostile_run, made, options, small_run
 
-from lmexposure.records import Result
+from lmexposure.studies import Result
 
 # Not there, there, within folders, and reached by other names.
 FILES_OF_A_RUN = (

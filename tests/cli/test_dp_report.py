@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from cli.conftest import Call
 
-from lmexposure.records import DocumentPrivacy
+from lmexposure.studies import DocumentPrivacy
 
 EPSILONS = (0.25, 2.0, 0.5, 0.125)
 REPORT = DocumentPrivacy.now(

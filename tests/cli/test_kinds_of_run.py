@@ -7,7 +7,7 @@ from cli.conftest import Call
 from corpora import sentences
 
 from lmexposure.canaries import Manifest
-from lmexposure.records import Result
+from lmexposure.studies import Result
 
 MEASURE = ("--quick", "--references", 60, "--estimate", "sampled")
 TRAIN = ("--layers", 1, "--units", 16, "--epochs", 1, "--seed", 1)

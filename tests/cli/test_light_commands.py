@@ -121,7 +121,7 @@ def test_tables_on_the_terminal_wait_for_no_page_and_no_chart() -> None:
     script = (
         "import sys\n"
         "from lmexposure.cli.console import print_result\n"
-        "from lmexposure.records import open_run\n"
+        "from lmexposure.studies import open_run\n"
         "print_result(open_run(sys.argv[1]).result)\n"
         "heavy = {'torch', 'matplotlib', 'jinja2', 'pyarrow', 'scipy'} & set(sys.modules)\n"
         "assert not heavy, heavy"

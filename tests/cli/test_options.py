@@ -12,7 +12,7 @@ from lmexposure.cli import options
 from lmexposure.cli.app import app
 from lmexposure.core import Thresholds
 from lmexposure.errors import SettingsError
-from lmexposure.records import (
+from lmexposure.studies import (
     MeasureSettings,
     RunSettings,
     TrainingSettings,

@@ -17,8 +17,8 @@ from corpora import write_corpus
 
 from lmexposure._files import sha256_file
 from lmexposure.canaries import Manifest
-from lmexposure.records import RunRecord, open_run
 from lmexposure.reporting.facts import command_of
+from lmexposure.studies import RunRecord, open_run
 
 PLAN = ["--format", "pin", "--canaries", "2", "--repetitions", "1,3", "--controls", "2"]
 PLAN += ["--seed", "0"]

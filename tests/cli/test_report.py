@@ -7,7 +7,7 @@ from huggingface_hub import ModelCard
 from made_results import secret_texts, small_manifest, small_run
 
 from lmexposure.models import LstmSizes, load_model, new_model, save_model
-from lmexposure.records import Result
+from lmexposure.studies import Result
 
 
 def test_secrets_only_where_asked_for_and_then_with_a_warning(call: Call, tmp_path: Path) -> None:

@@ -5,11 +5,11 @@ from pathlib import Path
 from audit.wrapped import plain_manifest
 from chats import chat_tokenizer
 from cli.conftest import Call
-from records.test_rows_record import record
+from studies.test_rows_record import record
 from tiny import model_of
 
 from lmexposure.models import save_model, tokenizer_sha256
-from lmexposure.records import Result
+from lmexposure.studies import Result
 
 FEW = "method = 'sampled'\nextraction = false\npermutations = 99\nbootstraps = 39\n"
 

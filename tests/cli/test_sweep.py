@@ -8,7 +8,7 @@ from tiny_sweeps import FLAGS, MODELS, corpus_at, scores_of
 
 from lmexposure.cli import options
 from lmexposure.errors import SettingsError
-from lmexposure.records import SweepPlan, SweepSettings
+from lmexposure.studies import SweepPlan, SweepSettings
 
 
 def test_step_by_step_as_slurm_does_it(call: Call, tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from cli.conftest import Call
 from corpora import write_corpus
 
 from lmexposure.audit import MeasureSettings, RunSettings, demo_settings
-from lmexposure.records import open_run
 from lmexposure.reporting.facts import command_of
+from lmexposure.studies import open_run
 
 SMALL = ("--layers", "1", "--units", "16", "--epochs", "1")
 PLAN = ("--format", "pin", "--canaries", "2", "--repetitions", "1,20", "--controls", "4")

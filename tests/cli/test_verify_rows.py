@@ -13,7 +13,7 @@ from lmexposure.canaries import Manifest
 from lmexposure.cli.verify import _shown
 from lmexposure.integrations import prepared_directory
 from lmexposure.models import byte_level_tokenizer
-from lmexposure.records import RowsRecord
+from lmexposure.studies import RowsRecord
 
 DATA = Path(__file__).parents[1] / "prepared"
 PLAN = (

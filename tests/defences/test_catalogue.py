@@ -8,7 +8,7 @@ import pytest
 from lmexposure.defences import DEFENCES, Defence, Reference
 from lmexposure.defences.catalogue import chosen, refuse_own
 from lmexposure.errors import SettingsError
-from lmexposure.records import TrainingSettings
+from lmexposure.studies import TrainingSettings
 
 _REFERENCE = Reference(bits=2.0, steps=120)
 

@@ -10,7 +10,7 @@ from tiny_defences import CANARIES, MODELS, text_at, tiny_comparison
 import lmexposure.defences.driver
 import lmexposure.defences.table
 from lmexposure.audit import training_settings
-from lmexposure.defences import prepare_comparison
+from lmexposure.defences import compare_defences, prepare_comparison
 from lmexposure.defences.attacks import (
     adapted_attacks,
     attack_parts,
@@ -23,7 +23,7 @@ from lmexposure.defences.comparison import Comparison, _slice
 from lmexposure.defences.table import told_apart
 from lmexposure.errors import CorpusError, ResultError, SettingsError
 from lmexposure.models import left_out
-from lmexposure.studies import Defences, compare_defences
+from lmexposure.studies import Defences
 from lmexposure.sweeps import Group, SweepDirectory, part_rates, read_matrices
 
 _METHODS = ("goldfish",)

@@ -10,8 +10,8 @@ from scipy import stats
 from tiny_defences import made_row
 
 from lmexposure.defences.attacks import paid_level, shows_less_p, strongest
-from lmexposure.records import DefenceAttack, DefenceRow
 from lmexposure.statistics import binomial_interval, rate_parts, tpr_at_fpr
+from lmexposure.studies import DefenceAttack, DefenceRow
 from lmexposure.studies.defences import alike_to
 
 METHODS, ATTACKS, CELLS = 4, 3, 60

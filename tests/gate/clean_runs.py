@@ -28,14 +28,6 @@ from lmexposure.core import Outcome, Thresholds, Verdict
 from lmexposure.gate import unseen_share
 from lmexposure.gate.exposure import exposure_by_chance
 from lmexposure.gate.verdict import Shares
-from lmexposure.records import (
-    CanaryResult,
-    ClassSummary,
-    Estimate,
-    Result,
-    RunFiles,
-    SeenFrom,
-)
 from lmexposure.statistics import (
     EpsilonBound,
     LongerRuns,
@@ -43,6 +35,14 @@ from lmexposure.statistics import (
     longer_runs,
     one_run_audit,
     sampled_exposure,
+)
+from lmexposure.studies import (
+    CanaryResult,
+    ClassSummary,
+    Estimate,
+    Result,
+    RunFiles,
+    SeenFrom,
 )
 
 Floats = NDArray[np.float64]

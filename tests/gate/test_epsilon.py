@@ -9,7 +9,7 @@ from made_results import clean, options, privacy, small_result
 from lmexposure import gate
 from lmexposure.audit import MeasureSettings
 from lmexposure.core import Outcome, Thresholds
-from lmexposure.records import Result
+from lmexposure.studies import Result
 
 CLAIM = options(claimed_epsilon=2.0, delta=1e-5)
 HOW = "(delta 1e-05, significance 0.025, holds for every private training)"

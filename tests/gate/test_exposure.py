@@ -28,8 +28,8 @@ from scipy.stats import norm
 from lmexposure import gate
 from lmexposure.core import Check, Outcome, Thresholds
 from lmexposure.gate.exposure import exposure_by_chance
-from lmexposure.records import Estimate, Method, Result
 from lmexposure.statistics import quantile_interval, sampled_exposure
+from lmexposure.studies import Estimate, Method, Result
 
 
 def of_exposures(exposures: Sequence[Estimate], **parts: Any) -> Result:

@@ -10,7 +10,7 @@ from scipy import stats
 
 from lmexposure.core import Check, Outcome
 from lmexposure.gate.extraction import chance_of_finds, fewest_finds
-from lmexposure.records import Estimate, Extraction
+from lmexposure.studies import Estimate, Extraction
 
 # Beyond all references: for all that its rank says, the secret may be the first guess.
 BEYOND = sampled(13.3, 11.4, 29.9, capped=True)

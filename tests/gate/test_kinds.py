@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 from made_results import clean, privacy
-from records.test_result_kinds import values
+from studies.test_result_kinds import values
 
 from lmexposure import gate
 from lmexposure.core import Check, Outcome, Thresholds, Verdict
-from lmexposure.records import Bound, KindMembership, Result
 from lmexposure.statistics import one_run_audit
+from lmexposure.studies import Bound, KindMembership, Result
 
 
 def _bound(value: float, most: float | None, repetitions: int = 2) -> Bound:

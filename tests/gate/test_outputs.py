@@ -24,7 +24,7 @@ from lmexposure.core import (
     verdict_text,
 )
 from lmexposure.gate import CHECK_KINDS
-from lmexposure.records import Provenance, Result
+from lmexposure.studies import Provenance, Result
 
 NAME = HOSTILE + "\x00\x1b[31m\x85\u202e|</testcase>]]>@all\r\n## Passed"
 NASTY = NAME + "\ud800"  # no file holds half a character

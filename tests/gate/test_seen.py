@@ -18,7 +18,7 @@ from made_results import (
 
 from lmexposure.core import Outcome, Thresholds
 from lmexposure.gate import check
-from lmexposure.records import Result
+from lmexposure.studies import Result
 
 KEY = "accept_unseen_training"
 UNKNOWN = witness(certificate_bits=0.5, p_value=0.4, references=300)

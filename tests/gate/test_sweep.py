@@ -25,8 +25,8 @@ from lmexposure.core import (
 )
 from lmexposure.gate import CHECK_KINDS, check_sweep
 from lmexposure.gate.sweep_coins import MOST_LOOKS, _binomial_tail
-from lmexposure.records import Bound, SweepBound, SweepEpsilon, SweepResult, SweepText, sweep_of
 from lmexposure.statistics.bounds.one_run import fixed_rays
+from lmexposure.studies import Bound, SweepBound, SweepEpsilon, SweepResult, SweepText, sweep_of
 
 
 def asked(question: Any, chosen_from: int, bound: Bound) -> SweepBound:

@@ -10,8 +10,8 @@ from made_results import clean, small_result, small_run
 
 import lmexposure as lx
 from lmexposure.errors import ResultError, SettingsError
-from lmexposure.records import RunFiles, SeenFrom, VerbatimRecord
 from lmexposure.reporting import write_report
+from lmexposure.studies import RunFiles, SeenFrom, VerbatimRecord
 
 
 def test_a_corpus_that_comes_out_longer_is_a_leak_by_default() -> None:
@@ -96,7 +96,7 @@ def test_a_threshold_that_was_asked_for(
 
 def test_the_outputs_name_model_and_corpus(tmp_path: Path) -> None:
     from lmexposure.core import verdict_json, verdict_junit, verdict_sarif, verdict_summary
-    from lmexposure.records import open_look
+    from lmexposure.studies import open_look
 
     look().write(tmp_path / "verbatim.json")
     opened = open_look(tmp_path)

@@ -27,7 +27,7 @@ from lmexposure import gate
 from lmexposure.core import Outcome, Thresholds, Verdict
 from lmexposure.gate import unseen_share
 from lmexposure.gate.verdict import Shares
-from lmexposure.records import CanaryResult, Result
+from lmexposure.studies import CanaryResult, Result
 
 
 def outcomes(verdict: Verdict, key: str) -> list[Outcome]:

@@ -36,7 +36,7 @@ from lmexposure.audit import (
     measure,
 )
 from lmexposure.models import load_model
-from lmexposure.records import Result, Validation
+from lmexposure.studies import Result, Validation
 
 DATA = Path(__file__).parent / "data" / "measured"
 SMALL = MeasureSettings(

@@ -14,8 +14,8 @@ from golden.page_text import page_text
 from golden_run import agree
 
 from lmexposure.cli.console import print_result
-from lmexposure.records import open_run
 from lmexposure.reporting import write_report
+from lmexposure.studies import open_run
 
 call = cli.conftest.call
 

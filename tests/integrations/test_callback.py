@@ -14,9 +14,9 @@ from lmexposure.audit import MeasureSettings
 from lmexposure.canaries import Format
 from lmexposure.errors import ManifestError, ModelError, SettingsError
 from lmexposure.integrations import ExposureCallback
-from lmexposure.records.run import read_curve
 from lmexposure.scoring import log_perplexity
 from lmexposure.statistics import sampled_exposure
+from lmexposure.studies.run import read_curve
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of the Trainer, which is not ours
 

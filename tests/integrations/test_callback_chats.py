@@ -21,7 +21,7 @@ from lmexposure.integrations import (
 )
 from lmexposure.integrations.callback import usual_wrapping
 from lmexposure.models import load_model
-from lmexposure.records import Result, RowsRecord
+from lmexposure.studies import Result, RowsRecord
 
 pytestmark = [
     pytest.mark.usefixtures("no_bars"),

@@ -16,7 +16,7 @@ from lmexposure.integrations import ExposureCallback, Wrapping
 from lmexposure.integrations.callback import usual_wrapping
 from lmexposure.integrations.final_report import FinalReport
 from lmexposure.models import load_model, save_model
-from lmexposure.records import Result, RowsRecord
+from lmexposure.studies import Result, RowsRecord
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of TRL and the Trainer, which are not ours
 

@@ -9,7 +9,7 @@ import pytest
 from lmexposure.integrations import DeliveryReport
 from lmexposure.integrations.delivery_report import Delivery
 from lmexposure.integrations.lost_copies import lost_copies
-from lmexposure.records import RowsClass
+from lmexposure.studies import RowsClass
 
 
 def delivery(name: str = "pin/x1/0000", **values: Any) -> Delivery:

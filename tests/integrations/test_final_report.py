@@ -19,7 +19,7 @@ from lmexposure.gate import check
 from lmexposure.integrations import ExposureCallback, final_report
 from lmexposure.integrations.training_evidence import training_record
 from lmexposure.models import load_model
-from lmexposure.records import Result, RowsClass, RowsRecord, Validation, open_run
+from lmexposure.studies import Result, RowsClass, RowsRecord, Validation, open_run
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of the Trainer, which is not ours
 

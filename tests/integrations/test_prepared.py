@@ -24,7 +24,7 @@ from lmexposure.integrations import (
     verify,
 )
 from lmexposure.models import Context, encode_rows
-from lmexposure.records import RowsRecord
+from lmexposure.studies import RowsRecord
 
 DATA = Path(__file__).parents[1] / "prepared"
 MANIFEST = Manifest.read(DATA / "canaried" / "manifest.json")

@@ -10,7 +10,7 @@ from integrations import train_in_processes
 
 from lmexposure.errors import ResultError
 from lmexposure.integrations.callback import from_first
-from lmexposure.records import open_run
+from lmexposure.studies import open_run
 
 
 def test_one_process_decides_by_itself() -> None:

@@ -18,7 +18,7 @@ from lmexposure.models import (
     tokenizer_sha256,
     training_rows,
 )
-from lmexposure.records import RowsRecord
+from lmexposure.studies import RowsRecord
 
 PIN = Format(name="pin", template="My PIN is {digits:4}.")
 PLAN = Plan(formats=(PIN,), canaries=3, repetitions=(1, 4), controls=2, seed=2)

@@ -18,8 +18,8 @@ from lmexposure.errors import ModelError, SettingsError
 from lmexposure.models import gradient_canaries
 from lmexposure.models.dp_accounting import epsilon_spent
 from lmexposure.models.gradient_directions import KINDS
-from lmexposure.records.white_box import WhiteBoxBounds
 from lmexposure.statistics import sampled_epsilon
+from lmexposure.studies.white_box import WhiteBoxBounds
 
 DELTA = 1e-5
 

@@ -27,8 +27,8 @@ from torch import nn
 
 from lmexposure.errors import CorpusError, ResultError, SettingsError
 from lmexposure.models import Progress, TrainingResult, load_model
-from lmexposure.records import DocumentPrivacy, WhiteBoxAudit
 from lmexposure.scoring import log_perplexity
+from lmexposure.studies import DocumentPrivacy, WhiteBoxAudit
 
 pytest.importorskip("peft")
 

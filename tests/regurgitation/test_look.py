@@ -16,11 +16,11 @@ from tiny import byte_level_bpe, model_of
 import lmexposure as lx
 from lmexposure.errors import CorpusError, ModelError, ResultError, SettingsError
 from lmexposure.models import LoadedModel
-from lmexposure.records import VerbatimPassages, VerbatimRecord, open_look
 from lmexposure.regurgitation import look as looking
 from lmexposure.regurgitation.runs import document_runs, longest
 from lmexposure.regurgitation.windows import read_windows
 from lmexposure.scoring import score_windows
+from lmexposure.studies import VerbatimPassages, VerbatimRecord, open_look
 
 SHORT = lx.VerbatimSettings(
     prefix_tokens=16,

@@ -14,13 +14,13 @@ from regurgitation.test_look import SHORT
 
 import lmexposure as lx
 from lmexposure.models import Encoded
-from lmexposure.records import VerbatimPassages, VerbatimRecord
 from lmexposure.regurgitation import asking, controls, look
 from lmexposure.regurgitation import runs as following
 from lmexposure.regurgitation.parts import Parts
 from lmexposure.regurgitation.table import described
 from lmexposure.scoring import WindowScores
 from lmexposure.statistics import longer_runs, shuffled_groups_p
+from lmexposure.studies import VerbatimPassages, VerbatimRecord
 
 FEW = replace(SHORT, windows=120, samples=0, near_windows=0, false_share=0.2)
 REPLICATES = 70

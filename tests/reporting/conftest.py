@@ -3,8 +3,8 @@
 import pytest
 from made_results import small_run
 
-from lmexposure.records import RunFiles, open_run
 from lmexposure.reporting import ReportData, report_data
+from lmexposure.studies import RunFiles, open_run
 
 
 @pytest.fixture(scope="session")

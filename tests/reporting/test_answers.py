@@ -10,8 +10,8 @@ from page_data import page_data
 from lmexposure import gate
 from lmexposure.core import Answers, Check, CheckLine, Fact, Outcome, Thresholds, Verdict
 from lmexposure.gate import CHECK_KINDS
-from lmexposure.records import Provenance, Result
 from lmexposure.reporting.answers import answers_of, class_of, next_steps
+from lmexposure.studies import Provenance, Result
 
 DATA = page_data(canaries=2, controls=2, references=30, bounded=False)
 

@@ -8,7 +8,6 @@ import pytest
 from made_results import small_result, small_run
 from reporting.charts.made import texts
 
-from lmexposure.records import open_run
 from lmexposure.reporting import (
     ReportData,
     Section,
@@ -23,6 +22,7 @@ from lmexposure.reporting.data import BaseDot
 from lmexposure.reporting.exports import report_json
 from lmexposure.reporting.facts import command_of, model_facts
 from lmexposure.reporting.markdown import report_markdown
+from lmexposure.studies import open_run
 
 LIKELY: dict[str, Any] = {"base": True, "canaries": 5, "controls": 6}
 

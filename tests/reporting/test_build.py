@@ -23,7 +23,6 @@ from made_results import (
 from lmexposure import gate
 from lmexposure.core import Outcome, Thresholds, inline
 from lmexposure.errors import ManifestError, SettingsError
-from lmexposure.records import Estimate, Extraction, Method, RunFiles, Scores, open_run
 from lmexposure.reporting import ReportData, render_report, report_data, result_sections
 from lmexposure.reporting.build import canary_rows, class_rows
 from lmexposure.reporting.data import CanaryRow
@@ -32,6 +31,7 @@ from lmexposure.reporting.markdown import report_markdown
 from lmexposure.reporting.model_card import evaluation_results
 from lmexposure.reporting.roc import roc_data
 from lmexposure.statistics import roc_curve
+from lmexposure.studies import Estimate, Extraction, Method, RunFiles, Scores, open_run
 
 
 def shown(path: Path, **made_of: Any) -> ReportData:

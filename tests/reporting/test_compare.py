@@ -10,9 +10,9 @@ from made_results import assumed, context, small_manifest, small_result, small_r
 from lmexposure.canaries import Format
 from lmexposure.core import Outcome
 from lmexposure.errors import ResultError, SettingsError
-from lmexposure.records import RunFiles, open_run
 from lmexposure.reporting import compare_data
 from lmexposure.reporting.compare import context_differences, setting_differences
+from lmexposure.studies import RunFiles, open_run
 
 
 def run_of(path: Path, **made_of: Any) -> RunFiles:

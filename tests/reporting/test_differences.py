@@ -10,10 +10,10 @@ import pytest
 from made_results import RANDOM_NUMBER, estimate, exact, sampled, small_result
 from scipy.stats import binomtest, mannwhitneyu
 
-from lmexposure.records import Estimate, Result, Scores
 from lmexposure.reporting.data import Floats
 from lmexposure.reporting.differences import Difference, Finding, differences, findings
 from lmexposure.statistics import binomial_interval
+from lmexposure.studies import Estimate, Result, Scores
 
 BITS = float(np.log2(RANDOM_NUMBER))
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from made_results import small_run
 
-from lmexposure.records import open_run
 from lmexposure.reporting import CompareData, ReportData, compare_data
 from lmexposure.reporting.exports import compare_csv, compare_json, report_csv, report_json
+from lmexposure.studies import open_run
 
 
 def rows_of(text: str) -> list[dict[str, str]]:

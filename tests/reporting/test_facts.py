@@ -14,7 +14,6 @@ from lmexposure.audit import MeasureSettings, RunSettings
 from lmexposure.cli import options as options_of_commands
 from lmexposure.cli.app import app
 from lmexposure.core import Fact
-from lmexposure.records import ContextRecord, RunFiles, TrainingSettings, open_run
 from lmexposure.reporting.facts import (
     DEMO_TEXT,
     command_of,
@@ -24,6 +23,7 @@ from lmexposure.reporting.facts import (
     setting_facts,
     where_of,
 )
+from lmexposure.studies import ContextRecord, RunFiles, TrainingSettings, open_run
 
 SEED = 918_273_645
 

@@ -8,9 +8,9 @@ import pytest
 from made_results import HOSTILE, hostile_run, small_run
 
 from lmexposure.core import code, fence, inline, table
-from lmexposure.records import open_run
 from lmexposure.reporting import ReportData, compare_data, report_data
 from lmexposure.reporting.markdown import compare_markdown, report_markdown
+from lmexposure.studies import open_run
 
 
 def test_one_screen_says_it_all(data: ReportData) -> None:

@@ -12,9 +12,9 @@ from huggingface_hub.repocard_data import EvalResult
 from made_results import hostile_run, secret_texts, small_run
 
 from lmexposure.errors import FileError, ModelError
-from lmexposure.records import RunFiles, open_run
 from lmexposure.reporting import report_data, write_report
 from lmexposure.reporting.model_card import DATASET
+from lmexposure.studies import RunFiles, open_run
 
 CARD = """---
 # who may use it

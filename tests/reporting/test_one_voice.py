@@ -21,9 +21,9 @@ from made_results import (
 from lmexposure import _style, gate
 from lmexposure.cli.console import print_result
 from lmexposure.core import Thresholds, verdict_summary, verdict_text
-from lmexposure.records import Result, RunFiles, open_run
 from lmexposure.reporting import render_report, report_data, result_sections
 from lmexposure.reporting.markdown import report_markdown
+from lmexposure.studies import Result, RunFiles, open_run
 
 PACKAGE = Path(_style.__file__).parent
 ROOMS = ("cli", "gate", "reporting")

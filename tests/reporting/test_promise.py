@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from page_data import page_data
 
-from lmexposure.records import NOT_COVERED, DpClaim
 from lmexposure.reporting import render_report
 from lmexposure.reporting.markdown import report_markdown
 from lmexposure.reporting.promise import promise_section
+from lmexposure.studies import NOT_COVERED, DpClaim
 
 CLAIM = DpClaim(
     method="dp-sgd",

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from made_results import canary, class_row, exact, form, made, privacy, sampled, small_result
 
-from lmexposure.records import Result
 from lmexposure.reporting import Section, privacy_sections, result_sections
 from lmexposure.reporting.build import class_rows
 from lmexposure.reporting.privacy import primary_section
 from lmexposure.reporting.sections import found_cell
+from lmexposure.studies import Result
 
 
 def sections(result: Result) -> dict[str, Section]:

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from made_sweeps import made_sweep, sweep_with
 
-from lmexposure.records import CounterfactualGroup, SweepCounterfactual, SweepResult
 from lmexposure.reporting import render_sweep, sweep_report_data, sweep_sections
 from lmexposure.reporting.charts import sweep_charts
 from lmexposure.reporting.exports import sweep_csv
 from lmexposure.reporting.sweep_counterfactual import counterfactual_sections
 from lmexposure.reporting.sweep_markdown import sweep_markdown
+from lmexposure.studies import CounterfactualGroup, SweepCounterfactual, SweepResult
 
 
 def made(**parts: Any) -> SweepResult:

@@ -5,12 +5,12 @@ from typing import Any
 from made_sweeps import made_power, made_sweep, sweep_with
 
 from lmexposure.gate import check_sweep
-from lmexposure.records import SweepResult
 from lmexposure.reporting import render_sweep, sweep_report_data, sweep_sections
 from lmexposure.reporting.sweep_answers import sweep_answers
 from lmexposure.reporting.sweep_facts import sweep_command, sweep_setting_facts
 from lmexposure.reporting.sweep_markdown import sweep_markdown
 from lmexposure.reporting.sweep_power import by_strength, power_sections, strongest_line
+from lmexposure.studies import SweepResult
 
 
 def test_the_strongest_kind_is_first() -> None:

@@ -14,7 +14,6 @@ from made_sweeps import made_sweep, sweep_with, written_sweep
 import lmexposure as lx
 from lmexposure.core import Thresholds
 from lmexposure.errors import FileError, ResultError, SettingsError
-from lmexposure.records import SweepResult, SweepText, WorstText
 from lmexposure.reporting import (
     render_sweep,
     report,
@@ -24,6 +23,7 @@ from lmexposure.reporting import (
 )
 from lmexposure.reporting.sweep_answers import sweep_answers
 from lmexposure.reporting.sweep_markdown import sweep_markdown
+from lmexposure.studies import SweepResult, SweepText, WorstText
 
 
 def page(**parts: Any) -> str:

@@ -8,8 +8,8 @@ import pytest
 from made_looks import SECRET, document, group, look, texts
 
 from lmexposure.errors import FileError, ResultError, SettingsError
-from lmexposure.records import GroupTest, VerbatimModel, VerbatimRecord
 from lmexposure.reporting import verbatim_finding, verbatim_sections, write_verbatim
+from lmexposure.studies import GroupTest, VerbatimModel, VerbatimRecord
 
 
 @pytest.mark.parametrize("shown", [False, True])

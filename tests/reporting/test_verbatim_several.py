@@ -7,8 +7,8 @@ import pytest
 from made_looks import group, look
 
 from lmexposure.errors import ResultError
-from lmexposure.records import VerbatimFiles, VerbatimModel
 from lmexposure.reporting import several_finding, several_looks, several_section, write_several
+from lmexposure.studies import VerbatimFiles, VerbatimModel
 
 
 def files(parameters: int, run: int, **changes: Any) -> VerbatimFiles:

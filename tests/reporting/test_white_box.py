@@ -13,12 +13,12 @@ from reporting.test_promise import CLAIM
 import lmexposure as lx
 from lmexposure.errors import ResultError
 from lmexposure.models import epsilon_spent
-from lmexposure.records import Bound, DpClaim, Result, WhiteBoxAudit, WhiteBoxBounds
 from lmexposure.reporting import render_report
 from lmexposure.reporting.exports import report_json
 from lmexposure.reporting.markdown import report_markdown
 from lmexposure.reporting.white_box import white_box_section
 from lmexposure.statistics import one_run_audit, step_guesses_epsilon
+from lmexposure.studies import Bound, DpClaim, Result, WhiteBoxAudit, WhiteBoxBounds
 
 COINS = tuple(number % 3 == 0 or number % 7 == 0 for number in range(60))
 

@@ -13,8 +13,8 @@ from made_results import hostile_run, secret_texts, small_run
 
 from lmexposure.canaries import Manifest
 from lmexposure.errors import FileError, ModelError, SettingsError
-from lmexposure.records import open_run
 from lmexposure.reporting import FORMATS, write_compare, write_report
+from lmexposure.studies import open_run
 
 SEED = 918_273_645
 UNSEEN = "a\x1b[31mb\u202ec\u2066d\x00\x7f"

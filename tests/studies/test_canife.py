@@ -21,11 +21,10 @@ import lmexposure as lx
 from lmexposure.cli.entry import _run
 from lmexposure.core import as_markdown, write_report
 from lmexposure.errors import CorpusError, ResultError, SettingsError
+from lmexposure.federated import canife_audit as canife
 from lmexposure.models import LstmSizes, load_model
-from lmexposure.records import CanifeSettings, FederatedSettings
 from lmexposure.statistics import sampled_epsilon
-from lmexposure.studies import Canife, CanifeRound
-from lmexposure.studies import canife_audit as canife
+from lmexposure.studies import Canife, CanifeRound, CanifeSettings, FederatedSettings
 
 __all__ = ["call"]  # a fixture of the tests of commands
 
@@ -314,7 +313,7 @@ def test_the_command_trains_judges_and_reports(posts: Path, tmp_path: Path, call
     assert call("check", tmp_path / "o", "--json", tmp_path / "v.json").code in (0, 2)
     assert "inputs_sha256" in json.loads((tmp_path / "v.json").read_text())
     refused = call("report", tmp_path / "o", "--show-secrets")
-    assert (refused.code, "is a federated training" in refused.err) == (3, True)
+    assert (refused.code, "holds no secrets" in refused.err) == (3, True)
     assert call("report", tmp_path / "o", "--charts", "--format", "json").code == 0
     drawn = {path.suffix for path in (tmp_path / "o" / "charts").iterdir()}
     assert drawn == {".svg", ".png", ".pdf"}

@@ -15,9 +15,9 @@ from cli.conftest import Call, call
 from made_studies import MADE
 
 import lmexposure as lx
+from lmexposure import doors
 from lmexposure.core import Check, Study, as_markdown, inline, kind_of, kinds, study
 from lmexposure.errors import FileError, LmexposureError, ResultError, SettingsError
-from lmexposure.studies import doors
 
 __all__ = ["call"]  # a fixture of the tests of commands
 

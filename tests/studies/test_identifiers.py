@@ -17,8 +17,11 @@ from made_studies import identifiers
 from tiny import model_of
 from transformers import GPT2Config, GPT2LMHeadModel
 
+from lmexposure.audit import IdentifierSettings, natural_identifiers
+from lmexposure.audit.identifier_ranking import Side, _Place
 from lmexposure.canaries import Format, derive_seed, find_identifiers, load_format
 from lmexposure.core import as_markdown
+from lmexposure.doors import check
 from lmexposure.errors import (
     CorpusError,
     FormatError,
@@ -30,8 +33,7 @@ from lmexposure.errors import (
 from lmexposure.models import Context, LoadedModel, new_model
 from lmexposure.scoring import log_perplexity
 from lmexposure.statistics import identifiers_needed
-from lmexposure.studies import IdentifierSettings, NaturalIdentifiers, check, natural_identifiers
-from lmexposure.studies.identifiers.ranking import Side, _Place
+from lmexposure.studies import NaturalIdentifiers
 
 FEW = IdentifierSettings(draws=99, left=40)
 

@@ -8,8 +8,8 @@ from known import known
 from made_matrices import ALL, made_matrices, made_models, made_plan
 
 from lmexposure.errors import ResultError
-from lmexposure.records import FailedModel, SweepPlan, SweepResult
 from lmexposure.statistics import lira_matrix, one_run_audit, tpr_at_fpr
+from lmexposure.studies import FailedModel, SweepPlan, SweepResult
 from lmexposure.sweeps import Matrices, analyse
 
 

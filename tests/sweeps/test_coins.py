@@ -5,7 +5,7 @@ import pytest
 from lmexposure.canaries import ALWAYS, PARTNER, CorpusRecord, Format, Manifest, Plan
 from lmexposure.canaries.plan import draw
 from lmexposure.errors import SettingsError
-from lmexposure.records import SweepSettings
+from lmexposure.studies import SweepSettings
 from lmexposure.sweeps.coins import eligible, inserted_texts, shares_of, tossed
 
 _PAIRS = 6

@@ -8,7 +8,7 @@ import pytest
 from tiny_sweeps import MODELS, corpus_at, tiny_settings
 
 from lmexposure.errors import ResultError
-from lmexposure.records import SweepResult
+from lmexposure.studies import SweepResult
 from lmexposure.sweeps import SweepDirectory, collect, prepare, read_matrices, run_task
 
 

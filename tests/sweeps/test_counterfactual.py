@@ -8,13 +8,13 @@ import pytest
 from known import known
 from made_matrices import ALL, made_matrices, made_models, made_plan
 
-from lmexposure.records import (
+from lmexposure.statistics import mean_difference, memorisation_test, per_text_epsilon
+from lmexposure.studies import (
     CounterfactualGroup,
     FailedModel,
     SweepCounterfactual,
     SweepPlan,
 )
-from lmexposure.statistics import mean_difference, memorisation_test, per_text_epsilon
 from lmexposure.sweeps import Matrices, analyse
 
 NAMES = ("log_perplexity", "secret_tokens")

@@ -12,7 +12,7 @@ from lmexposure._files import only_writer
 from lmexposure._forecast import Phase
 from lmexposure.audit import Watcher
 from lmexposure.errors import BusyError, FileError, ResultError, SettingsError
-from lmexposure.records import SweepSettings
+from lmexposure.studies import SweepSettings
 from lmexposure.sweeps import driver
 
 pytestmark = pytest.mark.usefixtures("fake_models")

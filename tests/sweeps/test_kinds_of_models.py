@@ -14,8 +14,8 @@ from tiny_sweeps import corpus_at, scores_of, tiny_settings
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from lmexposure.models import load_model, row_context
-from lmexposure.records import SweepModel, SweepSettings
 from lmexposure.scoring import log_perplexity
+from lmexposure.studies import SweepModel, SweepSettings
 from lmexposure.sweeps import SweepDirectory, prepare, run_task
 from lmexposure.sweeps.arrays import ModelScores
 from lmexposure.sweeps.base import base_scores

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from lmexposure._written import study
 from lmexposure.errors import ResultError
-from lmexposure.records import SweepPlan
+from lmexposure.studies import SweepPlan
 from lmexposure.sweeps import Matrices, read_matrices
 from lmexposure.sweeps.arrays import ModelScores, read_npz
 from lmexposure.sweeps.matrices import join_scores

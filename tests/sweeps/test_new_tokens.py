@@ -13,7 +13,7 @@ from tiny_sweeps import corpus_at, tiny_settings
 
 from lmexposure.errors import ModelError
 from lmexposure.models import load_model, save_model, tokenizer_sha256
-from lmexposure.records import SweepModel, SweepSettings
+from lmexposure.studies import SweepModel, SweepSettings
 from lmexposure.sweeps import SweepDirectory, prepare, run_task
 from lmexposure.sweeps.base import base_scores
 

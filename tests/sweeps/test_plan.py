@@ -17,7 +17,7 @@ from tiny_sweeps import corpus_at, tiny_settings
 
 from lmexposure.canaries import Manifest, Placement
 from lmexposure.errors import LmexposureError, ModelError, ResultError, SettingsError
-from lmexposure.records import SweepSettings
+from lmexposure.studies import SweepSettings
 from lmexposure.sweeps import SweepDirectory, prepare
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from made_matrices import made_matrices, made_models, made_plan
 
-from lmexposure.records import SweepPower
+from lmexposure.studies import SweepPower
 from lmexposure.sweeps import analyse
 from lmexposure.sweeps.power import kind_of
 

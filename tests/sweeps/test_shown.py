@@ -7,8 +7,8 @@ from tiny_sweeps import corpus_at, tiny_settings
 
 import lmexposure as lx
 from lmexposure.core import Outcome, Thresholds
-from lmexposure.records import SweepPlan, SweepResult
 from lmexposure.reporting import write_sweep_report
+from lmexposure.studies import SweepPlan, SweepResult
 from lmexposure.sweeps import sweep
 
 SEED = 918_273_645

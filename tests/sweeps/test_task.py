@@ -15,8 +15,8 @@ from tiny_sweeps import corpus_at, scores_of, tiny_settings
 import lmexposure.sweeps.task
 from lmexposure.errors import FileError, ModelError, ResultError, SettingsError
 from lmexposure.models import load_model, masked
-from lmexposure.records import FailedModel, SweepModel, SweepSettings
 from lmexposure.scoring import log_perplexity
+from lmexposure.studies import FailedModel, SweepModel, SweepSettings
 from lmexposure.sweeps import SweepDirectory, prepare, run_task
 from lmexposure.sweeps.arrays import ModelScores
 from lmexposure.sweeps.base import base_scores

@@ -19,9 +19,9 @@ from lmexposure.core.charts import (
     plain_axes,
     series_style,
 )
-from lmexposure.records import Role
 from lmexposure.reporting.charts.exposure import frame, frame_keys
 from lmexposure.reporting.data import ClassRow
+from lmexposure.studies import Role
 
 _CARET: Literal[10] = 10  # matplotlib.markers.CARETUPBASE
 

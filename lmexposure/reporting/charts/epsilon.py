@@ -22,7 +22,7 @@ from lmexposure.core.charts import (
     named_rows,
     plain_axes,
 )
-from lmexposure.records import Bound, Privacy, PrivacyClass, Validity
+from lmexposure.studies import Bound, Privacy, PrivacyClass, Validity
 
 _SHAPES: dict[Validity, str] = {
     "any-dp": "o",

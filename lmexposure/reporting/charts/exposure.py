@@ -25,8 +25,8 @@ from lmexposure.core.charts import (
     key,
     plain_axes,
 )
-from lmexposure.records import Role
 from lmexposure.reporting.data import CanaryRow, ClassRow, Floats, FormatData
+from lmexposure.studies import Role
 
 # Exposure under guessing is -log2 of a uniform number: its 5th and 95th percentile, in bits.
 GUESSING_LOW, GUESSING_HIGH = 0.0740, 4.3219

@@ -23,8 +23,8 @@ from lmexposure.core.charts import (
     key,
     plain_axes,
 )
-from lmexposure.records import Role, SkewNormalFit
 from lmexposure.reporting.data import CanaryRow, Floats, FormatData
+from lmexposure.studies import Role, SkewNormalFit
 
 _LEVELS = np.array([0, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1])  # of `quantiles`
 _MOST_BINS, _FEWEST_BINS = 80, 5

@@ -18,8 +18,8 @@ from lmexposure.core.charts import (
     key,
     plain_axes,
 )
-from lmexposure.records import CounterfactualText, SweepCounterfactual, SweepResult
 from lmexposure.reporting.sweep_counterfactual import GROUPS, certain
+from lmexposure.studies import CounterfactualText, SweepCounterfactual, SweepResult
 
 _MOST = 500  # texts of a group, the most memorised ones
 _LOOKS: dict[str, Style] = {

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 
 from lmexposure.core.charts import Chart
-from lmexposure.records import SweepResult
 from lmexposure.reporting.charts.sweep_counterfactual import counterfactual_chart
 from lmexposure.reporting.charts.sweep_power import power_chart
 from lmexposure.reporting.charts.sweep_rates import beside_chart, canaries_chart, sweep_roc_chart
 from lmexposure.reporting.charts.sweep_worst import sweep_bounds_chart, worst_charts
+from lmexposure.studies import SweepResult
 
 
 def sweep_charts(result: SweepResult) -> list[Chart]:

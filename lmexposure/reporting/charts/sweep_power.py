@@ -16,8 +16,8 @@ from lmexposure.core.charts import (
     named_rows,
     plain_axes,
 )
-from lmexposure.records import KindPower, SweepPower, SweepResult
 from lmexposure.reporting.sweep_power import by_strength, power_rows_in_words, shares_of
+from lmexposure.studies import KindPower, SweepPower, SweepResult
 
 _ROW = 0.5  # inches
 _BELOW = 0.12  # rows, so that no mark hides another

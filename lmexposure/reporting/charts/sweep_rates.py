@@ -23,10 +23,10 @@ from lmexposure.core.charts import (
     plain_axes,
     series_style,
 )
-from lmexposure.records import SweepResult, SweepScore
 from lmexposure.reporting.charts.roc import roc_axes, roc_floor
 from lmexposure.reporting.data import Floats
 from lmexposure.reporting.sweep_tables import group_name, primary_rows
+from lmexposure.studies import SweepResult, SweepScore
 
 _ROW = 0.5  # inches
 _CURVES = 6

@@ -22,9 +22,9 @@ from lmexposure.core.charts import (
     named_rows,
     plain_axes,
 )
-from lmexposure.records import SweepBound, SweepResult, WorstText
 from lmexposure.reporting.data import Floats
 from lmexposure.reporting.sweep_tables import QUESTIONS
+from lmexposure.studies import SweepBound, SweepResult, WorstText
 
 _ROW = 0.5  # inches
 _MOST_BINS, _FEWEST_BINS = 40, 5

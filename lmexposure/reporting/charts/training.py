@@ -22,8 +22,8 @@ from lmexposure.core.charts import (
     plain_axes,
     series_style,
 )
-from lmexposure.records import Evaluation
 from lmexposure.reporting.data import Floats
+from lmexposure.studies import Evaluation
 
 Rows = Sequence[Evaluation]
 

@@ -21,8 +21,8 @@ from lmexposure.core.charts import (
     plain_axes,
     series_style,
 )
-from lmexposure.records import CheckpointClass
 from lmexposure.reporting.data import Floats
+from lmexposure.studies import CheckpointClass
 
 _MOST_SERIES = 6
 _LONGEST_NAME, _ALL_NAMES = 16, 50  # characters that have room below the axis

@@ -7,7 +7,7 @@ from matplotlib.figure import FigureBase
 from lmexposure._style import count, percent, short, whole
 from lmexposure._text import visible
 from lmexposure.core.charts import SERIES, Chart, Style, clipped, key, log_ticks, plain_axes
-from lmexposure.records import VerbatimRecord, VerbatimWindows
+from lmexposure.studies import VerbatimRecord, VerbatimWindows
 
 _SHAPES: tuple[Style, ...] = (
     {"linestyle": "-", "marker": "o"},

@@ -10,7 +10,9 @@ import numpy as np
 from lmexposure.core import Outcome, Verdict
 from lmexposure.core.charts import VARIABLES, Chart
 from lmexposure.gate import CHECK_KINDS
-from lmexposure.records import (
+from lmexposure.reporting import ReportData
+from lmexposure.reporting.data import CanaryRow, ClassRow, FormatData, Found, RocData
+from lmexposure.studies import (
     Bound,
     ClaimCheck,
     ClassBounds,
@@ -21,9 +23,7 @@ from lmexposure.records import (
     Provenance,
     SkewNormalFit,
 )
-from lmexposure.records.result_formats import Goodness
-from lmexposure.reporting import ReportData
-from lmexposure.reporting.data import CanaryRow, ClassRow, FormatData, Found, RocData
+from lmexposure.studies.result_formats import Goodness
 
 HOSTILE = '<script>alert(1)</script> & $x^2$ $\\frac{a}{b}$ "quoted" \x07'
 

@@ -26,7 +26,6 @@ from reporting.charts.made import (
 from scipy import stats
 
 from lmexposure.core.charts import Chart, class_styles
-from lmexposure.records import CheckpointClass
 from lmexposure.reporting.charts import (
     comparison_chart,
     controls_chart,
@@ -43,6 +42,7 @@ from lmexposure.reporting.charts.epsilon import _limit
 from lmexposure.reporting.charts.exposure import GUESSING_HIGH, GUESSING_LOW
 from lmexposure.reporting.charts.references import _density, _histogram
 from lmexposure.reporting.charts.roc import _on_log_axes
+from lmexposure.studies import CheckpointClass
 
 Make = Callable[[], Chart | None]
 NO_BITS = np.array([])

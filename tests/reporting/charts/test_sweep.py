@@ -9,9 +9,9 @@ from made_sweeps import made_sweep, sweep_with
 from reporting.charts.made import texts
 
 from lmexposure.core.charts import Chart
-from lmexposure.records import SweepResult
 from lmexposure.reporting.charts import sweep_charts
 from lmexposure.reporting.charts.sweep_rates import _by_chance
+from lmexposure.studies import SweepResult
 
 
 def chart(result: SweepResult, name: str) -> Chart:

@@ -1,0 +1,151 @@
+"""The whole audit of a federated training: users of a corpus, their training, attacked rounds."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from lmexposure._files import canonical_json, mode_like, only_writer, sha256_bytes
+from lmexposure._record import JsonValue
+from lmexposure._validate import integer
+from lmexposure._written import refuse_foreign
+from lmexposure.canaries import corpus_files
+from lmexposure.core import Work
+from lmexposure.errors import ResultError
+from lmexposure.federated.audit import FederatedAudit, RoundAudit, federated_training
+from lmexposure.federated.corpus import texts_of_users, tokens_of_users
+from lmexposure.federated.rounds import clients_of
+from lmexposure.models import LstmSizes, computing_threads, new_model, save_model
+from lmexposure.studies import (
+    Canife,
+    CanifeRound,
+    CanifeSettings,
+    FederatedSettings,
+    refuse_other_study,
+)
+
+Corpus = str | Path | Sequence[str | Path]
+Said = Callable[[str, int, int, str], None]
+
+_HIDDEN = frozenset({"seed", "canary_seed", "corpus"})
+_WRITTEN = ("canife.json", "model", "report.html", "report.md", "report.csv")
+
+
+def canife_audit(  # noqa: PLR0913  a public door: its parameters are its options
+    corpus: Corpus,
+    *,
+    out: str | Path,
+    user_field: str | None = None,
+    parts: int = 100,
+    settings: FederatedSettings | None = None,
+    attacks: CanifeSettings | None = None,
+    lstm: LstmSizes | None = None,
+    text_field: str = "text",
+    progress: Said | None = None,
+) -> Canife:
+    """Train an LSTM on users of a corpus in a federated way, and attack its rounds.
+
+    Where it was ended it goes on from the last attacked round, to the same bytes.
+    """
+    out = Path(out)
+    asked = _Asked(
+        settings=FederatedSettings() if settings is None else settings,
+        attacks=CanifeSettings() if attacks is None else attacks,
+        lstm=LstmSizes(units=32, embedding=32, layers=2) if lstm is None else lstm,
+        texts=texts_of_users(corpus, user_field, integer("parts", parts, low=2), text_field),
+        parts=None if user_field is not None else parts,
+    )
+    names = [corpus] if isinstance(corpus, str | Path) else list(corpus)
+    mode = mode_like(*corpus_files(names))  # weights remember their users' text
+    with only_writer(out), computing_threads(1):
+        refuse_other_study(out, (Canife.NAME,), "canife")
+        refuse_foreign(out, _WRITTEN)
+        with Work(out=out, asked=asked.named, hidden=_HIDDEN).claimed() as work:
+            made = _finished(out, work.sha256) or _trained(asked, work, mode, progress)
+            work.drop()
+    return made
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Asked:
+    """All that decides a training and its attacks."""
+
+    settings: FederatedSettings
+    attacks: CanifeSettings
+    lstm: LstmSizes
+    texts: Mapping[str, str]
+    parts: int | None  # that a corpus without users is cut into
+
+    @property
+    def named(self) -> dict[str, JsonValue]:
+        """By names that people know; the corpus by its hash."""
+        sizes = {"units": self.lstm.units, "layers": self.lstm.layers}
+        return {
+            **asdict(self.settings),
+            **asdict(self.attacks),
+            **sizes,
+            "embedding": self.lstm.embedding,
+            "clients": self.parts,
+            "corpus": sha256_bytes(canonical_json(dict(self.texts))),
+        }
+
+
+def _finished(out: Path, inputs: str) -> Canife | None:
+    """What an earlier call has made; None where it, or its model, is not there."""
+    if not (out / Canife.NAME).exists():
+        return None
+    record = Canife.read(out)
+    if record.inputs_sha256 != inputs:
+        raise ResultError(f"{out} holds another training; choose another --out, or move it away")
+    return record if (out / "model").is_dir() else None
+
+
+def _trained(asked: _Asked, work: Work, mode: int, progress: Said | None) -> Canife:
+    """Train, attack, and write the model and the record."""
+    settings, attacks = asked.settings, asked.attacks
+    texts, lstm = asked.texts, asked.lstm
+    loaded = new_model("lstm", texts.values(), seed=settings.seed, separator=None, lstm=lstm)
+    clients = clients_of(tokens_of_users(loaded, texts, asked.parts or 1), length=attacks.length)
+
+    def told(number: int, loss: float) -> None:
+        if progress is not None:
+            progress("rounds", number, settings.rounds, f"loss {loss:.3f} nats")
+
+    audit = federated_training(
+        loaded.model.train(), clients, settings, attacks, progress=told, kept=work.part("training")
+    )
+    weights = sum(weight.numel() for weight in loaded.model.parameters())
+    record = _record(audit, work.sha256, len(clients), weights)
+    save_model(loaded.model.eval(), loaded.tokenizer, work.out / "model", mode=mode)
+    record.save(work.out)
+    return record
+
+
+def _record(audit: FederatedAudit, inputs: str, clients: int, weights: int) -> Canife:
+    settings = audit.settings
+    return Canife.now(
+        inputs_sha256=inputs,
+        clients=audit.clients,
+        aside=clients - audit.clients,
+        weights=weights,
+        rounds=settings.rounds,
+        client_rate=settings.client_rate,
+        local_epochs=settings.local_epochs,
+        local_batch=settings.local_batch,
+        clip=settings.clip,
+        noise_multiplier=settings.noise_multiplier,
+        delta=settings.delta,
+        frozen=audit.canife.frozen,
+        significance=audit.canife.significance,
+        attacked=tuple(map(_round, audit.rounds)),
+        attainable=audit.attainable,
+        losses=audit.losses,
+    )
+
+
+def _round(row: RoundAudit) -> CanifeRound:
+    values: dict[str, Any] = asdict(row)
+    for name in ("noise", "noise_at_most", "claimed_round", "claimed_so_far"):
+        values[name] = values[name] if math.isfinite(values[name]) else None
+    return CanifeRound(**values)

@@ -1,0 +1,142 @@
+"""What a person may choose of a comparison of defences."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from lmexposure._settings import (
+    Setting,
+    check_settings,
+    refuse_unknown,
+    setting,
+    settings_of,
+    whole,
+    words,
+)
+from lmexposure._validate import fraction, of_type, positive
+from lmexposure.errors import SettingsError
+from lmexposure.studies.settings import SETTING_NAMES
+from lmexposure.studies.sweep_settings import SweepSettings
+
+COMPARING = "Defences"  # the panel of a command's help
+_MODELS, _FULL = 32, 64
+_CHARACTERS = 50_000
+_CANARIES, _COPIES = 48, (1, 2)  # two copies are a pair, of which each protects nothing
+# What is the same for all methods, or fixed by the comparison.
+FIXED_FOR_DEFENCES = ("score", "attack", "shares", "keep_weights", "vary", "coins", "base")
+
+
+def _methods(name: str, value: object) -> None:
+    """The rule of names of methods; which there are, the catalogue knows."""
+    words(name, value)
+
+
+def _rate(name: str, value: float) -> None:
+    if fraction(name, value) not in (0.01, 0.001):
+        raise SettingsError(f"{name}={value!r} must be 0.01 or 0.001, which sweeps have rates at")
+
+
+def _target(name: str, value: float) -> None:
+    if not 1 <= positive(name, value) <= 10:
+        raise SettingsError(
+            f"{name}={value!r} is a multiple of the undefended model's validation loss; give at "
+            "least 1 and at most 10, such as 1.05"
+        )
+
+
+def _default_sweep() -> SweepSettings:
+    sweep = SweepSettings()
+    run = replace(sweep.run, canaries=_CANARIES, repetitions=_COPIES)
+    return replace(sweep, models=_MODELS, shares=(1.0,), run=run)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DefencesSettings:
+    """Several defences at one utility, each under the attacks that fit it."""
+
+    methods: tuple[str, ...] = setting(
+        ("early-stop", "relaxloss", "hamp", "dp-sgd"),
+        "defences to compare; none is always among them",
+        panel=COMPARING,
+        rule=_methods,
+        metavar="NAME,NAME,...",
+        parse=lambda name, text: tuple(part.strip() for part in text.split(",")),
+        usual="early-stop,relaxloss,hamp,dp-sgd",
+    )
+    target: float = setting(
+        1.05,
+        "validation loss that each is to have, as a multiple of that without a defence",
+        panel=COMPARING,
+        rule=_target,
+    )
+    tolerance: float = setting(
+        0.01,
+        "how far from it a method may be and still be ranked",
+        panel=COMPARING,
+        rule=fraction,
+        by_flag=False,
+    )
+    tries: int = setting(
+        5,
+        "trainings that the search for a method's settings may take",
+        panel=COMPARING,
+        rule=whole(1, 100),
+    )
+    fpr: float = setting(
+        0.01,
+        "false-positive rate at which methods are ranked: 0.01 or 0.001",
+        panel=COMPARING,
+        rule=_rate,
+    )
+    full: bool = setting(
+        False,
+        f"read the whole corpus, with {_FULL} models of each method where --models is not given",
+        panel=COMPARING,
+    )
+    characters: int = setting(
+        _CHARACTERS,
+        "characters of the corpus that are read, whole documents from its beginning",
+        panel=COMPARING,
+        rule=whole(1_000),
+    )
+    repeated: int = setting(
+        10,
+        "how often canaries are in the one model of each method whose exposure is measured",
+        panel=COMPARING,
+        rule=whole(0, 10**6),
+        by_flag=False,
+    )
+    sweep: SweepSettings = field(default_factory=_default_sweep)
+    """Of each method: models, canaries, training."""
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+        of_type("sweep", self.sweep, SweepSettings, "SweepSettings(...)")
+        if self.sweep.shares_used != (1.0,):
+            raise SettingsError("shares: a comparison of defences has one share of canaries, 1")
+        twice = sorted({name for name in self.methods if self.methods.count(name) > 1})
+        if twice:
+            raise SettingsError(f"methods names {twice[0]} twice; name each once")
+
+    def override(self, values: Mapping[str, object]) -> "DefencesSettings":
+        """A copy with some values replaced; other names reach into `sweep`, and its `run`.
+
+        Raises:
+            SettingsError: a name that no setting has, or a value out of range.
+        """
+        own, others = settings_of(DefencesSettings), defences_sweep_names()
+        refuse_unknown(values, {*own, *others})
+        mine = {name: value for name, value in values.items() if name in own}
+        rest = {name: value for name, value in values.items() if name not in own}
+        current = {name: getattr(self, name) for name in own}
+        changed = DefencesSettings(**{**current, **mine}, sweep=self.sweep)
+        if changed.full and "models" not in rest:
+            rest["models"] = _FULL
+        return replace(changed, sweep=self.sweep.override(rest))
+
+
+def defences_sweep_names() -> dict[str, Setting | None]:
+    """Settings of sweeps and runs that a comparison takes over, by name."""
+    of_sweep = {
+        n: told for n, told in settings_of(SweepSettings).items() if n not in FIXED_FOR_DEFENCES
+    }
+    return {**dict.fromkeys(SETTING_NAMES), **of_sweep}

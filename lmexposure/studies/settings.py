@@ -1,0 +1,703 @@
+"""What a person may choose, each declared once: what is inserted, trained and measured."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from lmexposure._quantiles import fewest_refits
+from lmexposure._settings import (
+    Rule,
+    Setting,
+    build,
+    changed,
+    check_settings,
+    choice,
+    refuse_unknown,
+    setting,
+    settings_of,
+    several,
+    whole,
+    whole_numbers,
+    words,
+)
+from lmexposure._validate import (
+    LARGEST_NUMBER,
+    LARGEST_SEED,
+    MOST_THREADS,
+    coverage,
+    day,
+    delta_of_dp,
+    fraction,
+    of_type,
+    positive,
+    text,
+)
+from lmexposure.canaries import ADAPTERS, FORMS, KINDS, UNIFORM, layouts_listed
+from lmexposure.errors import SettingsError
+from lmexposure.studies.defence_settings import TRAINING
+from lmexposure.studies.training_settings import TrainingSettings
+
+if TYPE_CHECKING:
+    from lmexposure.studies.result import MeasureOptions
+    from lmexposure.studies.run_record import RunOptions
+
+# The panels of a command's help.
+HIDDEN, MEASURING = "What is hidden", "Measuring"
+PRIVACY, MACHINE = "Privacy", "Machine"
+PANELS = (HIDDEN, TRAINING, MEASURING, PRIVACY, MACHINE)
+
+_BUDGET_OPERATIONS = 3e12  # half a minute of a small CPU
+_FEWEST_STEPS, _MOST_STEPS = 10_000, 2_000_000
+
+# What a first look has instead of the defaults; of references and budget it has a tenth.
+QUICK: dict[str, int] = {"revealed": 0, "draws": 2_000, "bootstraps": 39}
+_TENTH = 10
+
+_CANARIES = 10  # per class, where no number is given
+
+_MOST = 10**8  # of anything that is held in memory
+
+_THREADS = "threads of the CPU; what is resumed keeps its own"
+_USUAL_THREADS = "1 for a small model, else all"
+
+# How a message names them.
+MEASURE_SETTINGS = "MeasureSettings(...), such as MeasureSettings(references=1000)"
+
+METHODS = ("auto", "exact", "importance", "sampled", "skew_normal", "certificate")
+
+
+def _without_search(rule: Rule) -> Rule:
+    """The rule of a budget; a refused one may be meant to leave the search out."""
+
+    def check(name: str, value: object) -> None:
+        try:
+            rule(name, value)
+        except SettingsError as failure:
+            raise SettingsError(
+                f"{failure}; to leave the exact search out, choose method='importance' or 'sampled'"
+            ) from None
+
+    return check
+
+
+def _nats(name: str, value: object) -> None:
+    """The rule of a claim; its other conditions are those of `Claim`."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise SettingsError(f"{name}={value!r} must be a number of nats, at least 0")
+    if value > LARGEST_NUMBER:
+        raise SettingsError(
+            f"{name}={value!r} must be at most {LARGEST_NUMBER:g} nats: a larger one claims "
+            "nothing; leave it out"
+        )
+
+
+def _left_context(name: str, value: object) -> None:
+    """The rule of a left context; an empty text is no way to say that there is none."""
+    if not isinstance(value, str) or not value:
+        raise SettingsError(f"{name}={value!r} must be bos, eos, none, or a text")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasureSettings:
+    """What is measured, and how closely."""
+
+    references: int | None = setting(
+        None,
+        "fills to compare with, per format",
+        panel=MEASURING,
+        rule=whole(20, _MOST),
+        usual="10,000, or all there are",
+    )
+    revealed: int = setting(
+        4, "characters given to the searches, at most", panel=MEASURING, rule=whole(0, _MOST)
+    )
+    beam_width: int | None = setting(
+        None,
+        "candidates that a beam search keeps",
+        panel=MEASURING,
+        rule=whole(2, _MOST),
+        usual="100, or twice the canaries if that is more",
+    )
+    extraction: bool = setting(
+        True, "whether the secrets are searched for", panel=MEASURING, by_flag=False
+    )
+    method: str = setting(
+        "auto",
+        "the estimate of exposure that is shown: auto, exact, importance, sampled, certificate, or "
+        "skew_normal, an extrapolation next to what was counted",
+        panel=MEASURING,
+        rule=choice(*METHODS),
+        flag_name="--estimate",
+    )
+    draws: int = setting(
+        20_000, "fills drawn for importance sampling", panel=MEASURING, rule=whole(10, _MOST)
+    )
+    guesses: int = setting(
+        1_000,
+        "likeliest fills that best-first search finds",
+        panel=MEASURING,
+        rule=whole(1, _MOST),
+    )
+    budget_steps: int | None = setting(
+        None,
+        "model steps for the exact search of a format",
+        panel=MEASURING,
+        rule=_without_search(whole(1, LARGEST_SEED)),
+        usual="by the size of the model",
+    )
+    budget_seconds: float | None = setting(
+        None,
+        "seconds after which each search ends; another machine may then show other methods",
+        panel=MEASURING,
+        rule=_without_search(positive),
+        usual="no limit",
+    )
+    live_states: int | None = setting(
+        None,
+        "model states that a search holds at once",
+        panel=MEASURING,
+        rule=whole(1, _MOST),
+        usual="as memory allows",
+    )
+    level: float = setting(
+        0.95, "coverage of the intervals", panel=MEASURING, rule=coverage, by_flag=False
+    )
+    bootstraps: int = setting(
+        199,
+        "refits behind goodness and interval of the skew-normal curve, where it is asked for",
+        panel=MEASURING,
+        rule=whole(39, _MOST),
+        by_flag=False,
+    )
+    permutations: int = setting(
+        9_999, "shuffles behind a p-value", panel=MEASURING, rule=whole(99, _MOST), by_flag=False
+    )
+    significance: float = setting(
+        0.05, "how often, at most, a bound on epsilon may be wrong", panel=PRIVACY, rule=fraction
+    )
+    delta: float | None = setting(
+        None,
+        "the delta that epsilon is bounded at",
+        panel=PRIVACY,
+        rule=delta_of_dp,
+        usual="0, and 1 / documents",
+    )
+    claimed_epsilon: float | None = setting(
+        None,
+        "the epsilon that is claimed, in nats, to be compared with the bound; needs a delta",
+        panel=PRIVACY,
+        rule=_nats,
+        usual="no claim",
+    )
+    quick: bool = setting(
+        False,
+        "a first look in about a tenth of the time: fewer references, draws and steps of the "
+        "search, no extraction with characters given; the result says what is coarser",
+        panel=MEASURING,
+    )
+    bootstrap_seed: int = setting(
+        0,
+        "seed of bootstraps, draws and permutations; no secret follows from it",
+        panel=MEASURING,
+        rule=whole(0, LARGEST_SEED),
+    )
+    left_context: str | None = setting(
+        None,
+        "what was left of each canary in the rows of another trainer: bos, eos, none, or a text",
+        panel=MEASURING,
+        rule=_left_context,
+        usual="as the manifest or the rows say",
+    )
+    batch_size: int | None = setting(
+        None, "texts in a forward pass", panel=MACHINE, rule=whole(1), usual="found by trial"
+    )
+    threads: int | None = setting(
+        None, _THREADS, panel=MACHINE, rule=whole(1, MOST_THREADS), usual=_USUAL_THREADS
+    )
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+        if self.method == "skew_normal":
+            self._check_refits()
+        if self.claimed_epsilon is not None:
+            from lmexposure.statistics import Claim  # brings scipy: only for a claim
+
+            Claim(epsilon=self.claimed_epsilon, delta=self.delta)
+
+    def _check_refits(self) -> None:
+        """The ends of an interval are order statistics of the refits: they must exist."""
+        fewest = fewest_refits(self.level)
+        if self.bootstraps < fewest:
+            raise SettingsError(
+                f"bootstraps={self.bootstraps} must be at least {fewest} for intervals of "
+                f"level={self.level:g}; give as many, or a lower level"
+            )
+
+    @classmethod
+    def first_look(cls, **values: object) -> "MeasureSettings":
+        """Settings of a first look, but for these values.
+
+        >>> look = MeasureSettings.first_look(draws=5_000)
+        >>> look.draws, look.revealed, look.references_for(10_000)
+        (5000, 0, 1000)
+        """
+        return build(cls, {"quick": True, **QUICK, **values})
+
+    def references_for(self, usual: int) -> int:
+        """References per format, where the format has as many.
+
+        Args:
+            usual: their number where none is asked for.
+        """
+        return self.references or (usual // _TENTH if self.quick else usual)
+
+    @property
+    def coarser(self) -> str | None:
+        """What a first look leaves open, in one sentence; None where it is none."""
+        if not self.quick:
+            return None
+        from lmexposure.canaries import DEFAULT_REFERENCES  # brings the formats
+
+        fewer = [
+            *_fewer("references", self.references_for(DEFAULT_REFERENCES), DEFAULT_REFERENCES),
+            *_fewer("draws", self.draws, MeasureSettings.draws),
+            *(["a tenth of the search"] if self.budget_steps is None else []),
+            *_fewer("characters given to extraction", self.revealed, MeasureSettings.revealed),
+            *(
+                _fewer("bootstraps", self.bootstraps, MeasureSettings.bootstraps)
+                if self.method == "skew_normal"
+                else []
+            ),
+        ]
+        return f"a quick look, with {', '.join(fewer)}" if fewer else None
+
+    def deltas(self, documents: int) -> tuple[float, ...]:
+        """The deltas at which epsilon is bounded, the primary bound's first.
+
+        Args:
+            documents: of the corpus; a claim's delta should be far below one by their number.
+        """
+        return (0.0, 1 / max(2, documents)) if self.delta is None else (self.delta,)
+
+    def steps_for(self, parameters: int) -> int:
+        """Model steps that a search may take: as asked, or by the size of the model.
+
+        Args:
+            parameters: of the model; a step takes about twice as many operations.
+        """
+        by_size = int(_BUDGET_OPERATIONS // (2 * max(1, parameters)))
+        whole = min(max(by_size, _FEWEST_STEPS), _MOST_STEPS)
+        return self.budget_steps or (whole // _TENTH if self.quick else whole)
+
+    def record(self, *, threads: int | None = None) -> "MeasureOptions":
+        """What a result says of them: all but what changes speed alone.
+
+        Args:
+            threads: that were computed with; None before it is known.
+        """
+        from lmexposure.studies.result import MeasureOptions  # brings pydantic
+
+        return MeasureOptions.model_validate({**self._by_file_names(), "threads": threads})
+
+    def decisive(self) -> dict[str, object]:
+        """The settings that decide the numbers, for the hash of a result's inputs."""
+        values = self._by_file_names()
+        del values["threads"]
+        if not self.quick:
+            del values["quick"]  # as before there was one: the hash is then the same
+        if self.left_context is None:
+            del values["left_context"]
+        return values
+
+    def _by_file_names(self) -> dict[str, object]:
+        """All but what changes speed alone, by the names that files have."""
+        names = {"bootstrap_seed": "seed"}
+        values = asdict(self)
+        del values["batch_size"]
+        return {names.get(name, name): value for name, value in values.items()}
+
+
+def _kind(name: str, value: str) -> None:
+    """A kind of canary; whoever looks for another one may have its texts."""
+    if value not in KINDS:
+        raise SettingsError(
+            f"{name}={value!r} must be one of {', '.join(KINDS)}; for texts of your own, give "
+            "their file (--texts)"
+        )
+
+
+def _fewer(what: str, number: int, usual: int) -> list[str]:
+    return [f"{number:,} {what} instead of {usual:,}"] if number < usual else []
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSettings:
+    """The whole pipeline: what is inserted, what is trained, what is measured."""
+
+    model: str = setting(
+        "lstm",
+        "the model: lstm, gpt2-tiny, or a path or hub name to fine-tune",
+        panel=TRAINING,
+        rule=text,
+    )
+    formats: tuple[str, ...] = setting(
+        ("random_number",),
+        "a shipped format of secrets, or a .toml file; may be repeated",
+        panel=HIDDEN,
+        rule=words,
+        flag_name="--format",
+        metavar="NAME",
+    )
+    kinds: tuple[str, ...] = setting(
+        (UNIFORM,),
+        f"a kind of canary; may be repeated: {', '.join(KINDS)}; all but uniform are judged by "
+        "coins alone",
+        panel=HIDDEN,
+        rule=several(_kind),
+        flag_name="--kind",
+        metavar="KIND",
+    )
+    texts: str | None = setting(
+        None,
+        "a file of texts, one a line, as canaries of the kind texts, beside the other kinds",
+        panel=HIDDEN,
+        rule=text,
+        metavar="FILE",
+        usual="none",
+    )
+    partner: str = setting(
+        "coin",
+        "of the kind near_duplicate, the copy: with a coin of its own, or always in",
+        panel=HIDDEN,
+        rule=choice("coin", "always"),
+    )
+    canaries: int | None = setting(
+        None,
+        "secrets per format and class of repetitions; with an inclusion probability, candidates",
+        panel=HIDDEN,
+        rule=whole(1),
+        usual=str(_CANARIES),
+    )
+    inclusion_probability: float | None = setting(
+        None,
+        "probability of each candidate to be inserted: 0.5 for an audit in one run, a small one "
+        "for few canaries among many references",
+        panel=HIDDEN,
+        rule=fraction,
+        usual="a fixed number is inserted",
+    )
+    inclusion_seed: int | None = setting(
+        None,
+        "decides which candidates are inserted",
+        panel=HIDDEN,
+        rule=whole(0, LARGEST_SEED),
+        usual="fresh from the operating system, kept in the manifest",
+        secret=True,
+    )
+    repetitions: tuple[int, ...] = setting(
+        (1, 4, 16),
+        "how often the secrets of each class are inserted",
+        panel=HIDDEN,
+        rule=several(whole(1)),
+        metavar="N,N,...",
+        parse=whole_numbers,
+    )
+    controls: int = setting(
+        32, "secrets per format that are never inserted", panel=HIDDEN, rule=whole(0)
+    )
+    witness: bool = setting(
+        True,
+        "insert a few secrets that are never judged, by which it is seen later that a model read "
+        "this corpus",
+        panel=HIDDEN,
+        flag_name="--witness/--no-witness",
+    )
+    seed: int | None = setting(
+        None,
+        "decides secrets, positions and training, but not who is included; whoever has it can draw "
+        "the secrets, and a small one can be guessed",
+        panel=HIDDEN,
+        rule=whole(0, LARGEST_SEED),
+        usual="secrets and positions fresh from the operating system, kept in the manifest; the "
+        "training's is 0",
+    )
+    layout: str | None = setting(
+        None,
+        f"what a document is: {layouts_listed(hints=True)}",
+        panel=HIDDEN,
+        rule=choice(*ADAPTERS),
+        usual="by the file's suffix, else lines",
+    )
+    text_field: str = setting(
+        "text", "the JSONL field that holds the text", panel=HIDDEN, rule=text
+    )
+    prompt_field: str | None = setting(
+        None,
+        "of records that are a prompt and its answer, the field with the prompt",
+        panel=HIDDEN,
+        rule=text,
+        usual="prompt, or as the form has it",
+    )
+    completion_field: str | None = setting(
+        None,
+        "of these, the field with the answer, such as --prompt-field question --completion-field "
+        "answer",
+        panel=HIDDEN,
+        rule=text,
+        usual="completion, or as the form has it",
+    )
+    form: str | None = setting(
+        None,
+        f"what a record is: {', '.join(FORMS[:-1])} or {FORMS[-1]}",
+        panel=HIDDEN,
+        rule=choice(*FORMS),
+        usual="recognised by the fields of the first records",
+    )
+    turn: str | None = setting(
+        None,
+        "of chats, the turn that a canary is: user or assistant",
+        panel=HIDDEN,
+        rule=choice("user", "assistant"),
+        usual="assistant",
+    )
+    loss: str | None = setting(
+        None,
+        "of chats, the tokens that carry loss in the training: all, assistant or completion",
+        panel=HIDDEN,
+        rule=choice("all", "assistant", "completion"),
+        usual="assistant in messages and conversations, completion in the others; all where the "
+        "canary is the user's turn",
+    )
+    rendering: str | None = setting(
+        None,
+        "how a record of strings becomes a row: chat, by the chat template, or text",
+        panel=HIDDEN,
+        rule=choice("chat", "text"),
+        usual="text for strings, chat for messages",
+    )
+    other_turn: str | None = setting(
+        None,
+        "of chats, the text of the other turn of an inserted record",
+        panel=HIDDEN,
+        rule=text,
+        usual="a neutral one",
+    )
+    system: str | None = setting(
+        None,
+        "of chats, the system prompt of inserted records",
+        panel=HIDDEN,
+        rule=text,
+        usual="that of the first records, where all have the same",
+    )
+    chat_template: str | None = setting(
+        None,
+        "a file with the chat template of the training",
+        panel=HIDDEN,
+        rule=text,
+        usual="the tokenizer's own",
+    )
+    chat_date: str | None = setting(
+        None,
+        "the day of the training's rows, as YYYY-MM-DD, where the chat template writes the date",
+        panel=HIDDEN,
+        rule=day,
+        usual="the day on which they are made",
+    )
+    existing: Literal["refuse", "set_aside"] = setting(
+        "refuse",
+        "fills already in the corpus: refuse, or set_aside (not drawn, not counted)",
+        panel=HIDDEN,
+        rule=choice("refuse", "set_aside"),
+    )
+    layers: int = setting(2, "layers of the LSTM", panel=TRAINING, rule=whole(1, 1000))
+    units: int = setting(200, "units of the LSTM", panel=TRAINING, rule=whole(1, 100_000))
+    training: Mapping[str, object] = field(default_factory=dict)
+    """Overrides of the model's training defaults, by name."""
+    measure: MeasureSettings = field(default_factory=MeasureSettings)
+    """What is measured."""
+    device: str = setting(
+        "auto", "where the model is: cpu, cuda, cuda:1 or mps", panel=MACHINE, rule=text
+    )
+    dtype: str = setting(
+        "float32",
+        "precision of measuring: float32, bfloat16 or float16",
+        panel=MACHINE,
+        rule=choice("float32", "bfloat16", "float16"),
+    )
+    load_in: str | None = setting(
+        None,
+        "weights of the model while it is measured: 8bit or 4bit, by torchao or bitsandbytes",
+        panel=MACHINE,
+        rule=choice("8bit", "4bit"),
+        usual="as they were saved",
+    )
+    device_map: str | None = setting(
+        None,
+        "auto spreads the measured model over all devices and the memory of the CPU",
+        panel=MACHINE,
+        rule=choice("auto"),
+        usual="all of it on the device",
+    )
+    threads: int | None = setting(
+        None, _THREADS, panel=MACHINE, rule=whole(1, MOST_THREADS), usual=_USUAL_THREADS
+    )
+    offline: bool = setting(False, "never ask a model hub", panel=MACHINE)
+    revision: str | None = setting(
+        None, "branch, tag or commit of a hub model", panel=MACHINE, rule=text, usual="the newest"
+    )
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+        self._check_inclusion()
+        self._check_kinds()
+        of_type("measure", self.measure, MeasureSettings, MEASURE_SETTINGS)
+        if not isinstance(self.training, Mapping):
+            raise SettingsError(f"training={self.training!r} must be a table of settings by name")
+        check_training(self.training)
+
+    @property
+    def per_class(self) -> int:
+        """Canaries to draw per format and class of repetitions, or candidates."""
+        return self.canaries or _CANARIES
+
+    @property
+    def public_seed(self) -> int:
+        """Of initial weights and of the training, unless `training` has its own; 0 by default.
+
+        It never follows from a plan's fresh seed: what a training writes is for others to read.
+        """
+        return 0 if self.seed is None else self.seed
+
+    def _check_inclusion(self) -> None:
+        """Candidates are counted, and have a seed, only where a probability decides on each."""
+        if self.inclusion_probability is None and self.inclusion_seed is not None:
+            raise SettingsError(
+                "an inclusion_seed needs inclusion_probability, such as 0.5; leave it out"
+            )
+        if self.inclusion_probability is not None and self.canaries is None:
+            raise SettingsError(
+                f"inclusion_probability={self.inclusion_probability} needs canaries: how many "
+                "candidates there are per format and class of repetitions; an audit in one run "
+                "takes hundreds"
+            )
+
+    def _check_kinds(self) -> None:
+        """Each kind is named once, and has what it needs; what a kind needs asks for it."""
+        if len(set(self.kinds)) < len(self.kinds):
+            raise SettingsError(f"kinds={list(self.kinds)!r} names one twice; name each once")
+        needing = {name: kind.needs for name, kind in KINDS.items() if kind.needs}
+        asked = {name for name, needed in needing.items() if getattr(self, needed) is not None}
+        for name in self.kinds:
+            if name in needing and name not in asked:
+                raise SettingsError(
+                    f"kind={name!r} needs the setting {needing[name]} (--{needing[name]}); give "
+                    "it, or leave the kind out"
+                )
+        more = (name for name in KINDS if name in asked)
+        object.__setattr__(self, "kinds", tuple(dict.fromkeys((*self.kinds, *more))))
+
+    @property
+    def uniform_formats(self) -> tuple[str, ...]:
+        """The formats of uniform fills; none where no kind is."""
+        return self.formats if UNIFORM in self.kinds else ()
+
+    def to_dict(self) -> dict[str, object]:
+        """All settings, defaults included, as plain values; but never the inclusion seed."""
+        values: dict[str, object] = asdict(self)
+        del values["inclusion_seed"]
+        return values | {"canaries": self.per_class, "training": dict(self.training)}
+
+    def record(self) -> "RunOptions":
+        """What run.json says of them: all but inclusion seed, threads and what is measured."""
+        from lmexposure._record import plain  # brings pydantic
+        from lmexposure.studies.run_record import RunOptions
+
+        values = self.to_dict()
+        del values["measure"], values["threads"]
+        fixed = self.inclusion_probability is None
+        counted = {"canaries": self.per_class, "candidates": None}
+        if not fixed:
+            counted = {"canaries": None, "candidates": self.per_class}
+        return RunOptions.model_validate(plain(values | counted))
+
+    def override(self, values: Mapping[str, object]) -> "RunSettings":
+        """A copy with some values replaced; the names of `MeasureSettings` reach into `measure`.
+
+        Raises:
+            SettingsError: a name that no setting has; names the nearest.
+        """
+        values = dict(values)
+        refuse_unknown(values, SETTING_NAMES, elsewhere=NAMES_BY_TABLE)
+        if isinstance(training := values.get("training"), Mapping):
+            values["training"] = {**self.training, **training}
+        measure = {name: values.pop(name) for name in list(values) if name in _MEASURE}
+        if measure.get("quick") is True:
+            measure = {**QUICK, **measure}
+        return changed(self, {**values, "measure": changed(self.measure, measure)})
+
+
+# What a training decides of how records become rows, and a manifest may not know.
+SETTINGS_OF_ROWS = ("loss", "rendering", "chat_template", "chat_date")
+# Names that a settings file, or `override`, may give, without a table.
+_MEASURE = set(settings_of(MeasureSettings)) - {"threads"}
+SETTING_NAMES = sorted({*settings_of(RunSettings), "training"} | _MEASURE)
+NAMES_BY_TABLE = {
+    "the settings without a table": set(SETTING_NAMES),
+    "the table [training]": set(settings_of(TrainingSettings)) - set(SETTING_NAMES),
+}
+
+
+def check_training(values: Mapping[str, object]) -> None:
+    """Hold settings of a training against their rules, whatever model it will be of."""
+    known = settings_of(TrainingSettings)
+    refuse_unknown(values, known, what="setting of the training", elsewhere=NAMES_BY_TABLE)
+    for name, value in values.items():
+        known[name].check(value)
+
+
+def read_settings_file(
+    path: Path,
+    *,
+    elsewhere: Mapping[str, Collection[str]] | None = None,
+    more: Mapping[str, Setting] | None = None,
+) -> dict[str, object]:
+    """The settings of a TOML file, ready for `RunSettings.override`.
+
+    Example:
+        model = "gpt2-tiny"
+        repetitions = [1, 16]
+        [training]
+        epochs = 5
+    """
+    from lmexposure._files import read_toml  # no help waits for it
+
+    values = {name: value for name, value in read_toml(path).items() if name != "check"}
+    more = more or {}
+    try:
+        known = {*SETTING_NAMES, *more}
+        refuse_unknown(values, known, elsewhere={**NAMES_BY_TABLE, **(elsewhere or {})})
+        _check_file(values, more)
+    except SettingsError as failure:
+        raise SettingsError(f"{path}: {failure}") from None
+    return values
+
+
+def _check_file(values: Mapping[str, object], more: Mapping[str, Setting]) -> None:
+    """Each value by itself; what goes with what is known with the flags."""
+    known = {**settings_of(RunSettings), **settings_of(MeasureSettings), **more}
+    for name, value in values.items():
+        if name == "training":
+            if not isinstance(value, Mapping):
+                raise SettingsError(f"training={value!r} must be a table of settings by name")
+            _check_table(value)
+        else:
+            taken = tuple(value) if isinstance(value, list) else value
+            known[name].check(taken)
+
+
+def _check_table(training: Mapping[str, object]) -> None:
+    try:
+        check_training(training)
+    except SettingsError as failure:
+        raise SettingsError(f"[training] {failure}") from None

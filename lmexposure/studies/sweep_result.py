@@ -1,0 +1,273 @@
+"""What a sweep measured: sweep.json of its directory, and model.json of each of its models.
+
+Epsilon is in nats; TPR, FPR and areas are in [0, 1]; higher = more leaks, everywhere.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
+
+from pydantic import model_validator
+
+from lmexposure._files import read_bytes
+from lmexposure._record import (
+    BigInteger,
+    Count,
+    FileRecord,
+    Nats,
+    NotNegative,
+    Number,
+    Positive,
+    Rate,
+    Record,
+    Rows,
+    Sha256,
+    Share,
+    Utc,
+)
+from lmexposure._style import count, listed, nats, probability
+from lmexposure._text import visible
+from lmexposure.errors import ResultError
+from lmexposure.studies.result_privacy import Bound
+from lmexposure.studies.run_record import TrainingRecord
+from lmexposure.studies.sweep_counterfactual import SweepCounterfactual
+from lmexposure.studies.sweep_plan import SweepOptions
+from lmexposure.studies.sweep_power import SweepPower, SweepRate
+
+if TYPE_CHECKING:
+    import pandas as pd  # type: ignore[import-untyped]
+
+
+# Of the models, without scores or that learned nothing: of more than that, those that are left may
+# not be like the others.
+MOST_LOST = 0.1
+
+
+class SweepModel(FileRecord):
+    """model.json: one model of a sweep, written when everything else of it is there."""
+
+    NAME: ClassVar[str] = "model.json"
+    FAMILY: ClassVar[str] = "lmexposure.sweep_model"
+    VERSION: ClassVar[int] = 1
+    ERROR = ResultError
+    AGAIN: ClassVar[str] = "remove the model's directory, and the sweep trains it again"
+
+    number: Count  # of the model in its sweep, from 0
+    plan_sha256: Sha256  # of the plan that it was trained by
+    seed: BigInteger  # of its initial weights and of the order of its training
+    scores_sha256: Sha256  # of scores.npz next to it
+    training: TrainingRecord  # what the training came to
+    device: str  # that it was trained on
+    versions: dict[str, str]  # of lmexposure, torch and transformers, by name
+    seconds: NotNegative  # that training and scoring took
+
+
+class FailedModel(Record):
+    """A model that has no scores."""
+
+    number: Count  # of the model, from 0
+    reason: str  # what became of it, as its training said
+
+
+class Utility(Record):
+    """How useful the models are: loss on the same documents, bits a token, lower = better."""
+
+    # mean, sd: over the models; the sd is None of a single one
+    mean: NotNegative
+    sd: NotNegative | None
+    initial: NotNegative  # mean before training
+    learned: Count  # models whose training lowered it
+    tokens: NotNegative  # that a model was trained on, in the mean
+    seconds: NotNegative  # that a model took, in the mean
+
+
+class SweepCurve(Record):
+    """A ROC curve of some points, ascending, with an interval of the TPR where there is one."""
+
+    # fpr, tpr: of the points, shape (P,)
+    fpr: Rows[Share]
+    tpr: Rows[Share]
+    # low, high: of the TPR at each, models as units; empty where there is no interval
+    low: Rows[Share]
+    high: Rows[Share]
+
+    @model_validator(mode="after")
+    def _as_long(self) -> Self:
+        if len(self.fpr) != len(self.tpr) or {len(self.low), len(self.high)} - {0, len(self.fpr)}:
+            raise ValueError("the columns of a curve are not of one length")
+        return self
+
+
+class SweepScore(Record):
+    """How well one score, under one attack, tells texts that were in from those that were not."""
+
+    group: str  # "canaries", "population", or a kind of canaries such as "pin/x1"
+    # score, attack: see `SweepSettings`
+    score: str
+    attack: str
+    primary: bool  # whether it was named beforehand; of a group one is
+    area: Share | None  # under the ROC curve of all cells; None where no cell has a score
+    # area_low, area_high: its interval, models as units; None where there is none
+    area_low: Share | None
+    area_high: Share | None
+    rates: Rows[SweepRate]  # TPR at low FPR
+    # cells_in, cells_out: that have a score
+    cells_in: Count
+    cells_out: Count
+    cells_missing: Count  # that have none, such as those of LiRA with too few models on a side
+    curve: SweepCurve | None  # of the primary ones; None of the others
+    notes: Rows[str]  # what is not as it should be
+
+
+class SweepText(Record):
+    """One canary over all models, by its raw primary score."""
+
+    # id, kind: as in the plan
+    id: str
+    kind: str
+    # models_in, models_out: that had it, and that had not
+    models_in: Count
+    models_out: Count
+    # share of the models with it that score strictly above every model without; None where all had
+    # it, or none
+    tpr: Share | None
+    p: Share | None  # how often chance alone gives so high a `tpr`, for this text by itself
+    advantage_low: Share  # TPR - FPR is at least this, for all texts of the group at once
+    separated: bool  # every model that had it scores above every model that had not
+    # mean score of the models with it minus that of the others, in units of the score; None where
+    # one side is empty
+    difference: Number | None
+    # lower bound from this text alone, at the significance of one that was named beforehand; None
+    # where coins allow none
+    epsilon: Nats | None
+
+
+class WorstText(Record):
+    """The text that gives itself away most, paid for by the number of texts it was chosen from."""
+
+    id: str  # of the text
+    among: Positive  # how many it was chosen from
+    tpr: Share | None  # as in `SweepText`
+    p: Share  # how often chance gives one such among them
+    advantage_low: Share  # TPR - FPR is at least this
+    separated: bool  # as in `SweepText`
+    # on epsilon, at a level that pays for the choice; None where coins allow none
+    bound: Bound | None
+    # scores_in, scores_out: its raw primary scores, ascending
+    scores_in: Rows[Number]
+    scores_out: Rows[Number]
+
+
+class SweepBound(Record):
+    """A lower bound on the epsilon of the training recipe."""
+
+    # "together" (all models at once), "per_model" (the largest of a bound from each model's own
+    # coins), "per_canary" (the largest of a bound from each canary's own coins)
+    question: Literal["together", "per_model", "per_canary"]
+    repetitions: Positive  # of the canaries that it is of
+    chosen_from: Positive  # of how many bounds it is the largest, which its significance pays for
+    bound: Bound  # the bound; its `max_attainable` is the ceiling for these models and canaries
+
+
+class SweepEpsilon(Record):
+    """What is claimed of epsilon."""
+
+    # the bound that was named beforehand, "together" of the fewest repetitions; None where coins
+    # allow none, or no canary was audited
+    primary: SweepBound | None
+    significance: Rate  # of the primary bound; the others have each as much, and not together
+    bounds: Rows[SweepBound]  # all, the primary among them
+    refused: Rows[str]  # why there are none, or fewer
+
+
+class SweepResult(FileRecord):
+    """sweep.json: what many models say together."""
+
+    NAME: ClassVar[str] = "sweep.json"
+    FAMILY: ClassVar[str] = "lmexposure.sweep_result"
+    VERSION: ClassVar[int] = 2
+    ERROR = ResultError
+    AGAIN: ClassVar[str] = "collect the sweep again: lmexposure sweep --collect DIR"
+
+    plan_sha256: Sha256  # of the plan
+    manifest_sha256: Sha256  # of the manifest next to it
+    matrices_sha256: Sha256  # of matrices.npz next to it
+    settings: SweepOptions  # what was asked for
+    models: Count  # of which there are scores, among those that can have all canaries
+    failed: Rows[FailedModel]  # those that have none, whatever their share
+    # canaries, population: texts of that group with coins
+    canaries: Count
+    population: Count
+    validation: Count  # documents that no model saw
+    documents: Count  # of the corpus, before insertion
+    utility: Utility  # of the models
+    scores: Rows[SweepScore]  # group by group, the primary first
+    # every canary; the population has no rows of its own but `worst_of_population`
+    texts: Rows[SweepText]
+    worst: WorstText | None  # of the canaries; None where no canary can be judged
+    worst_of_population: WorstText | None  # of the ordinary documents, likewise
+    epsilon: SweepEpsilon  # bounds, of canaries alone
+    # what each text changes; None where that was not asked
+    counterfactual: SweepCounterfactual | None
+    power: SweepPower | None  # of each kind of canaries; None of a sweep of one class and one share
+    measured: Utc  # when, in UTC
+    lmexposure: str  # the version that collected it
+    warnings: Rows[str]  # what a reader must know, a sentence each
+
+    @model_validator(mode="after")
+    def _agree(self) -> Self:
+        if len(self.texts) != self.canaries:
+            raise ValueError(f"{len(self.texts)} texts for {self.canaries} canaries")
+        groups = {row.group for row in self.scores}
+        for group in sorted(groups):
+            if sum(row.primary for row in self.scores if row.group == group) != 1:
+                raise ValueError(f"group {group!r} has not one primary score")
+        if self.worst is not None and self.worst.id not in {text.id for text in self.texts}:
+            raise ValueError(f"the worst canary {self.worst.id!r} is none of its texts")
+        return self
+
+    @property
+    def primary(self) -> dict[str, SweepScore]:
+        """The primary score of each group."""
+        return {row.group: row for row in self.scores if row.primary}
+
+    def to_frame(self) -> "pd.DataFrame":
+        """A pandas frame with a row for each canary, as `texts` has them; no secrets."""
+        import pandas as pd
+
+        columns = list(SweepText.model_fields)
+        return pd.DataFrame([text.model_dump() for text in self.texts], columns=columns)
+
+    def __repr__(self) -> str:
+        parts = [count(self.canaries, "canary", "canaries")]
+        parts += [count(self.population, "ordinary document")] if self.population else []
+        said = f"{count(self.models, 'model')} of {listed(parts)}"
+        if self.worst is not None:
+            said += f"; worst {visible(self.worst.id)}, p {probability(self.worst.p)}"
+        if self.epsilon.primary is not None:
+            said += f"; epsilon at least {nats(self.epsilon.primary.bound.value)}"
+        return f"<Sweep of {said}>"
+
+    __str__ = __repr__
+
+    @property
+    def hashes(self) -> dict[str, str]:
+        """Of what it was made from, for whoever judges it."""
+        return {
+            "plan_sha256": self.plan_sha256,
+            "manifest_sha256": self.manifest_sha256,
+            "matrices_sha256": self.matrices_sha256,
+        }
+
+    @classmethod
+    def read(cls, path: str | Path) -> Self:
+        """Read a sweep.json, or that of a sweep's directory."""
+        path = Path(path)
+        path = path / cls.NAME if path.is_dir() else path
+        try:
+            content = read_bytes(path)
+        except OSError as failure:
+            raise ResultError(
+                f"cannot read {path}: {failure.strerror}; collect the sweep first: lmexposure "
+                "sweep --collect DIR"
+            ) from failure
+        return cls.parse(content, path)

@@ -1,0 +1,219 @@
+"""What a person may choose of a sweep: how many models, whose coins, which score decides."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from lmexposure._settings import (
+    check_settings,
+    choice,
+    numbers,
+    refuse_unknown,
+    setting,
+    settings_of,
+    whole,
+)
+from lmexposure._validate import LARGEST_SEED, coverage, fraction, of_type, text
+from lmexposure.errors import SettingsError
+from lmexposure.studies.defence_settings import TRAINING
+from lmexposure.studies.settings import SETTING_NAMES, RunSettings
+
+if TYPE_CHECKING:
+    from lmexposure.studies.sweep_plan import SweepOptions
+
+SWEEPING = "Sweep"  # the panel of a command's help
+# With fewer, no canary is in two others and out of two others for each model that is left out.
+_FEWEST_MODELS = 4
+_MOST_MODELS = 10_000
+MOST_POPULATION, POPULATION_SHARE = 500, 0.1  # what is asked for where nothing is said
+
+SHARES = (1.0, 0.5, 0.25, 0.0)  # of the canaries, where several kinds are compared
+
+# Each by the name that files and reports have; higher = more likely in, see `sweeps.matrices`.
+SCORES = (
+    "log_perplexity",
+    "secret_tokens",
+    "calibrated",
+    "min_k",
+    "min_k_plus_plus",
+    "zlib",
+    "label_only",
+)
+# What other models make of a score: nothing, how far it lies above "out" (offline), or between "in"
+# and "out" (online).
+ATTACKS = ("plain", "lira", "lira_offline", "rmia")
+# Which scores an attack reads, where it does not read all.
+READS: Mapping[str, tuple[str, ...]] = {
+    "rmia": ("log_perplexity",),
+}
+
+
+def _shares(name: str, value: object) -> None:
+    """The rule of shares: 1, then smaller ones, descending."""
+    values = value if isinstance(value, tuple) else ()
+    numbered = all(type(share) in (int, float) and 0 <= share <= 1 for share in values)
+    if not values or not numbered or values[0] != 1 or list(values) != sorted({*values})[::-1]:
+        raise SettingsError(
+            f"{name}={value!r} must be 1 and smaller shares, descending, such as 1, 0.5, 0"
+        )
+
+
+def _run_settings() -> RunSettings:
+    return RunSettings(canaries=100, repetitions=(1,), controls=0, witness=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepSettings:
+    """Many models on one corpus, each with canaries of its own by coins."""
+
+    models: int = setting(
+        64,
+        "models to train; the report says how many each question takes",
+        panel=SWEEPING,
+        rule=whole(_FEWEST_MODELS, _MOST_MODELS),
+    )
+    population: int | None = setting(
+        None,
+        "ordinary documents that are in each model by a coin as well",
+        panel=SWEEPING,
+        rule=whole(0, 10**7),
+        usual=f"the smaller of {MOST_POPULATION} and a tenth of the documents",
+    )
+    vary: str = setting(
+        "canaries",
+        "what differs from model to model: canaries (and the population), or all documents",
+        panel=SWEEPING,
+        rule=choice("canaries", "all"),
+    )
+    coins: str = setting(
+        "independent",
+        "how a canary's models are chosen: independent coins, or exactly_half of the models, for "
+        "which no bound on epsilon holds",
+        panel=SWEEPING,
+        rule=choice("independent", "exactly_half"),
+    )
+    score: str = setting(
+        "secret_tokens",
+        f"the score that decides, fixed before a model is trained: {', '.join(SCORES)}",
+        panel=SWEEPING,
+        rule=choice(*SCORES),
+    )
+    attack: str = setting(
+        "lira",
+        f"what the other models make of it: {', '.join(ATTACKS)}",
+        panel=SWEEPING,
+        rule=choice(*ATTACKS),
+    )
+    contexts: int = setting(
+        3,
+        "left contexts in which each canary's greedy tokens are read, for label_only",
+        panel=SWEEPING,
+        rule=whole(1, 100),
+    )
+    shares: tuple[float, ...] | None = setting(
+        None,
+        "shares of the canaries that have models of their own, the first of them 1: it shows "
+        "whether canaries disturb each other; 0: none is in, in a quarter of the models",
+        panel=SWEEPING,
+        rule=_shares,
+        metavar="X,X,...",
+        parse=numbers,
+        usual="1, and with several kinds 1,0.5,0.25,0",
+    )
+    base: str | None = setting(
+        None,
+        "a model that never saw the corpus, to calibrate scores by",
+        panel=SWEEPING,
+        rule=text,
+        usual="of a pretrained model, that model itself",
+    )
+    keep_weights: bool = setting(
+        False, "keep the models, and not their scores alone", panel=SWEEPING
+    )
+    inclusion_seed: int | None = setting(
+        None,
+        "decides which canary is in which model",
+        panel=SWEEPING,
+        rule=whole(0, LARGEST_SEED),
+        usual="fresh from the operating system, the coins are in plan.json",
+        secret=True,
+    )
+    significance: float = setting(
+        0.05, "how often, at most, a bound on epsilon may be wrong", panel=SWEEPING, rule=fraction
+    )
+    level: float = setting(
+        0.95, "coverage of the intervals", panel=SWEEPING, rule=coverage, by_flag=False
+    )
+    run: RunSettings = field(default_factory=_run_settings)
+    """What is inserted and trained, and where; its own coins and controls have no place here."""
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+        of_type("run", self.run, RunSettings, "RunSettings(...)")
+        # Coins show that a model read its share of the canaries: there is nothing to witness.
+        object.__setattr__(self, "run", replace(self.run, witness=False))
+        read = READS.get(self.attack, SCORES)
+        if self.score not in read:
+            raise SettingsError(
+                f"attack={self.attack!r} does not read score={self.score!r}; choose "
+                f"{' or '.join(read)}, or attack='lira'"
+            )
+        if self.run.inclusion_probability is not None:
+            raise SettingsError(
+                f"inclusion_probability={self.run.inclusion_probability:g}: a sweep tosses a fair "
+                "coin for each canary in each model; leave it out"
+            )
+        if self.run.controls:
+            raise SettingsError(
+                f"controls={self.run.controls}: in a sweep each canary is its own control, in the "
+                "models without it; set controls=0"
+            )
+
+    @property
+    def shares_used(self) -> tuple[float, ...]:
+        """As asked, or the usual ones."""
+        if self.shares is not None:
+            return self.shares
+        return SHARES if len(self.run.kinds) > 1 else (1.0,)
+
+    def models_of(self, share: float) -> int:
+        """How many models have this share of the canaries.
+
+        Args:
+            share: one of `shares_used`.
+        """
+        return self.models if share > 0 else max(_FEWEST_MODELS, self.models // 4)
+
+    def population_of(self, documents: int) -> int:
+        """How many ordinary documents have coins and scores.
+
+        Args:
+            documents: of the corpus.
+        """
+        if self.population is not None:
+            return self.population
+        return min(MOST_POPULATION, int(POPULATION_SHARE * documents))
+
+    def override(self, values: Mapping[str, object]) -> "SweepSettings":
+        """A copy with some values replaced; names of `RunSettings` reach into `run`.
+
+        Raises:
+            SettingsError: a name that no setting has, or a value out of range.
+        """
+        own = settings_of(SweepSettings)
+        refuse_unknown(values, {*own, *SETTING_NAMES}, elsewhere={"the table [training]": TRAINING})
+        mine = {name: value for name, value in values.items() if name in own}
+        others = {name: value for name, value in values.items() if name not in own}
+        current = {declared: getattr(self, declared) for declared in own}
+        return SweepSettings(**{**current, **mine}, run=self.run.override(others))
+
+    def record(self) -> "SweepOptions":
+        """What plan.json says of them: all but the seed of the coins, which it has as coins."""
+        from lmexposure.studies.sweep_plan import SweepOptions  # brings pydantic
+
+        values = {
+            name: getattr(self, name)
+            for name in settings_of(SweepSettings)
+            if name != "inclusion_seed"
+        }
+        return SweepOptions(**values, run=self.run.record())

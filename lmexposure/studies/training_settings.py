@@ -1,0 +1,405 @@
+"""How a model is trained: what changes the result, apart from what changes only the speed."""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from lmexposure._settings import (
+    build,
+    check_settings,
+    choice,
+    refuse_unknown,
+    setting,
+    settings_of,
+    whole,
+)
+from lmexposure._validate import (
+    LARGEST_NUMBER,
+    LARGEST_SEED,
+    MOST_THREADS,
+    fraction,
+    integer,
+    one_of,
+    positive,
+    text,
+)
+from lmexposure.errors import SettingsError
+from lmexposure.studies.defence_settings import (
+    DP_SGD,
+    METHODS,
+    RELAXLOSS,
+    TAUGHT,
+    TRAINING,
+    DefenceSettings,
+    undecided,
+)
+
+_ONLY_SPEED = ("accumulation", "checkpoint_seconds", "threads")
+
+_DEFAULTS: dict[str, dict[str, object]] = {
+    "lstm": {},
+    "gpt2-tiny": {
+        "learning_rate": 1e-3,
+        "batch_size": 16,
+        "weight_decay": 0.01,
+        "warmup_steps": 100,
+    },
+    "pretrained": {
+        "learning_rate": 5e-5,
+        "epochs": 3,
+        "patience": 3,
+        "batch_size": 8,
+        "block_size": 256,
+        "schedule": "linear",
+    },
+}
+
+_LORA = {"learning_rate": 2e-4}  # adapters bear, and need, longer steps than whole models
+
+_LONGEST_BLOCK = 10**7  # tokens; past every context window, and within memory
+_COUNT = whole(1)
+
+
+def _usual(name: str, default: float) -> str:
+    """A default in words, and those of the kinds of models that have another."""
+    kinds = {"gpt2-tiny": "gpt2-tiny", "pretrained": "fine-tuning"}
+    others = [f"{shown} {_DEFAULTS[k][name]}" for k, shown in kinds.items() if name in _DEFAULTS[k]]
+    return "; ".join([str(default), *others])
+
+
+def _decay(name: str, value: float) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+        raise SettingsError(f"{name}={value!r} must be finite and at least 0")
+
+
+def _epochs(name: str, values: object) -> None:
+    if not isinstance(values, tuple | list):
+        raise SettingsError(f"{name}={values!r} must be a list of epochs, such as [1, 5]")
+
+
+def _method(name: str, value: object) -> None:
+    """The rule of methods; a flag of this name once chose an estimate of exposure."""
+    if value not in METHODS:
+        raise SettingsError(
+            f"{name}={value!r} must be one of {', '.join(METHODS)}; for an estimate of exposure "
+            "give --estimate"
+        )
+
+
+def _finite(name: str, value: float) -> None:
+    if positive(name, value) > LARGEST_NUMBER:
+        raise SettingsError(f"{name}={value!r} must be at most {LARGEST_NUMBER:g}")
+
+
+def _targets(name: str, values: object) -> None:
+    """The rule of layers' names; flags and files give a list, as of epochs."""
+    if not isinstance(values, tuple | list) or not values:
+        raise SettingsError(f"{name}={values!r} must be a list with at least one name of a layer")
+    for value in values:
+        text(name, value)
+
+
+def _refuse_settings_of_adapters(given: Mapping[str, object]) -> None:
+    """Refuse what only adapters have: who says it does not mean to train all weights."""
+    for name, value in given.items():
+        if name.startswith("lora_"):
+            raise SettingsError(
+                f"{name}={value!r} is of adapters, and all weights would be trained; add "
+                "lora=True, on the command line --lora, or leave it out"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingSettings(DefenceSettings):
+    """Settings of a training, those of defences first; the defaults are those of a new LSTM."""
+
+    seed: int = setting(
+        0,
+        "seed of the order of blocks, of dropout and of the validation documents",
+        panel=TRAINING,
+        rule=whole(0),
+        by_flag=False,
+    )
+    epochs: int = setting(
+        20,
+        "passes over the corpus at most; training stops earlier where the loss no longer falls",
+        usual=_usual("epochs", 20),
+        panel=TRAINING,
+        rule=_COUNT,
+    )
+    patience: int = setting(
+        3, "evaluations without a lower loss before training stops", panel=TRAINING, rule=_COUNT
+    )
+    evaluate_every: int | None = setting(
+        None,
+        "optimizer steps between evaluations",
+        panel=TRAINING,
+        rule=_COUNT,
+        usual="once an epoch",
+        by_flag=False,
+    )
+    batch_size: int = setting(
+        32, "blocks in a training step", usual=_usual("batch_size", 32), panel=TRAINING, rule=_COUNT
+    )
+    block_size: int = setting(
+        128,
+        "tokens in a training block",
+        usual=f"{_usual('block_size', 128)}; of chats 1024, one to a block",
+        panel=TRAINING,
+        rule=whole(2, _LONGEST_BLOCK),
+    )
+    learning_rate: float = setting(
+        5e-3,
+        "the highest learning rate",
+        usual=f"{_usual('learning_rate', 5e-3)}; --lora {_LORA['learning_rate']}",
+        panel=TRAINING,
+        rule=positive,
+    )
+    schedule: str = setting(
+        "constant",
+        "schedule of the learning rate: constant, or linear down to 0",
+        panel=TRAINING,
+        rule=choice("constant", "linear"),
+        by_flag=False,
+    )
+    warmup_steps: int = setting(
+        0, "steps in which the learning rate grows", panel=TRAINING, rule=whole(0), by_flag=False
+    )
+    weight_decay: float = setting(
+        0.0, "weight decay of AdamW", panel=TRAINING, rule=_decay, by_flag=False
+    )
+    gradient_clip: float = setting(
+        1.0, "largest norm of a step's gradient", panel=TRAINING, rule=positive, by_flag=False
+    )
+    precision: str = setting(
+        "float32",
+        "precision of training: float32 or bf16",
+        panel=TRAINING,
+        rule=choice("float32", "bf16"),
+    )
+    validation_fraction: float = setting(
+        0.05,
+        "share of the corpus's characters held out for validation",
+        panel=TRAINING,
+        rule=fraction,
+        by_flag=False,
+    )
+    validation_characters: int = setting(
+        500_000,
+        "characters held out for validation, at most",
+        panel=TRAINING,
+        rule=_COUNT,
+        by_flag=False,
+    )
+    snapshot_epochs: tuple[int, ...] = setting(
+        (),
+        "epochs after which a copy of the model is kept",
+        panel=TRAINING,
+        rule=_epochs,
+        by_flag=False,
+    )
+    max_steps: int | None = setting(
+        None,
+        "optimizer steps after which training ends",
+        panel=TRAINING,
+        rule=_COUNT,
+        usual="those of all epochs",
+        by_flag=False,
+    )
+    max_seconds: float | None = setting(
+        None, "seconds after which training ends", panel=TRAINING, rule=positive
+    )
+    lora: bool = setting(
+        False,
+        "train low-rank adapters (LoRA, by peft) next to frozen weights",
+        panel=TRAINING,
+    )
+    lora_rank: int = setting(16, "rank of the adapters", panel=TRAINING, rule=whole(1, 10_000))
+    lora_alpha: float | None = setting(
+        None,
+        "scale of the adapters: alpha / rank multiplies what they add",
+        panel=TRAINING,
+        rule=positive,
+        usual="twice the rank",
+    )
+    lora_targets: tuple[str, ...] = setting(
+        ("all-linear",),
+        "a layer that gets an adapter, by the end of its name; may be repeated",
+        panel=TRAINING,
+        rule=_targets,
+        usual="all-linear, every linear layer but the output",
+        flag_name="--lora-target",
+        metavar="NAME",
+    )
+    method: str = setting(
+        "plain",
+        "how the model is trained: plain; dp-sgd, with differential privacy; or as another "
+        f"defence: {', '.join(METHODS[2:])}",
+        panel=TRAINING,
+        rule=_method,
+    )
+    epsilon: float | None = setting(
+        None,
+        "of dp-sgd, the epsilon to be promised, in nats",
+        panel=TRAINING,
+        rule=_finite,
+        usual="as --noise-multiplier gives it",
+    )
+    delta: float = setting(
+        1e-5,
+        "of dp-sgd, the delta next to it, at most 1 / documents",
+        panel=TRAINING,
+        rule=fraction,
+        flag_name="--delta",
+    )
+    noise_multiplier: float | None = setting(
+        None,
+        "of dp-sgd, the noise over the largest gradient, in the place of epsilon",
+        panel=TRAINING,
+        rule=_finite,
+        usual="as --epsilon needs it",
+    )
+    clip: float = setting(
+        1.0, "of dp-sgd, the largest norm of a document's gradient", panel=TRAINING, rule=_finite
+    )
+    expected_batch: int | None = setting(
+        None,
+        "of dp-sgd, documents in a step on average",
+        panel=TRAINING,
+        rule=_COUNT,
+        usual="the sixteenth part of all",
+    )
+    unit_field: str | None = setting(
+        None,
+        "of dp-sgd, a field of records, such as of users: all documents of a value are promised "
+        "for together",
+        panel=TRAINING,
+        rule=text,
+        usual="each document by itself",
+    )
+    noise_seed: int | None = setting(
+        None,
+        "of dp-sgd, decides noise and batches; whoever knows it can take the noise away",
+        panel=TRAINING,
+        rule=whole(0, LARGEST_SEED),
+        usual="fresh from the operating system, and kept nowhere",
+        by_flag=False,
+        secret=True,
+    )
+    document_norms: bool = setting(
+        False,
+        "of dp-sgd, measure each document's gradient once an epoch, for dp-report",
+        panel=TRAINING,
+    )
+    gradient_canaries: int | None = setting(
+        None,
+        "of dp-sgd, canaries in the gradients, for an audit from inside, step by step too",
+        panel=TRAINING,
+        rule=whole(1, 1_000_000),
+        usual="no such audit",
+    )
+    weight_average: float | None = setting(
+        None,
+        "of dp-sgd, keep a running average of the weights: the share of it that a step leaves",
+        panel=TRAINING,
+        rule=fraction,
+        usual="the weights themselves",
+        by_flag=False,
+    )
+    accumulation: int = setting(
+        1,
+        "parts that a step is computed in, to save memory; changes no result",
+        panel=TRAINING,
+        rule=_COUNT,
+    )
+    checkpoint_seconds: float = setting(
+        60.0, "seconds between checkpoints", panel=TRAINING, rule=positive, by_flag=False
+    )
+    threads: int | None = setting(
+        None, "of the CPU", panel=TRAINING, rule=whole(1, MOST_THREADS), by_flag=False
+    )
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+        for epoch in self.snapshot_epochs:
+            integer("snapshot_epochs", epoch, low=1, high=self.epochs)
+        if not self.lora:
+            pairs = ((part, getattr(self, part.name)) for part in dataclasses.fields(self))
+            changed = {part.name: value for part, value in pairs if value != part.default}
+            _refuse_settings_of_adapters(changed)
+        self._check_defence(self.method)
+        if self.method == DP_SGD:
+            self._check_dp()
+        if self.method == RELAXLOSS and self.accumulation != 1:
+            raise SettingsError(
+                f"accumulation={self.accumulation} does not go with method={RELAXLOSS!r}, which "
+                "reads the mean loss of a whole step; leave it out"
+            )
+        if self.method in TAUGHT and self.lora:
+            raise SettingsError(
+                f"lora=True does not go with method={self.method!r}, which trains several models; "
+                "train all weights"
+            )
+
+    @classmethod
+    def for_model(cls, kind: str, **changes: object) -> "TrainingSettings":
+        """Defaults for a kind of model, with changes.
+
+        >>> TrainingSettings.for_model("pretrained", epochs=1).learning_rate
+        5e-05
+        """
+        one_of("kind", kind, tuple(_DEFAULTS))
+        refuse_unknown(changes, settings_of(cls), what="setting of the training")
+        adapters = _LORA if changes.get("lora") else {}
+        if not adapters:
+            _refuse_settings_of_adapters(changes)
+        return build(cls, _DEFAULTS[kind] | adapters | changes)
+
+    def to_dict(self) -> dict[str, object]:
+        """All settings as JSON values."""
+        lists = {
+            "snapshot_epochs": list(self.snapshot_epochs),
+            "lora_targets": list(self.lora_targets),
+        }
+        return dataclasses.asdict(self) | lists
+
+    def decisive(self) -> dict[str, object]:
+        """Those settings that change the result, as JSON values."""
+        values = {name: value for name, value in self.to_dict().items() if name not in _ONLY_SPEED}
+        without = undecided(self, self.method)
+        return {
+            name: value
+            for name, value in values.items()
+            if (self.lora or not name.startswith("lora")) and name not in without
+        }
+
+    @property
+    def is_private(self) -> bool:
+        """Whether the training makes a promise of differential privacy."""
+        return self.method == DP_SGD
+
+    def _check_dp(self) -> None:
+        """One of epsilon and noise, and nothing that the promise could not be made with."""
+        if (self.epsilon is None) == (self.noise_multiplier is None):
+            both = self.epsilon is not None
+            raise SettingsError(
+                f"method={DP_SGD!r} takes epsilon or noise_multiplier, and "
+                f"{'both are' if both else 'neither is'} given; give one of the two"
+            )
+        if self.precision != "float32":
+            raise SettingsError(
+                f"precision={self.precision!r} does not go with method={DP_SGD!r}: rounding would "
+                "move clipped gradients past their norm; leave precision out"
+            )
+        if self.accumulation != 1:
+            raise SettingsError(
+                f"accumulation={self.accumulation} does not go with method={DP_SGD!r}, whose "
+                "batch_size is already what goes through the model together; lower that instead"
+            )
+
+    def learning_rate_at(self, step: int, total_steps: int) -> float:
+        """Learning rate of optimizer step `step`, the first being 0, of `total_steps`."""
+        warm = min(1.0, (step + 1) / (self.warmup_steps + 1))
+        left = 1.0 - step / total_steps if self.schedule == "linear" else 1.0
+        return self.learning_rate * warm * left

@@ -1,0 +1,204 @@
+"""What a person may choose of a look for memorised text."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from lmexposure._settings import (
+    Setting,
+    check_settings,
+    choice,
+    refuse_unknown,
+    setting,
+    settings_of,
+    whole,
+    whole_numbers,
+)
+from lmexposure._validate import LARGEST_SEED, coverage, fraction, integer, of_type, positive
+from lmexposure.errors import SettingsError
+from lmexposure.studies.settings import RunSettings
+
+VERBATIM = "Memorised text"  # the panel of a command's help
+METRICS = ("levenshtein", "hamming")
+# Settings of runs that it takes over: what the documents are, and how models are loaded.
+OF_RUNS = (
+    "layout",
+    "text_field",
+    "device",
+    "dtype",
+    "load_in",
+    "device_map",
+    "offline",
+    "revision",
+)
+
+
+def _tokens_kept(name: str, value: int | None) -> None:
+    """The rule of top-k."""
+    if value is not None:
+        integer(name, value, low=1)
+
+
+def _top_k(flag: str, text: str) -> int | None:
+    """As a flag has it: a number, or all."""
+    if text.strip() == "all":
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        raise SettingsError(f"{flag}={text!r} must be a whole number from 1, or all") from None
+
+
+def _top_p(name: str, value: float) -> None:
+    if not 0 < positive(name, value) <= 1:
+        raise SettingsError(f"{name}={value!r} must be above 0 and at most 1")
+
+
+def _temperature(name: str, value: float) -> None:
+    if value == 0:
+        raise SettingsError(
+            "temperature=0 is greedy decoding, which is measured in any case; give the temperature "
+            "of sampling, such as 1"
+        )
+    positive(name, value)
+
+
+def _numbers(name: str, value: object) -> None:
+    """The rule of numbers of documents."""
+    if value is None:
+        return
+    if not isinstance(value, tuple) or not value:
+        raise SettingsError(f"{name}={value!r} must be numbers of documents, from 1")
+    for number in value:
+        integer(name, number, low=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerbatimSettings:
+    """Which windows of a corpus are looked at, and how they are asked for."""
+
+    prefix_tokens: int = setting(
+        50, "tokens of a prompt, taken from the document", panel=VERBATIM, rule=whole(1)
+    )
+    suffix_tokens: int = setting(50, "tokens that are to follow", panel=VERBATIM, rule=whole(1))
+    stride: int | None = setting(
+        None,
+        "tokens between two windows of a document",
+        panel=VERBATIM,
+        rule=whole(1),
+        usual="as many as the suffix has",
+    )
+    windows: int = setting(
+        2_000,
+        "most windows that are looked at, a random sample where there are more; with held-out "
+        "documents twice as many of both together",
+        panel=VERBATIM,
+        rule=whole(1),
+    )
+    documents: tuple[int, ...] | None = setting(
+        None,
+        "numbers of the documents to look at, from 1",
+        panel=VERBATIM,
+        rule=_numbers,
+        metavar="N,N,...",
+        parse=whole_numbers,
+        usual="all",
+    )
+    temperature: float = setting(1.0, "temperature of sampling", panel=VERBATIM, rule=_temperature)
+    top_k: int | None = setting(
+        40,
+        "how many of the likeliest tokens can be sampled, or all",
+        panel=VERBATIM,
+        rule=_tokens_kept,
+        metavar="N|all",
+        parse=_top_k,
+    )
+    top_p: float = setting(
+        1.0,
+        "only the likeliest tokens that together have this probability can be sampled",
+        panel=VERBATIM,
+        rule=_top_p,
+    )
+    tries: int = setting(
+        1_000,
+        "a suffix counts as extractable where this many tries give it with chance 0.5",
+        panel=VERBATIM,
+        rule=whole(1, 10**15),
+    )
+    chance: float = setting(0.5, "the chance of that", panel=VERBATIM, rule=fraction, by_flag=False)
+    near_windows: int = setting(
+        20,
+        "windows whose chance within some edits is bounded, the likeliest first",
+        panel=VERBATIM,
+        rule=whole(0),
+    )
+    distance: int = setting(5, "these edits, in tokens", panel=VERBATIM, rule=whole(0, 1_000))
+    metric: str = setting(
+        "levenshtein",
+        "how edits are counted: levenshtein, or hamming, place by place",
+        panel=VERBATIM,
+        rule=choice(*METRICS),
+    )
+    beam: int = setting(
+        20, "beginnings that a beam keeps", panel=VERBATIM, rule=whole(1), by_flag=False
+    )
+    draws: int = setting(
+        200, "samples that close what the beam left", panel=VERBATIM, rule=whole(0), by_flag=False
+    )
+    samples: int = setting(
+        100,
+        "texts that are sampled freely and looked up in the corpus",
+        panel=VERBATIM,
+        rule=whole(0),
+    )
+    sample_tokens: int = setting(200, "tokens of each", panel=VERBATIM, rule=whole(1))
+    least_match: int = setting(
+        50, "characters of the shortest match that is told", panel=VERBATIM, rule=whole(8)
+    )
+    level: float = setting(0.95, "coverage of intervals", panel=VERBATIM, rule=coverage)
+    seed: int = setting(0, "seed of what is drawn", panel=VERBATIM, rule=whole(0, LARGEST_SEED))
+    random_split: bool = setting(
+        False,
+        "the held-out documents were split off at random, before the training",
+        panel=VERBATIM,
+    )
+    false_share: float = setting(
+        0.01,
+        "of the documents that are called memorised, the share that may be false, on average",
+        panel=VERBATIM,
+        rule=fraction,
+    )
+    run: RunSettings = field(default_factory=RunSettings)
+    """Layout, text field, and how models are loaded."""
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+        of_type("run", self.run, RunSettings, "RunSettings(...)")
+        if self.near_windows and self.distance >= self.suffix_tokens:
+            raise SettingsError(
+                f"distance={self.distance} edits make any text of suffix_tokens="
+                f"{self.suffix_tokens}; give fewer edits, or longer suffixes"
+            )
+
+    @property
+    def stride_used(self) -> int:
+        """Tokens between two windows."""
+        return self.stride or self.suffix_tokens
+
+    def override(self, values: Mapping[str, object]) -> "VerbatimSettings":
+        """A copy with some values replaced; names of `OF_RUNS` reach into `run`.
+
+        Raises:
+            SettingsError: a name that no setting has, or a value out of range.
+        """
+        own = settings_of(VerbatimSettings)
+        refuse_unknown(values, {*own, *OF_RUNS})
+        mine = {name: value for name, value in values.items() if name in own}
+        rest = {name: value for name, value in values.items() if name not in own}
+        current = {name: getattr(self, name) for name in own}
+        return VerbatimSettings(**{**current, **mine}, run=self.run.override(rest))
+
+
+def verbatim_run_names() -> dict[str, Setting]:
+    """Settings of runs that it takes over, by name."""
+    known = settings_of(RunSettings)
+    return {name: known[name] for name in OF_RUNS}

@@ -1,0 +1,249 @@
+"""What people ask of a result: one class, a quantile, a share found, tables, and to keep it."""
+
+import pickle
+from copy import copy, deepcopy
+from dataclasses import replace
+from errno import ENOSPC
+from pathlib import Path
+from unittest.mock import Mock
+
+import numpy as np
+import pytest
+from known import known
+from made_results import canary as canary_of
+from made_results import clean, estimate, exact, made, searched, small_result, small_run
+from scipy import stats
+
+from lmexposure.errors import FileError, ResultError, SettingsError
+from lmexposure.statistics import quantile_interval
+from lmexposure.studies import Result, open_run
+
+
+def test_a_class_is_found_by_what_tells_it_from_the_others() -> None:
+    result = small_result(formats=("random_number", "pin"))
+    row = result.exposure("pin", repetitions=4)
+    assert row.key == ("pin", "canary", 4)
+    assert result.exposure("pin", repetitions=0).role == "control"
+    alone = clean(n=3, classes=(4,))
+    assert alone.exposure() == alone.exposure(repetitions=4)
+
+
+@pytest.mark.parametrize(
+    ("name", "repetitions", "message"),
+    [
+        ("pin", None, r"no class fits format 'pin'; there are random_number \(repetitions 0, 1, 4"),
+        (None, None, "several classes fit without a format and repetitions; there are random_num"),
+        ("random_number", 2, "no class fits format 'random_number', repetitions=2; there are"),
+    ],
+)
+def test_a_class_that_is_not_there(name: str | None, repetitions: int | None, message: str) -> None:
+    with pytest.raises(ResultError, match=message):
+        small_result().exposure(name, repetitions=repetitions)
+
+
+def test_repetitions_are_a_whole_number() -> None:
+    with pytest.raises(SettingsError, match=r"repetitions=1.5 must be a whole number at least 0"):
+        small_result().exposure(repetitions=1.5)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("repetitions", [0, 1, 4])
+def test_any_quantile_has_an_interval_as_the_median_has(repetitions: int) -> None:
+    result = small_result()
+    row = result.exposure(repetitions=repetitions)
+    for interval in (row.lower_quartile, row.median, row.upper_quartile):
+        assert result.quantile(interval.quantile, repetitions=repetitions) == interval
+
+
+def test_a_quantile_of_counted_exposures_is_that_of_their_order() -> None:
+    values = [0.5, 1.0, 2.0, 3.0, 5.0, 8.0] * 10
+    result = made([canary_of(i, exact(value)) for i, value in enumerate(values)])
+    assert result.exposure(repetitions=1).counted == 60
+    found, wanted = result.quantile(0.9, repetitions=1), quantile_interval(values, 0.9)
+    assert (found.value, found.low, found.high) == pytest.approx(
+        (wanted.value, wanted.low, wanted.high), abs=1e-6
+    )
+    with pytest.raises(SettingsError, match="quantile=1 must lie strictly between 0 and 1"):
+        result.quantile(1, repetitions=1)
+
+
+def test_a_class_that_lacks_an_exposure_has_no_quantiles() -> None:
+    result = small_result()
+    canary = next(one for one in result.canaries if one.repetitions == 4)
+    bare = canary.model_copy(update={"log_perplexity_bits": None})
+    lacking = tuple(bare if one is canary else one for one in result.canaries)
+    with pytest.raises(ResultError, match="canary random_number/x4/0000 has no exposure, so its"):
+        result.model_copy(update={"canaries": lacking}).quantile(0.9, repetitions=4)
+
+
+@pytest.mark.parametrize("capped", [False, True])
+def test_a_missing_end_is_nothing_or_the_whole_secret(capped: bool) -> None:
+    """Of a lower bound the lower end is the value: it may be more, and not less."""
+    parts = {"low": None, "high": None, "level": 0.9, "warnings": ("no draw was near",)}
+    shown = estimate("importance", 12.0, capped=capped, **parts)
+    found = known(shown.with_error(17.5, references=400, space_bits=30.0))
+    assert (found.low, found.value, found.high) == (12.0 if capped else 0.0, 12.0, 30.0)
+    assert (found.capped, found.level, found.bits, found.references) == (capped, 0.9, 17.5, 400)
+    assert found.method == "importance"
+
+
+def test_ends_that_are_known_stay_within_the_secret() -> None:
+    shown = estimate("skew_normal", 12.0, low=3.0, high=44.0)
+    found = known(shown.with_error(17.5, references=400, space_bits=30.0))
+    assert (found.low, found.high) == (3.0, 30.0)
+    assert shown.with_error(None, references=400, space_bits=30.0) is None
+    assert estimate("exact", None).with_error(17.5, references=400, space_bits=30.0) is None
+
+
+def test_a_class_is_short_where_it_is_printed() -> None:
+    shown = repr(small_result().exposure(repetitions=4))
+    assert shown == "<random_number, canary, repetitions 4: n=10, median exposure 20.82 bits>"
+
+
+def test_a_share_of_secrets_found_has_the_interval_of_clopper_and_pearson() -> None:
+    result = small_result()
+    share = result.extraction(repetitions=4, guesses=1000)
+    wanted = stats.binomtest(share.found, share.of).proportion_ci(0.95)
+    assert (share.low, share.high) == pytest.approx((wanted.low, wanted.high))
+    assert (share.value, share.complete) == (share.found / 10, True)
+    assert share.found == next(
+        c.found for c in result.exposure(repetitions=4).guesses if c.guesses == 1000
+    )
+    assert result.extraction(repetitions=4, guesses=1).found <= share.found
+
+
+def test_secrets_that_were_not_searched_for_so_far_count_for_the_upper_end() -> None:
+    """Three of ten found in 100 proven guesses; any of the others may fall within 1,000."""
+    drawn = [
+        canary_of(i, exact(5.0), extraction=[searched(100, place=7 if i < 3 else None)])
+        for i in range(10)
+    ]
+    share = made(drawn).extraction(repetitions=1)
+    assert (share.found, share.complete, share.high) == (3, False, 1.0)
+    assert share.low == pytest.approx(stats.binomtest(3, 10).proportion_ci(0.95).low)
+    within = made(drawn).extraction(repetitions=1, guesses=100)
+    assert (within.found, within.complete) == (3, True)
+    assert within.high < 1
+
+
+def test_a_beam_may_pass_over_the_likeliest_fills() -> None:
+    """It tried 100 fills, not the likeliest 100: others may fall within them."""
+    beam = searched(100).model_copy(update={"method": "beam", "proven": None})
+    share = made([canary_of(i, exact(5.0), extraction=[beam]) for i in range(10)]).extraction(
+        repetitions=1, guesses=100
+    )
+    assert (share.found, share.complete, share.high) == (0, False, 1.0)
+
+
+def test_secrets_that_nobody_searched_for() -> None:
+    with pytest.raises(ResultError, match="were not searched for; measure with extraction=True"):
+        small_result(extraction=False).extraction(repetitions=4)
+    with pytest.raises(SettingsError, match="guesses=0 must be a whole number at least 1"):
+        small_result().extraction(repetitions=4, guesses=0)
+
+
+def test_epsilon_is_the_section_on_privacy() -> None:
+    result = small_result(inclusion_probability=0.5, canaries=30)
+    assert result.epsilon is result.privacy is not None
+    assert {row.key for row in known(result.epsilon).classes} == {
+        (("random_number",), repetitions) for repetitions in (1, 4)
+    }
+    assert small_result(privacy=False).epsilon is None
+
+
+def test_a_frame_has_a_row_for_each_canary_and_no_secret() -> None:
+    result = small_result()
+    frame = result.to_frame()
+    assert frame["id"].tolist() == [canary.id for canary in result.canaries]
+    assert frame["exposure"].tolist() == [canary.exposure.value for canary in result.canaries]
+    found = frame[frame["repetitions"] == 4]["found_at"] <= 1000
+    assert int(found.sum()) == result.extraction(repetitions=4).found
+    assert set(frame) >= {"format", "role", "low", "high", "capped", "method", "rank", "place"}
+    assert set(frame["guesses_tried"]) == {1000}
+    assert not {"text", "secret", "index"} & set(frame)
+
+
+def test_a_notebook_shows_a_table_of_classes() -> None:
+    table = small_result()._repr_html_()
+    assert table.count("<tr>") == 1 + 3
+    assert "<td>inserted 4 times</td><td>10</td>" in table
+    assert "<td>controls</td>" in table
+    hostile = small_result().model_copy(
+        update={"model": small_result().model.model_copy(update={"path": "<script>"})}
+    )
+    assert "<script>" not in hostile._repr_html_()
+
+
+@pytest.fixture
+def held(tmp_path: Path) -> Result:
+    """A result in memory, with its scores."""
+    scores = open_run(small_run(tmp_path / "run")).scores()
+    return small_result().with_scores(known(scores))
+
+
+def test_scores_are_in_memory_or_next_to_the_file(tmp_path: Path) -> None:
+    run = open_run(small_run(tmp_path / "run"))
+    assert (known(run.result.scores).ids == known(run.scores()).ids).all()
+    (tmp_path / "run" / "result.json").rename(tmp_path / "run" / "other.json")
+    assert Result.read(tmp_path / "run" / "other.json").scores is None
+    assert small_result().scores is None
+
+
+def test_scores_are_no_part_of_the_record(tmp_path: Path) -> None:
+    read = open_run(small_run(tmp_path / "run")).result
+    held = small_result().with_scores(known(read.scores))
+    assert held == small_result()
+    assert held.to_dict() == small_result().to_dict()
+    assert pickle.loads(pickle.dumps(held)) == held
+    for again in (copy(read), deepcopy(read), read.model_copy(update={"warnings": ("other",)})):
+        assert again.scores is None
+
+
+def test_a_result_is_kept_with_its_scores(tmp_path: Path, held: Result) -> None:
+    path = held.save(tmp_path / "deep" / "kept")
+    kept = open_run(tmp_path / "deep" / "kept")
+    assert path == kept.result_path
+    assert kept.result.canaries == held.canaries
+    kept_bits, bits = (known(one.scores).log_perplexity_bits for one in (kept.result, held))
+    assert np.array_equal(kept_bits, bits)
+    written = path.read_bytes()
+    assert held.save(path.parent).read_bytes() == written
+    with pytest.raises(ResultError, match=r"result.json is another result; choose another"):
+        small_result(seed=5).save(path.parent)
+    small_result().save(tmp_path / "bare")
+    assert [p.name for p in (tmp_path / "bare").glob("[!.]*")] == ["result.json"]
+
+
+@pytest.mark.parametrize("name", ["scores.parquet", "run.json"])
+def test_a_result_is_kept_away_from_somebody_elses_files(tmp_path: Path, name: str) -> None:
+    theirs = tmp_path / name
+    theirs.write_text("theirs")
+    with pytest.raises(ResultError, match=f"{name} is there already, and not of this result"):
+        small_result().save(tmp_path)
+    assert [(p.name, p.read_text()) for p in tmp_path.iterdir()] == [(name, "theirs")]
+
+
+def test_a_result_is_kept_whole_or_not_at_all(
+    tmp_path: Path, held: Result, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as full, pytest.raises(FileError, match="No space left"):
+        full.setattr(Result, "write", Mock(side_effect=FileError(ENOSPC, "No space left")))
+        held.save(tmp_path / "kept")
+    assert list((tmp_path / "kept").iterdir()) == []
+    assert open_run(held.save(tmp_path / "kept")).result.scores is not None
+
+
+def test_what_a_killed_save_left_is_gone_on_with(tmp_path: Path, held: Result) -> None:
+    scores = known(held.scores)
+    held.save(tmp_path / "kept").unlink()  # killed before result.json
+    theirs = held.with_scores(replace(scores, repetitions=scores.repetitions + 1))
+    for other in (theirs, small_result()):
+        with pytest.raises(ResultError, match=r"scores.parquet is there already, and not of this"):
+            other.save(tmp_path / "kept")
+    assert open_run(held.save(tmp_path / "kept")).result.scores is not None
+
+
+def test_a_measurements_own_scores_stay_as_they_were(tmp_path: Path) -> None:
+    run = small_run(tmp_path / "run")
+    before = (run / "scores.parquet").read_bytes()
+    open_run(run).result.save(run)
+    assert (run / "scores.parquet").read_bytes() == before

@@ -1,0 +1,188 @@
+from pathlib import Path
+
+import pytest
+
+from lmexposure.errors import SettingsError
+from lmexposure.studies import (
+    MeasureOptions,
+    MeasureSettings,
+    RunSettings,
+    SweepSettings,
+    read_settings_file,
+)
+
+
+def test_override_reaches_run_measurement_and_training() -> None:
+    base = RunSettings(training={"epochs": 3, "patience": 1})
+    new = base.override(
+        {"seed": 5, "references": 99, "repetitions": [1, 2], "training": {"epochs": 7}}
+    )
+    assert (new.seed, new.measure.bootstrap_seed, new.measure.references) == (5, 0, 99)
+    assert new.repetitions == (1, 2)
+    assert new.training == {"epochs": 7, "patience": 1}
+    assert base.training == {"epochs": 3, "patience": 1}
+
+
+def test_override_of_a_sweep_reaches_its_models() -> None:
+    new = SweepSettings(models=16).override({"population": 7, "seed": 5, "training": {"epochs": 2}})
+    assert (new.models, new.population, new.run.seed) == (16, 7, 5)
+    assert new.run.training == {"epochs": 2}
+
+
+def test_settings_file_then_flags(tmp_path: Path) -> None:
+    path = tmp_path / "s.toml"
+    path.write_text('model = "gpt2-tiny"\nseed = 3\nrevealed = 2\n[training]\nepochs = 5\n')
+    settings = RunSettings().override(read_settings_file(path)).override({"seed": 9})
+    assert (settings.model, settings.seed, settings.measure.revealed) == ("gpt2-tiny", 9, 2)
+    assert settings.training == {"epochs": 5}
+
+
+def test_a_list_is_as_good_as_a_tuple() -> None:
+    settings = RunSettings(formats=["pin"], repetitions=[1, 16])  # type: ignore[arg-type]
+    assert settings == RunSettings(formats=("pin",), repetitions=(1, 16))
+
+
+def test_unknown_names_are_refused_with_those_there_are() -> None:
+    with pytest.raises(
+        SettingsError,
+        match=r"unknown setting 'canarie'; did you mean 'canaries'\? There are batch_size, ",
+    ):
+        RunSettings().override({"canarie": 3})
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"formats": ()}, r"formats=\(\) must be a list with at least one entry"),
+        ({"formats": "pin"}, "formats='pin' must be a list"),
+        ({"formats": [3]}, "formats=3 must be a string"),
+        ({"repetitions": 4}, "repetitions=4 must be a list"),
+        ({"repetitions": ["4"]}, "repetitions='4' must be a whole number"),
+        ({"training": 3}, "training=3 must be a table"),
+        ({"model": 3}, "model=3 must be a string"),
+        ({"device": ""}, "device='' must be a string"),
+        ({"revision": 3}, "revision=3 must be a string"),
+        ({"offline": "no"}, "offline='no' must be true or false"),
+        ({"extraction": "no"}, "extraction='no' must be true or false"),
+        ({"level": "x"}, "level='x' must lie strictly between"),
+        ({"canaries": 0}, "canaries=0"),
+        ({"threads": 0}, "threads=0 must be a whole number from 1 to 1024"),
+        ({"threads": 10**11}, "threads=100000000000 must be a whole number from 1 to 1024"),
+        ({"canaries": 2.0}, "canaries=2.0"),
+        ({"inclusion_probability": 0.5}, "inclusion_probability=0.5 needs canaries: how many cand"),
+        ({"inclusion_probability": 1}, "inclusion_probability=1 must lie strictly between 0 and 1"),
+        ({"inclusion_probability": 0.0}, "inclusion_probability=0.0 must lie strictly"),
+        ({"inclusion_probability": "half"}, "inclusion_probability='half' must lie strictly"),
+        (
+            {"inclusion_seed": 3},
+            "an inclusion_seed needs inclusion_probability, such as 0.5; leave",
+        ),
+        ({"inclusion_seed": -1}, "inclusion_seed=-1 must be a whole number"),
+        ({"inclusion_seed": 2**63}, "inclusion_seed=.* from 0 to 92233720"),
+        ({"controls": -1}, "controls=-1"),
+        ({"seed": -1}, "seed=-1"),
+        ({"layers": 0}, "layers=0"),
+        ({"layers": 10**9}, "layers=1000000000 must be a whole number from 1 to 1000"),
+        ({"units": 10**9}, "units=1000000000 must be a whole number from 1 to 100000"),
+        ({"units": 0}, "units=0"),
+        ({"layout": "csv"}, "layout='csv' must be one of lines, paragraphs, jsonl"),
+        ({"existing": "keep"}, "existing='keep'"),
+        ({"dtype": "int8"}, "dtype='int8'"),
+        ({"references": 3}, "references=3"),
+        ({"revealed": -1}, "revealed=-1"),
+        ({"beam_width": 1}, "beam_width=1"),
+        ({"level": 1.0}, "level=1.0"),
+        # A measurement of hours would end with numbers that its result cannot hold.
+        ({"level": 1e-10}, "level=1e-10 must lie strictly .* at least 1e-09 away from either"),
+        ({"level": 1 - 1e-10}, "level=0.9999999999 must lie strictly between 0 and 1, at least"),
+        ({"claimed_epsilon": 1e101, "delta": 0.0}, r"claimed_epsilon=1e\+101 .* most 1e\+100 nats"),
+        ({"bootstraps": 3}, "bootstraps=3"),
+        ({"permutations": 3}, "permutations=3"),
+        ({"batch_size": 0}, "batch_size=0"),
+    ],
+)
+def test_values_out_of_range_are_refused(values: dict[str, object], message: str) -> None:
+    with pytest.raises(SettingsError, match=message):
+        RunSettings().override(values)
+
+
+def test_a_settings_file_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="cannot read the settings file"):
+        read_settings_file(tmp_path / "none.toml")
+    (tmp_path / "bad.toml").write_text("seed = ")
+    with pytest.raises(SettingsError, match="is not TOML"):
+        read_settings_file(tmp_path / "bad.toml")
+
+
+def test_speed_does_not_decide() -> None:
+    assert MeasureSettings(batch_size=3, threads=2).decisive() == MeasureSettings().decisive()
+    assert RunSettings(threads=2).record() == RunSettings().record()
+    assert MeasureSettings(bootstrap_seed=1).decisive() != MeasureSettings().decisive()
+
+
+def test_files_and_hashes_keep_the_names_that_they_had() -> None:
+    chosen = MeasureSettings(bootstrap_seed=3)
+    assert chosen.decisive()["seed"] == chosen.record().seed == 3
+    assert "bootstrap_seed" not in chosen.decisive()
+    assert set(chosen.decisive()) == set(MeasureOptions.model_fields) - {
+        *("quick", "threads", "left_context")
+    }
+    assert MeasureSettings(left_context="eos").decisive()["left_context"] == "eos"
+
+
+def test_one_number_says_how_many() -> None:
+    assert RunSettings().per_class == 10
+    assert RunSettings(canaries=3).per_class == 3
+    assert RunSettings(inclusion_probability=0.5, canaries=7).per_class == 7
+    # What is recorded is the number itself, so that the default and the same by name are one run.
+    assert RunSettings().record() == RunSettings(canaries=10).record()
+    assert RunSettings().record().inclusion_probability is None
+    tossed = RunSettings(inclusion_probability=0.5, canaries=7).record()
+    assert (tossed.inclusion_probability, tossed.candidates, tossed.canaries) == (0.5, 7, None)
+
+
+def test_the_inclusion_seed_is_in_no_record() -> None:
+    """Only the manifest keeps it."""
+    seeded = RunSettings(inclusion_probability=0.5, canaries=7, inclusion_seed=987654321)
+    assert seeded.record() == RunSettings(inclusion_probability=0.5, canaries=7).record()
+    assert "987654321" not in str(seeded.to_dict()) + repr(seeded)
+
+
+def test_the_gate_s_table_is_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "settings.toml"
+    path.write_text("seed = 3\n[check]\nmax_guesses = 10\n")
+    assert read_settings_file(path) == {"seed": 3}
+
+
+def test_without_a_seed_the_training_has_one_that_tells_nothing_of_the_plan() -> None:
+    assert RunSettings().seed is None
+    assert RunSettings().public_seed == 0
+    assert RunSettings(seed=5).public_seed == 5
+
+
+def test_an_interval_has_as_many_refits_as_its_ends_take() -> None:
+    assert MeasureSettings(level=0.995).bootstraps == 199  # no curve is asked for
+    with pytest.raises(SettingsError, match=r"bootstraps=199 must be at least 399 .*level=0.995"):
+        MeasureSettings(method="skew_normal", level=0.995)
+    assert MeasureSettings(method="skew_normal", level=0.995, bootstraps=399).bootstraps == 399
+
+
+def test_a_first_look_is_a_tenth_and_flags_win() -> None:
+    look = RunSettings().override({"quick": True, "draws": 700}).measure
+    assert look == MeasureSettings.first_look(draws=700)
+    assert (look.references_for(10_000), look.references, look.revealed) == (1_000, None, 0)
+    assert look.steps_for(2_600_000) == MeasureSettings().steps_for(2_600_000) // 10
+    assert look.coarser == (
+        "a quick look, with 1,000 references instead of 10,000, 700 draws instead of 20,000, a "
+        "tenth of the search, 0 characters given to extraction instead of 4"
+    )
+    tested = look.coarser + ", 39 bootstraps instead of 199"
+    assert MeasureSettings.first_look(draws=700, method="skew_normal").coarser == tested
+    assert MeasureSettings().coarser is None
+    # The inputs of a measurement that is none are those of before there was one.
+    assert "quick" not in MeasureSettings().decisive()
+    assert look.decisive()["quick"] is True
+    asked = MeasureSettings.first_look(references=5_000, budget_steps=9)
+    assert (asked.references_for(10_000), asked.steps_for(10**6)) == (5_000, 9)
+    with pytest.raises(SettingsError, match="quick"):
+        MeasureSettings(quick=1)  # type: ignore[arg-type]

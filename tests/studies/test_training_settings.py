@@ -1,0 +1,163 @@
+"""Training settings: defaults, checks, and what they decide."""
+
+import json
+from typing import Any
+
+import pytest
+
+from lmexposure.errors import SettingsError
+from lmexposure.studies import TrainingSettings
+
+PRIVATE: dict[str, Any] = {"method": "dp-sgd", "noise_multiplier": 1.0}
+
+
+def test_defaults_differ_by_model() -> None:
+    assert TrainingSettings.for_model("lstm") == TrainingSettings()
+    assert TrainingSettings.for_model("pretrained").learning_rate == 5e-5
+    assert TrainingSettings.for_model("pretrained").epochs == 3
+    assert TrainingSettings.for_model("gpt2-tiny").block_size <= 256
+
+
+def test_changes_win_over_defaults() -> None:
+    assert TrainingSettings.for_model("pretrained", epochs=7).epochs == 7
+
+
+def test_unknown_kind_and_unknown_setting_are_refused() -> None:
+    with pytest.raises(SettingsError, match="kind='gru' must be one of lstm, gpt2-tiny, pretrain"):
+        TrainingSettings.for_model("gru")
+    with pytest.raises(
+        SettingsError, match="unknown setting of the training 'epoch'; did you mean 'epochs'"
+    ):
+        TrainingSettings.for_model("lstm", epoch=3)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"seed": -1}, "seed=-1 must be a whole number at least 0"),
+        ({"epochs": 0}, "epochs=0 must be a whole number at least 1"),
+        ({"patience": 0}, "patience=0 must be"),
+        ({"batch_size": 2.5}, r"batch_size=2\.5 must be a whole number"),
+        ({"accumulation": 0}, "accumulation=0 must be"),
+        ({"validation_characters": 0}, "validation_characters=0 must be"),
+        ({"block_size": 1}, "block_size=1 must be a whole number from 2 to 10000000"),
+        ({"block_size": 10**20}, "must be a whole number from 2 to 10000000"),
+        ({"warmup_steps": -1}, "warmup_steps=-1 must be"),
+        ({"learning_rate": 0.0}, r"learning_rate=0\.0 must be a finite number above 0"),
+        ({"gradient_clip": float("inf")}, "gradient_clip=inf must be a finite number above 0"),
+        ({"checkpoint_seconds": 0}, "checkpoint_seconds=0 must be a finite number above 0"),
+        ({"validation_fraction": 1.0}, r"validation_fraction=1\.0 must lie strictly between"),
+        ({"schedule": "cosine"}, "schedule='cosine' must be one of constant, linear"),
+        ({"precision": "fp16"}, "precision='fp16' must be one of float32, bf16"),
+        ({"weight_decay": -0.1}, r"weight_decay=-0\.1 must be finite and at least 0"),
+        ({"weight_decay": float("nan")}, "weight_decay=nan must be finite and at least 0"),
+        ({"evaluate_every": 0}, "evaluate_every=0 must be a whole number at least 1"),
+        ({"threads": 0}, "threads=0 must be a whole number from 1 to 1024"),
+        ({"threads": 10**11}, "threads=100000000000 must be a whole number from 1 to 1024"),
+        ({"max_seconds": -1.0}, r"max_seconds=-1\.0 must be a finite number above 0"),
+        ({"snapshot_epochs": (1, 21)}, "snapshot_epochs=21 must be a whole number from 1 to 20"),
+        ({"lora": True, "lora_targets": []}, r"lora_targets=\(\) must be a list with at least one"),
+        (
+            {"lora": True, "lora_targets": ("",)},
+            "lora_targets='' must be a string, and not an empty",
+        ),
+        *(
+            (given, f"{next(iter(given))}=.* add lora=True, on the command")
+            for given in (
+                {"lora_rank": 4},
+                {"lora_alpha": 8.0},
+                {"lora_targets": ["q"]},
+                {"lora_rank": 16},  # the default: who says it means adapters all the same
+                {"lora_targets": ["all-linear"]},
+                {"lora_rank": 16, "lora": False},
+            )
+        ),
+        (
+            {"epsilon": 1.0},
+            r"epsilon=1\.0 is of differential privacy, and the training would promise none; "
+            "add method='dp-sgd', on the command line --method dp-sgd, or leave it out",
+        ),
+        (
+            PRIVATE | {"noise_multiplier": None},
+            "takes epsilon or noise_multiplier, and neither is given",
+        ),
+        (
+            PRIVATE | {"epsilon": 3.0},
+            "takes epsilon or noise_multiplier, and both are given; give one of",
+        ),
+        (
+            PRIVATE | {"precision": "bf16"},
+            "precision='bf16' does not go with method='dp-sgd': rounding",
+        ),
+        (
+            PRIVATE | {"accumulation": 2},
+            "accumulation=2 does not go with method='dp-sgd', whose batch_size",
+        ),
+        (
+            PRIVATE | {"method": "other"},
+            "method='other' must be one of plain, dp-sgd, .*; for an estimate",
+        ),
+        (PRIVATE | {"delta": 0.0}, r"delta=0\.0 must lie strictly between"),
+        (PRIVATE | {"delta": 1.0}, r"delta=1\.0 must lie strictly between"),
+        (PRIVATE | {"clip": 0.0}, r"clip=0\.0 must be a finite number above 0"),
+        (PRIVATE | {"clip": 1e200}, r"clip=1e\+200 must be at most 1e\+100"),
+        (
+            PRIVATE | {"noise_multiplier": -1.0},
+            r"noise_multiplier=-1\.0 must be a finite number ab",
+        ),
+        (
+            PRIVATE | {"noise_multiplier": None, "epsilon": 0},
+            "epsilon=0 must be a finite number above 0",
+        ),
+        (PRIVATE | {"expected_batch": 0}, "expected_batch=0 must be a whole number at least 1"),
+        (PRIVATE | {"unit_field": ""}, "unit_field='' must be a string, and not an empty"),
+    ],
+)
+def test_values_out_of_range_are_refused(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(SettingsError, match=message):
+        TrainingSettings.for_model("lstm", **change)
+
+
+def test_speed_is_kept_apart_from_what_decides_the_result() -> None:
+    slow = TrainingSettings(accumulation=4, checkpoint_seconds=1.0, threads=2)
+    assert slow.decisive() == TrainingSettings().decisive()
+    assert TrainingSettings(seed=1).decisive() != TrainingSettings().decisive()
+    private = TrainingSettings(**PRIVATE, unit_field="user")
+    assert (private.is_private, slow.is_private) == (True, False)
+    for settings in (slow, private):
+        assert json.loads(json.dumps(settings.to_dict())) == settings.to_dict()
+
+
+def test_learning_rate_warms_up_and_runs_down() -> None:
+    settings = TrainingSettings(learning_rate=1.0, warmup_steps=3, schedule="linear")
+    rates = [settings.learning_rate_at(step, 10) for step in range(10)]
+    assert rates[:4] == pytest.approx([0.25, 0.45, 0.6, 0.7])
+    assert rates[-1] == pytest.approx(0.1)
+    assert TrainingSettings(learning_rate=2.0).learning_rate_at(9, 10) == 2.0
+
+
+def test_targets_of_adapters_are_names() -> None:
+    chosen = TrainingSettings(lora=True, lora_targets=["q_proj"])  # type: ignore[arg-type]
+    assert chosen.to_dict()["lora_targets"] == ["q_proj"]
+
+
+def test_adapters_take_longer_steps() -> None:
+    assert TrainingSettings.for_model("pretrained", lora=True).learning_rate == 2e-4
+    assert TrainingSettings.for_model("pretrained", lora=True, learning_rate=1e-3).lora_rank == 16
+
+
+def test_a_plain_training_has_the_hash_that_it_had_before_there_were_others() -> None:
+    of_plain = TrainingSettings().decisive()
+    assert set(of_plain) == {
+        *("seed", "epochs", "patience", "evaluate_every", "batch_size", "block_size"),
+        *("learning_rate", "schedule", "warmup_steps", "weight_decay", "gradient_clip"),
+        *("precision", "validation_fraction", "validation_characters", "snapshot_epochs"),
+        "max_seconds",
+    }
+    with_adapters = TrainingSettings(lora=True).decisive()
+    adapters = {"lora", "lora_rank", "lora_alpha", "lora_targets"}
+    assert set(with_adapters) == {*of_plain, *adapters}
+
+
+def test_a_seed_of_noise_is_not_shown() -> None:
+    assert "987654" not in repr(TrainingSettings(**PRIVATE, noise_seed=987654))
