@@ -33,7 +33,7 @@ import pytest
 from coverage import CoverageData
 from scipy.stats import binomtest
 
-ROOMS = ("statistics", "scoring", "gate", "records", "reporting")
+ROOMS = ("statistics", "scoring", "gate", "studies", "reporting")
 APART = "lmexposure/reporting/charts/"
 BUDGET = 30.0  # seconds of tests a fault, by what they took when coverage was taken
 MOST_CPU, MOST_WALL = 120, 600  # seconds; a fault that takes more is timed out, which is found
