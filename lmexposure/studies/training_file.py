@@ -37,12 +37,20 @@ class TrainingFile(Record):
             path = home / name
             if not path.exists():
                 lost.append(name)
-            elif os.access(path, os.R_OK) and sha256_file(path) != sha256:  # for its owner alone
+            elif os.access(path, os.R_OK) and _hash(path) != sha256:  # for its owner alone
                 raise ResultError(
                     f"{visible(path)} is not what the training wrote; put back the one that "
                     "belongs to it, or take it away"
                 )
         return tuple(lost)
+
+
+def _hash(path: Path) -> str | None:
+    """Of a file; None of what is none, as a directory or a pipe."""
+    try:
+        return sha256_file(path)
+    except OSError:
+        return None
 
 
 def read_training(path: Path) -> TrainingFile | None:

@@ -105,6 +105,9 @@ def test_each_document_is_measured_without_a_change_of_the_training(tmp_path: Pa
     own.unlink()
     with pytest.raises(ResultError, match=r"dp_report\.json has gone since the training"):
         again(tmp_path / "whole")
+    own.mkdir()
+    with pytest.raises(ResultError, match=r"dp_report\.json is not what the training wrote"):
+        again(tmp_path / "whole")
 
 
 @pytest.mark.slow
