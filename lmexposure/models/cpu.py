@@ -9,9 +9,11 @@ import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import torch
+from torch import Tensor
 
 _LOG = logging.getLogger(__name__)
 # Below this size a second thread gains next to nothing: an operation ends before a thread wakes. An
@@ -58,6 +60,34 @@ def is_native(dtype: torch.dtype, device: str | torch.device) -> bool | None:
         return True
     able = _capabilities()
     return bool(able & _NEEDS_ONE_OF[dtype]) if able else None
+
+
+@contextmanager
+def lstm_kernels(inputs: Tensor) -> Iterator[None]:
+    """Let an LSTM read `inputs` without oneDNN where it has no kernel for autocast's precision."""
+    dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else None
+    if dtype is None or inputs.device.type != "cpu" or _onednn_casts_lstm(dtype):
+        yield
+        return
+    before = torch.backends.mkldnn.enabled
+    torch.backends.mkldnn.enabled = False
+    try:
+        yield
+    finally:
+        torch.backends.mkldnn.enabled = before
+
+
+@cache
+def _onednn_casts_lstm(dtype: torch.dtype) -> bool:
+    """Found by trying: without AVX-512 it is handed the LSTM all the same, and refuses it."""
+    with torch.random.fork_rng(devices=[]):
+        tried = torch.nn.LSTM(1, 1)
+    try:
+        with torch.autocast("cpu", dtype=dtype):
+            tried(torch.zeros(1, 1, 1))
+    except RuntimeError:
+        return False
+    return True
 
 
 def warn_imitated(dtype: torch.dtype, device: str | torch.device) -> None:

@@ -11,6 +11,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig, Pre
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from lmexposure.errors import ModelError
+from lmexposure.models.cpu import lstm_kernels
 
 
 class LstmConfig(PretrainedConfig):  # type: ignore[misc]
@@ -151,10 +152,12 @@ class LstmForCausalLM(PreTrainedModel):  # type: ignore[misc]
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """Outputs (B, T, H) and the state after the last token of each row."""
         if lengths is None:
-            outputs, end = self.lstm(embedded, start)
+            with lstm_kernels(embedded):
+                outputs, end = self.lstm(embedded, start)
             return outputs, end
         packed = pack_padded_sequence(embedded, lengths, batch_first=True, enforce_sorted=False)
-        outputs, end = self.lstm(packed, start)
+        with lstm_kernels(embedded):
+            outputs, end = self.lstm(packed, start)
         padded, _ = pad_packed_sequence(outputs, batch_first=True, total_length=embedded.shape[1])
         return padded, end
 

@@ -4,6 +4,8 @@ import dataclasses
 import json
 import math
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -183,6 +185,30 @@ def test_bf16_trains_and_keeps_float32_weights(
     assert "no instructions for bfloat16" in caplog.text
     assert result.improved
     assert load_model(result.model_path).to_dict()["dtype"] == "float32"
+
+
+WITHOUT_AVX512 = """
+import torch
+from lmexposure.models.lstm import LstmConfig, LstmForCausalLM
+ids = torch.randint(0, 9, (2, 5))
+mask = torch.tensor([[1] * 5, [1, 1, 1, 0, 0]])
+model = LstmForCausalLM(LstmConfig(vocab_size=9, hidden_size=8, embedding_size=8))
+for padded in ({}, {"attention_mask": mask, "use_cache": True}):
+    single = model(ids, **padded).logits
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        half = model(ids, labels=ids, **padded)
+    half.loss.backward()
+    assert torch.allclose(single, half.logits.float(), atol=0.02)
+assert model.to(torch.bfloat16)(ids).logits.dtype == torch.bfloat16
+assert torch.backends.mkldnn.enabled
+"""
+
+
+@pytest.mark.slow
+def test_an_lstm_in_bf16_runs_on_a_cpu_without_avx512() -> None:
+    """There oneDNN is handed the LSTM under autocast, and has no kernel for it."""
+    older = os.environ | {"ONEDNN_MAX_CPU_ISA": "AVX2"}
+    subprocess.run([sys.executable, "-c", WITHOUT_AVX512], env=older, check=True, timeout=100)
 
 
 def test_gpt2_is_trained_and_then_fine_tuned(run: Train, tmp_path: Path) -> None:
