@@ -70,7 +70,7 @@ def lstm_kernels(inputs: Tensor) -> Iterator[None]:
         yield
         return
     before = torch.backends.mkldnn.enabled
-    torch.backends.mkldnn.enabled = False
+    torch.backends.mkldnn.enabled = False  # type: ignore[assignment]
     try:
         yield
     finally:
