@@ -27,7 +27,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from lmexposure._files import canonical_json, content_hash, write_json
+from lmexposure._files import canonical_json, content_hash, read_bytes, write_json
 from lmexposure._integrity import CONTENT, take_hash
 from lmexposure._text import visible
 from lmexposure._validate import LARGEST_NUMBER, LEAST_LEVEL
@@ -152,6 +152,21 @@ class FileRecord(Record):
             )
         del values["schema"]
         return cls._validated(values, path)
+
+    @classmethod
+    def read(cls, path: str | Path) -> Self:
+        """Read such a file, or that of its directory.
+
+        Raises:
+            ResultError: no such file, or it is damaged, or of another version or kind.
+        """
+        path = Path(path)
+        path = path / cls.NAME if path.is_dir() else path
+        try:
+            content = read_bytes(path)
+        except OSError as failure:
+            raise cls.ERROR(f"cannot read {path}: {failure.strerror}; {cls.AGAIN}") from failure
+        return cls.parse(content, path)
 
     def write(self, path: Path, *, mode: int = 0o644) -> None:
         """Write the file, whole or not at all, with the hash of its own content."""

@@ -24,14 +24,15 @@ from lmexposure.studies import refuse_other_study
 
 if TYPE_CHECKING:
     from lmexposure.canaries import Manifest
-    from lmexposure.studies import Measured, MeasuredSweep, MeasuredText
+    from lmexposure.studies import Measured, MeasuredSweep
 
-    AnyStudy: TypeAlias = "Study | Measured | MeasuredSweep | MeasuredText"
+    AnyStudy: TypeAlias = "Study | Measured | MeasuredSweep"
 
 register("defences", "lmexposure.studies.defences:Defences")
 register("canife", "lmexposure.studies.canife:Canife")
 register("white_box", "lmexposure.studies.white_box:WhiteBoxAudit")
 register("dp_report", "lmexposure.studies.dp_report:DocumentPrivacy")
+register("verbatim", "lmexposure.studies.verbatim:VerbatimRecord")
 register("identifiers", "lmexposure.studies.identifiers:NaturalIdentifiers")
 
 
@@ -50,10 +51,8 @@ def open(path: str | Path) -> Any:
     study = study_of(path)
     if study is not None:
         return study
-    from lmexposure.studies import holds_look, holds_sweep, open_look, open_run, open_sweep
+    from lmexposure.studies import holds_sweep, open_run, open_sweep
 
-    if holds_look(path):
-        return open_look(path)
     return open_sweep(path) if holds_sweep(path) else open_run(path)
 
 
@@ -177,8 +176,8 @@ def compared(measured: "Sequence[AnyStudy]") -> Document:
     known = [(name, study) for name, study in studies if study is not None]
     if len(known) < len(studies):
         raise SettingsError(
-            f"{known[0][1].WHAT} has no number in common with a run, a sweep or a look at "
-            "memorised text; compare studies of one kind"
+            f"{known[0][1].WHAT} has no number in common with a run or a sweep; compare studies of "
+            "one kind"
         )
     return compare_document(known)
 

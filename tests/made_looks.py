@@ -2,6 +2,9 @@
 
 from typing import Any
 
+import numpy as np
+
+from lmexposure._files import content_hash
 from lmexposure.studies import (
     ExtractableShare,
     FoundPassage,
@@ -89,6 +92,7 @@ def look(*rows: VerbatimDocument, **changes: Any) -> VerbatimRecord:
         "model": VerbatimModel(name="my-model", weights_sha256="ab" * 32, parameters=1234),
         "reference": None,
         "corpus_sha256": "cd" * 32,
+        "passages_sha256": content_hash(texts().to_dict()),
         "documents": 12,
         "distinct": 10,
         "too_short": 0,
@@ -154,6 +158,96 @@ def look(*rows: VerbatimDocument, **changes: Any) -> VerbatimRecord:
         "warnings": (),
     }
     return VerbatimRecord(**values | changes)
+
+
+def verbatim(seed: int = 0) -> VerbatimRecord:
+    """Some documents of each verdict, beside controls or none, sampled or not."""
+    rng = np.random.default_rng(seed)
+    has_base, has_others, split, sampled, near, whole = (bool(x) for x in rng.random(6) < 0.6)
+    names = ("my|model", "models/<b>", "=1+1")
+    model = VerbatimModel(
+        name=str(rng.choice(names)),
+        weights_sha256=f"{seed % 7:064x}",
+        parameters=int(rng.integers(10**4, 10**9)),
+    )
+    known = look()
+    assert known.held_out is not None
+    windows = 100 if whole else int(rng.integers(10, 100))
+    verdicts = ["memorised", "reproduced", "explained", "no"][0 if has_base or has_others else 1 :]
+    rows = tuple(
+        _document(rng, number, str(rng.choice(verdicts)), has_others=has_others)
+        for number in range(1, 2 + int(rng.integers(70)))
+    )
+    p = None if rng.random() < 0.2 else float(rng.random() ** 4)
+    changes: dict[str, Any] = {
+        "model": model,
+        "reference": model.model_copy(update={"name": "base"}) if has_base else None,
+        "distinct": 90,
+        "too_short": int(rng.choice([0, 1, 60])),
+        "corpus": _group(rng, windows, len(rows)),
+        "of_reference": _group(rng, windows, len(rows)) if has_base else None,
+        "held_out": _group(rng, 100, 10) if has_others else None,
+        "near": known.near if near else (),
+        "runs": None if not (has_others and split) else runs(p, documents=int(rng.integers(3, 20))),
+        "group": known.group if has_others else None,
+        "worse_than_guessing": bool(rng.random() < 0.2),
+        "inputs_sha256": f"{seed:064x}",
+        "warnings": ("a <b>warning</b>",) if rng.random() < 0.5 else (),
+    }
+    if known.free is not None:
+        none = known.free.model_copy(
+            update={"passages": (), "with_match": 0, "unseen_low": None, "unseen_high": None}
+        )
+        changes["free"] = (known.free if rng.random() < 0.7 else none) if sampled else None
+    return look(*rows, **changes)
+
+
+def _group(rng: np.random.Generator, windows: int, documents: int) -> VerbatimWindows:
+    found = [int(n) for n in np.sort(rng.integers(0, windows + 1, 2))]
+    room = 0.0 if windows == 100 else 0.05
+    curve = tuple(
+        ExtractableShare(
+            tries=tries,
+            windows=n,
+            share=n / windows,
+            low=max(0.0, n / windows - room),
+            high=min(1.0, n / windows + room),
+        )
+        for tries, n in zip((1, 1_000), found, strict=True)
+    )
+    return group(
+        windows=windows,
+        documents=documents,
+        greedy=found[0],
+        curve=curve,
+        bits_per_character=None if rng.random() < 0.1 else float(rng.exponential(2)),
+        longest_run=int(rng.integers(0, 300)),
+    )
+
+
+def _document(
+    rng: np.random.Generator, number: int, verdict: str, *, has_others: bool
+) -> VerbatimDocument:
+    length = int(rng.integers(1, 300))
+    run = VerbatimRun(
+        characters=length,
+        tokens=1 + length // 4,
+        start=int(rng.integers(0, 99)),
+        prompt=int(rng.integers(0, 50)),
+        whole=bool(rng.random() < 0.8),
+        reference=None if rng.random() < 0.5 else int(rng.integers(0, 300)),
+        copies=None if rng.random() < 0.5 else int(rng.integers(1, 9)),
+    )
+    return document(
+        number,
+        verdict,
+        copies=int(rng.integers(1, 9)),
+        least_tries=None if rng.random() < 0.3 else float(rng.exponential(1e4)),
+        run=None if rng.random() < 0.1 else run,
+        unheld=length if has_others else None,
+        p=float(rng.random()) if has_others else None,
+        false_share=float(rng.random()) if has_others else None,
+    )
 
 
 def texts() -> VerbatimPassages:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from made_looks import verbatim
 from tiny_defences import made_record, made_row
 
 from lmexposure.core import Study, register
@@ -292,5 +293,6 @@ MADE: dict[str, Callable[[int], Study]] = {
     "dp_report": dp_report,
     "identifiers": identifiers,
     "loss_gap": loss_gap,
+    "verbatim": verbatim,
     "white_box": white_box,
 }

@@ -14,7 +14,6 @@ from lmexposure.audit.identifier_ranking import Compared, HeldOut, IdentifierSet
 from lmexposure.audit.workload import Progress, silent
 from lmexposure.canaries import Format, Identifiers
 from lmexposure.core import Work
-from lmexposure.errors import ResultError
 from lmexposure.models import LoadedModel
 from lmexposure.scoring import same_random_numbers
 from lmexposure.statistics import (
@@ -110,22 +109,12 @@ def natural_identifiers(  # noqa: PLR0913 - two models, what they are compared o
             named = sha256_bytes(canonical_json(asked.named))
             return study_of_ranks(asked.ranked(progress), named)
         with Work(out=Path(out), asked=asked.named, hidden=_HIDDEN).claimed() as work:
-            made = _finished(Path(out), work.sha256)
+            made = work.finished(NaturalIdentifiers)
             if made is None:
                 made = study_of_ranks(asked.ranked(progress, work.part), work.sha256)
                 made.save(out)
             work.drop()
     return made
-
-
-def _finished(out: Path, inputs: str) -> NaturalIdentifiers | None:
-    """What an earlier call has made."""
-    if not (out / NaturalIdentifiers.NAME).exists():
-        return None
-    record = NaturalIdentifiers.read(out)
-    if record.inputs_sha256 != inputs:
-        raise ResultError(f"{out} holds another comparison; choose another --out, or move it away")
-    return record
 
 
 def study_of_ranks(compared: Compared, inputs_sha256: str) -> NaturalIdentifiers:

@@ -20,9 +20,9 @@ from lmexposure.studies import MEASURING, NAMES_BY_TABLE, SETTING_NAMES
 
 if TYPE_CHECKING:
     from lmexposure.core import Study, Thresholds, Verdict
-    from lmexposure.studies import RunFiles, RunSettings, SweepFiles, VerbatimFiles
+    from lmexposure.studies import RunFiles, RunSettings, SweepFiles
 
-    AnyFiles: TypeAlias = RunFiles | SweepFiles | VerbatimFiles
+    AnyFiles: TypeAlias = RunFiles | SweepFiles
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -254,28 +254,18 @@ def _measured_or_read(
 ) -> "tuple[AnyFiles | Study, Path]":
     """What is judged, and the file that the findings refer to."""
     from lmexposure.doors import study_of
-    from lmexposure.studies import (
-        holds_look,
-        holds_sweep,
-        open_look,
-        open_run,
-        open_sweep,
-    )
+    from lmexposure.studies import holds_sweep, open_run, open_sweep
 
     refuse_mixed(flags)
     if flags.model is not None and flags.manifest is not None:
         refuse_overwriting(flags, flags.manifest)
         return _measured(flags.model, flags.manifest, flags, thresholds), flags.manifest
     assert flags.run is not None
-    opened: AnyFiles
     if (study := study_of(flags.run)) is not None:
         source = flags.run / study.NAME if flags.run.is_dir() else flags.run
         refuse_overwriting(flags, source)
         return study, source
-    if holds_look(flags.run):
-        opened = open_look(flags.run)
-    else:
-        opened = open_sweep(flags.run) if holds_sweep(flags.run) else open_run(flags.run)
+    opened = open_sweep(flags.run) if holds_sweep(flags.run) else open_run(flags.run)
     assert opened.result_path is not None  # it was read from there
     refuse_overwriting(flags, opened.result_path)
     return opened, opened.result_path

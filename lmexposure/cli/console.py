@@ -190,6 +190,9 @@ def progress_bars() -> Iterator[Bars]:
         yield _DrawnBars(bars)
 
 
+PRIVATE_FILES = "these files show secrets or text of the corpus: keep them private"
+
+
 def print_document(document: "Document") -> None:
     """A study's sections, each with its title, its table and its notes; warnings; the finding."""
     for section in document.on("terminal"):
@@ -212,15 +215,23 @@ def _print_section(section: "DocumentSection") -> None:
             _print_section(part)
 
 
-def show_study(study: "Study", out: Path) -> None:
+def show_study(
+    study: "Study",
+    out: Path,
+    *,
+    formats: Sequence[str] = ("html", "md"),
+    show_secrets: bool = False,
+) -> None:
     """What a command says at its end: the study, where its report and its record are."""
     from lmexposure.core import write_report
 
     print_document(study.document())
-    page, *_ = write_report(study, out)
+    page, *_ = write_report(study, out, formats=formats, show_secrets=show_secrets)
     if speaks():
         say(f"report  {page}")
     say(f"result  {out / study.NAME}")
+    if show_secrets:
+        warn(PRIVATE_FILES)
 
 
 def print_result(result: "Result") -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lmexposure.cli import options
-from lmexposure.cli.console import say, warn
+from lmexposure.cli.console import PRIVATE_FILES, say, warn
 
 if TYPE_CHECKING:
     from lmexposure.core import Study
@@ -34,13 +34,10 @@ def compare(
     from lmexposure._text import visible
     from lmexposure.doors import study_of
     from lmexposure.reporting import compare_data, write_compare
-    from lmexposure.studies import holds_look, open_run
+    from lmexposure.studies import open_run
 
     if any(study_of(run) for run in runs):
         _compare_studies(runs, formats, out)
-        return
-    if any(map(holds_look, runs)):
-        _compare_looks(runs, formats, out)
         return
     compared = compare_data([open_run(run) for run in runs])
     written = write_compare(compared, out=out, formats=formats or ("html", "md"))
@@ -64,26 +61,6 @@ def _compare_studies(runs: list[Path], formats: list[str] | None, out: Path) -> 
     written = write_document(document, out, stem="compare", formats=formats or ("html", "md"))
     print_document(document)
     for path in written:
-        say(f"compare  {path}")
-
-
-def _compare_looks(runs: list[Path], formats: list[str] | None, out: Path) -> None:
-    from lmexposure.cli.console import print_sections
-    from lmexposure.errors import SettingsError
-    from lmexposure.reporting import (
-        several_finding,
-        several_looks,
-        several_section,
-        write_several,
-    )
-    from lmexposure.studies import open_look
-
-    if formats:
-        raise SettingsError("--format is of runs, and these are of memorised text; leave it out")
-    records = several_looks([open_look(run) for run in runs])
-    print_sections([several_section(records)])
-    say(several_finding(records))
-    for path in write_several(records, out):
         say(f"compare  {path}")
 
 
@@ -132,7 +109,7 @@ def report(  # noqa: PLR0913 - a command: its parameters are its flags
     from lmexposure.errors import SettingsError
     from lmexposure.gate import check
     from lmexposure.reporting import write_report
-    from lmexposure.studies import holds_look, holds_sweep, open_run
+    from lmexposure.studies import holds_sweep, open_run
 
     if force and model_card is None:
         raise SettingsError("--force goes with --model-card; give both, or leave it out")
@@ -147,17 +124,6 @@ def report(  # noqa: PLR0913 - a command: its parameters are its flags
             charts=charts,
             show_secrets=show_secrets,
         )
-        return
-    if holds_look(run):
-        given = {
-            "--manifest": manifest is not None,
-            "--model-card": model_card is not None,
-            "--charts": charts,
-            "--format": bool(formats),
-        }
-        for flag in (flag for flag, is_given in given.items() if is_given):
-            raise SettingsError(f"{flag} is of a run, and {run} is of memorised text; leave it out")
-        _of_a_look(run, out, show_text=show_secrets)
         return
     if holds_sweep(run):
         given = {
@@ -190,26 +156,6 @@ def report(  # noqa: PLR0913 - a command: its parameters are its flags
         warn("these files show the secrets of the canaries: keep them private")
 
 
-def _of_a_look(run: Path, out: Path | None, *, show_text: bool) -> None:
-    from lmexposure.gate import check_verbatim
-    from lmexposure.reporting import write_verbatim
-    from lmexposure.studies import VerbatimPassages, open_look
-
-    opened = open_look(run)
-    home = run if run.is_dir() else run.parent
-    path = home / VerbatimPassages.NAME
-    texts = VerbatimPassages.read(path) if path.exists() else None
-    written = write_verbatim(
-        opened.result, out or home, source=opened.result_path, texts=texts, show_text=show_text
-    )
-    say(check_verbatim(opened).sentence)
-    say(opened.provenance.line)
-    for written_path in written:
-        say(f"report  {written_path}")
-    if show_text:
-        warn("these files show text of the corpus: keep them private")
-
-
 def _of_a_study(study: "Study", out: Path, *, show_secrets: bool, **asked: object) -> None:
     from lmexposure.core import judged
     from lmexposure.doors import report_study
@@ -220,7 +166,7 @@ def _of_a_study(study: "Study", out: Path, *, show_secrets: bool, **asked: objec
     for path in written:
         say(f"report  {path}")
     if show_secrets:
-        warn("these files show secrets or text of the corpus: keep them private")
+        warn(PRIVATE_FILES)
 
 
 def _of_a_sweep(run: Path, out: Path | None, formats: list[str] | None, charts: bool) -> None:

@@ -1,18 +1,15 @@
 """`lmexposure verbatim`: does a model reproduce its documents? Without canaries."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from lmexposure.cli import options
-from lmexposure.cli.console import print_sections, say, speaks, warn
+from lmexposure.cli.console import show_study
 from lmexposure.cli.long_work import long_work
 from lmexposure.cli.options import Given, takes
 from lmexposure.errors import CorpusError, SettingsError
-
-if TYPE_CHECKING:
-    from lmexposure.studies import VerbatimRecord
 
 
 @takes(given=options.LOOK)
@@ -81,7 +78,7 @@ def verbatim(  # noqa: PLR0913 - a command: its parameters are its flags
             settings=settings,
             progress=progress,
         )
-    _show(record, out, show_text=show_text)
+    show_study(record, out, formats=("html", "md", "csv"), show_secrets=show_text)
 
 
 def _lines(path: Path) -> list[str]:
@@ -92,21 +89,3 @@ def _lines(path: Path) -> list[str]:
     if not lines:
         raise CorpusError(f"{path} holds no prompt; give a file with one a line")
     return lines
-
-
-def _show(record: "VerbatimRecord", out: Path, *, show_text: bool) -> None:
-    from lmexposure.reporting import verbatim_finding, verbatim_on_terminal, write_verbatim
-    from lmexposure.studies import VerbatimPassages
-
-    print_sections(verbatim_on_terminal(record))
-    for line in record.warnings:
-        warn(line)
-    say(f"\n{verbatim_finding(record)}")
-    path = out / VerbatimPassages.NAME
-    texts = VerbatimPassages.read(path)
-    page, *_ = write_verbatim(record, out, texts=texts, show_text=show_text)
-    if speaks():
-        say(f"report  {page}")
-    say(f"result  {out / record.NAME}")
-    if show_text:
-        warn("the report shows text of the corpus: keep it private")

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from lmexposure._record import JsonValue
-from lmexposure._style import MISSING, count, interval, number, setting_value, signed
+from lmexposure._style import MISSING, count, interval, number, setting_value, short, signed, whole
 from lmexposure.core.document import Column, Document, Section, Table
 from lmexposure.core.study import Number, Study
 from lmexposure.errors import SettingsError
@@ -33,7 +33,7 @@ class _Row:
         if own.value is None:
             return None
         ends = "" if None in (own.low, own.high) else f" ({interval(own.low, own.high, 3)})"
-        return f"{number(own.value, 3)}{ends}"
+        return f"{_written(own.value)}{ends}"
 
     def change(self, place: int) -> float | None:
         first, own = self.each[0].value, self.each[place].value
@@ -57,6 +57,7 @@ def compare_document(studies: Sequence[tuple[str, Study]]) -> Document:
                 f"{name} is {other.WHAT}, and {studies[0][0]} is {base.WHAT}: they have no number "
                 "in common; compare studies of one kind"
             )
+    more = list(base.beside(studies))
     rows = _rows([study for _, study in studies])
     if not rows:
         raise SettingsError("these studies have no number in common, so nothing can be compared")
@@ -80,7 +81,7 @@ def compare_document(studies: Sequence[tuple[str, Study]]) -> Document:
         kind=f"Comparison, {count(len(studies), 'study', 'studies')}",
         question="What differs, and in what were they made differently?",
         finding=_finding(rows, names, len(settings.rows)),
-        sections=sections,
+        sections=[*sections, *more],
         main=Table(rows, _value_columns(names)),
         origin="; ".join(f"{name}: {study.provenance.line}" for name, study in studies),
         private=any(study.PRIVATE for _, study in studies),
@@ -126,8 +127,15 @@ def _end_of(place: int, end: str) -> Callable[[_Row], float | None]:
     return lambda row: getattr(row.each[place], end)
 
 
+def _written(value: float) -> str:
+    """A count as a count, and what three places would call nothing by its size."""
+    if value.is_integer():
+        return whole(int(value))
+    return short(value) if abs(value) < 0.001 else number(value, 3)
+
+
 def _signed(value: float) -> str:
-    return signed(value, 3)
+    return f"{value:+z,.0f}" if value.is_integer() else signed(value, 3)
 
 
 def _settings(studies: Sequence[tuple[str, Study]]) -> Table:

@@ -7,7 +7,7 @@ from `register`, and from packages outside that have an entry point in the group
 
 import re
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib import import_module
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from lmexposure import __version__
-from lmexposure._files import PRIVATE, canonical_json, open_regular, read_bytes, sha256_bytes
+from lmexposure._files import PRIVATE, canonical_json, open_regular, sha256_bytes
 from lmexposure._record import FileRecord, JsonValue, Sha256, Utc
 from lmexposure._settings import settings_of
 from lmexposure._style import short_hash
@@ -24,7 +24,7 @@ from lmexposure._text import visible
 from lmexposure._validate import of_type
 from lmexposure.core.answers import Fact, answers_of, date_of, next_steps
 from lmexposure.core.check import Check, CheckKind, Verdict, verdict_of
-from lmexposure.core.document import Document
+from lmexposure.core.document import Document, Section
 from lmexposure.core.render import as_cell, as_frame
 from lmexposure.core.thresholds import Thresholds
 from lmexposure.errors import ResultError, SettingsError
@@ -46,6 +46,7 @@ class Provenance:
     lmexposure: str  # the version
     measured: str  # when, in UTC
     hashes: Mapping[str, str]  # of what, by name; the first is shown
+    model: str = ""  # the name of what was measured; "" where it has none
 
     @property
     def date(self) -> str:
@@ -62,11 +63,13 @@ class Provenance:
         """
         name, sha256 = next(iter(self.hashes.items()))
         what = f"{name.removesuffix('_sha256')} {short_hash(sha256)}"
-        return f"lmexposure {self.lmexposure}, {self.date}; {what}"
+        model = f"{visible(self.model)}, " if self.model else ""
+        return f"lmexposure {self.lmexposure}, {self.date}; {model}{what}"
 
     def to_dict(self) -> dict[str, str | None]:
         """Plain values, hashes in full."""
-        return {"lmexposure": self.lmexposure, "measured": self.measured, **self.hashes}
+        model = {"model": self.model} if self.model else {}
+        return {"lmexposure": self.lmexposure, "measured": self.measured, **model, **self.hashes}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,6 +141,14 @@ class Study(FileRecord):
         """
         raise SettingsError(f"{self.WHAT} holds no secrets, so none are shown; leave that out")
 
+    def beside(self, studies: "Sequence[tuple[str, Self]]") -> Iterator[Section]:
+        """What a comparison says beyond main numbers, of studies with their names, this one first.
+
+        Raises:
+            SettingsError: they cannot be compared.
+        """
+        yield from ()
+
     def steps(self, verdict: Verdict) -> Iterator[str]:
         """What to do after a verdict, a sentence each, the most urgent first."""
         return next_steps(verdict)
@@ -149,6 +160,8 @@ class Study(FileRecord):
     def since(self) -> Iterator[Fact]:
         """When which version measured what."""
         name, sha256 = next(iter(self.hashes.items()))
+        if self.model_name:
+            yield Fact(name="model", value=visible(self.model_name))
         yield Fact(name="measured", value=date_of(self.measured))
         yield Fact(name="lmexposure", value=self.lmexposure)
         yield Fact(name=f"{name.removesuffix('_sha256')}, SHA-256", value=short_hash(sha256))
@@ -172,9 +185,14 @@ class Study(FileRecord):
 
     @property
     def home(self) -> Path | None:
-        """The directory that its file was read from; None: it is in memory."""
+        """The directory that its file lies in; None: it is in memory alone."""
         home: Path | None = self.__dict__.get(_HOME)
         return home
+
+    @property
+    def model_name(self) -> str:
+        """Of the model that was measured; "" where there is none of its own."""
+        return ""
 
     @property
     def hashes(self) -> dict[str, str]:
@@ -184,7 +202,12 @@ class Study(FileRecord):
     @property
     def provenance(self) -> Provenance:
         """Which version, when, and of what."""
-        return Provenance(lmexposure=self.lmexposure, measured=self.measured, hashes=self.hashes)
+        return Provenance(
+            lmexposure=self.lmexposure,
+            measured=self.measured,
+            hashes=self.hashes,
+            model=self.model_name,
+        )
 
     def to_frame(self) -> "pd.DataFrame":
         """The main table as a pandas frame: a row for each thing that was measured."""
@@ -197,6 +220,7 @@ class Study(FileRecord):
         """Write its file into a directory, whole or not at all; where it is."""
         path = Path(out) / self.NAME
         self.write(path, mode=PRIVATE if self.PRIVATE else 0o644)
+        self.__dict__[_HOME] = path.parent  # as a cached property: no field, and nothing compared
         return path
 
     @classmethod
@@ -206,14 +230,9 @@ class Study(FileRecord):
         Raises:
             ResultError: no such file, or it is damaged, or of another version or kind.
         """
+        made = super().read(path)
         path = Path(path)
-        path = path / cls.NAME if path.is_dir() else path
-        try:
-            content = read_bytes(path)
-        except OSError as failure:
-            raise ResultError(f"cannot read {path}: {failure.strerror}; {cls.AGAIN}") from failure
-        made = cls.parse(content, path)
-        made.__dict__[_HOME] = path.parent  # as a cached property: no field, and nothing compared
+        made.__dict__[_HOME] = path if path.is_dir() else path.parent
         return made
 
 

@@ -10,16 +10,19 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from lmexposure import _written
 from lmexposure._files import PRIVATE, canonical_json, only_writer, sha256_bytes
 from lmexposure._integrity import read_sealed, write_sealed
 from lmexposure._record import JsonTable, JsonValue
 from lmexposure._text import visible
+from lmexposure.core.study import Study
 from lmexposure.errors import ResultError
 
 HOME = ".work"  # in the directory of the study
 _ASKED = "asked.json"
+_Any = TypeVar("_Any", bound=Study)
 _DIGITS = 16  # of a hash, in the name of a part
 
 
@@ -71,6 +74,25 @@ class Work:
                     _written.remove(home)
                 raise
 
+    def finished(self, kind: type[_Any]) -> _Any | None:
+        """The study that this very work has made; None: it is not done yet.
+
+        Raises:
+            ResultError: a study of other work, or one that cannot be read.
+        """
+        if not (self.out / kind.NAME).exists():
+            return None
+        try:
+            made = kind.read(self.out)
+        except ResultError as failure:
+            raise ResultError(f"{failure}; move the file away first") from None
+        if made.inputs_sha256 != self.sha256:
+            raise ResultError(
+                f"{visible(self.out)} holds {kind.WHAT} of other inputs ({kind.NAME}); choose "
+                "another directory, or move it away"
+            )
+        return made
+
     @property
     def sha256(self) -> str:
         """Of what was asked."""
@@ -90,7 +112,8 @@ class Work:
 
     def _refuse_other(self, before: JsonTable) -> None:
         now = json.loads(canonical_json(dict(self.asked)))
-        for name in sorted(before.keys() | now.keys()):
+        names = before.keys() | now.keys()
+        for name in sorted(names, key=lambda name: (name in self.hidden, name)):
             if before.get(name) != now.get(name):
                 told = f"was {before.get(name)!r}, now {now.get(name)!r} is asked for"
                 told = "was another" if name in self.hidden else told

@@ -12,7 +12,6 @@ from lmexposure._validate import integer
 from lmexposure._written import refuse_foreign
 from lmexposure.canaries import corpus_files
 from lmexposure.core import Work
-from lmexposure.errors import ResultError
 from lmexposure.federated.audit import FederatedAudit, RoundAudit, federated_training
 from lmexposure.federated.corpus import texts_of_users, tokens_of_users
 from lmexposure.federated.rounds import clients_of
@@ -62,7 +61,9 @@ def canife_audit(  # noqa: PLR0913  a public door: its parameters are its option
         refuse_other_study(out, (Canife.NAME,), "canife")
         refuse_foreign(out, _WRITTEN)
         with Work(out=out, asked=asked.named, hidden=_HIDDEN).claimed() as work:
-            made = _finished(out, work.sha256) or _trained(asked, work, mode, progress)
+            made = work.finished(Canife)
+            if made is None or not (out / "model").is_dir():
+                made = _trained(asked, work, mode, progress)
             work.drop()
     return made
 
@@ -89,16 +90,6 @@ class _Asked:
             "clients": self.parts,
             "corpus": sha256_bytes(canonical_json(dict(self.texts))),
         }
-
-
-def _finished(out: Path, inputs: str) -> Canife | None:
-    """What an earlier call has made; None where it, or its model, is not there."""
-    if not (out / Canife.NAME).exists():
-        return None
-    record = Canife.read(out)
-    if record.inputs_sha256 != inputs:
-        raise ResultError(f"{out} holds another training; choose another --out, or move it away")
-    return record if (out / "model").is_dir() else None
 
 
 def _trained(asked: _Asked, work: Work, mode: int, progress: Said | None) -> Canife:

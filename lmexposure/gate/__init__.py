@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from lmexposure.gate.checks import unseen_share
     from lmexposure.gate.sweep_verdict import check_sweep
-    from lmexposure.gate.verbatim_verdict import check_verbatim
     from lmexposure.gate.verdict import CHECK_KINDS, check, rows_unknown
 else:
     from lmexposure._lazy import lazy_face as _lazy_face
@@ -16,7 +15,6 @@ __all__ = [
     "CHECK_KINDS",
     "check",
     "check_sweep",
-    "check_verbatim",
     "rows_unknown",
     "unseen_share",
 ]

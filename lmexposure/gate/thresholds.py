@@ -9,32 +9,22 @@ from lmexposure.errors import SettingsError
 OF_LOOKS = ("max_verbatim_run", "max_extractable")
 _OF_SWEEPS = ("max_worst_tpr", "max_epsilon", "significance", "min_canaries")
 _OF_SWEEPS_ALONE = ("max_worst_tpr",)
-_NAMES = {
-    "run": "a run",
-    "sweep": "a sweep",
-    "look": "a look at memorised text",
-}
+_NAMES = {"run": "a run", "sweep": "a sweep"}
 
 
-def refuse_other_thresholds(
-    thresholds: Thresholds, *, kind: Literal["run", "sweep", "look"]
-) -> None:
+def refuse_other_thresholds(thresholds: Thresholds, *, kind: Literal["run", "sweep"]) -> None:
     """A threshold that what is judged cannot be held against would be without effect."""
     others = {*_OF_SWEEPS_ALONE, *OF_LOOKS}
     own = {
         "run": settings_of(Thresholds).keys() - others,
         "sweep": {*_OF_SWEEPS},
-        "look": {*OF_LOOKS, "significance"},
     }
     for name, declared in settings_of(Thresholds).items():
         value = getattr(thresholds, name)
         if name not in own[kind] and value != declared.default:
-            its = next(_NAMES[other] for other in ("run", "sweep", "look") if name in own[other])
-            fitting = {
-                "run": "one of a run",
-                "sweep": ", ".join(_OF_SWEEPS),
-                "look": ", ".join((*OF_LOOKS, "significance")),
-            }[kind]
+            other = "run" if kind == "sweep" else "sweep"
+            its = "a look at memorised text" if name in OF_LOOKS else _NAMES[other]
+            fitting = "one of a run" if kind == "run" else ", ".join(_OF_SWEEPS)
             remedy = f"leave it out, or give {fitting}"
             if kind == "run" and name in OF_LOOKS:
                 remedy = (

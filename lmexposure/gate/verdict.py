@@ -13,7 +13,7 @@ from typing import cast
 from lmexposure._style import bits, sentence, times
 from lmexposure._text import visible
 from lmexposure._validate import of_type
-from lmexposure.core import Check, CheckKind, Outcome, Thresholds, Verdict, verdict_of
+from lmexposure.core import Check, CheckKind, Outcome, Thresholds, Verdict, judged, verdict_of
 from lmexposure.gate.checks import CanaryClass, classes_of
 from lmexposure.gate.epsilon import CLAIM, EPSILON, check_claim, check_epsilon, check_inside
 from lmexposure.gate.exposure import (
@@ -44,13 +44,11 @@ from lmexposure.gate.seen import SEEN, check_seen
 from lmexposure.gate.sweep_coins import GUESSED_COINS
 from lmexposure.gate.sweep_worst import WORST_CANARY, WORST_DOCUMENT, WORST_TPR
 from lmexposure.gate.thresholds import refuse_other_thresholds
-from lmexposure.gate.verbatim_kinds import COVERED, EXTRACTABLE, GUESSING, MEMORISED, RUN
 from lmexposure.studies import (
+    VERBATIM_CHECKS,
     Measured,
     MeasuredSweep,
-    MeasuredText,
     Result,
-    is_look,
     is_sweep,
     run_of,
 )
@@ -66,9 +64,7 @@ _CLASSES = CheckKind(
 # everything else doubtful.
 CHECK_KINDS: dict[str, CheckKind] = {
     "max_guesses": GUESSES,
-    "max_verbatim_run": RUN,
-    "max_extractable": EXTRACTABLE,
-    "memorised": MEMORISED,
+    **{key: VERBATIM_CHECKS[key] for key in ("max_verbatim_run", "max_extractable", "memorised")},
     "claimed_epsilon": CLAIM,
     "max_epsilon": EPSILON,
     "max_worst_tpr": WORST_TPR,
@@ -84,8 +80,7 @@ CHECK_KINDS: dict[str, CheckKind] = {
     "validation": LEARNED,
     "accept_unseen_training": SEEN,
     "scores": SCORES,
-    "covered": COVERED,
-    "guessing": GUESSING,
+    **{key: VERBATIM_CHECKS[key] for key in ("covered", "guessing")},
     "min_canaries": ENOUGH,
     "classes": _CLASSES,
     "accept_quick": QUICK,
@@ -137,20 +132,20 @@ class Shares:
 
 
 def check(
-    measured: "Measured | MeasuredSweep | MeasuredText",
+    measured: "Measured | MeasuredSweep",
     thresholds: Thresholds | None = None,
 ) -> Verdict:
-    """Check a measurement, a sweep of many models, or a look at memorised text.
+    """Check a measurement, or a sweep of many models.
 
     A secret that is found by guessing is a leak whatever else is wrong. Where the controls of a
     format are not at chance, its other leaks are inconclusive. Any leak left makes the verdict a
     leak; else anything inconclusive makes it inconclusive; a pass needs at least one check of
-    every class of canaries, none of which failed. Of a sweep see `check_sweep`, of memorised text
-    `check_verbatim`, whose checks are made too where a run has a look (`RunFiles.look`).
+    every class of canaries, none of which failed. Where a run has a look at memorised text, its
+    checks are made too (`RunFiles.look`). Of a sweep see `check_sweep`.
 
     Args:
         measured: a result in memory, what `open_run` gave, or the path of a run directory or a
-            result.json; or the same of a sweep, or of a look.
+            result.json; or the same of a sweep.
         thresholds: what the model may show; None: the defaults.
 
     Returns:
@@ -160,10 +155,6 @@ def check(
         ResultError, ManifestError: no measurement, or one that cannot be read; see `open_run`.
         SettingsError: thresholds that are no `Thresholds`, or one that belongs to something else.
     """
-    if is_look(measured):
-        from lmexposure.gate.verbatim_verdict import check_verbatim
-
-        return check_verbatim(cast("MeasuredText", measured), thresholds)
     if is_sweep(measured):
         from lmexposure.gate.sweep_verdict import check_sweep
 
@@ -197,9 +188,7 @@ def check(
     checks = checks if classes else [_no_class(thresholds), *checks]
     untested = [*_untested(result, thresholds, [f for f in formats if f not in controls])]
     if run.look is not None:
-        from lmexposure.gate.verbatim_verdict import check_verbatim
-
-        text = check_verbatim(run.look, of_look)
+        text = judged(run.look, of_look)
         checks, untested = [*checks, *text.checks], [*untested, *text.untested]
     doubt = _doubt_of_quick(checks, classes) if result.settings.quick else ""
     if doubt:

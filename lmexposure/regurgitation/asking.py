@@ -3,6 +3,7 @@
 Each part is kept when it is whole, and read again by the same look.
 """
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,11 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from lmexposure._files import canonical_json
 from lmexposure.audit import Progress
+from lmexposure.core import Work
 from lmexposure.models import Encoded, LoadedModel, context_window
 from lmexposure.regurgitation.controls import Asked
 from lmexposure.regurgitation.free import greedy_tokens, sample_tokens
-from lmexposure.regurgitation.parts import Parts
 from lmexposure.regurgitation.runs import Run
 from lmexposure.regurgitation.windows import Windows
 from lmexposure.scoring import (
@@ -41,7 +43,7 @@ class Asking:
 
     loaded: LoadedModel  # the model
     settings: VerbatimSettings  # of the look
-    parts: Parts  # that are done
+    work: Work  # what is done of it is kept there
     progress: Progress  # watches
 
     @property
@@ -61,7 +63,7 @@ class Asking:
         found: list[WindowScores] = []
         for first in range(0, total, _PART):
             part = f"{name}-{first // _PART:05d}"
-            kept = self.parts.read(part)
+            kept = self._kept(part)
             if kept is None:
                 scores = score_windows(
                     self.loaded.model,
@@ -69,7 +71,7 @@ class Asking:
                     self.rule,
                     progress=self._watch(name, first, total),
                 )
-                self.parts.write(part, _plain_scores(scores))
+                self._keep(part, _plain_scores(scores))
             else:
                 scores = _read_scores(kept)
             found.append(scores)
@@ -96,7 +98,7 @@ class Asking:
         found = []
         for done, number in enumerate(picked):
             window = own.windows.windows[number]
-            kept = self.parts.read(f"near-{number}")
+            kept = self._kept(f"near-{number}")
             if kept is None:
                 ids, cut = window.encoded.ids, window.encoded.scored_from
                 near = near_verbatim(
@@ -116,7 +118,7 @@ class Asking:
                     "open_mass": min(1.0, near.open_mass),
                     "draws": near.draws,
                 }
-                self.parts.write(f"near-{number}", kept)
+                self._keep(f"near-{number}", kept)
             found.append(NearWindow.model_validate(kept))
             self.progress("near", done + 1, len(picked))
         return sorted(found, key=lambda row: -row.low)
@@ -127,7 +129,7 @@ class Asking:
         texts: list[str] = []
         every = self._prompts(windows, prompts) if chosen.samples else []
         for number, (prompt, samples) in enumerate(every):
-            kept = self.parts.read(f"samples-{number}")
+            kept = self._kept(f"samples-{number}")
             if kept is None:
                 begun, room = self._room(prompt)
                 tokens = sample_tokens(
@@ -139,7 +141,7 @@ class Asking:
                     seed=(chosen.seed, 3, number),
                 )
                 kept = {"texts": [self._text(ids) for ids in tokens]}
-                self.parts.write(f"samples-{number}", kept)
+                self._keep(f"samples-{number}", kept)
             texts += kept["texts"]
             self.progress("sampling", number + 1, len(every))
         return texts
@@ -150,7 +152,7 @@ class Asking:
         """What the model says behind the prompts of some runs, beside the original."""
         found = []
         for done, number in enumerate(picked):
-            kept = self.parts.read(f"passage-{number}")
+            kept = self._kept(f"passage-{number}")
             if kept is None:
                 run, document = runs[number], windows.documents[number]
                 assert run is not None, "only documents with a run are picked"
@@ -170,10 +172,18 @@ class Asking:
                     "original": original,
                     "matching": _matching(output, original),
                 }
-                self.parts.write(f"passage-{number}", kept)
+                self._keep(f"passage-{number}", kept)
             found.append(Passage.model_validate(kept))
             self.progress("writing out", done + 1, len(picked))
         return found
+
+    def _kept(self, name: str) -> dict[str, Any] | None:
+        content = self.work.part(name).read()
+        kept: dict[str, Any] | None = None if content is None else json.loads(content)
+        return kept
+
+    def _keep(self, name: str, values: dict[str, Any]) -> None:
+        self.work.part(name).write(canonical_json(values))
 
     def steps(self, probe: Sequence[int]) -> WholeSteps:
         """Next-token steps of the model, tried once."""

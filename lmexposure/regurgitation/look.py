@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from lmexposure import __version__
-from lmexposure._files import PRIVATE, canonical_json, only_writer, sha256_bytes
+from lmexposure._files import PRIVATE, canonical_json, content_hash, only_writer, sha256_bytes
+from lmexposure._record import plain
 from lmexposure._validate import of_type
-from lmexposure._written import refuse_foreign, remove
+from lmexposure._written import refuse_foreign
 from lmexposure.audit import Progress, load_for_measuring, model_in_memory, silent
 from lmexposure.canaries import Files, corpus_files, layout_for, listed_files
-from lmexposure.core import utc_now
+from lmexposure.core import JsonValue, Work
 from lmexposure.errors import CorpusError, ModelError, ResultError, SettingsError
 from lmexposure.models import LoadedModel, tokenizer_sha256
 from lmexposure.regurgitation.asking import Asking
@@ -28,7 +29,6 @@ from lmexposure.regurgitation.controls import (
 from lmexposure.regurgitation.corpus_index import look_up
 from lmexposure.regurgitation.free import fold, free_record
 from lmexposure.regurgitation.own_text import own_texts, units
-from lmexposure.regurgitation.parts import Parts
 from lmexposure.regurgitation.runs import Run, document_runs, longest
 from lmexposure.regurgitation.table import (
     Evidence,
@@ -47,9 +47,14 @@ from lmexposure.studies import (
     refuse_other_study,
 )
 
-_WRITTEN = (
-    *("verbatim.json", "passages.json", "parts"),
-    *("report.html", "report.md", "report.csv"),
+_WRITTEN = ("verbatim.json", "passages.json", "report.html", "report.md", "report.csv")
+_HIDDEN = frozenset(
+    {"model", "reference", "corpus", "held_out", "prompts", "seed", "places of windows"}
+)
+# Settings beside the rule that decide the numbers.
+_DECIDE = (
+    *("windows", "documents", "seed", "near_windows", "beam", "draws", "level", "samples"),
+    *("sample_tokens", "least_match", "random_split", "false_share"),
 )
 _ROWS = 1_000  # documents in the record
 _SHOWN = 20  # documents whose text is kept beside it
@@ -146,23 +151,12 @@ def _loaded(model: Any, tokenizer: Any, settings: VerbatimSettings) -> LoadedMod
     return model_in_memory(model, tokenizer)
 
 
-def _finished(out: Path, key: str) -> VerbatimRecord | None:
-    """What the same look found, where its texts are beside it; None: it has to be done."""
+def _has_texts(made: VerbatimRecord) -> bool:
     try:
-        record = VerbatimRecord.read(out)
-    except (ResultError, OSError):
-        return None
-    if record.inputs_sha256 != key:
-        raise ResultError(
-            f"{out} holds another look: of another model, corpus or version, or with other "
-            "settings; give another --out"
-        )
-    try:
-        path = out / VerbatimPassages.NAME
-        VerbatimPassages.read(path)
+        made.passages()
     except ResultError:
-        return None
-    return record
+        return False
+    return True
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -201,11 +195,17 @@ class _Look:
         )
         model = described(self.model)
         reference = None if self.reference is None else described(self.reference)
-        key = self._key(model, reference, windows, others)
-        if (finished := _finished(out, key)) is not None:
-            return finished
-        parts = Parts(out, key)
-        ask = self._asking(self.model, parts)
+        asked = self._asked(model, reference, windows, others)
+        with Work(out=out, asked=asked, hidden=_HIDDEN).claimed() as work:
+            made = work.finished(VerbatimRecord)
+            if made is None or not _has_texts(made):
+                made = self._made(work, windows, others)
+            work.drop()
+        return made
+
+    def _made(self, work: Work, windows: Windows, others: Windows | None) -> VerbatimRecord:
+        """Ask for all that was not asked yet, and write what was found."""
+        ask = self._asking(self.model, work)
         own = ask.windows("scoring", windows, windows.encoded)
         control = None
         if others is not None:
@@ -213,7 +213,7 @@ class _Look:
         runs = self._runs(own, ask)
         control_runs = [] if control is None else self._runs(control, ask)
         best = [longest(some) for some in runs]
-        base, base_runs, base_bits = self._by_reference(windows, others, best, parts)
+        base, base_runs, base_bits = self._by_reference(windows, others, best, work)
         texts_own, texts_others = own_texts(windows, others, seed=self.settings.seed)
         near = ask.near(own)
         texts = ask.samples(windows, self.prompts)
@@ -242,13 +242,20 @@ class _Look:
         if control is not None and self.settings.random_split:
             copies_left = sum(not text.unit for text in (*texts_own, *texts_others))
             test = run_test(evidence.units, copies_left, self.settings)
+        model = described(self.model)
+        reference = None if self.reference is None else described(self.reference)
         same = reference is not None and reference.weights_sha256 == model.weights_sha256
         worse = worse_than_guessing(own, len(self.model.tokenizer))
         of_corpus, of_reference, of_held_out = evidence.groups
-        record = VerbatimRecord(
+        told = [number for number in shown[:_SHOWN] if best[number] is not None]
+        passages = tuple(ask.passages(windows, best, told))
+        texts_of = VerbatimPassages(passages=passages, found=tuple(found))
+        record = VerbatimRecord.now(
+            inputs_sha256=work.sha256,
             model=model,
             reference=reference,
             corpus_sha256=windows.sha256,
+            passages_sha256=content_hash(texts_of.to_dict()),
             documents=windows.read,
             distinct=windows.distinct,
             too_short=windows.too_short,
@@ -264,48 +271,42 @@ class _Look:
             runs=test,
             group=group,
             worse_than_guessing=worse,
-            inputs_sha256=key,
-            measured=utc_now(),
-            lmexposure=__version__,
             warnings=tuple(warnings_of(evidence, same_model=same, worse=worse)),
         )
-        told = [number for number in shown[:_SHOWN] if best[number] is not None]
-        passages = ask.passages(windows, best, told)
-        texts_of = VerbatimPassages(passages=tuple(passages), found=tuple(found))
-        texts_of.write(out / VerbatimPassages.NAME, mode=PRIVATE)
-        record.write(out / VerbatimRecord.NAME, mode=PRIVATE)
-        remove(out / Parts.NAME)
+        texts_of.write(work.out / VerbatimPassages.NAME, mode=PRIVATE)
+        record.save(work.out)
         return record
 
-    def _asking(self, loaded: LoadedModel, parts: Parts) -> Asking:
-        return Asking(loaded=loaded, settings=self.settings, parts=parts, progress=self.progress)
+    def _asking(self, loaded: LoadedModel, work: Work) -> Asking:
+        return Asking(loaded=loaded, settings=self.settings, work=work, progress=self.progress)
 
-    def _key(
+    def _asked(
         self,
         model: VerbatimModel,
         reference: VerbatimModel | None,
         windows: Windows,
         others: Windows | None,
-    ) -> str:
-        """Of all that decides the numbers."""
+    ) -> dict[str, JsonValue]:
+        """All that decides the numbers, by names that people know."""
         chosen = self.settings
-        values = {
-            "version": __version__,
-            "weights": [model.weights_sha256, reference and reference.weights_sha256],
-            "corpus": [windows.sha256, others and others.sha256],
-            "rule": rule_of(chosen).model_dump(),
-            "windows": [chosen.windows, list(chosen.documents or ()), chosen.seed],
-            "asked": [
-                [[w.document, w.place] for w in group.windows]
-                for group in (windows, others)
-                if group is not None
-            ],
-            "near": [chosen.near_windows, chosen.beam, chosen.draws, chosen.level],
-            "samples": [chosen.samples, chosen.sample_tokens, list(self.prompts)],
-            "told": [chosen.least_match, chosen.random_split, chosen.false_share],
-            "precision": [chosen.run.dtype, chosen.run.load_in],
+        places = [
+            [[window.document, window.place] for window in group.windows]
+            for group in (windows, others)
+            if group is not None
+        ]
+        return {
+            "version of lmexposure": __version__,
+            "model": model.weights_sha256,
+            "reference": reference and reference.weights_sha256,
+            "corpus": windows.sha256,
+            "held_out": others and others.sha256,
+            **rule_of(chosen).model_dump(mode="json"),
+            **{name: plain(getattr(chosen, name)) for name in _DECIDE},
+            "prompts": list(self.prompts),
+            "dtype": chosen.run.dtype,
+            "load_in": chosen.run.load_in,
+            "places of windows": sha256_bytes(canonical_json(places)),
         }
-        return sha256_bytes(canonical_json(values))
 
     def _runs(self, asked: Asked, ask: Asking) -> list[list[Run]]:
         return document_runs(
@@ -321,12 +322,12 @@ class _Look:
         windows: Windows,
         others: Windows | None,
         runs: Sequence[Run | None],
-        parts: Parts,
+        work: Work,
     ) -> tuple[Asked | None, list[int | None], Any]:
         """The windows under the reference model, how far it follows runs, bits of the held out."""
         if self.reference is None:
             return None, [None] * len(runs), None
-        ask = self._asking(self.reference, parts)
+        ask = self._asking(self.reference, work)
         own, prefix = self.reference.tokenizer, self.settings.prefix_tokens
         # The same tokens are asked for in the same way; those of another tokenizer by text.
         same = tokenizer_sha256(own) == tokenizer_sha256(self.model.tokenizer)

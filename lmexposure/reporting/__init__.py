@@ -15,19 +15,6 @@ if TYPE_CHECKING:
     from lmexposure.reporting.sweep_page import render_sweep
     from lmexposure.reporting.sweep_tables import sweep_sections
     from lmexposure.reporting.sweep_write import write_sweep_report
-    from lmexposure.reporting.verbatim import write_verbatim
-    from lmexposure.reporting.verbatim_page import render_verbatim
-    from lmexposure.reporting.verbatim_several import (
-        several_finding,
-        several_looks,
-        several_section,
-        write_several,
-    )
-    from lmexposure.reporting.verbatim_tables import (
-        verbatim_finding,
-        verbatim_on_terminal,
-        verbatim_sections,
-    )
     from lmexposure.reporting.write import report, write_compare, write_report
 else:
     from lmexposure._lazy import lazy_face as _lazy_face
@@ -46,21 +33,12 @@ __all__ = [
     "render_compare",
     "render_report",
     "render_sweep",
-    "render_verbatim",
     "report",
     "report_data",
     "result_sections",
-    "several_finding",
-    "several_looks",
-    "several_section",
     "sweep_report_data",
     "sweep_sections",
-    "verbatim_finding",
-    "verbatim_on_terminal",
-    "verbatim_sections",
     "write_compare",
     "write_report",
-    "write_several",
     "write_sweep_report",
-    "write_verbatim",
 ]

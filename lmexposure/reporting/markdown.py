@@ -6,6 +6,7 @@ from lmexposure._style import LABELS, MISSING, bits, class_name, outcome_word, p
 from lmexposure._text import printable
 from lmexposure.core import Answers, Outcome, Verdict, bullets, code, fence, inline, table
 from lmexposure.reporting.answers import answers_of
+from lmexposure.reporting.beside import memorised_section, white_box_section
 from lmexposure.reporting.compare import (
     CompareData,
     ComparedFormat,
@@ -25,8 +26,6 @@ from lmexposure.reporting.sections import (
     overview_section,
     trajectory_section,
 )
-from lmexposure.reporting.verbatim_tables import memorised_section
-from lmexposure.reporting.white_box import white_box_section
 
 _ONE_SCREEN = 12  # rows; of more, those of the most memorised class of each format are shown
 

@@ -12,6 +12,7 @@ from lmexposure._style import LABELS, number, percent, short, whole
 from lmexposure.core import environment, filled
 from lmexposure.core.charts import Chart
 from lmexposure.reporting.answers import answers_of
+from lmexposure.reporting.beside import memorised_section, white_box_section
 from lmexposure.reporting.charts import charts_of, comparison_chart
 from lmexposure.reporting.compare import classes_section, differences_section, runs_section
 from lmexposure.reporting.data import CanaryRow, ClassRow, FormatData, ReportData, RocData, Section
@@ -30,8 +31,6 @@ from lmexposure.reporting.sections import (
     overview_section,
     trajectory_section,
 )
-from lmexposure.reporting.verbatim_tables import memorised_section
-from lmexposure.reporting.white_box import white_box_section
 
 if TYPE_CHECKING:
     from lmexposure.reporting.compare import CompareData, ComparedFormat

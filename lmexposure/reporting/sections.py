@@ -23,13 +23,13 @@ from lmexposure._style import (
     probability,
     whole,
 )
+from lmexposure.reporting.beside import white_box_section
 from lmexposure.reporting.build import base_data, class_rows
 from lmexposure.reporting.data import BaseData, ClassRow, FormatData, Found, Section
 from lmexposure.reporting.facts import scored_in
 from lmexposure.reporting.kinds import kinds_section
 from lmexposure.reporting.privacy import privacy_sections
 from lmexposure.reporting.promise import promise_section
-from lmexposure.reporting.white_box import white_box_section
 from lmexposure.studies import BaseClass, CheckpointClass, FormatResult, GuessingBaseline, Result
 
 DOUBT = "(!)"

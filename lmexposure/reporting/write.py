@@ -212,15 +212,3 @@ def _is_this(path: Path, run: RunFiles) -> bool:
 
 def _of_run(run: RunFiles, where: Path) -> list[str]:
     return known_by(where, run.result_path, run.result.inputs_sha256)
-
-
-def known_in(where: Path, name: str, source: Path | None, *inputs: str) -> list[str]:
-    """As `known_by`; refuses the directory of another study, as whose the report would be read."""
-    refuse_other_study(where, (name, "training.json"), "report")
-    own = where / name
-    if source is not None and own.is_file() and sha256_file(own) != sha256_file(source):
-        raise SettingsError(
-            f"{where} holds another study ({name}), and its report would be replaced by that of "
-            f"{source}; choose another directory"
-        )
-    return known_by(where, source or (own if own.is_file() else None), *inputs)

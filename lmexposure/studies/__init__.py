@@ -187,15 +187,8 @@ if TYPE_CHECKING:
     )
     from lmexposure.studies.training_file import TRAINING_SCHEMA, TrainingFile, read_training
     from lmexposure.studies.training_settings import TrainingSettings
-    from lmexposure.studies.verbatim_files import (
-        MeasuredText,
-        VerbatimFiles,
-        VerbatimProvenance,
-        holds_look,
-        is_look,
-        look_of,
-        open_look,
-    )
+    from lmexposure.studies.verbatim import VerbatimRecord
+    from lmexposure.studies.verbatim_checks import VERBATIM_CHECKS
     from lmexposure.studies.verbatim_record import (
         ExtractableShare,
         FoundPassage,
@@ -208,7 +201,6 @@ if TYPE_CHECKING:
         VerbatimDocument,
         VerbatimModel,
         VerbatimPassages,
-        VerbatimRecord,
         VerbatimRule,
         VerbatimRun,
         VerbatimWindows,
@@ -269,6 +261,7 @@ __all__ = [
     "TRAINING",
     "TRAINING_SCHEMA",
     "VERBATIM",
+    "VERBATIM_CHECKS",
     "AreaUnderCurve",
     "AuditedText",
     "BaseCanary",
@@ -331,7 +324,6 @@ __all__ = [
     "MeasureSettings",
     "Measured",
     "MeasuredSweep",
-    "MeasuredText",
     "Membership",
     "Method",
     "Model",
@@ -384,10 +376,8 @@ __all__ = [
     "Validation",
     "Validity",
     "VerbatimDocument",
-    "VerbatimFiles",
     "VerbatimModel",
     "VerbatimPassages",
-    "VerbatimProvenance",
     "VerbatimRecord",
     "VerbatimRule",
     "VerbatimRun",
@@ -399,15 +389,11 @@ __all__ = [
     "WorstText",
     "alike_to",
     "defences_sweep_names",
-    "holds_look",
     "holds_sweep",
     "inside_checks",
     "inside_notes",
     "inside_table",
-    "is_look",
     "is_sweep",
-    "look_of",
-    "open_look",
     "open_run",
     "open_sweep",
     "read_score_file",

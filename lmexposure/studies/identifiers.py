@@ -205,6 +205,11 @@ class NaturalIdentifiers(Study):
         return f"{_CLAIMS[self.claim]}: {self.reason}"
 
     @property
+    def model_name(self) -> str:
+        """Of the audited model."""
+        return self.model.path
+
+    @property
     def hashes(self) -> dict[str, str]:
         """Of what it was made from."""
         return {**super().hashes, "weights_sha256": self.model.weights_sha256}

@@ -25,7 +25,7 @@ from lmexposure.studies.training_file import read_training
 
 if TYPE_CHECKING:
     from lmexposure.studies.scores import Scores
-    from lmexposure.studies.verbatim_record import VerbatimRecord
+    from lmexposure.studies.verbatim import VerbatimRecord
     from lmexposure.studies.white_box import WhiteBoxAudit
 
 
@@ -289,7 +289,7 @@ def _look_of(home: Path, result: Result) -> "tuple[VerbatimRecord | None, tuple[
     """The look at memorised text of a run, or a note where it was at other weights."""
     if not (home / "verbatim.json").exists():
         return None, ()
-    from lmexposure.studies.verbatim_record import VerbatimRecord
+    from lmexposure.studies.verbatim import VerbatimRecord
 
     look = VerbatimRecord.read(home)
     if look.model.weights_sha256 == result.model.weights_sha256:

@@ -1,11 +1,9 @@
 """run.json: what was run, with which settings, versions and device, how long it took, and when."""
 
-from pathlib import Path
 from typing import ClassVar, Literal, Self
 
 from pydantic import model_validator
 
-from lmexposure._files import read_bytes
 from lmexposure._record import (
     BigInteger,
     Count,
@@ -16,7 +14,6 @@ from lmexposure._record import (
     Rows,
     Utc,
 )
-from lmexposure.errors import ResultError
 from lmexposure.studies.dp_claim import DpClaim
 from lmexposure.studies.result import MeasureOptions
 
@@ -124,18 +121,6 @@ class RunRecord(FileRecord):
     device: str | None  # that the model was measured on; None before
     # what the training came to; None before, and of a measurement alone
     training: TrainingRecord | None
-
-    @classmethod
-    def read(cls, path: str | Path) -> Self:
-        """Read a run.json."""
-        path = Path(path)
-        try:
-            content = read_bytes(path)
-        except OSError as failure:
-            raise ResultError(
-                f"{path} is not readable ({failure.strerror or failure}); {cls.AGAIN}"
-            ) from failure
-        return cls.parse(content, path)
 
     @model_validator(mode="after")
     def _a_run_has_settings(self) -> Self:

@@ -1,12 +1,7 @@
-"""verbatim.json: which text of a corpus a model gives back, how easily, and against what control.
+"""Parts of verbatim.json, and passages.json beside it: windows, runs, documents, their tests."""
 
-No text is in it: places and lengths alone. What came out is in passages.json, for its owner.
-"""
+from typing import ClassVar, Literal
 
-from pathlib import Path
-from typing import ClassVar, Literal, Self
-
-from lmexposure._files import read_bytes
 from lmexposure._record import (
     Count,
     FileRecord,
@@ -18,9 +13,11 @@ from lmexposure._record import (
     Rows,
     Sha256,
     Share,
-    Utc,
 )
+from lmexposure.core import Study
 from lmexposure.errors import ResultError
+
+AGAIN = "look again: lmexposure verbatim, with the same flags"
 
 
 class VerbatimRule(Record):
@@ -206,38 +203,19 @@ class GroupTest(Record):
     blind_p: Share | None
 
 
-class VerbatimRecord(FileRecord):
-    """Which text of a corpus a model gives back."""
+def within(group: VerbatimWindows, tries: int) -> ExtractableShare:
+    """The share of the windows that comes out within as many tries, which were counted."""
+    return next(row for row in group.curve if row.tries == tries)
 
-    NAME: ClassVar[str] = "verbatim.json"
-    FAMILY: ClassVar[str] = "lmexposure.verbatim"
-    VERSION: ClassVar[int] = 1
-    ERROR = ResultError
-    AGAIN: ClassVar[str] = "look again: lmexposure verbatim, with the same flags"
 
-    @property
-    def hashes(self) -> dict[str, str]:
-        """Of what it was made from, for whoever judges it."""
-        return {
-            "corpus_sha256": self.corpus_sha256,
-            "weights_sha256": self.model.weights_sha256,
-        }
-
-    @classmethod
-    def read(cls, path: str | Path) -> Self:
-        """Read a verbatim.json, or that of a look's directory."""
-        path = Path(path)
-        path = path / cls.NAME if path.is_dir() else path
-        try:
-            content = read_bytes(path)
-        except OSError as failure:
-            raise ResultError(f"cannot read {path}: {failure.strerror}; {cls.AGAIN}") from failure
-        return cls.parse(content, path)
+class VerbatimNumbers(Study):
+    """What a look found: places and lengths, no text; `VerbatimRecord` tells it."""
 
     model: VerbatimModel  # that was asked
     # that never saw the corpus, asked for the same text; None: none was given
     reference: VerbatimModel | None
     corpus_sha256: Sha256  # of the documents' texts
+    passages_sha256: Sha256  # of what passages.json holds
     documents: Positive  # of the corpus
     distinct: Positive  # different ones of those that were asked for
     too_short: Count  # of these, that have no window
@@ -255,10 +233,15 @@ class VerbatimRecord(FileRecord):
     group: GroupTest | None  # how surprised the model is; None without held-out documents
     # the model finds the corpus more surprising than equally likely tokens
     worse_than_guessing: bool
-    inputs_sha256: Sha256  # of all that decides these numbers
-    measured: Utc  # when, in UTC
-    lmexposure: str  # the version
     warnings: Rows[str]  # what is not as it should be
+
+    @property
+    def hashes(self) -> dict[str, str]:
+        """Of what it was made from, for whoever judges it."""
+        return {
+            "corpus_sha256": self.corpus_sha256,
+            "weights_sha256": self.model.weights_sha256,
+        }
 
     @property
     def controlled(self) -> bool:
@@ -273,7 +256,7 @@ class VerbatimRecord(FileRecord):
     @property
     def extractable(self) -> ExtractableShare:
         """At the rule's own number of tries."""
-        return next(row for row in self.corpus.curve if row.tries == self.rule.tries)
+        return within(self.corpus, self.rule.tries)
 
 
 class Passage(Record):
@@ -293,16 +276,7 @@ class VerbatimPassages(FileRecord):
     FAMILY: ClassVar[str] = "lmexposure.passages"
     VERSION: ClassVar[int] = 1
     ERROR = ResultError
-    AGAIN: ClassVar[str] = VerbatimRecord.AGAIN
-
-    @classmethod
-    def read(cls, path: Path) -> Self:
-        """Read a passages.json."""
-        try:
-            content = read_bytes(path)
-        except OSError as failure:
-            raise ResultError(f"cannot read {path}: {failure.strerror}; {cls.AGAIN}") from failure
-        return cls.parse(content, path)
+    AGAIN: ClassVar[str] = AGAIN
 
     passages: Rows[Passage]  # worst first
     found: Rows[str]  # texts of `FreeExtraction.passages`, in their order

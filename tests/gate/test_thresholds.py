@@ -6,8 +6,9 @@ from made_results import clean
 from made_sweeps import made_sweep
 
 from lmexposure.core import Thresholds
+from lmexposure.doors import check
 from lmexposure.errors import LmexposureError, ResultError, SettingsError
-from lmexposure.gate import check, check_sweep
+from lmexposure.gate import check_sweep
 
 
 @pytest.mark.parametrize(
@@ -48,7 +49,7 @@ def test_refuses_what_cannot_be_meant(values: dict[str, Any], message: str) -> N
         (made_sweep(), {"p_value": False}, "p_value=False is a threshold of a run"),
         (made_sweep(), {"repetitions": 4}, "repetitions=4 is a threshold of a run"),
         (clean(), {"max_worst_tpr": 0.5}, r"max_worst_tpr=0\.5 is a threshold of a sweep"),
-        (look(), {"max_guesses": 5}, "max_guesses=5 is a threshold of a run"),
+        (look(), {"max_guesses": 5}, "max_guesses=5 is no threshold of a look at memorised text"),
     ],
 )
 def test_thresholds_of_another_kind_are_refused(

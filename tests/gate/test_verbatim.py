@@ -96,13 +96,12 @@ def test_a_threshold_that_was_asked_for(
 
 def test_the_outputs_name_model_and_corpus(tmp_path: Path) -> None:
     from lmexposure.core import verdict_json, verdict_junit, verdict_sarif, verdict_summary
-    from lmexposure.studies import open_look
 
-    look().write(tmp_path / "verbatim.json")
-    opened = open_look(tmp_path)
+    look().save(tmp_path)
+    opened = lx.open(tmp_path)
     verdict = lx.check(tmp_path)
     made = [
-        verdict_json(verdict, opened.result.hashes, opened.provenance),
+        verdict_json(verdict, opened.hashes, opened.provenance),
         verdict_junit(verdict, opened.provenance),
         verdict_sarif(verdict, tmp_path / "verbatim.json", opened.provenance),
         verdict_summary(verdict, opened.provenance),

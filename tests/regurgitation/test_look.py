@@ -20,7 +20,7 @@ from lmexposure.regurgitation import look as looking
 from lmexposure.regurgitation.runs import document_runs, longest
 from lmexposure.regurgitation.windows import read_windows
 from lmexposure.scoring import score_windows
-from lmexposure.studies import VerbatimPassages, VerbatimRecord, open_look
+from lmexposure.studies import VerbatimPassages, VerbatimRecord
 
 SHORT = lx.VerbatimSettings(
     prefix_tokens=16,
@@ -116,7 +116,7 @@ def test_the_files_hold_no_text_but_the_private_one(
     first = texts.passages[0]
     assert first.output[: first.matching] == first.original[: first.matching]
     assert first.original in case.documents[0]
-    assert not (tmp_path / "parts").exists()
+    assert [path.name for path in (tmp_path / ".work").iterdir()] == ["asked.json"]
 
 
 def test_without_a_control_nothing_is_called_memorised(case: Case, tmp_path: Path) -> None:
@@ -211,9 +211,9 @@ def test_a_killed_look_goes_on_and_ends_with_the_same_numbers(
     with pytest.raises(KeyboardInterrupt):
         lx.verbatim(case.model, case.train, **given)  # type: ignore[arg-type]
     monkeypatch.undo()
-    kept = sorted(path.name for path in (tmp_path / "parts").iterdir())
-    assert {"scoring-00000.json", "held out-00000.json", "samples-0.json"} <= set(kept)
-    torn = tmp_path / "parts" / "scoring-00000.json"
+    kept = {path.name.rpartition("-")[0]: path for path in (tmp_path / ".work").iterdir()}
+    assert {"scoring-00000", "held out-00000", "samples-0"} <= kept.keys()
+    torn = kept["scoring-00000"]
     torn.write_bytes(torn.read_bytes()[:-40])
     again = lx.verbatim(case.model, case.train, **given)  # type: ignore[arg-type]
     same = {"measured": "", "lmexposure": ""}
@@ -329,7 +329,25 @@ def test_a_damaged_record_is_refused(case: Case, tmp_path: Path) -> None:
     path = tmp_path / "verbatim.json"
     path.write_bytes(path.read_bytes().replace(b'"greedy"', b'"greedi"', 1))
     with pytest.raises(ResultError, match=r"verbatim\.json"):
-        open_look(tmp_path)
+        lx.open(tmp_path)
+    with pytest.raises(ResultError, match=r"verbatim\.json .* move the file away first"):
+        lx.verbatim(case.loaded, case.train, out=tmp_path, settings=WINDOWS)
+
+
+def test_other_work_is_refused_by_name_and_lost_texts_are_made_again(
+    case: Case, tmp_path: Path
+) -> None:
+    made = lx.verbatim(case.loaded, case.train, out=tmp_path, settings=WINDOWS)
+    others = replace(WINDOWS, suffix_tokens=17)
+    with pytest.raises(ResultError, match="its stride was 16, now 17 is asked for"):
+        lx.verbatim(case.loaded, case.train, out=tmp_path, settings=others)
+    with pytest.raises(ResultError, match="its corpus was another; choose another directory"):
+        lx.verbatim(case.loaded, case.held_out, out=tmp_path, settings=WINDOWS)
+    path = tmp_path / "passages.json"
+    texts = path.read_bytes()
+    path.unlink()
+    again = lx.verbatim(case.loaded, case.train, out=tmp_path, settings=WINDOWS)
+    assert (again.passages_sha256, path.read_bytes()) == (made.passages_sha256, texts)
 
 
 def test_a_prompt_longer_than_the_context_is_cut(case: Case, tmp_path: Path) -> None:

@@ -13,10 +13,10 @@ from regurgitation.conftest import WORDS, Case
 from regurgitation.test_look import SHORT
 
 import lmexposure as lx
+from lmexposure.core import Part
 from lmexposure.models import Encoded
 from lmexposure.regurgitation import asking, controls, look
 from lmexposure.regurgitation import runs as following
-from lmexposure.regurgitation.parts import Parts
 from lmexposure.regurgitation.table import described
 from lmexposure.scoring import WindowScores
 from lmexposure.statistics import longer_runs, shuffled_groups_p
@@ -65,7 +65,7 @@ def test_nothing_is_found_where_nothing_was_read(
     monkeypatch.setattr(look, "described", lambda loaded: known)
     # What is kept on the disk says nothing here, and takes most of the time.
     monkeypatch.setattr(look, "_SHOWN", 0)
-    monkeypatch.setattr(Parts, "write", lambda *_: None)
+    monkeypatch.setattr(Part, "write", lambda *_: None)
     monkeypatch.setattr(VerbatimRecord, "write", lambda *_, **__: None)
     monkeypatch.setattr(VerbatimPassages, "write", lambda *_, **__: None)
     monkeypatch.setattr(controls, "longer_runs", partial(longer_runs, permutations=199))

@@ -14,9 +14,9 @@ import lmexposure as lx
 from lmexposure.errors import ResultError
 from lmexposure.models import epsilon_spent
 from lmexposure.reporting import render_report
+from lmexposure.reporting.beside import white_box_section
 from lmexposure.reporting.exports import report_json
 from lmexposure.reporting.markdown import report_markdown
-from lmexposure.reporting.white_box import white_box_section
 from lmexposure.statistics import one_run_audit, step_guesses_epsilon
 from lmexposure.studies import Bound, DpClaim, Result, WhiteBoxAudit, WhiteBoxBounds
 

@@ -345,7 +345,7 @@ def test_a_record_that_may_not_be_read_is_not_called_damaged(
 def test_what_is_no_run_or_at_work_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ResultError, match=r"holds no result.json; it is no run directory"):
         open_run(tmp_path)
-    with pytest.raises(ResultError, match="is not readable"):
+    with pytest.raises(ResultError, match="cannot read"):
         RunRecord.read(f"{tmp_path}/none.json")
     (tmp_path / "run.json").write_text("{}")
     with only_writer(tmp_path), pytest.raises(ResultError, match="process is at work there; wait"):

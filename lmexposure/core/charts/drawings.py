@@ -17,6 +17,7 @@ from lmexposure.core.charts.style import (
     SERIES,
     Style,
     key,
+    log_ticks,
     named_rows,
     plain_axes,
 )
@@ -24,6 +25,7 @@ from lmexposure.core.charts.style import (
 Points = Sequence[tuple[float, float]]
 _MARKERS = ("s", "o", "D", "^", "v", "P")
 _BINS = 30
+_MARGIN = 1.5  # of a logarithmic axis, beyond the first and the last step
 _DOTS_ROW = 0.62  # inches
 _DOTS_APART = 0.17  # rows, between two marks of one
 SIDES: dict[str, Style] = {
@@ -32,7 +34,7 @@ SIDES: dict[str, Style] = {
 }
 
 
-def lines_chart(
+def lines_chart(  # noqa: PLR0913 - what is drawn, and what is said of it
     *,
     name: str,
     title: str,
@@ -41,6 +43,8 @@ def lines_chart(
     axes: tuple[str, str],
     shown: Callable[[float], str] = number,
     dashed: Collection[str] = (),
+    bands: Mapping[str, Points] | None = None,
+    logarithmic: bool = False,
 ) -> Chart:
     """Lines over steps, from 0; one that is dashed has the colour of the line behind it.
 
@@ -52,12 +56,14 @@ def lines_chart(
         axes: what is across and what is up, with units.
         shown: a value in words.
         dashed: names of lines that are promises, not measurements.
+        bands: low and high ends of intervals at the points of a line.
+        logarithmic: steps by their size.
     """
     styles = _line_styles(lines, dashed)
     there = {line: points for line, points in lines.items() if points}
     step = axes[0].lower()
     said = (
-        f"{line}: {', '.join(f'{step} {at:g} {shown(value)}' for at, value in points)}"
+        f"{line}: {', '.join(f'{step} {at:,g} {shown(value)}' for at, value in points)}"
         for line, points in there.items()
     )
     return Chart(
@@ -67,7 +73,9 @@ def lines_chart(
         title=title,
         caption=caption,
         description=f"{'; '.join(said)}.",
-        draw=lambda figure: _draw_lines(figure, there, styles, axes),
+        draw=lambda figure: _draw_lines(
+            figure, there, styles, axes, bands=bands or {}, logarithmic=logarithmic
+        ),
         legend=lambda: [key(line, **styles[line]) for line in there],
         height=3.2,
     )
@@ -92,11 +100,23 @@ def _draw_lines(
     lines: Mapping[str, Points],
     styles: Mapping[str, Style],
     labels: tuple[str, str],
+    *,
+    bands: Mapping[str, Points],
+    logarithmic: bool,
 ) -> None:
     axes = figure.subplots()
     plain_axes(axes)
     for line, points in lines.items():
-        axes.plot([at for at, _ in points], [value for _, value in points], **styles[line])
+        steps = [at for at, _ in points]
+        (drawn,) = axes.plot(steps, [value for _, value in points], **styles[line])
+        ends = bands.get(line, ())
+        if any(low < high for low, high in ends):
+            lows, highs = [low for low, _ in ends], [high for _, high in ends]
+            colour = drawn.get_color()
+            axes.fill_between(steps, lows, highs, color=colour, alpha=0.15, linewidth=0)
+    if logarithmic:
+        every = [at for points in lines.values() for at, _ in points]
+        log_ticks(axes, "x", min(every) / _MARGIN, max(every) * _MARGIN)
     axes.set_ylim(bottom=0)
     axes.set_xlabel(labels[0])
     axes.set_ylabel(labels[1])

@@ -130,13 +130,15 @@ def plain_axes(axes: Axes, *, grid: Literal["x", "y", "both"] = "y", ticks: int 
 
 
 def log_ticks(axes: Axes, side: str, low: float, high: float) -> None:
-    """A log scale from `low` to `high` with a tick at whole powers of ten, at most five of them."""
+    """A log scale from `low` to `high`: ticks at powers of ten, at most five; else at 2, 5 too."""
     axis = axes.xaxis if side == "x" else axes.yaxis
     (axes.set_xscale if side == "x" else axes.set_yscale)("log")
     (axes.set_xlim if side == "x" else axes.set_ylim)(low, high)
-    powers = [p for p in range(-300, 300) if low <= 10.0**p * (1 + 1e-9) and 10.0**p <= high]
-    step = -(-len(powers) // 5)
-    axis.set_major_locator(FixedLocator([10.0**p for p in powers[:: max(step, 1)]]))
+    every = [times * 10.0**p for p in range(-300, 300) for times in (1, 2, 5)]
+    within = [tick for tick in every if low <= tick * (1 + 1e-9) and tick <= high]
+    powers = [tick for tick in within if tick in every[::3]]
+    ticks = within if len(powers) < 2 else powers
+    axis.set_major_locator(FixedLocator(ticks[:: max(-(-len(ticks) // 5), 1)]))
     axis.set_minor_locator(NullLocator())
     axis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
 

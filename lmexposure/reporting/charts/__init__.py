@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from lmexposure.reporting.charts.sweep_gallery import sweep_charts
     from lmexposure.reporting.charts.training import training_chart
     from lmexposure.reporting.charts.trajectory import trajectory_chart
-    from lmexposure.reporting.charts.verbatim import runs_by_size_chart, verbatim_chart
 else:
     from lmexposure._lazy import lazy_face as _lazy_face
 
@@ -31,9 +30,7 @@ __all__ = [
     "extraction_chart",
     "reference_chart",
     "roc_chart",
-    "runs_by_size_chart",
     "sweep_charts",
     "training_chart",
     "trajectory_chart",
-    "verbatim_chart",
 ]

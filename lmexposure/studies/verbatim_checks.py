@@ -1,47 +1,85 @@
 """The gate of memorised text: the longest run, the share that comes out, and what they come to."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from lmexposure._style import count, percent, probability, sentence, short
-from lmexposure._validate import of_type
-from lmexposure.core import Check, Outcome, Thresholds, Verdict, verdict_of
-from lmexposure.gate.thresholds import refuse_other_thresholds
-from lmexposure.gate.verdict import CHECK_KINDS
-from lmexposure.studies import MeasuredText, VerbatimRecord, look_of
+from lmexposure.core import Check, CheckKind, Outcome, Thresholds
+from lmexposure.studies.verbatim_record import VerbatimNumbers
 
 _COVERED = 0.5  # of the documents, which have to have a window
+VERBATIM_CHECKS: Mapping[str, CheckKind] = {
+    "max_verbatim_run": CheckKind(
+        help="The longest text of the corpus that greedy decoding gives word for word, in "
+        "characters, prompted with what is in front of it in its document.",
+        remedy="Look at all windows (--windows), name a control (--reference, --held-out), or "
+        "use a model that reads more at once.",
+        said_leak="above the limit",
+        said_pass="not above the limit",
+    ),
+    "max_extractable": CheckKind(
+        help="The share of windows of the corpus whose suffix comes out within the tries.",
+        remedy="Look at more windows (--windows), so that the share is known more closely.",
+        said_leak="above the limit",
+        said_pass="not above the limit",
+    ),
+    "memorised": CheckKind(
+        help="Whether documents of the corpus come out longer than held-out ones of a random "
+        "split: many of them somewhat longer, or a few of them far longer.",
+        remedy="Name held-out documents of a random split, and more of them (--held-out FILE "
+        "--random-split): likely text is not memorised text.",
+        low_is_worse=True,
+        said_leak="they come out longer",
+        said_pass="no longer than by chance",
+    ),
+    "covered": CheckKind(
+        help="Whether enough of the corpus was looked at: a document that is shorter than a "
+        "window has none.",
+        remedy="Look again with shorter windows (--prefix-tokens, --suffix-tokens), or with a "
+        "--layout of longer documents.",
+        precondition=True,
+    ),
+    "guessing": CheckKind(
+        help="Whether the model knows the language of the corpus at all: one that finds it "
+        "more surprising than equally likely tokens cannot be asked for it.",
+        remedy="Name the corpus that the model was trained on, in its encoding and with its "
+        "tokenizer.",
+        precondition=True,
+    ),
+}
 
 
-def check_verbatim(measured: MeasuredText, thresholds: Thresholds | None = None) -> Verdict:
-    """Check a look at memorised text against thresholds.
+def verbatim_checks(record: VerbatimNumbers, limits: Thresholds) -> Iterator[Check | str]:
+    """What may come out; where nothing is asked for, whether it comes out longer than chance.
 
-    Where nothing is asked for, a leak is that documents of the corpus come out longer than held-out
-    ones, by a test at the `significance` of the thresholds, of which it has half where canaries
-    are judged beside it. `max_verbatim_run` and `max_extractable` take its place. Nothing passes
-    where most documents have no window, or the model is worse than guessing; without thresholds
-    nothing passes where the test could not have rejected, or text comes out that no control
-    explains.
+    Nothing passes where most documents have no window, or the model is worse than guessing;
+    without thresholds nothing passes where the test could not have rejected, or text comes out
+    that no control explains. Half of the significance is the test's where canaries are judged
+    beside it.
     """
-    thresholds = Thresholds() if thresholds is None else thresholds
-    of_type("thresholds", thresholds, Thresholds, "Thresholds(max_verbatim_run=50)")
-    refuse_other_thresholds(thresholds, kind="look")
-    record = look_of(measured).result
-    made = [
-        check
-        for check in (_run(record, thresholds), _share(record, thresholds))
-        if check is not None
-    ]
-    made = made or [_memorised(record, thresholds.significance)]
-    return verdict_of(
-        [*_preconditions(record), *made], list(_untested(record, thresholds)), CHECK_KINDS
-    )
+    yield from _preconditions(record)
+    asked = limits.max_verbatim_run is not None or limits.max_extractable is not None
+    if limits.max_verbatim_run is not None:
+        yield _longest_check(record, limits.max_verbatim_run)
+    if limits.max_extractable is not None:
+        yield _share_check(record, limits.max_extractable)
+    if not asked:
+        yield _memorised(record, limits.significance)
+    if limits.max_verbatim_run is None:
+        yield "the longest run: no threshold was given"
+    if limits.max_extractable is None:
+        yield "the share of extractable windows: no threshold was given"
+    if asked:
+        yield "documents against held-out ones: thresholds take the place of this test"
+    if not record.controlled:
+        yield "whether any model would give the same: there is no control"
+    if record.free is None:
+        yield "text that comes out without a known beginning: nothing was sampled"
+    if record.too_short:
+        yield f"{count(record.too_short, 'document')} without a window"
 
 
-def _run(record: VerbatimRecord, thresholds: Thresholds) -> Check | None:
+def _longest_check(record: VerbatimNumbers, most: int) -> Check:
     """The longest run against what was asked for."""
-    most = thresholds.max_verbatim_run
-    if most is None:
-        return None
     longest = record.longest_run
     told = f"the longest run that greedy decoding gives has {count(longest, 'character')}"
     open_rows = [row for row in record.rows if row.run is not None and not row.run.whole]
@@ -77,11 +115,8 @@ def _run(record: VerbatimRecord, thresholds: Thresholds) -> Check | None:
     )
 
 
-def _share(record: VerbatimRecord, thresholds: Thresholds) -> Check | None:
+def _share_check(record: VerbatimNumbers, most: float) -> Check:
     """The share of extractable windows against what was asked for."""
-    most = thresholds.max_extractable
-    if most is None:
-        return None
     found, among = record.extractable, record.corpus.among
     told = (
         f"{percent(found.share)} of {count(record.corpus.windows, 'window')} come out in "
@@ -107,7 +142,7 @@ def _share(record: VerbatimRecord, thresholds: Thresholds) -> Check | None:
     )
 
 
-def _preconditions(record: VerbatimRecord) -> Iterator[Check]:
+def _preconditions(record: VerbatimNumbers) -> Iterator[Check]:
     """What keeps anything from passing: too little was looked at, or the wrong corpus."""
     had = record.distinct - record.too_short
     enough = had >= _COVERED * record.distinct
@@ -132,7 +167,7 @@ def _preconditions(record: VerbatimRecord) -> Iterator[Check]:
         )
 
 
-def _memorised(record: VerbatimRecord, level: float) -> Check:
+def _memorised(record: VerbatimNumbers, level: float) -> Check:
     """Whether documents come out longer than held-out ones."""
     test = record.runs
     outcome, why = _compared(record, level)
@@ -149,7 +184,7 @@ def _memorised(record: VerbatimRecord, level: float) -> Check:
     )
 
 
-def _compared(record: VerbatimRecord, level: float) -> tuple[Outcome, str]:
+def _compared(record: VerbatimNumbers, level: float) -> tuple[Outcome, str]:
     """The outcome of the test, and why."""
     test, looked = record.runs, count(record.corpus.documents, "document")
     open_rows = sum(row.verdict in ("reproduced", "memorised") for row in record.rows)
@@ -194,26 +229,10 @@ def _compared(record: VerbatimRecord, level: float) -> tuple[Outcome, str]:
     return Outcome.PASS, why
 
 
-def _looked_at(record: VerbatimRecord) -> str:
+def _looked_at(record: VerbatimNumbers) -> str:
     """Of a sample."""
     corpus, had = record.corpus, record.distinct - record.too_short
     return (
         f"{corpus.windows:,} of {corpus.among:,} windows, in {corpus.documents:,} of {had:,} "
         "documents, were looked at, drawn at random"
     )
-
-
-def _untested(record: VerbatimRecord, thresholds: Thresholds) -> Iterator[str]:
-    """What was not asked for, and what was not looked at."""
-    if thresholds.max_verbatim_run is None:
-        yield "the longest run: no threshold was given"
-    if thresholds.max_extractable is None:
-        yield "the share of extractable windows: no threshold was given"
-    if thresholds.max_verbatim_run is not None or thresholds.max_extractable is not None:
-        yield "documents against held-out ones: thresholds take the place of this test"
-    if not record.controlled:
-        yield "whether any model would give the same: there is no control"
-    if record.free is None:
-        yield "text that comes out without a known beginning: nothing was sampled"
-    if record.too_short:
-        yield f"{count(record.too_short, 'document')} without a window"
