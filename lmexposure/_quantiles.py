@@ -202,3 +202,14 @@ def _log_chance(k: int, n: int, share: float) -> float:
     """The natural logarithm of P(Bin(n, share) = k)."""
     ways = math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
     return ways + k * math.log(share) + (n - k) * math.log1p(-share)
+
+
+def unseen_share(canaries: int) -> float:
+    """The largest share of secrets that may leak where none of these canaries did, at 95 %.
+
+    Source: Clopper and Pearson 1934 for a count of none, one-sided: 1 - 0.05^(1 / n).
+
+    >>> [round(unseen_share(n), 2) for n in (10, 29, 299)]
+    [0.26, 0.1, 0.01]
+    """
+    return float(1 - 0.05 ** (1 / canaries))

@@ -24,14 +24,15 @@ from lmexposure.studies import refuse_other_study
 
 if TYPE_CHECKING:
     from lmexposure.canaries import Manifest
-    from lmexposure.studies import Measured, MeasuredSweep
+    from lmexposure.studies import Measured
 
-    AnyStudy: TypeAlias = "Study | Measured | MeasuredSweep"
+    AnyStudy: TypeAlias = "Study | Measured"
 
 register("defences", "lmexposure.studies.defences:Defences")
 register("canife", "lmexposure.studies.canife:Canife")
 register("white_box", "lmexposure.studies.white_box:WhiteBoxAudit")
 register("dp_report", "lmexposure.studies.dp_report:DocumentPrivacy")
+register("sweep", "lmexposure.studies.sweep:SweepResult", begun="plan.json")
 register("verbatim", "lmexposure.studies.verbatim:VerbatimRecord")
 register("identifiers", "lmexposure.studies.identifiers:NaturalIdentifiers")
 
@@ -51,9 +52,9 @@ def open(path: str | Path) -> Any:
     study = study_of(path)
     if study is not None:
         return study
-    from lmexposure.studies import holds_sweep, open_run, open_sweep
+    from lmexposure.studies import open_run
 
-    return open_sweep(path) if holds_sweep(path) else open_run(path)
+    return open_run(path)
 
 
 def check(measured: "AnyStudy", thresholds: Thresholds | None = None) -> Verdict:
@@ -176,8 +177,7 @@ def compared(measured: "Sequence[AnyStudy]") -> Document:
     known = [(name, study) for name, study in studies if study is not None]
     if len(known) < len(studies):
         raise SettingsError(
-            f"{known[0][1].WHAT} has no number in common with a run or a sweep; compare studies of "
-            "one kind"
+            f"{known[0][1].WHAT} has no number in common with a run; compare studies of one kind"
         )
     return compare_document(known)
 

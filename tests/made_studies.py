@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from made_looks import verbatim
+from made_sweeps import made_sweep
 from tiny_defences import made_record, made_row
 
 from lmexposure.core import Study, register
@@ -19,6 +20,7 @@ from lmexposure.studies import (
     Defences,
     DocumentPrivacy,
     NaturalIdentifiers,
+    SweepResult,
     WhiteBoxAudit,
     WhiteBoxBounds,
 )
@@ -204,6 +206,25 @@ def _method(rng: np.random.Generator, name: str) -> DefenceRow:
     return row.model_copy(update=bare) if rng.random() < 0.3 else row
 
 
+def sweep(seed: int = 0) -> SweepResult:
+    """Of few or many models, clean or not, of one format or two, asked of kinds and changes too."""
+    rng = np.random.default_rng(seed)
+    return made_sweep(
+        models=int(rng.choice([8, 16, 64])),
+        canaries=int(rng.choice([6, 32])),
+        population=int(rng.choice([6, 40])),
+        shift=float(rng.choice([0.0, 1.0])),
+        leaking=int(rng.integers(2)),
+        failed=int(rng.choice([0, 0, 2])),
+        coins=str(rng.choice(["independent", "exactly_half"])),
+        formats=("pin",) if rng.random() < 0.7 else ("pin", "api_key"),
+        power=bool(rng.random() < 0.5),
+        changes=bool(rng.random() < 0.5),
+        warnings=("a <b>warning</b>",) if rng.random() < 0.5 else (),
+        seed=seed,
+    )
+
+
 def white_box(seed: int = 0) -> WhiteBoxAudit:
     """Of canaries of the whole training or of single steps, or of both, beside a claim or none."""
     rng = np.random.default_rng(seed)
@@ -293,6 +314,7 @@ MADE: dict[str, Callable[[int], Study]] = {
     "dp_report": dp_report,
     "identifiers": identifiers,
     "loss_gap": loss_gap,
+    "sweep": sweep,
     "verbatim": verbatim,
     "white_box": white_box,
 }

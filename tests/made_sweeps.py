@@ -107,6 +107,7 @@ def made_sweep(
     names = [f"{formats[n % len(formats)]}/x1/{n:04d}" for n in range(canaries)]
     ordinary = [f"document/{7 * n:04d}" for n in range(population)]
     return SweepResult(
+        inputs_sha256=f"{seed:064x}",
         plan_sha256="ab" * 32,
         manifest_sha256="cd" * 32,
         matrices_sha256="ef" * 32,

@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -20,9 +20,7 @@ from lmexposure.studies import MEASURING, NAMES_BY_TABLE, SETTING_NAMES
 
 if TYPE_CHECKING:
     from lmexposure.core import Study, Thresholds, Verdict
-    from lmexposure.studies import RunFiles, RunSettings, SweepFiles
-
-    AnyFiles: TypeAlias = RunFiles | SweepFiles
+    from lmexposure.studies import RunFiles, RunSettings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,7 +152,7 @@ def _is_output(name: str, content: bytes) -> bool:
 
 def write_outputs(
     verdict: "Verdict",
-    measured: "AnyFiles | Study",
+    measured: "RunFiles | Study",
     source: Path,
     flags: CheckFlags,
 ) -> None:
@@ -251,10 +249,10 @@ def check(  # noqa: PLR0913 - a command: its parameters are its flags
 
 def _measured_or_read(
     flags: CheckFlags, thresholds: "Thresholds"
-) -> "tuple[AnyFiles | Study, Path]":
+) -> "tuple[RunFiles | Study, Path]":
     """What is judged, and the file that the findings refer to."""
     from lmexposure.doors import study_of
-    from lmexposure.studies import holds_sweep, open_run, open_sweep
+    from lmexposure.studies import open_run
 
     refuse_mixed(flags)
     if flags.model is not None and flags.manifest is not None:
@@ -265,7 +263,7 @@ def _measured_or_read(
         source = flags.run / study.NAME if flags.run.is_dir() else flags.run
         refuse_overwriting(flags, source)
         return study, source
-    opened = open_sweep(flags.run) if holds_sweep(flags.run) else open_run(flags.run)
+    opened = open_run(flags.run)
     assert opened.result_path is not None  # it was read from there
     refuse_overwriting(flags, opened.result_path)
     return opened, opened.result_path

@@ -207,6 +207,8 @@ def _print_section(section: "DocumentSection") -> None:
     for line in section.said:
         say(line)
     if (table := section.table) is not None and table.rows:
+        if section.caption:
+            say(section.caption)
         print_table(table.heads, table.cells, right=range(table.words, len(table.heads)))
     for line in (*section.notes, *filter(None, [section.code])):
         say(line)
@@ -247,14 +249,6 @@ def write_and_say(run_directory: Path) -> None:
     """Write report.html and report.md into a run directory, and say the verdict."""
     if not speaks():
         return
-    from lmexposure.studies import holds_sweep
-
-    written = _of_a_sweep(run_directory) if holds_sweep(run_directory) else _of_a_run(run_directory)
-    for path in written:
-        say(f"report  {path}")
-
-
-def _of_a_run(run_directory: Path) -> Sequence[Path]:
     from lmexposure.gate import check
     from lmexposure.reporting import write_report
     from lmexposure.studies import open_run
@@ -263,16 +257,5 @@ def _of_a_run(run_directory: Path) -> Sequence[Path]:
     written = write_report(run)
     say(f"\n{check(run).sentence}")
     say(run.provenance.line)
-    return written
-
-
-def _of_a_sweep(directory: Path) -> Sequence[Path]:
-    from lmexposure.gate import check_sweep
-    from lmexposure.reporting import write_sweep_report
-    from lmexposure.studies import open_sweep
-
-    sweep = open_sweep(directory)
-    written = write_sweep_report(sweep)
-    say(f"\n{check_sweep(sweep).sentence}")
-    say(sweep.provenance.line)
-    return written
+    for path in written:
+        say(f"report  {path}")

@@ -109,7 +109,7 @@ def report(  # noqa: PLR0913 - a command: its parameters are its flags
     from lmexposure.errors import SettingsError
     from lmexposure.gate import check
     from lmexposure.reporting import write_report
-    from lmexposure.studies import holds_sweep, open_run
+    from lmexposure.studies import open_run
 
     if force and model_card is None:
         raise SettingsError("--force goes with --model-card; give both, or leave it out")
@@ -124,16 +124,6 @@ def report(  # noqa: PLR0913 - a command: its parameters are its flags
             charts=charts,
             show_secrets=show_secrets,
         )
-        return
-    if holds_sweep(run):
-        given = {
-            "--show-secrets": show_secrets,
-            "--manifest": manifest is not None,
-            "--model-card": model_card is not None,
-        }
-        for flag in (flag for flag, is_given in given.items() if is_given):
-            raise SettingsError(f"{flag} is of a run, and {run} is a sweep; leave it out")
-        _of_a_sweep(run, out, formats, charts)
         return
     opened = open_run(run)
     gc.freeze()  # all of it is kept to the end: the collector need not search it
@@ -167,19 +157,6 @@ def _of_a_study(study: "Study", out: Path, *, show_secrets: bool, **asked: objec
         say(f"report  {path}")
     if show_secrets:
         warn(PRIVATE_FILES)
-
-
-def _of_a_sweep(run: Path, out: Path | None, formats: list[str] | None, charts: bool) -> None:
-    from lmexposure.gate import check_sweep
-    from lmexposure.reporting import write_sweep_report
-    from lmexposure.studies import open_sweep
-
-    opened = open_sweep(run)
-    written = write_sweep_report(opened, out=out, formats=formats or ("html", "md"), charts=charts)
-    say(check_sweep(opened).sentence)
-    say(opened.provenance.line)
-    for path in written:
-        say(f"report  {path}")
 
 
 def _weights(model: Path, result: "Result") -> str:

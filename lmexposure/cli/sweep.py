@@ -8,7 +8,7 @@ import typer
 from lmexposure._settings import whole_numbers
 from lmexposure._style import count, in_words, listed
 from lmexposure.cli import options
-from lmexposure.cli.console import print_sections, say, warn, write_and_say
+from lmexposure.cli.console import say, show_study, warn
 from lmexposure.cli.long_work import long_work
 from lmexposure.cli.options import Given, takes
 from lmexposure.errors import SettingsError
@@ -190,11 +190,8 @@ def _collect(out: Path) -> None:
 
 
 def _show(result: "SweepResult", out: Path) -> None:
-    """What many models show, and where it is written."""
-    from lmexposure.reporting import sweep_sections
+    """What many models show, where it is written, and the verdict."""
+    from lmexposure.core import judged
 
-    print_sections(sweep_sections(result))
-    for line in result.warnings:
-        warn(line)
-    write_and_say(out)
-    say(f"sweep  {out}")
+    show_study(result, out)
+    say(judged(result).sentence)

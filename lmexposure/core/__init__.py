@@ -15,7 +15,7 @@ if TYPE_CHECKING:
         verdict_of,
     )
     from lmexposure.core.compare import compare_document
-    from lmexposure.core.document import Column, Document, Excerpt, Section, Table, facts
+    from lmexposure.core.document import Column, Document, Excerpt, Place, Section, Table, facts
     from lmexposure.core.markdown import bullets, code, fence, inline, table
     from lmexposure.core.outputs import (
         verdict_json,
@@ -72,6 +72,7 @@ __all__ = [
     "Number",
     "Outcome",
     "Part",
+    "Place",
     "Positive",
     "Record",
     "Rows",

@@ -111,7 +111,7 @@ class Section:
     id: str  # in the page's address: "rounds"
     title: str
     text: str = ""  # a paragraph on the page, of this package's own words
-    caption: str = ""  # of the table on the page, where the title does not do
+    caption: str = ""  # of the table, where the title does not do
     table: Table | None = None
     chart: "Callable[[], Chart | None] | None" = None  # draws with matplotlib, so not before
     said: Sequence[str] = ()  # a paragraph each, before the table

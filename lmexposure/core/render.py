@@ -64,6 +64,7 @@ def _section(section: Section, level: int = 2) -> list[str]:
     parts = [f"<details><summary>{title}</summary>" if folded else f"{'#' * level} {title}"]
     parts += map(inline, section.said)
     if section.table is not None and section.table.rows:
+        parts += [inline(sentence(section.caption))] if section.caption else []
         words, rows = section.table.words, section.table.cells
         cells = [[*map(code, row[:words]), *row[words:]] for row in rows]
         parts.append(table(section.table.heads, cells, left=words))

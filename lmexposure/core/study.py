@@ -36,6 +36,7 @@ GROUP = "lmexposure.studies"
 _LOOKED_AT = 2**20  # bytes of a file, whose schema may come after longer parts
 _SCHEMA = re.compile(rb'"schema": ?"lmexposure\.([\w-]+)/\d')
 _HOMES: dict[str, str] = {}
+_BEGUN: dict[str, str] = {}  # by kind, the file of a directory whose record is not there yet
 _HOME = "_home"
 
 
@@ -241,9 +242,17 @@ def utc_now() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def register(kind: str, home: str) -> None:
-    """Make a kind known: its name, and its "module:Class", imported when it is needed."""
+def register(kind: str, home: str, *, begun: str = "") -> None:
+    """Make a kind known.
+
+    Args:
+        kind: its name.
+        home: its "module:Class", imported when it is needed.
+        begun: a file that says that a directory is of this kind before its record is there.
+    """
     _HOMES[kind] = home
+    if begun:
+        _BEGUN[kind] = begun
 
 
 def kinds() -> dict[str, str]:
@@ -273,7 +282,8 @@ def kind_at(path: object) -> str | None:
         if len(there) > 1:
             files = ", ".join(f"{kind}.json" for kind in there)
             raise ResultError(f"{visible(path)} holds several studies ({files}); name one file")
-        return there[0] if there else None
+        begun = [kind for kind, name in _BEGUN.items() if (path / name).exists()]
+        return next(iter((*there, *begun)), None)
     try:
         with open_regular(path) as stream:
             schema = _SCHEMA.search(stream.read(_LOOKED_AT))

@@ -3,8 +3,6 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from lmexposure.gate.checks import unseen_share
-    from lmexposure.gate.sweep_verdict import check_sweep
     from lmexposure.gate.verdict import CHECK_KINDS, check, rows_unknown
 else:
     from lmexposure._lazy import lazy_face as _lazy_face
@@ -14,7 +12,5 @@ else:
 __all__ = [
     "CHECK_KINDS",
     "check",
-    "check_sweep",
     "rows_unknown",
-    "unseen_share",
 ]

@@ -87,17 +87,6 @@ def classes_of(result: Result, *, most: int | None = None) -> list[CanaryClass]:
     return [group for form in result.formats for group in _of_format(result, form, most)]
 
 
-def unseen_share(canaries: int) -> float:
-    """The largest share of secrets that may leak where none of these canaries did, at 95 %.
-
-    Source: Clopper and Pearson 1934 for a count of none, one-sided: 1 - 0.05^(1 / n).
-
-    >>> [round(unseen_share(n), 2) for n in (10, 29, 299)]
-    [0.26, 0.1, 0.01]
-    """
-    return float(1 - 0.05 ** (1 / canaries))
-
-
 def _of_format(result: Result, form: FormatResult, most: int | None) -> Iterator[CanaryClass]:
     """The classes of one format that are judged."""
     groups = {

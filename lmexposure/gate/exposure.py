@@ -12,6 +12,7 @@ from lmexposure._quantiles import (
     proportion_ends,
     quantile_of,
     quantile_range,
+    unseen_share,
 )
 from lmexposure._style import (
     are,
@@ -28,7 +29,7 @@ from lmexposure._style import (
     whole,
 )
 from lmexposure.core import Check, CheckKind, Outcome, Thresholds
-from lmexposure.gate.checks import CanaryClass, unseen_share
+from lmexposure.gate.checks import CanaryClass
 from lmexposure.studies import GuessingTest
 
 _MOST_SHIFT = 0.05  # bits

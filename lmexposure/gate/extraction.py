@@ -2,9 +2,10 @@
 
 import math
 
+from lmexposure._quantiles import unseen_share
 from lmexposure._style import count, large, percent, sentence, short, whole
 from lmexposure.core import Check, CheckKind, Outcome, Thresholds
-from lmexposure.gate.checks import CanaryClass, unseen_share
+from lmexposure.gate.checks import CanaryClass
 from lmexposure.studies import Extraction
 
 _SOME = 0.5  # finds, in expectation, from which on chance is worth a word

@@ -7,6 +7,7 @@ kinds together have as much as the primary bound.
 
 from dataclasses import replace
 
+from lmexposure._quantiles import unseen_share
 from lmexposure._style import (
     are,
     nats,
@@ -21,7 +22,6 @@ from lmexposure._style import (
 )
 from lmexposure._text import visible
 from lmexposure.core import Check, Outcome, Thresholds
-from lmexposure.gate.checks import unseen_share
 from lmexposure.gate.exposure import least_p_value
 from lmexposure.studies import Bound, KindMembership, Result
 

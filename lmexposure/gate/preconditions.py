@@ -1,9 +1,10 @@
 """Whether a low number may be believed: enough canaries, no score missing, a null that holds."""
 
+from lmexposure._quantiles import unseen_share
 from lmexposure._style import are, number, percent, probability, reading, sentence, short
 from lmexposure._text import visible
 from lmexposure.core import Check, CheckKind, Outcome, Thresholds
-from lmexposure.gate.checks import CanaryClass, unseen_share
+from lmexposure.gate.checks import CanaryClass
 from lmexposure.studies import GuessingTest, Result
 
 # A sound run is called into question by its controls once in a hundred, as by the leak checks: more
@@ -19,13 +20,6 @@ CONTROLS = CheckKind(
     "data, and be drawn like the canaries. Until then no number counts.",
     precondition=True,
     scopes="formats",
-)
-FAILED_MODELS = CheckKind(
-    help="Models of the sweep that have no scores. Where they are many, those that are left may "
-    "differ from them, and nothing follows.",
-    remedy="Find out why these models failed (failed/ in the sweep's directory, sweep.json), "
-    "remove their records there, and give the command of the sweep again.",
-    precondition=True,
 )
 LEARNED = CheckKind(
     help="A model that did not learn has memorised nothing, which says nothing about "

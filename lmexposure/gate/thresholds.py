@@ -1,36 +1,28 @@
-"""Which thresholds each kind of measurement can be held against."""
-
-from typing import Literal
+"""Which thresholds a run can be held against."""
 
 from lmexposure._settings import settings_of
 from lmexposure.core import Thresholds
 from lmexposure.errors import SettingsError
 
-OF_LOOKS = ("max_verbatim_run", "max_extractable")
-_OF_SWEEPS = ("max_worst_tpr", "max_epsilon", "significance", "min_canaries")
-_OF_SWEEPS_ALONE = ("max_worst_tpr",)
-_NAMES = {"run": "a run", "sweep": "a sweep"}
+_OF_OTHERS = {
+    "max_verbatim_run": "a look at memorised text",
+    "max_extractable": "a look at memorised text",
+    "max_worst_tpr": "a sweep",
+}
+_REMEDIES = {
+    "a sweep": "give one of a run",
+    "a look at memorised text": "look for memorised text first: lmexposure verbatim MODEL CORPUS "
+    "--out RUN/verbatim",
+}
 
 
-def refuse_other_thresholds(thresholds: Thresholds, *, kind: Literal["run", "sweep"]) -> None:
-    """A threshold that what is judged cannot be held against would be without effect."""
-    others = {*_OF_SWEEPS_ALONE, *OF_LOOKS}
-    own = {
-        "run": settings_of(Thresholds).keys() - others,
-        "sweep": {*_OF_SWEEPS},
-    }
-    for name, declared in settings_of(Thresholds).items():
+def refuse_other_thresholds(thresholds: Thresholds) -> None:
+    """A threshold that a run cannot be held against would be without effect."""
+    declared = settings_of(Thresholds)
+    for name, of in _OF_OTHERS.items():
         value = getattr(thresholds, name)
-        if name not in own[kind] and value != declared.default:
-            other = "run" if kind == "sweep" else "sweep"
-            its = "a look at memorised text" if name in OF_LOOKS else _NAMES[other]
-            fitting = "one of a run" if kind == "run" else ", ".join(_OF_SWEEPS)
-            remedy = f"leave it out, or give {fitting}"
-            if kind == "run" and name in OF_LOOKS:
-                remedy = (
-                    "leave it out, or look for memorised text first: lmexposure verbatim MODEL "
-                    "CORPUS --out RUN/verbatim"
-                )
+        if value != declared[name].default:
             raise SettingsError(
-                f"{name}={value!r} is a threshold of {its}, and this is {_NAMES[kind]}; {remedy}"
+                f"{name}={value!r} is a threshold of {of}, and this is a run; leave it out, or "
+                f"{_REMEDIES[of]}"
             )

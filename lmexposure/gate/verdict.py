@@ -8,7 +8,6 @@ the whole run. Without a threshold that was given it returns None.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import cast
 
 from lmexposure._style import bits, sentence, times
 from lmexposure._text import visible
@@ -31,7 +30,6 @@ from lmexposure.gate.kinds import check_kind, kinds_of
 from lmexposure.gate.preconditions import (
     CONTROLS,
     ENOUGH,
-    FAILED_MODELS,
     LEARNED,
     QUICK,
     SCORES,
@@ -41,15 +39,11 @@ from lmexposure.gate.preconditions import (
     check_learned,
 )
 from lmexposure.gate.seen import SEEN, check_seen
-from lmexposure.gate.sweep_coins import GUESSED_COINS
-from lmexposure.gate.sweep_worst import WORST_CANARY, WORST_DOCUMENT, WORST_TPR
 from lmexposure.gate.thresholds import refuse_other_thresholds
 from lmexposure.studies import (
     VERBATIM_CHECKS,
     Measured,
-    MeasuredSweep,
     Result,
-    is_sweep,
     run_of,
 )
 
@@ -67,15 +61,10 @@ CHECK_KINDS: dict[str, CheckKind] = {
     **{key: VERBATIM_CHECKS[key] for key in ("max_verbatim_run", "max_extractable", "memorised")},
     "claimed_epsilon": CLAIM,
     "max_epsilon": EPSILON,
-    "max_worst_tpr": WORST_TPR,
-    "worst_canary": WORST_CANARY,
-    "worst_document": WORST_DOCUMENT,
-    "guessed_coins": GUESSED_COINS,
     "max_exposure": LARGEST,
     "median_exposure": MEDIAN,
     "quantile_exposure": QUANTILE,
     "p_value": P_VALUE,
-    "failed_models": FAILED_MODELS,
     "controls": CONTROLS,
     "validation": LEARNED,
     "accept_unseen_training": SEEN,
@@ -131,21 +120,18 @@ class Shares:
         )
 
 
-def check(
-    measured: "Measured | MeasuredSweep",
-    thresholds: Thresholds | None = None,
-) -> Verdict:
-    """Check a measurement, or a sweep of many models.
+def check(measured: Measured, thresholds: Thresholds | None = None) -> Verdict:
+    """Check a measurement.
 
     A secret that is found by guessing is a leak whatever else is wrong. Where the controls of a
     format are not at chance, its other leaks are inconclusive. Any leak left makes the verdict a
     leak; else anything inconclusive makes it inconclusive; a pass needs at least one check of
     every class of canaries, none of which failed. Where a run has a look at memorised text, its
-    checks are made too (`RunFiles.look`). Of a sweep see `check_sweep`.
+    checks are made too (`RunFiles.look`).
 
     Args:
         measured: a result in memory, what `open_run` gave, or the path of a run directory or a
-            result.json; or the same of a sweep.
+            result.json.
         thresholds: what the model may show; None: the defaults.
 
     Returns:
@@ -155,17 +141,13 @@ def check(
         ResultError, ManifestError: no measurement, or one that cannot be read; see `open_run`.
         SettingsError: thresholds that are no `Thresholds`, or one that belongs to something else.
     """
-    if is_sweep(measured):
-        from lmexposure.gate.sweep_verdict import check_sweep
-
-        return check_sweep(cast("MeasuredSweep", measured), thresholds)
     thresholds = Thresholds() if thresholds is None else thresholds
     of_type(
         "thresholds", thresholds, Thresholds, "Thresholds(...), such as Thresholds(max_guesses=100)"
     )
-    run = run_of(cast("Measured", measured))
+    run = run_of(measured)
     of_look, thresholds = (None, thresholds) if run.look is None else _parted(thresholds)
-    refuse_other_thresholds(thresholds, kind="run")
+    refuse_other_thresholds(thresholds)
     result = run.result
     classes = classes_of(result, most=thresholds.repetitions)
     formats = list(dict.fromkeys(group.form.name for group in classes))

@@ -11,10 +11,6 @@ if TYPE_CHECKING:
     from lmexposure.reporting.page import render_compare, render_report
     from lmexposure.reporting.privacy import privacy_sections
     from lmexposure.reporting.sections import result_sections
-    from lmexposure.reporting.sweep_data import SweepReportData, sweep_report_data
-    from lmexposure.reporting.sweep_page import render_sweep
-    from lmexposure.reporting.sweep_tables import sweep_sections
-    from lmexposure.reporting.sweep_write import write_sweep_report
     from lmexposure.reporting.write import report, write_compare, write_report
 else:
     from lmexposure._lazy import lazy_face as _lazy_face
@@ -26,19 +22,14 @@ __all__ = [
     "CompareData",
     "ReportData",
     "Section",
-    "SweepReportData",
     "charts_of",
     "compare_data",
     "privacy_sections",
     "render_compare",
     "render_report",
-    "render_sweep",
     "report",
     "report_data",
     "result_sections",
-    "sweep_report_data",
-    "sweep_sections",
     "write_compare",
     "write_report",
-    "write_sweep_report",
 ]

@@ -5,10 +5,11 @@ The answers come from the gate's checks and from where the numbers come from, be
 
 from collections.abc import Iterator, Sequence
 
+from lmexposure._quantiles import unseen_share
 from lmexposure._style import listed, percent, sentence, short_hash, times
 from lmexposure.core import Answers, Check, Fact, Outcome, Verdict, date_of
 from lmexposure.core import answers_of as core_answers
-from lmexposure.gate import CHECK_KINDS, unseen_share
+from lmexposure.gate import CHECK_KINDS
 from lmexposure.reporting.data import ReportData
 
 _EPSILON = ("max_epsilon", "claimed_epsilon")

@@ -4,28 +4,23 @@ import csv
 import io
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass
 
 from lmexposure._record import JsonTable, JsonValue, Record, plain
 from lmexposure._text import printable
 from lmexposure.core import Verdict
 from lmexposure.reporting.compare import CompareData
 from lmexposure.reporting.data import CanaryRow, ReportData
-from lmexposure.reporting.sweep_data import SweepReportData
 from lmexposure.studies import (
-    CounterfactualText,
     Evaluation,
     KindMembership,
     Provenance,
-    SweepProvenance,
-    SweepText,
     WhiteBoxAudit,
 )
 
 # Each is of the version that the names of its parts are of: those of result/2.
 REPORT_SCHEMA = "lmexposure.report/2"
 COMPARE_SCHEMA = "lmexposure.compare/2"
-SWEEP_REPORT_SCHEMA = "lmexposure.sweep_report/1"
 
 # A spreadsheet takes a cell that begins so for a formula.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
@@ -48,17 +43,6 @@ _CANARY_COLUMNS = {
 # Of chosen texts, which have none of the numbers of ranks.
 _KIND_COLUMNS = ("kind", "included", "secret_bits")
 _CLASS_COLUMNS = ("n", "mean", "median", "low", "high", "level", "capped", "p_value", "exact")
-# Of a text of a sweep: a document has no other of the columns of canaries.
-_OF_ANY_TEXT = ("id", "kind", "models_in", "models_out")
-_MEANS = ("mean_in", "mean_out", "difference", "low", "high")
-# What a text of a sweep changes: the column, and where `CounterfactualText` has it.
-_CHANGE_COLUMNS = {
-    **{f"memorised_{name}": ("memorised", name) for name in _MEANS},
-    "log_ratio": ("log_ratio",),
-    "p_any_text": ("p",),
-    "epsilon_any_text": ("epsilon",),
-    **{f"reproduced_{name}": ("reproduced", name) for name in _MEANS},
-}
 
 
 def report_csv(data: ReportData) -> str:
@@ -90,7 +74,7 @@ def _kind_rows(kinds: Iterable[KindMembership]) -> Iterator[dict[str, object]]:
             }
 
 
-def _origin(provenance: Provenance | SweepProvenance) -> dict[str, str]:
+def _origin(provenance: Provenance) -> dict[str, str]:
     """Columns that say in each row where its numbers come from; empty where it is not known."""
     return {name: _text(value or "") for name, value in provenance.to_dict().items()}
 
@@ -136,47 +120,6 @@ def _written(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     return printable(stream.getvalue())
 
 
-def sweep_csv(data: SweepReportData) -> str:
-    """One row per canary of a sweep, then per ordinary document (RFC 4180)."""
-    origin, result = _origin(data.provenance), data.result
-    groups = () if result.counterfactual is None else result.counterfactual.groups
-    changes = {text.id: text for group in groups for text in group.texts}
-    canaries = {text.id: text for text in result.texts}
-    rows = (
-        [*_own_cells(changes.get(name), canaries.get(name)), *_change_cells(changes.get(name))]
-        for name in dict.fromkeys((*canaries, *changes))
-    )
-    header = [*SweepText.model_fields, *_CHANGE_COLUMNS, *origin]
-    return _written(header, ([*row, *origin.values()] for row in rows))
-
-
-def _own_cells(change: CounterfactualText | None, canary: SweepText | None) -> Iterator[object]:
-    """The columns of a canary; of a document those that it has as well."""
-    known: Record | None = change if canary is None else canary
-    for name in SweepText.model_fields:
-        value = "" if canary is None and name not in _OF_ANY_TEXT else getattr(known, name)
-        yield _text(value) if isinstance(value, str) else value
-
-
-def _change_cells(change: CounterfactualText | None) -> Iterator[object]:
-    """What a text changes, by `_CHANGE_COLUMNS`."""
-    for path in _CHANGE_COLUMNS.values():
-        value: object = change
-        for name in path:
-            value = None if value is None else getattr(value, name)
-        yield value
-
-
-def sweep_report_json(data: SweepReportData) -> str:
-    """Everything that a sweep's report shows, as plain values; a missing number is null."""
-    options = data.result.settings
-    # As in every report: whoever has a seed that was chosen, and the formats, has the secrets.
-    run = options.run.model_copy(update={"seed": None})
-    settings = options.model_copy(update={"run": run})
-    result = data.result.model_copy(update={"settings": settings})
-    return _json(SWEEP_REPORT_SCHEMA, replace(data, result=result))
-
-
 def report_json(data: ReportData) -> str:
     """Everything that a report shows, as plain values; a missing number is null."""
     return _json(REPORT_SCHEMA, data)
@@ -187,7 +130,7 @@ def compare_json(data: CompareData) -> str:
     return _json(COMPARE_SCHEMA, data)
 
 
-def _json(schema: str, data: ReportData | CompareData | SweepReportData) -> str:
+def _json(schema: str, data: ReportData | CompareData) -> str:
     values: JsonTable = {
         "schema": schema,
         **{f.name: _value(getattr(data, f.name)) for f in fields(data)},

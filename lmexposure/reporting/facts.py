@@ -9,7 +9,7 @@ import posixpath
 import shlex
 from collections.abc import Iterator, Mapping
 
-from lmexposure._settings import Setting, settings_of
+from lmexposure._settings import settings_of
 from lmexposure._style import (
     MISSING,
     Value,
@@ -22,11 +22,11 @@ from lmexposure._style import (
     whole,
 )
 from lmexposure._text import visible
-from lmexposure.canaries import KINDS
 from lmexposure.core import Fact
 from lmexposure.studies import (
     MOST_SHOWN,
     QUICK,
+    RARE,
     SEVERAL,
     BaseModelRecord,
     ContextRecord,
@@ -38,6 +38,11 @@ from lmexposure.studies import (
     RunSettings,
     TrainingSettings,
     Validation,
+    flag_words,
+    named_facts,
+    path_word,
+    run_settings,
+    word,
 )
 
 # What is in the command instead; written bare, so that a shell shows what is missing.
@@ -56,12 +61,6 @@ _DECLARED = {
     name: setting for name, setting in (dict(_RUN) | _MEASURE).items() if name not in _NO_FLAG
 }
 _LEFT_OUT = "left out"
-# Settings that are shown only where they were given.
-RARE = (
-    *("prompt_field", "completion_field"),
-    *("form", "turn", "loss", "rendering", "other_turn", "system", "chat_template", "chat_date"),
-    *("load_in", "device_map", "texts"),
-)
 # How it is known in which rows canaries were trained.
 _KNOWN = {
     "training": "as in the training",
@@ -77,15 +76,6 @@ _LOSS = {
 }
 _SEED_MEANING = "decides the secrets; left out: whoever has it and the formats can draw them"
 _FRESH_MEANING = "decides the secrets, and is in the manifest only; the training has another"
-
-
-def run_settings(options: RunOptions) -> dict[str, Value]:
-    """Each setting that is read but those of the training, by its name in a settings file."""
-    others = (kind for name, kind in KINDS.items() if name not in options.kinds)
-    unread = (name for kind in others for name in kind.reads)
-    apart = ("training", "candidates", *unread)
-    settings: dict[str, Value] = {name: value for name, value in options if name not in apart}
-    return settings | {"canaries": options.candidates or options.canaries}
 
 
 def measure_settings(options: MeasureOptions) -> dict[str, Value]:
@@ -227,15 +217,6 @@ def _training_facts(training: Mapping[str, Value]) -> Iterator[Fact]:
         yield Fact(name="training", value="{}")
 
 
-def named_facts(
-    settings: Mapping[str, Value], declared: Mapping[str, Setting], table: str = ""
-) -> Iterator[Fact]:
-    """Each setting with its value, and what was declared of it."""
-    for name, value in settings.items():
-        meaning = declared[name].meaning(value) if name in declared else ""
-        yield Fact(name=f"{table}{name}", value=setting_value(value), meaning=meaning)
-
-
 def _seed_facts(run: RunFiles, options: RunOptions, show: bool) -> Iterator[Fact]:
     yield _seed_fact(options.seed, show)
     if options.inclusion_probability is not None:
@@ -370,11 +351,6 @@ def _again(run: RunFiles) -> str:
     return path_word(f"{run.name}-again")
 
 
-def path_word(name: str) -> str:
-    """A file's name that no command line takes for a flag."""
-    return shlex.quote(f"./{name}" if name.startswith("-") else name)
-
-
 def _flags(settings: Mapping[str, Value], show_seeds: bool) -> Iterator[str]:
     usual = _usual(settings)
     for name, setting in _DECLARED.items():
@@ -387,31 +363,12 @@ def _flags(settings: Mapping[str, Value], show_seeds: bool) -> Iterator[str]:
             yield from flag_words(setting, value)
 
 
-def flag_words(setting: Setting, value: Value) -> Iterator[str]:
-    """A setting as the command line reads it: bare if true, repeated if a list by its flag."""
-    yes, _, no = (setting.flag or "").partition("/")
-    if not yes:
-        return
-    if isinstance(value, bool):
-        yield from filter(None, [yes if value else no])
-    elif isinstance(value, tuple) and setting.parse is None:
-        yield from (f"{yes} {word(part)}" for part in value)
-    else:
-        yield f"{yes} {word(value)}"
-
-
 def _usual(settings: Mapping[str, Value]) -> dict[str, Value]:
     """The defaults, or those of a first look; candidates have none."""
     usual: dict[str, Value] = {name: setting.default for name, setting in _DECLARED.items()}
     if settings.get("inclusion_probability") is None:
         usual["canaries"] = RunSettings().per_class
     return {**usual, **QUICK} if settings.get("quick") else usual
-
-
-def word(value: Value) -> str:
-    """A value as a command line takes it: lists by commas."""
-    text = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
-    return shlex.quote(text)
 
 
 def _with_file(

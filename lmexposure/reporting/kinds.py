@@ -1,6 +1,6 @@
 """Canaries whose texts were chosen, in words: what their coins say, and what may be claimed."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from lmexposure._style import (
     LABELS,
@@ -12,9 +12,8 @@ from lmexposure._style import (
     short,
     whole,
 )
-from lmexposure.canaries import KINDS, UNIFORM
 from lmexposure.reporting.data import Section
-from lmexposure.studies import KindMembership
+from lmexposure.studies import KindMembership, kind_lines
 
 _RATES = (0.01, 0.1)
 _CLAIM = (
@@ -50,16 +49,6 @@ def kinds_section(rows: Sequence[KindMembership]) -> Section | None:
             *_remarks(rows),
         ),
     )
-
-
-def kind_lines(names: Iterable[str]) -> Iterator[str]:
-    """Which part of each kind is scored, and what is otherwise with it than with all others."""
-    for name in dict.fromkeys(names):
-        if name == UNIFORM or name not in KINDS:
-            continue
-        kind = KINDS[name]
-        exception = f"; an exception to the rules of canaries: {kind.exception}"
-        yield f"{name}: scored is {kind.secret}{exception if kind.exception else ''}"
 
 
 def _cells(row: KindMembership) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar
 
 from lmexposure._files import atomic_write, sha256_file
 from lmexposure.canaries import Manifest
@@ -13,13 +13,10 @@ from lmexposure.reporting.compare import CompareData, ComparedRun, compare_data
 from lmexposure.reporting.data import ReportData
 from lmexposure.reporting.exports import compare_csv, compare_json, report_csv, report_json
 from lmexposure.reporting.markdown import compare_markdown, report_markdown
-from lmexposure.reporting.sweep_data import SweepReportData
 from lmexposure.studies import (
     Measured,
-    MeasuredSweep,
     Result,
     RunFiles,
-    is_sweep,
     refuse_other_study,
     run_of,
 )
@@ -48,7 +45,7 @@ def _compare_page(data: CompareData) -> str:
     return render_compare(data)
 
 
-_Data = TypeVar("_Data", ReportData, CompareData, SweepReportData)
+_Data = TypeVar("_Data", ReportData, CompareData)
 _REPORT: Mapping[str, Callable[[ReportData], str]] = {
     "html": _report_page,
     "md": report_markdown,
@@ -99,7 +96,7 @@ def write_report(  # noqa: PLR0913  (the options of `report`)
 
 
 def report(
-    measured: "Measured | MeasuredSweep",
+    measured: Measured,
     out: str | Path,
     *,
     manifest: Manifest | str | Path | None = None,
@@ -110,7 +107,7 @@ def report(
 
     Args:
         measured: a result in memory, what `open_run` gave, or the path of a run directory or a
-            result.json; or the same of a sweep.
+            result.json.
         out: a file, whose suffix says what it becomes: .html, .md, .csv or .json; or a directory
             for report.html and report.md.
         manifest: or its path, where it does not lie next to the result.
@@ -123,22 +120,13 @@ def report(
 
     Raises:
         SettingsError: no path, or another suffix; or `out` is, or lies next to, something that is
-            no report of this measurement; or secrets are asked of a sweep, which holds none.
+            no report of this measurement.
         ManifestError, ResultError, FileError: as for `write_report`.
     """
     if not isinstance(out, str | Path) or not str(out):
         raise SettingsError(f"out={out!r} is no path; give a file such as report.html")
     out = Path(out)
-    if is_sweep(measured):
-        from lmexposure.reporting.sweep_write import sweep_report_file
-
-        if show_secrets or manifest is not None:
-            raise SettingsError(
-                "the result of a sweep holds no secrets, so none are shown; leave manifest and "
-                "show_secrets out"
-            )
-        return sweep_report_file(cast("MeasuredSweep", measured), out, thresholds=thresholds)
-    run = run_of(cast("Measured", measured))
+    run = run_of(measured)
     if manifest is not None and not isinstance(manifest, Manifest):
         manifest = Manifest.read(manifest)
     suffix = out.suffix.removeprefix(".")

@@ -125,6 +125,14 @@ if TYPE_CHECKING:
         TrainingRecord,
     )
     from lmexposure.studies.scores import ScoreColumns, Scores, read_score_file, write_score_table
+    from lmexposure.studies.setting_words import (
+        RARE,
+        flag_words,
+        named_facts,
+        path_word,
+        run_settings,
+        word,
+    )
     from lmexposure.studies.settings import (
         HIDDEN,
         MACHINE,
@@ -140,6 +148,7 @@ if TYPE_CHECKING:
         RunSettings,
         read_settings_file,
     )
+    from lmexposure.studies.sweep import SweepResult
     from lmexposure.studies.sweep_counterfactual import (
         CounterfactualGroup,
         CounterfactualText,
@@ -148,15 +157,7 @@ if TYPE_CHECKING:
         SweepCounterfactual,
         SweepInfluence,
     )
-    from lmexposure.studies.sweep_files import (
-        MeasuredSweep,
-        SweepFiles,
-        SweepProvenance,
-        holds_sweep,
-        is_sweep,
-        open_sweep,
-        sweep_of,
-    )
+    from lmexposure.studies.sweep_kinds import kind_lines
     from lmexposure.studies.sweep_plan import AuditedText, SweepOptions, SweepPlan
     from lmexposure.studies.sweep_power import (
         KindComparison,
@@ -172,7 +173,6 @@ if TYPE_CHECKING:
         SweepCurve,
         SweepEpsilon,
         SweepModel,
-        SweepResult,
         SweepScore,
         SweepText,
         Utility,
@@ -249,6 +249,7 @@ __all__ = [
     "PRIVACY",
     "PRIVATE_NOTES",
     "QUICK",
+    "RARE",
     "READS",
     "RELAXLOSS",
     "SCORES",
@@ -323,7 +324,6 @@ __all__ = [
     "MeasureOptions",
     "MeasureSettings",
     "Measured",
-    "MeasuredSweep",
     "Membership",
     "Method",
     "Model",
@@ -355,13 +355,11 @@ __all__ = [
     "SweepCounterfactual",
     "SweepCurve",
     "SweepEpsilon",
-    "SweepFiles",
     "SweepInfluence",
     "SweepModel",
     "SweepOptions",
     "SweepPlan",
     "SweepPower",
-    "SweepProvenance",
     "SweepRate",
     "SweepResult",
     "SweepScore",
@@ -389,19 +387,21 @@ __all__ = [
     "WorstText",
     "alike_to",
     "defences_sweep_names",
-    "holds_sweep",
+    "flag_words",
     "inside_checks",
     "inside_notes",
     "inside_table",
-    "is_sweep",
+    "kind_lines",
+    "named_facts",
     "open_run",
-    "open_sweep",
+    "path_word",
     "read_score_file",
     "read_settings_file",
     "read_training",
     "refuse_other_study",
     "run_of",
-    "sweep_of",
+    "run_settings",
     "verbatim_run_names",
+    "word",
     "write_score_table",
 ]

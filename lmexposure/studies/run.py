@@ -20,7 +20,6 @@ from lmexposure.canaries import Manifest
 from lmexposure.errors import ManifestError, ResultError
 from lmexposure.studies.result import Result
 from lmexposure.studies.run_record import RunRecord
-from lmexposure.studies.sweep_files import holds_sweep
 from lmexposure.studies.training_file import read_training
 
 if TYPE_CHECKING:
@@ -308,7 +307,7 @@ def _refuse_missing(path: Path, result_path: Path) -> None:
         return
     if not path.exists():
         raise ResultError(f"no run or result at {path}; make one: lmexposure run, or measure")
-    if holds_sweep(path):
+    if any((path / name).exists() for name in ("sweep.json", "plan.json")):
         raise ResultError(
             f"{path} is a sweep of many models, and no run; lmexposure report and check read it"
         )

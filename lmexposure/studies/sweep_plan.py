@@ -71,7 +71,7 @@ class SweepPlan(FileRecord):
     model_config = _HIDDEN
 
     NAME: ClassVar[str] = "plan.json"
-    FAMILY: ClassVar[str] = "lmexposure.sweep"
+    FAMILY: ClassVar[str] = "lmexposure.sweep_plan"
     VERSION: ClassVar[int] = 1
     ERROR = ResultError
     AGAIN: ClassVar[str] = "prepare the sweep again, in another directory"

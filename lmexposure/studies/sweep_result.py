@@ -1,14 +1,12 @@
-"""What a sweep measured: sweep.json of its directory, and model.json of each of its models.
+"""What a sweep measured: parts of sweep.json, and model.json of each of its models.
 
 Epsilon is in nats; TPR, FPR and areas are in [0, 1]; higher = more leaks, everywhere.
 """
 
-from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import model_validator
 
-from lmexposure._files import read_bytes
 from lmexposure._record import (
     BigInteger,
     Count,
@@ -22,20 +20,14 @@ from lmexposure._record import (
     Rows,
     Sha256,
     Share,
-    Utc,
 )
-from lmexposure._style import count, listed, nats, probability
-from lmexposure._text import visible
+from lmexposure.core import Study
 from lmexposure.errors import ResultError
 from lmexposure.studies.result_privacy import Bound
 from lmexposure.studies.run_record import TrainingRecord
 from lmexposure.studies.sweep_counterfactual import SweepCounterfactual
 from lmexposure.studies.sweep_plan import SweepOptions
 from lmexposure.studies.sweep_power import SweepPower, SweepRate
-
-if TYPE_CHECKING:
-    import pandas as pd  # type: ignore[import-untyped]
-
 
 # Of the models, without scores or that learned nothing: of more than that, those that are left may
 # not be like the others.
@@ -179,14 +171,8 @@ class SweepEpsilon(Record):
     refused: Rows[str]  # why there are none, or fewer
 
 
-class SweepResult(FileRecord):
-    """sweep.json: what many models say together."""
-
-    NAME: ClassVar[str] = "sweep.json"
-    FAMILY: ClassVar[str] = "lmexposure.sweep_result"
-    VERSION: ClassVar[int] = 2
-    ERROR = ResultError
-    AGAIN: ClassVar[str] = "collect the sweep again: lmexposure sweep --collect DIR"
+class SweepNumbers(Study):
+    """What many models say together; `SweepResult` tells it."""
 
     plan_sha256: Sha256  # of the plan
     manifest_sha256: Sha256  # of the manifest next to it
@@ -209,8 +195,6 @@ class SweepResult(FileRecord):
     # what each text changes; None where that was not asked
     counterfactual: SweepCounterfactual | None
     power: SweepPower | None  # of each kind of canaries; None of a sweep of one class and one share
-    measured: Utc  # when, in UTC
-    lmexposure: str  # the version that collected it
     warnings: Rows[str]  # what a reader must know, a sentence each
 
     @model_validator(mode="after")
@@ -230,44 +214,7 @@ class SweepResult(FileRecord):
         """The primary score of each group."""
         return {row.group: row for row in self.scores if row.primary}
 
-    def to_frame(self) -> "pd.DataFrame":
-        """A pandas frame with a row for each canary, as `texts` has them; no secrets."""
-        import pandas as pd
-
-        columns = list(SweepText.model_fields)
-        return pd.DataFrame([text.model_dump() for text in self.texts], columns=columns)
-
-    def __repr__(self) -> str:
-        parts = [count(self.canaries, "canary", "canaries")]
-        parts += [count(self.population, "ordinary document")] if self.population else []
-        said = f"{count(self.models, 'model')} of {listed(parts)}"
-        if self.worst is not None:
-            said += f"; worst {visible(self.worst.id)}, p {probability(self.worst.p)}"
-        if self.epsilon.primary is not None:
-            said += f"; epsilon at least {nats(self.epsilon.primary.bound.value)}"
-        return f"<Sweep of {said}>"
-
-    __str__ = __repr__
-
     @property
-    def hashes(self) -> dict[str, str]:
-        """Of what it was made from, for whoever judges it."""
-        return {
-            "plan_sha256": self.plan_sha256,
-            "manifest_sha256": self.manifest_sha256,
-            "matrices_sha256": self.matrices_sha256,
-        }
-
-    @classmethod
-    def read(cls, path: str | Path) -> Self:
-        """Read a sweep.json, or that of a sweep's directory."""
-        path = Path(path)
-        path = path / cls.NAME if path.is_dir() else path
-        try:
-            content = read_bytes(path)
-        except OSError as failure:
-            raise ResultError(
-                f"cannot read {path}: {failure.strerror}; collect the sweep first: lmexposure "
-                "sweep --collect DIR"
-            ) from failure
-        return cls.parse(content, path)
+    def lost(self) -> int:
+        """Models without scores, of those that can have all canaries."""
+        return sum(model.number < self.settings.models for model in self.failed)

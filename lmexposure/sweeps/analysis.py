@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from lmexposure import __version__
-from lmexposure.core import utc_now
+from lmexposure._files import canonical_json, sha256_bytes
 from lmexposure.errors import ResultError
 from lmexposure.studies import (
     FailedModel,
@@ -62,7 +61,8 @@ def analyse(
     claimed = _claims(plan, canaries)
     of_canaries = None if claimed is None else claimed.of_texts
     ordinary = _ordinary(plan, population)
-    return SweepResult(
+    return SweepResult.now(
+        inputs_sha256=sha256_bytes(canonical_json([plan.sha256, whole.sha256])),
         plan_sha256=plan.sha256,
         manifest_sha256=plan.manifest_sha256,
         matrices_sha256=whole.sha256,
@@ -81,8 +81,6 @@ def analyse(
         epsilon=_nothing(plan) if claimed is None else claimed.epsilon,
         counterfactual=counterfactual_of(matrices, plan, (of_canaries, ordinary)),
         power=power_of(whole, plan, everyone),
-        measured=utc_now(),
-        lmexposure=__version__,
         warnings=remarks(plan, matrices, models, failed, scores),
     )
 

@@ -33,7 +33,7 @@ def collect(out: str | Path, *, progress: Progress = silent) -> SweepResult:
         )
         # The result comes last: it names the matrices by their hash.
         matrices.save(directory.out / NAME)
-        result.write(directory.out / SweepResult.NAME)
+        result.save(directory.out)
         progress("analysis", 1, 1)
     return result
 

@@ -5,14 +5,14 @@ from browser.checks import EVERYWHERE, OPEN_ALL, assert_fit
 from browser.conftest import Open
 from made_sweeps import made_sweep
 
-from lmexposure.reporting import render_sweep, sweep_report_data
+from lmexposure.core.render import as_page
 
 
 @pytest.fixture(scope="module")
 def page() -> str:
     """A worst canary that the average hides, and what single texts change."""
     parts = {"leaking": 1, "canaries": 60, "population": 100, "formats": ("pin", "api_key")}
-    return render_sweep(sweep_report_data(made_sweep(**parts, changes=True)))
+    return as_page(made_sweep(**parts, changes=True).told())
 
 
 @pytest.mark.parametrize(("size", "scheme"), [EVERYWHERE[0], EVERYWHERE[-1]])

@@ -34,7 +34,8 @@ def test_the_whole_sweep_and_its_parts_end_alike(call: Call, tmp_path: Path) -> 
     out, corpus = tmp_path / "sweep", corpus_at(tmp_path)
     said = call("sweep", corpus, *FLAGS, "--workers", 1, "--out", out)
     assert said.code == 0, said.err
-    shown = ("models of about", "Lower bounds on the epsilon", "\nInconclusive: ", f"sweep  {out}")
+    shown = ("models of about", "Lower bounds on the epsilon", "\nInconclusive: ")
+    assert f"result  {out / 'sweep.json'}" in said.out
     assert [words for words in shown if words not in said.out] == []
     assert "warning: 5 models cannot show" in said.err
     parts = {"models", "matrices.npz", "sweep.json", "report.html", "report.md", "plan.json"}

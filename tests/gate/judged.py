@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from lmexposure import gate
+import lmexposure as lx
 from lmexposure.core import Check, Outcome, Thresholds
 
 LEAK, PASS = Outcome.LEAK, Outcome.PASS
@@ -10,5 +10,5 @@ OPEN, UNTESTED = Outcome.INCONCLUSIVE, Outcome.NOT_TESTED
 
 
 def check_of(result: Any, key: str, **thresholds: Any) -> Check:
-    verdict = gate.check(result, Thresholds(**thresholds))
+    verdict = lx.check(result, Thresholds(**thresholds))
     return next(check for check in verdict.checks if check.key == key)

@@ -8,7 +8,6 @@ from made_sweeps import made_sweep
 from lmexposure.core import Thresholds
 from lmexposure.doors import check
 from lmexposure.errors import LmexposureError, ResultError, SettingsError
-from lmexposure.gate import check_sweep
 
 
 @pytest.mark.parametrize(
@@ -45,9 +44,13 @@ def test_refuses_what_cannot_be_meant(values: dict[str, Any], message: str) -> N
 @pytest.mark.parametrize(
     ("judged", "thresholds", "message"),
     [
-        (made_sweep(), {"max_exposure": 5.0}, "max_exposure=5.0 is a threshold of a run, and this"),
-        (made_sweep(), {"p_value": False}, "p_value=False is a threshold of a run"),
-        (made_sweep(), {"repetitions": 4}, "repetitions=4 is a threshold of a run"),
+        (
+            made_sweep(),
+            {"max_exposure": 5.0},
+            "max_exposure=5.0 is no threshold of a sweep",
+        ),
+        (made_sweep(), {"p_value": False}, "p_value=False is no threshold of a sweep"),
+        (made_sweep(), {"repetitions": 4}, "repetitions=4 is no threshold of a sweep"),
         (clean(), {"max_worst_tpr": 0.5}, r"max_worst_tpr=0\.5 is a threshold of a sweep"),
         (look(), {"max_guesses": 5}, "max_guesses=5 is no threshold of a look at memorised text"),
     ],
@@ -62,15 +65,15 @@ def test_thresholds_of_another_kind_are_refused(
 @pytest.mark.parametrize(
     ("judged", "thresholds", "error", "message"),
     [
-        (3, Thresholds(), ResultError, "give a SweepResult, what open_sweep gave"),
-        (made_sweep(), 3, SettingsError, "such as Thresholds"),
+        (3, Thresholds(), ResultError, "give a Result, what open_run gave, or the path"),
+        (made_sweep(), 3, SettingsError, "thresholds is of type int"),
     ],
 )
 def test_what_is_no_sweep_is_refused(
     judged: Any, thresholds: Any, error: type[LmexposureError], message: str
 ) -> None:
     with pytest.raises(error, match=message):
-        check_sweep(judged, thresholds)
+        check(judged, thresholds)
 
 
 def test_what_was_asked_for_is_told_from_defaults() -> None:

@@ -24,8 +24,8 @@ from made_results import (
 from scipy import stats
 
 from lmexposure import gate
+from lmexposure._quantiles import unseen_share
 from lmexposure.core import Outcome, Thresholds, Verdict
-from lmexposure.gate import unseen_share
 from lmexposure.gate.verdict import Shares
 from lmexposure.studies import CanaryResult, Result
 

@@ -17,13 +17,12 @@ from lmexposure.core import Fact
 from lmexposure.reporting.facts import (
     DEMO_TEXT,
     command_of,
-    flag_words,
     model_facts,
     scored_in,
     setting_facts,
     where_of,
 )
-from lmexposure.studies import ContextRecord, RunFiles, TrainingSettings, open_run
+from lmexposure.studies import ContextRecord, RunFiles, TrainingSettings, flag_words, open_run
 
 SEED = 918_273_645
 

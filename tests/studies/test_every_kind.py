@@ -88,7 +88,7 @@ def test_no_flipped_byte_gives_another_study(made: Study, home: Path) -> None:
 
 
 def test_it_is_told_in_every_format(made: Study, home: Path) -> None:
-    document = made.document()
+    document = lx.open(home).document()
     for name in FORMATS:
         text = lx.report(home, home / f"report.{name}").read_text(encoding="utf-8")
         if name == "csv":
@@ -101,11 +101,11 @@ def test_it_is_told_in_every_format(made: Study, home: Path) -> None:
             assert set(values["sections"]) == {section.id for section in document.sections}
         else:
             assert document.title in text
-            assert all(section.title in text for section in document.on(name))  # type: ignore[arg-type]
+            assert all(section.title in text for section in document.on(name))
     frame = made.to_frame()
     assert list(frame.columns) == [column.key for column in document.main.columns]
     assert len(frame) == len(document.main.rows)
-    assert document.title in made._repr_html_()
+    assert document.title in lx.open(home)._repr_html_()
 
 
 def test_its_charts_are_drawn_alike_each_time(made: Study) -> None:
@@ -212,8 +212,8 @@ def test_a_report_begins_with_its_verdict_by_the_thresholds_that_are_given(
     assert told == json.loads(json.dumps(verdict.to_dict()))
     page = lx.report(made, tmp_path / "r.html").read_text()
     assert all(html.escape(check.reason, quote=False)[:20] in page for check in verdict.checks)
-    with pytest.raises(SettingsError, match=f"min_canaries=3 is no threshold of {made.WHAT}"):
-        lx.report(made, tmp_path, thresholds=lx.Thresholds(min_canaries=3))
+    with pytest.raises(SettingsError, match=f"repetitions=3 is no threshold of {made.WHAT}"):
+        lx.report(made, tmp_path, thresholds=lx.Thresholds(repetitions=3))
 
 
 @pytest.mark.timeout(20)

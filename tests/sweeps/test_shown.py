@@ -6,8 +6,7 @@ import pytest
 from tiny_sweeps import corpus_at, tiny_settings
 
 import lmexposure as lx
-from lmexposure.core import Outcome, Thresholds
-from lmexposure.reporting import write_sweep_report
+from lmexposure.core import Outcome, Thresholds, write_report
 from lmexposure.studies import SweepPlan, SweepResult
 from lmexposure.sweeps import sweep
 
@@ -33,7 +32,7 @@ def test_a_sweep_of_few_models_is_inconclusive_and_says_how_many_it_takes(home: 
 def test_every_form_shows_it_without_a_seed_that_was_chosen(home: Path) -> None:
     assert SweepPlan.read(home).settings.run.seed == SEED
     assert SweepResult.read(home).settings.run.seed is None
-    written = write_sweep_report(home, formats=("html", "md", "csv", "json"))
+    written = write_report(lx.open(home), home, formats=("html", "md", "csv", "json"))
     for path in [home / "sweep.json", *written]:
         assert str(SEED).encode() not in path.read_bytes(), path.name
     page = (home / "report.html").read_text()

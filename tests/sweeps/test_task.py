@@ -251,7 +251,7 @@ def test_a_corpus_so_small_that_a_model_may_have_nothing(tmp_path: Path) -> None
 def test_no_plan(tmp_path: Path) -> None:
     with pytest.raises(ResultError, match="prepare the sweep first"):
         run_task(tmp_path, 0)
-    (tmp_path / "plan.json").write_text(json.dumps({"schema": "lmexposure.sweep/1"}))
+    (tmp_path / "plan.json").write_text(json.dumps({"schema": "lmexposure.sweep_plan/1"}))
     with pytest.raises(ResultError, match=r"plan\.json"):
         run_task(tmp_path, 0)
 

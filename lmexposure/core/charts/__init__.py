@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from lmexposure.core.charts.chart import Chart
     from lmexposure.core.charts.drawings import SIDES, Mark, dots_chart, lines_chart, sides_chart
+    from lmexposure.core.charts.roc import roc_axes, roc_floor
     from lmexposure.core.charts.style import (
         ACCENT,
         BAND,
@@ -76,6 +77,8 @@ __all__ = [
     "named_rows",
     "plain_axes",
     "put_legend",
+    "roc_axes",
+    "roc_floor",
     "series_style",
     "sides_chart",
 ]

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from lmexposure.reporting.charts.gallery import charts_of
     from lmexposure.reporting.charts.references import reference_chart
     from lmexposure.reporting.charts.roc import roc_chart
-    from lmexposure.reporting.charts.sweep_gallery import sweep_charts
     from lmexposure.reporting.charts.training import training_chart
     from lmexposure.reporting.charts.trajectory import trajectory_chart
 else:
@@ -30,7 +29,6 @@ __all__ = [
     "extraction_chart",
     "reference_chart",
     "roc_chart",
-    "sweep_charts",
     "training_chart",
     "trajectory_chart",
 ]

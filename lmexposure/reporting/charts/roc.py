@@ -1,18 +1,15 @@
 """The ROC on logarithmic axes, where few false alarms count, with the part no data resolves."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import FigureBase
-from matplotlib.patches import Patch
 
 from lmexposure._style import interval, number, short
 from lmexposure.core.charts import (
-    BAND,
     INK,
-    MUTED,
     Chart,
     Style,
     Styles,
@@ -20,8 +17,8 @@ from lmexposure.core.charts import (
     clipped,
     joined,
     key,
-    log_ticks,
-    put_legend,
+    roc_axes,
+    roc_floor,
     series_style,
 )
 from lmexposure.reporting.data import Floats, RocData
@@ -69,28 +66,6 @@ def _draw(figure: FigureBase, curves: Sequence[RocData], line_styles: Sequence[S
     axes = roc_axes(figure, edge, floor, keys=[hull])
     for curve, style in zip(curves, line_styles, strict=True):
         _curve(axes, curve, floor, style)
-
-
-def roc_floor(positives: Iterable[int]) -> float:
-    """The TPR at the bottom of a chart: none of so few positives, which has no logarithm."""
-    return min(0.01, *(0.5 / max(1, count) for count in positives))
-
-
-def roc_axes(figure: FigureBase, edge: float, floor: float, *, keys: Sequence[Artist] = ()) -> Axes:
-    """Log-log axes of a ROC, with guessing, and what no data resolves."""
-    axes = figure.subplots()
-    low = min(edge / 3, 0.03)
-    axes.grid(axis="both")
-    log_ticks(axes, "x", low, 1.0)
-    log_ticks(axes, "y", floor, 1.15)
-    axes.axvspan(low, edge, color=BAND, zorder=0.5)
-    axes.plot([low, 1], [low, 1], color=MUTED, linestyle=":", linewidth=1.4)
-    axes.set_xlabel("False-positive rate")
-    axes.set_ylabel("True-positive rate")
-    unresolved = Patch(facecolor=BAND, edgecolor=MUTED, label=f"below {short(edge)}: not resolved")
-    guessing = key("guessing", color=MUTED, linestyle=":", linewidth=1.4)
-    put_legend(figure, [*keys, guessing, unresolved], place="outside lower left")
-    return axes
 
 
 def _curve(axes: Axes, curve: RocData, floor: float, style: Style) -> None:

@@ -1,10 +1,11 @@
 """What single texts of a sweep change, in words: a table a group, and one of influence."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from math import sqrt
+from typing import TYPE_CHECKING
 
 from lmexposure._style import (
-    MISSING,
     count,
     interval,
     nats,
@@ -16,14 +17,18 @@ from lmexposure._style import (
     whole,
 )
 from lmexposure._text import visible
-from lmexposure.reporting.data import Section
-from lmexposure.studies import (
+from lmexposure.core import Column, Place, Section, Table
+from lmexposure.studies.sweep_counterfactual import (
     CounterfactualGroup,
     CounterfactualText,
+    InfluentialPair,
     MeansApart,
     SweepCounterfactual,
     SweepInfluence,
 )
+
+if TYPE_CHECKING:
+    from lmexposure.core.charts import Chart
 
 GROUPS = ("population", "canaries")  # in reading order
 _TITLES = {
@@ -31,18 +36,93 @@ _TITLES = {
     "canaries": "Canaries, the most memorised first",
 }
 _NOUNS = {"population": "documents", "canaries": "canaries"}
+_WHAT = (
+    "How much better do the models know a text that had it in their training than those that had "
+    "not? That difference is counterfactual memorisation: what is likely anyway is likely in both, "
+    "and does not count [5] [6]. Influence is the same difference of another text's score."
+)
 
 
-def counterfactual_sections(found: SweepCounterfactual, most: int) -> list[Section]:
-    """A table of each group, the most memorised first, and one of influence."""
+def _three(value: float) -> str:
+    return number(value, 3)
+
+
+def _signed(value: float) -> str:
+    return signed(value, 3)
+
+
+def _ends(name: str) -> Column:
+    """The interval of what a field holds."""
+
+    def shown(row: CounterfactualText | InfluentialPair) -> str | None:
+        means: MeansApart | None = getattr(row, name)
+        return None if means is None else interval(means.low, means.high, 3)
+
+    return Column(head="interval", value=shown)
+
+
+_SIDES = (
+    Column(head="models in", value="models_in", shown=whole),
+    Column(head="models out", value="models_out", shown=whole),
+)
+_OF_TEXTS = (
+    Column(head="text", value="id", shown=visible, words=True),
+    *_SIDES,
+    Column(head="score in", value="memorised.mean_in", shown=_three),
+    Column(head="score out", value="memorised.mean_out", shown=_three),
+    Column(head="memorised", value="memorised.difference", shown=_signed, worse="high"),
+    _ends("memorised"),
+    Column(head="log ratio", value="log_ratio", shown=signed, unit="bits", worse="high"),
+    Column(head="p (any text)", value="p", shown=probability, worse="low"),
+)
+_EPSILON = Column(head="epsilon ≥", value="epsilon", shown=nats, unit="nats", worse="high")
+_GREEDY = (
+    Column(head="greedy in", value="reproduced.mean_in", shown=_three, worse="high"),
+    Column(head="greedy out", value="reproduced.mean_out", shown=_three),
+    replace(_ends("reproduced"), head="interval of the difference"),
+)
+_OF_PAIRS = (
+    Column(head="document", value="id", shown=visible, words=True),
+    Column(head="on", value="held_out", shown=visible, words=True),
+    *_SIDES,
+    Column(head="score in", value="change.mean_in", shown=_three),
+    Column(head="score out", value="change.mean_out", shown=_three),
+    Column(head="change", value="change.difference", shown=_signed),
+    _ends("change"),
+    Column(head="p (any pair)", value="p", shown=probability),
+)
+
+
+def changes_section(
+    found: SweepCounterfactual,
+    most: int,
+    place: Place,
+    chart: "Callable[[], Chart | None] | None",
+) -> Section:
+    """A table of each group, the most memorised first, and one of influence.
+
+    Args:
+        found: what single texts change.
+        most: texts of a group.
+        place: where it is shown.
+        chart: of all of them; None: it is not drawn there.
+    """
     groups = [group for name in GROUPS if (group := found.group(name)) is not None]
-    sections = [_group(found, group, most) for group in groups]
-    return sections if found.influence is None else [*sections, _influence(found, most)]
-
-
-def left_out(found: SweepCounterfactual, most: int) -> int:
-    """How many texts the tables do not show."""
-    return sum(max(0, len(group.texts) - most) for group in found.groups)
+    parts = [_group(found, group, most) for group in groups]
+    if found.influence is not None:
+        parts.append(_influence(found, most))
+    less = sum(max(0, len(group.texts) - most) for group in found.groups)
+    more = [f"{less:,} less memorised texts are in the CSV file"] if less else []
+    return Section(
+        id="changes",
+        title="What single texts change",
+        text=_WHAT,
+        said=_lines(found),
+        parts=parts,
+        notes=(*more, *found.notes),
+        chart=chart,
+        on=frozenset({place}),
+    )
 
 
 def standard_error(group: CounterfactualGroup, models: int) -> float | None:
@@ -57,50 +137,15 @@ def certain(found: SweepCounterfactual, group: CounterfactualGroup) -> list[Coun
 
 def _group(found: SweepCounterfactual, group: CounterfactualGroup, most: int) -> Section:
     greedy = any(text.reproduced for text in group.texts)
-    pairs = list(zip(group.texts, group.by_halves, strict=True))[:most]
+    halves = {text.id: half for text, half in zip(group.texts, group.by_halves, strict=True)}
+    by_halves = Column(head="by halves", value=lambda text: halves[text.id], shown=_signed)
+    columns = [*_OF_TEXTS, by_halves, _EPSILON, *(_GREEDY if greedy else ())]
     return Section(
+        id=f"changes-{group.group}",
         title=_TITLES[group.group],
-        columns=(
-            *("text", "models in", "models out", "score in", "score out"),
-            *("memorised", "interval", "log ratio", "p (any text)", "by halves", "epsilon ≥"),
-            *(("greedy in", "greedy out", "interval of the difference") if greedy else ()),
-        ),
-        rows=tuple(
-            (
-                visible(text.id),
-                whole(text.models_in),
-                whole(text.models_out),
-                *_means(text.memorised),
-                signed(text.log_ratio),
-                probability(text.p),
-                signed(halves, 3),
-                nats(text.epsilon),
-                *(_greedy(text.reproduced) if greedy else ()),
-            )
-            for text, halves in pairs
-        ),
+        table=Table(group.texts[:most], columns),
         notes=tuple(_notes(found, group, greedy=greedy)),
-    )
-
-
-def _means(means: MeansApart | None) -> tuple[str, str, str, str]:
-    if means is None:
-        return MISSING, MISSING, MISSING, MISSING
-    return (
-        number(means.mean_in, 3),
-        number(means.mean_out, 3),
-        signed(means.difference, 3),
-        interval(means.low, means.high, 3),
-    )
-
-
-def _greedy(means: MeansApart | None) -> tuple[str, str, str]:
-    if means is None:
-        return MISSING, MISSING, MISSING
-    return (
-        number(means.mean_in, 3),
-        number(means.mean_out, 3),
-        interval(means.low, means.high, 3),
+        folded=True,
     )
 
 
@@ -154,24 +199,11 @@ def _influence(found: SweepCounterfactual, most: int) -> Section:
     influence = found.influence
     assert influence is not None
     return Section(
+        id="influence",
         title="Influence of documents on documents that no model learned",
-        columns=(
-            *("document", "on", "models in", "models out"),
-            *("score in", "score out", "change", "interval", "p (any pair)"),
-        ),
-        rows=tuple(
-            (
-                visible(pair.id),
-                visible(pair.held_out),
-                whole(pair.models_in),
-                whole(pair.models_out),
-                *_means(pair.change),
-                probability(pair.p),
-            )
-            for pair in influence.pairs[:most]
-        ),
-        words=2,
+        table=Table(influence.pairs[:most], _OF_PAIRS),
         notes=tuple(_influence_notes(found, influence)),
+        folded=True,
     )
 
 
@@ -187,7 +219,7 @@ def _influence_notes(found: SweepCounterfactual, influence: SweepInfluence) -> I
     )
 
 
-def counterfactual_lines(found: SweepCounterfactual) -> Sequence[str]:
+def _lines(found: SweepCounterfactual) -> Sequence[str]:
     """What was found, a sentence a group."""
     level = short(found.significance)
     return [

@@ -5,15 +5,18 @@ from collections.abc import Iterator
 from lmexposure._settings import Setting, settings_of
 from lmexposure._style import Value, number, whole
 from lmexposure.core import Fact
-from lmexposure.reporting.facts import RARE, flag_words, named_facts, path_word, run_settings
-from lmexposure.studies import RunSettings, SweepResult, SweepSettings, TrainingSettings
+from lmexposure.studies.setting_words import RARE, flag_words, named_facts, path_word, run_settings
+from lmexposure.studies.settings import RunSettings
+from lmexposure.studies.sweep_result import SweepNumbers
+from lmexposure.studies.sweep_settings import SweepSettings
+from lmexposure.studies.training_settings import TrainingSettings
 
 # Of the settings of a run: what a sweep decides itself.
 _NOT_OF_SWEEPS = ("inclusion_probability", "controls", "seed")
 _RARE = (*RARE, "revision")
 
 
-def utility_facts(result: SweepResult) -> tuple[Fact, ...]:
+def utility_facts(result: SweepNumbers) -> tuple[Fact, ...]:
     """How useful the models are, and what they took."""
     utility = result.utility
     spread = "" if utility.sd is None else f" ± {number(utility.sd, 3)}"
@@ -42,12 +45,18 @@ def utility_facts(result: SweepResult) -> tuple[Fact, ...]:
     )
 
 
-def sweep_setting_facts(result: SweepResult) -> tuple[Fact, ...]:
-    """Settings, hashes and failed models."""
+def sweep_setting_facts(result: SweepNumbers) -> tuple[Fact, ...]:
+    """What was asked for."""
     return (
         *named_facts(_own(result), settings_of(SweepSettings)),
         *named_facts(_of_each_run(result), settings_of(RunSettings)),
         *named_facts(result.settings.run.training, settings_of(TrainingSettings), "training."),
+    )
+
+
+def sweep_origin_facts(result: SweepNumbers) -> tuple[Fact, ...]:
+    """Hashes and failed models."""
+    return (
         Fact(name="plan, SHA-256", value=result.plan_sha256, meaning="with the coins"),
         Fact(name="manifest, SHA-256", value=result.manifest_sha256),
         Fact(name="scores, SHA-256", value=result.matrices_sha256, meaning="matrices.npz"),
@@ -58,13 +67,13 @@ def sweep_setting_facts(result: SweepResult) -> tuple[Fact, ...]:
     )
 
 
-def _own(result: SweepResult) -> dict[str, Value]:
+def _own(result: SweepNumbers) -> dict[str, Value]:
     """Settings of the sweep alone; its coins are in the plan."""
     names = (name for name in settings_of(SweepSettings) if name != "inclusion_seed")
     return {name: getattr(result.settings, name) for name in names}
 
 
-def _of_each_run(result: SweepResult) -> dict[str, Value]:
+def _of_each_run(result: SweepNumbers) -> dict[str, Value]:
     """Settings of all its models."""
     return {
         name: value
@@ -73,7 +82,7 @@ def _of_each_run(result: SweepResult) -> dict[str, Value]:
     }
 
 
-def sweep_command(result: SweepResult, name: str) -> str:
+def sweep_command(result: SweepNumbers, name: str) -> str:
     """The command line, quoted for a POSIX shell; the corpus is left to the reader."""
     usual = SweepSettings()
     words = ["lmexposure sweep CORPUS", *_flags(settings_of(SweepSettings), _own(result), usual)]

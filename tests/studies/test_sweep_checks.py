@@ -13,7 +13,7 @@ from made_results import HOSTILE
 from made_sweeps import bound_of, made_sweep, sweep_with, written_sweep
 from scipy import stats
 
-from lmexposure import gate
+import lmexposure as lx
 from lmexposure.core import (
     Outcome,
     Thresholds,
@@ -23,10 +23,9 @@ from lmexposure.core import (
     verdict_summary,
     verdict_text,
 )
-from lmexposure.gate import CHECK_KINDS, check_sweep
-from lmexposure.gate.sweep_coins import MOST_LOOKS, _binomial_tail
 from lmexposure.statistics.bounds.one_run import fixed_rays
-from lmexposure.studies import Bound, SweepBound, SweepEpsilon, SweepResult, SweepText, sweep_of
+from lmexposure.studies import Bound, SweepBound, SweepEpsilon, SweepResult, SweepText
+from lmexposure.studies.sweep_coins import MOST_LOOKS, _binomial_tail
 
 
 def asked(question: Any, chosen_from: int, bound: Bound) -> SweepBound:
@@ -68,11 +67,11 @@ def with_text(result: SweepResult, place: int, **parts: Any) -> SweepResult:
     ],
 )
 def test_a_verdict_by_default(parts: dict[str, Any], outcome: Outcome, deciding: str) -> None:
-    verdict = gate.check(made_sweep(**parts))
+    verdict = lx.check(made_sweep(**parts))
     assert verdict.outcome is outcome
     assert known(verdict.deciding).key == deciding
     assert verdict.exit_code == {PASS: 0, LEAK: 1, OPEN: 2}[outcome]
-    assert {check.key for check in verdict.checks} <= set(CHECK_KINDS)
+    assert {check.key for check in verdict.checks} <= set(SweepResult.CHECKS)
 
 
 def test_sweeps_that_memorised_nothing_leak_no_more_often_than_said() -> None:
@@ -80,7 +79,7 @@ def test_sweeps_that_memorised_nothing_leak_no_more_often_than_said() -> None:
     sweeps = 100
     parts = {"models": 16, "canaries": 12, "population": 10}
     leaks = sum(
-        check_sweep(made_sweep(seed=seed, **parts), thresholds).outcome is LEAK
+        lx.check(made_sweep(seed=seed, **parts), thresholds).outcome is LEAK
         for seed in range(sweeps)
     )
     assert stats.binomtest(leaks, sweeps, 0.2, alternative="greater").pvalue > 1e-3
@@ -91,7 +90,7 @@ def test_one_text_given_away_whole_is_a_leak_that_the_average_hides() -> None:
     result = made_sweep(canaries=500, leaking=1, population=0)
     rate = next(rate for rate in result.primary["canaries"].rates if rate.fpr == 0.001)
     assert known(rate.value) <= 0.001 + 2 / 500
-    verdict, check = check_sweep(result), check_of(result, "worst_canary")
+    verdict, check = lx.check(result), check_of(result, "worst_canary")
     assert (check.outcome, check.value) == (LEAK, result.worst and result.worst.p)
     assert "canary pin/x1/0000 gives itself away: in " in verdict.sentence
     assert "for the worst of 500 canaries" in verdict.sentence
@@ -118,7 +117,7 @@ def test_as_many_models_as_it_takes_are_enough(most: float | None) -> None:
     assert 12 < models < 80
     for seed in range(5):
         enough = made_sweep(models=models, population=0, seed=seed)
-        assert check_sweep(enough, Thresholds(max_worst_tpr=most)).outcome is not OPEN
+        assert lx.check(enough, Thresholds(max_worst_tpr=most)).outcome is not OPEN
 
 
 def test_a_pass_names_a_leak_that_would_have_been_one() -> None:
@@ -151,7 +150,7 @@ def test_a_rate_that_was_asked_for(
 
 
 def test_a_rate_is_asked_of_documents_too() -> None:
-    verdict = check_sweep(made_sweep(documents_leaking=1), Thresholds(max_worst_tpr=0.5))
+    verdict = lx.check(made_sweep(documents_leaking=1), Thresholds(max_worst_tpr=0.5))
     outcomes = {check.name: check.outcome for check in verdict.checks if check.asked}
     assert outcomes == {"worst canary": PASS, "worst ordinary document": LEAK}
 
@@ -177,7 +176,7 @@ def test_an_epsilon_that_was_asked_for(
     value: float, most: float | None, other: float, outcome: Outcome, words: str
 ) -> None:
     result = with_bounds(bound_of(value, most), asked("per_canary", 32, bound_of(other, 9.0)))
-    verdict = check_sweep(result, Thresholds(max_epsilon=2.0))
+    verdict = lx.check(result, Thresholds(max_epsilon=2.0))
     check = check_of(result, "max_epsilon", max_epsilon=2.0)
     assert (check.outcome, check.value, check.unit) == (outcome, value, "nats")
     assert words.lower() in check.reason.lower()
@@ -185,12 +184,10 @@ def test_an_epsilon_that_was_asked_for(
 
 
 def test_coins_that_follow_from_each_other_allow_no_bound() -> None:
-    verdict = check_sweep(made_sweep(coins="exactly_half"), Thresholds(max_epsilon=2.0))
+    verdict = lx.check(made_sweep(coins="exactly_half"), Thresholds(max_epsilon=2.0))
     assert verdict.outcome is OPEN
     assert "there is no bound on epsilon: coins=exactly_half" in verdict.sentence.lower()
-    assert any(
-        "together" in line for line in check_sweep(made_sweep(coins="exactly_half")).untested
-    )
+    assert any("together" in line for line in lx.check(made_sweep(coins="exactly_half")).untested)
 
 
 def test_coins_guessed_right_are_a_leak_though_no_text_is() -> None:
@@ -210,24 +207,24 @@ def test_too_few_coins_can_show_nothing() -> None:
 def test_canaries_in_all_models_let_nothing_pass() -> None:
     alike = {"models_in": 64, "models_out": 0, "tpr": None, "p": None, "difference": None}
     result = with_text(made_sweep(), 3, **alike)
-    assert check_sweep(result).outcome is OPEN
+    assert lx.check(result).outcome is OPEN
     said = check_of(result, "scores").reason
     assert "1 of 32 canaries were in all models or in none" in said
 
 
 def test_a_sweep_is_judged_from_its_folder_too(tmp_path: Path) -> None:
     home = written_sweep(tmp_path / "sweep")
-    assert gate.check(home) == gate.check(home / "sweep.json") == check_sweep(made_sweep())
+    assert lx.check(home) == lx.check(home / "sweep.json") == lx.check(made_sweep())
 
 
 def test_every_form_says_the_same() -> None:
     name = HOSTILE + "\x00|</testcase>]]>@all\r\n## Passed"
     result = with_text(sweep_with(made_sweep(leaking=1), worst=None), 0, id=name)
-    verdict, provenance = check_sweep(result), sweep_of(result).provenance
+    verdict, provenance = lx.check(result), result.provenance
     record = json.loads(verdict_json(verdict, result.hashes, provenance))
     assert record["schema"] == "lmexposure.verdict/1"
-    assert record["matrices_sha256"] == result.matrices_sha256
-    assert record["provenance"]["models"] == "64"
+    assert record["scores_sha256"] == result.matrices_sha256
+    assert record["provenance"]["model"] == "64 models of lstm"
     assert verdict_text(verdict, provenance).splitlines()[:2] == [verdict.sentence, provenance.line]
     assert verdict_summary(verdict, provenance).startswith("## lmexposure: leaks\n")
     suite = ElementTree.fromstring(verdict_junit(verdict, provenance))[0]

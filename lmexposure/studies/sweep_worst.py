@@ -15,7 +15,7 @@ from lmexposure._quantiles import proportion_ends
 from lmexposure._style import are, count, probability, sentence, setting_value, short
 from lmexposure._text import visible
 from lmexposure.core import Check, CheckKind, Outcome, Thresholds
-from lmexposure.studies import SweepResult, WorstText
+from lmexposure.studies.sweep_result import SweepNumbers, WorstText
 
 _FARTHEST = 10**6  # models that an answer may ask for
 
@@ -123,7 +123,7 @@ class _Group:
         return _FARTHEST
 
 
-def check_worst_canary(result: SweepResult, thresholds: Thresholds, share: float) -> Check | None:
+def check_worst_canary(result: SweepNumbers, thresholds: Thresholds, share: float) -> Check | None:
     """The worst canary against chance, or against the rate that was asked for."""
     texts = tuple(_canaries(result))
     if not texts:
@@ -138,7 +138,9 @@ def check_worst_canary(result: SweepResult, thresholds: Thresholds, share: float
     return _worst(group, thresholds.max_worst_tpr, "canary", "worst canary")
 
 
-def check_worst_document(result: SweepResult, thresholds: Thresholds, share: float) -> Check | None:
+def check_worst_document(
+    result: SweepNumbers, thresholds: Thresholds, share: float
+) -> Check | None:
     """The same of ordinary documents."""
     worst = result.worst_of_population
     text = None if worst is None else _document(worst)
@@ -154,7 +156,7 @@ def check_worst_document(result: SweepResult, thresholds: Thresholds, share: flo
     return _worst(group, thresholds.max_worst_tpr, "document", "worst ordinary document")
 
 
-def _canaries(result: SweepResult) -> Iterator[_Text]:
+def _canaries(result: SweepNumbers) -> Iterator[_Text]:
     """Those that some models had and some had not."""
     for row in result.texts:
         if row.tpr is not None and row.p is not None and row.models_in and row.models_out:

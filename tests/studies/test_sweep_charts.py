@@ -9,9 +9,12 @@ from made_sweeps import made_sweep, sweep_with
 from reporting.charts.made import texts
 
 from lmexposure.core.charts import Chart
-from lmexposure.reporting.charts import sweep_charts
-from lmexposure.reporting.charts.sweep_rates import _by_chance
 from lmexposure.studies import SweepResult
+from lmexposure.studies.sweep_charts_rates import _by_chance
+
+
+def sweep_charts(result: SweepResult) -> list[Chart]:
+    return result.document().drawings()
 
 
 def chart(result: SweepResult, name: str) -> Chart:
@@ -21,9 +24,9 @@ def chart(result: SweepResult, name: str) -> Chart:
 def test_all_charts_in_reading_order() -> None:
     assert [found.name for found in sweep_charts(made_sweep(formats=("pin", "api_key")))] == [
         "sweep-beside",
-        "sweep-canaries",
         "sweep-worst-canary",
         "sweep-worst-document",
+        "sweep-canaries",
         "sweep-roc",
         "sweep-bounds",
     ]

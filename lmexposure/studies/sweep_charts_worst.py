@@ -1,6 +1,6 @@
 """Charts of a sweep's worst texts, scores of the models with it and without it; and its bounds."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.artist import Artist
@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import FigureBase
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
+from numpy.typing import NDArray
 
 from lmexposure._style import count, nats, number, probability, slug
 from lmexposure._text import visible
@@ -22,24 +23,21 @@ from lmexposure.core.charts import (
     named_rows,
     plain_axes,
 )
-from lmexposure.reporting.data import Floats
-from lmexposure.reporting.sweep_tables import QUESTIONS
-from lmexposure.studies import SweepBound, SweepResult, WorstText
+from lmexposure.studies.sweep_result import SweepBound, SweepNumbers, WorstText
+from lmexposure.studies.sweep_tables import QUESTIONS
+
+Floats = NDArray[np.float64]
 
 _ROW = 0.5  # inches
 _MOST_BINS, _FEWEST_BINS = 40, 5
 _IN, _OUT = SERIES[1], SERIES[0]
 
 
-def worst_charts(result: SweepResult) -> Iterator[Chart]:
-    """The scores of the worst canary and of the worst document, in and out."""
-    if result.worst is not None:
-        yield _worst_chart(result.worst, "canary")
-    if result.worst_of_population is not None:
-        yield _worst_chart(result.worst_of_population, "document")
-
-
-def _worst_chart(worst: WorstText, noun: str) -> Chart:
+def worst_chart(result: SweepNumbers, noun: str) -> Chart | None:
+    """The scores of the worst canary, or of the worst document, in and out."""
+    worst = result.worst if noun == "canary" else result.worst_of_population
+    if worst is None:
+        return None
     inside, outside = np.array(worst.scores_in), np.array(worst.scores_out)
     name = clipped(visible(worst.id))
     return Chart(
@@ -106,7 +104,7 @@ def _rug(axes: Axes, rows: Sequence[tuple[str, Floats, str]]) -> None:
     axes.spines["left"].set_visible(False)
 
 
-def sweep_bounds_chart(result: SweepResult) -> Chart | None:
+def sweep_bounds_chart(result: SweepNumbers) -> Chart | None:
     """Each bound on epsilon with its ceiling, the primary first."""
     bounds = result.epsilon.bounds
     if not bounds:

@@ -6,14 +6,21 @@ import re
 from typing import Any
 
 import pytest
+from known import known
 from made_sweeps import made_sweep, sweep_with
 
-from lmexposure.reporting import render_sweep, sweep_report_data, sweep_sections
-from lmexposure.reporting.charts import sweep_charts
-from lmexposure.reporting.exports import sweep_csv
-from lmexposure.reporting.sweep_counterfactual import counterfactual_sections
-from lmexposure.reporting.sweep_markdown import sweep_markdown
+from lmexposure.core import Section, Table, as_csv, as_markdown
+from lmexposure.core.render import as_page
 from lmexposure.studies import CounterfactualGroup, SweepCounterfactual, SweepResult
+from lmexposure.studies.sweep_changes import changes_section
+
+
+def sections(found: SweepCounterfactual, most: int) -> list[Section]:
+    return list(changes_section(found, most, "html", None).parts)
+
+
+def tables(found: SweepCounterfactual, most: int) -> list[Table]:
+    return [known(section.table) for section in sections(found, most)]
 
 
 def made(**parts: Any) -> SweepResult:
@@ -35,11 +42,13 @@ def with_group(result: SweepResult, **parts: Any) -> SweepResult:
 
 def test_the_worst_document_comes_first_with_all_that_is_known_of_it() -> None:
     result = made()
-    documents, canaries, influence = counterfactual_sections(changes_of(result), 5)
-    assert documents.title == "Ordinary documents, the most memorised first"
+    assert sections(changes_of(result), 5)[0].title == (
+        "Ordinary documents, the most memorised first"
+    )
+    documents, canaries, influence = tables(changes_of(result), 5)
     group = changes_of(result).group("population")
     assert group is not None
-    first, row = group.texts[0], dict(zip(documents.columns, documents.rows[0], strict=True))
+    first, row = group.texts[0], dict(zip(documents.heads, documents.cells[0], strict=True))
     assert first.memorised is not None
     assert row == {
         "text": "document/0000",
@@ -55,19 +64,17 @@ def test_the_worst_document_comes_first_with_all_that_is_known_of_it() -> None:
         "epsilon ≥": "0.250",
     }
     assert 19 < first.memorised.difference < 21
-    assert len(documents.rows) == len(canaries.rows) == 5
-    assert canaries.columns[-3:] == ("greedy in", "greedy out", "interval of the difference")
-    assert canaries.rows[0][-3:] == ("0.500", "0.125", "0.100 .. 0.600")
-    assert influence.rows[0][:2] == ("document/0000", "document/9999")
-    for section in (documents, canaries, influence):
-        assert all(len(row) == len(section.columns) for row in section.rows)
+    assert len(documents.cells) == len(canaries.cells) == 5
+    assert canaries.heads[-3:] == ["greedy in", "greedy out", "interval of the difference"]
+    assert canaries.cells[0][-3:] == ["0.500", "0.125", "0.100 .. 0.600"]
+    assert influence.cells[0][:2] == ["document/0000", "document/9999"]
 
 
 def test_what_is_assumed_is_beside_it() -> None:
     result = made()
     group = changes_of(result).groups[1]
     assert group.spread is not None
-    notes = "\n".join(counterfactual_sections(changes_of(result), 5)[0].notes)
+    notes = "\n".join(sections(changes_of(result), 5)[0].notes)
     error = f"sd · √(4/S) = {group.spread * (4 / 64) ** 0.5:.3f} bits a token, with sd = "
     assert error in notes
     assert "assumes that half of the models had a text, that both sides spread alike" in notes
@@ -79,38 +86,36 @@ def test_what_is_assumed_is_beside_it() -> None:
 
 def test_page_markdown_and_terminal_say_the_same() -> None:
     result = made()
-    data = sweep_report_data(result)
-    html, text = render_sweep(data), sweep_markdown(data)
+    html, text = as_page(result.told()), as_markdown(result.told())
     said = "1 of 40 documents left a trace that chance does not explain"
     assert said in html
     assert said in text
     assert "1 of 32 canaries left a trace" in html
     assert '<section id="changes"' in html
-    assert 'id="changes-3"' in html
+    assert 'id="influence-table"' in html
     assert "coins were few" in html
     assert "coins were few" in text
-    assert "20 less memorised texts" not in html
+    assert "less memorised texts" not in html
     assert "32 less memorised texts are in the CSV file" in text
-    titles = [section.title for section in sweep_sections(result)]
-    assert titles[2] == "Ordinary documents, the most memorised first"
-    assert len(titles) == 4
+    shown = [section.id for section in result.document().on("terminal")]
+    assert shown == ["worst", "changes", "average", "privacy"]
 
 
 def test_an_older_result_says_nothing_of_it() -> None:
-    data = sweep_report_data(made_sweep())
-    assert "What single texts change" not in render_sweep(data)
-    assert "What single texts change" not in sweep_markdown(data)
-    assert len(list(sweep_sections(made_sweep()))) == 3
+    told = made_sweep().told()
+    assert "What single texts change" not in as_page(told)
+    assert "What single texts change" not in as_markdown(told)
+    assert len(told.on("terminal")) == 3
 
 
 def test_texts_that_do_not_fit_on_the_page_are_counted() -> None:
-    html = render_sweep(sweep_report_data(made(canaries=230, population=210)))
-    assert "40 less memorised texts are not in these tables" in html
+    html = as_page(made(canaries=230, population=210).told())
+    assert "40 less memorised texts are in the CSV file" in html
 
 
 def test_the_csv_has_canaries_then_documents() -> None:
     result = made()
-    rows = list(csv.DictReader(io.StringIO(sweep_csv(sweep_report_data(result)))))
+    rows = list(csv.DictReader(io.StringIO(as_csv(result.document()))))
     assert [row["id"] for row in rows[:32]] == [text.id for text in result.texts]
     assert len(rows) == 72
     canary, document = rows[0], next(row for row in rows if row["id"] == "document/0000")
@@ -123,7 +128,7 @@ def test_the_csv_has_canaries_then_documents() -> None:
     assert float(document["memorised_low"]) == group.texts[0].memorised.low
     assert float(document["p_any_text"]) == group.texts[0].p
     assert document["models_in"] == str(group.texts[0].models_in)
-    older = list(csv.DictReader(io.StringIO(sweep_csv(sweep_report_data(made_sweep())))))
+    older = list(csv.DictReader(io.StringIO(as_csv(made_sweep().document()))))
     assert len(older) == 32
     assert {row["log_ratio"] for row in older} == {""}
 
@@ -136,16 +141,17 @@ def test_a_text_without_a_number_has_none_anywhere() -> None:
     )
     halves = (*group.by_halves[:-1], None)
     bare = with_group(result, texts=(*group.texts[:-1], nothing), by_halves=halves, spread=None)
-    section = counterfactual_sections(changes_of(bare), 100)[1]
-    assert section.rows[-1][3:10] == ("n/a",) * 7
-    assert section.rows[-1][-3:] == ("n/a",) * 3
+    section = sections(changes_of(bare), 100)[1]
+    last = known(section.table).cells[-1]
+    assert last[3:10] == ["n/a"] * 7
+    assert last[-3:] == ["n/a"] * 3
     assert not any("standard error" in note for note in section.notes)
     assert "of 31 with p at most" in chart(bare)
-    assert render_sweep(sweep_report_data(bare))
+    assert as_page(bare.told())
 
 
 def chart(result: SweepResult) -> str:
-    (found,) = [c for c in sweep_charts(result) if c.name == "sweep-counterfactual"]
+    (found,) = [c for c in result.document().drawings() if c.name == "sweep-counterfactual"]
     assert len(found.svg()) < 100_000
     assert not re.search(r"\d", found.caption)
     return found.description
@@ -171,4 +177,4 @@ def test_no_number_is_no_chart() -> None:
     nothing = tuple(text.model_copy(update={"memorised": None}) for text in group.texts)
     values = {**dict(changes_of(result)), "groups": (group.model_copy(update={"texts": nothing}),)}
     bare = sweep_with(result, counterfactual=SweepCounterfactual(**values))
-    assert "sweep-counterfactual" not in [found.name for found in sweep_charts(bare)]
+    assert "sweep-counterfactual" not in [found.name for found in bare.document().drawings()]

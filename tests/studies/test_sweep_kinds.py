@@ -2,21 +2,32 @@
 
 from typing import Any
 
+from known import known
 from made_sweeps import made_power, made_sweep, sweep_with
+from reporting.charts.made import texts
 
-from lmexposure.gate import check_sweep
-from lmexposure.reporting import render_sweep, sweep_report_data, sweep_sections
-from lmexposure.reporting.sweep_answers import sweep_answers
-from lmexposure.reporting.sweep_facts import sweep_command, sweep_setting_facts
-from lmexposure.reporting.sweep_markdown import sweep_markdown
-from lmexposure.reporting.sweep_power import by_strength, power_sections, strongest_line
-from lmexposure.studies import SweepResult
+import lmexposure as lx
+from lmexposure.core import Section, Table, as_markdown
+from lmexposure.core.render import as_page
+from lmexposure.studies import SweepPower, SweepResult
+from lmexposure.studies.sweep_charts_kinds import power_chart
+from lmexposure.studies.sweep_facts import sweep_command, sweep_setting_facts
+from lmexposure.studies.sweep_kinds import by_strength, kinds_section, strongest_line
+
+
+def sections(power: SweepPower) -> list[Section]:
+    told = kinds_section(power, lambda: None)
+    return [told, *told.parts]
+
+
+def tables(power: SweepPower) -> list[Table]:
+    return [known(section.table) for section in sections(power)]
 
 
 def test_the_strongest_kind_is_first() -> None:
-    kinds, cost = power_sections(made_power())
-    assert [row[0] for row in kinds.rows] == ["new_token/x1", "pin/x1", "texts/x1"]
-    first = dict(zip(kinds.columns, kinds.rows[0], strict=True))
+    kinds, cost = tables(made_power())
+    assert [row[0] for row in kinds.cells] == ["new_token/x1", "pin/x1", "texts/x1"]
+    first = dict(zip(kinds.heads, kinds.cells[0], strict=True))
     assert (first["each"], first["TPR at FPR 0.01"], first["with 50 % of them"]) == (
         "32",
         "0.800",
@@ -24,12 +35,12 @@ def test_the_strongest_kind_is_first() -> None:
     )
     assert first["separated"] == "3 of 32"
     assert first["TPR − uniform fill's"] == "+0.700"
-    assert [row[0] for row in cost.rows] == ["100 %", "50 %", "0 %"]
-    assert cost.rows[0][5] == "+0.0200"
+    assert [row[0] for row in cost.cells] == ["100 %", "50 %", "0 %"]
+    assert cost.cells[0][5] == "+0.0200"
 
 
 def test_notes_say_what_may_be_claimed() -> None:
-    notes = power_sections(made_power(notes=("pin/x1 has fewer canaries",)))[0].notes
+    notes = sections(made_power(notes=("pin/x1 has fewer canaries",)))[0].notes
     assert "pin/x1: uniform fills, which have ranks as well" in notes
     assert any("judged by their coins alone: they have no ranks" in note for note in notes)
     assert "new_token/x1: stronger than a uniform fill (pin/x1)" in notes
@@ -50,10 +61,10 @@ def test_the_choice_of_the_strongest_is_paid_for() -> None:
 
 def test_without_models_without_canaries_their_cost_is_not_known() -> None:
     some = tuple(row for row in made_power().utility if row.share)
-    assert power_sections(made_power(utility=some))[1].notes == (
+    assert sections(made_power(utility=some))[1].notes == (
         "no models without canaries were trained: add the share 0",
     )
-    assert len(power_sections(made_power(utility=some[:1]))) == 1
+    assert len(sections(made_power(utility=some[:1]))) == 1
 
 
 def test_a_class_without_a_rate_is_last() -> None:
@@ -62,15 +73,14 @@ def test_a_class_without_a_rate_is_last() -> None:
 
 def test_every_form_of_the_report_has_the_table() -> None:
     result = made_sweep(power=True)
-    data = sweep_report_data(result)
-    html, text = render_sweep(data), sweep_markdown(data)
+    html, text = as_page(result.told()), as_markdown(result.told())
     assert '<section id="kinds"' in html
     assert "What each kind of canary shows" in html
     assert "## Kinds of canaries" in text
-    assert any(part.title.startswith("Power of each kind") for part in sweep_sections(result))
-    alone = sweep_report_data(made_sweep())
-    assert '<section id="kinds"' not in render_sweep(alone)
-    assert "## Kinds of canaries" not in sweep_markdown(alone)
+    assert "kinds" in [section.id for section in result.document().on("terminal")]
+    alone = made_sweep().told()
+    assert '<section id="kinds"' not in as_page(alone)
+    assert "## Kinds of canaries" not in as_markdown(alone)
 
 
 def _with_run(**settings: Any) -> SweepResult:
@@ -106,7 +116,7 @@ def test_shares_are_in_the_command() -> None:
 
 
 def test_the_gate_names_the_kind_of_the_worst_canary() -> None:
-    verdict = check_sweep(made_sweep(formats=("new_token", "pin"), leaking=1))
+    verdict = lx.check(made_sweep(formats=("new_token", "pin"), leaking=1))
     assert verdict.finding.startswith("Canary new_token/x1/0000 gives itself away")
 
 
@@ -114,17 +124,45 @@ def test_a_pass_of_uniform_fills_says_that_other_kinds_may_show_more() -> None:
     said = "These canaries are uniform fills; other kinds may show more"
     alone, several = made_sweep(), _with_run(kinds=("uniform", "new_token"))
     leaking = made_sweep(leaking=1)
-    found = [sweep_answers(sweep_report_data(one)).steps for one in (alone, several, leaking)]
+    found = [known(one.told().answers).steps for one in (alone, several, leaking)]
     assert [any(step.startswith(said) for step in steps) for steps in found] == [True, False, False]
 
 
 def test_notes_say_what_is_scored_and_what_breaks_a_rule() -> None:
     rows = made_power().rows
     near = rows[1].model_copy(update={"group": "near_duplicate/x1", "kind": "near_duplicate"})
-    notes = power_sections(made_power(rows=(*rows, near)))[0].notes
+    notes = sections(made_power(rows=(*rows, near)))[0].notes
     assert "new_token: scored is that symbol" in notes
     assert any(
         note.startswith("near_duplicate: scored is its end; an exception to the rules of canaries")
         for note in notes
     )
     assert not any(note.startswith("uniform: scored") for note in notes)
+
+
+def test_one_dot_for_each_class_that_is_resolved() -> None:
+    found = power_chart(made_sweep(power=True))
+    assert found is not None
+    assert found.title == "What each kind of canary shows: TPR at FPR 0.01"
+    assert found.description == (
+        "TPR at FPR 0.01: new_token/x1 0.800 (0.750 .. 0.850), pin/x1 0.100 (0.050 .. 0.150)."
+    )
+    drawn = texts(found)
+    assert "new_token/x1: 0.800" in drawn
+    assert not any("texts" in text for text in drawn)
+    assert "sweep-power" in [chart.name for chart in made_sweep(power=True).document().drawings()]
+
+
+def test_nothing_to_compare_is_no_chart() -> None:
+    assert power_chart(made_sweep()) is None
+    rows = tuple(row for row in made_power().rows if row.group == "texts/x1")
+    power = made_power(rows=rows, comparisons=(), strongest=None, strongest_low=None)
+    assert power_chart(sweep_with(made_sweep(), power=power)) is None
+
+
+def test_one_share_has_no_hollow_marks() -> None:
+    rows = tuple(row for row in made_power().rows if row.share == 1)
+    found = power_chart(sweep_with(made_sweep(), power=made_power(rows=rows)))
+    assert found is not None
+    assert len(found.svg()) < 100_000
+    assert not any("of them" in text for text in texts(found))

@@ -15,13 +15,23 @@ from lmexposure._style import (
 )
 from lmexposure._text import visible
 from lmexposure.core import Check, CheckKind, Outcome, Thresholds
-from lmexposure.gate.sweep_worst import log_ways
-from lmexposure.studies import SweepBound, SweepResult
+from lmexposure.studies.sweep_result import SweepBound, SweepNumbers
+from lmexposure.studies.sweep_worst import log_ways
 
 # Looks of all rays of a one-run audit, at most; a test holds it against the audit.
 MOST_LOOKS = 52
 _RAYS = ("both", "top", "bottom")
 
+EPSILON = CheckKind(
+    help="A lower bound on the epsilon of differential privacy that the training can have had, in "
+    "nats; higher = less private. It holds under the conditions given with it.",
+    remedy="Train more models (--models) or insert more canaries (--canaries), each in a model by "
+    "a coin of its own: these could not have shown an epsilon that large.",
+    own_significance=True,
+    said_leak="above the limit",
+    said_pass="not above the limit",
+    after_leak="Do not release this model under this limit on epsilon: it is less private.",
+)
 GUESSED_COINS = CheckKind(
     help="All coins of all canaries are guessed from the scores, the surest first. More right "
     "guesses than chance explains are memorisation, be it spread over all canaries.",
@@ -32,7 +42,7 @@ GUESSED_COINS = CheckKind(
 )
 
 
-def check_guessed_coins(result: SweepResult, share: float) -> Check | None:
+def check_guessed_coins(result: SweepNumbers, share: float) -> Check | None:
     """Whether all coins together were guessed right more often than chance explains.
 
     The looks are those of the bounds "together", one for each number of repetitions, whose level is
@@ -77,7 +87,7 @@ def check_guessed_coins(result: SweepResult, share: float) -> Check | None:
     )
 
 
-def check_sweep_epsilon(result: SweepResult, thresholds: Thresholds) -> Check | None:
+def check_sweep_epsilon(result: SweepNumbers, thresholds: Thresholds) -> Check | None:
     """Compare the primary lower bound on epsilon with the threshold that was asked for.
 
     The bound was named beforehand and keeps its own significance. The bounds of other questions
@@ -101,7 +111,7 @@ def check_sweep_epsilon(result: SweepResult, thresholds: Thresholds) -> Check | 
 
 
 def _bound_judged(
-    result: SweepResult, primary: SweepBound | None, most: float
+    result: SweepNumbers, primary: SweepBound | None, most: float
 ) -> tuple[Outcome, str]:
     allowed = setting_value(most)
     if primary is None:

@@ -8,6 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import FigureBase
 from matplotlib.ticker import MaxNLocator
+from numpy.typing import NDArray
 
 from lmexposure._style import interval, number, probability, short
 from lmexposure.core.charts import (
@@ -21,12 +22,14 @@ from lmexposure.core.charts import (
     key,
     named_rows,
     plain_axes,
+    roc_axes,
+    roc_floor,
     series_style,
 )
-from lmexposure.reporting.charts.roc import roc_axes, roc_floor
-from lmexposure.reporting.data import Floats
-from lmexposure.reporting.sweep_tables import group_name, primary_rows
-from lmexposure.studies import SweepResult, SweepScore
+from lmexposure.studies.sweep_result import SweepNumbers, SweepScore
+from lmexposure.studies.sweep_tables import group_name, primary_rows
+
+Floats = NDArray[np.float64]
 
 _ROW = 0.5  # inches
 _CURVES = 6
@@ -47,7 +50,7 @@ class _Bar:
     chance: float  # what guessing gives
 
 
-def beside_chart(result: SweepResult) -> Chart | None:
+def beside_chart(result: SweepNumbers) -> Chart | None:
     """The TPR of the population beside that of its worst text, canaries and documents.
 
     Source: figure 1 of Aerni, Zhang, Tramèr 2024, Evaluations of machine learning privacy defenses
@@ -75,7 +78,7 @@ def beside_chart(result: SweepResult) -> Chart | None:
     )
 
 
-def _bars(result: SweepResult) -> Iterator[_Bar]:
+def _bars(result: SweepNumbers) -> Iterator[_Bar]:
     worst = {"canaries": result.worst, "population": result.worst_of_population}
     for group, text in worst.items():
         row = result.primary.get(group)
@@ -131,7 +134,7 @@ def _bars_in_words(bars: Sequence[_Bar]) -> str:
     return f"True-positive rates, higher = more leaks: {joined(parts)}."
 
 
-def canaries_chart(result: SweepResult) -> Chart | None:
+def canaries_chart(result: SweepNumbers) -> Chart | None:
     """The TPR of each canary at no false positive, sorted, beside what chance gives."""
     rates = np.sort([text.tpr for text in result.texts if text.tpr is not None])[::-1]
     if not rates.size:
@@ -196,7 +199,7 @@ def _draw_canaries(figure: FigureBase, rates: Floats, chance: Floats) -> None:
     axes.set_ylabel("TPR at no false positive")
 
 
-def sweep_roc_chart(result: SweepResult) -> Chart | None:
+def sweep_roc_chart(result: SweepNumbers) -> Chart | None:
     """The ROC of each group by its primary score, log-log, with its interval.
 
     Source: Carlini et al. 2022, Membership inference attacks from first principles, section 3.

@@ -18,8 +18,9 @@ from lmexposure.core.charts import (
     key,
     plain_axes,
 )
-from lmexposure.reporting.sweep_counterfactual import GROUPS, certain
-from lmexposure.studies import CounterfactualText, SweepCounterfactual, SweepResult
+from lmexposure.studies.sweep_changes import GROUPS, certain
+from lmexposure.studies.sweep_counterfactual import CounterfactualText, SweepCounterfactual
+from lmexposure.studies.sweep_result import SweepNumbers
 
 _MOST = 500  # texts of a group, the most memorised ones
 _LOOKS: dict[str, Style] = {
@@ -43,7 +44,7 @@ class _Cloud:
         return self.known[:_MOST]
 
 
-def counterfactual_chart(result: SweepResult) -> Chart | None:
+def counterfactual_chart(result: SweepNumbers) -> Chart | None:
     """Counterfactual memorisation of each text against its bits in the models without it.
 
     Source: figure 2 of Zhang et al. 2023, Counterfactual memorization in neural language models.

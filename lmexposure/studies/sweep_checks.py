@@ -1,37 +1,74 @@
 """The gate of a sweep: whether its models may be believed, its checks, and what they come to."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from lmexposure._quantiles import unseen_share
 from lmexposure._style import count, number, percent, reading, sentence, short
 from lmexposure._text import visible
-from lmexposure._validate import of_type
-from lmexposure.core import Check, Outcome, Thresholds, Verdict, verdict_of
-from lmexposure.gate.checks import unseen_share
-from lmexposure.gate.sweep_coins import check_guessed_coins, check_sweep_epsilon
-from lmexposure.gate.sweep_worst import check_worst_canary, check_worst_document
-from lmexposure.gate.thresholds import refuse_other_thresholds
-from lmexposure.gate.verdict import CHECK_KINDS
-from lmexposure.studies import MOST_LOST, MeasuredSweep, SweepResult, sweep_of
+from lmexposure.core import Check, CheckKind, Outcome, Thresholds
+from lmexposure.studies.sweep_coins import (
+    EPSILON,
+    GUESSED_COINS,
+    check_guessed_coins,
+    check_sweep_epsilon,
+)
+from lmexposure.studies.sweep_result import MOST_LOST, SweepNumbers
+from lmexposure.studies.sweep_worst import (
+    WORST_CANARY,
+    WORST_DOCUMENT,
+    WORST_TPR,
+    check_worst_canary,
+    check_worst_document,
+)
 
 _LOSS = "bits per token"
 _DOUBT = " But too many models are missing, so nothing follows."
 _NO_PASS = " But models that learned, or canaries that can be judged, are too few for a pass."
 
 
-def check_sweep(measured: MeasuredSweep, thresholds: Thresholds | None = None) -> Verdict:
-    """Check what many models show against thresholds.
+# Each by its key: of leaks the most convincing first, then whether the models may be believed.
+SWEEP_CHECKS: Mapping[str, CheckKind] = {
+    "max_epsilon": EPSILON,
+    "max_worst_tpr": WORST_TPR,
+    "worst_canary": WORST_CANARY,
+    "worst_document": WORST_DOCUMENT,
+    "guessed_coins": GUESSED_COINS,
+    "failed_models": CheckKind(
+        help="Models of the sweep that have no scores. Where they are many, those that are left "
+        "may differ from them, and nothing follows.",
+        remedy="Find out why these models failed (failed/ in the sweep's directory, sweep.json), "
+        "remove their records there, and give the command of the sweep again.",
+        precondition=True,
+    ),
+    "validation": CheckKind(
+        help="Models that did not learn have memorised nothing, which says nothing about models "
+        "that did.",
+        remedy="Train until the validation loss falls, with more epochs or another learning "
+        "rate: a model that learned nothing leaks nothing.",
+        precondition=True,
+    ),
+    "scores": CheckKind(
+        help="A canary that was in all models, or in none, cannot be compared with itself.",
+        remedy="Train more models (--models), so that every canary is in some and not in others.",
+        precondition=True,
+    ),
+    "min_canaries": CheckKind(
+        help="There are too few canaries to show that secrets do not leak: a leak of some secrets "
+        "would go unseen.",
+        remedy="Insert more canaries of each class (--canaries), and train again.",
+        precondition=True,
+    ),
+}
+
+
+def sweep_checks(result: SweepNumbers, thresholds: Thresholds) -> Iterator[Check | str]:
+    """What many models show against thresholds.
 
     Where nothing is asked for, three tests against chance share the significance: the worst canary,
     the worst ordinary document, and the coins of all canaries together. `max_worst_tpr` takes the
     place of the first two, `max_epsilon` that of the last.
     """
-    thresholds = Thresholds() if thresholds is None else thresholds
-    of_type(
-        "thresholds", thresholds, Thresholds, "Thresholds(...), such as Thresholds(max_epsilon=2)"
-    )
-    refuse_other_thresholds(thresholds, kind="sweep")
-    result = sweep_of(measured).result
     there = _all_there(result)
     power = [_learned(result), _enough(result, thresholds), _judged(result)]
     made = list(_checks_by_chance(result, thresholds))
@@ -39,10 +76,11 @@ def check_sweep(measured: MeasuredSweep, thresholds: Thresholds | None = None) -
         made = [_no_pass(check) for check in made]
     if there.outcome is not Outcome.PASS:
         made = [_doubted(check) for check in made]
-    return verdict_of([there, *power, *made], list(_untested(result, thresholds)), CHECK_KINDS)
+    yield from [there, *power, *made]
+    yield from _untested(result, thresholds)
 
 
-def _checks_by_chance(result: SweepResult, thresholds: Thresholds) -> Sequence[Check]:
+def _checks_by_chance(result: SweepNumbers, thresholds: Thresholds) -> Sequence[Check]:
     """The checks that share the significance, or keep to what was asked for."""
     wanted = [result.texts, result.worst_of_population]
     judged = sum(bool(part) for part in wanted)
@@ -69,9 +107,8 @@ def _no_pass(check: Check) -> Check:
     return replace(check, outcome=Outcome.INCONCLUSIVE, reason=check.reason + _NO_PASS)
 
 
-def _all_there(result: SweepResult) -> Check:
-    models = result.settings.models
-    lost = sum(model.number < models for model in result.failed)
+def _all_there(result: SweepNumbers) -> Check:
+    models, lost = result.settings.models, result.lost
     most = int(MOST_LOST * models)
     if lost <= most:
         reason = f"{result.models:,} of {count(models, 'model')} have scores"
@@ -93,7 +130,7 @@ def _all_there(result: SweepResult) -> Check:
     )
 
 
-def _learned(result: SweepResult) -> Check:
+def _learned(result: SweepNumbers) -> Check:
     utility, models = result.utility, result.models
     loss = (
         f"mean validation loss {reading(utility.mean, _LOSS)}, {number(utility.initial, 3)} "
@@ -116,7 +153,7 @@ def _learned(result: SweepResult) -> Check:
     )
 
 
-def _enough(result: SweepResult, thresholds: Thresholds) -> Check:
+def _enough(result: SweepNumbers, thresholds: Thresholds) -> Check:
     canaries, least = result.canaries, thresholds.min_canaries
     named = count(canaries, "canary", "canaries")
     may = (
@@ -141,7 +178,7 @@ def _enough(result: SweepResult, thresholds: Thresholds) -> Check:
     )
 
 
-def _judged(result: SweepResult) -> Check:
+def _judged(result: SweepNumbers) -> Check:
     missing = sum(text.tpr is None for text in result.texts)
     reason = f"all {count(result.canaries, 'canary', 'canaries')} were in some models and not all"
     if missing:
@@ -160,7 +197,7 @@ def _judged(result: SweepResult) -> Check:
     )
 
 
-def _untested(result: SweepResult, thresholds: Thresholds) -> Iterator[str]:
+def _untested(result: SweepNumbers, thresholds: Thresholds) -> Iterator[str]:
     """What was not asked for, and what these coins allow no check of."""
     if thresholds.max_epsilon is None:
         yield "epsilon: no threshold was given"

@@ -16,15 +16,16 @@ from lmexposure.core.charts import (
     named_rows,
     plain_axes,
 )
-from lmexposure.reporting.sweep_power import by_strength, power_rows_in_words, shares_of
-from lmexposure.studies import KindPower, SweepPower, SweepResult
+from lmexposure.studies.sweep_kinds import by_strength, power_rows_in_words, shares_of
+from lmexposure.studies.sweep_power import KindPower, SweepPower
+from lmexposure.studies.sweep_result import SweepNumbers
 
 _ROW = 0.5  # inches
 _BELOW = 0.12  # rows, so that no mark hides another
 _FEWER = ("D", "s", "^", "v")  # marks of shares below 1
 
 
-def power_chart(result: SweepResult) -> Chart | None:
+def power_chart(result: SweepNumbers) -> Chart | None:
     """The TPR of each class with its interval, the strongest first, and that of fewer canaries."""
     power = result.power
     rows = [] if power is None else [r for r in by_strength(power) if r.rate.value is not None]

@@ -1,0 +1,498 @@
+"""A sweep: many models on one corpus, each with canaries of its own, and what they say together."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+from lmexposure._quantiles import unseen_share
+from lmexposure._record import JsonValue
+from lmexposure._style import (
+    count,
+    interval,
+    listed,
+    nats,
+    percent,
+    probability,
+    sentence,
+    short,
+    signed,
+)
+from lmexposure._text import visible
+from lmexposure.canaries import UNIFORM
+from lmexposure.core import (
+    Check,
+    CheckKind,
+    Column,
+    Document,
+    Number,
+    Outcome,
+    Place,
+    Section,
+    Study,
+    Table,
+    Thresholds,
+    Verdict,
+)
+from lmexposure.errors import SettingsError
+from lmexposure.studies.sweep_changes import changes_section
+from lmexposure.studies.sweep_checks import SWEEP_CHECKS, sweep_checks
+from lmexposure.studies.sweep_facts import (
+    sweep_command,
+    sweep_origin_facts,
+    sweep_setting_facts,
+    utility_facts,
+)
+from lmexposure.studies.sweep_kinds import kinds_section
+from lmexposure.studies.sweep_result import SweepNumbers, SweepScore
+from lmexposure.studies.sweep_tables import (
+    WORST_NOTES,
+    average_notes,
+    average_table,
+    bounds_notes,
+    bounds_table,
+    epsilon_line,
+    group_name,
+    named_score,
+    other_scores,
+    primary_rows,
+    texts_section,
+    texts_table,
+    worst_table,
+)
+
+if TYPE_CHECKING:
+    from lmexposure.core.charts import Chart
+
+_MOST_REASONS = 2
+# Canaries in a table, and texts of a group; the most comes last, as JSON has it.
+_MOST_TEXTS: Mapping[Place, int] = {"md": 20, "html": 1000}
+_MOST_CHANGES: Mapping[Place, int] = {"terminal": 3, "md": 20, "html": 200}
+_WORST = (
+    "Every model had its own canaries, and its own ordinary documents, by coins. An average over "
+    "all of them says what a typical text risks; a recipe may leak one text whole while the "
+    "average looks harmless [1]. So the worst text is judged by itself, and its p-value pays for "
+    "having been chosen from all."
+)
+_CANARIES = (
+    "Each canary is compared with itself alone: its raw score in the models that had it against "
+    "the models that had not. The most leaking come first."
+)
+_BOUNDS = (
+    "Each is a lower bound on the epsilon of the recipe, for one document; higher = less private. "
+    "A bound far below its ceiling shows that the attack found little; a low ceiling shows that it "
+    "could not have found more."
+)
+_GLOSSARY = (
+    (
+        "sweep",
+        "Many models trained alike on the same documents, each with canaries of its own by coins.",
+    ),
+    (
+        "canary",
+        "A format filled with a secret drawn at random, put into the training text of some of the "
+        "models on purpose.",
+    ),
+    (
+        "ordinary documents",
+        "Documents of the corpus that were in some of the models by a coin, as canaries were.",
+    ),
+    ("cell", "One text under one model: the text was in its training, or it was not."),
+    (
+        "TPR, FPR",
+        "The true-positive rate is the share of cells that were in and are found; the "
+        "false-positive rate is the share of the others that are taken for such.",
+    ),
+    (
+        "TPR at no false positive",
+        "Of a single text: the share of the models with it in which it scores higher than in every "
+        "model without it.",
+    ),
+    (
+        "separated",
+        "Every model with the text scores it higher than every model without it: whoever can query "
+        "a model knows whether the text was in.",
+    ),
+    (
+        "counterfactual memorisation",
+        "Mean score of a text in the models that had it, minus that in the models that had not "
+        "[5].",
+    ),
+    ("influence", "The same difference of another text's score, which no model learned [6]."),
+    (
+        "LiRA",
+        "How much better a score fits the models that had the text than those that had not, as "
+        "bell curves; the model that is judged is left out [2].",
+    ),
+    (
+        "RMIA",
+        "The share of texts that no model saw of which the text gained more than they did, "
+        "compared with other models [3].",
+    ),
+    (
+        "epsilon, delta",
+        "The strength of a differential-privacy guarantee, epsilon in nats. A lower bound says how "
+        "much the training gave away at least [4].",
+    ),
+    (
+        "max attainable",
+        "The ceiling of a bound: what it would have been had every guess been right.",
+    ),
+)
+_SOURCES = (
+    (
+        "Aerni, Zhang, Tramèr 2024, Evaluations of Machine Learning Privacy Defenses are "
+        "Misleading",
+        "https://arxiv.org/abs/2404.17399",
+    ),
+    (
+        "Carlini, Chien, Nasr, Song, Terzis, Tramèr 2022, Membership Inference Attacks From First "
+        "Principles",
+        "https://arxiv.org/abs/2112.03570",
+    ),
+    (
+        "Zarifzadeh, Liu, Shokri 2024, Low-Cost High-Power Membership Inference Attacks",
+        "https://arxiv.org/abs/2312.03262",
+    ),
+    (
+        "Steinke, Nasr, Jagielski 2023, Privacy Auditing with One (1) Training Run",
+        "https://arxiv.org/abs/2305.08846",
+    ),
+    (
+        "Zhang, Ippolito, Lee, Jagielski, Tramèr, Carlini 2023, Counterfactual Memorization in "
+        "Neural Language Models",
+        "https://arxiv.org/abs/2112.12938",
+    ),
+    (
+        "Feldman, Zhang 2020, What Neural Networks Memorize and Why: Discovering the Long Tail via "
+        "Influence Estimation",
+        "https://arxiv.org/abs/2008.03703",
+    ),
+)
+
+
+class SweepResult(SweepNumbers):
+    """What many models say together; it holds no secret."""
+
+    KIND: ClassVar[str] = "sweep"
+    WHAT: ClassVar[str] = "a sweep"
+    AGAIN: ClassVar[str] = "collect the sweep: lmexposure sweep --collect DIR"
+    LIMITS: ClassVar[frozenset[str]] = frozenset(
+        {"max_worst_tpr", "max_epsilon", "significance", "min_canaries"}
+    )
+    CHECKS: ClassVar[Mapping[str, CheckKind]] = SWEEP_CHECKS
+
+    @property
+    def hashes(self) -> dict[str, str]:
+        """Of what it was made from."""
+        return {
+            "scores_sha256": self.matrices_sha256,
+            "plan_sha256": self.plan_sha256,
+            "manifest_sha256": self.manifest_sha256,
+        }
+
+    @property
+    def model_name(self) -> str:
+        """How many of what."""
+        return f"{count(self.models, 'model')} of {self.settings.run.model}"
+
+    def __repr__(self) -> str:
+        return f"<Sweep of {self.finding}>"
+
+    __str__ = __repr__
+
+    @property
+    def finding(self) -> str:
+        """How many models of what, the worst canary, and the bound to quote."""
+        parts = [count(self.canaries, "canary", "canaries")]
+        parts += [count(self.population, "ordinary document")] if self.population else []
+        said = f"{count(self.models, 'model')} of {listed(parts)}"
+        if self.worst is not None:
+            said += f"; worst {visible(self.worst.id)}, p {probability(self.worst.p)}"
+        if self.epsilon.primary is not None:
+            said += f"; epsilon at least {nats(self.epsilon.primary.bound.value)}"
+        return said
+
+    def document(self) -> Document:
+        """The worst texts, each canary, what single texts change, averages, bounds, utility."""
+        return Document(
+            title="Sweep" if self.home is None else visible(self.home.resolve().name),
+            kind=f"Leakage report of a sweep, {count(self.models, 'model')}",
+            question="Does this training recipe leak?",
+            finding=self.finding,
+            sections=list(self._sections()),
+            main=texts_table(self),
+            warnings=self.warnings,
+            sources=_SOURCES,
+            glossary=_GLOSSARY,
+            origin=self.provenance.line,
+        )
+
+    def _sections(self) -> Iterator[Section]:
+        yield Section(
+            id="worst",
+            title="The average, and the worst text that it hides",
+            text=_WORST,
+            caption="The worst text of each group, by its own coins over all models",
+            table=worst_table(self),
+            chart=self._drawn("beside"),
+            notes=WORST_NOTES,
+            parts=[
+                Section(
+                    id=f"worst-{noun}",
+                    title=f"The worst {noun}, model by model",
+                    chart=self._drawn(f"worst {noun}"),
+                    on=frozenset({"html"}),
+                )
+                for noun, text in (("canary", self.worst), ("document", self.worst_of_population))
+                if text is not None
+            ],
+        )
+        for place, most in _MOST_TEXTS.items():
+            if self.texts:
+                yield Section(
+                    id="canaries",
+                    title="Each canary by itself",
+                    text=_CANARIES,
+                    chart=self._drawn("canaries") if place == "html" else None,
+                    parts=[texts_section(self.texts, most)],
+                    on=frozenset({place}),
+                )
+        found = self.counterfactual
+        if found is not None and found.groups:
+            for place, most in _MOST_CHANGES.items():
+                chart = self._drawn("changes") if place == "html" else None
+                yield changes_section(found, most, place, chart)
+        yield Section(
+            id="average",
+            title="On average",
+            text="Over all models and texts: how many that were in are found while few others are "
+            "taken for them. The score that decides was named before anything was trained: "
+            f"{named_score(self)}; of an ordinary document every token counts. What other models "
+            "make of it leaves out the model that is judged. Both axes of the chart are "
+            "logarithmic, since the left end is what counts [2].",
+            caption="True-positive rate (TPR) over all models and texts, by the score named "
+            "beforehand",
+            table=average_table(self),
+            chart=self._drawn("roc"),
+            notes=average_notes(self),
+            parts=list(self._others()),
+        )
+        if self.power is not None:
+            yield kinds_section(self.power, self._drawn("kinds"))
+        yield Section(
+            id="privacy",
+            title="Privacy",
+            said=(epsilon_line(self),),
+            text=_BOUNDS if self.epsilon.bounds else "",
+            caption="Lower bounds on the epsilon of the training recipe, in nats; higher = less "
+            "private",
+            table=bounds_table(self),
+            chart=self._drawn("bounds"),
+            notes=tuple(bounds_notes(self)),
+        )
+        yield Section(
+            id="utility",
+            title="Utility",
+            text="A model that learned nothing leaks nothing: what a sweep says is of models as "
+            "useful as these.",
+            table=Table(utility_facts(self), _FACTS),
+            on=frozenset({"md", "html"}),
+        )
+        yield self._settings()
+
+    def _drawn(self, name: str) -> "Callable[[], Chart | None]":
+        """A chart by its name, drawn when it is wanted."""
+
+        def draw() -> "Chart | None":
+            from lmexposure.studies.sweep_gallery import DRAWN  # brings matplotlib
+
+            return DRAWN[name](self)
+
+        return draw
+
+    def _others(self) -> Iterator[Section]:
+        """A table a group that has more than the score that was named."""
+        for group, scores in Counter(row.group for row in self.scores).items():
+            if scores > 1:
+                yield other_scores(self, group)
+
+    def _settings(self) -> Section:
+        """What was chosen, and the command that makes such a sweep again."""
+        facts = (*sweep_setting_facts(self), *sweep_origin_facts(self))
+        again = (
+            "This command makes such a sweep again, with secrets and coins of its own, so that "
+            "numbers differ by chance. CORPUS is the corpus before insertion."
+        )
+        known = self.home is not None
+        return Section(
+            id="settings",
+            title="Settings, and how to do it again",
+            text=again if known else "",
+            code=sweep_command(self, self.home.resolve().name) if self.home is not None else "",
+            parts=[
+                Section(
+                    id="all-settings",
+                    title=f"All settings and hashes ({len(facts)})",
+                    table=Table(facts, _FACTS),
+                    folded=True,
+                    on=frozenset({"html"}),
+                )
+            ],
+            on=frozenset({"md", "html"}),
+        )
+
+    def checks(self, limits: Thresholds) -> Iterator[Check | str]:
+        """See `sweep_checks`."""
+        yield from sweep_checks(self, limits)
+
+    def numbers(self) -> Iterator[Number]:
+        """Bound, rates and areas with models as units, the worst texts, how useful the models."""
+        primary = self.epsilon.primary
+        bound = None if primary is None else primary.bound.value
+        yield Number(name="lower bound on epsilon", value=bound, unit="nats", worse="high")
+        for row in primary_rows(self):
+            for name, *values in _rates(row):
+                value, low, high = values
+                yield Number(name=name, value=value, low=low, high=high, worse="high")
+        for noun, text in (("canary", self.worst), ("document", self.worst_of_population)):
+            tpr, p = (None, None) if text is None else (text.tpr, text.p)
+            yield Number(name=f"TPR of the worst {noun}", value=tpr, worse="high")
+            yield Number(name=f"p of the worst {noun}", value=p, worse="low")
+        yield Number(name="validation loss", value=self.utility.mean, unit="bits a token")
+
+    def asked(self) -> Mapping[str, JsonValue]:
+        """Settings of the sweep and of its models, without a seed."""
+        return {fact.name: fact.value for fact in sweep_setting_facts(self)}
+
+    def beside(self, studies: "Sequence[tuple[str, Study]]") -> Iterator[Section]:
+        """Differences of rates and areas with intervals, models as units.
+
+        Raises:
+            SettingsError: intervals of several levels.
+        """
+        sweeps = [(name, sweep) for name, sweep in studies if isinstance(sweep, SweepResult)]
+        levels = {sweep.settings.level for _, sweep in sweeps}
+        if len(levels) > 1:
+            raise SettingsError(
+                f"their intervals are at {listed([percent(level) for level in sorted(levels)])}; "
+                "collect sweeps of one --level"
+            )
+        yield from _differences(sweeps)
+
+    def steps(self, verdict: Verdict) -> Iterator[str]:
+        """What to do with the recipe."""
+        outcome = verdict.outcome
+        checks = [check for check in verdict.checks if check.outcome is outcome]
+        if outcome is Outcome.LEAK:
+            yield from _after_a_leak({check.key for check in checks})
+        elif outcome is Outcome.INCONCLUSIVE:
+            yield (
+                "Do not take this for a pass: this sweep can neither show a leak nor rule one out."
+            )
+            remedies = dict.fromkeys(self.CHECKS[check.key].remedy for check in checks)
+            yield from list(remedies)[:_MOST_REASONS]
+        else:
+            yield (
+                "No leak found is no proof that there is none: it holds for this recipe, and for "
+                "secrets and documents like those that had coins."
+            )
+            yield "Sweep again whenever the recipe changes: model, epochs, data or defence."
+            if set(self.settings.run.kinds) == {UNIFORM}:
+                yield (
+                    "These canaries are uniform fills; other kinds may show more: sweep with a new "
+                    "token beside them (--kind uniform --kind new_token)."
+                )
+
+    def sure(self, verdict: Verdict, limits: Thresholds) -> Iterator[str]:
+        """How often the gate calls clean recipes leaking, and what a pass leaves open."""
+        bound = any(check.key == "max_epsilon" for check in verdict.checks)
+        apart = "; the bound on epsilon has its own" if bound else ""
+        yield (
+            f"False alarms: at most {percent(limits.significance)} of sweeps whose models "
+            f"memorised nothing are called leaking{apart}."
+        )
+        if self.canaries and verdict.outcome is not Outcome.LEAK:
+            yield sentence(
+                f"missed leaks: where none was found, up to {percent(unseen_share(self.canaries))} "
+                "of such secrets may still leak (95 % confidence)"
+            )
+
+
+_FACTS = (
+    Column(head="what", value="name", words=True),
+    Column(head="value", value="value", words=True),
+    Column(head="meaning", value="meaning", words=True),
+)
+
+
+def _rates(row: SweepScore) -> Iterator[tuple[str, float | None, float | None, float | None]]:
+    """Each rate and the area, by name, with the ends of its interval."""
+    group = group_name(row.group)
+    for rate in row.rates:
+        yield f"TPR at FPR {short(rate.fpr)}, {group}", rate.value, rate.low, rate.high
+    yield f"AUC, {group}", row.area, row.area_low, row.area_high
+
+
+_Known = dict[str, tuple[float, float, float]]
+
+
+def _known(sweep: SweepResult) -> _Known:
+    """The rates that have an interval: value, low, high."""
+    found: _Known = {}
+    for row in primary_rows(sweep):
+        for name, value, low, high in _rates(row):
+            if value is not None and low is not None and high is not None:
+                found[name] = value, min(low, value), max(high, value)
+    return found
+
+
+def _differences(sweeps: Sequence[tuple[str, SweepResult]]) -> Iterator[Section]:
+    """Each rate of each sweep less that of the first."""
+    from lmexposure.statistics import rate_difference
+
+    (base, first), *others = sweeps
+    of_first = _known(first)
+    rows = []
+    for name, sweep in others:
+        known = _known(sweep)
+        for rate in (rate for rate in of_first if rate in known):
+            rows.append((name, rate, rate_difference(known[rate], of_first[rate])))
+    if not rows:
+        return
+    yield Section(
+        id="differences",
+        title=f"Less the rates of {base}, with models as units",
+        table=Table(rows, _DIFFERENCES),
+        notes=(
+            f"intervals at {percent(first.settings.level)}, each row by itself and not paid for by "
+            "their number, from the intervals of both as if the sweeps were independent: where "
+            "they share canaries and coins it is wider than it need be",
+        ),
+    )
+
+
+_DIFFERENCES = (
+    Column(head="sweep", value=lambda row: row[0], words=True),
+    Column(head="rate", value=lambda row: row[1], words=True),
+    Column(
+        head="difference",
+        value=lambda row: row[2].value,
+        shown=lambda value: signed(value, 3),
+        worse="high",
+    ),
+    Column(head="interval", value=lambda row: interval(row[2].low, row[2].high, 3)),
+)
+
+
+def _after_a_leak(keys: set[str]) -> Iterator[str]:
+    yield (
+        "Do not release a model of this recipe: whoever can query it can tell whether such a text "
+        "was in its training."
+    )
+    if "worst_document" in keys:
+        yield "Take the documents that give themselves away out of the corpus, and those like them."
+    yield (
+        "Train for fewer epochs, with differential privacy, or without repeats; an average over "
+        "all texts may look harmless where the worst canary does not."
+    )
+    yield "Then sweep again, and put both side by side (lmexposure compare)."

@@ -1,0 +1,22 @@
+"""The charts of a sweep by their names."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from lmexposure.core.charts import Chart
+from lmexposure.studies.sweep_charts_changes import counterfactual_chart
+from lmexposure.studies.sweep_charts_kinds import power_chart
+from lmexposure.studies.sweep_charts_rates import beside_chart, canaries_chart, sweep_roc_chart
+from lmexposure.studies.sweep_charts_worst import sweep_bounds_chart, worst_chart
+from lmexposure.studies.sweep_result import SweepNumbers
+
+DRAWN: Mapping[str, Callable[[SweepNumbers], Chart | None]] = {
+    "beside": beside_chart,
+    "kinds": power_chart,
+    "canaries": canaries_chart,
+    "worst canary": partial(worst_chart, noun="canary"),
+    "worst document": partial(worst_chart, noun="document"),
+    "changes": counterfactual_chart,
+    "roc": sweep_roc_chart,
+    "bounds": sweep_bounds_chart,
+}
