@@ -1,12 +1,14 @@
 """Where the installed command begins: exit codes, and what a person sees of an error.
 
-0 fine; 3 bad input, wrong usage or any failure; 130 Ctrl-C. (1, a leak, and 2, inconclusive, are
-verdicts.) Click's own 2 for wrong usage and Python's 1 for an uncaught exception become 3.
+0 fine; 3 bad input, wrong usage or any failure; 130 Ctrl-C or SIGTERM. (1, a leak, and 2,
+inconclusive, are verdicts.) Click's own 2 for wrong usage and Python's 1 for an uncaught exception
+become 3.
 """
 
 import errno
 import io
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Sequence
@@ -27,6 +29,7 @@ _BUG = (
 
 def main() -> NoReturn:
     """Run the command line and exit."""
+    _end_as_by_ctrl_c()
     try:
         code = _run()
         _leave_group()
@@ -34,6 +37,13 @@ def main() -> NoReturn:
         sys.stderr.write("error: stopped\n")
         code = INTERRUPTED
     sys.exit(code if _all_was_read() or code == INTERRUPTED else FAILURE)
+
+
+def _end_as_by_ctrl_c() -> None:
+    """SIGTERM, of schedulers, is Ctrl-C; where that is ignored it ends us as it always did."""
+    usual = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    if usual and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
 
 
 def _all_was_read() -> bool:

@@ -121,7 +121,7 @@ class Press(MetaPathFinder):
     def find_spec(self, name, path=None, target=None):
         if name == {name!r}:
             sys.meta_path.remove(self)
-            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), {signal})
 
 sys.meta_path.insert(0, Press())
 from lmexposure.cli.entry import main
@@ -132,10 +132,18 @@ main()
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name", ["typer", "lmexposure.cli.app", "lmexposure.cli.check", "lmexposure.canaries"]
+    ("name", "pressed"),
+    [
+        ("typer", "signal.SIGINT"),
+        ("lmexposure.cli.app", "signal.SIGTERM"),
+        ("lmexposure.cli.check", "signal.SIGINT"),
+        ("lmexposure.canaries", "signal.SIGTERM"),
+    ],
 )
-def test_ctrl_c_while_modules_are_imported_is_one_line(tmp_path: Path, name: str) -> None:
-    script = _PRESSED_AT.format(name=name)
+def test_ctrl_c_while_modules_are_imported_is_one_line(
+    tmp_path: Path, name: str, pressed: str
+) -> None:
+    script = _PRESSED_AT.format(name=name, signal=pressed)
     done = subprocess.run(
         [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True
     )

@@ -205,8 +205,10 @@ def begin(words: list[str]) -> None:
     entry.main()
 
 
-def pressed(corpus: Path, out: Path, ready: Callable[[], bool]) -> tuple[int | None, str]:
-    """`lmexposure run`, with Ctrl-C when `ready` says so: exit code and standard error."""
+def pressed(
+    corpus: Path, out: Path, ready: Callable[[], bool], by: int = signal.SIGINT
+) -> tuple[int | None, str]:
+    """`lmexposure run`, ended when `ready` says so: exit code and standard error."""
     said = corpus.with_name("said.txt")
     said.unlink(missing_ok=True)
     words = ["run", str(corpus), "--out", str(out), *PLAN, *SEARCH]
@@ -215,7 +217,7 @@ def pressed(corpus: Path, out: Path, ready: Callable[[], bool]) -> tuple[int | N
         assert process.is_alive(), said.read_text()
         time.sleep(0.01)
     assert process.pid is not None
-    os.kill(process.pid, signal.SIGINT)
+    os.kill(process.pid, by)
     process.join(200)
     process.kill()
     return process.exitcode, said.read_text()
@@ -226,7 +228,7 @@ def pressed(corpus: Path, out: Path, ready: Callable[[], bool]) -> tuple[int | N
 def test_ctrl_c_stops_a_training_and_ends_a_search_with_a_result(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "corpus.txt", 300)
     out = tmp_path / "run"
-    code, err = pressed(corpus, out, (out / "checkpoint.pt").exists)
+    code, err = pressed(corpus, out, (out / "checkpoint.pt").exists, signal.SIGTERM)
     assert code == 130
     assert "error: stopped; the same command goes on from the last checkpoint" in err
     code, err = pressed(corpus, out, lambda: any((out / ".measuring").glob("*/random_number.npz")))
