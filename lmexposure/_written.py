@@ -278,14 +278,14 @@ def _is_as_written(path: Path, listed: _Listed) -> bool:
 
 
 def _has_ours(path: Path, root: Path, known: dict[str, _Listed]) -> bool:
-    """Whether a file is listed, or a directory is empty or has something of ours in it."""
+    """Whether a file is listed, or a directory has no file at all or something of ours in it."""
     name = path.relative_to(root).as_posix()
     if path.is_symlink():
         return False
     if not path.is_dir():
         return name in known
     return (
-        not os.listdir(path)
+        not files_in(path)
         or any(other.startswith(name + "/") for other in known)
         or (path / LIST).exists()
         or any(path.glob(f"*/{LIST}"))

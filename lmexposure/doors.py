@@ -15,7 +15,6 @@ from lmexposure.core import (
     judged,
     kind_at,
     open_study,
-    register,
     write_document,
     write_report,
 )
@@ -27,14 +26,6 @@ if TYPE_CHECKING:
     from lmexposure.studies import Measured
 
     AnyStudy: TypeAlias = "Study | Measured"
-
-register("defences", "lmexposure.studies.defences:Defences")
-register("canife", "lmexposure.studies.canife:Canife")
-register("white_box", "lmexposure.studies.white_box:WhiteBoxAudit")
-register("dp_report", "lmexposure.studies.dp_report:DocumentPrivacy")
-register("sweep", "lmexposure.studies.sweep:SweepResult", begun="plan.json")
-register("verbatim", "lmexposure.studies.verbatim:VerbatimRecord")
-register("identifiers", "lmexposure.studies.identifiers:NaturalIdentifiers")
 
 
 def open(path: str | Path) -> Any:

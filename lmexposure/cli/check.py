@@ -15,6 +15,7 @@ from lmexposure.cli import options
 from lmexposure.cli.console import say
 from lmexposure.cli.long_work import long_work
 from lmexposure.cli.options import FILES, Given, parsed, takes
+from lmexposure.core import own_records
 from lmexposure.errors import SettingsError
 from lmexposure.studies import MEASURING, NAMES_BY_TABLE, SETTING_NAMES
 
@@ -184,7 +185,7 @@ def check(  # noqa: PLR0913 - a command: its parameters are its flags
         typer.Argument(
             metavar="RUN_OR_RESULT",
             help="The directory of a run or of another study, or the record in it: result.json, "
-            "sweep.json, verbatim.json, canife.json, identifiers.json, defences.json.",
+            f"{', '.join(own_records())}.",
         ),
     ] = None,
     model: Annotated[

@@ -14,7 +14,7 @@ from typer.models import OptionInfo
 from lmexposure._files import open_regular
 from lmexposure._settings import Setting, build, settings_of
 from lmexposure._style import sentence
-from lmexposure.core import Thresholds
+from lmexposure.core import Thresholds, own_records
 from lmexposure.errors import CorpusError, SettingsError
 from lmexposure.studies import (
     DP_SGD,
@@ -191,29 +191,22 @@ _RUN_FILES = (
     "result.json",
     "metrics.jsonl",
     "training.json",
-    "dp_report.json",
-    "white_box.json",
     "scores.parquet",
-    # Of a sweep.
+    # Of sweeps.
     "plan.json",
     "base.npz",
     "matrices.npz",
-    "sweep.json",
-    # Of a comparison of defences.
+    # Of comparisons of defences.
     "asked.json",
     "seeds.json",
-    "defences.json",
     # Of memorised text.
-    "verbatim.json",
     "passages.json",
-    # Of a federated training.
-    "canife.json",
-    # Of identifiers that a corpus holds anyway.
-    "identifiers.json",
+    # The record of each kind of study.
+    *own_records(),
 )
 _DIRECTORIES = (
     *("model", "corpus", "source", "charts", ".measuring", ".work"),
-    *("tokenizer", "models", "failed", "work", "parts"),
+    *("tokenizer", "models", "failed", "work"),
 )
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         verdict_text,
     )
     from lmexposure.core.page import environment, filled, filled_page
+    from lmexposure.core.registry import kinds, own_records, register
     from lmexposure.core.render import as_csv, as_markdown
     from lmexposure.core.report import (
         FORMATS,
@@ -41,9 +42,7 @@ if TYPE_CHECKING:
         judged,
         kind_at,
         kind_of,
-        kinds,
         open_study,
-        register,
         utc_now,
     )
     from lmexposure.core.thresholds import DEFAULT_GUESSES, PANEL, Thresholds, quantile_pair
@@ -105,6 +104,7 @@ __all__ = [
     "kinds",
     "known_by",
     "open_study",
+    "own_records",
     "quantile_pair",
     "register",
     "table",

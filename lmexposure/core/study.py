@@ -1,8 +1,7 @@
 """A study: what was measured, in one file, and what it tells; opened, judged and shown alike.
 
-A kind is one class with a `KIND`, a `document` and `checks`; its module says all of it. Kinds come
-from `register`, and from packages outside that have an entry point in the group
-`lmexposure.studies`.
+A kind is one class with a `KIND`, a `document` and `checks`; its module says all of it, and
+`registry` knows where it is.
 """
 
 import re
@@ -11,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib import import_module
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
@@ -25,6 +23,7 @@ from lmexposure._validate import of_type
 from lmexposure.core.answers import Fact, answers_of, date_of, next_steps
 from lmexposure.core.check import Check, CheckKind, Verdict, verdict_of
 from lmexposure.core.document import Document, Section
+from lmexposure.core.registry import begun_by, kinds
 from lmexposure.core.render import as_cell, as_frame
 from lmexposure.core.thresholds import Thresholds
 from lmexposure.errors import ResultError, SettingsError
@@ -32,11 +31,8 @@ from lmexposure.errors import ResultError, SettingsError
 if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped]
 
-GROUP = "lmexposure.studies"
 _LOOKED_AT = 2**20  # bytes of a file, whose schema may come after longer parts
 _SCHEMA = re.compile(rb'"schema": ?"lmexposure\.([\w-]+)/\d')
-_HOMES: dict[str, str] = {}
-_BEGUN: dict[str, str] = {}  # by kind, the file of a directory whose record is not there yet
 _HOME = "_home"
 
 
@@ -91,6 +87,7 @@ class Study(FileRecord):
     KIND: ClassVar[str] = ""  # of its command, its file and its schema: "canife"
     WHAT: ClassVar[str]  # what it is, in a message: "a federated training"
     PRIVATE: ClassVar[bool] = False  # its file is for its owner alone
+    BESIDE: ClassVar[bool] = False  # its file lies beside that of a training, as a part of it
     LIMITS: ClassVar[frozenset[str]] = frozenset()  # names of `Thresholds` that it is held against
     CHECKS: ClassVar[Mapping[str, CheckKind]] = {}  # of its checks, in their order
     VERSION: ClassVar[int] = 1
@@ -242,24 +239,6 @@ def utc_now() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def register(kind: str, home: str, *, begun: str = "") -> None:
-    """Make a kind known.
-
-    Args:
-        kind: its name.
-        home: its "module:Class", imported when it is needed.
-        begun: a file that says that a directory is of this kind before its record is there.
-    """
-    _HOMES[kind] = home
-    if begun:
-        _BEGUN[kind] = begun
-
-
-def kinds() -> dict[str, str]:
-    """Every kind that there is, and where it lives."""
-    return {**{point.name: point.value for point in entry_points(group=GROUP)}, **_HOMES}
-
-
 def kind_of(name: str) -> type[Study]:
     """The class of a kind."""
     module, _, cls = kinds()[name].partition(":")
@@ -282,7 +261,7 @@ def kind_at(path: object) -> str | None:
         if len(there) > 1:
             files = ", ".join(f"{kind}.json" for kind in there)
             raise ResultError(f"{visible(path)} holds several studies ({files}); name one file")
-        begun = [kind for kind, name in _BEGUN.items() if (path / name).exists()]
+        begun = [kind for kind, name in begun_by().items() if (path / name).exists()]
         return next(iter((*there, *begun)), None)
     try:
         with open_regular(path) as stream:

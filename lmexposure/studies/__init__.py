@@ -7,6 +7,8 @@ sweep; `scores.py` reads the scores of every text, and `run.py` a directory of t
 
 from typing import TYPE_CHECKING
 
+from lmexposure.core import register as _register
+
 if TYPE_CHECKING:
     from lmexposure.studies.canife import (
         Canife,
@@ -405,3 +407,12 @@ __all__ = [
     "word",
     "write_score_table",
 ]
+
+# In the order in which they are listed.
+_register("canife", "lmexposure.studies.canife:Canife")
+_register("defences", "lmexposure.studies.defences:Defences")
+_register("dp_report", "lmexposure.studies.dp_report:DocumentPrivacy")
+_register("identifiers", "lmexposure.studies.identifiers:NaturalIdentifiers")
+_register("sweep", "lmexposure.studies.sweep:SweepResult", begun="plan.json")
+_register("verbatim", "lmexposure.studies.verbatim:VerbatimRecord")
+_register("white_box", "lmexposure.studies.white_box:WhiteBoxAudit")

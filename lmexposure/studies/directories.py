@@ -4,31 +4,38 @@ from collections.abc import Collection
 from pathlib import Path
 
 from lmexposure._text import visible
+from lmexposure.core import kind_of, kinds
 from lmexposure.errors import ResultError
 
-_STUDIES = {
+# By files that are no record of a kind of study; what is begun has its words too.
+_OTHERS = {
     "training.json": "a training",
     "checkpoint.pt": "a training",
     "run.json": "a run",
     "result.json": "a measurement",
     "plan.json": "a sweep",
-    "sweep.json": "a sweep",
     "asked.json": "a comparison of defences",
-    "defences.json": "a comparison of defences",
-    "verbatim.json": "a look at memorised text",
-    "canife.json": "a federated training",
-    "identifiers.json": "a comparison of identifiers",
 }
 
 
 def refuse_other_study(out: Path, own: Collection[str], name: str) -> None:
     """Refuse a directory that holds another kind of study, whose files this one would replace."""
-    kinds = {
-        _STUDIES[record] for record in own if record in _STUDIES
-    }  # others: of a package outside
-    for record, what in _STUDIES.items():
-        if what not in kinds and (out / record).exists():
+    ours = {_what(record) for record in own}
+    for record in (*_OTHERS, *(f"{kind}.json" for kind in kinds())):
+        if not (out / record).exists():
+            continue
+        what = _what(record)
+        if what is not None and what not in ours:
             raise ResultError(
                 f"{visible(out)} holds {what} ({record}), whose files this would replace; give "
                 f"another --out, such as {visible(out / name)}"
             )
+
+
+def _what(record: str) -> str | None:
+    """Of what a file is the record; None: of nothing that stands by itself."""
+    kind = record.removesuffix(".json")
+    if record in _OTHERS or kind not in kinds():
+        return _OTHERS.get(record)
+    study = kind_of(kind)
+    return None if study.BESIDE else study.WHAT

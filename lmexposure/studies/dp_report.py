@@ -61,6 +61,7 @@ class DocumentPrivacy(Study):
     KIND: ClassVar[str] = "dp_report"
     WHAT: ClassVar[str] = "a list of epsilons ex post"
     PRIVATE: ClassVar[bool] = True
+    BESIDE: ClassVar[bool] = True
     AGAIN: ClassVar[str] = "train again with --method dp-sgd --document-norms"
     SECRET: ClassVar[bool] = True
 

@@ -115,6 +115,7 @@ class WhiteBoxAudit(Study):
     KIND: ClassVar[str] = "white_box"
     WHAT: ClassVar[str] = "an audit of gradients"
     PRIVATE: ClassVar[bool] = True
+    BESIDE: ClassVar[bool] = True
     LIMITS: ClassVar[frozenset[str]] = frozenset({"max_epsilon"})
     AGAIN: ClassVar[str] = "train again with --method dp-sgd --gradient-canaries"
     SECRET: ClassVar[bool] = True

@@ -6,7 +6,7 @@ not done again: a sweep that was killed goes on at the missing models, in any or
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,6 +15,7 @@ from lmexposure._files import only_writer
 from lmexposure._forecast import Phase
 from lmexposure._style import listed
 from lmexposure._validate import integer, of_type, text
+from lmexposure._written import remove, study
 from lmexposure.audit import Progress, Watcher, silent
 from lmexposure.canaries import Files
 from lmexposure.errors import BusyError, ResultError
@@ -80,6 +81,7 @@ def train_models(
     """Train the models of a prepared sweep that are missing."""
     directory = SweepDirectory.open(out)
     missing = models_missing(directory)
+    _clear_work(directory, set(range(directory.plan.models)).difference(missing))
     if not missing:
         return
     board = _Board(directory, missing, progress)
@@ -90,6 +92,14 @@ def train_models(
             if missing:
                 board.waits_for(missing)
                 time.sleep(_BUSY_SECONDS)
+    _clear_work(directory, ())
+
+
+def _clear_work(directory: SweepDirectory, done: Collection[int]) -> None:
+    """Remove what an end behind a model's last write left; a training elsewhere stays."""
+    with study(directory.out):
+        for number in done:
+            remove(directory.work(number))
     with suppress(OSError):  # a model that is trained elsewhere again is there
         (directory.out / "work").rmdir()
 

@@ -1,13 +1,10 @@
 """From files to canife.json, its page and its verdict; and what is refused."""
 
 import csv
-import errno
 import io
 import json
-import os
 import sys
 import time
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -134,43 +131,6 @@ def test_killed_it_goes_on_to_the_same(posts: Path, tmp_path: Path, call: Call) 
     assert ended.model_copy(update={"measured": whole.measured}) == whole
     weights = [(tmp_path / d / "model" / "model.safetensors").read_bytes() for d in ("o", "whole")]
     assert weights[0] == weights[1]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("behind", [False, True])
-def test_a_disk_that_fails_at_any_write_leaves_what_goes_on_to_the_same(
-    posts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, behind: bool
-) -> None:
-    settings = replace(SETTINGS, rounds=2)
-    attacks = replace(ATTACKS, mock_rounds=6, iterations=2, compared=False)
-    given: dict[str, Any] = {"settings": settings, "attacks": attacks, "lstm": TINY}
-    whole = canife(posts, out=tmp_path / "whole", user_field="user", **given)
-    put, writes = os.replace, 0
-    for failing in range(100):
-        out, writes = tmp_path / str(failing), 0
-
-        def fails(source: Any, target: Any, failing: int = failing) -> None:
-            nonlocal writes
-            writes += 1
-            if writes - 1 == failing and not behind:
-                raise OSError(errno.ENOSPC, "No space left on device")
-            put(source, target)
-            if writes - 1 == failing:
-                raise KeyboardInterrupt
-
-        with monkeypatch.context() as patched:
-            patched.setattr("lmexposure._files.os.replace", fails)
-            with suppress(OSError, KeyboardInterrupt):
-                canife(posts, out=out, user_field="user", **given)
-        ended = canife(posts, out=out, user_field="user", **given)
-        assert ended.model_copy(update={"measured": whole.measured}) == whole
-        names, theirs = (
-            {p.relative_to(d) for p in d.rglob("*")} for d in (out, tmp_path / "whole")
-        )
-        assert names == theirs
-        if writes <= failing:
-            break
-    assert failing > 3
 
 
 def test_a_text_is_cut_into_clients(tmp_path: Path) -> None:

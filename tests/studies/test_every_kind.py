@@ -2,6 +2,7 @@
 
 import csv
 import html
+import importlib.metadata
 import io
 import json
 import os
@@ -16,7 +17,7 @@ from made_studies import MADE
 
 import lmexposure as lx
 from lmexposure import doors
-from lmexposure.core import Check, Study, as_markdown, inline, kind_of, kinds, study
+from lmexposure.core import Check, Study, as_markdown, inline, kind_of, kinds, registry
 from lmexposure.errors import FileError, LmexposureError, ResultError, SettingsError
 
 __all__ = ["call"]  # a fixture of the tests of commands
@@ -268,7 +269,9 @@ def test_a_package_outside_has_kinds_of_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     point = SimpleNamespace(name="tenth", value=f"{__name__}:Tenth")
-    monkeypatch.setattr(study, "entry_points", lambda group: [point] * (group == study.GROUP))
+    monkeypatch.setattr(
+        importlib.metadata, "entry_points", lambda group: [point] * (group == registry.GROUP)
+    )
     tenth = Tenth(measured="2026-11-26T06:30:00Z", lmexposure="9", inputs_sha256="0" * 64)
     tenth.write(tmp_path / "tenth.json")
     assert lx.open(tmp_path) == tenth

@@ -1,0 +1,107 @@
+"""A disk that fails at any write, an end behind any of them: the same command ends at the same.
+
+Each write of a command is one `os.replace`. What differs between two whole runs (dates, seconds)
+has to be there again; all else has to be there to the byte.
+"""
+
+import errno
+import os
+import time
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli.conftest import Call
+from cli.test_foreign_files import COMMANDS, made
+
+from lmexposure._written import LIST
+
+__all__ = ["made"]  # a fixture
+
+# Of each kind of study, and what writes: every write of the quick ones, of the others every
+# so-manieth. With LMEXPOSURE_FAULTS=all every write of all, which takes twenty minutes.
+STRIDES = {
+    "insert": 1,
+    "train": 1,
+    "verbatim": 1,
+    "canife": 1,
+    "report": 1,
+    "compare": 1,
+    "identifiers": 7,
+    "sweep": 40,
+}
+ALL = os.environ.get("LMEXPOSURE_FAULTS") == "all"
+if ALL:
+    STRIDES = dict.fromkeys([*STRIDES, "measure", "dp-sgd", "selena", "run"], 1)
+_NEVER_ALIKE = (b'"seconds"', b'"measured"')  # by chance the same in two runs
+
+
+def files_at(out: Path) -> dict[str, bytes]:
+    """Every file by its name."""
+    return {
+        path.relative_to(out).as_posix(): path.read_bytes()
+        for path in out.rglob("*")
+        if path.is_file()
+    }
+
+
+class Writes:
+    """Counts the writes of a command, and lets one of them fail."""
+
+    def __init__(self, failing: int | None = None, *, behind: bool = False) -> None:
+        self.done, self._failing, self._behind = 0, failing, behind
+        self._put = os.replace
+
+    def __call__(self, source: Any, target: Any) -> None:
+        number, self.done = self.done, self.done + 1
+        if number == self._failing and not self._behind:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(target))
+        self._put(source, target)
+        if number == self._failing:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("behind", [False, True], ids=["before", "behind"])
+@pytest.mark.parametrize("name", STRIDES)
+def test_after_a_fault_the_same_command_goes_on_to_the_same(
+    call: Call,
+    made: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    behind: bool,
+) -> None:
+    command = COMMANDS[name]
+    more = ("--seed", 3) if name == "insert" else ()
+    assert call(*command(made, tmp_path / "first" / "o"), *more).code == 0
+    time.sleep(1.1)  # for its dates to be others
+    assert call(*command(made, tmp_path / "whole" / "o"), *more).code == 0
+    first, whole = (files_at(tmp_path / run) for run in ("first", "whole"))
+    assert first.keys() == whole.keys()
+    steady = {
+        path
+        for path, content in whole.items()
+        if first[path] == content
+        and not any(word in content for word in _NEVER_ALIKE)
+        and Path(path).name != LIST  # it has what both attempts began
+    }
+    assert steady
+    for failing in count(0, STRIDES[name]):
+        out, writes = tmp_path / f"at-{failing}" / "o", Writes(failing, behind=behind)
+        with monkeypatch.context() as patched:
+            patched.setattr("lmexposure._files.os.replace", writes)
+            ended = call(*command(made, out), *more)
+        assert "bug in lmexposure" not in ended.err, ended.err
+        if writes.done <= failing:
+            break
+        assert ended.code == (130 if behind else 3), (failing, ended.err)
+        again = call(*command(made, out), *more)
+        assert again.code == 0, (failing, again.err)
+        found = files_at(out.parent)
+        assert found.keys() == whole.keys(), (failing, found.keys() ^ whole.keys())
+        changed = {path for path in steady if found[path] != whole[path]}
+        assert not changed, failing
+    assert failing
