@@ -59,6 +59,9 @@ class FakeDirectory:
     def home(self, number: int) -> Path:
         return self.out / "models" / f"{number:03d}"
 
+    def work(self, number: int) -> Path:
+        return self.out / "work" / f"{number:03d}"
+
     def done(self, number: int) -> Trained | None:
         return Trained(number=number) if self.home(number).exists() else None
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from lmexposure import __version__
-from lmexposure._files import PRIVATE, canonical_json, open_regular, sha256_bytes
+from lmexposure._files import PRIVATE, canonical_json, open_regular, read_bytes, sha256_bytes
 from lmexposure._record import FileRecord, JsonValue, Sha256, Utc
 from lmexposure._settings import settings_of
 from lmexposure._style import short_hash
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped]
 
 _LOOKED_AT = 2**20  # bytes of a file, whose schema may come after longer parts
+_CONTENT = re.compile(rb'"content_sha256": ?"([0-9a-f]{64})"')
 _SCHEMA = re.compile(rb'"schema": ?"lmexposure\.([\w-]+)/\d')
 _HOME = "_home"
 
@@ -198,6 +199,11 @@ class Study(FileRecord):
         return {"inputs_sha256": self.inputs_sha256}
 
     @property
+    def beside_it(self) -> Mapping[str, str]:
+        """Files next to its own that it was made from or with, and the hash of what each holds."""
+        return {}
+
+    @property
     def provenance(self) -> Provenance:
         """Which version, when, and of what."""
         return Provenance(
@@ -226,12 +232,30 @@ class Study(FileRecord):
         """Read its file, or that of its directory.
 
         Raises:
-            ResultError: no such file, or it is damaged, or of another version or kind.
+            ResultError: no such file, or it is damaged, or of another version or kind; or a file
+                next to it is another study's.
         """
         made = super().read(path)
         path = Path(path)
-        made.__dict__[_HOME] = path if path.is_dir() else path.parent
+        home = path if path.is_dir() else path.parent
+        if path.is_dir() or path.name == cls.NAME:
+            made.refuse_strange(home)
+        made.__dict__[_HOME] = home
         return made
+
+    def refuse_strange(self, home: Path) -> None:
+        """Refuse a file next to its own that is another study's, as far as it may be read."""
+        for name, sha256 in self.beside_it.items():
+            try:
+                content = read_bytes(home / name)
+            except OSError:
+                continue
+            if sha256.encode() not in _CONTENT.findall(content):
+                raise ResultError(
+                    f"{visible(home / name)} is of another study than {self.NAME} next to it; put "
+                    f"back the one that belongs to it, or move {self.NAME} to a directory of its "
+                    "own"
+                )
 
 
 def utc_now() -> str:

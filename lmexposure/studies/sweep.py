@@ -191,6 +191,11 @@ class SweepResult(SweepNumbers):
         }
 
     @property
+    def beside_it(self) -> dict[str, str]:
+        """The plan, and the manifest of its canaries."""
+        return {"plan.json": self.plan_sha256, "manifest.json": self.manifest_sha256}
+
+    @property
     def model_name(self) -> str:
         """How many of what."""
         return f"{count(self.models, 'model')} of {self.settings.run.model}"

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
-from lmexposure._files import content_hash
 from lmexposure._style import count, short, short_hash, whole
 from lmexposure._text import visible
 from lmexposure.core import (
@@ -77,6 +76,11 @@ class VerbatimRecord(VerbatimNumbers):
     CHECKS: ClassVar[Mapping[str, CheckKind]] = VERBATIM_CHECKS
 
     @property
+    def beside_it(self) -> dict[str, str]:
+        """The texts that came out."""
+        return {VerbatimPassages.NAME: self.passages_sha256}
+
+    @property
     def model_name(self) -> str:
         """Of the model that was asked."""
         return self.model.name
@@ -121,14 +125,8 @@ class VerbatimRecord(VerbatimNumbers):
                 f"the texts of a look lie in {VerbatimPassages.NAME} next to {self.NAME}; open its "
                 "directory to show them"
             )
-        path = self.home / VerbatimPassages.NAME
-        texts = VerbatimPassages.read(path)
-        if content_hash(texts.to_dict()) != self.passages_sha256:
-            raise ResultError(
-                f"{visible(path)} is of another look than {self.NAME} next to it; put back the one "
-                "that belongs to it, or look again"
-            )
-        return texts
+        self.refuse_strange(self.home)
+        return VerbatimPassages.read(self.home / VerbatimPassages.NAME)
 
     @property
     def finding(self) -> str:

@@ -98,8 +98,9 @@ def train_models(
 def _clear_work(directory: SweepDirectory, done: Collection[int]) -> None:
     """Remove what an end behind a model's last write left; a training elsewhere stays."""
     with study(directory.out):
-        for number in done:
-            remove(directory.work(number))
+        for left in (directory.work(number) for number in done):
+            if left.exists():
+                remove(left)
     with suppress(OSError):  # a model that is trained elsewhere again is there
         (directory.out / "work").rmdir()
 

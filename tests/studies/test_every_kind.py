@@ -77,6 +77,27 @@ def test_damage_is_refused_by_name(made: Study, home: Path) -> None:
         lx.check(home)
 
 
+def test_another_studys_file_next_to_it_is_refused(made: Study, home: Path, call: Call) -> None:
+    for name, sha256 in made.beside_it.items():
+        for content, is_its in (
+            (json.dumps({"schema": "x", "content_sha256": sha256}), True),
+            (json.dumps({"schema": "x", "content_sha256": "0" * 64}), False),
+            ("", False),
+        ):
+            (home / name).write_text(content)
+            if is_its:
+                assert lx.open(home) == made
+                continue
+            for path in (home, home / made.NAME):
+                with pytest.raises(
+                    ResultError, match=f"{name} is of another study"
+                ):
+                    lx.open(path)
+            assert call("report", home).code == 3
+        (home / name).unlink()
+    assert lx.open(home) == made
+
+
 def test_no_flipped_byte_gives_another_study(made: Study, home: Path) -> None:
     path = home / made.NAME
     whole = path.read_bytes()

@@ -38,8 +38,8 @@ def test_texts_of_another_look_are_not_shown(home: Path) -> None:
     with pytest.raises(ResultError, match=r"lie in passages.json next to verbatim.json"):
         look().with_secrets()
     texts().model_copy(update={"found": ("of another",)}).write(home / VerbatimPassages.NAME)
-    with pytest.raises(ResultError, match=r"passages.json is of another look than verbatim.json"):
-        lx.report(home, home, show_secrets=True)
+    with pytest.raises(ResultError, match=r"passages.json is of another study than verbatim.json"):
+        lx.report(home, home)
     (home / VerbatimPassages.NAME).unlink()
     with pytest.raises(ResultError, match=r"cannot read .*passages.json"):
         lx.report(home, home, show_secrets=True)
