@@ -89,9 +89,7 @@ def test_another_studys_file_next_to_it_is_refused(made: Study, home: Path, call
                 assert lx.open(home) == made
                 continue
             for path in (home, home / made.NAME):
-                with pytest.raises(
-                    ResultError, match=f"{name} is of another study"
-                ):
+                with pytest.raises(ResultError, match=f"{name} is of another study"):
                     lx.open(path)
             assert call("report", home).code == 3
         (home / name).unlink()
