@@ -33,7 +33,7 @@ def refuse_other_study(out: Path, own: Collection[str], name: str) -> None:
 
 
 def _what(record: str) -> str | None:
-    """Of what a file is the record; None: of nothing that stands by itself."""
+    """Of what a file is the record; None: of no study by itself."""
     kind = record.removesuffix(".json")
     if record in _OTHERS or kind not in kinds():
         return _OTHERS.get(record)
