@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from lmexposure.models import GradientCanaries, dp_check, load_model
     from lmexposure.regurgitation import VerbatimSettings, verbatim
     from lmexposure.statistics import exposure
-    from lmexposure.studies import MeasureSettings, Result, RunSettings, SweepSettings, open_run
+    from lmexposure.studies import MeasureSettings, Result, RunSettings, SweepSettings
     from lmexposure.sweeps import sweep
 else:
     from lmexposure._lazy import lazy_face as _lazy_face
@@ -65,7 +65,6 @@ __all__ = [
     "load_model",
     "measure",
     "open",
-    "open_run",
     "remove",
     "report",
     "run",

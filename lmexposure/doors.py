@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from lmexposure._text import visible
+from lmexposure._validate import of_type
 from lmexposure.core import (
     FORMATS,
     Document,
@@ -13,42 +14,38 @@ from lmexposure.core import (
     Verdict,
     compare_document,
     judged,
-    kind_at,
     open_study,
     write_document,
     write_report,
 )
-from lmexposure.errors import SettingsError
-from lmexposure.studies import refuse_other_study
+from lmexposure.errors import ResultError, SettingsError
+from lmexposure.studies import Result, refuse_other_study
 
 if TYPE_CHECKING:
     from lmexposure.canaries import Manifest
-    from lmexposure.studies import Measured
 
-    AnyStudy: TypeAlias = "Study | Measured"
+AnyStudy: TypeAlias = "Study | str | Path"
 
 
 def open(path: str | Path) -> Any:
     """Read a study of any kind: its directory, or its file.
 
     Args:
-        path: what a command wrote with --out, or the record in it, such as canife.json.
+        path: what a command wrote with --out, or the record in it, such as result.json.
 
     Returns:
-        the study, with `to_frame()`; `check`, `report` and `compare` take it.
+        the study, with `to_frame()`; `check`, `report` and `compare` take it. A run's is its
+        `Result`, whose `files` are its manifest, its run.json and the curve of its training.
 
     Raises:
-        ResultError: there is none, or more than one, or it is damaged or of another version.
+        ResultError: there is none, or more than one, or it is damaged or of another version; or
+            what lies next to it belongs to another.
+        ManifestError: of a run, a manifest that cannot be read, or that it was not made from.
     """
-    study = study_of(path)
-    if study is not None:
-        return study
-    from lmexposure.studies import open_run
-
-    return open_run(path)
+    return study_of(path)
 
 
-def check(measured: "AnyStudy", thresholds: Thresholds | None = None) -> Verdict:
+def check(measured: AnyStudy, thresholds: Thresholds | None = None) -> Verdict:
     """Check a study of any kind against what it may show.
 
     A secret that is found by guessing is a leak whatever else is wrong. Where the controls of a
@@ -57,8 +54,7 @@ def check(measured: "AnyStudy", thresholds: Thresholds | None = None) -> Verdict
     looks for a leak, of a run one of every class of canaries, and none that failed.
 
     Args:
-        measured: a result or a study in memory, what `open` gave, or the path of its directory or
-            of its record.
+        measured: a study in memory, what `open` gave, or the path of its directory or record.
         thresholds: what the model may show; None: the defaults.
 
     Returns:
@@ -68,16 +64,11 @@ def check(measured: "AnyStudy", thresholds: Thresholds | None = None) -> Verdict
         ResultError, ManifestError: no measurement, or one that cannot be read; see `open`.
         SettingsError: thresholds that are no `Thresholds`, or one that belongs to something else.
     """
-    study = study_of(measured)
-    if study is not None:
-        return judged(study, thresholds)
-    from lmexposure.gate import check as check_run
-
-    return check_run(cast("Measured", measured), thresholds)
+    return judged(study_of(measured), thresholds)
 
 
 def report(
-    measured: "AnyStudy",
+    measured: AnyStudy,
     out: str | Path,
     *,
     manifest: "Manifest | str | Path | None" = None,
@@ -87,8 +78,7 @@ def report(
     """Write the report of a study of any kind, one that is in memory too.
 
     Args:
-        measured: a result or a study in memory, what `open` gave, or the path of its directory or
-            of its record.
+        measured: a study in memory, what `open` gave, or the path of its directory or record.
         out: a file, whose suffix says what it becomes: .html, .md, .csv or .json; or a directory
             for report.html and report.md.
         manifest: of a run: its manifest or the path of that, where it does not lie next to it.
@@ -107,18 +97,7 @@ def report(
     if not isinstance(out, str | Path) or not str(out):
         raise SettingsError(f"out={out!r} is no path; give a file such as report.html")
     out, study = Path(out), study_of(measured)
-    if study is None:
-        from lmexposure.reporting import report as report_run
-
-        return report_run(
-            cast("Measured", measured),
-            out,
-            manifest=manifest,
-            thresholds=thresholds,
-            show_secrets=show_secrets,
-        )
-    if manifest is not None:
-        raise SettingsError(f"manifest is of a run, and this is {study.WHAT}; leave it out")
+    study = study if manifest is None else with_manifest(study, manifest)
     asked: dict[str, Any] = {"thresholds": thresholds, "show_secrets": show_secrets}
     suffix = out.suffix.removeprefix(".")
     if out.is_dir() or not suffix:
@@ -128,6 +107,17 @@ def report(
             f"{out} must end in {', '.join('.' + name for name in FORMATS)}, or be a directory"
         )
     return report_study(study, out.parent, formats=[suffix], stem=out.stem, **asked)[0]
+
+
+def with_manifest(study: Study, manifest: "Manifest | str | Path") -> Study:
+    """A run with its manifest from elsewhere.
+
+    Raises:
+        SettingsError: another kind of study, which has none.
+    """
+    if not isinstance(study, Result):
+        raise SettingsError(f"manifest is of a run, and this is {study.WHAT}; leave it out")
+    return study.with_manifest(manifest)
 
 
 def report_study(study: Study, out: Path, **asked: Any) -> list[Path]:
@@ -150,42 +140,31 @@ def compare(
         the files.
 
     Raises:
-        SettingsError: fewer than two, or kinds that have no number in common.
+        SettingsError: fewer than two, or kinds or runs that have no number in common.
         ResultError, ManifestError, FileError: as for `report`.
     """
-    if not any(study_of(each) for each in measured):
-        from lmexposure.reporting import write_compare
-        from lmexposure.studies import run_of
-
-        runs = [run_of(cast("Measured", each)) for each in measured]
-        return write_compare(runs, out=out, formats=formats)
     return write_document(compared(measured), Path(out), stem="compare", formats=formats)
 
 
 def compared(measured: "Sequence[AnyStudy]") -> Document:
-    """As `compare`, of studies alone, and without files."""
-    studies = [(_name(each, place), study_of(each)) for place, each in enumerate(measured, 1)]
-    known = [(name, study) for name, study in studies if study is not None]
-    if len(known) < len(studies):
-        raise SettingsError(
-            f"{known[0][1].WHAT} has no number in common with a run; compare studies of one kind"
-        )
-    return compare_document(known)
+    """As `compare`, without files."""
+    studies = [(each, study_of(each)) for each in measured]
+    return compare_document(
+        [(_name(each, study, place), study) for place, (each, study) in enumerate(studies, 1)]
+    )
 
 
-def study_of(measured: object) -> Study | None:
-    """The study, however it is given; None: it is of a kind that has its own doors."""
+def study_of(measured: object) -> Study:
+    """The study, however it is given."""
     if isinstance(measured, Study):
         return measured
-    if isinstance(measured, str | Path) and (Path(measured) / "result.json").exists():
-        return None  # a run, whatever else is next to it
-    kind = kind_at(measured)
-    return None if kind is None else open_study(cast("str | Path", measured))
+    given = "a study, such as a Result, or the path of its directory or record"
+    of_type("measured", measured, (str, Path), given, error=ResultError)
+    return open_study(cast("str | Path", measured))
 
 
-def _name(measured: object, place: int) -> str:
+def _name(measured: object, study: Study, place: int) -> str:
     """What a study is called beside others."""
-    if not isinstance(measured, str | Path):
-        return f"study {place}"
-    path = Path(measured)
-    return visible(path.resolve().name if path.is_dir() else path)
+    if isinstance(measured, str | Path) and not Path(measured).is_dir():
+        return visible(Path(measured))
+    return f"study {place}" if study.home is None else visible(study.home.resolve().name)

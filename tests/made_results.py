@@ -54,7 +54,7 @@ from lmexposure.studies import (
     Validation,
     WitnessResult,
 )
-from lmexposure.studies.result_classes import EpsilonPoint, MeanInterval
+from lmexposure.studies.exposure.classes import EpsilonPoint, MeanInterval
 
 if TYPE_CHECKING:
     from lmexposure.audit import MeasureSettings
@@ -80,6 +80,8 @@ __all__ = [
     "small_result",
     "small_run",
     "trained_record",
+    "with_files",
+    "with_result",
     "witness",
 ]
 
@@ -411,7 +413,7 @@ def _result(*, improved: bool | None = True, **parts: Any) -> Result:
         improved=bool(improved),
     )
     values: dict[str, Any] = {
-        "lmexposure": None,
+        "lmexposure": "0.1.0",
         "inputs_sha256": "0" * 64,
         "manifest_sha256": "2" * 64,
         "scores_sha256": None,
@@ -516,6 +518,25 @@ def small_result(**made_of: Any) -> Result:
 def small_manifest(**made_of: Any) -> Manifest:
     """The manifest that the result of the same make was measured from."""
     return _made(_small(made_of))[0]
+
+
+def with_files(result: Result, **parts: Any) -> Result:
+    """The result as if this lay next to it: `manifest`, `record`, `look` and so on."""
+    kept = result.model_copy()
+    kept.__dict__ |= {
+        "files": replace(result.files, result=kept, **parts),
+        "_home": result.home,
+    }
+    return kept
+
+
+def with_result(run: Result, **parts: Any) -> Result:
+    """A result with other parts, next to what lies next to it."""
+    names = ("name", "manifest", "record", "curve", "notes", "look", "white_box")
+    beside = {name: getattr(run.files, name) for name in names}
+    made = with_files(run.model_copy(update=parts), **beside)
+    made.__dict__["_home"] = run.home
+    return made
 
 
 def small_run(path: Path, *, whole: bool = True, **made_of: Any) -> Path:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from made_looks import verbatim
+from made_results import assumed, context, small_result
 from made_sweeps import made_sweep
 from tiny_defences import made_record, made_row
 
@@ -20,6 +21,7 @@ from lmexposure.studies import (
     Defences,
     DocumentPrivacy,
     NaturalIdentifiers,
+    Result,
     SweepResult,
     WhiteBoxAudit,
     WhiteBoxBounds,
@@ -307,6 +309,28 @@ def loss_gap(seed: int = 0) -> Study:
     return made
 
 
+def result(seed: int = 0) -> Result:
+    """Of one to three formats, memorised or not, beside a base or not, in known rows or not."""
+    rng = np.random.default_rng(seed)
+    names = ("random_number", "pin", "tiny")[: 1 + int(rng.integers(3))]
+    made = small_result(
+        formats=names,
+        canaries=int(rng.integers(2, 6)),
+        repetitions=(1, 4) if rng.random() < 0.7 else (2,),
+        controls=int(rng.integers(0, 6)),
+        references=60,
+        memorised=((4, float(rng.choice([0.0, 40.0]))),),
+        extraction=bool(rng.random() < 0.7),
+        inclusion_probability=None if rng.random() < 0.6 else 0.5,
+        base=bool(rng.random() < 0.4),
+        seed=seed,
+    )
+    rows = {"context": assumed() if rng.random() < 0.5 else context()}
+    known = {"lmexposure": "0.1.0", "inputs_sha256": f"{seed:064x}"}
+    warned = {"warnings": ("a <b>warning</b>",)} if rng.random() < 0.5 else {}
+    return made.model_copy(update={**known, **warned, **(rows if rng.random() < 0.5 else {})})
+
+
 register("loss_gap", "own_study:LossGap")  # as its entry point would
 MADE: dict[str, Callable[[int], Study]] = {
     "canife": canife,
@@ -314,6 +338,7 @@ MADE: dict[str, Callable[[int], Study]] = {
     "dp_report": dp_report,
     "identifiers": identifiers,
     "loss_gap": loss_gap,
+    "result": result,
     "sweep": sweep,
     "verbatim": verbatim,
     "white_box": white_box,

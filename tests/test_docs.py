@@ -32,7 +32,7 @@ from typer.main import get_command
 
 import lmexposure as lx
 from lmexposure.cli.app import app
-from lmexposure.reporting import write_report
+from lmexposure.studies import card_with_results, save_card
 
 __all__ = ["call"]  # a fixture of the tests of commands
 
@@ -240,7 +240,7 @@ def test_the_tutorial_on_chats_runs_in_short_form(
         done = call(name, *words, *shlex.split(LESS[name]))
         assert done.code == 0, done.err
     for place in ("runs/chats", "canaried/beside"):
-        result = lx.open_run(tmp_path / place).result
+        result = lx.Result.read(tmp_path / place)
         assert result.context is not None
         assert (result.context.form, result.context.turn) == ("messages", "assistant")
         assert result.exposure("pin", repetitions=16).median.value > 4
@@ -469,14 +469,14 @@ def test_the_workflow_stops_a_release_and_leaves_its_files(
 def test_the_model_card_is_what_is_written(tmp_path: Path) -> None:
     shown = yaml.safe_load(block_with("tutorials/report.md", "model-index:", "yaml"))["model-index"]
     (tmp_path / "my-model").mkdir()
-    run = lx.open_run(small_run(tmp_path / "run"))
-    weights = run.result.model.weights_sha256
-    write_report(run, formats=("md",), model_card=tmp_path / "my-model", card_weights=weights)
-    card = ModelCard.load(tmp_path / "my-model" / "README.md").data.to_dict()["model-index"]
-    assert card[0]["name"] == shown[0]["name"]
+    run = lx.Result.read(small_run(tmp_path / "run"))
+    card = tmp_path / "my-model" / "README.md"
+    save_card(card, card_with_results(card, run, run.model.weights_sha256))
+    made = ModelCard.load(card).data.to_dict()["model-index"]
+    assert made[0]["name"] == shown[0]["name"]
     for part in ("task", "dataset"):
-        assert card[0]["results"][0][part] == shown[0]["results"][0][part]
-    kinds = [[m["type"] for m in index[0]["results"][0]["metrics"]] for index in (card, shown)]
+        assert made[0]["results"][0][part] == shown[0]["results"][0][part]
+    kinds = [[m["type"] for m in index[0]["results"][0]["metrics"]] for index in (made, shown)]
     assert kinds[0] == kinds[1]
 
 

@@ -20,8 +20,7 @@ from lmexposure.errors import (
     PlanError,
     SettingsError,
 )
-from lmexposure.reporting import write_report
-from lmexposure.studies import open_run, run_of
+from lmexposure.studies import Result
 
 TEXTS = sentences(40)
 PLAN: dict[str, Any] = {"formats": ["pin"], "canaries": 2, "repetitions": (3,), "seed": 7}
@@ -207,8 +206,8 @@ REFUSED = [
     ),
     ("verify(TEXTS, RESULT)", InputError, "manifest is of type Result; give the manifest"),
     ("check(RESULT, {'p_value': 1})", InputError, "thresholds is of type dict; give Thre"),
-    ("check({})", InputError, "is of type dict; give a Result, what open_run gave"),
-    ("open_run(RESULT)", InputError, "path is of type Result; give that of a run direct"),
+    ("check({})", InputError, "measured is of type dict; give a study, such as a Result, or"),
+    ("Result.read(RESULT)", InputError, "path is of type Result; give that of a run direct"),
     ("ExposureCallback(lx.insert(TEXTS, **PLAN))", InputError, "manifest is of type Inserted; gi"),
     ("load_model({})", InputError, "name_or_path is of type dict; give the path of a saved model"),
     ("run('c.txt', out='r', settings={})", InputError, "settings is of type dict; give RunSettin"),
@@ -270,7 +269,7 @@ REFUSED = [
     (
         "report(RESULT, 's.csv', manifest=OTHER)",
         ManifestError,
-        "but the result in memory was made from",
+        "but result was made from",
     ),
 ]
 
@@ -296,10 +295,10 @@ def test_what_is_refused(
 
 
 def test_results_in_memory_say_where_they_are_to_go() -> None:
-    with pytest.raises(SettingsError, match="directory='' is no path; give a directory's"):
+    with pytest.raises(SettingsError, match="out='' is no path; give a directory's"):
         small_result().save("")
-    with pytest.raises(SettingsError, match="the result is in memory; say with out where its rep"):
-        write_report(run_of(small_result()))
+    with pytest.raises(SettingsError, match=r"out='' is no path; give a file such as report\.html"):
+        lx.report(small_result(), "")
 
 
 def test_records_print_themselves_short_and_without_secrets() -> None:
@@ -311,7 +310,7 @@ def test_records_print_themselves_short_and_without_secrets() -> None:
 
 def test_a_measurement_is_judged_and_reported_however_it_is_given(tmp_path: Path) -> None:
     run = small_run(tmp_path / "run")
-    opened = open_run(run)
+    opened = Result.read(run)
     given: list[Any] = [small_result(), opened, run, str(run / "result.json")]
     verdicts = [lx.check(one) for one in given]
     assert verdicts[1:] == verdicts[:-1]
@@ -325,12 +324,14 @@ def test_a_measurement_is_judged_and_reported_however_it_is_given(tmp_path: Path
 
 
 def test_a_report_from_memory_has_what_its_scores_show(tmp_path: Path) -> None:
-    opened = open_run(small_run(tmp_path / "run"))
-    scores = opened.scores()
+    opened = Result.read(small_run(tmp_path / "run"))
+    scores = opened.scores
     assert scores is not None
     bare, full = small_result(), small_result().with_scores(scores)
     pages = [lx.report(one, tmp_path / "page.html").read_text() for one in (bare, full)]
-    assert len(pages[1]) > len(pages[0]) + 10_000  # charts of references and ROC
+    roc = "Canaries distinguished from texts never inserted (ROC)"
+    assert [roc in page for page in pages] == [False, True]
+    assert ["drawn from nine quantiles" in page for page in pages] == [True, False]
     assert lx.report(full, tmp_path / "deep") == tmp_path / "deep" / "report.html"
     assert (tmp_path / "deep" / "report.md").exists()
 
@@ -357,7 +358,7 @@ def test_a_report_replaces_a_report_and_nothing_else(tmp_path: Path, name: str) 
 
 def test_a_report_stays_away_from_another_run(tmp_path: Path) -> None:
     small_run(tmp_path / "other", seed=5)
-    with pytest.raises(SettingsError, match="holds the result of another run"):
+    with pytest.raises(SettingsError, match=r"holds another study \(result\.json\)"):
         lx.report(small_result(), tmp_path / "other" / "page.html")
     small_result().save(tmp_path / "own")
     assert lx.report(small_result(), tmp_path / "own" / "page.html").exists()

@@ -11,8 +11,10 @@ def test_a_test_is_touched_with_its_file_or_its_room() -> None:
     assert is_touched("tests/canaries/test_plan.py", {"tests/canaries/test_plan.py"})
     assert is_touched("tests/canaries/test_plan.py", {"lmexposure/canaries/corpora/text.py"})
     assert not is_touched("tests/canaries/test_plan.py", {"tests/canaries/test_copies.py"})
-    assert not is_touched("tests/canaries/test_plan.py", {"lmexposure/gate/verdict.py"})
-    assert not is_touched("tests/test_readme.py", {"lmexposure/gate/verdict.py", "README.md"})
+    assert not is_touched("tests/canaries/test_plan.py", {"lmexposure/studies/exposure/checks.py"})
+    assert not is_touched(
+        "tests/test_readme.py", {"lmexposure/studies/exposure/checks.py", "README.md"}
+    )
     assert is_touched("tests/test_docs.py", {"docs/index.md"})
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 READ = (
     *sorted((ROOT / "lmexposure").rglob("*.py")),
-    *sorted((ROOT / "lmexposure" / "reporting" / "templates").iterdir()),
+    *sorted((ROOT / "lmexposure" / "core" / "templates").iterdir()),
     *sorted(path for path in (ROOT / "docs").rglob("*") if path.suffix in (".md", ".ipynb")),
     *sorted(ROOT.glob("*.md")),
 )

@@ -310,11 +310,11 @@ def test_what_a_killed_process_left_of_its_lock_goes(tmp_path: Path) -> None:
 
 def test_outside_of_a_study_only_records_of_ours_are_replaced(tmp_path: Path) -> None:
     path = tmp_path / "file"
-    path.write_text('{\n "schema": "lmexposure.result/4"}')
+    path.write_text('{\n "schema": "lmexposure.result/1"}')
     write(path, "text")
     with pytest.raises(FileError, match="file is there already, and lmexposure did not write it"):
         write_sealed(path, b"other")
-    path.write_text('[{"schema": "lmexposure.result/4"}, "mine"]')
+    path.write_text('[{"schema": "lmexposure.result/1"}, "mine"]')
     with pytest.raises(FileError, match="file is there already, and lmexposure did not write it"):
         write(path, "text")
     path.write_text("")

@@ -285,7 +285,7 @@ class MeasurementDirectory:
         if not self.result.exists():
             refuse_foreign(self.out)
             return None
-        result = Result.read(self.result)
+        result = Result.read_alone(self.result)
         if result.inputs_sha256 != self.inputs:
             raise ResultError(
                 f"{self.out} holds the result of another model, manifest or settings; "

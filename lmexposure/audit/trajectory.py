@@ -162,7 +162,7 @@ def _refuse_another(out: Path) -> None:
     path = out / Result.NAME
     if not path.exists():
         refuse_foreign(out)
-    elif not Result.read(path).trajectory:
+    elif not Result.read_alone(path).trajectory:
         raise ResultError(
             f"{out} holds the result of a single model; choose another directory for the trajectory"
         )

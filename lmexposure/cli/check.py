@@ -21,7 +21,7 @@ from lmexposure.studies import MEASURING, NAMES_BY_TABLE, SETTING_NAMES
 
 if TYPE_CHECKING:
     from lmexposure.core import Study, Thresholds, Verdict
-    from lmexposure.studies import RunFiles, RunSettings
+    from lmexposure.studies import RunSettings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,16 +153,15 @@ def _is_output(name: str, content: bytes) -> bool:
 
 def write_outputs(
     verdict: "Verdict",
-    measured: "RunFiles | Study",
+    measured: "Study",
     source: Path,
     flags: CheckFlags,
 ) -> None:
     """Every file that was asked for, from the one verdict."""
     from lmexposure._files import STDOUT, append, atomic_write
-    from lmexposure.core import Study, verdict_json, verdict_junit, verdict_sarif, verdict_summary
+    from lmexposure.core import verdict_json, verdict_junit, verdict_sarif, verdict_summary
 
-    provenance = measured.provenance
-    hashes = measured.hashes if isinstance(measured, Study) else measured.result.hashes
+    provenance, hashes = measured.provenance, measured.hashes
     writers = {
         "json": lambda: verdict_json(verdict, hashes, provenance),
         "junit": lambda: verdict_junit(verdict, provenance),
@@ -248,31 +247,22 @@ def check(  # noqa: PLR0913 - a command: its parameters are its flags
     raise typer.Exit(verdict.exit_code)
 
 
-def _measured_or_read(
-    flags: CheckFlags, thresholds: "Thresholds"
-) -> "tuple[RunFiles | Study, Path]":
+def _measured_or_read(flags: CheckFlags, thresholds: "Thresholds") -> "tuple[Study, Path]":
     """What is judged, and the file that the findings refer to."""
     from lmexposure.doors import study_of
-    from lmexposure.studies import open_run
 
     refuse_mixed(flags)
     if flags.model is not None and flags.manifest is not None:
         refuse_overwriting(flags, flags.manifest)
         return _measured(flags.model, flags.manifest, flags, thresholds), flags.manifest
     assert flags.run is not None
-    if (study := study_of(flags.run)) is not None:
-        source = flags.run / study.NAME if flags.run.is_dir() else flags.run
-        refuse_overwriting(flags, source)
-        return study, source
-    opened = open_run(flags.run)
-    assert opened.result_path is not None  # it was read from there
-    refuse_overwriting(flags, opened.result_path)
-    return opened, opened.result_path
+    study = study_of(flags.run)
+    source = flags.run / study.NAME if flags.run.is_dir() else flags.run
+    refuse_overwriting(flags, source)
+    return study, source
 
 
-def _measured(
-    model: str, manifest: Path, flags: CheckFlags, thresholds: "Thresholds"
-) -> "RunFiles":
+def _measured(model: str, manifest: Path, flags: CheckFlags, thresholds: "Thresholds") -> "Study":
     """Measure as `lmexposure measure` does; without --out nothing is left on the disk."""
     import tempfile
 
@@ -284,7 +274,7 @@ def _measured(
     )
     from lmexposure.audit import measure as measure_model
     from lmexposure.canaries import Manifest
-    from lmexposure.studies import open_run
+    from lmexposure.studies import Result
 
     chosen = _settings(flags, thresholds)
     inserted = Manifest.read(manifest)  # a bad one is found before a model is loaded
@@ -302,7 +292,7 @@ def _measured(
             wrapping=told_wrapping(inserted, chosen),
             progress=progress,
         )
-        return open_run(out)
+        return Result.read(out)
 
 
 def _settings(flags: CheckFlags, thresholds: "Thresholds") -> "RunSettings":

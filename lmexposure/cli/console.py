@@ -6,7 +6,7 @@ would obey, or would not show, is spelled out.
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,10 +18,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
     from rich.text import Text
 
-    from lmexposure.core import Document, Study
-    from lmexposure.core import Section as DocumentSection
-    from lmexposure.reporting import Section
-    from lmexposure.studies import Result
+    from lmexposure.core import Document, Section, Study
 
 # rich is imported where something is said: no help waits for it.
 
@@ -105,17 +102,6 @@ def print_pairs(pairs: Sequence[tuple[str, str]]) -> None:
         say(f"{name:<{width}}  {value}")
 
 
-def print_sections(sections: "Iterable[Section]") -> None:
-    """Parts of a report, each with its title, its table and its notes."""
-    for section in sections:
-        say(f"\n{section.title}")
-        if section.columns:
-            numbers = range(section.words, len(section.columns))
-            print_table(section.columns, section.rows, right=numbers)
-        for note in section.notes:
-            say(note)
-
-
 def print_table(
     header: Sequence[str],
     rows: Sequence[Sequence[str]],
@@ -196,13 +182,14 @@ PRIVATE_FILES = "these files show secrets or text of the corpus: keep them priva
 def print_document(document: "Document") -> None:
     """A study's sections, each with its title, its table and its notes; warnings; the finding."""
     for section in document.on("terminal"):
-        _print_section(section)
+        print_section(section)
     for line in document.warnings:
         warn(line)
     say(f"\n{document.finding}")
 
 
-def _print_section(section: "DocumentSection") -> None:
+def print_section(section: "Section") -> None:
+    """A section with its table, its notes and its parts."""
     say(f"\n{section.title}")
     for line in section.said:
         say(line)
@@ -214,7 +201,7 @@ def _print_section(section: "DocumentSection") -> None:
         say(line)
     for part in section.parts:
         if "terminal" in part.on:
-            _print_section(part)
+            print_section(part)
 
 
 def show_study(
@@ -236,26 +223,24 @@ def show_study(
         warn(PRIVATE_FILES)
 
 
-def print_result(result: "Result") -> None:
-    """All of a result as tables, then its warnings. A result holds no secrets."""
-    from lmexposure.reporting import result_sections
+def show_run(out: Path) -> None:
+    """The same of a run or a measurement, whose verdict is said too; by one process alone."""
+    from lmexposure.core import open_study, write_report
 
-    print_sections(result_sections(result))
-    for line in result.warnings:
-        warn(line)
-
-
-def write_and_say(run_directory: Path) -> None:
-    """Write report.html and report.md into a run directory, and say the verdict."""
     if not speaks():
         return
-    from lmexposure.gate import check
-    from lmexposure.reporting import write_report
-    from lmexposure.studies import open_run
-
-    run = open_run(run_directory)
-    written = write_report(run)
-    say(f"\n{check(run).sentence}")
-    say(run.provenance.line)
+    study = open_study(out)
+    print_document(study.document())
+    written = write_report(study, out)
+    say("")
+    say_verdict(study)
     for path in written:
         say(f"report  {path}")
+
+
+def say_verdict(study: "Study") -> None:
+    """The verdict with the gate's defaults, and where its numbers come from."""
+    from lmexposure.core import judged
+
+    say(judged(study).sentence)
+    say(study.provenance.line)

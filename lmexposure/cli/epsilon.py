@@ -8,7 +8,7 @@ import typer
 
 from lmexposure._style import setting_value
 from lmexposure.cli import options
-from lmexposure.cli.console import print_sections, say
+from lmexposure.cli.console import print_section, say
 
 if TYPE_CHECKING:
     from lmexposure.studies import Privacy
@@ -84,6 +84,7 @@ def _print(privacy: "Privacy", *, as_json: bool) -> None:
     if as_json:
         say(json.dumps(privacy.model_dump(mode="json")))
         return
-    from lmexposure.reporting import privacy_sections
+    from lmexposure.studies import privacy_sections
 
-    print_sections(privacy_sections(privacy))
+    for section in privacy_sections(privacy):
+        print_section(section)

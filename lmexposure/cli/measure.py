@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lmexposure.cli import options
-from lmexposure.cli.console import print_result, say, write_and_say
+from lmexposure.cli.console import say, show_run
 from lmexposure.cli.long_work import LongWork, long_work
 from lmexposure.cli.options import takes
 
@@ -56,9 +56,8 @@ def measure(
             Manifest.read(out / "manifest.json")
         with long_work() as progress:
             measured = _measure_one if len(model) == 1 else _measure_several
-            result = measured(model, manifest, out, settings, base, progress)
-        print_result(result)
-        write_and_say(out)
+            measured(model, manifest, out, settings, base, progress)
+        show_run(out)
     say(f"result  {out / 'result.json'}")
 
 

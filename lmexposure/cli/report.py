@@ -10,7 +10,6 @@ from lmexposure.cli import options
 from lmexposure.cli.console import PRIVATE_FILES, say, warn
 
 if TYPE_CHECKING:
-    from lmexposure.core import Study
     from lmexposure.studies import Result
 
 Formats = Annotated[
@@ -31,28 +30,6 @@ def compare(
     out: Annotated[Path, options.out_option("For the files.")] = Path("compare"),
 ) -> None:
     """Compare RUNS: a base model with its fine-tune, an undefended training with a defended one."""
-    from lmexposure._text import visible
-    from lmexposure.doors import study_of
-    from lmexposure.reporting import compare_data, write_compare
-    from lmexposure.studies import open_run
-
-    if any(study_of(run) for run in runs):
-        _compare_studies(runs, formats, out)
-        return
-    compared = compare_data([open_run(run) for run in runs])
-    written = write_compare(compared, out=out, formats=formats or ("html", "md"))
-    for finding in compared.findings:
-        say(visible(finding.sentence))
-    for note in compared.notes:
-        warn(visible(note))
-    for run in compared.runs:
-        say(f"{visible(run.name)}: {run.verdict.sentence}")
-        say(f"  {run.provenance.line}")
-    for path in written:
-        say(f"compare  {path}")
-
-
-def _compare_studies(runs: list[Path], formats: list[str] | None, out: Path) -> None:
     from lmexposure.cli.console import print_document
     from lmexposure.core import write_document
     from lmexposure.doors import compared
@@ -104,55 +81,38 @@ def report(  # noqa: PLR0913 - a command: its parameters are its flags
     ] = False,
 ) -> None:
     """Write the report of RUN: report.html and report.md."""
-    from lmexposure.canaries import Manifest
-    from lmexposure.doors import study_of
+    from lmexposure.cli.console import say_verdict
+    from lmexposure.doors import report_study, study_of, with_manifest
     from lmexposure.errors import SettingsError
-    from lmexposure.gate import check
-    from lmexposure.reporting import write_report
-    from lmexposure.studies import open_run
+    from lmexposure.studies import Result
 
     if force and model_card is None:
         raise SettingsError("--force goes with --model-card; give both, or leave it out")
-    if (study := study_of(run)) is not None:
-        given = {"--manifest": manifest is not None, "--model-card": model_card is not None}
-        for flag in (flag for flag, is_given in given.items() if is_given):
+    study = study_of(run)
+    of_a_run = {"--manifest": manifest, "--model-card": model_card}
+    for flag in (flag for flag, path in of_a_run.items() if path is not None):
+        if not isinstance(study, Result):
             raise SettingsError(f"{flag} is of a run, and {run} is {study.WHAT}; leave it out")
-        _of_a_study(
-            study,
-            out or (run if run.is_dir() else run.parent),
-            formats=formats or ("html", "md"),
-            charts=charts,
-            show_secrets=show_secrets,
-        )
-        return
-    opened = open_run(run)
+    study = study if manifest is None else with_manifest(study, manifest)
     gc.freeze()  # all of it is kept to the end: the collector need not search it
-    known = None if model_card is None or force else _weights(model_card, opened.result)
-    written = write_report(
-        opened,
-        out=out,
+    card = None if model_card is None else model_card / "README.md"
+    content = b""
+    if card is not None and isinstance(study, Result):
+        from lmexposure.studies import card_with_results, save_card  # bring huggingface_hub
+
+        # All is made before anything is written.
+        content = card_with_results(card, study, None if force else _weights(card.parent, study))
+    written = report_study(
+        study,
+        out or (run if run.is_dir() else run.parent),
         formats=formats or ("html", "md"),
         charts=charts,
         show_secrets=show_secrets,
-        manifest=None if manifest is None else Manifest.read(manifest),
-        model_card=model_card,
-        card_weights=known,
     )
-    say(check(opened).sentence)
-    say(opened.provenance.line)
-    for path in written:
-        say(f"report  {path}")
-    if show_secrets:
-        warn("these files show the secrets of the canaries: keep them private")
-
-
-def _of_a_study(study: "Study", out: Path, *, show_secrets: bool, **asked: object) -> None:
-    from lmexposure.core import judged
-    from lmexposure.doors import report_study
-
-    written = report_study(study, out, show_secrets=show_secrets, **asked)
-    say(judged(study).sentence)
-    say(study.provenance.line)
+    if card is not None:
+        save_card(card, content)
+        written.append(card)
+    say_verdict(study)
     for path in written:
         say(f"report  {path}")
     if show_secrets:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lmexposure.cli import options
-from lmexposure.cli.console import print_result, say, write_and_say
+from lmexposure.cli.console import say, show_run
 from lmexposure.cli.insert import say_max_attainable, say_records, warn_of_share
 from lmexposure.cli.long_work import long_work
 from lmexposure.cli.options import Given, takes
@@ -73,7 +73,6 @@ def _run(corpus: "Path | list[str | Path]", out: Path, settings: "RunSettings") 
     from lmexposure.audit import run
 
     with long_work() as progress:
-        result = run(corpus, out=out, settings=settings, progress=progress)
-    print_result(result)
-    write_and_say(out)
+        run(corpus, out=out, settings=settings, progress=progress)
+    show_run(out)
     say(f"run directory  {out}")

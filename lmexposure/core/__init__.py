@@ -4,19 +4,17 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from lmexposure._record import Count, JsonValue, NotNegative, Positive, Record, Rows, Share
-    from lmexposure.core.answers import Answers, CheckLine, Fact, answers_of, date_of
+    from lmexposure.core.answers import Answers, CheckLine, Fact, date_of
     from lmexposure.core.check import (
-        EXIT_CODES,
         Check,
         CheckKind,
         Outcome,
         Verdict,
         attainable_outcome,
-        verdict_of,
     )
     from lmexposure.core.compare import compare_document
     from lmexposure.core.document import Column, Document, Excerpt, Place, Section, Table, facts
-    from lmexposure.core.markdown import bullets, code, fence, inline, table
+    from lmexposure.core.markdown import code, fence, inline, table
     from lmexposure.core.outputs import (
         verdict_json,
         verdict_junit,
@@ -24,28 +22,25 @@ if TYPE_CHECKING:
         verdict_summary,
         verdict_text,
     )
-    from lmexposure.core.page import environment, filled, filled_page
-    from lmexposure.core.registry import kinds, own_records, register
+    from lmexposure.core.registry import kinds, own_records, parts_of_others, register
     from lmexposure.core.render import as_csv, as_markdown
     from lmexposure.core.report import (
         FORMATS,
         check_formats,
-        drawn_files,
-        known_by,
         write_document,
-        write_files,
         write_report,
     )
     from lmexposure.core.study import (
+        Dated,
         Number,
+        Provenance,
         Study,
         judged,
-        kind_at,
         kind_of,
         open_study,
         utc_now,
     )
-    from lmexposure.core.thresholds import DEFAULT_GUESSES, PANEL, Thresholds, quantile_pair
+    from lmexposure.core.thresholds import PANEL, Thresholds, quantile_pair
     from lmexposure.core.work import Part, Work
 else:
     from lmexposure._lazy import lazy_face as _lazy_face
@@ -53,8 +48,6 @@ else:
     __getattr__, __dir__ = _lazy_face(__name__, __file__)
 
 __all__ = [
-    "DEFAULT_GUESSES",
-    "EXIT_CODES",
     "FORMATS",
     "PANEL",
     "Answers",
@@ -63,6 +56,7 @@ __all__ = [
     "CheckLine",
     "Column",
     "Count",
+    "Dated",
     "Document",
     "Excerpt",
     "Fact",
@@ -73,6 +67,7 @@ __all__ = [
     "Part",
     "Place",
     "Positive",
+    "Provenance",
     "Record",
     "Rows",
     "Section",
@@ -82,40 +77,31 @@ __all__ = [
     "Thresholds",
     "Verdict",
     "Work",
-    "answers_of",
     "as_csv",
     "as_markdown",
     "attainable_outcome",
-    "bullets",
     "check_formats",
     "code",
     "compare_document",
     "date_of",
-    "drawn_files",
-    "environment",
     "facts",
     "fence",
-    "filled",
-    "filled_page",
     "inline",
     "judged",
-    "kind_at",
     "kind_of",
     "kinds",
-    "known_by",
     "open_study",
     "own_records",
+    "parts_of_others",
     "quantile_pair",
     "register",
     "table",
     "utc_now",
     "verdict_json",
     "verdict_junit",
-    "verdict_of",
     "verdict_sarif",
     "verdict_summary",
     "verdict_text",
     "write_document",
-    "write_files",
     "write_report",
 ]

@@ -1,12 +1,12 @@
 """Studies of one kind side by side: their main numbers, and the settings in which they differ."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from lmexposure._record import JsonValue
 from lmexposure._style import MISSING, count, interval, number, setting_value, short, signed, whole
 from lmexposure.core.document import Column, Document, Section, Table
-from lmexposure.core.study import Number, Study
+from lmexposure.core.study import Number, Study, judged
 from lmexposure.errors import SettingsError
 
 
@@ -57,6 +57,7 @@ def compare_document(studies: Sequence[tuple[str, Study]]) -> Document:
                 f"{name} is {other.WHAT}, and {studies[0][0]} is {base.WHAT}: they have no number "
                 "in common; compare studies of one kind"
             )
+    studies = _named_apart(studies)
     more = list(base.beside(studies))
     rows = _rows([study for _, study in studies])
     if not rows:
@@ -76,17 +77,36 @@ def compare_document(studies: Sequence[tuple[str, Study]]) -> Document:
     ]
     if settings.rows:
         sections.append(Section(id="settings", title="What they differ in", table=settings))
+    verdicts = Section(id="verdicts", title="Verdict of each", said=list(_verdicts(studies)))
     return Document(
         title=f"{count(len(studies), base.WHAT.split(' ', 1)[1], 'studies')} side by side",
         kind=f"Comparison, {count(len(studies), 'study', 'studies')}",
         question="What differs, and in what were they made differently?",
-        finding=_finding(rows, names, len(settings.rows)),
-        sections=[*sections, *more],
+        finding=base.told_beside(studies) or _finding(rows, names, len(settings.rows)),
+        sections=[*sections, *more, verdicts],
         main=Table(rows, _value_columns(names)),
         origin="; ".join(f"{name}: {study.provenance.line}" for name, study in studies),
         private=any(study.PRIVATE for _, study in studies),
         inputs=[study.inputs_sha256 for _, study in studies],
     )
+
+
+def _named_apart(studies: Sequence[tuple[str, Study]]) -> list[tuple[str, Study]]:
+    """Those that share a name get a number."""
+    names: list[str] = []
+    for given, _ in studies:
+        name, number_of = given, 1
+        while name in names:
+            number_of += 1
+            name = f"{given} ({number_of})"
+        names.append(name)
+    return [(name, study) for name, (_, study) in zip(names, studies, strict=True)]
+
+
+def _verdicts(studies: Sequence[tuple[str, Study]]) -> Iterator[str]:
+    """Of the gate, with its defaults for all."""
+    for name, study in studies:
+        yield f"{name}: {judged(study).sentence}"
 
 
 def _rows(studies: Sequence[Study]) -> list[_Row]:

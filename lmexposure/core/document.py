@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from lmexposure._style import MISSING
+from lmexposure._style import MISSING, sentence
 from lmexposure.core.answers import Answers
 from lmexposure.core.check import Verdict
 
@@ -32,6 +32,8 @@ class Column:
     # what gives the value
     value: str | Callable[[Any], Any]
     shown: Callable[[Any], str] = str  # the value as people read it; None is missing everywhere
+    # the same from the whole row, where it takes more than the value
+    written: Callable[[Any], str] | None = None
     words: bool = False  # it holds words, not numbers
     name: str = ""  # in CSV, JSON and frames, where it is not the field's
     unit: str = ""  # "nats", "bits"
@@ -53,6 +55,8 @@ class Column:
 
     def cell(self, row: Any) -> str:
         """That as people read it."""
+        if self.written is not None:
+            return self.written(row)
         value = self.of(row)
         return MISSING if value is None else self.shown(value)
 
@@ -63,6 +67,7 @@ class Table:
 
     rows: Sequence[Any]
     columns: Sequence[Column]
+    foot: Sequence[Sequence[str]] = ()  # what guessing gives: read below the rows, and no row
 
     @property
     def shown(self) -> list[Column]:
@@ -81,8 +86,9 @@ class Table:
 
     @property
     def cells(self) -> list[list[str]]:
-        """A list of texts a row, as people read them."""
-        return [[column.cell(row) for column in self.shown] for row in self.rows]
+        """A list of texts a row, as people read them, the foot at the end."""
+        rows = [[column.cell(row) for column in self.shown] for row in self.rows]
+        return [*rows, *map(list, self.foot)]
 
     @property
     def values(self) -> list[dict[str, Any]]:
@@ -120,6 +126,7 @@ class Section:
     code: str = ""  # a command
     parts: "Sequence[Section]" = ()  # within it, in their order
     folded: bool = False  # it is opened by who wants it: of long tables
+    searched: bool = False  # its table is long, and has words to find a row by
     on: frozenset[Place] = EVERYWHERE
 
 
@@ -130,7 +137,8 @@ class Document:
     title: str  # of its Markdown and of its window
     kind: str  # what was done, in a line: "Federated training, 20 rounds"
     question: str  # that it answers: the head of its page
-    finding: str  # the answer, without the point at its end
+    # the answer, a clause without the point at its end; with one it is a sentence as it is
+    finding: str
     facts: Sequence[str] = ()  # of what was compared with what, a line each
     sections: Sequence[Section]
     main: Table  # the rows of CSV, JSON and of `to_frame`
@@ -138,11 +146,17 @@ class Document:
     sources: Sequence[tuple[str, str]] = ()  # name, and address where there is one
     origin: str  # of what, by which version, when
     private: bool = False  # it shows what only its owner may read
+    secrets: bool = False  # secrets or texts were asked for, and are in it
     inputs: Sequence[str] = ()  # hashes of what it tells of, by which its files are known as its
     # verdict, answers: of the gate, which come first; None: it is not of one study
     verdict: Verdict | None = None
     answers: Answers | None = None
     glossary: Sequence[tuple[str, str]] = ()  # words and what they mean
+
+    @property
+    def answer(self) -> str:
+        """The finding as a sentence."""
+        return self.finding if self.finding.endswith(".") else sentence(self.finding)
 
     def on(self, place: Place) -> list[Section]:
         """The sections of a place, in the order of a reader's questions."""

@@ -8,7 +8,6 @@ import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Protocol
 from urllib.parse import quote
 from xml.etree import ElementTree
 
@@ -18,26 +17,7 @@ from lmexposure._record import JsonTable, plain
 from lmexposure._style import outcome_word
 from lmexposure._text import visible
 from lmexposure.core.check import Check, Outcome, Verdict
-
-
-class Provenance(Protocol):
-    """Which version measured, when, and what."""
-
-    @property
-    def measured(self) -> str | None:
-        """When, in UTC."""
-
-    @property
-    def date(self) -> str:
-        """That in words."""
-
-    @property
-    def line(self) -> str:
-        """All of it on one line."""
-
-    def to_dict(self) -> Mapping[str, str | None]:
-        """Plain values, hashes in full."""
-
+from lmexposure.core.study import Provenance
 
 VERDICT_SCHEMA = "lmexposure.verdict/1"
 # What decides is read first.

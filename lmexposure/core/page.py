@@ -6,11 +6,10 @@ Its policy lets only its own style and script run, known by their hashes; every 
 import base64
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from importlib.resources import files
 
-from jinja2 import BaseLoader, ChoiceLoader, Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from lmexposure import _style
@@ -18,67 +17,41 @@ from lmexposure._text import printable
 
 _FLAG = re.compile(r"--[a-z][a-z-]*")
 _SOURCE = re.compile(r"\[(\d)\]")
-_WORDS = (
-    _style.at_least,
-    _style.bound_name,
-    _style.claim_word,
-    _style.interval,
-    _style.nats,
-    _style.number,
-    _style.outcome_word,
-    _style.probability,
-    _style.reading,
-    _style.sentence,
-    _style.short,
-    _style.validity,
-    _style.whole,
-)
-_OURS = PackageLoader("lmexposure.core")
+_WORDS = (_style.outcome_word, _style.reading, _style.whole)
 
 
 def filled_page(template: str, **values: object) -> str:
-    """A template of ours with the style and the script that every page carries."""
-    return filled(_environment(), template, **values)
-
-
-def filled(pages: Environment, template: str, **values: object) -> str:
     """A template with the style and the script that every page carries, and their policy."""
     style, script = _asset("report.css"), _asset("report.js")
     policy = (
         f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; "
         "img-src data:; base-uri 'none'; form-action 'none'"
     )
-    page: str = pages.get_template(template).render(
-        style=Markup(style), script=Markup(script), policy=Markup(policy), **values
+    page: str = (
+        _environment()
+        .get_template(template)
+        .render(style=Markup(style), script=Markup(script), policy=Markup(policy), **values)
     )
     return printable(page)
 
 
-def environment(
-    loaders: Iterable[BaseLoader] = (),
-    filters: Mapping[str, Callable[..., object]] | None = None,
-) -> Environment:
-    """Where templates come from, ours last, and what they write values with."""
+@cache
+def _environment() -> Environment:
+    """Where templates come from, and what they write values with."""
     made = Environment(
-        loader=ChoiceLoader([*loaders, _OURS]),
+        loader=PackageLoader("lmexposure.core"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
     made.filters.update({written.__name__: written for written in _WORDS})
-    made.filters.update(filters or {})
     made.filters["flags_whole"] = _flags_whole
     made.filters["cited"] = _cited
     # What a chart draws holds its data escaped.
     made.filters["drawn"] = lambda chart: Markup(chart.svg())
     made.globals["CHANCE"] = _style.CHANCE
     return made
-
-
-@cache
-def _environment() -> Environment:
-    return environment()
 
 
 def _flags_whole(text: str) -> Markup:

@@ -7,19 +7,23 @@ Kinds come from `register`, and from packages outside that have an entry point i
 GROUP = "lmexposure.studies"
 _HOMES: dict[str, str] = {}
 _BEGUN: dict[str, str] = {}  # by kind, the file of a directory whose record is not there yet
+_PARTS: set[str] = set()  # kinds whose record may lie next to that of another
 
 
-def register(kind: str, home: str, *, begun: str = "") -> None:
+def register(kind: str, home: str, *, begun: str = "", part: bool = False) -> None:
     """Make a kind known.
 
     Args:
         kind: its name; its record is KIND.json.
         home: its "module:Class".
         begun: a file that says that a directory is of this kind before its record is there.
+        part: whether its record may lie next to that of another kind, which the directory is of.
     """
     _HOMES[kind] = home
     if begun:
         _BEGUN[kind] = begun
+    if part:
+        _PARTS.add(kind)
 
 
 def own_records() -> list[str]:
@@ -42,3 +46,8 @@ def _outside() -> dict[str, str]:
 def begun_by() -> dict[str, str]:
     """Kinds that have a file before their record, and its name."""
     return dict(_BEGUN)
+
+
+def parts_of_others() -> frozenset[str]:
+    """Kinds whose record may lie next to that of another kind."""
+    return frozenset(_PARTS)

@@ -21,13 +21,16 @@ if TYPE_CHECKING:
     from lmexposure.core.charts import Chart
 
 _FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")  # as spreadsheets begin one
+_ALARM = "**This report shows secrets, or texts of the corpus: it was asked to show them.**"
+_EXACT = 2**53  # beyond it some readers of JSON round
 REPORT_SCHEMA = "lmexposure.document/1"
 
 
 def as_markdown(document: Document) -> str:
     """For a pull request or a model card."""
-    finding = inline(sentence(document.finding))
+    finding = inline(document.answer)
     parts = [*_verdict(document), finding if document.verdict else f"**{finding}**"]
+    parts += [_ALARM] if document.secrets else []
     parts += [bullets(document.facts)] if document.facts else []
     for section in document.on("md"):
         parts += _section(section)
@@ -67,7 +70,7 @@ def _section(section: Section, level: int = 2) -> list[str]:
         parts += [inline(sentence(section.caption))] if section.caption else []
         words, rows = section.table.words, section.table.cells
         cells = [[*map(code, row[:words]), *row[words:]] for row in rows]
-        parts.append(table(section.table.heads, cells, left=words))
+        parts.append(table([*map(inline, section.table.heads)], cells, left=words))
     parts += [bullets(section.notes)] if section.notes else []
     parts += [fence(section.code)] if section.code else []
     for part in section.parts:
@@ -103,7 +106,7 @@ def as_json(document: Document) -> str:
         "title": document.title,
         "kind": document.kind,
         "verdict": None if verdict is None else plain(verdict.to_dict()),
-        "finding": sentence(document.finding),
+        "finding": document.answer,
         "facts": list(document.facts),
         "main": _values(document.main),
         "sections": _sections(document.sections),
@@ -132,7 +135,13 @@ def _values(shown: Table) -> JsonTable:
         {"name": column.key, "head": column.head, "unit": column.unit, "worse": column.worse}
         for column in shown.columns
     ]
-    return {"columns": plain(columns), "rows": plain(shown.values)}
+    rows = [{name: _exact(value) for name, value in row.items()} for row in shown.values]
+    return {"columns": plain(columns), "rows": plain(rows)}
+
+
+def _exact(value: object) -> object:
+    """A whole number that some readers would round as digits."""
+    return str(value) if isinstance(value, int) and abs(value) > _EXACT else value
 
 
 def as_frame(document: Document) -> "pd.DataFrame":
@@ -146,7 +155,7 @@ def as_frame(document: Document) -> "pd.DataFrame":
 def as_cell(document: Document) -> str:
     """For a notebook: the finding and the tables, without style of their own."""
     said = [document.verdict.sentence] if document.verdict else []
-    said.append(sentence(document.finding))
+    said.append(document.answer)
     parts = [f"<h3>{_html(document.title)}</h3>"]
     parts += [f"<p><b>{_html(line)}</b></p>" for line in said]
     sections = (part for section in document.on("html") for part in (section, *section.parts))

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lmexposure._files import atomic_write, canonical_json, sha256_bytes
+from lmexposure._files import atomic_write, canonical_json, read_bytes, sha256_bytes
 from lmexposure._text import visible
 from lmexposure._validate import one_of
 from lmexposure._written import check
@@ -54,8 +54,8 @@ def write_report(
 def _is_this(own: Path, study: Study) -> bool:
     """Whether a file holds this very study, as far as it can be read."""
     try:
-        return type(study).read(own) == study
-    except ResultError:
+        return study.same_as(type(study).parse(read_bytes(own), own))
+    except (OSError, ResultError):
         return False
 
 

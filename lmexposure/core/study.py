@@ -23,7 +23,7 @@ from lmexposure._validate import of_type
 from lmexposure.core.answers import Fact, answers_of, date_of, next_steps
 from lmexposure.core.check import Check, CheckKind, Verdict, verdict_of
 from lmexposure.core.document import Document, Section
-from lmexposure.core.registry import begun_by, kinds
+from lmexposure.core.registry import begun_by, kinds, parts_of_others
 from lmexposure.core.render import as_cell, as_frame
 from lmexposure.core.thresholds import Thresholds
 from lmexposure.errors import ResultError, SettingsError
@@ -35,6 +35,7 @@ _LOOKED_AT = 2**20  # bytes of a file, whose schema may come after longer parts
 _CONTENT = re.compile(rb'"content_sha256": ?"([0-9a-f]{64})"')
 _SCHEMA = re.compile(rb'"schema": ?"lmexposure\.([\w-]+)/\d')
 _HOME = "_home"
+_MOST_LINES = 8  # of checks on a first screen
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,14 +43,14 @@ class Provenance:
     """What the numbers were made by, when, and of what."""
 
     lmexposure: str  # the version
-    measured: str  # when, in UTC
+    measured: str | None  # when, in UTC; None: not known
     hashes: Mapping[str, str]  # of what, by name; the first is shown
     model: str = ""  # the name of what was measured; "" where it has none
 
     @property
     def date(self) -> str:
         """The date in words."""
-        return f"measured {self.measured}"
+        return "date unknown" if self.measured is None else f"measured {self.measured}"
 
     @property
     def line(self) -> str:
@@ -83,18 +84,16 @@ class Number:
 
 
 class Study(FileRecord):
-    """What was measured: its record, and what it tells. All numbers are Python's own."""
+    """What was measured, and what it tells: of a kind with its date in its record, a `Dated`."""
 
     KIND: ClassVar[str] = ""  # of its command, its file and its schema: "canife"
     WHAT: ClassVar[str]  # what it is, in a message: "a federated training"
     PRIVATE: ClassVar[bool] = False  # its file is for its owner alone
-    BESIDE: ClassVar[bool] = False  # its file lies beside that of a training, as a part of it
     LIMITS: ClassVar[frozenset[str]] = frozenset()  # names of `Thresholds` that it is held against
     CHECKS: ClassVar[Mapping[str, CheckKind]] = {}  # of its checks, in their order
     VERSION: ClassVar[int] = 1
     ERROR = ResultError
 
-    measured: Utc  # when, in UTC
     lmexposure: str  # the version
     inputs_sha256: Sha256  # of all that decides the numbers
 
@@ -102,19 +101,10 @@ class Study(FileRecord):
         super().__init_subclass__(**more)
         cls.NAME, cls.FAMILY = f"{cls.KIND}.json", f"lmexposure.{cls.KIND}"
 
-    @classmethod
-    def now(cls, *, inputs_sha256: str = "", **fields: Any) -> Self:
-        """What was measured now, by this version; by default known by all that it holds."""
-        made = cls(
-            inputs_sha256=inputs_sha256 or "0" * 64,
-            measured=utc_now(),
-            lmexposure=__version__,
-            **fields,
-        )
-        if inputs_sha256:
-            return made
-        known = made.model_dump(mode="json", exclude=set(Study.model_fields))
-        return made.model_copy(update={"inputs_sha256": sha256_bytes(canonical_json(known))})
+    @property
+    @abstractmethod
+    def when(self) -> str | None:
+        """When it was measured, in UTC; None: not known."""
 
     @abstractmethod
     def document(self) -> Document:
@@ -140,6 +130,10 @@ class Study(FileRecord):
         """
         raise SettingsError(f"{self.WHAT} holds no secrets, so none are shown; leave that out")
 
+    def told_beside(self, studies: "Sequence[tuple[str, Self]]") -> str:
+        """What such a comparison found, in a sentence or more; "": its first number says it."""
+        return ""
+
     def beside(self, studies: "Sequence[tuple[str, Self]]") -> Iterator[Section]:
         """What a comparison says beyond main numbers, of studies with their names, this one first.
 
@@ -156,12 +150,20 @@ class Study(FileRecord):
         """How often such verdicts err, a sentence each."""
         yield from ()
 
+    def qualified(self, verdict: Verdict, limits: Thresholds) -> Verdict:
+        """The verdict with what must be said with it."""
+        return verdict
+
+    def short_of(self, verdict: Verdict) -> str:
+        """Its finding on a first screen; "" where that of the verdict does."""
+        return ""
+
     def since(self) -> Iterator[Fact]:
         """When which version measured what."""
         name, sha256 = next(iter(self.hashes.items()))
         if self.model_name:
             yield Fact(name="model", value=visible(self.model_name))
-        yield Fact(name="measured", value=date_of(self.measured))
+        yield Fact(name="measured", value=date_of(self.when))
         yield Fact(name="lmexposure", value=self.lmexposure)
         yield Fact(name=f"{name.removesuffix('_sha256')}, SHA-256", value=short_hash(sha256))
 
@@ -178,8 +180,11 @@ class Study(FileRecord):
             since=tuple(self.since()),
             steps=tuple(self.steps(verdict)),
             sure=tuple(self.sure(verdict, limits)),
+            finding=self.short_of(verdict),
+            most=_MOST_LINES,
         )
-        document = self.with_secrets() if show_secrets else self.document()
+        shown = self.with_secrets() if show_secrets else self.document()
+        document = replace(shown, private=shown.private or show_secrets, secrets=show_secrets)
         return replace(document, verdict=verdict, answers=answers)
 
     @property
@@ -208,7 +213,7 @@ class Study(FileRecord):
         """Which version, when, and of what."""
         return Provenance(
             lmexposure=self.lmexposure,
-            measured=self.measured,
+            measured=self.when,
             hashes=self.hashes,
             model=self.model_name,
         )
@@ -219,6 +224,10 @@ class Study(FileRecord):
 
     def _repr_html_(self) -> str:
         return as_cell(self.told())
+
+    def same_as(self, other: Self) -> bool:
+        """Whether a file holds this very study."""
+        return self == other
 
     def save(self, out: str | Path) -> Path:
         """Write its file into a directory, whole or not at all; where it is."""
@@ -258,6 +267,31 @@ class Study(FileRecord):
                 )
 
 
+class Dated(Study):
+    """A study whose record holds its date. All numbers are Python's own."""
+
+    measured: Utc  # when, in UTC
+
+    @classmethod
+    def now(cls, *, inputs_sha256: str = "", **fields: Any) -> Self:
+        """What was measured now, by this version; by default known by all that it holds."""
+        made = cls(
+            inputs_sha256=inputs_sha256 or "0" * 64,
+            measured=utc_now(),
+            lmexposure=__version__,
+            **fields,
+        )
+        if inputs_sha256:
+            return made
+        known = made.model_dump(mode="json", exclude=set(Dated.model_fields))
+        return made.model_copy(update={"inputs_sha256": sha256_bytes(canonical_json(known))})
+
+    @property
+    def when(self) -> str:
+        """When it was measured."""
+        return self.measured
+
+
 def utc_now() -> str:
     """This moment in UTC, to the second: "2026-11-22T06:30:00Z"."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -281,7 +315,8 @@ def kind_at(path: object) -> str | None:
         return None
     path = Path(path)
     if path.is_dir():
-        there = [kind for kind in kinds() if (path / f"{kind}.json").exists()]
+        every = [kind for kind in kinds() if (path / f"{kind}.json").exists()]
+        there = [kind for kind in every if kind not in parts_of_others()] or every
         if len(there) > 1:
             files = ", ".join(f"{kind}.json" for kind in there)
             raise ResultError(f"{visible(path)} holds several studies ({files}); name one file")
@@ -291,8 +326,9 @@ def kind_at(path: object) -> str | None:
         with open_regular(path) as stream:
             schema = _SCHEMA.search(stream.read(_LOOKED_AT))
     except OSError:
-        return None
-    kind = None if schema is None else schema[1].decode()
+        schema = None
+    named = path.stem if path.suffix == ".json" else None  # a record that is torn has its name
+    kind = named if schema is None else schema[1].decode()
     return kind if kind in kinds() else None
 
 
@@ -303,6 +339,10 @@ def open_study(path: str | Path) -> Study:
         ResultError: there is none, or more than one, or it is damaged or of another version.
     """
     kind = kind_at(path)
+    if kind is None and not Path(path).exists():
+        raise ResultError(
+            f"no study at {visible(path)}, where nothing is; give what a command wrote with --out"
+        )
     if kind is None:
         files = ", ".join(f"{name}.json" for name in kinds())
         raise ResultError(f"{visible(path)} holds no study; give one of {files}, or its directory")
@@ -320,7 +360,8 @@ def judged(study: Study, limits: Thresholds | None = None) -> Verdict:
     _refuse_others(study, limits)
     said = list(study.checks(limits))
     checks = [check for check in said if isinstance(check, Check)]
-    return verdict_of(checks, [line for line in said if isinstance(line, str)], study.CHECKS)
+    untested = [line for line in said if isinstance(line, str)]
+    return study.qualified(verdict_of(checks, untested, study.CHECKS), limits)
 
 
 def _refuse_others(study: Study, limits: Thresholds) -> None:

@@ -17,7 +17,7 @@ from lmexposure.integrations.training_evidence import training_record
 from lmexposure.integrations.watched import write_rows
 from lmexposure.models import LoadedModel
 from lmexposure.scoring import evaluation_mode, same_random_numbers, single_process
-from lmexposure.studies import RowsRecord
+from lmexposure.studies import Result, RowsRecord
 
 _LOG = logging.getLogger(__name__)
 _WRITTEN = ("exposure.jsonl", "rows.json", "report.html", "report.md")
@@ -56,9 +56,7 @@ class FinalReport:
 
     def write(self, trainer: Any, tokenizer: Any, rows: Sequence[Mapping[str, Any]]) -> list[str]:
         """Measure and write, in this process alone; the model is left as it was."""
-        from lmexposure.gate import check
-        from lmexposure.reporting import write_report
-        from lmexposure.studies import open_run
+        from lmexposure.core import judged, write_report
 
         model = _bare(trainer.model)
         loaded = LoadedModel(model=model, tokenizer=tokenizer, name=trainer.args.output_dir)
@@ -84,9 +82,9 @@ class FinalReport:
             if seen is not None:
                 seen.save(self.out / RowsRecord.NAME)
             write_rows(self.out / "exposure.jsonl", rows)
-            run = open_run(self.out)
-            written = write_report(run)
-        verdict = check(run.result)
+            result = Result.read(self.out)
+            written = write_report(result, self.out)
+        verdict = judged(result)
         lines = [verdict.sentence]
         unseen = any(each.key == "accept_unseen_training" for each in verdict.findings)
         if unseen and (isinstance(record, str) or record.has_loss):

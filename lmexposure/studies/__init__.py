@@ -19,12 +19,10 @@ if TYPE_CHECKING:
         DP_SGD,
         GOLDFISH,
         HAMP,
-        METHODS,
         OF_METHOD,
         PLAIN,
         RELAXLOSS,
         SELENA,
-        TAUGHT,
         TRAINING,
     )
     from lmexposure.studies.defences import (
@@ -42,11 +40,72 @@ if TYPE_CHECKING:
         COMPARING,
         FIXED_FOR_DEFENCES,
         DefencesSettings,
-        defences_sweep_names,
     )
     from lmexposure.studies.directories import refuse_other_study
     from lmexposure.studies.dp_claim import NOT_COVERED, DpClaim
-    from lmexposure.studies.dp_report import PRIVATE_NOTES, DocumentPrivacy, ExPost
+    from lmexposure.studies.dp_report import DocumentPrivacy
+    from lmexposure.studies.exposure.base import BaseCanary, BaseClass, BaseModelRecord
+    from lmexposure.studies.exposure.classes import (
+        ClassSummary,
+        ExtractionCount,
+        GuessCount,
+        GuessingBaseline,
+        GuessingTest,
+        QuantileInterval,
+    )
+    from lmexposure.studies.exposure.files import Evaluation, RunFiles
+    from lmexposure.studies.exposure.formats import (
+        CanaryResult,
+        Estimate,
+        EstimateName,
+        Extraction,
+        FormatResult,
+        Margin,
+        Method,
+        Role,
+        Search,
+        SkewNormalFit,
+        TokenProof,
+    )
+    from lmexposure.studies.exposure.kinds import KindCandidate, KindMembership
+    from lmexposure.studies.exposure.model_card import card_with_results, save_card
+    from lmexposure.studies.exposure.privacy import (
+        AreaUnderCurve,
+        Bound,
+        ClaimCheck,
+        ClassBounds,
+        Membership,
+        PrimaryBound,
+        Privacy,
+        PrivacyClass,
+        TruePositiveRate,
+        Validity,
+    )
+    from lmexposure.studies.exposure.record import (
+        LEAST_GAIN,
+        MOST_SHOWN,
+        CheckpointClass,
+        ContextRecord,
+        MeasureOptions,
+        Model,
+        Validation,
+        WitnessResult,
+    )
+    from lmexposure.studies.exposure.result import Result
+    from lmexposure.studies.exposure.rows_record import RowsClass, RowsRecord
+    from lmexposure.studies.exposure.run_record import (
+        SEVERAL,
+        RunOptions,
+        RunRecord,
+        TrainingRecord,
+    )
+    from lmexposure.studies.exposure.scores import (
+        ScoreColumns,
+        Scores,
+        read_score_file,
+        write_score_table,
+    )
+    from lmexposure.studies.exposure.tables_privacy import privacy_sections
     from lmexposure.studies.federated_settings import (
         CANIFE,
         FEDERATED,
@@ -63,75 +122,8 @@ if TYPE_CHECKING:
         IdentifierSplit,
         NaturalIdentifiers,
     )
-    from lmexposure.studies.result import (
-        LEAST_GAIN,
-        MOST_SHOWN,
-        CheckpointClass,
-        ContextRecord,
-        MeasureOptions,
-        Model,
-        Result,
-        Validation,
-        WitnessResult,
-    )
-    from lmexposure.studies.result_base import BaseCanary, BaseClass, BaseModelRecord
-    from lmexposure.studies.result_classes import (
-        ClassKey,
-        ClassSummary,
-        ExtractionCount,
-        GuessCount,
-        GuessingBaseline,
-        GuessingTest,
-        QuantileInterval,
-    )
-    from lmexposure.studies.result_formats import (
-        CanaryResult,
-        Estimate,
-        EstimateName,
-        Extraction,
-        FormatResult,
-        Margin,
-        Method,
-        Role,
-        Search,
-        SkewNormalFit,
-        TokenProof,
-    )
-    from lmexposure.studies.result_kinds import KindCandidate, KindMembership
-    from lmexposure.studies.result_privacy import (
-        AreaUnderCurve,
-        Bound,
-        ClaimCheck,
-        ClassBounds,
-        Membership,
-        PrimaryBound,
-        Privacy,
-        PrivacyClass,
-        TruePositiveRate,
-        Validity,
-    )
-    from lmexposure.studies.result_views import FoundShare
-    from lmexposure.studies.rows_record import RowsClass, RowsRecord
-    from lmexposure.studies.run import (
-        Evaluation,
-        Measured,
-        Provenance,
-        RunFiles,
-        open_run,
-        run_of,
-    )
-    from lmexposure.studies.run_record import (
-        SEVERAL,
-        RunOptions,
-        RunRecord,
-        TrainingRecord,
-    )
-    from lmexposure.studies.scores import ScoreColumns, Scores, read_score_file, write_score_table
     from lmexposure.studies.setting_words import (
-        RARE,
         flag_words,
-        named_facts,
-        path_word,
         run_settings,
         word,
     )
@@ -143,7 +135,6 @@ if TYPE_CHECKING:
         NAMES_BY_TABLE,
         PANELS,
         PRIVACY,
-        QUICK,
         SETTING_NAMES,
         SETTINGS_OF_ROWS,
         MeasureSettings,
@@ -159,7 +150,6 @@ if TYPE_CHECKING:
         SweepCounterfactual,
         SweepInfluence,
     )
-    from lmexposure.studies.sweep_kinds import kind_lines
     from lmexposure.studies.sweep_plan import AuditedText, SweepOptions, SweepPlan
     from lmexposure.studies.sweep_power import (
         KindComparison,
@@ -190,7 +180,6 @@ if TYPE_CHECKING:
     from lmexposure.studies.training_file import TRAINING_SCHEMA, TrainingFile, read_training
     from lmexposure.studies.training_settings import TrainingSettings
     from lmexposure.studies.verbatim import VerbatimRecord
-    from lmexposure.studies.verbatim_checks import VERBATIM_CHECKS
     from lmexposure.studies.verbatim_record import (
         ExtractableShare,
         FoundPassage,
@@ -213,12 +202,8 @@ if TYPE_CHECKING:
         verbatim_run_names,
     )
     from lmexposure.studies.white_box import (
-        Promise,
         WhiteBoxAudit,
         WhiteBoxBounds,
-        inside_checks,
-        inside_notes,
-        inside_table,
     )
 else:
     from lmexposure._lazy import lazy_face as _lazy_face
@@ -240,7 +225,6 @@ __all__ = [
     "MACHINE",
     "MEASURE_SETTINGS",
     "MEASURING",
-    "METHODS",
     "MOST_LOST",
     "MOST_SHOWN",
     "NAMES_BY_TABLE",
@@ -249,9 +233,6 @@ __all__ = [
     "PANELS",
     "PLAIN",
     "PRIVACY",
-    "PRIVATE_NOTES",
-    "QUICK",
-    "RARE",
     "READS",
     "RELAXLOSS",
     "SCORES",
@@ -260,11 +241,9 @@ __all__ = [
     "SETTING_NAMES",
     "SEVERAL",
     "SWEEPING",
-    "TAUGHT",
     "TRAINING",
     "TRAINING_SCHEMA",
     "VERBATIM",
-    "VERBATIM_CHECKS",
     "AreaUnderCurve",
     "AuditedText",
     "BaseCanary",
@@ -278,7 +257,6 @@ __all__ = [
     "CheckpointClass",
     "ClaimCheck",
     "ClassBounds",
-    "ClassKey",
     "ClassSummary",
     "ContextRecord",
     "CounterfactualGroup",
@@ -295,7 +273,6 @@ __all__ = [
     "Estimate",
     "EstimateName",
     "Evaluation",
-    "ExPost",
     "ExtractableShare",
     "Extraction",
     "ExtractionCount",
@@ -303,7 +280,6 @@ __all__ = [
     "FederatedSettings",
     "FormatResult",
     "FoundPassage",
-    "FoundShare",
     "FreeExtraction",
     "GroupTest",
     "GuessCount",
@@ -325,7 +301,6 @@ __all__ = [
     "MeansApart",
     "MeasureOptions",
     "MeasureSettings",
-    "Measured",
     "Membership",
     "Method",
     "Model",
@@ -335,8 +310,6 @@ __all__ = [
     "PrimaryBound",
     "Privacy",
     "PrivacyClass",
-    "Promise",
-    "Provenance",
     "QuantileInterval",
     "Result",
     "Role",
@@ -388,21 +361,15 @@ __all__ = [
     "WitnessResult",
     "WorstText",
     "alike_to",
-    "defences_sweep_names",
+    "card_with_results",
     "flag_words",
-    "inside_checks",
-    "inside_notes",
-    "inside_table",
-    "kind_lines",
-    "named_facts",
-    "open_run",
-    "path_word",
+    "privacy_sections",
     "read_score_file",
     "read_settings_file",
     "read_training",
     "refuse_other_study",
-    "run_of",
     "run_settings",
+    "save_card",
     "verbatim_run_names",
     "word",
     "write_score_table",
@@ -411,8 +378,9 @@ __all__ = [
 # In the order in which they are listed.
 _register("canife", "lmexposure.studies.canife:Canife")
 _register("defences", "lmexposure.studies.defences:Defences")
-_register("dp_report", "lmexposure.studies.dp_report:DocumentPrivacy")
+_register("dp_report", "lmexposure.studies.dp_report:DocumentPrivacy", part=True)
 _register("identifiers", "lmexposure.studies.identifiers:NaturalIdentifiers")
+_register("result", "lmexposure.studies.exposure.result:Result", begun="run.json")
 _register("sweep", "lmexposure.studies.sweep:SweepResult", begun="plan.json")
 _register("verbatim", "lmexposure.studies.verbatim:VerbatimRecord")
-_register("white_box", "lmexposure.studies.white_box:WhiteBoxAudit")
+_register("white_box", "lmexposure.studies.white_box:WhiteBoxAudit", part=True)

@@ -34,10 +34,10 @@ from lmexposure.core import (
     Check,
     CheckKind,
     Column,
+    Dated,
     Document,
     Outcome,
     Section,
-    Study,
     Table,
     Thresholds,
     attainable_outcome,
@@ -91,7 +91,7 @@ class CanifeRound(Record):
         return self
 
 
-class Canife(Study):
+class Canife(Dated):
     """A federated training, its claim, and its attacked rounds."""
 
     KIND: ClassVar[str] = "canife"

@@ -23,10 +23,10 @@ from lmexposure.core import (
     Check,
     CheckKind,
     Column,
+    Dated,
     Document,
     Outcome,
     Section,
-    Study,
     Table,
     Thresholds,
 )
@@ -52,7 +52,7 @@ NO_COUNTERPART = (
 )
 
 
-class Defences(Study):
+class Defences(Dated):
     """Several defences at one utility."""
 
     KIND: ClassVar[str] = "defences"

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from lmexposure._text import visible
-from lmexposure.core import kind_of, kinds
+from lmexposure.core import kind_of, kinds, parts_of_others
 from lmexposure.errors import ResultError
 
 # By files that are no record of a kind of study; what is begun has its words too.
@@ -12,7 +12,6 @@ _OTHERS = {
     "training.json": "a training",
     "checkpoint.pt": "a training",
     "run.json": "a run",
-    "result.json": "a measurement",
     "plan.json": "a sweep",
     "asked.json": "a comparison of defences",
 }
@@ -37,5 +36,4 @@ def _what(record: str) -> str | None:
     kind = record.removesuffix(".json")
     if record in _OTHERS or kind not in kinds():
         return _OTHERS.get(record)
-    study = kind_of(kind)
-    return None if study.BESIDE else study.WHAT
+    return None if kind in parts_of_others() else kind_of(kind).WHAT

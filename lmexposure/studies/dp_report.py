@@ -10,10 +10,10 @@ from lmexposure._record import Delta, JsonValue, Nats, Positive, Record, Rows
 from lmexposure._style import LABELS, nats, short, whole
 from lmexposure.core import (
     Column,
+    Dated,
     Document,
     Number,
     Section,
-    Study,
     Table,
     Thresholds,
 )
@@ -50,7 +50,7 @@ class ExPost(Record):
         return (least, *low, self.median, self.q75, self.q95, largest)
 
 
-class DocumentPrivacy(Study):
+class DocumentPrivacy(Dated):
     """dp_report.json: each unit's epsilon ex post.
 
     A unit's epsilon depends on what the unit holds, and says something about it: the file is for
@@ -61,7 +61,6 @@ class DocumentPrivacy(Study):
     KIND: ClassVar[str] = "dp_report"
     WHAT: ClassVar[str] = "a list of epsilons ex post"
     PRIVATE: ClassVar[bool] = True
-    BESIDE: ClassVar[bool] = True
     AGAIN: ClassVar[str] = "train again with --method dp-sgd --document-norms"
     SECRET: ClassVar[bool] = True
 

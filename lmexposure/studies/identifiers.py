@@ -34,10 +34,10 @@ from lmexposure.core import (
     Check,
     CheckKind,
     Column,
+    Dated,
     Document,
     Outcome,
     Section,
-    Study,
     Table,
     Thresholds,
 )
@@ -145,7 +145,7 @@ class IdentifierSplit(Record):
 IdentifierClaim = Literal["membership", "distribution or membership", "nothing found"]
 
 
-class NaturalIdentifiers(Study):
+class NaturalIdentifiers(Dated):
     """An audit after the fact, without insertion; no identifier's text is in it."""
 
     KIND: ClassVar[str] = "identifiers"

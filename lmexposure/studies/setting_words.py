@@ -7,7 +7,7 @@ from lmexposure._settings import Setting
 from lmexposure._style import Value, setting_value
 from lmexposure.canaries import KINDS
 from lmexposure.core import Fact
-from lmexposure.studies.run_record import RunOptions
+from lmexposure.studies.exposure.run_record import RunOptions
 
 # Settings that are shown only where they were given.
 RARE = (

@@ -39,8 +39,8 @@ from lmexposure.studies.defence_settings import TRAINING
 from lmexposure.studies.training_settings import TrainingSettings
 
 if TYPE_CHECKING:
-    from lmexposure.studies.result import MeasureOptions
-    from lmexposure.studies.run_record import RunOptions
+    from lmexposure.studies.exposure.record import MeasureOptions
+    from lmexposure.studies.exposure.run_record import RunOptions
 
 # The panels of a command's help.
 HIDDEN, MEASURING = "What is hidden", "Measuring"
@@ -296,7 +296,7 @@ class MeasureSettings:
         Args:
             threads: that were computed with; None before it is known.
         """
-        from lmexposure.studies.result import MeasureOptions  # brings pydantic
+        from lmexposure.studies.exposure.record import MeasureOptions  # brings pydantic
 
         return MeasureOptions.model_validate({**self._by_file_names(), "threads": threads})
 
@@ -611,7 +611,7 @@ class RunSettings:
     def record(self) -> "RunOptions":
         """What run.json says of them: all but inclusion seed, threads and what is measured."""
         from lmexposure._record import plain  # brings pydantic
-        from lmexposure.studies.run_record import RunOptions
+        from lmexposure.studies.exposure.run_record import RunOptions
 
         values = self.to_dict()
         del values["measure"], values["threads"]

@@ -23,7 +23,7 @@ from lmexposure._record import (
     Share,
 )
 from lmexposure.errors import ResultError
-from lmexposure.studies.run_record import RunOptions
+from lmexposure.studies.exposure.run_record import RunOptions
 
 if TYPE_CHECKING:
     import numpy as np

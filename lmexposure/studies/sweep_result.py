@@ -21,10 +21,10 @@ from lmexposure._record import (
     Sha256,
     Share,
 )
-from lmexposure.core import Study
+from lmexposure.core import Dated
 from lmexposure.errors import ResultError
-from lmexposure.studies.result_privacy import Bound
-from lmexposure.studies.run_record import TrainingRecord
+from lmexposure.studies.exposure.privacy import Bound
+from lmexposure.studies.exposure.run_record import TrainingRecord
 from lmexposure.studies.sweep_counterfactual import SweepCounterfactual
 from lmexposure.studies.sweep_plan import SweepOptions
 from lmexposure.studies.sweep_power import SweepPower, SweepRate
@@ -171,7 +171,7 @@ class SweepEpsilon(Record):
     refused: Rows[str]  # why there are none, or fewer
 
 
-class SweepNumbers(Study):
+class SweepNumbers(Dated):
     """What many models say together; `SweepResult` tells it."""
 
     plan_sha256: Sha256  # of the plan

@@ -11,7 +11,7 @@ from lmexposure._integrity import take_hash
 from lmexposure._record import Record, refuse_other_version
 from lmexposure._text import visible
 from lmexposure.errors import ResultError
-from lmexposure.studies.run_record import TrainingRecord
+from lmexposure.studies.exposure.run_record import TrainingRecord
 
 TRAINING_SCHEMA = "lmexposure.training/1"
 _AGAIN = "train again into another directory, or copy the model elsewhere and measure it there"

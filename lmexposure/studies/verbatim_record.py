@@ -14,7 +14,7 @@ from lmexposure._record import (
     Sha256,
     Share,
 )
-from lmexposure.core import Study
+from lmexposure.core import Dated
 from lmexposure.errors import ResultError
 
 AGAIN = "look again: lmexposure verbatim, with the same flags"
@@ -208,7 +208,7 @@ def within(group: VerbatimWindows, tries: int) -> ExtractableShare:
     return next(row for row in group.curve if row.tries == tries)
 
 
-class VerbatimNumbers(Study):
+class VerbatimNumbers(Dated):
     """What a look found: places and lengths, no text; `VerbatimRecord` tells it."""
 
     model: VerbatimModel  # that was asked

@@ -23,16 +23,16 @@ from lmexposure.core import (
     Check,
     CheckKind,
     Column,
+    Dated,
     Document,
     Number,
     Outcome,
     Section,
-    Study,
     Table,
     Thresholds,
     attainable_outcome,
 )
-from lmexposure.studies.result_privacy import Bound
+from lmexposure.studies.exposure.privacy import Bound
 
 if TYPE_CHECKING:
     from lmexposure.core.charts import Chart
@@ -106,7 +106,7 @@ class _Row:
     epsilon: float | None  # nats
 
 
-class WhiteBoxAudit(Study):
+class WhiteBoxAudit(Dated):
     """The bounds, and the scores and coins that they are made of.
 
     `GradientCanaries.audit` makes it, of a training of one's own too.
@@ -115,7 +115,6 @@ class WhiteBoxAudit(Study):
     KIND: ClassVar[str] = "white_box"
     WHAT: ClassVar[str] = "an audit of gradients"
     PRIVATE: ClassVar[bool] = True
-    BESIDE: ClassVar[bool] = True
     LIMITS: ClassVar[frozenset[str]] = frozenset({"max_epsilon"})
     AGAIN: ClassVar[str] = "train again with --method dp-sgd --gradient-canaries"
     SECRET: ClassVar[bool] = True

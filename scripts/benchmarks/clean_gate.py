@@ -5,7 +5,7 @@ With a look at documents and a claim beside the canaries, canaries and look have
 together, and the claim its own 2.5 % on top.
 """
 
-from gate.clean_runs import OF_CLAIM, Design, false_alarms, leaks_passed
+from exposure.clean_runs import OF_CLAIM, Design, false_alarms, leaks_passed
 from harness import Claims, Namespace
 from scipy.stats import binomtest
 

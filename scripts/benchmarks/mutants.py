@@ -4,7 +4,7 @@ Faults are drawn from the syntax trees of a room, equally many of each sort: a c
 number one off, a condition denied, the first two arguments swapped, a term dropped; none in the
 words of an error. Each is planted alone in a copy of the tree, and those of the room's tests run
 that pass its line, quick files first, until one fails. What no test passes survives without a run.
-Records are what is read and written; reporting (its charts apart) makes words of them.
+Records are what is read and written; tables make words of them.
 
 A draw goes by the hash of the seed and of what is changed into what: versions that share a
 statement share its faults, so that they are held against each other fault by fault.
@@ -33,8 +33,8 @@ import pytest
 from coverage import CoverageData
 from scipy.stats import binomtest
 
-ROOMS = ("statistics", "scoring", "gate", "studies", "reporting")
-APART = "lmexposure/reporting/charts/"
+ROOMS = ("statistics", "scoring", "studies")
+APART = "lmexposure/studies/exposure/charts"
 BUDGET = 30.0  # seconds of tests a fault, by what they took when coverage was taken
 MOST_CPU, MOST_WALL = 120, 600  # seconds; a fault that takes more is timed out, which is found
 SORTS = ("comparison", "constant", "condition", "arguments", "term")

@@ -15,14 +15,13 @@ _MOST_SECONDS, _MOST_BYTES, _MOST_CHECK_SECONDS = 5.0, 2_000_000, 1.0
 _REPORT = """
 import sys
 from pathlib import Path
-from lmexposure.reporting.build import report_data
-from lmexposure.reporting.page import render_report
-from lmexposure.studies import open_run
-Path(sys.argv[2]).write_text(render_report(report_data(open_run(sys.argv[1]))), encoding="utf-8")
+from lmexposure.core.render import as_page
+from lmexposure.studies import Result
+Path(sys.argv[2]).write_text(as_page(Result.read(sys.argv[1]).told()), encoding="utf-8")
 """
 _CHECK = """
 import sys
-from lmexposure.gate import check
+from lmexposure import check
 from lmexposure.studies import Result
 from pathlib import Path
 check(Result.read(Path(sys.argv[1]) / "result.json"))

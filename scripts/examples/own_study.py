@@ -18,6 +18,7 @@ from lmexposure.core import (
     Check,
     CheckKind,
     Column,
+    Dated,
     Document,
     JsonValue,
     NotNegative,
@@ -27,7 +28,6 @@ from lmexposure.core import (
     Record,
     Rows,
     Section,
-    Study,
     Table,
     Work,
 )
@@ -62,7 +62,7 @@ class Group(Record):
     mean: NotNegative
 
 
-class LossGap(Study):
+class LossGap(Dated):
     """Bits of documents of the training beside those of documents that were held out."""
 
     KIND: ClassVar[str] = "loss_gap"

@@ -16,13 +16,13 @@ from manifest_files import judged
 from studies.test_rows_record import record as rows_record
 from tiny import characters, one_by_one
 
+from lmexposure import check
 from lmexposure._integrity import write_hashed
 from lmexposure.audit import MeasureSettings, measure, rows_beside, scoring_context
 from lmexposure.audit.workload import measurement_phases
 from lmexposure.canaries import Format, Manifest, Wrapping
 from lmexposure.core import Thresholds
 from lmexposure.errors import LmexposureError, ManifestError, ModelError, ResultError, SettingsError
-from lmexposure.gate import check
 from lmexposure.models import encode_in_context, tokenizer_sha256
 from lmexposure.scoring import log_perplexity
 from lmexposure.studies import RowsRecord

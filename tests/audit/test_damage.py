@@ -27,7 +27,7 @@ from lmexposure.audit.directory import MeasurementDirectory
 from lmexposure.canaries import Plan, insert_files
 from lmexposure.errors import FileError, ModelError, ResultError
 from lmexposure.models.checkpoints import CheckpointDirectory
-from lmexposure.studies import open_run
+from lmexposure.studies import Result
 
 SETTINGS = RunSettings(
     formats=("pin",),
@@ -148,21 +148,22 @@ def test_a_damaged_result_is_refused_and_nothing_is_lost(
         text.replace('"content_sha256"', '"content_sha257"'),
     ):
         path.write_text(changed)
-        for again in (
-            lambda: open_run(home),
+        calls: list[Callable[[], object]] = [
+            lambda: Result.read(home),
             lambda: run(runs["corpus"], out=home, settings=SETTINGS),
-        ):
+        ]
+        for again in calls:
             with pytest.raises(ResultError, match=r"result\.json .*move the file away first"):
                 again()
         assert path.read_text() == changed
     path.write_text(text)
     flip(home / "scores.parquet")
     with pytest.raises(ResultError, match=r"scores\.parquet is not what its result was made with"):
-        open_run(home)
+        Result.read(home)
     flip(home / "scores.parquet")  # as it was
     flip(home / "run.json")
     with pytest.raises(ResultError, match=r"run\.json .*give the run's command again"):
-        open_run(home)
+        Result.read(home)
 
 
 def test_a_directory_in_the_place_of_the_scores_is_said(

@@ -15,6 +15,7 @@ from known import known
 from lmexposure.audit import measure
 from lmexposure.audit.workload import measurement_phases, measurement_title
 from lmexposure.canaries import PARTNER, Format, Manifest, Plan
+from lmexposure.core import write_report
 from lmexposure.errors import InputError, ManifestError, ModelError
 from lmexposure.integrations import insert
 from lmexposure.models import (
@@ -25,9 +26,8 @@ from lmexposure.models import (
     new_model,
     train,
 )
-from lmexposure.reporting import result_sections, write_report
 from lmexposure.scoring import score_encoded
-from lmexposure.studies import KindMembership, Result, open_run
+from lmexposure.studies import KindMembership, Result
 
 FEW = replace(QUICK, references=60, extraction=False, method="sampled")
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -173,17 +173,15 @@ def test_the_report_says_what_may_be_claimed(leaked: Result, tmp_path: Path) -> 
     leaked.save(tmp_path)
     read = Result.read(tmp_path / "result.json")
     assert read.kinds == leaked.kinds
-    (section,) = [s for s in result_sections(read) if s.title == "Other kinds of canaries"]
-    (cells,) = section.rows
+    (section,) = [s for s in read.document().sections if s.id == "kinds"]
+    table = known(section.table)
+    (cells,) = table.cells
     assert cells[0] == "texts/x16"
     assert section.notes[0].endswith("They have neither rank nor exposure")
     # 25 candidates held out do not resolve a rate of 1 %.
-    assert cells[section.columns.index("TPR at FPR 1 %")] == "n/a"
+    assert cells[table.heads.index("TPR at FPR 1 %")] == "n/a"
     assert any("do not resolve a FPR of 0.01" in note for note in section.notes)
-    written = write_report(
-        open_run(tmp_path), out=tmp_path / "report", formats=("html", "md", "csv")
-    )
-    assert written
+    assert write_report(read, tmp_path / "report", formats=("html", "md", "csv"))
     for name in ("report.html", "report.md"):
         text = (tmp_path / "report" / name).read_text(encoding="utf-8")
         assert "Other kinds of canaries" in text
@@ -192,20 +190,17 @@ def test_the_report_says_what_may_be_claimed(leaked: Result, tmp_path: Path) -> 
     rows = list(csv.DictReader((tmp_path / "report" / "report.csv").read_text().splitlines()))
     mine = [row for row in rows if row["kind"]]
     assert [row["id"] for row in mine] == [c.id for c in read.kinds[0].candidates]
-    assert {(row["included"], row["role"]) for row in mine} == {
-        ("True", "canary"),
-        ("False", "held_out"),
-    }
+    assert {row["role"] for row in mine} == {"canary", "held_out"}
     assert [float(row["secret_bits"]) for row in mine] == [
         c.secret_bits for c in read.kinds[0].candidates
     ]
-    assert all(row["exposure_bits"] == "" for row in mine)
+    assert all(row["exposure"] == "" for row in mine)
 
 
 def test_nothing_is_shown_where_all_fills_are_uniform() -> None:
     alone = measure(lstm(both()), inserted(PIN)[1], settings=FEW)
     assert alone.kinds == ()
-    assert all(section.title != "Other kinds of canaries" for section in result_sections(alone))
+    assert all(section.id != "kinds" for section in alone.document().sections)
 
 
 def test_no_secret_is_in_the_result(leaked: Result) -> None:

@@ -39,8 +39,8 @@ from lmexposure.models import (
     load_model,
     save_model,
 )
-from lmexposure.reporting.roc import roc_data
-from lmexposure.studies import Result, open_run
+from lmexposure.studies import Result
+from lmexposure.studies.exposure.roc import roc_data
 
 pytestmark = [
     # What peft and this file still call in transformers.
@@ -87,8 +87,8 @@ def test_it_gives_the_numbers_of_its_saved_self(tmp_path: Path) -> None:
 
 def test_its_scores_are_in_memory_as_files_have_them(tmp_path: Path) -> None:
     in_memory(gpt2(), out=tmp_path)
-    run = open_run(tmp_path)
-    saved = run.scores()
+    run = Result.read(tmp_path)
+    saved = run.scores
     here = measured().scores
     assert saved is not None
     assert here is not None

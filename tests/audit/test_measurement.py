@@ -34,7 +34,7 @@ from lmexposure.errors import (
 from lmexposure.integrations import insert
 from lmexposure.models import LoadedModel, new_model
 from lmexposure.scoring import Vocabulary, log_perplexity
-from lmexposure.studies import Result, open_run
+from lmexposure.studies import Result
 
 
 def manifest_of(*formats: Format, seed: int = 1) -> Manifest:
@@ -161,18 +161,18 @@ def test_the_date_is_that_of_the_end_of_the_measuring(
         monkeypatch.setattr("lmexposure.audit.directory.utc_now", lambda date=date: date)
         measure(UNTRAINED, MANIFEST, out=tmp_path / "r", settings=QUICK)
         written.append((tmp_path / "r" / "result.json").read_bytes())
-        found = open_run(tmp_path / "r")
+        found = Result.read(tmp_path / "r")
         known = "2026-01-03T00:00:00Z" if day == 3 else "2026-01-01T00:00:00Z"
-        assert (found.provenance.measured, found.whole) == (known, False)
-        assert found.record is not None
-        assert found.record.measure == QUICK.record(threads=1)
+        assert (found.provenance.measured, found.files.whole) == (known, False)
+        assert found.files.record is not None
+        assert found.files.record.measure == QUICK.record(threads=1)
         if day == 2:  # what follows is measured anew
             (tmp_path / "r" / "result.json").unlink()
     assert len(set(written)) == 1
     record.write_text(record.read_text().replace("2026-01-03", "2026-01-04"))
     measure(UNTRAINED, MANIFEST, out=tmp_path / "r", settings=QUICK)
     assert "it is made again, without the date of the measuring" in caplog.text
-    assert open_run(tmp_path / "r").provenance.measured is None
+    assert Result.read(tmp_path / "r").provenance.measured is None
     assert record.stat().st_mode & 0o777 == 0o600
 
 

@@ -15,7 +15,7 @@ from tiny import characters, model_of
 from lmexposure.audit import measure, measure_checkpoints
 from lmexposure.errors import FileError, LmexposureError, ModelError, ResultError, SettingsError
 from lmexposure.models import LoadedModel, load_model, save_model
-from lmexposure.studies import Result, open_run
+from lmexposure.studies import Result
 
 SETTINGS = replace(
     ALL_FILLS, extraction=False, draws=100, budget_steps=2_000, permutations=99, bootstraps=39
@@ -73,9 +73,9 @@ def test_each_checkpoint_has_the_numbers_of_its_own_measurement(
     last = Result.read(out / "checkpoints" / "final" / "result.json")
     assert result.canaries == last.canaries
     assert result.inputs_sha256 != last.inputs_sha256
-    run = open_run(out)
-    assert run.result == result
-    assert run.scores() is not None
+    run = Result.read(out)
+    assert run == result
+    assert run.scores is not None
 
 
 @pytest.mark.slow

@@ -5,8 +5,8 @@ from browser.checks import EVERYWHERE, assert_fit
 from browser.conftest import Open
 from made_results import HOSTILE, hostile_run, small_run
 
-from lmexposure.reporting import compare_data, render_compare
-from lmexposure.studies import open_run
+from lmexposure.core.render import as_page
+from lmexposure.doors import compared
 
 
 @pytest.fixture(scope="module")
@@ -15,7 +15,7 @@ def comparison(tmp_path_factory: pytest.TempPathFactory) -> str:
     path = tmp_path_factory.mktemp("runs")
     one = small_run(path / "undefended")
     other = small_run(path / "defended", memorised=((4, 5.0),))
-    return render_compare(compare_data([open_run(one), open_run(other)]))
+    return as_page(compared([one, other]))
 
 
 @pytest.mark.parametrize(("size", "scheme"), EVERYWHERE)
@@ -25,9 +25,9 @@ def test_it_is_fit_to_read(comparison: str, open_page: Open, size: str, scheme: 
 
 def test_hostile_names_are_text(open_page: Open, tmp_path: Path) -> None:
     runs = [hostile_run(tmp_path / f"{n}<script>window.ran=1<script>") for n in range(2)]
-    seen = open_page(render_compare(compare_data([open_run(one) for one in runs])))
+    seen = open_page(as_page(compared(runs)))
     assert seen.page.evaluate("window.ran") is None
     assert seen.messages == []
     assert seen.page.locator("script").count() == 1
-    assert "<script>" in seen.page.locator("h1").inner_text()
+    assert "<script>" in seen.page.locator("#answer").inner_text()
     assert HOSTILE.split("\n")[0] in seen.page.locator("#exposure").inner_text()

@@ -5,14 +5,11 @@ from dataclasses import replace
 import pytest
 from browser.checks import CUT, OUTSIDE
 from browser.conftest import Open
+from exposure.test_answers import leaking
 from made_results import changed, clean, options
-from page_data import page_data
-from reporting.test_answers import leaking
-from reporting.test_page import undrawn
 
-from lmexposure import gate
 from lmexposure.core import Thresholds
-from lmexposure.reporting import render_report
+from lmexposure.core.render import as_page
 from lmexposure.studies import Result
 
 QUESTIONS = ["How sure?", "Since when?", "What now?"]
@@ -32,11 +29,10 @@ LEAK = leaking((1, 14.0, None), (4, 21.0, 300), (16, 29.0, 1))
 
 
 def page_of(result: Result) -> str:
-    """A report of this verdict, without what takes time to draw."""
-    data = page_data(canaries=2, controls=2, references=30, bounded=False)
-    quick = changed(result, settings=options(quick=True))
-    verdict = gate.check(quick, Thresholds(accept_quick=True))
-    return render_report(replace(undrawn(data), verdict=verdict))
+    """A report of a quick look that was accepted, without what takes time to draw."""
+    told = changed(result, settings=options(quick=True)).told(Thresholds(accept_quick=True))
+    bare = [replace(section, chart=None, parts=()) for section in told.sections]
+    return as_page(replace(told, sections=bare))
 
 
 @pytest.mark.parametrize(
@@ -59,7 +55,7 @@ def test_five_questions_are_answered_without_scrolling(
     assert "Does it leak?" in verdict.locator("h2").inner_text()
     assert word in verdict.locator("h2").inner_text().lower()
     assert verdict.locator(".sentence").inner_text().startswith(answer)
-    assert "2026-11-22, 06:30 UTC" in verdict.locator(".since").inner_text()
+    assert "no date on record" in verdict.locator(".since").inner_text()
     assert verdict.locator(".marks li").count() >= 4
     assert 2 <= verdict.locator(".steps li").count() <= 4
     assert page.evaluate(BELOW) == []

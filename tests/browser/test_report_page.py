@@ -1,31 +1,48 @@
 import re
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from browser.checks import COUNTED, EVERYWHERE, OPEN_ALL, OUTSIDE, assert_fit, assert_links
 from browser.conftest import Open
-from page_data import page_data
+from made_results import hostile_run, small_result, small_run, with_files, with_result
 from playwright.sync_api import Page, expect
 
-from lmexposure.reporting import render_report
+from lmexposure.core.render import as_page
+from lmexposure.studies import Result
 
 HOSTILE = "<script>window.ran=1</script><img src=x onerror='window.ran=1'>\"'>{{7*7}}"
 
 
 @pytest.fixture(scope="module")
-def report() -> str:
-    return render_report(page_data())
+def report(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A whole run that was searched but for some of its canaries."""
+    made: dict[str, Any] = {"canaries": 10, "controls": 32, "references": 1000}
+    home = tmp_path_factory.mktemp("page") / "run"
+    run = Result.read(
+        small_run(home, **made, repetitions=(1, 4, 16), memorised=((4, 12.0), (16, 40.0)))
+    )
+    gone = {"value": None, "low": None, "high": None, "warnings": ("it is missing",)}
+    canaries = [
+        canary.model_copy(update={"exposure": canary.exposure.model_copy(update=gone)})
+        if canary.id.endswith("0009")
+        else canary
+        for canary in run.canaries
+    ]
+    return as_page(with_result(run, canaries=tuple(canaries)).told())
 
 
 @pytest.fixture(scope="module")
-def hostile() -> str:
-    data = page_data(names=("a", "b"), canaries=3, controls=3, hostile=HOSTILE, secrets=True)
-    return render_report(data)
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> str:
+    home = tmp_path_factory.mktemp("hostile") / "run"
+    run = Result.read(hostile_run(home, HOSTILE, formats=("pin", "tiny"), canaries=3, controls=3))
+    warned = with_result(run, warnings=(f"look {HOSTILE}",))
+    return as_page(with_files(warned, name=HOSTILE).told())
 
 
 def column(page: Page, number: int) -> list[str]:
     """The shown cells of one column of the canaries' table."""
-    rows = page.locator(f"#canary-table tbody tr:visible > :nth-child({number})")
+    rows = page.locator(f"#canaries-table tbody tr:visible > :nth-child({number})")
     return [text.strip() for text in rows.all_text_contents()]
 
 
@@ -38,14 +55,15 @@ def test_sorting_by_mouse_takes_numbers_as_numbers_and_puts_missing_ones_last(
     report: str, open_page: Open
 ) -> None:
     page = open_page(report).page
-    head = page.locator("#canary-table thead th").nth(2)
-    assert head.get_attribute("aria-sort") == "descending"  # as the page comes
+    head = page.locator("#canaries-table thead th").nth(4)
+    shown = column(page, 5)
     head.locator("button").click()
     assert head.get_attribute("aria-sort") == "ascending"
-    up = column(page, 3)
+    up = column(page, 5)
     head.locator("button").click()
     assert head.get_attribute("aria-sort") == "descending"
-    down = column(page, 3)
+    down = column(page, 5)
+    assert shown == down  # as the page comes
     for cells, direction in ((up, 1), (down, -1)):
         numbers = [float(one.lstrip("≥ ")) for one in cells if one != "n/a"]
         assert cells[len(numbers) :] == ["n/a"] * 4
@@ -55,12 +73,12 @@ def test_sorting_by_mouse_takes_numbers_as_numbers_and_puts_missing_ones_last(
 
 def test_sorting_by_keyboard(report: str, open_page: Open) -> None:
     page = open_page(report).page
-    head = page.locator("#canary-table thead th").nth(4)
+    head = page.locator("#canaries-table thead th").nth(6)
     head.locator("button").focus()
     page.keyboard.press("Enter")
-    places = [int(one.replace(",", "")) for one in column(page, 5) if one[0].isdecimal()]
+    places = [int(one.replace(",", "")) for one in column(page, 7) if one[0].isdecimal()]
     assert places == sorted(places)
-    assert column(page, 5)[0] == f"{places[0]:,}"
+    assert column(page, 7)[0] == f"{places[0]:,}"
     page.keyboard.press("Space")
     assert head.get_attribute("aria-sort") == "descending"
     page.keyboard.press("Tab")
@@ -70,30 +88,29 @@ def test_sorting_by_keyboard(report: str, open_page: Open) -> None:
 def test_filtering_and_what_is_said_of_it(report: str, open_page: Open) -> None:
     page = open_page(report).page
     count = page.locator("[data-count]")
-    assert count.inner_text() == "62 canaries and controls"
-    role, repetitions, text = (
-        page.locator(f".filter [name={name}]") for name in ("role", "repetitions", "text")
-    )
+    assert count.inner_text() == "62 rows"
+    role, repetitions = (page.locator(f".filter [data-column='{n}']") for n in (1, 2))
     role.select_option("canary")
-    assert count.inner_text() == "Showing 30 of 62 canaries and controls"
+    assert count.inner_text() == "Showing 30 of 62 rows"
     repetitions.select_option("16")
-    assert set(column(page, 2)) == {"16"}
-    text.fill("/0003")
-    assert count.inner_text() == "Showing 1 of 62 canaries and controls"
-    text.fill("no such canary")
-    assert count.inner_text() == "Showing 0 of 62 canaries and controls"
+    assert set(column(page, 3)) == {"16"}
+    page.locator(".filter [name=text]").fill("/0003")
+    assert count.inner_text() == "Showing 1 of 62 rows"
+    page.locator(".filter [name=text]").fill("no such canary")
+    assert count.inner_text() == "Showing 0 of 62 rows"
     page.get_by_role("button", name="Show all").click()
-    expect(count).to_have_text("62 canaries and controls")
+    expect(count).to_have_text("62 rows")
     assert len(column(page, 1)) == 62
 
 
 def test_a_thousand_rows_are_sorted_and_filtered_by_one_look_at_each(open_page: Open) -> None:
-    data = page_data(canaries=320, controls=40, references=200)
+    told = small_result(canaries=320, controls=40, references=400, repetitions=(1, 4, 16)).told()
     # Charts of so many are another test's business.
-    page = open_page(render_report(replace(data, roc=(), training=(), privacy=None))).page
+    bare = [replace(one, chart=None, parts=()) for one in told.sections]
+    page = open_page(as_page(replace(told, sections=bare))).page
     for act in (
-        "document.querySelectorAll('#canary-table thead button')[2].click()",
-        "document.querySelectorAll('#canary-table thead button')[0].click()",
+        "document.querySelectorAll('#canaries-table thead button')[4].click()",
+        "document.querySelectorAll('#canaries-table thead button')[0].click()",
         "const t = document.querySelector('.filter [name=text]'); t.value = '0123';"
         "t.dispatchEvent(new Event('input', {bubbles: true}))",
     ):
@@ -116,7 +133,7 @@ def test_what_comes_from_outside_is_text_and_runs_nothing(
     assert page.locator("script").count() == 1
     assert seen.messages == []
     assert seen.requests == [page.url]
-    for place in ("h1", ".sentence", "#canary-table th", ".warnings li", "#command", ".pair li"):
+    for place in ("h1", "#canaries-table th", ".warnings li"):
         assert HOSTILE in (page.locator(place).filter(has_text="window.ran").first.inner_text())
     assert page.evaluate("document.scrollingElement.scrollWidth <= innerWidth")
     assert page.evaluate(OUTSIDE) == []
@@ -124,7 +141,7 @@ def test_what_comes_from_outside_is_text_and_runs_nothing(
 
 def test_it_reads_whole_without_javascript(report: str, open_page: Open) -> None:
     page = open_page(report, javascript=False).page
-    assert page.locator("#canary-table tbody tr").count() == 62
+    assert page.locator("#canaries-table tbody tr").count() == 62
     assert page.locator("form.filter").is_hidden()
     assert page.locator("thead button").count() == 0
     assert page.get_by_role("heading", level=1).count() == 1
@@ -153,10 +170,10 @@ def test_a_link_into_a_closed_part_opens_it_and_the_command_is_copied(
     report: str, open_page: Open
 ) -> None:
     page = open_page(report).page
-    page.locator('figcaption a[href="#training-rows"]').click()
-    assert page.locator("#training-rows").is_visible()
+    page.locator("#all-settings-table").evaluate("e => { location.hash = e.id }")
+    expect(page.locator("#all-settings-table")).to_be_visible()
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     page.get_by_role("button", name="Copy the command").click()
     page.get_by_text("copied").wait_for()
     copied = page.evaluate("navigator.clipboard.readText()")
-    assert copied.startswith("lmexposure run corpus.txt")
+    assert "lmexposure run CORPUS" in copied

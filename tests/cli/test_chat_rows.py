@@ -11,8 +11,8 @@ from published_templates import PUBLISHED, TWINS, tiny_model_for, tokenizer_for
 
 from lmexposure.canaries import Manifest, read_records
 from lmexposure.models import training_rows
-from lmexposure.reporting.facts import command_of
-from lmexposure.studies import open_run
+from lmexposure.studies import Result
+from lmexposure.studies.exposure.facts import command_of
 
 PLAN = ("--format", "pin", "--canaries", "2", "--repetitions", "1,3", "--controls", "20")
 QUICK = ("--quick", "--references", "20", "--draws", "10", "--budget-steps", "1")
@@ -68,12 +68,12 @@ def test_measure_is_told_of_the_rows_and_the_report_tells_it_again(
     told = ("--loss", "all", "--chat-template", other, "--chat-date", "2026-01-31")
     outcome = call("measure", base, manifest, "--out", tmp_path / "m", *QUICK, *told)
     assert outcome.code == 0, outcome.err
-    run = open_run(tmp_path / "m")
-    context = run.result.context
+    run = Result.read(tmp_path / "m")
+    context = run.context
     assert context is not None
     assert (context.source, context.loss, context.chat_date) == ("setting", "all", "2026-01-31")
     assert "31 Jan 2026" in context.left
-    again = command_of(run)
+    again = command_of(run.files)
     assert "--loss all --chat-template TEMPLATE --chat-date 2026-01-31" in again
     text = tmp_path / "t.txt"
     text.write_text("".join(f"text {i}\n" for i in range(60)))
@@ -121,7 +121,7 @@ def test_the_first_difference_of_rows_and_template_is_shown(
         other.out.split()
     )
     assert call("measure", base, manifest, "--out", tmp_path / "m", *QUICK).code == 0
-    context = open_run(tmp_path / "m").result.context
+    context = Result.read(tmp_path / "m").context
     assert context is not None
     assert context.source == "rows"
     refused = call("measure", base, manifest, "--out", tmp_path / "n", *QUICK, "--loss", "all")

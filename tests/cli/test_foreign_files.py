@@ -304,7 +304,7 @@ def test_check_writes_its_own_output_again_and_no_other(
             json.dumps({**json.loads(text), "inlineExternalProperties": ["mine"]}),
         ],
     }[flag]()
-    for content in ("mine", '{"schema": "lmexposure.result/4"}', "<testsuites/>", *merged):
+    for content in ("mine", '{"schema": "lmexposure.result/1"}', "<testsuites/>", *merged):
         path.write_text(content)
         seen = call("check", made / "m", flag, path)
         assert_refused(

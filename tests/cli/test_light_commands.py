@@ -120,9 +120,9 @@ def test_inserting_waits_for_no_trainer() -> None:
 def test_tables_on_the_terminal_wait_for_no_page_and_no_chart() -> None:
     script = (
         "import sys\n"
-        "from lmexposure.cli.console import print_result\n"
-        "from lmexposure.studies import open_run\n"
-        "print_result(open_run(sys.argv[1]).result)\n"
+        "from lmexposure.cli.console import print_document\n"
+        "from lmexposure.studies import Result\n"
+        "print_document(Result.read(sys.argv[1]).document())\n"
         "heavy = {'torch', 'matplotlib', 'jinja2', 'pyarrow', 'scipy'} & set(sys.modules)\n"
         "assert not heavy, heavy"
     )

@@ -200,7 +200,7 @@ SEARCH += ["--budget-steps", "90000000", "--estimate", "exact"]
 def begin(words: list[str]) -> None:
     """The command, but for the report at its end, which takes as long as all the rest."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    console.write_and_say = lambda *_, **__: None
+    console.show_run = lambda *_, **__: None
     sys.argv = ["lmexposure", *words]
     entry.main()
 

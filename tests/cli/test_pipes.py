@@ -17,8 +17,8 @@ from corpora import write_corpus
 
 from lmexposure._files import sha256_file
 from lmexposure.canaries import Manifest
-from lmexposure.reporting.facts import command_of
-from lmexposure.studies import RunRecord, open_run
+from lmexposure.studies import Result, RunRecord
+from lmexposure.studies.exposure.facts import command_of
 
 PLAN = ["--format", "pin", "--canaries", "2", "--repetitions", "1,3", "--controls", "2"]
 PLAN += ["--seed", "0"]
@@ -182,7 +182,9 @@ def test_a_run_keeps_what_it_read(
     assert "is the copy of another standard input" in other.outcome.err
     refused = pipe(text, "insert", "-", "--out", "r", *PLAN)
     assert "manifest.json is there already" in refused.outcome.err
-    assert "lmexposure run r/source/standard_input --out r-again" in command_of(open_run(Path("r")))
+    assert "lmexposure run r/source/standard_input --out r-again" in command_of(
+        Result.read(Path("r")).files
+    )
 
 
 @pytest.mark.slow
@@ -215,7 +217,7 @@ def test_a_run_of_many_packed_files_and_its_command(
     again = call("run", *corpus, "--out", "r", *PLAN, *SMALL)
     assert (again.code, Path("r/corpus/1.gz").read_bytes()) == (0, whole), again.err
     assert "r/corpus/1.gz is damaged, or was changed" in caplog.text
-    said = command_of(open_run(Path("r")))
+    said = command_of(Result.read(Path("r")).files)
     assert "lmexposure run 'a b/*.gz' c/1.gz --out r-again" in said
     made, copied, words = (part.split("lmexposure")[-1] for part in said.split("&&"))
     Path("r-again").mkdir()

@@ -19,7 +19,7 @@ def test_secrets_only_where_asked_for_and_then_with_a_warning(call: Call, tmp_pa
     assert not [one for one in secret_texts(small_manifest()) if one in csv.read_text()]
     outcome = call(*asked, "--show-secrets")
     assert outcome.code == 0
-    assert "these files show the secrets" in outcome.err
+    assert "these files show secrets" in outcome.err
     assert small_manifest().entries[0].text.split()[-1] in csv.read_text()
     assert not [one for one in secret_texts(small_manifest()) if one in outcome.out + outcome.err]
 

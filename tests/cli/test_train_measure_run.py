@@ -10,8 +10,8 @@ from cli.conftest import Call
 from corpora import write_corpus
 
 from lmexposure.audit import MeasureSettings, RunSettings, demo_settings
-from lmexposure.reporting.facts import command_of
-from lmexposure.studies import open_run
+from lmexposure.studies import Result
+from lmexposure.studies.exposure.facts import command_of
 
 SMALL = ("--layers", "1", "--units", "16", "--epochs", "1")
 PLAN = ("--format", "pin", "--canaries", "2", "--repetitions", "1,20", "--controls", "4")
@@ -59,7 +59,9 @@ def test_insert_train_measure_by_hand_is_run(
     shutil.move(tmp_path / "m", moved / "m")
     shutil.copy(corpus, moved)
     for name, place in (("my run", at_once), ("m", by_hand)):
-        words = shlex.split(command_of(open_run(moved / name)).replace("MANIFEST", str(manifest)))
+        words = shlex.split(
+            command_of(Result.read(moved / name).files).replace("MANIFEST", str(manifest))
+        )
         while "&&" in words:
             end = words.index("&&")
             subprocess.run(words[:end], check=True)

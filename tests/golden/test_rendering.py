@@ -13,9 +13,8 @@ from cli.conftest import Call, Outcome
 from golden.page_text import page_text
 from golden_run import agree
 
-from lmexposure.cli.console import print_result
-from lmexposure.reporting import write_report
-from lmexposure.studies import open_run
+from lmexposure.cli.console import print_document
+from lmexposure.studies import Result, card_with_results, save_card
 
 call = cli.conftest.call
 
@@ -249,9 +248,9 @@ def test_model_cards(call: Call, card: str) -> None:
 def test_a_model_card_of_known_weights() -> None:
     _lay_out("demo")
     Path("model").mkdir()
-    run = open_run("demo")
-    weights = run.result.model.weights_sha256
-    write_report(run, formats=["csv"], model_card="model", card_weights=weights)
+    run = Result.read("demo")
+    card = Path("model/README.md")
+    save_card(card, card_with_results(card, run, run.model.weights_sha256))
     agree("rendering/cards/known-weights.md", _settled(_text(Path("model/README.md"))))
 
 
@@ -329,6 +328,6 @@ def _write_scores() -> None:
 @pytest.mark.parametrize("run", ["demo", "coins", "claimed", "formats"])
 def test_tables(capsys: pytest.CaptureFixture[str], run: str) -> None:
     _lay_out(run)
-    print_result(open_run(run).result)
+    print_document(Result.read(run).document())
     seen = capsys.readouterr()
     agree(f"rendering/tables/{run}.txt", f"{seen.out}--- standard error\n{seen.err}")

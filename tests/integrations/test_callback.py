@@ -16,7 +16,7 @@ from lmexposure.errors import ManifestError, ModelError, SettingsError
 from lmexposure.integrations import ExposureCallback
 from lmexposure.scoring import log_perplexity
 from lmexposure.statistics import sampled_exposure
-from lmexposure.studies.run import read_curve
+from lmexposure.studies.exposure.files import read_curve
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of the Trainer, which is not ours
 

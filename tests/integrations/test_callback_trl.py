@@ -28,7 +28,7 @@ peft = pytest.importorskip("peft")
 def test_adapters_end_with_the_very_weights_of_a_training_without(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lmexposure.reporting.write_report", lambda run: [])
+    monkeypatch.setattr("lmexposure.core.write_report", lambda run, out: [])
     texts, manifest = hidden()
     tokenizer = byte_level_bpe()
     tokenizer.pad_token = tokenizer.eos_token

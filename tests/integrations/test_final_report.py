@@ -12,14 +12,14 @@ import torch
 from integrations.tiny_training import hidden, trainer_of
 from made_results import clean
 
+from lmexposure import check
 from lmexposure.audit import MeasureSettings, measure
 from lmexposure.core import Outcome
 from lmexposure.errors import FileError, ModelError, ResultError
-from lmexposure.gate import check
 from lmexposure.integrations import ExposureCallback, final_report
 from lmexposure.integrations.training_evidence import training_record
 from lmexposure.models import load_model
-from lmexposure.studies import Result, RowsClass, RowsRecord, Validation, open_run
+from lmexposure.studies import Result, RowsClass, RowsRecord, Validation
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of the Trainer, which is not ours
 
@@ -73,8 +73,8 @@ def test_its_files_tell_no_secret_and_draw_the_training(trained: Any) -> None:
     for name, content in files.items():
         for one in MANIFEST.entries:
             assert one.text.encode() not in content, name
-    run = open_run(out / "leakage")
-    assert [row.step for row in run.curve] == [2, 4]
+    run = Result.read(out / "leakage")
+    assert [row.step for row in run.files.curve] == [2, 4]
     assert b"Loss while training, and exposure" in files["report.html"]
 
 
@@ -168,7 +168,7 @@ def seen_by_record(
     out: Path, texts: list[str], monkeypatch: pytest.MonkeyPatch, **arguments: Any
 ) -> tuple[Any, Result]:
     """Whether a training shows that it saw the canaries, and the result that says so."""
-    monkeypatch.setattr("lmexposure.reporting.write_report", lambda run: [])
+    monkeypatch.setattr("lmexposure.core.write_report", lambda run, out: [])
     callback = reporting(out / "leakage", preflight="warn", measure=RECORDED)
     trainer_of(out / "run", texts, [callback], **{**EPOCH, **arguments}).train()
     result = Result.read(out / "leakage/result.json")

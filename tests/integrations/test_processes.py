@@ -10,7 +10,7 @@ from integrations import train_in_processes
 
 from lmexposure.errors import ResultError
 from lmexposure.integrations.callback import from_first
-from lmexposure.studies import open_run
+from lmexposure.studies import Result
 
 
 def test_one_process_decides_by_itself() -> None:
@@ -40,7 +40,7 @@ def test_two_processes_train_and_report_as_one(tmp_path: Path) -> None:
     followed = rows_of("followed")
     assert [row["step"] for row in followed] == [2, 4]
     assert list(followed[1]["exposure"].values()) == list(said[0]["medians"][1].values())
-    run = open_run(tmp_path / "leakage")  # by one of them
-    assert run.result.model.weights_sha256 == said[0]["weights"][1]
-    assert [row.step for row in run.curve] == [2, 4]
+    run = Result.read(tmp_path / "leakage")  # by one of them
+    assert run.model.weights_sha256 == said[0]["weights"][1]
+    assert [row.step for row in run.files.curve] == [2, 4]
     assert (tmp_path / "leakage/report.html").exists()

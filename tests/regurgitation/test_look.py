@@ -292,7 +292,7 @@ def test_bad_input_is_named(case: Case, tmp_path: Path) -> None:
         (ModelError, f"reads {limit} at once", small, case.train, pair),
         (
             ResultError,
-            r"holds a measurement \(result.json\), whose files",
+            r"holds a run \(result.json\), whose files",
             None,
             case.train,
             {"out": run},

@@ -69,7 +69,7 @@ def test_the_same_again_gives_the_same_and_another_is_refused(
         canife(posts, out=audited, settings=replace(SETTINGS, clip=2.0), **given)
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "result.json").write_text("{}")
-    with pytest.raises(ResultError, match=r"holds a measurement \(result.json\), whose files"):
+    with pytest.raises(ResultError, match=r"holds a run \(result.json\), whose files"):
         canife(posts, out=tmp_path / "run", settings=SETTINGS, **given)
 
 

@@ -8,9 +8,9 @@ import pytest
 from made_results import secret_texts, small_manifest, small_result
 from mutations import mutations
 
+from lmexposure import check
 from lmexposure.canaries import Manifest
 from lmexposure.errors import ManifestError, ResultError
-from lmexposure.gate import check
 from lmexposure.studies import Result
 
 NUMBER = 640

@@ -19,7 +19,7 @@ def test_written_and_read_it_is_the_same(tmp_path: Path) -> None:
     result.write(tmp_path / "result.json")
     assert Result.read(tmp_path / "result.json") == result
     values = json.loads((tmp_path / "result.json").read_text())
-    assert values["schema"] == "lmexposure.result/4"
+    assert values["schema"] == "lmexposure.result/1"
     assert values["formats"][0]["space_size"] == "1000000000"
 
 
@@ -42,12 +42,12 @@ def test_small_floats_are_spelled_as_json_spells_them(tmp_path: Path) -> None:
     [
         ("", "not readable JSON"),
         ('{"schema": ', "not readable JSON"),
-        ("[]", "has schema None; expected 'lmexposure.result/4'"),
+        ("[]", "has schema None; expected 'lmexposure.result/1'"),
         ('{"schema": "other/1"}', "has schema 'other/1'; expected"),
         ('{"schema": "lmexposure.manifest/2"}', "'lmexposure.manifest/2'; expected"),
-        ('{"schema": "lmexposure.result/4"}', "does not fit its content_sha256"),
+        ('{"schema": "lmexposure.result/1"}', "does not fit its content_sha256"),
         (f'{{"schema": "lmexposure.result/{"9" * 5000}"}}', r"9\.\.\., and this version of"),
-        ('{"schema": "lmexposure.result/²"}', "expected 'lmexposure.result/4'"),
+        ('{"schema": "lmexposure.result/²"}', "expected 'lmexposure.result/1'"),
         (f'{{"schema": "{"x" * 5000}"}}', r"x\.\.\.; expected"),
         ('{"schema": "\\ud800"}', "half a character"),
         ("[" * 100_000, "not readable JSON"),
@@ -62,9 +62,9 @@ def test_refuses_what_it_cannot_read(tmp_path: Path, text: str, message: str) ->
 
 
 def test_refuses_a_missing_result_and_a_directory(tmp_path: Path) -> None:
-    with pytest.raises(ResultError, match=r"no result at .*make one: lmexposure measure"):
+    with pytest.raises(ResultError, match=r"no run or result at .*; make one: lmexposure run"):
         Result.read(tmp_path / "none.json")
-    with pytest.raises(ResultError, match=r"is a directory; give the result\.json in it"):
+    with pytest.raises(ResultError, match=r"holds no result\.json; it is no run directory"):
         Result.read(tmp_path)
 
 

@@ -22,7 +22,7 @@ from made_results import (
     searched,
 )
 
-from lmexposure import gate
+import lmexposure as lx
 from lmexposure._files import canonical_json, sha256_bytes
 from lmexposure._integrity import CONTENT
 from lmexposure.core import Thresholds, verdict_json
@@ -31,7 +31,6 @@ from lmexposure.studies import (
     ExtractionCount,
     GuessCount,
     Margin,
-    Provenance,
     Result,
     Search,
     TokenProof,
@@ -336,8 +335,8 @@ def exit_code(values: Values) -> int:
         result = read(values)
     except ResultError:
         return 3
-    verdict = gate.check(result, ALL)
-    json.loads(verdict_json(verdict, result.hashes, Provenance.of(result)))
+    verdict = lx.check(result, ALL)
+    json.loads(verdict_json(verdict, result.hashes, result.provenance))
     return verdict.exit_code
 
 

@@ -16,7 +16,7 @@ from scipy import stats
 
 from lmexposure.errors import FileError, ResultError, SettingsError
 from lmexposure.statistics import quantile_interval
-from lmexposure.studies import Result, open_run
+from lmexposure.studies import Result
 
 
 def test_a_class_is_found_by_what_tells_it_from_the_others() -> None:
@@ -164,8 +164,7 @@ def test_a_frame_has_a_row_for_each_canary_and_no_secret() -> None:
 
 def test_a_notebook_shows_a_table_of_classes() -> None:
     table = small_result()._repr_html_()
-    assert table.count("<tr>") == 1 + 3
-    assert "<td>inserted 4 times</td><td>10</td>" in table
+    assert "<td>4×</td><td>10</td>" in table
     assert "<td>controls</td>" in table
     hostile = small_result().model_copy(
         update={"model": small_result().model.model_copy(update={"path": "<script>"})}
@@ -176,20 +175,20 @@ def test_a_notebook_shows_a_table_of_classes() -> None:
 @pytest.fixture
 def held(tmp_path: Path) -> Result:
     """A result in memory, with its scores."""
-    scores = open_run(small_run(tmp_path / "run")).scores()
+    scores = Result.read(small_run(tmp_path / "run")).scores
     return small_result().with_scores(known(scores))
 
 
 def test_scores_are_in_memory_or_next_to_the_file(tmp_path: Path) -> None:
-    run = open_run(small_run(tmp_path / "run"))
-    assert (known(run.result.scores).ids == known(run.scores()).ids).all()
+    run = Result.read(small_run(tmp_path / "run"))
+    assert known(run.scores).ids.size == 436
     (tmp_path / "run" / "result.json").rename(tmp_path / "run" / "other.json")
     assert Result.read(tmp_path / "run" / "other.json").scores is None
     assert small_result().scores is None
 
 
 def test_scores_are_no_part_of_the_record(tmp_path: Path) -> None:
-    read = open_run(small_run(tmp_path / "run")).result
+    read = Result.read(small_run(tmp_path / "run"))
     held = small_result().with_scores(known(read.scores))
     assert held == small_result()
     assert held.to_dict() == small_result().to_dict()
@@ -200,10 +199,10 @@ def test_scores_are_no_part_of_the_record(tmp_path: Path) -> None:
 
 def test_a_result_is_kept_with_its_scores(tmp_path: Path, held: Result) -> None:
     path = held.save(tmp_path / "deep" / "kept")
-    kept = open_run(tmp_path / "deep" / "kept")
-    assert path == kept.result_path
-    assert kept.result.canaries == held.canaries
-    kept_bits, bits = (known(one.scores).log_perplexity_bits for one in (kept.result, held))
+    kept = Result.read(tmp_path / "deep" / "kept")
+    assert path.parent == kept.home
+    assert kept.canaries == held.canaries
+    kept_bits, bits = (known(one.scores).log_perplexity_bits for one in (kept, held))
     assert np.array_equal(kept_bits, bits)
     written = path.read_bytes()
     assert held.save(path.parent).read_bytes() == written
@@ -229,7 +228,7 @@ def test_a_result_is_kept_whole_or_not_at_all(
         full.setattr(Result, "write", Mock(side_effect=FileError(ENOSPC, "No space left")))
         held.save(tmp_path / "kept")
     assert list((tmp_path / "kept").iterdir()) == []
-    assert open_run(held.save(tmp_path / "kept")).result.scores is not None
+    assert Result.read(held.save(tmp_path / "kept")).scores is not None
 
 
 def test_what_a_killed_save_left_is_gone_on_with(tmp_path: Path, held: Result) -> None:
@@ -239,11 +238,11 @@ def test_what_a_killed_save_left_is_gone_on_with(tmp_path: Path, held: Result) -
     for other in (theirs, small_result()):
         with pytest.raises(ResultError, match=r"scores.parquet is there already, and not of this"):
             other.save(tmp_path / "kept")
-    assert open_run(held.save(tmp_path / "kept")).result.scores is not None
+    assert Result.read(held.save(tmp_path / "kept")).scores is not None
 
 
 def test_a_measurements_own_scores_stay_as_they_were(tmp_path: Path) -> None:
     run = small_run(tmp_path / "run")
     before = (run / "scores.parquet").read_bytes()
-    open_run(run).result.save(run)
+    Result.read(run).save(run)
     assert (run / "scores.parquet").read_bytes() == before

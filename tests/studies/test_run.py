@@ -15,17 +15,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from known import known
 from made_looks import look
 from made_results import small_result, small_run, trained_record, with_scores_of
 
+import lmexposure as lx
 from lmexposure._files import LOCK, only_writer, sha256_file
 from lmexposure._integrity import file_hashes, write_hashed
 from lmexposure.core import utc_now
 from lmexposure.errors import ManifestError, ResultError
-from lmexposure.studies import Result, RunRecord, open_run
+from lmexposure.studies import Result, RunRecord
 from lmexposure.studies.directories import refuse_other_study
-from lmexposure.studies.run import run_of
-from lmexposure.studies.scores import read_scores
+from lmexposure.studies.exposure.scores import read_scores
 
 
 def edited(path: Path, change: Callable[[Any], object]) -> Path:
@@ -38,26 +39,26 @@ def edited(path: Path, change: Callable[[Any], object]) -> Path:
 
 
 def test_a_whole_run_is_all_of_its_files(tmp_path: Path) -> None:
-    run = open_run(small_run(tmp_path / "mine"))
-    assert run.name == "mine"
+    run = Result.read(small_run(tmp_path / "mine"))
+    assert run.files.name == "mine"
     scores_sha256 = sha256_file(tmp_path / "mine" / "scores.parquet")
-    assert run.result == small_result().model_copy(update={"scores_sha256": scores_sha256})
-    assert run.manifest is not None
-    assert run.manifest.sha256 == run.result.manifest_sha256
-    assert run.record is not None
-    assert run.record.settings is not None
-    assert run.record.settings.controls == 16
-    assert [point.step for point in run.curve] == [0, 10, 20, 30]
-    assert run.result_path == tmp_path / "mine" / "result.json"
-    assert (run.whole, run.white_box()) == (True, None)
-    assert run_of(run) is run
-    opened = run_of(str(tmp_path / "mine"))
-    assert RunRecord.read(f"{tmp_path}/mine/run.json") == opened.record
-    assert read_scores(f"{tmp_path}/mine/scores.parquet", opened.result).ids.size == 436
+    assert run == small_result().model_copy(update={"scores_sha256": scores_sha256})
+    assert run.files.manifest is not None
+    assert run.files.manifest.sha256 == run.manifest_sha256
+    assert run.files.record is not None
+    assert run.files.record.settings is not None
+    assert run.files.record.settings.controls == 16
+    assert [point.step for point in run.files.curve] == [0, 10, 20, 30]
+    assert run.home == tmp_path / "mine"
+    assert (run.files.whole, run.files.white_box) == (True, None)
+    opened = lx.open(str(tmp_path / "mine"))
+    assert lx.open(tmp_path / "mine" / "result.json") == run == opened
+    assert RunRecord.read(f"{tmp_path}/mine/run.json") == opened.files.record
+    assert read_scores(f"{tmp_path}/mine/scores.parquet", opened).ids.size == 436
 
 
 def test_its_scores_are_columns(tmp_path: Path) -> None:
-    scores = open_run(small_run(tmp_path)).scores()
+    scores = Result.read(small_run(tmp_path)).scores
     assert scores is not None
     assert scores.ids.shape == scores.formats.shape == (436,)
     assert dict(zip(*np.unique(scores.roles, return_counts=True), strict=True)) == {
@@ -71,46 +72,56 @@ def test_its_scores_are_columns(tmp_path: Path) -> None:
 
 def test_candidates_left_out_are_among_the_references(tmp_path: Path) -> None:
     made_of: dict[str, Any] = {"inclusion_probability": 0.5, "canaries": 30, "repetitions": (1,)}
-    run = open_run(small_run(tmp_path, **made_of))
-    scores = run.scores()
+    run = Result.read(small_run(tmp_path, **made_of))
+    scores = run.scores
     assert scores is not None
     never = np.isin(scores.roles, ("reference", "held_out")).sum()
     assert (scores.roles == "held_out").any()
-    assert never == run.result.formats[0].references
+    assert never == run.formats[0].references
 
 
 def test_a_result_json_stands_for_its_directory_and_any_other_name_for_itself(
     tmp_path: Path,
 ) -> None:
     path = small_run(tmp_path / "r") / "result.json"
-    assert open_run(path).manifest is not None
+    assert Result.read(path).files.manifest is not None
     alone = path.rename(path.with_name("other.json"))
-    run = open_run(alone)
-    assert (run.name, run.manifest, run.record, run.scores()) == ("other", None, None, None)
+    run = Result.read(alone)
+    assert (run.files.name, run.files.manifest, run.files.record, run.scores) == (
+        "other",
+        None,
+        None,
+        None,
+    )
 
 
 def test_what_a_measurement_alone_lacks_is_none(tmp_path: Path) -> None:
-    run = open_run(small_run(tmp_path, whole=False))
-    assert (run.manifest, run.record, run.curve, run.whole) == (None, None, (), False)
-    assert run.scores() is not None
-    assert run.provenance.line == f"version unknown, date unknown; weights {'1' * 12}"
+    run = Result.read(small_run(tmp_path, whole=False))
+    assert (run.files.manifest, run.files.record, run.files.curve, run.files.whole) == (
+        None,
+        None,
+        (),
+        False,
+    )
+    assert run.scores is not None
+    assert run.provenance.line == f"lmexposure 0.1.0, date unknown; model, weights {'1' * 12}"
     (tmp_path / "scores.parquet").unlink()
-    assert open_run(tmp_path).scores() is None
+    assert Result.read(tmp_path).scores is None
 
 
 def test_a_look_at_other_weights_is_left_out_and_said(tmp_path: Path) -> None:
     run = small_run(tmp_path)
-    weights = open_run(run).result.model.weights_sha256
+    weights = Result.read(run).model.weights_sha256
     (run / "verbatim").mkdir()
     theirs = look()
     theirs.write(run / "verbatim" / "verbatim.json")
-    opened = open_run(run)
-    assert opened.look is None
-    assert "memorised text was looked for in weights abababab" in opened.notes[-1]
+    opened = Result.read(run)
+    assert opened.files.look is None
+    assert "memorised text was looked for in weights abababab" in opened.files.notes[-1]
     model = theirs.model.model_copy(update={"weights_sha256": weights})
     own = theirs.model_copy(update={"model": model})
     own.write(run / "verbatim" / "verbatim.json")
-    assert (open_run(run).look, open_run(run).notes) == (own, ())
+    assert (Result.read(run).files.look, Result.read(run).files.notes) == (own, ())
 
 
 def test_now_is_to_the_second_in_utc() -> None:
@@ -121,7 +132,7 @@ def test_now_is_to_the_second_in_utc() -> None:
 def test_the_current_directory_has_a_name(tmp_path: Path, monkeypatch: Any) -> None:
     small_run(tmp_path / "here")
     monkeypatch.chdir(tmp_path / "here")
-    assert open_run(".").name == "here"
+    assert Result.read(".").files.name == "here"
 
 
 def test_of_damaged_metrics_what_is_whole_is_a_curve(tmp_path: Path) -> None:
@@ -129,10 +140,13 @@ def test_of_damaged_metrics_what_is_whole_is_a_curve(tmp_path: Path) -> None:
     path = small_run(tmp_path) / "metrics.jsonl"
     whole = path.read_bytes()
     path.write_bytes(whole[:-20])
-    run = open_run(tmp_path)
-    assert (len(run.curve), run.notes) == (3, ())  # a process that was killed left it so
+    run = Result.read(tmp_path)
+    assert (len(run.files.curve), run.files.notes) == (
+        3,
+        (),
+    )  # a process that was killed left it so
     path.write_bytes(whole + b'{"step": 4, "validation_bits_per_token": NaN}\n\xc3')
-    last = open_run(tmp_path).curve[-1]
+    last = Result.read(tmp_path).files.curve[-1]
     assert (last.step, last.validation_bits) == (4, None)
     for damaged in (
         b"{torn\n" + whole,
@@ -141,31 +155,31 @@ def test_of_damaged_metrics_what_is_whole_is_a_curve(tmp_path: Path) -> None:
         b"[" * 9000 + b"\n{}\n",
     ):
         path.write_bytes(damaged)
-        (note,) = open_run(tmp_path).notes
+        (note,) = Result.read(tmp_path).files.notes
         assert "missing in part: 1 of" in note
         assert "lines of metrics.jsonl are damaged, the first is line 1" in note
     for value in (10**400, "\ud800", [1], "x"):  # what is no number is left out
         path.write_text(json.dumps({"step": value, "epoch": 2}) + "\n")
-        (point,) = open_run(tmp_path).curve
+        (point,) = Result.read(tmp_path).files.curve
         assert (point.step, point.epoch) == (None, 2.0)
     path.unlink()
     path.mkdir()
-    run = open_run(tmp_path)
-    assert run.notes == ("no training curve: cannot read metrics.jsonl: Is a directory",)
-    assert run.curve == ()
+    run = Result.read(tmp_path)
+    assert run.files.notes == ("no training curve: cannot read metrics.jsonl: Is a directory",)
+    assert run.files.curve == ()
 
 
 def test_scores_below_a_path_that_is_not_utf8(tmp_path: Path) -> None:
     home = tmp_path / os.fsdecode(b"b\xff")
     home.mkdir()
     small_run(home)
-    assert open_run(home).scores() is not None
+    assert Result.read(home).scores is not None
 
 
 def test_opening_a_run_imports_nothing_heavy(tmp_path: Path) -> None:
     small_run(tmp_path)
     script = (
-        "import sys\nfrom lmexposure.studies import open_run\nopen_run(sys.argv[1])\n"
+        "import sys, lmexposure as lx\nlx.check(lx.open(sys.argv[1]))\n"
         "heavy = {'torch', 'scipy.stats', 'pyarrow', 'matplotlib'} & set(sys.modules)\n"
         "assert not heavy, heavy"
     )
@@ -176,9 +190,9 @@ def test_what_a_callback_followed_stands_in_for_the_metrics(tmp_path: Path) -> N
     run = small_run(tmp_path / "run")
     row = {"epoch": 1.0, "validation_bits_per_token": 2.0, "exposure": {"pin x4": 5.5}}
     (run / "exposure.jsonl").write_text(json.dumps(row) + "\n")
-    assert not any(point.exposures for point in open_run(run).curve)
+    assert not any(point.exposures for point in Result.read(run).files.curve)
     (run / "metrics.jsonl").unlink()
-    (point,) = open_run(run).curve
+    (point,) = Result.read(run).files.curve
     assert (point.validation_bits, point.exposures) == (2.0, (("pin x4", 5.5),))
 
 
@@ -196,16 +210,16 @@ def with_model(run: Path) -> Path:
 def test_a_model_that_was_put_beside_a_result_is_refused(tmp_path: Path) -> None:
     run = with_model(small_run(tmp_path / "run"))
     (run / "model" / "README.md").write_text("added")
-    open_run(run)
+    Result.read(run)
     refused = pytest.raises(ResultError, match=r"model\.safetensors is not what the training wrote")
     (run / "model" / "model.safetensors").write_bytes(b"of another")
     with refused:
-        open_run(run)
+        Result.read(run)
     (run / "model").rename(tmp_path / "other")
-    open_run(run)  # it was moved elsewhere
+    Result.read(run)  # it was moved elsewhere
     (run / "model").symlink_to(tmp_path / "other")
     with refused:
-        open_run(run / "result.json")
+        Result.read(run / "result.json")
 
 
 Damage = Callable[[Path], object]
@@ -309,7 +323,7 @@ def test_a_damaged_run_is_refused(tmp_path: Path, damage: Damage, message: str) 
     run = with_model(small_run(tmp_path / "run"))
     damage(run)
     with pytest.raises((ManifestError, ResultError), match=message):
-        open_run(run)
+        Result.read(run)
 
 
 def test_the_training_in_a_run_json_is_that_of_the_result(tmp_path: Path) -> None:
@@ -319,11 +333,11 @@ def test_the_training_in_a_run_json_is_that_of_the_result(tmp_path: Path) -> Non
     same = ("validation_bits", "initial_validation_bits", "best_epoch", "epochs", "stopped")
     told = trained_record({})["result"] | {name: getattr(known, name) for name in same}
     edited(run / "run.json", lambda values: values.update(training=told))
-    assert open_run(run).record is not None
+    assert Result.read(run).files.record is not None
     for false in ({"validation_bits": 0.123}, {"epochs": 77.0}, {"stopped": "max_seconds"}):
         edited(run / "run.json", lambda values, f=false: values.update(training=told | f))  # type: ignore[misc]
         with pytest.raises(ResultError, match=OTHER_RUN):
-            open_run(run)
+            Result.read(run)
 
 
 def test_a_record_that_may_not_be_read_is_not_called_damaged(
@@ -339,17 +353,17 @@ def test_a_record_that_may_not_be_read_is_not_called_damaged(
 
     monkeypatch.setattr(os, "open", refuse)
     with pytest.raises(ResultError, match=r"cannot read .*/training\.json: Permission denied; tra"):
-        open_run(run)
+        Result.read(run)
 
 
 def test_what_is_no_run_or_at_work_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ResultError, match=r"holds no result.json; it is no run directory"):
-        open_run(tmp_path)
+        Result.read(tmp_path)
     with pytest.raises(ResultError, match="cannot read"):
         RunRecord.read(f"{tmp_path}/none.json")
     (tmp_path / "run.json").write_text("{}")
     with only_writer(tmp_path), pytest.raises(ResultError, match="process is at work there; wait"):
-        open_run(tmp_path)
+        Result.read(tmp_path)
 
 
 def column(name: str, value: Any) -> Damage:
@@ -389,24 +403,24 @@ NO_SCORES, BITS = "cannot be read as scores", "log_perplexity_bits"
 def test_scores_that_cannot_be(tmp_path: Path, change: Damage, message: str) -> None:
     change(small_run(tmp_path))
     with pytest.raises(ResultError, match="is not what its result was made with"):
-        open_run(tmp_path)
+        Result.read(tmp_path)
     with_scores_of(tmp_path, small_result())
     with pytest.raises(ResultError, match=message):
-        open_run(tmp_path).scores()
+        known(Result.read(tmp_path).scores)
 
 
 def test_scores_are_those_of_their_result(tmp_path: Path) -> None:
     run = small_run(tmp_path)
-    result = open_run(run).result.model_copy(update={"scores_sha256": "0" * 64})
+    result = Result.read(run).model_copy(update={"scores_sha256": "0" * 64})
     small_result().write(tmp_path / "result.json")  # which names no scores
     with pytest.raises(ResultError, match="is not what its result was made with"):
-        open_run(tmp_path)
+        Result.read(tmp_path)
     (run / "scores.parquet").unlink()
     (run / "scores.parquet").mkdir()
     with pytest.raises(ResultError, match=r"is not readable \(Is a directory\); give the command"):
         read_scores(run / "scores.parquet", result)
     with pytest.raises(ResultError, match=r"is not readable \(Is a directory\); give the command"):
-        open_run(run)
+        Result.read(run)
 
 
 def test_scores_that_are_their_owners_alone_keep_nobody_from_a_result(
@@ -415,7 +429,7 @@ def test_scores_that_are_their_owners_alone_keep_nobody_from_a_result(
     small_run(tmp_path)
     torn(tmp_path)
     monkeypatch.setattr(os, "access", lambda path, mode: path.name != "scores.parquet")
-    assert open_run(tmp_path).result.formats
+    assert Result.read(tmp_path).formats
 
 
 def test_files_of_another_study_are_not_replaced(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import lmexposure as lx
 from lmexposure.core import Answers, Thresholds, as_markdown, write_report
 from lmexposure.core.render import as_page
 from lmexposure.errors import ResultError, SettingsError
-from lmexposure.studies import SweepText, WorstText, open_run
+from lmexposure.studies import Result, SweepText, WorstText
 
 
 def page(**parts: Any) -> str:
@@ -176,8 +176,8 @@ def test_a_sweep_is_opened_under_any_name_and_runs_are_none(tmp_path: Path) -> N
         "lmexposure 0.1.0, measured 2026-11-22T06:30:00Z; 64 models of lstm, scores efefefefefef"
     )
     assert opened.provenance.to_dict()["plan_sha256"] == "ab" * 32
-    with pytest.raises(ResultError, match="is a sweep of many models, and no run"):
-        open_run(home)
+    with pytest.raises(ResultError, match=r"holds no result\.json; it is no run directory"):
+        Result.read(home)
     (home / "sweep.json").rename(home / "other.json")
     assert lx.open(home / "other.json") == opened
     (tmp_path / "run").mkdir()

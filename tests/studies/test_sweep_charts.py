@@ -5,8 +5,8 @@ import re
 
 import numpy as np
 import pytest
+from exposure.charts.made import texts
 from made_sweeps import made_sweep, sweep_with
-from reporting.charts.made import texts
 
 from lmexposure.core.charts import Chart
 from lmexposure.studies import SweepResult

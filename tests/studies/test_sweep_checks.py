@@ -7,7 +7,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from gate.judged import LEAK, OPEN, PASS, check_of
+from exposure.judged import LEAK, OPEN, PASS, check_of
 from known import known
 from made_results import HOSTILE
 from made_sweeps import bound_of, made_sweep, sweep_with, written_sweep

@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from exposure.charts.made import texts
 from known import known
 from made_sweeps import made_power, made_sweep, sweep_with
-from reporting.charts.made import texts
 
 import lmexposure as lx
 from lmexposure.core import Section, Table, as_markdown

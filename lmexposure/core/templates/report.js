@@ -47,28 +47,24 @@
     const table = document.getElementById(form.dataset.filter);
     const count = document.querySelector(`[data-count="${form.dataset.filter}"]`);
     const rows = Array.from(table.tBodies[0].rows).filter((row) => row.cells.length > 1);
-    const { text, role, repetitions } = form.elements;
+    const choices = Array.from(form.querySelectorAll("select"));
     // Names are searched, not numbers.
-    const heads = Array.from(table.tHead.rows[0].cells);
-    const named = heads.map((head) => head.dataset.sort === "text");
-    const place = (label) => heads.findIndex((head) => head.textContent === label);
-    const [roles, inserted] = [place("role"), place("repetitions")];
+    const named = Array.from(table.tHead.rows[0].cells, (head) => head.dataset.sort === "text");
     const words = (row) => Array.from(row.cells).filter((_, n) => named[n]).map((c) => c.textContent);
     const seen = rows.map((row) => [row, words(row).join("\n").toLowerCase()]);
     const apply = () => {
-      const wanted = text.value.trim().toLowerCase();
+      const wanted = form.elements.text.value.trim().toLowerCase();
       let shown = 0;
       for (const [row, names] of seen) {
-        const fits = names.includes(wanted)
-          && (!role.value || row.cells[roles].textContent === role.value)
-          && (!repetitions.value || row.cells[inserted].textContent === repetitions.value);
+        const fits = names.includes(wanted) && choices.every(({ value, dataset }) =>
+          !value || row.cells[Number(dataset.column)].textContent === value);
         row.hidden = !fits;
         shown += fits;
       }
       const all = rows.length.toLocaleString("en");
       count.textContent = shown === rows.length
-        ? `${all} canaries and controls`
-        : `Showing ${shown.toLocaleString("en")} of ${all} canaries and controls`;
+        ? `${all} rows`
+        : `Showing ${shown.toLocaleString("en")} of ${all} rows`;
     };
     form.hidden = false;
     form.addEventListener("input", apply);
@@ -109,7 +105,7 @@
 
   document.querySelectorAll("table[data-sortable]").forEach(sortable);
   document.querySelectorAll("form[data-filter]").forEach(filterable);
-  document.querySelectorAll("#command").forEach(copyable);
+  document.querySelectorAll(".command code").forEach(copyable);
   addEventListener("hashchange", openTarget);
   openTarget();
   let closed = [];

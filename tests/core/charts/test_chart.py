@@ -9,26 +9,48 @@ from typing import Any
 
 import matplotlib as mpl
 import pytest
+from exposure.charts.made import (
+    HOSTILE,
+    assert_fit_for_a_page,
+    format_data,
+    privacy,
+    roc_data,
+    texts,
+    texts_of,
+    training_rows,
+)
+from made_results import changed, small_result, with_files
 from matplotlib.image import imread
-from reporting.charts.made import assert_fit_for_a_page, hostile_data, report_data, texts, texts_of
 
 from lmexposure.core.charts import Chart
 from lmexposure.errors import SettingsError
-from lmexposure.reporting import ReportData, charts_of
-from lmexposure.reporting.charts import comparison_chart
+from lmexposure.studies.exposure.charts import RunCharts
+from lmexposure.studies.exposure.charts_comparison import comparison_chart
+from lmexposure.studies.exposure.charts_roc import roc_chart
 
 
-def every(data: ReportData) -> list[Chart]:
-    one = data.formats[0]
-    runs = [("base", one.classes), (one.name, one.classes[1:])]
-    compared = comparison_chart(one.name, one.bits, runs)
-    assert compared is not None
-    return [*charts_of(data), compared]
+def every(name: str = "pin") -> list[Chart]:
+    """A chart of each kind; the name is wherever data has one."""
+    form = format_data(name=name)
+    result = changed(small_result(), privacy=privacy(name=name, method=name))
+    run = with_files(result, curve=training_rows(**{name: 1.0})).files
+    charts = RunCharts(run, [form])
+    runs = [("base", form.classes), (name, form.classes[1:])]
+    of_form = (charts.exposure, charts.references, charts.extraction, charts.controls)
+    drawn = [
+        *(draw(form) for draw in of_form),
+        charts.epsilon(),
+        roc_chart([roc_data(name=name)]),
+        charts.training(),
+        comparison_chart(name, form.bits, runs),
+    ]
+    assert None not in drawn
+    return [chart for chart in drawn if chart is not None]
 
 
 @pytest.fixture(scope="module")
 def charts() -> list[Chart]:
-    return every(report_data())
+    return every()
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +69,7 @@ def test_charts_of_one_page_share_no_id(pages: list[str]) -> None:
 
 
 def test_the_same_data_gives_the_same_text(charts: list[Chart], pages: list[str]) -> None:
-    again = every(report_data())
+    again = every()
     assert [one.svg() for one in again] == pages
     assert again[0].svg("plain") == charts[0].svg("plain")
     assert again[0].png() == charts[0].png()
@@ -55,7 +77,7 @@ def test_the_same_data_gives_the_same_text(charts: list[Chart], pages: list[str]
 
 def test_names_of_data_are_text_and_nothing_else() -> None:
     written = []
-    for chart in every(hostile_data()):
+    for chart in every(HOSTILE):
         page, plain = chart.svg(), chart.svg("plain")
         assert_fit_for_a_page(chart, page)
         assert "<script" not in page + plain
@@ -67,7 +89,7 @@ def test_names_of_data_are_text_and_nothing_else() -> None:
 
 @pytest.mark.filterwarnings("error")
 def test_letters_that_the_font_lacks_are_no_warning() -> None:
-    one = report_data().formats[0]
+    one = format_data()
     chart = comparison_chart("鳥", one.bits, [("基準", one.classes)])
     assert chart is not None
     assert "基準" in texts(chart)
@@ -107,7 +129,7 @@ def test_a_users_own_settings_change_nothing(charts: list[Chart], pages: list[st
 
 
 def test_a_legend_of_many_lines_makes_a_chart_higher() -> None:
-    one = report_data().formats[0]
+    one = format_data()
     few, many = (
         comparison_chart("pin", 20.0, [(f"a run of a long name {i}", one.classes)] * n)
         for i, n in enumerate((1, 9))
@@ -125,7 +147,7 @@ def test_nothing_is_said_of_a_home_that_cannot_be_written_to(tmp_path: Path) -> 
     homes = {"HOME": none, "XDG_CACHE_HOME": none, "XDG_CONFIG_HOME": none}
     kept = {name: value for name, value in os.environ.items() if name != "MPLCONFIGDIR"}
     done = subprocess.run(
-        [sys.executable, "-c", "from lmexposure.reporting.charts import charts_of"],
+        [sys.executable, "-c", "import lmexposure.studies.exposure.charts"],
         env=kept | homes | {"TMPDIR": str(tmp_path)},
         capture_output=True,
         check=True,

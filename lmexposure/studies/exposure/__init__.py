@@ -1,0 +1,1 @@
+"""A measurement of exposure: its record, what lies next to it, its checks, tables and charts."""

@@ -1,0 +1,380 @@
+"""The checks of a class against chance: its p-value, its largest exposure, its quantiles.
+
+Each keeps a share of the significance (`verdict.Shares`).
+"""
+
+import math
+from dataclasses import dataclass
+
+from lmexposure._quantiles import (
+    ExposureEstimate,
+    order_tail,
+    proportion_ends,
+    quantile_of,
+    quantile_range,
+    unseen_share,
+)
+from lmexposure._style import (
+    are,
+    at_least,
+    bits,
+    large,
+    number,
+    one_in,
+    percent,
+    probability,
+    sentence,
+    setting_value,
+    short,
+    whole,
+)
+from lmexposure.core import Check, CheckKind, Outcome, Thresholds
+from lmexposure.studies.exposure.classes import GuessingTest
+from lmexposure.studies.exposure.judged import CanaryClass
+
+_MOST_SHIFT = 0.05  # bits
+_MOST_BITS = 20_000  # of a number that is written out; no space has as many
+_MORE_CANARIES = "Insert more canaries of each class (--canaries), and train again."
+
+P_VALUE = CheckKind(
+    help="A permutation test of a class of canaries against fills that the model never saw. "
+    "A small p-value means that chance hardly explains how familiar the canaries look to the "
+    "model: it has memorised some of what it was trained on.",
+    remedy="Measure with more permutations, or judge fewer classes.",
+    low_is_worse=True,
+)
+LARGEST = CheckKind(
+    help="The exposure of a canary says, in bits, how far it moved up among all fills "
+    "of its format by being in the training data; higher = more memorised. Chance alone passes t "
+    "bits with probability 2^-t at most.",
+    remedy="Measure with more --references or --draws, so that exposures are known more closely.",
+    shows_margin=True,
+)
+MEDIAN = CheckKind(
+    help="The median exposure of a class of canaries in bits, with an "
+    "interval; higher = more memorised. Guessing gives 1 bit.",
+    remedy=_MORE_CANARIES,
+)
+QUANTILE = CheckKind(
+    help="A quantile of the exposures of a class of canaries in bits, with an "
+    "interval; higher = more memorised.",
+    remedy=_MORE_CANARIES,
+)
+
+
+def check_p_value(group: CanaryClass, thresholds: Thresholds, share: float) -> Check:
+    """Compare the p-value of one class with its share of the significance.
+
+    A small p-value is a leak whatever its size in bits; a large one leaves room for few memorised
+    canaries among many, which the largest exposure looks for. Where there are too few permutations
+    for a p-value as small as the share, one below the whole significance looks like a leak and
+    cannot be distinguished from chance: that is inconclusive. A larger one is then not tested.
+    """
+    asked = thresholds.asked("p_value")
+    suspicious = group.test is not None and group.test.p_value <= thresholds.significance
+    outcome, reason = _p_value_judged(group, share, wanted=asked or suspicious)
+    return Check(
+        name="p-value against guessing",
+        key="p_value",
+        scope=group.scope,
+        outcome=outcome,
+        value=None if group.test is None else group.test.p_value,
+        threshold=share,
+        reason=sentence(reason),
+        asked=asked,
+    )
+
+
+def _p_value_judged(group: CanaryClass, share: float, *, wanted: bool) -> tuple[Outcome, str]:
+    if group.test is None:
+        reason = f"the p-value of {group.secrets} is missing, so nothing can be said; measure again"
+        return Outcome.INCONCLUSIVE, reason
+    p, least, limit = group.test.p_value, least_p_value(group.test), short(share)
+    if p <= share:
+        reason = (
+            f"{group.secrets} {are(group.n)} more familiar to the model than chance explains: "
+            "secrets that it never saw look as familiar in only 1 of "
+            f"{one_in(p)} tests (p = {probability(p)}; {limit} or less is a leak)"
+        )
+        return Outcome.LEAK, reason
+    if least > share:
+        reason = (
+            f"the permutations and references are too few for p below {probability(least)}, and a "
+            f"leak takes {limit} (p = {probability(p)}); measure with more permutations, or judge "
+            "fewer classes"
+        )
+        return Outcome.INCONCLUSIVE if wanted else Outcome.NOT_TESTED, reason
+    return Outcome.PASS, (
+        f"{group.secrets} are not known well enough to be called a leak (p = {probability(p)}; it "
+        f"takes {limit} or less); a few memorised among many could hide in their mean"
+    )
+
+
+def least_p_value(test: GuessingTest) -> float:
+    """The least that a permutation test can give."""
+    n, m = test.n, test.references
+    log_ways = math.lgamma(n + m + 1) - math.lgamma(n + 1) - math.lgamma(m + 1)
+    return max(1 / (1 + test.permutations), math.exp(-log_ways))
+
+
+def check_largest(group: CanaryClass, thresholds: Thresholds, share: float) -> Check | None:
+    """Compare the exposure of every canary of a class with a threshold in bits.
+
+    By default this is a test: the threshold is what chance alone passes as rarely as the share,
+    and what is compared is a statistic whose chance is known: the rank itself, P(exposure >= t) <=
+    2^-t, or the lower end of an estimate. Where part of R was inserted, a rank among the fills left
+    is small by itself, and the threshold is that many bits higher (`CanaryClass.shift`). A canary
+    of a clean model passes though the upper end of its interval lies far above its value: the test
+    asks whether chance explains what was seen, not how large the exposure might be. Only where the
+    value is a mere lower bound and its upper end above the threshold, or where the value is above
+    it and its lower end is not, is nothing said.
+
+    A threshold that was asked for is a question about the exposures themselves: a leak where a
+    lower end is above it, a pass where all upper ends are at it or below, else inconclusive. What
+    chance gives as often is no leak even then.
+    """
+    if not group.known:
+        return None
+    by_chance = exposure_by_chance(group.n, share) + group.shift
+    asked = thresholds.max_exposure is not None
+    limit = by_chance if thresholds.max_exposure is None else thresholds.max_exposure
+    largest = _Largest(group=group, limit=limit, by_chance=by_chance, asked=asked)
+    outcome, reason = largest.judged()
+    return Check(
+        name="largest exposure",
+        key="max_exposure",
+        scope=group.scope,
+        outcome=outcome,
+        value=max(exposure.value for exposure in group.known),
+        threshold=limit,
+        unit="bits",
+        reason=sentence(reason),
+        asked=asked,
+    )
+
+
+def exposure_by_chance(canaries: int, share: float) -> float:
+    """Bits that the largest of these exposures passes by chance as rarely as `share`, or rarer.
+
+    Without memorisation a rank is uniform, so that P(exposure >= t) <= 2^-t; with n canaries no
+    more than n times as likely.
+
+    >>> exposure_by_chance(10, 10 / 1024)
+    10.0
+    """
+    return math.log2(canaries / share)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Largest:
+    """One class at one threshold."""
+
+    group: CanaryClass
+    limit: float
+    by_chance: float
+    asked: bool
+
+    def judged(self) -> tuple[Outcome, str]:
+        past = [e for e in self.group.known if self._past(e)]
+        leaks = [e for e in past if e.statistic > self.by_chance]
+        if leaks:
+            return Outcome.LEAK, self._leak(leaks)
+        if past:
+            return Outcome.INCONCLUSIVE, self._by_chance(past)
+        if not all(self._can_leak(e) for e in self.group.known):
+            return self._cannot_leak()
+        unknown = [e for e in self.group.known if self._open(e)]
+        if unknown:
+            return Outcome.INCONCLUSIVE, self._unknown(unknown)
+        return Outcome.PASS, self._passed()
+
+    def _past(self, exposure: ExposureEstimate) -> bool:
+        return (exposure.low if self.asked else exposure.statistic) > self.limit
+
+    def _open(self, exposure: ExposureEstimate) -> bool:
+        """Whether the canary may be past the threshold, for all that is known."""
+        return self._unclear(exposure) or (self.asked and exposure.high > self.limit)
+
+    def _unclear(self, exposure: ExposureEstimate) -> bool:
+        """Whether what was measured may be past it, though the statistic is not."""
+        reached = exposure.high if exposure.capped else exposure.value
+        return reached > self.limit
+
+    def _can_leak(self, exposure: ExposureEstimate) -> bool:
+        """Whether this method would show a memorised canary."""
+        statistic, low = _attainable(self.group, exposure)
+        return statistic > self.by_chance and (low if self.asked else statistic) > self.limit
+
+    def _cannot_leak(self) -> tuple[Outcome, str]:
+        """A canary that is beyond all that it was compared with is still no pass."""
+        unclear = [e for e in self.group.known if self._unclear(e)]
+        counts = self.asked or bool(unclear)
+        reason = self._unknown(unclear) if unclear else self._too_coarse()
+        return (Outcome.INCONCLUSIVE if counts else Outcome.NOT_TESTED), reason
+
+    def _too_coarse(self) -> str:
+        most = min(min(_attainable(self.group, e)) for e in self.group.known)
+        return (
+            f"the max attainable exposure of {self.group.secrets} is {bits(most)}, and a leak "
+            f"takes more than {bits(max(self.limit, self.by_chance))}; measure with more "
+            "references, or insert fewer canaries or classes"
+        )
+
+    def _leak(self, leaks: list[ExposureEstimate]) -> str:
+        largest = max(leaks, key=lambda e: e.value)
+        shift = self.group.shift
+        rarity = max(e.statistic for e in leaks) - shift - math.log2(self.group.n)
+        return (
+            f"the model ranks {self.group.secret} among the likeliest 1 in "
+            f"{_power(largest.value - shift)} of all possible ones "
+            f"(exposure {_shown(leaks)} of {bits(self.group.bits, 1)}); "
+            f"{len(leaks)} of {self.group.n:,} {are(len(leaks))} above {bits(self.limit)}, and "
+            f"chance alone goes that far in 1 of {_power(rarity)} such tests"
+        )
+
+    def _by_chance(self, past: list[ExposureEstimate]) -> str:
+        return (
+            f"{len(past)} of {self.group.secrets} {are(len(past))} above "
+            f"{bits(self.limit)} of exposure, the largest with {_shown(past)} bits, but among that "
+            f"many canaries chance reaches {bits(self.by_chance)} too often to call it a leak; "
+            "choose a threshold above that, or more references"
+        )
+
+    def _unknown(self, unknown: list[ExposureEstimate]) -> str:
+        worst = max(unknown, key=lambda e: (e.high, e.value))
+        return (
+            f"{len(unknown)} of {self.group.secrets} may be above {bits(self.limit)} of exposure: "
+            f"{_shown([worst])} bits were measured, and anything between {number(worst.low)} and "
+            f"{bits(worst.high)} is possible; measure with more references, more draws or a "
+            "larger budget"
+        )
+
+    def _passed(self) -> str:
+        largest = max(self.group.known, key=lambda e: e.value)
+        how = "above the limit" if self.asked else "beyond chance"
+        return (
+            f"no single secret is exposed {how}: the largest exposure of "
+            f"{self.group.secrets} is {number(largest.value)} of {bits(self.group.bits, 1)}, at "
+            f"most the {bits(self.limit)} "
+            f"{'asked for' if self.asked else 'that chance rarely exceeds'}; leaks above that in "
+            f"fewer than {percent(unseen_share(self.group.n))} of such secrets, or below it in any "
+            "number of them, could have gone unseen"
+        )
+
+
+def _attainable(group: CanaryClass, exposure: ExposureEstimate) -> tuple[float, float]:
+    """Statistic and lower end of a canary that is likelier than all it is compared with."""
+    if exposure.method != "sampled":
+        return group.bits, group.bits
+    most = math.log2(group.form.references)
+    # None of the references is as low: their share is at most this.
+    _, none = proportion_ends(0, group.form.references, (1 - exposure.level) / 2)
+    return most, min(most, -math.log2(none + 1 / group.form.space_size))
+
+
+def _shown(chosen: list[ExposureEstimate]) -> str:
+    largest = max(chosen, key=lambda e: e.value)
+    return at_least(largest.value, largest.capped)
+
+
+def _power(log2: float) -> str:
+    """2^log2 for people."""
+    if log2 > _MOST_BITS:
+        return f"2^{whole(round(log2))}"
+    digits = 52  # of the fraction, in base 2
+    return large((int(2 ** (log2 % 1) * 2**digits) << max(0, math.floor(log2))) >> digits)
+
+
+def check_median(group: CanaryClass, thresholds: Thresholds, share: float) -> Check | None:
+    """Compare the median exposure of a class with its threshold; see `check_quantile`."""
+    limit = thresholds.median_exposure
+    if limit is None or not group.known:
+        return None
+    return _quantile(group, ("median exposure", "median_exposure"), (0.5, limit), share)
+
+
+def check_quantile(group: CanaryClass, thresholds: Thresholds, share: float) -> Check | None:
+    """Compare the quantile that was asked for with its threshold.
+
+    A leak where the lower end of the interval is above the threshold, a pass where the upper end
+    is at it or below. Each end misses with the share's probability at most, the references that
+    all canaries share included: ranks among them are counted again at the share (`quantile_range`),
+    from nothing but what the result holds.
+
+    The interval is of independent canaries. Where a good part of R was inserted, ranks are counted
+    among the few fills that are left: exposures are then higher by themselves (`CanaryClass.shift`)
+    and depend on each other, so that past 0.05 bits nothing is said. At 0.05 bits there is one
+    canary for 28 such fills, and the interval is 2 % too narrow.
+
+    Source: see `quantile_range`.
+    """
+    if thresholds.quantile_exposure is None or not group.known:
+        return None
+    name = f"{setting_value(thresholds.quantile_exposure[0])} quantile of exposure"
+    return _quantile(group, (name, "quantile_exposure"), thresholds.quantile_exposure, share)
+
+
+def _quantile(
+    group: CanaryClass, names: tuple[str, str], asked: tuple[float, float], share: float
+) -> Check:
+    """One quantile of a class, with the check's name and key, at its most bits."""
+    (name, key), (quantile, limit) = names, asked
+    value, level = quantile_of([e.value for e in group.known], quantile), 1 - 2 * share
+    low, high = quantile_range(group.known, quantile, share)
+    needed = _needed(quantile, order_tail(group.known, share))
+    outcome, clause = _quantile_judged(low, high, limit, needed)
+    if group.shift > _MOST_SHIFT:
+        outcome, clause = Outcome.INCONCLUSIVE, _crowded(group)
+    return Check(
+        name=name,
+        key=key,
+        scope=group.scope,
+        outcome=outcome,
+        value=value,
+        threshold=float(limit),
+        unit="bits",
+        reason=sentence(
+            f"the {name} of {group.secrets} is {bits(value)}{_between(low, high, level)}; {clause}"
+        ),
+        asked=True,
+    )
+
+
+def _between(low: float | None, high: float | None, level: float) -> str:
+    """The interval as a part of a sentence; nothing where there is none."""
+    ends = [
+        *([] if low is None else [f"at least {number(low)}"]),
+        *([] if high is None else [f"at most {bits(high)}"]),
+    ]
+    return f", {' and '.join(ends)} at level {short(level)}" if ends else ""
+
+
+def _crowded(group: CanaryClass) -> str:
+    return (
+        f"{bits(group.shift)} of that come from the small space alone, much of which was "
+        "inserted, and exposures in it depend on each other; choose a format with more fills"
+    )
+
+
+def _quantile_judged(
+    low: float | None, high: float | None, limit: float, needed: tuple[int, int]
+) -> tuple[Outcome, str]:
+    if low is not None and low > limit:
+        return Outcome.LEAK, f"the whole interval is above the {bits(limit)} allowed"
+    if high is not None and high <= limit:
+        return Outcome.PASS, f"the whole interval is at or below the {bits(limit)} allowed"
+    if low is None or high is None:
+        return Outcome.INCONCLUSIVE, (
+            f"too few canaries: a lower end takes {needed[0]} and an upper end {needed[1]} in a "
+            "class; or choose a larger significance"
+        )
+    return Outcome.INCONCLUSIVE, (
+        f"the {bits(limit)} allowed lie within the interval; insert more canaries, or measure with "
+        "more references"
+    )
+
+
+def _needed(quantile: float, tail: float) -> tuple[int, int]:
+    """Canaries that it takes for a lower end, (1 - q)^n <= tail, and an upper one, q^n."""
+    ends = (math.log(tail) / math.log(1 - quantile), math.log(tail) / math.log(quantile))
+    return math.ceil(ends[0] - 1e-12), math.ceil(ends[1] - 1e-12)

@@ -1,0 +1,526 @@
+"""What a result tells, from exposure to the command that measures it again."""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from lmexposure._style import LABELS, at_least, bits, number, short, times, whole
+from lmexposure._text import visible
+from lmexposure.core import Column, Document, Place, Section, Table
+from lmexposure.studies.exposure.facts import (
+    command_of,
+    model_facts,
+    scored_in,
+    setting_facts,
+    where_of,
+)
+from lmexposure.studies.exposure.files import RunFiles
+from lmexposure.studies.exposure.rows import (
+    CURVES,
+    CanaryRow,
+    FormatData,
+    chosen_rows,
+    format_data,
+    secrets_of,
+)
+from lmexposure.studies.exposure.tables import (
+    base_table,
+    base_title,
+    canary_table,
+    class_table,
+    class_title,
+    controls_table,
+    guesses_table,
+    how_to_read,
+    known_table,
+    most_memorised,
+    overview,
+    quantile_table,
+    trajectory_table,
+    trajectory_title,
+)
+from lmexposure.studies.exposure.tables_kinds import kinds_section
+from lmexposure.studies.exposure.tables_privacy import (
+    OVERVIEW_TITLE,
+    bounds_legend,
+    bounds_overview,
+    class_sections,
+    conditions,
+    inside_section,
+    primary_words,
+    promise_section,
+)
+from lmexposure.studies.exposure.words import GLOSSARY, SOURCES
+
+if TYPE_CHECKING:
+    from lmexposure.core.charts import Chart
+    from lmexposure.studies.exposure.charts import RunCharts
+
+_PAGE: frozenset[Place] = frozenset({"html"})
+_READ: frozenset[Place] = frozenset({"md", "html"})
+_TYPED: frozenset[Place] = frozenset({"terminal"})
+_NOTED: frozenset[Place] = frozenset({"md"})
+_ONE_SCREEN = 12  # rows; of more, those of the most memorised class of each format are shown
+# Of canaries in the page's table: beyond it the page would pass 2 MB, and browsers get slow.
+_MOST_ROWS = 3000
+_EXPOSURE = (
+    "Exposure says by how many bits the model shortens the search for a secret that was hidden in "
+    "its training text; higher = more memorised. Each bit halves the guesses. Secrets that a model "
+    "never saw have a median of 1 bit, and 95 % of them stay below 4.3 bits, by chance alone. A "
+    "canary at the extraction line is likelier to the model than every other fill of the format."
+)
+_REFERENCES = (
+    "References are fills of the same format that the model never saw. Canaries to the left of "
+    "them, at fewer bits, are canaries that the model knows. The curve is a skew-normal fit, and "
+    "no exposure shown rests on it: where it fits badly, its numbers mean little, and a good fit "
+    "among the references does not vouch for the tail beyond them."
+)
+_EXTRACTION = (
+    "What an attacker finds who has the model and knows the format. Guesses: the likeliest fills "
+    "are tried in a proven order. Known characters: the attacker knows the beginning of the secret "
+    "already."
+)
+_PRIVACY = (
+    "Lower bounds on epsilon of one document, in nats; higher = less private. They hold together "
+    "at significance {level}: with probability {rest} or more, none lies above the truth, each "
+    "under its own conditions. A low bound does not show that a training is private; it may only "
+    "show that this attack was weak."
+)
+_ROC = (
+    "Both axes are logarithmic, since the left end is what counts: how many canaries are found "
+    "while few other texts are taken for canaries. There are too few texts to resolve the shaded "
+    "part."
+)
+_TRAINING = (
+    "A model that did not learn can leak nothing, so low exposure means something only where the "
+    "validation loss came down."
+)
+_CHECKPOINTS = (
+    "The same canaries under each checkpoint of the training; all else here is of the last one."
+)
+_CONTROLS = (
+    "Controls are canaries that were drawn like the others and never inserted. Their exposure "
+    "should look like guessing: mean 1.44 bits, median 1 bit. Where it does not, the measurement "
+    "is at fault, and no other number here can be trusted."
+)
+_CANARIES = (
+    "Guesses: how many fills an attacker tries until the secret is found, knowing the format "
+    "alone. Revealed: the fewest characters of the secret that must be known for a search to find "
+    "the rest. Rank: 1 + the fills never inserted that are at least as likely."
+)
+
+
+def document_of(run: RunFiles, *, show_secrets: bool = False) -> Document:
+    """All that a result and what lies next to it tell; secrets take a manifest."""
+    made = _Made(run, show_secrets=show_secrets)
+    result = run.result
+    look = () if run.look is None else run.look.warnings
+    return Document(
+        title=run.name,
+        kind="Leakage report",
+        question="Does it leak?",
+        finding=made.finding(),
+        sections=list(made.sections()),
+        main=made.canaries[0],
+        warnings=(*result.warnings, *run.notes, *(f"memorised text: {line}" for line in look)),
+        sources=SOURCES,
+        glossary=GLOSSARY,
+        origin=result.provenance.line,
+    )
+
+
+class _Made:
+    """The sections of one run, in the order of a reader's questions."""
+
+    def __init__(self, run: RunFiles, *, show_secrets: bool) -> None:
+        self.run, self.result, self.show_secrets = run, run.result, show_secrets
+        self.formats = [format_data(run.result, f, run.manifest) for f in run.result.formats]
+        self.rows = [row for form in self.formats for row in form.classes]
+        self.level = run.result.settings.level
+        secrets = secrets_of(run.manifest) if show_secrets and run.manifest is not None else None
+        every = [canary for form in self.formats for canary in form.canaries]
+        every += chosen_rows(run.result.kinds)
+        self.canaries = canary_table(every, _most_exposed(every), secrets)
+        self._charts: RunCharts | None = None
+
+    def drawn(self, name: str, *of: FormatData | int) -> "Callable[[], Chart | None]":
+        """A chart that is drawn when it is wanted; all of them share their colours."""
+
+        def draw() -> "Chart | None":
+            from lmexposure.studies.exposure.charts import RunCharts  # brings matplotlib
+
+            if self._charts is None:
+                self._charts = RunCharts(self.run, self.formats)
+            chart: Chart | None = getattr(self._charts, name)(*of)
+            return chart
+
+        return draw
+
+    def finding(self) -> str:
+        """How much the most exposed class is, in a line."""
+        inserted = [row for row in self.rows if row.role == "canary"]
+        if not inserted:
+            return "no canaries were measured"
+        most = max(inserted, key=lambda row: row.median)
+        size = next(form.bits for form in self.formats if form.name == most.format)
+        return (
+            f"the most exposed class is {visible(most.format)}, inserted "
+            f"{times(most.repetitions)}: a median of {at_least(most.median, most.capped)} bits of "
+            f"{number(size, 1)}, where guessing has 1"
+        )
+
+    def sections(self) -> Iterator[Section]:
+        yield self._exposure()
+        if self.formats:
+            yield self._references()
+            yield self._extraction()
+        if self.result.trajectory:
+            yield self._trajectory()
+        yield from self._privacy()
+        learned = self.result.model.validation
+        claim = None if learned is None else learned.claim
+        if claim is not None:
+            yield promise_section(claim)
+            inside = inside_section(claim, self.result.privacy)
+            if inside is not None:
+                yield replace(inside, chart=self.drawn("inside"))
+        if self.result.kinds:
+            yield kinds_section(self.result.kinds)
+        if self.run.look is not None:
+            yield replace(self.run.look.beside_canaries(), on=_READ)
+        yield self._training()
+        yield self._each_canary()
+        yield from self._settings()
+
+    def _exposure(self) -> Section:
+        """An overview for who reads, and every table of every format."""
+        tables = [part.table for part in self._of_formats() if part.table is not None]
+        few = len(self.rows) <= _ONE_SCREEN
+        shown = self.rows if few else most_memorised(self.formats)
+        table, notes = overview(shown)
+        sizes = sorted({form.bits for form in self.formats})
+        whole_secret = " to ".join(bits(size, 1) for size in {*sizes[:1], *sizes[-1:]})
+        parts = []
+        if self.rows:
+            parts.append(
+                Section(
+                    id="glance",
+                    title="Most memorised" if not few else "Each class",
+                    caption="Exposure in bits, higher = more memorised; guessing has a median of "
+                    f"1 bit, the whole secret has {whole_secret}",
+                    table=table,
+                    notes=(*how_to_read([table], self.level), *notes),
+                    on=_NOTED if few and len(self.formats) < 2 else _READ,
+                )
+            )
+        parts += self._of_formats()
+        if not few:
+            parts.append(
+                Section(
+                    id="every-class",
+                    title=f"All {len(self.rows)} classes",
+                    table=overview(self.rows)[0],
+                    folded=True,
+                    on=_NOTED,
+                )
+            )
+        meaning = Section(
+            id="how-to-read",
+            title="How to read these tables",
+            notes=how_to_read(tables, self.level),
+            on=frozenset({"terminal", "html"}),
+        )
+        context = self.result.context
+        said = [] if context is None else [scored_in(context)]
+        said += [] if self.rows else ["No canaries were measured."]
+        parts += [meaning] if tables else []
+        return Section(id="exposure", title="Exposure", text=_EXPOSURE, said=said, parts=parts)
+
+    def _of_formats(self) -> Iterator[Section]:
+        """The classes of each format, and the same beside the base."""
+        for place, form in enumerate(self.formats, 1):
+            guessing = [row.guessing for row in self.result.summary if row.format == form.name]
+            if guessing:
+                yield Section(
+                    id=f"exposure-{place}",
+                    title=class_title(form),
+                    said=() if form.pattern is None else (form.pattern,),
+                    table=class_table(form.classes, guessing[-1]),
+                    chart=self.drawn("exposure", form),
+                    on=frozenset({"terminal", "html"}),
+                )
+            if form.base is not None:
+                table = base_table(form.base.classes)
+                yield Section(
+                    id=f"base-{place}",
+                    title=base_title(form),
+                    table=table,
+                    chart=self.drawn("calibrated", form),
+                )
+
+    def _references(self) -> Section:
+        return Section(
+            id="references",
+            title="References",
+            text=_REFERENCES,
+            parts=[
+                Section(
+                    id=f"references-{place}",
+                    title=form.name,
+                    chart=self.drawn("references", form),
+                    parts=[
+                        Section(
+                            id=f"distribution-{place}",
+                            title=f"{form.name}: the distribution in numbers",
+                            caption=f"Log-perplexity of the references of {form.name}, in bits; "
+                            "lower = less surprised",
+                            table=quantile_table(form),
+                            folded=True,
+                        )
+                    ],
+                )
+                for place, form in enumerate(self.formats, 1)
+            ],
+            on=_PAGE,
+        )
+
+    def _extraction(self) -> Section:
+        parts: list[Section] = []
+        tables: list[Table] = []
+        for place, form in enumerate(self.formats, 1):
+            found = {"by guesses tried": guesses_table(form.classes)}
+            found["by characters known"] = known_table(form.classes)
+            made = {how: table for how, table in found.items() if table is not None}
+            tables += made.values()
+            chart = self.drawn("extraction", form)
+            for number_of, (how, table) in enumerate(made.items(), 1):
+                parts.append(
+                    Section(
+                        id=f"extraction-{place}-{number_of}",
+                        title=f"Secrets found, {form.name}, {how}",
+                        chart=chart if number_of == 1 else None,
+                        table=table,
+                    )
+                )
+            if not made:
+                said = f"Extraction was not tried for {form.name}, so nothing is said of it."
+                parts.append(
+                    Section(
+                        id=f"extraction-{place}",
+                        title=f"Secrets found, {form.name}",
+                        said=(said,),
+                        on=_PAGE,
+                    )
+                )
+        return Section(
+            id="extraction",
+            title="Extraction",
+            text=_EXTRACTION,
+            parts=parts,
+            notes=how_to_read(tables, self.level) if tables else (),
+            on=frozenset({"terminal", "html"}),
+        )
+
+    def _trajectory(self) -> Section:
+        rows = self.result.trajectory
+        return Section(
+            id="trajectory",
+            title="Checkpoints",
+            text=_CHECKPOINTS,
+            chart=self.drawn("trajectory"),
+            parts=[
+                Section(
+                    id="trajectory-rows",
+                    title=trajectory_title(rows),
+                    table=trajectory_table(rows),
+                    folded=True,
+                )
+            ],
+        )
+
+    def _privacy(self) -> Iterator[Section]:
+        """The bound to quote everywhere; every bound for a terminal, and folded on a page."""
+        privacy = self.result.privacy
+        title, notes = primary_words(privacy)
+        if privacy is None:
+            roc = list(self._roc())
+            yield Section(id="privacy", title="Privacy", said=(title,), parts=roc, on=_READ)
+            return
+        legend = bounds_legend(privacy)
+        table, reasons = bounds_overview(privacy)
+        text = _PRIVACY.format(
+            level=short(privacy.significance), rest=short(1 - privacy.significance)
+        )
+        single = list(class_sections(privacy))
+        parts = [replace(part, on=_TYPED) for part in single]
+        parts += [
+            Section(
+                id="classes",
+                title=OVERVIEW_TITLE,
+                chart=self.drawn("epsilon"),
+                table=table,
+                notes=(*legend, *reasons),
+                on=_PAGE,
+            ),
+            *(
+                replace(
+                    section,
+                    id=f"all-{section.id}",
+                    notes=(*section.notes, *conditions(part)),
+                    folded=True,
+                    on=_PAGE,
+                )
+                for section, part in zip(single, privacy.classes, strict=True)
+                if part.bounds is not None
+            ),
+            Section(id="bounds-legend", title="How to read these bounds", notes=legend, on=_TYPED),
+        ]
+        yield Section(
+            id="privacy",
+            title="Privacy",
+            text=text,
+            said=(title,),
+            notes=notes,
+            parts=[*parts, *self._roc()],
+        )
+
+    def _roc(self) -> Iterator[Section]:
+        """As many charts as the classes take, where their scores are known."""
+        if not self.result.has_scores:
+            return
+        privacy = self.result.privacy
+        pooled = privacy is not None and privacy.inclusion_probability is not None
+        classes = {
+            ("" if pooled else row.format, row.repetitions)
+            for row in self.result.summary
+            if row.role == "canary"
+        }
+        for place in range(math.ceil(len(classes) / CURVES)):
+            yield Section(
+                id=f"roc-{place + 1}",
+                title="Telling members from others",
+                text=_ROC,
+                chart=self.drawn("roc", place),
+                on=_PAGE,
+            )
+
+    def _training(self) -> Section:
+        """Whether it learned, and whether what it never saw looks like chance."""
+        learned, curve = self.result.model.validation, self.run.curve
+        said = []
+        if learned is not None and learned.has_loss:
+            loss = number(learned.validation_bits, 3)
+            said.append(f"{LABELS['validation_bits']}: {loss} bits per token")
+        parts = [
+            Section(
+                id="curve",
+                title="The curves in numbers",
+                caption="Loss in bits per token; lower = better predicted",
+                table=Table(curve, _CURVE),
+                folded=True,
+                on=_PAGE,
+            ),
+            Section(
+                id="controls",
+                title="Controls against expectation",
+                text=_CONTROLS,
+                caption="Exposure of the controls in bits",
+                table=controls_table(self.formats),
+                on=_PAGE,
+            ),
+            *(
+                Section(
+                    id=f"controls-{place}",
+                    title=form.name,
+                    chart=self.drawn("controls", form),
+                    on=_PAGE,
+                )
+                for place, form in enumerate(self.formats, 1)
+                if any(canary.role == "control" for canary in form.canaries)
+            ),
+        ]
+        elsewhere = "The training is not on record: the model was trained elsewhere."
+        return Section(
+            id="training",
+            title="Training and controls",
+            text=_TRAINING if curve else elsewhere,
+            said=said,
+            chart=self.drawn("training"),
+            parts=parts if curve else parts[1:],
+            on=frozenset({"terminal", "html"}) if said else _PAGE,
+        )
+
+    def _each_canary(self) -> Section:
+        every, shown = self.canaries
+        left_out = len(every.rows) - len(shown.rows)
+        alarm = (
+            f"{whole(left_out)} more canaries are not in this table: it holds the "
+            f"{whole(len(shown.rows))} that are most exposed or lack an exposure. The CSV file "
+            "holds all."
+        )
+        secrets = "" if self.show_secrets else " Secrets are left out."
+        return Section(
+            id="canaries",
+            title="All canaries",
+            text=_CANARIES + secrets,
+            said=[alarm] if left_out else [],
+            caption="Every canary and control" + ", with its secret" * self.show_secrets,
+            table=shown,
+            folded=self.show_secrets,
+            searched=True,
+            on=_READ if self.show_secrets else _PAGE,
+        )
+
+    def _settings(self) -> Iterator[Section]:
+        """What was measured and chosen, and the command that does it again."""
+        model = model_facts(self.run)
+        facts = setting_facts(self.run, show_seeds=self.show_secrets)
+        known = self.result.home is not None
+        parts = [
+            Section(id=name, title=title, table=Table(rows, _FACTS), folded=True, on=_PAGE)
+            for name, title, rows in (
+                ("model", f"The model: {model[0].value}", model),
+                (
+                    "all-settings",
+                    f"All settings, seeds and versions ({len(facts)})",
+                    facts,
+                ),
+            )
+        ]
+        yield Section(
+            id="settings",
+            title="Settings, and how to do it again",
+            said=(
+                f"This command gives the same numbers again. {where_of(self.run)}"
+                if known
+                else "The command that gave this result is not on record.",
+            ),
+            code=command_of(self.run, show_seeds=self.show_secrets) if known else "",
+            parts=parts,
+            on=_READ if known else _PAGE,
+        )
+
+
+_FACTS = (
+    Column(head="setting", value="name", words=True),
+    Column(head="value", value="value", words=True),
+    Column(head="meaning", value="meaning", words=True),
+)
+_CURVE = (
+    Column(head="epoch", value="epoch", shown=number),
+    Column(head="step", value="step", shown=whole),
+    Column(head="training", value="train_bits", shown=lambda loss: number(loss, 3)),
+    Column(head="validation", value="validation_bits", shown=lambda loss: number(loss, 3)),
+)
+
+
+def _most_exposed(rows: Sequence[CanaryRow]) -> list[CanaryRow]:
+    """The most exposed first, as many as find room, then those without an exposure."""
+    missing = [row for row in rows if row.exposure is None]
+    known = sorted((row for row in rows if row.exposure is not None), key=_less_exposed)
+    return known[: max(0, _MOST_ROWS - len(missing))] + missing
+
+
+def _less_exposed(row: CanaryRow) -> float:
+    return -(row.exposure or 0.0)

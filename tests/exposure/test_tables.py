@@ -1,0 +1,219 @@
+"""A result in words: what its tables hold, and a legend of nothing that is not there."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from made_results import (
+    assumed,
+    canary,
+    class_row,
+    context,
+    exact,
+    form,
+    made,
+    privacy,
+    sampled,
+    small_manifest,
+    small_result,
+)
+
+from lmexposure.core import Section, inline
+from lmexposure.core.render import as_markdown, as_page
+from lmexposure.errors import ManifestError, SettingsError
+from lmexposure.studies import NOT_COVERED, DpClaim, Result, privacy_sections
+from lmexposure.studies.exposure.checks import rows_unknown
+from lmexposure.studies.exposure.facts import scored_in
+from lmexposure.studies.exposure.model_card import evaluation_results
+from lmexposure.studies.exposure.rows import class_rows
+from lmexposure.studies.exposure.tables import found_cell
+from lmexposure.studies.exposure.tables_privacy import primary_words, promise_section
+
+
+def every(sections: Sequence[Section]) -> Iterator[Section]:
+    """On a terminal."""
+    for section in sections:
+        if "terminal" in section.on:
+            yield section
+            yield from every(section.parts)
+
+
+def sections(result: Result) -> dict[str, Section]:
+    """By the beginning of their titles."""
+    return {section.title.split(",")[0]: section for section in every(result.document().sections)}
+
+
+def column(section: Section, head: str) -> list[str]:
+    assert section.table is not None
+    return [row[section.table.heads.index(head)] for row in section.table.cells]
+
+
+@pytest.fixture(scope="module")
+def found() -> dict[str, Section]:
+    return sections(small_result())
+
+
+def test_every_class_has_its_row_and_guessing_stands_last(found: dict[str, Section]) -> None:
+    table = found["Exposure in bits"]
+    assert column(table, "repetitions") == ["controls", "1×", "4×", "guessing"]
+    assert column(table, "canaries") == ["16", "10", "10", ""]
+    assert column(table, "median")[2:] == ["20.82", "1.00"]
+    assert column(table, "epsilon (point)")[0] == "n/a"
+    assert "|R| = 1,000,000,000 (29.9 bits), 400 references" in table.title
+
+
+def test_secrets_found_by_guesses_and_by_characters_known() -> None:
+    both = [
+        section.table.heads
+        for section in every(small_result().document().sections)
+        if section.title.startswith("Secrets found") and section.table is not None
+    ]
+    assert both == [
+        ["repetitions", "1 guess", "10 guesses", "100 guesses", "1,000 guesses"],
+        ["repetitions", "0 known", "1 known", "2 known"],
+    ]
+    assert found_cell(None) == "n/a"
+
+
+def terms(result: Result) -> list[str]:
+    shown = sections(result)
+    lines = [*shown["How to read these tables"].notes, *shown["Extraction"].notes]
+    return list(dict.fromkeys(line.split(":")[0] for line in lines))
+
+
+def test_the_legend_explains_what_is_there_and_nothing_else() -> None:
+    bare = made([canary(i, exact(2.0), guesses=None) for i in range(4)], controls=None)
+    heads = ["interval", "exact", "p (chance)", "proven lower bound", "skew-normal"]
+    assert terms(bare) == [*heads, "epsilon (point)"]
+    capped = made([canary(i, sampled(13.288, 11.4, 29.9, capped=True)) for i in range(4)])
+    assert terms(capped) == [*heads, "epsilon (point)", "≥"]
+    assert {"guesses", "known", "(!)"} <= set(terms(small_result()))
+
+
+def test_what_is_a_lower_bound_says_so() -> None:
+    shown = [sampled(13.288, 11.4, 29.9, capped=True), *(exact(2.0) for _ in range(3))]
+    drawn = [canary(i, one) for i, one in enumerate(shown)]
+    row = class_row(drawn)
+    top = row.median.model_copy(update={"low": 2.0, "high": math.log2(10_000)})
+    summary = [row.model_copy(update={"median": top})]
+    table = sections(made(drawn, summary=summary))["Exposure in bits"]
+    assert column(table, "mean")[0].startswith("≥ ")
+    assert column(table, "median")[0] == "2.00"
+    assert column(table, "interval")[0] == "2.00 .. ≥ 13.29"
+
+
+def test_an_extrapolation_that_nothing_vouches_for_is_marked() -> None:
+    drawn = [canary(i, exact(20.0)) for i in range(4)]
+    parts: dict[str, Any] = {"other_medians": {"skew_normal": 31.5, "certificate": None}}
+    result = made(drawn, summary=[class_row(drawn, **parts)])
+    table = sections(result)["Exposure in bits"]
+    assert column(table, "skew-normal") == ["31.50 (!)", ""]
+    assert column(table, "proven lower bound") == ["n/a", ""]
+    assert "(!)" in terms(result)
+
+
+def test_a_space_too_large_for_a_float_has_its_size() -> None:
+    large = made([canary(0, exact(3.0), size=16**1000)], size=16**1000)
+    assert "|R| = 1.32e+1204 (4,000.0 bits)" in sections(large)["Exposure in bits"].title
+
+
+def test_a_format_without_canaries_has_no_table() -> None:
+    result = made([canary(0, exact(3.0))])
+    assert class_rows(result, form("pin")) == ()
+
+
+def test_the_bound_to_quote_and_what_it_rests_on() -> None:
+    title, notes = primary_words(privacy(1.23456, 3.45678))
+    assert title.startswith("epsilon ≥ 1.235 nats at delta 1e-05, a lower bound (one-run")
+    assert notes[0].startswith("holds for every private training (any-dp), at significance")
+    assert notes[1].startswith("max attainable 3.457: what a perfect attack")
+
+
+def test_bounds_of_each_class_and_a_legend_of_their_kinds() -> None:
+    head, part, legend, quoted = privacy_sections(privacy(1.2, None, claimed=8.0))
+    assert "no inclusion probability is declared" in head.title
+    assert part.title == "random_number, repetitions 1: 32 inserted, 0 held out, 10,000 references"
+    assert part.table is not None
+    assert part.table.heads[4] == "max attainable"
+    (row,) = part.table.cells
+    assert row == ["one-run audit, primary", "any-dp", "1e-05", "1.200", "n/a", "0.025"]
+    assert part.notes == ("made by hand",)
+    assert [line.split(":")[0] for line in legend.notes] == ["primary", "any-dp"]
+    assert quoted.notes[-1] == "claim of epsilon 8 at delta 0: not decided: so"
+
+
+def test_without_a_bound_it_says_why() -> None:
+    none = privacy(None)
+    assert [section.table for section in privacy_sections(none)] == [None] * 3
+    why = "No bound on epsilon: no class has both inserted and held out canaries."
+    assert primary_words(none)[0] == why
+    assert primary_words(None)[0] == "No bound on epsilon: the result holds none."
+
+
+def test_guessing_that_would_find_as_many_is_in_brackets(found: dict[str, Section]) -> None:
+    row = class_rows(small_result(), small_result().formats[0])[-1]
+    cell = replace(row.guesses[-1], found=8, of=10, by_chance=4.0)
+    assert found_cell(cell) == "(8/10)"
+
+
+def test_a_report_says_in_which_rows_it_was_scored() -> None:
+    assert rows_unknown(small_result()) is False
+    for record, unknown in ((context(), False), (assumed(), True)):
+        result = small_result().model_copy(update={"context": record})
+        said = scored_in(record)
+        assert rows_unknown(result) is unknown
+        assert said in sections(result)["Exposure"].said
+        assert inline(said) in as_markdown(result.told())
+        assert said in as_page(result.told()).replace("&#39;", "'")
+        (verdict,) = [r for r in evaluation_results(result) if r.metric_type == "verdict"]
+        assert (verdict.metric_args or {})["scored"] == said
+
+
+def test_secrets_need_the_manifest_that_was_measured(measured: Result) -> None:
+    with pytest.raises(SettingsError, match="give the manifest too, or leave the secrets out"):
+        measured.told(show_secrets=True)
+    with pytest.raises(ManifestError, match="give the manifest that was measured"):
+        measured.with_manifest(small_manifest(seed=5))
+    known = measured.with_manifest(small_manifest())
+    shown = known.told(show_secrets=True)
+    assert all(row["secret"] for row in shown.main.values)
+    assert shown.private
+    assert shown.secrets
+    assert "secret" not in known.told().main.values[0]
+    assert "The random number is {digits:9}" in as_page(known.told())
+
+
+CLAIM = DpClaim(
+    method="dp-sgd",
+    sampler="poisson",
+    accountant="prv",
+    unit="document",
+    adjacency="add or remove one",
+    epsilon=3.9979,
+    epsilon_rdp=4.56,
+    delta=1e-5,
+    noise_multiplier=1.07,
+    clip=0.3,
+    sample_rate=0.0626,
+    steps=160,
+    units=1565,
+    largest_group=1,
+    noise_is_given=False,
+    not_covered=NOT_COVERED,
+)
+
+
+def test_all_that_was_promised_is_said_and_what_was_not() -> None:
+    section = promise_section(CLAIM)
+    said = dict(zip(column(section, "what"), column(section, "value"), strict=True))
+    assert said["promised epsilon"] == "3.998 nats at delta 1e-05 (PRV accountant)"
+    assert said["unit"] == "one document; add or remove one"
+    assert said["units"] == "1,565"
+    assert [f"not covered: {line}" for line in NOT_COVERED] == list(section.notes[1:])
+    users = {"unit": "user", "largest_group": 7, "noise_is_given": True}
+    section = promise_section(CLAIM.model_copy(update=users))
+    assert "all documents of one value of 'user'; add or remove one" in column(section, "value")
+    assert "does not hold against those who know it" in section.notes[-1]
+    assert str(CLAIM).startswith("epsilon 3.998 at delta 1e-05 for each of 1,565 documents after")
