@@ -6,7 +6,10 @@ has to be there again; all else has to be there to the byte.
 
 import errno
 import os
+import subprocess
+import sys
 import time
+from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -31,6 +34,8 @@ STRIDES = {
     "identifiers": 7,
     "sweep": 40,
 }
+# A report is written at once, each file whole: it waits for nobody.
+MAKING = [name for name in COMMANDS if not name.startswith(("report", "compare"))]
 ALL = os.environ.get("LMEXPOSURE_FAULTS") == "all"
 if ALL:
     STRIDES = dict.fromkeys([*STRIDES, "measure", "dp-sgd", "selena", "run"], 1)
@@ -105,3 +110,38 @@ def test_after_a_fault_the_same_command_goes_on_to_the_same(
         changed = {path for path in steady if found[path] != whole[path]}
         assert not changed, failing
     assert failing
+
+
+_HOLDS = """
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from lmexposure._files import only_writer
+with ExitStack() as held:
+    for path in sys.argv[1:]:
+        held.enter_context(only_writer(Path(path)))
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture(scope="module")
+def held(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Directories that another process works in, one a command."""
+    home = tmp_path_factory.mktemp("held")
+    words = [sys.executable, "-c", _HOLDS, *(str(home / name) for name in MAKING)]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"held\n"
+        yield home
+        other.communicate()
+
+
+@pytest.mark.parametrize("name", MAKING)
+def test_where_another_process_is_at_work_nothing_is_begun(
+    call: Call, made: Path, held: Path, name: str
+) -> None:
+    before = files_at(held / name)
+    answer = call(*COMMANDS[name](made, held / name))
+    assert (answer.code, files_at(held / name)) == (3, before), answer
+    assert "another process is at work" in answer.err

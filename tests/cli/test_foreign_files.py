@@ -137,8 +137,6 @@ def refused(answer: Outcome, out: Path, left: set[str]) -> list[str]:
     """The things that a refusal names."""
     named = [name for name in left if str(out / name) in answer.err or f"'{name}'" in answer.err]
     named += [name for name in left if f"({name})" in answer.err]
-    if "holds the result of another run" in answer.err:
-        named.append("result.json")
     return sorted(named, key=len)[-1:]
 
 
