@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import FigureBase
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
@@ -16,15 +15,14 @@ from lmexposure.core.charts import (
     MUTED,
     SERIES,
     Chart,
+    RocLine,
     Style,
     clipped,
     joined,
     key,
     named_rows,
     plain_axes,
-    roc_axes,
-    roc_floor,
-    series_style,
+    roc_lines_chart,
 )
 from lmexposure.studies.sweep_result import SweepNumbers, SweepScore
 from lmexposure.studies.sweep_tables import group_name, primary_rows
@@ -33,7 +31,6 @@ Floats = NDArray[np.float64]
 
 _ROW = 0.5  # inches
 _CURVES = 6
-_POINTS = 200
 _GROUP_COLORS = {"canaries": SERIES[0], "population": SERIES[2]}
 _WORST_COLORS = {"canaries": SERIES[1], "population": SERIES[3]}
 
@@ -200,21 +197,15 @@ def _draw_canaries(figure: FigureBase, rates: Floats, chance: Floats) -> None:
 
 
 def sweep_roc_chart(result: SweepNumbers) -> Chart | None:
-    """The ROC of each group by its primary score, log-log, with its interval.
-
-    Source: Carlini et al. 2022, Membership inference attacks from first principles, section 3.
-    """
+    """The ROC of each group by its primary score, with its interval."""
     rows = [row for row in primary_rows(result) if row.curve is not None and row.curve.fpr]
-    drawn = rows[:_CURVES]
-    if not drawn:
+    if not rows:
         return None
-    styles = [series_style(place) for place in range(len(drawn))]
     more = f" The first {_CURVES} of {len(rows)} curves." if len(rows) > _CURVES else ""
-    areas = [f"{clipped(group_name(row.group))} {_area(row)}" for row in drawn]
-    return Chart(
+    return roc_lines_chart(
+        [_line(row) for row in rows[:_CURVES]],
         name="sweep-roc",
         kind="sweep_roc",
-        subject="",
         title="Texts that were in told from those that were not (ROC)",
         caption=(
             "Over all models and texts: the higher a curve at the left end, the more are told "
@@ -222,43 +213,22 @@ def sweep_roc_chart(result: SweepNumbers) -> Chart | None:
         ),
         description=(
             "True-positive against false-positive rate on logarithmic axes. Area under the curve, "
-            f"0.5 = guessing: {joined(areas)}.{more}"
+            f"0.5 = guessing: {{}}.{more}"
         ),
-        draw=lambda figure: _draw_roc(figure, drawn, styles),
-        legend=lambda: [
-            key(f"{clipped(group_name(row.group), 34)}: AUC {_area(row)}", **style)
-            for row, style in zip(drawn, styles, strict=True)
-        ],
-        height=4.4,
     )
 
 
-def _area(row: SweepScore) -> str:
-    return f"{number(row.area, 3)} ({interval(row.area_low, row.area_high, 3)})"
-
-
-def _draw_roc(figure: FigureBase, rows: Sequence[SweepScore], styles: Sequence[Style]) -> None:
-    floor = roc_floor(row.cells_in for row in rows)
-    axes = roc_axes(figure, min(map(_resolved, rows)), floor)
-    for row, style in zip(rows, styles, strict=True):
-        _curve(axes, row, floor, style)
-
-
-def _resolved(row: SweepScore) -> float:
-    """The FPR from which these cells resolve anything, and the curve has a point."""
-    assert row.curve is not None
-    return min(max(1 / max(2, row.cells_out), row.curve.fpr[0]), 1.0)
-
-
-def _curve(axes: Axes, row: SweepScore, floor: float, style: Style) -> None:
+def _line(row: SweepScore) -> RocLine:
     curve = row.curve
     assert curve is not None
-    fpr, tpr = np.array(curve.fpr), np.array(curve.tpr)
-    between = np.geomspace(_resolved(row), 1.0, _POINTS)
-    if curve.low and row.group in _GROUP_COLORS:  # bands of many would hide each other
-        ends = (np.interp(between, fpr, np.array(side)) for side in (curve.low, curve.high))
-        low, high = (np.maximum(end, floor) for end in ends)
-        axes.fill_between(between, low, high, color=style["color"], alpha=0.16, linewidth=0)
-    shown = np.maximum(np.interp(between, fpr, tpr), floor)
-    marks: Style = {"marker": style["marker"], "markerfacecolor": "none"}
-    axes.plot(between, shown, color=style["color"], markevery=0.22, **marks)
+    banded = curve.low and row.group in _GROUP_COLORS  # bands of many would hide each other
+    return RocLine(
+        name=group_name(row.group),
+        fpr=np.array(curve.fpr),
+        tpr=np.array(curve.tpr),
+        # from which these cells resolve anything, and the curve has a point
+        edge=min(max(1 / max(2, row.cells_out), curve.fpr[0]), 1.0),
+        positives=row.cells_in,
+        area=(row.area, row.area_low, row.area_high),
+        band=(np.array(curve.low), np.array(curve.high)) if banded else None,
+    )

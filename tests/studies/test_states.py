@@ -98,8 +98,7 @@ def test_damaged_files_give_the_same_numbers_or_a_refusal(kind: str, tmp_path: P
         damage(home / name, other / name.parent, rng)
         try:
             seen = numbers(home)
-        except LmexposureError as failure:
-            assert str(failure)
+        except LmexposureError:
             refused += 1
         else:
             # A record that nothing lies next to is the other study, whole.

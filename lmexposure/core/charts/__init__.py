@@ -4,9 +4,10 @@ import logging
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from lmexposure.core.charts.ceilings import Ceiling, ceilings_chart
     from lmexposure.core.charts.chart import Chart
     from lmexposure.core.charts.drawings import SIDES, Mark, dots_chart, lines_chart, sides_chart
-    from lmexposure.core.charts.roc import roc_axes, roc_floor
+    from lmexposure.core.charts.roc import RocLine, roc_lines_chart
     from lmexposure.core.charts.style import (
         ACCENT,
         BAND,
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
         log_ticks,
         named_rows,
         plain_axes,
-        put_legend,
+        rug,
         series_style,
     )
 else:
@@ -59,13 +60,16 @@ __all__ = [
     "SIDES",
     "VARIABLES",
     "WIDTH",
+    "Ceiling",
     "Chart",
     "Draw",
     "Legend",
     "Mark",
+    "RocLine",
     "Style",
     "Styles",
     "category_ticks",
+    "ceilings_chart",
     "class_styles",
     "clipped",
     "dots_chart",
@@ -76,9 +80,8 @@ __all__ = [
     "log_ticks",
     "named_rows",
     "plain_axes",
-    "put_legend",
-    "roc_axes",
-    "roc_floor",
+    "roc_lines_chart",
+    "rug",
     "series_style",
     "sides_chart",
 ]

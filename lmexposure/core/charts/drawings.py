@@ -28,6 +28,7 @@ _BINS = 30
 _MARGIN = 1.5  # of a logarithmic axis, beyond the first and the last step
 _DOTS_ROW = 0.62  # inches
 _DOTS_APART = 0.17  # rows, between two marks of one
+_HOLLOW = ("D", "s", "^", "v")  # markers of the series behind the first
 SIDES: dict[str, Style] = {
     "in": {"color": SERIES[0], "linewidth": 1.8},
     "not in": {"color": CONTROL, "linewidth": 1.4, "linestyle": "--"},
@@ -202,7 +203,7 @@ def dots_chart(  # noqa: PLR0913 - what is drawn, and what is said of it
         title: in a line.
         caption: what to see in it.
         description: the picture in words.
-        rows: names, each with a mark of each series; the first series is full, the second hollow.
+        rows: names, each with a mark of each series; the first series is full, others hollow.
         series: what the marks are.
         axis: what is across.
         chance: where a line says what chance gives.
@@ -226,9 +227,10 @@ def dots_chart(  # noqa: PLR0913 - what is drawn, and what is said of it
 
 def _dot(place: int, *, crossed: bool = False) -> Style:
     """How a mark of a series looks."""
-    mark: Style = {"color": SERIES[place], "linestyle": "none"}
+    mark: Style = {"color": SERIES[min(place, 1)], "linestyle": "none"}
     if place:
-        return {**mark, "markerfacecolor": "none", "marker": "D", "markersize": 6}
+        marker = _HOLLOW[(place - 1) % len(_HOLLOW)]
+        return {**mark, "markerfacecolor": "none", "marker": marker, "markersize": 6}
     return {**mark, "marker": "x" if crossed else "o", "markersize": 7}
 
 

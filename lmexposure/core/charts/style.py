@@ -18,6 +18,7 @@ from matplotlib.font_manager import FontProperties
 from matplotlib.lines import Line2D
 from matplotlib.textpath import text_to_path
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
+from numpy.typing import ArrayLike
 
 from lmexposure._style import short
 
@@ -236,3 +237,16 @@ def clipped(text: str, most: int = _LONGEST) -> str:
     line = " ".join(text.split())
     clean = "".join(sign if sign.isprintable() else "\ufffd" for sign in line)
     return clean if len(clean) <= most else clean[: most - 1] + "…"
+
+
+def rug(axes: Axes, rows: Sequence[tuple[str, ArrayLike, str]]) -> None:
+    """A line of ticks a row, by name, values and colour; one path each, the rows apart."""
+    for at, (_, values, color) in enumerate(rows):
+        places = np.asarray(values, dtype=float)
+        xs, ys = np.repeat(places, 3), np.tile([at - 0.34, at + 0.34, np.nan], places.size)
+        axes.plot(xs, ys, color=color, linewidth=1.2)
+    axes.set_yticks(range(len(rows)))
+    axes.set_yticklabels([name for name, *_ in rows])
+    axes.tick_params(axis="y", length=0)
+    axes.set_ylim(len(rows) - 0.5, -0.5)
+    axes.spines["left"].set_visible(False)

@@ -1,26 +1,16 @@
 """Lower bounds on epsilon: what was shown, what could have been, and what is claimed."""
 
-import math
 from collections.abc import Sequence
-
-from matplotlib.artist import Artist
-from matplotlib.axes import Axes
-from matplotlib.figure import FigureBase
 
 from lmexposure._style import bound_name, count, nats, short, validity
 from lmexposure.core.charts import (
-    INK,
-    LINE,
-    MUTED,
+    Ceiling,
     Chart,
-    Style,
     Styles,
+    ceilings_chart,
     class_styles,
     clipped,
     joined,
-    key,
-    named_rows,
-    plain_axes,
 )
 from lmexposure.studies.exposure.privacy import Bound, Privacy, PrivacyClass, Validity
 
@@ -31,7 +21,6 @@ _SHAPES: dict[Validity, str] = {
     "bayesian": "D",
     "asymptotic": "v",
 }
-_ROW = 0.5  # inches
 
 
 def epsilon_chart(privacy: Privacy | None, styles: Styles | None = None) -> Chart | None:
@@ -40,22 +29,32 @@ def epsilon_chart(privacy: Privacy | None, styles: Styles | None = None) -> Char
     if privacy is None or shown is None or shown.bounds is None:
         return None
     bounds = [shown.bounds.primary, *shown.bounds.others]
-    claimed = None if privacy.claim is None else privacy.claim.claimed_epsilon
     by_class = styles or class_styles([shown.repetitions])
-    color = by_class[shown.repetitions]["color"]
-    return Chart(
+    common = _common_delta(bounds)
+    kinds = {bound.validity for bound in bounds}
+    claimed = None if privacy.claim is None else privacy.claim.claimed_epsilon
+    return ceilings_chart(
         name="epsilon",
         kind="epsilon",
-        subject="",
         title=f"Lower bounds on epsilon, {_class(shown)}",
         caption=(
             "The longer a thick bar, the less private the training was; its thin line ends where a "
             "perfect attack on these canaries would have."
         ),
         description=_description(claimed, shown, bounds),
-        draw=lambda figure: _draw(figure, bounds, claimed, color),
-        legend=lambda: _legend(bounds, claimed),
-        height=0.8 + _ROW * len(bounds),
+        rows=[
+            Ceiling(
+                name=_name(bound, place == 0, common),
+                value=bound.value,
+                most=bound.max_attainable,
+                marker=_SHAPES[bound.validity],
+            )
+            for place, bound in enumerate(bounds)
+        ],
+        axis=f"Epsilon (nats){common}, higher = less private",
+        color=by_class[shown.repetitions]["color"],
+        markers=[(f"{kind}: {validity(kind)}", m) for kind, m in _SHAPES.items() if kind in kinds],
+        claimed=claimed,
     )
 
 
@@ -73,62 +72,6 @@ def _class(part: PrivacyClass) -> str:
     return f"{formats + ', ' if formats else ''}{count(part.repetitions, 'repetition')}"
 
 
-def _draw(figure: FigureBase, bounds: Sequence[Bound], claimed: float | None, color: str) -> None:
-    axes = figure.subplots()
-    plain_axes(axes, grid="x")
-    limit = _limit(bounds, claimed)
-    for place, bound in enumerate(bounds):
-        _most(axes, bound, place, limit)
-        _row(axes, bound, place, _name(bound, place == 0, _common_delta(bounds)), color)
-    if claimed is not None:
-        _claim(axes, claimed, len(bounds))
-    axes.set_xlim(0, 1.06 * limit)
-    named_rows(axes, len(bounds))
-    axes.set_xlabel(f"Epsilon (nats){_common_delta(bounds)}, higher = less private")
-
-
-def _claim(axes: Axes, claimed: float, rows: int) -> None:
-    """A line across all bars that leaves out the names between them."""
-    xs = [claimed, claimed, math.nan] * rows
-    ys = [y for place in range(rows) for y in (place - 0.16, place + 0.36, math.nan)]
-    axes.plot(xs, ys, color=LINE, linewidth=2.0)
-
-
-def _limit(bounds: Sequence[Bound], claimed: float | None) -> float:
-    """Twice what is to be read at most: one far end must not press the rest together."""
-    values = [bound.value for bound in bounds]
-    most = sorted(bound.max_attainable for bound in bounds if bound.max_attainable is not None)
-    typical = most[len(most) // 2] if most else 0.0
-    read = max([*values, claimed or 0.0, typical, 0.05])
-    return min(2 * read, max([read, *most])) if most else read
-
-
-def _most(axes: Axes, bound: Bound, place: int, limit: float) -> None:
-    """A thin way up to the most that could have been; beyond the axes it ends in an arrow."""
-    most = bound.max_attainable
-    if most is None:
-        return
-    end, marker = (most, "|") if most <= limit else (limit, ">")
-    axes.plot([bound.value, end], [place, place], color=MUTED, linewidth=1.0)
-    size = 11 if marker == "|" else 6
-    axes.plot(end, place, marker=marker, markersize=size, color=MUTED, markeredgewidth=2)
-
-
-def _row(axes: Axes, bound: Bound, place: int, name: str, color: str) -> None:
-    """A thick way up to the value, the name above."""
-    marker = _SHAPES[bound.validity]
-    axes.plot([0, bound.value], [place, place], color=color, linewidth=4.0, solid_capstyle="butt")
-    axes.plot(bound.value, place, marker=marker, markersize=8, color=color, clip_on=False, zorder=3)
-    axes.text(
-        0.0,
-        place - 0.2,
-        name,
-        va="bottom",
-        fontsize=11,
-        fontweight="normal" if place else "bold",
-    )
-
-
 def _name(bound: Bound, primary: bool, common_delta: str) -> str:
     """What the bound is and says; its delta where not all of them have the same."""
     delta = "" if common_delta else f" at delta {short(bound.delta)}"
@@ -140,23 +83,6 @@ def _common_delta(bounds: Sequence[Bound]) -> str:
     """The delta of all bounds; "" where they differ."""
     deltas = {bound.delta for bound in bounds}
     return f" at delta {short(deltas.pop())}" if len(deltas) == 1 else ""
-
-
-def _legend(bounds: Sequence[Bound], claimed: float | None) -> list[Artist]:
-    dots: Style = {"linestyle": "none", "markersize": 8}
-    kinds = {bound.validity for bound in bounds}
-    found: list[Artist] = [
-        key(f"{name}: {validity(name)}", **(dots | {"marker": marker, "color": INK}))
-        for name, marker in _SHAPES.items()
-        if name in kinds
-    ]
-    if any(bound.max_attainable is not None for bound in bounds):
-        mark: Style = {"marker": "|", "color": MUTED, "markersize": 11, "markeredgewidth": 2}
-        found.append(key("max attainable", **(mark | {"linestyle": "none"})))
-    if claimed is not None:
-        label = f"claimed: {short(claimed)}"
-        found.append(key(label, color=LINE, linewidth=2.0))
-    return found
 
 
 def _description(claimed: float | None, part: PrivacyClass, bounds: Sequence[Bound]) -> str:

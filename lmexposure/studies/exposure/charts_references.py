@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.artist import Artist
-from matplotlib.axes import Axes
 from matplotlib.figure import FigureBase
 from matplotlib.patches import Patch
 from scipy import special
@@ -22,6 +21,7 @@ from lmexposure.core.charts import (
     joined,
     key,
     plain_axes,
+    rug,
 )
 from lmexposure.studies.exposure.formats import SkewNormalFit
 from lmexposure.studies.exposure.rows import AnyRole, CanaryRow, Floats, FormatData
@@ -109,7 +109,10 @@ def _draw(
     if rows:
         ratios = [2.4, 0.26 * len(rows) + 0.1]
         axes, below = figure.subplots(2, 1, sharex=True, height_ratios=ratios)
-        _rug(below, rows, styles)
+        rug(
+            below,
+            [(class_name(role, n), bits, str(styles[n]["color"])) for role, n, bits in rows],
+        )
         axes.tick_params(axis="x", length=0, labelbottom=False)
     else:
         axes = below = figure.subplots()
@@ -123,19 +126,6 @@ def _draw(
     axes.set_ylim(bottom=0)
     axes.set_ylabel("Density (per bit)")
     below.set_xlabel("Log-perplexity (bits), lower = more memorised")
-
-
-def _rug(axes: Axes, rows: Sequence[_Class], styles: Styles) -> None:
-    """One line of ticks a class, most often repeated below; one path a class."""
-    for at, (_, repetitions, bits) in enumerate(rows):
-        xs = np.repeat(bits, 3)
-        ys = np.tile([at - 0.34, at + 0.34, np.nan], bits.size)
-        axes.plot(xs, ys, color=styles[repetitions]["color"], linewidth=1.2)
-    axes.set_yticks(range(len(rows)))
-    axes.set_yticklabels([class_name(role, n) for role, n, _ in rows])
-    axes.tick_params(axis="y", length=0)
-    axes.set_ylim(len(rows) - 0.5, -0.5)
-    axes.spines["left"].set_visible(False)
 
 
 def _density(fit: SkewNormalFit, bits: Floats) -> Floats:

@@ -10,10 +10,10 @@ from lmexposure.core.charts import (
     key,
     legend_lines,
     log_ticks,
-    put_legend,
     series_style,
     style,
 )
+from lmexposure.core.charts.style import put_legend
 
 
 def test_series_are_told_apart_without_colour() -> None:

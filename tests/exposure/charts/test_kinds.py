@@ -26,16 +26,18 @@ from exposure.charts.made import (
 )
 from scipy import stats
 
-from lmexposure.core.charts import Chart, class_styles
+from lmexposure.core.charts import Ceiling, Chart, class_styles
+from lmexposure.core.charts.ceilings import farthest
+from lmexposure.core.charts.roc import on_log_axes
 from lmexposure.studies import CheckpointClass
 from lmexposure.studies.exposure import charts_controls as controls_module
 from lmexposure.studies.exposure.charts_comparison import comparison_chart
 from lmexposure.studies.exposure.charts_controls import controls_chart
-from lmexposure.studies.exposure.charts_epsilon import _limit, epsilon_chart
+from lmexposure.studies.exposure.charts_epsilon import epsilon_chart
 from lmexposure.studies.exposure.charts_exposure import GUESSING_HIGH, GUESSING_LOW, exposure_chart
 from lmexposure.studies.exposure.charts_extraction import extraction_chart
 from lmexposure.studies.exposure.charts_references import _density, _histogram, reference_chart
-from lmexposure.studies.exposure.charts_roc import _on_log_axes, roc_chart
+from lmexposure.studies.exposure.charts_roc import roc_chart
 from lmexposure.studies.exposure.charts_training import training_chart
 from lmexposure.studies.exposure.charts_trajectory import trajectory_chart
 
@@ -365,23 +367,23 @@ def test_classes_differ_in_shape_and_a_first_look_ticks_its_only_number() -> Non
 
 
 def test_a_far_end_does_not_press_the_rest_together() -> None:
-    near = [bound(1.0, max_attainable=most) for most in (2.0, 3.0, None)]
-    assert _limit(near, None) == 3.0
-    assert _limit([*near, bound(1.0, max_attainable=90.0)], None) == 6.0
-    assert _limit(near, 5.0) == 5.0
-    assert _limit([bound(0.0, max_attainable=None)], None) == 0.05
+    near = [Ceiling(name="", value=1.0, most=most) for most in (2.0, 3.0, None)]
+    assert farthest(near, None) == 3.0
+    assert farthest([*near, Ceiling(name="", value=1.0, most=90.0)], None) == 6.0
+    assert farthest(near, 5.0) == 5.0
+    assert farthest([Ceiling(name="", value=0.0)], None) == 0.05
 
 
 def test_a_curve_begins_at_what_is_resolvable_and_zero_lies_at_the_bottom() -> None:
     fpr, tpr = np.array([0.0, 0.1, 0.1, 1.0]), np.array([0.0, 0.0, 0.5, 1.0])
-    x, y = _on_log_axes(fpr, tpr, 0.01, 0.001)
+    x, y = on_log_axes(fpr, tpr, 0.01, 0.001)
     assert x[0] == pytest.approx(0.01)
     assert (np.diff(x) >= 0).all()
     assert (np.diff(y) >= 0).all()
     assert y[x < 0.1] == pytest.approx(0.001)
     assert y[x > 0.1].min() >= 0.5
     ends = np.array([0.0, 1.0])  # straight lines between corners are bent
-    x, y = _on_log_axes(ends, ends, 0.001, 1e-9)
+    x, y = on_log_axes(ends, ends, 0.001, 1e-9)
     assert y == pytest.approx(x)
     assert x.size > 100
 
