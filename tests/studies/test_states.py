@@ -15,6 +15,7 @@ from made_results import small_result, small_run
 from made_studies import MADE
 
 import lmexposure as lx
+from lmexposure.core import Study
 from lmexposure.errors import LmexposureError
 
 STATES = 300  # of all kinds together
@@ -68,13 +69,17 @@ def written(kind: str, home: Path, seed: int) -> Path:
         weights = small_result().model.weights_sha256
         theirs = look()
         model = theirs.model.model_copy(update={"weights_sha256": weights})
-        theirs.model_copy(update={"model": model}).save(home / "verbatim")
-        return home
-    made = MADE[kind](seed)
+        beside(theirs.model_copy(update={"model": model}), home / "verbatim")
+    else:
+        beside(MADE[kind](seed), home)
+    return home
+
+
+def beside(made: Study, home: Path) -> None:
+    """Written, with stand-ins of the files that it names by their hashes."""
     made.save(home)
     for name, sha256 in made.beside_it.items():
         (home / name).write_text(json.dumps({"schema": "x", "content_sha256": sha256}))
-    return home
 
 
 def numbers(home: Path) -> tuple[Any, ...]:

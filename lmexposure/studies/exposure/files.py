@@ -192,6 +192,11 @@ def refuse_other_scores(path: Path, wanted: str | None) -> None:
 def _look_of(home: Path, result: ResultNumbers) -> "tuple[VerbatimRecord | None, tuple[str, ...]]":
     """The look at memorised text of a run, or a note where it was at other weights."""
     if not (home / "verbatim.json").exists():
+        if (home / "passages.json").exists():
+            raise ResultError(
+                f"{visible(str(home))} holds passages.json and no verbatim.json, so that what it "
+                "found is lost; look again (lmexposure verbatim), or move the directory away"
+            )
         return None, ()
     from lmexposure.studies.verbatim import VerbatimRecord
 
