@@ -175,7 +175,7 @@ def setting_facts(run: RunFiles, *, show_seeds: bool = False) -> tuple[Fact, ...
     options = None if record is None else record.settings
     return (
         *(() if options is None else _seed_facts(run, options, show_seeds)),
-        *_option_facts(options, result.settings if record is None else record.measure),
+        *chosen_facts(run),
         Fact(
             name="measured",
             value=result.when or "date unknown",
@@ -190,6 +190,14 @@ def setting_facts(run: RunFiles, *, show_seeds: bool = False) -> tuple[Fact, ...
             meaning="of all that decides the numbers: manifest, weights, settings",
         ),
     )
+
+
+def chosen_facts(run: RunFiles) -> tuple[Fact, ...]:
+    """What was chosen of the training and of the measurement, but for seeds."""
+    record = run.record
+    if record is None:
+        return tuple(_option_facts(None, run.result.settings))
+    return tuple(_option_facts(record.settings, record.measure))
 
 
 def _option_facts(options: RunOptions | None, measure: MeasureOptions) -> Iterator[Fact]:

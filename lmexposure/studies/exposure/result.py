@@ -30,7 +30,7 @@ from lmexposure.studies.exposure.checks import (
     qualified,
     rows_unknown,
 )
-from lmexposure.studies.exposure.facts import model_facts, setting_facts
+from lmexposure.studies.exposure.facts import chosen_facts, model_facts
 from lmexposure.studies.exposure.files import RunFiles, files_beside, refuse_missing
 from lmexposure.studies.exposure.record import HOME, ResultNumbers
 from lmexposure.studies.exposure.views import title_of
@@ -193,8 +193,8 @@ class Result(ResultNumbers):
         yield Number(name="validation loss", value=loss, unit="bits a token")
 
     def asked(self) -> Mapping[str, JsonValue]:
-        """Model and settings, without seeds."""
-        facts = (*model_facts(self.files), *setting_facts(self.files))
+        """Model and settings, without seeds and dates."""
+        facts = (*model_facts(self.files), *chosen_facts(self.files))
         return {fact.name: fact.value for fact in facts}
 
     def told_beside(self, studies: "Sequence[tuple[str, Study]]") -> str:
