@@ -1,6 +1,6 @@
 """What holds for every test: one thread, one way to draw examples, no state left behind.
 
-Imports nothing that statistics, gate and canaries do without: tests/test_collection.py.
+Imports nothing that statistics, verdicts and canaries do without: tests/test_collection.py.
 """
 
 import os

@@ -23,7 +23,7 @@ from lmexposure._validate import of_type
 from lmexposure.core.answers import Fact, answers_of, date_of, next_steps
 from lmexposure.core.check import Check, CheckKind, Verdict, verdict_of
 from lmexposure.core.document import Document, Section
-from lmexposure.core.registry import begun_by, kinds, parts_of_others
+from lmexposure.core.registry import begun_by, kinds, own_records, parts_of_others
 from lmexposure.core.render import as_cell, as_frame
 from lmexposure.core.thresholds import Thresholds
 from lmexposure.errors import ResultError, SettingsError
@@ -344,7 +344,7 @@ def open_study(path: str | Path) -> Study:
             f"no study at {visible(path)}, where nothing is; give what a command wrote with --out"
         )
     if kind is None:
-        files = ", ".join(f"{name}.json" for name in kinds())
+        files = ", ".join(own_records())
         raise ResultError(f"{visible(path)} holds no study; give one of {files}, or its directory")
     return kind_of(kind).read(path)
 

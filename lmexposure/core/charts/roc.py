@@ -37,7 +37,7 @@ class RocLine:
     # fpr, tpr: ascending, shape (k,)
     fpr: Floats
     tpr: Floats
-    edge: float  # the least rate that so many negatives resolve
+    edge: float  # the least rate that its negatives resolve
     positives: int
     area: tuple[float | None, float | None, float | None]  # with the ends of its interval
     color: str | None = None  # of its class; None: by its place
