@@ -6,6 +6,7 @@ has to be there again; all else has to be there to the byte.
 
 import errno
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -16,9 +17,11 @@ from typing import Any
 
 import pytest
 from cli.conftest import Call
-from cli.test_foreign_files import COMMANDS, made
+from cli.test_foreign_files import COMMANDS, Command, made
+from forks import die_behind, start
 
 from lmexposure._written import LIST
+from lmexposure.cli import entry
 
 __all__ = ["made"]  # a fixture
 
@@ -67,6 +70,26 @@ class Writes:
             raise KeyboardInterrupt
 
 
+def whole_and_steady(
+    call: Call, made: Path, tmp_path: Path, command: Command, *more: object
+) -> tuple[dict[str, bytes], set[str]]:
+    """The files that a command makes, and those of them that are the same each time."""
+    assert call(*command(made, tmp_path / "first" / "o"), *more).code == 0
+    time.sleep(1.1)  # for its dates to be others
+    assert call(*command(made, tmp_path / "whole" / "o"), *more).code == 0
+    first, whole = (files_at(tmp_path / run) for run in ("first", "whole"))
+    assert first.keys() == whole.keys()
+    steady = {
+        path
+        for path, content in whole.items()
+        if first[path] == content
+        and not any(word in content for word in _NEVER_ALIKE)
+        and Path(path).name != LIST  # it has what both attempts began
+    }
+    assert steady
+    return whole, steady
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("behind", [False, True], ids=["before", "behind"])
@@ -81,19 +104,7 @@ def test_after_a_fault_the_same_command_goes_on_to_the_same(
 ) -> None:
     command = COMMANDS[name]
     more = ("--seed", 3) if name == "insert" else ()
-    assert call(*command(made, tmp_path / "first" / "o"), *more).code == 0
-    time.sleep(1.1)  # for its dates to be others
-    assert call(*command(made, tmp_path / "whole" / "o"), *more).code == 0
-    first, whole = (files_at(tmp_path / run) for run in ("first", "whole"))
-    assert first.keys() == whole.keys()
-    steady = {
-        path
-        for path, content in whole.items()
-        if first[path] == content
-        and not any(word in content for word in _NEVER_ALIKE)
-        and Path(path).name != LIST  # it has what both attempts began
-    }
-    assert steady
+    whole, steady = whole_and_steady(call, made, tmp_path, command, *more)
     for failing in count(0, STRIDES[name]):
         out, writes = tmp_path / f"at-{failing}" / "o", Writes(failing, behind=behind)
         with monkeypatch.context() as patched:
@@ -110,6 +121,31 @@ def test_after_a_fault_the_same_command_goes_on_to_the_same(
         changed = {path for path in steady if found[path] != whole[path]}
         assert not changed, failing
     assert failing
+
+
+def killed(behind: int, words: list[str]) -> None:
+    """The command, killed behind one of its writes."""
+    die_behind(behind)
+    sys.argv = ["lmexposure", *words]
+    entry.main()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", ["verbatim", "identifiers"])
+def test_killed_again_and_again_it_goes_on_to_the_same(
+    call: Call, made: Path, tmp_path: Path, name: str
+) -> None:
+    whole, steady = whole_and_steady(call, made, tmp_path, COMMANDS[name])
+    command, said = COMMANDS[name](made, tmp_path / "killed" / "o"), tmp_path / "said.txt"
+    for number in (0, 1, 2):
+        begun = start(killed, number, list(map(str, command)), said=said, environment={})
+        begun.join()
+        assert begun.exitcode == -signal.SIGKILL, said.read_text()
+    assert call(*command).code == 0
+    found = files_at(tmp_path / "killed")
+    assert found.keys() == whole.keys()
+    assert not {path for path in steady if found[path] != whole[path]}
 
 
 _HOLDS = """

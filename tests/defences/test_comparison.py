@@ -1,10 +1,12 @@
 """A comparison from the corpus to the table, by the tiniest models."""
 
+import signal
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from forks import die_behind, start
 from tiny_defences import CANARIES, MODELS, text_at, tiny_comparison
 
 import lmexposure.defences.driver
@@ -171,6 +173,29 @@ def test_the_same_call_trains_nothing_again(home: Path, monkeypatch: pytest.Monk
     )
     assert [row.attacks for row in again.rows] == [row.attacks for row in before.rows]
     assert [row.search for row in again.rows] == [row.search for row in before.rows]
+
+
+def killed(behind: int, corpus: Path, out: Path) -> None:
+    """A comparison, killed behind one of its writes."""
+    die_behind(behind)
+    compare_defences(corpus, out=out, settings=tiny_comparison(*_METHODS), workers=1)
+
+
+@pytest.mark.slow
+def test_killed_again_and_again_it_goes_on_to_the_same(home: Path, tmp_path: Path) -> None:
+    corpus, out, said = text_at(tmp_path), tmp_path / "out", tmp_path / "said.txt"
+    for behind in (2, 9, 30):
+        begun = start(killed, behind, corpus, out, said=said, environment={})
+        begun.join()
+        assert begun.exitcode == -signal.SIGKILL, said.read_text()
+    ended = compare_defences(corpus, out=out, settings=tiny_comparison(*_METHODS), workers=1)
+    found, whole = (
+        [(row.name, row.bits, row.attacks, row.training) for row in record.rows]
+        for record in (ended, _record(home))
+    )
+    assert found == whole
+    there, wanted = ({path.name for path in where.iterdir()} for where in (out, home / "out"))
+    assert there == wanted
 
 
 def _never(*_: object, **__: object) -> None:
