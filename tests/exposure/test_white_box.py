@@ -196,8 +196,9 @@ def test_scores_of_another_training_are_refused(tmp_path: Path) -> None:
     run = small_run(tmp_path / "run", whole=False)
     claimed(Result.read(run / "result.json")).write(run / "result.json")
     assert Result.read(run).files.white_box is None  # they are not there
-    audit().save(run)
-    assert Result.read(run).files.white_box == audit()
+    made = audit()
+    made.save(run)
+    assert Result.read(run).files.white_box == made
     audit(composed=1.6).save(run)
     with pytest.raises(ResultError, match="another training"):
         Result.read(run)
