@@ -15,11 +15,12 @@ from lmexposure.core import (
     compare_document,
     judged,
     open_study,
+    refuse_other_study,
     write_document,
     write_report,
 )
 from lmexposure.errors import ResultError, SettingsError
-from lmexposure.studies import Result, refuse_other_study
+from lmexposure.studies import Result
 
 if TYPE_CHECKING:
     from lmexposure.canaries import Manifest

@@ -18,7 +18,7 @@ from lmexposure._files import PRIVATE, read_bytes, sha256_file
 from lmexposure._integrity import read_sealed, say_rebuilt, write_sealed
 from lmexposure._record import Record, Sha256, plain
 from lmexposure._validate import MOST_THREADS
-from lmexposure.core import utc_now
+from lmexposure.core import refuse_other_study, refuse_other_wish, utc_now
 from lmexposure.errors import ResultError
 from lmexposure.studies import (
     MeasureOptions,
@@ -27,7 +27,6 @@ from lmexposure.studies import (
     RunRecord,
     RunSettings,
     TrainingRecord,
-    refuse_other_study,
 )
 
 _PACKAGES = ("torch", "transformers", "tokenizers", "accelerate", "datasets", "numpy", "scipy")
@@ -203,27 +202,11 @@ def _same_run(path: Path, settings: RunSettings) -> dict[str, float] | None:
         raise _elsewhere(failure) from failure
     old = _named(before.settings, before.measure)
     new = _named(settings.record(), settings.measure.record())
-    for name in sorted(old.keys() | new.keys(), key=lambda name: (name.count("."), name)):
-        if old.get(name) != new.get(name):
-            made = any((path.parent / name).exists() for name in _OF_STEPS)
-            if not made and "train" not in before.seconds:
-                return None
-            raise ResultError(
-                f"{path.parent} holds another run: {_difference(name, old, new)}; choose another "
-                "directory, or the old settings"
-            )
+    made = any((path.parent / name).exists() for name in _OF_STEPS)
+    if old != new and not made and "train" not in before.seconds:
+        return None
+    refuse_other_wish(Result, path.parent, old, new, {"seed"})
     return dict(before.seconds)
-
-
-def _difference(name: str, old: dict[str, Any], new: dict[str, Any]) -> str:
-    """What differs; a seed is not shown, for whoever has it can draw the secrets."""
-    if name != "seed":
-        return f"its {name} is {old.get(name)!r}, now {new.get(name)!r} is asked for"
-    if old.get("seed") is None:
-        return "its seed was drawn fresh, now one is given"
-    if new.get("seed") is None:
-        return "its seed was given, now a fresh one is asked for"
-    return "its seed is another than the one that is given now"
 
 
 def _named(settings: RunOptions | None, measure: MeasureOptions) -> dict[str, Any]:

@@ -7,13 +7,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from lmexposure._files import canonical_json, only_writer, sha256_bytes
+from lmexposure._files import canonical_json, sha256_bytes
 from lmexposure._style import count, percent, probability
-from lmexposure._written import refuse_foreign
 from lmexposure.audit.identifier_ranking import Compared, HeldOut, IdentifierSettings, comparison
 from lmexposure.audit.workload import Progress, silent
 from lmexposure.canaries import Format, Identifiers
-from lmexposure.core import Work
+from lmexposure.core import claimed
 from lmexposure.models import LoadedModel
 from lmexposure.scoring import same_random_numbers
 from lmexposure.statistics import (
@@ -34,7 +33,6 @@ from lmexposure.studies import (
     IdentifierSplit,
     NaturalIdentifiers,
     RunSettings,
-    refuse_other_study,
 )
 
 _HIDDEN = frozenset({"seed", "corpus", "held_out", "model", "base"})
@@ -92,10 +90,8 @@ def natural_identifiers(  # noqa: PLR0913 - two models, what they are compared o
     Source: Natural identifiers, ICLR 2026.
     """
     settings = settings or IdentifierSettings()
-    with nullcontext() if out is None else only_writer(out), same_random_numbers():
-        if out is not None:
-            refuse_other_study(Path(out), (NaturalIdentifiers.NAME,), "identifiers")
-            refuse_foreign(Path(out), (NaturalIdentifiers.NAME, "report.html", "report.md"))
+    place = nullcontext() if out is None else claimed(NaturalIdentifiers, out)
+    with place as held, same_random_numbers():
         asked = comparison(
             model,
             corpus,
@@ -105,14 +101,14 @@ def natural_identifiers(  # noqa: PLR0913 - two models, what they are compared o
             settings=settings,
             machine=machine or RunSettings(),
         )
-        if out is None:
+        if held is None:
             named = sha256_bytes(canonical_json(asked.named))
             return study_of_ranks(asked.ranked(progress), named)
-        with Work(out=Path(out), asked=asked.named, hidden=_HIDDEN).claimed() as work:
-            made = work.finished(NaturalIdentifiers)
+        with held.work(asked.named, hidden=_HIDDEN) as work:
+            made = work.finished()
             if made is None:
                 made = study_of_ranks(asked.ranked(progress, work.part), work.sha256)
-                made.save(out)
+                made.save(work.out)
             work.drop()
     return made
 

@@ -197,7 +197,6 @@ _RUN_FILES = (
     "base.npz",
     "matrices.npz",
     # Of comparisons of defences.
-    "asked.json",
     "seeds.json",
     # Of memorised text.
     "passages.json",

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
         attainable_outcome,
     )
     from lmexposure.core.compare import compare_document
+    from lmexposure.core.directories import refuse_other_study
     from lmexposure.core.document import Column, Document, Excerpt, Place, Section, Table, facts
     from lmexposure.core.markdown import code, fence, inline, table
     from lmexposure.core.outputs import (
@@ -22,7 +23,13 @@ if TYPE_CHECKING:
         verdict_summary,
         verdict_text,
     )
-    from lmexposure.core.registry import kinds, own_records, parts_of_others, register
+    from lmexposure.core.registry import (
+        kinds,
+        own_records,
+        parts_of_others,
+        register,
+        register_other,
+    )
     from lmexposure.core.render import as_csv, as_markdown
     from lmexposure.core.report import (
         FORMATS,
@@ -41,7 +48,7 @@ if TYPE_CHECKING:
         utc_now,
     )
     from lmexposure.core.thresholds import PANEL, Thresholds, quantile_pair
-    from lmexposure.core.work import Part, Work
+    from lmexposure.core.work import Held, Part, Work, claimed, refuse_other_wish
 else:
     from lmexposure._lazy import lazy_face as _lazy_face
 
@@ -60,6 +67,7 @@ __all__ = [
     "Document",
     "Excerpt",
     "Fact",
+    "Held",
     "JsonValue",
     "NotNegative",
     "Number",
@@ -81,6 +89,7 @@ __all__ = [
     "as_markdown",
     "attainable_outcome",
     "check_formats",
+    "claimed",
     "code",
     "compare_document",
     "date_of",
@@ -94,7 +103,10 @@ __all__ = [
     "own_records",
     "parts_of_others",
     "quantile_pair",
+    "refuse_other_study",
+    "refuse_other_wish",
     "register",
+    "register_other",
     "table",
     "utc_now",
     "verdict_json",

@@ -44,9 +44,10 @@ class CheckLine:
     said: str  # in how many classes it came to that, or why it was not made
 
     @property
-    def word(self) -> str:
-        """What it came to, where no mark is drawn."""
-        return _CAME_TO[self.outcome]
+    def aside(self) -> str:
+        """What it came to, where no mark is drawn and the line does not say it."""
+        word = _CAME_TO[self.outcome]
+        return "" if self.said.startswith(word) else word
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -155,7 +155,9 @@ def _written(value: float) -> str:
 
 
 def _signed(value: float) -> str:
-    return f"{value:+z,.0f}" if value.is_integer() else signed(value, 3)
+    if value.is_integer():
+        return f"{value:+z,.0f}"
+    return f"{'+' * (value > 0)}{short(value)}" if abs(value) < 0.001 else signed(value, 3)
 
 
 def _settings(studies: Sequence[tuple[str, Study]]) -> Table:

@@ -50,7 +50,9 @@ def _verdict(document: Document) -> Iterator[str]:
     yield f"**{inline(verdict.sentence)}**"
     tested = [line for line in answers.tested if line.outcome is not Outcome.NOT_TESTED]
     if tested:
-        yield "Tested:\n\n" + bullets([f"{line.word}: {line.what}: {line.said}" for line in tested])
+        yield "Tested:\n\n" + bullets(
+            [": ".join(filter(None, (line.aside, line.what, line.said))) for line in tested]
+        )
     if verdict.untested:
         yield "Not tested:\n\n" + bullets(verdict.untested)
     if answers.sure:

@@ -23,7 +23,7 @@ from lmexposure._validate import of_type
 from lmexposure.core.answers import Fact, answers_of, date_of, next_steps
 from lmexposure.core.check import Check, CheckKind, Verdict, verdict_of
 from lmexposure.core.document import Document, Section
-from lmexposure.core.registry import begun_by, kinds, own_records, parts_of_others
+from lmexposure.core.registry import begun_by, kinds, own_records, parts_of_others, read_asked
 from lmexposure.core.render import as_cell, as_frame
 from lmexposure.core.thresholds import Thresholds
 from lmexposure.errors import ResultError, SettingsError
@@ -321,7 +321,9 @@ def kind_at(path: object) -> str | None:
             files = ", ".join(f"{kind}.json" for kind in there)
             raise ResultError(f"{visible(path)} holds several studies ({files}); name one file")
         begun = [kind for kind, name in begun_by().items() if (path / name).exists()]
-        return next(iter((*there, *begun)), None)
+        work = None if there or begun else read_asked(path)
+        known = [] if work is None or work.kind not in kinds() else [work.kind]
+        return next(iter((*there, *begun, *known)), None)
     try:
         with open_regular(path) as stream:
             schema = _SCHEMA.search(stream.read(_LOOKED_AT))

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lmexposure._settings import check_settings, setting, whole
+from lmexposure._settings import check_settings, setting, settings_of, whole
 from lmexposure._style import setting_value, short
 from lmexposure._validate import fraction, positive
 from lmexposure.errors import SettingsError
@@ -173,4 +173,4 @@ class Thresholds:
     def asked(self, key: str) -> bool:
         """Whether the user set this threshold; a test that was switched off is not asked for."""
         value = getattr(self, key)
-        return value is not None and value is not False
+        return value is not False and value != settings_of(Thresholds)[key].default

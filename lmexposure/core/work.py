@@ -1,29 +1,31 @@
 """Work that goes on where it was ended: what was asked, once, and parts that are whole or none.
 
-A directory is claimed by one process at a time. What was asked is written first; another wish is
-refused by the name that differs. A part is sealed: one that is torn or damaged is made again.
-Nothing here knows what the work is.
+A directory is claimed by one process at a time, for one kind of study. What was asked is written
+first; another wish is refused by the name that differs. A part is sealed with its name: one that is
+torn, damaged or another's is made again. Nothing here knows what the work is.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, Generic, TypeVar
 
 from lmexposure import _written
 from lmexposure._files import PRIVATE, canonical_json, only_writer, sha256_bytes
-from lmexposure._integrity import read_sealed, write_sealed
-from lmexposure._record import JsonTable, JsonValue
+from lmexposure._integrity import read_sealed, say_rebuilt, write_sealed
+from lmexposure._record import JsonValue
 from lmexposure._text import visible
+from lmexposure.core.directories import refuse_other_study
+from lmexposure.core.registry import ASKED, HOME, read_asked
 from lmexposure.core.study import Study
 from lmexposure.errors import ResultError
 
-HOME = ".work"  # in the directory of the study
-_ASKED = "asked.json"
-_Any = TypeVar("_Any", bound=Study)
+_Kind = TypeVar("_Kind", bound=Study)
 _DIGITS = 16  # of a hash, in the name of a part
+_TOLD = 200  # characters of two values that a refusal names
+_REPORTS = ("report.html", "report.md", "report.csv")  # what may be written beside a record
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,53 +35,46 @@ class Part:
     path: Path
 
     def read(self) -> bytes | None:
-        """What was kept; None where nothing was, or it is damaged."""
-        return read_sealed(self.path)
+        """What was kept; None where nothing was, or it is damaged or another part."""
+        content = read_sealed(self.path)
+        if content is None:
+            return None
+        name, _, data = content.partition(b"\n")
+        if name == self._name:
+            return data
+        say_rebuilt(self.path, why="is another part, or one of other work")
+        return None
 
     def write(self, data: bytes) -> None:
         """Keep it, whole or not at all, for its owner alone."""
-        write_sealed(self.path, data, mode=PRIVATE)
+        write_sealed(self.path, self._name + b"\n" + data, mode=PRIVATE)
+
+    @property
+    def _name(self) -> bytes:
+        return self.path.name.encode()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Work:
-    """One piece of work in a directory."""
+class Work(Generic[_Kind]):
+    """One piece of work in a directory that is held: it ends in a study of a kind.
 
+    Attributes:
+        kind: of the study.
+        out: the directory.
+        asked: all that decides its outcome, by names that people know.
+    """
+
+    kind: type[_Kind]
     out: Path
-    asked: Mapping[str, JsonValue]  # all that decides its outcome, by names that people know
-    hidden: frozenset[str] = frozenset()  # names whose values no message shows
+    asked: Mapping[str, JsonValue]
 
-    @contextmanager
-    def claimed(self) -> Iterator["Work"]:
-        """Hold the directory until the block ends.
-
-        Raises:
-            BusyError: another process holds it.
-            ResultError: it holds work of another wish, which is named.
-        """
-        with only_writer(self.out):
-            home = self.out / HOME
-            _written.refuse_foreign(self.out, (HOME,))
-            home.mkdir(parents=True, exist_ok=True)
-            asked = Part(path=home / _ASKED)
-            before = asked.read()
-            if before is None:
-                asked.write(canonical_json(dict(self.asked)))
-            else:
-                self._refuse_other(json.loads(before))
-            try:
-                yield self
-            except BaseException:
-                if not self._parts():  # it came to nothing: another wish is as good
-                    _written.remove(home)
-                raise
-
-    def finished(self, kind: type[_Any]) -> _Any | None:
+    def finished(self) -> _Kind | None:
         """The study that this very work has made; None: it is not done yet.
 
         Raises:
             ResultError: a study of other work, or one that cannot be read.
         """
+        kind = self.kind
         if not (self.out / kind.NAME).exists():
             return None
         try:
@@ -110,14 +105,106 @@ class Work:
     def _parts(self) -> list[Path]:
         return sorted((self.out / HOME).glob("?*-" + "[0-9a-f]" * _DIGITS))
 
-    def _refuse_other(self, before: JsonTable) -> None:
-        now = json.loads(canonical_json(dict(self.asked)))
-        names = before.keys() | now.keys()
-        for name in sorted(names, key=lambda name: (name in self.hidden, name)):
-            if before.get(name) != now.get(name):
-                told = f"was {before.get(name)!r}, now {now.get(name)!r} is asked for"
-                told = "was another" if name in self.hidden else told
-                raise ResultError(
-                    f"{visible(self.out)} holds other work: its {name} {told}; choose another "
-                    "directory, or what was asked then"
-                )
+
+@dataclass(frozen=True, kw_only=True)
+class Held(Generic[_Kind]):
+    """A directory that is held for a study of a kind."""
+
+    kind: type[_Kind]
+    out: Path
+
+    @property
+    def begun(self) -> bool:
+        """Whether it is there what was asked before."""
+        return (self.out / HOME / ASKED).exists()
+
+    @contextmanager
+    def work(
+        self, asked: Mapping[str, JsonValue], *, hidden: Collection[str] = ()
+    ) -> Iterator[Work[_Kind]]:
+        """Begin what is asked, or go on with it; where it came to nothing another may be asked.
+
+        Args:
+            asked: all that decides the outcome, by names that people know.
+            hidden: names of these whose values no message shows.
+
+        Raises:
+            ResultError: the directory holds work of another wish, which is named.
+        """
+        home, work = self.out / HOME, Work(kind=self.kind, out=self.out, asked=asked)
+        home.mkdir(parents=True, exist_ok=True)
+        before = read_asked(self.out)
+        if before is None and self.begun:
+            raise ResultError(
+                f"{visible(home / ASKED)} is damaged, so that nothing says what this work was; "
+                "move it away, and give the same command again"
+            )
+        if before is None:
+            told = {"kind": self.kind.KIND, "asked": dict(asked)}
+            write_sealed(home / ASKED, canonical_json(told), mode=PRIVATE)
+        else:
+            refuse_other_wish(self.kind, self.out, before.asked, asked, hidden)
+        try:
+            yield work
+        except BaseException:
+            if before is None and not work._parts():
+                _written.remove(home)
+            raise
+
+
+@contextmanager
+def claimed(
+    kind: type[_Kind], out: str | Path, *, writes: Iterable[str] = (), beside: Iterable[str] = ()
+) -> Iterator[Held[_Kind]]:
+    """Hold a directory for a study of a kind until the block ends.
+
+    Args:
+        kind: of the study.
+        out: the directory.
+        writes: names, or patterns, of what the work writes there next to its record.
+        beside: files of other studies, or of a training, that it may lie next to.
+
+    Raises:
+        BusyError: another process holds it.
+        FileError: a file that nobody here wrote is in the way.
+        ResultError: it holds a study of another kind, done or begun.
+    """
+    out = Path(out)
+    with only_writer(out):
+        refuse_other_study(out, (kind.NAME, *beside), kind.KIND)
+        _written.refuse_foreign(out, (kind.NAME, HOME, *_REPORTS, *writes))
+        yield Held(kind=kind, out=out)
+
+
+def refuse_other_wish(
+    kind: type[Study],
+    out: Path,
+    before: Mapping[str, JsonValue],
+    now: Mapping[str, Any],
+    hidden: Collection[str] = (),
+) -> None:
+    """Refuse another wish than what a directory was begun for, by the name that differs.
+
+    Raises:
+        ResultError: what differs first, names whose values are shown before those that are hidden.
+    """
+    now = json.loads(canonical_json(dict(now)))
+    names = before.keys() | now.keys()
+    for name in sorted(names, key=lambda name: (name in hidden, name.count("."), name)):
+        then, asked = before.get(name), now.get(name)
+        if then != asked:
+            raise ResultError(
+                f"{visible(out)} holds another {kind.WHAT.partition(' ')[2]}: its {name} "
+                f"{_differ(name, then, asked, hidden)}; choose another directory, or what was "
+                "asked then"
+            )
+
+
+def _differ(name: str, then: JsonValue, now: JsonValue, hidden: Collection[str]) -> str:
+    """How two values differ; of hidden ones only whether they were given."""
+    if name not in hidden:
+        told = f"was {then!r}, now {now!r} is asked for"
+        return told if len(told) <= _TOLD else "was another"
+    if then is None:
+        return "was not given, and now it is"
+    return "was given, and now it is not" if now is None else "was another"

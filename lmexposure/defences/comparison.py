@@ -12,7 +12,9 @@ from typing import Any
 
 from lmexposure._files import PRIVATE, atomic_write, canonical_json, sha256_bytes, sha256_file
 from lmexposure._integrity import check_seal, read_sealed, write_sealed
+from lmexposure._record import JsonValue
 from lmexposure._style import count
+from lmexposure._text import visible
 from lmexposure._written import remove
 from lmexposure.audit import plan_of, training_settings
 from lmexposure.canaries import (
@@ -24,15 +26,18 @@ from lmexposure.canaries import (
     open_content,
     packing,
 )
+from lmexposure.core import Work, claimed
 from lmexposure.defences.attacks import paid_level
 from lmexposure.defences.catalogue import Defence, chosen, refuse_own
 from lmexposure.errors import CorpusError, ResultError, SettingsError
 from lmexposure.statistics import models_needed
-from lmexposure.studies import GOLDFISH, DefencesSettings, RunSettings, SweepSettings
+from lmexposure.studies import GOLDFISH, Defences, DefencesSettings, RunSettings, SweepSettings
 from lmexposure.sweeps import SweepDirectory, prepare
 
-_SEEDS, _ASKED = "seeds.json", "asked.json"
-_OURS = (_SEEDS, "slice", "search")
+_SEEDS = "seeds.json"
+_LEFT = (_SEEDS, "slice", "search")  # by a comparison that was never prepared
+_WRITTEN = (*_LEFT, "methods", "repeated")
+_HIDDEN = frozenset({"corpus", "seed", "inclusion_seed"})
 _LINES = ("lines", "paragraphs", "jsonl")  # layouts whose files can be cut between lines
 _FEWEST_TRIES = 2  # that are left when the alternatives of a method are tried
 
@@ -41,7 +46,7 @@ _FEWEST_TRIES = 2  # that are left when the alternatives of a method are tried
 class Comparison:
     """A comparison that is prepared."""
 
-    out: Path  # its directory
+    work: Work[Defences]  # its directory, and what was asked but the choice of methods
     settings: DefencesSettings  # as they were asked for
     defences: Sequence[Defence]  # "none" first
     files: Sequence[Path]  # the corpus, or the slice of it
@@ -50,10 +55,13 @@ class Comparison:
     @property
     def sha256(self) -> str:
         """Of all that decides what it comes to."""
-        return sha256_bytes(
-            _asked(self.settings, self.files)
-            + canonical_json([dict(self.seeds), [defence.name for defence in self.defences]])
-        )
+        chosen = [dict(self.seeds), [defence.name for defence in self.defences]]
+        return sha256_bytes(self.work.sha256.encode() + canonical_json(chosen))
+
+    @property
+    def out(self) -> Path:
+        """Its directory."""
+        return self.work.out
 
     @cached_property
     def searched(self) -> SweepDirectory:
@@ -99,7 +107,6 @@ class Comparison:
 
 def prepare_comparison(corpus: Files, *, out: str | Path, settings: DefencesSettings) -> Comparison:
     """Check everything that can be checked before time is spent, and take the slice."""
-    out = Path(out)
     defences = chosen(settings.methods)
     training_settings(settings.sweep.run)
     plan_of(settings.sweep.run)
@@ -108,17 +115,18 @@ def prepare_comparison(corpus: Files, *, out: str | Path, settings: DefencesSett
     _check_models(settings)
     files = [Path(path) for path in listed_files(corpus)]
     asked = _asked(settings, files)
-    begun = _begun(out, asked)
-    comparison = Comparison(
-        out=out,
-        settings=settings,
-        defences=defences,
-        files=files if settings.full else [_slice(files, out, settings)],
-        seeds=_seeds(out, settings),
-    )
-    _ = comparison.searched  # refuses what no model could be trained on
-    if not begun:
-        write_sealed(out / _ASKED, asked, mode=PRIVATE)
+    with claimed(Defences, out, writes=_WRITTEN) as held:
+        if not held.begun:
+            _clear_left(held.out)
+        with held.work(asked, hidden=_HIDDEN) as work:
+            comparison = Comparison(
+                work=work,
+                settings=settings,
+                defences=defences,
+                files=files if settings.full else [_slice(files, work.out, settings)],
+                seeds=_seeds(work.out, settings),
+            )
+            _ = comparison.searched  # refuses what no model could be trained on
     return comparison
 
 
@@ -151,7 +159,7 @@ def _check_models(settings: DefencesSettings) -> None:
         )
 
 
-def _asked(settings: DefencesSettings, files: Sequence[Path]) -> bytes:
+def _asked(settings: DefencesSettings, files: Sequence[Path]) -> dict[str, JsonValue]:
     """What decides a comparison but the choice of methods, and the hashes of its corpus."""
     hashes = []
     for path in files:
@@ -161,39 +169,19 @@ def _asked(settings: DefencesSettings, files: Sequence[Path]) -> bytes:
             raise CorpusError(
                 f"cannot read the corpus {path}: {failure.strerror}; give a text file"
             ) from failure
-    return canonical_json(_flat(settings) | {"corpus": hashes})
+    return _flat(settings) | {"corpus": hashes}
 
 
-def _begun(out: Path, asked: bytes) -> bool:
-    """Whether this very comparison is there; what one left that was never prepared is removed."""
-    for name in (_ASKED, _SEEDS):
-        if (out / name).is_file() and not check_seal(out / name):
-            raise ResultError(
-                f"{out / name} is damaged, so that it is not known what the comparison in {out} "
-                "was; put the file back, or choose a new directory"
-            )
-    kept = read_sealed(out / _ASKED)
-    if kept is None:
-        ours = (out / _SEEDS).is_file()
-        strange = sorted(p.name for p in out.glob("[!.]*") if not ours or p.name not in _OURS)
-        if strange:
-            raise ResultError(
-                f"{out} holds {strange[0]!r} and no {_ASKED}, so it is no comparison that can go "
-                "on; choose a new directory"
-            )
-        for name in ("slice", "search"):
-            remove(out / name)
-        return False
-    then, now = json.loads(kept), json.loads(asked)
-    for name, value in now.items():
-        if then.get(name) != value:
-            secret = name in ("corpus", "seed", "inclusion_seed")
-            shown = "" if secret else f": {then.get(name)!r}, now {value!r}"
-            raise ResultError(
-                f"{out} holds another comparison, whose {name} is another{shown}; choose another "
-                "directory, or what was asked for then"
-            )
-    return True
+def _clear_left(out: Path) -> None:
+    """Remove what a comparison left that was never prepared; refuse what is of none."""
+    strange = sorted(p.name for p in out.glob("[!.]*") if p.name not in _LEFT)
+    if strange:
+        raise ResultError(
+            f"{out} holds {strange[0]!r} and not what was asked for, so it is no comparison that "
+            "can go on; choose a new directory"
+        )
+    for name in _LEFT:
+        remove(out / name)
 
 
 def _flat(settings: DefencesSettings) -> dict[str, Any]:
@@ -244,6 +232,11 @@ def _lines(files: Sequence[Path], characters: int, layout: str) -> list[bytes]:
 
 def _seeds(out: Path, settings: DefencesSettings) -> dict[str, int]:
     """Of secrets, coins and search: fresh ones, drawn once, but for a seed that was given."""
+    if (out / _SEEDS).exists() and not check_seal(out / _SEEDS):
+        raise ResultError(
+            f"{visible(out / _SEEDS)} is damaged, and without it no other method is like those "
+            "that are there; put it back, or choose a new directory"
+        )
     kept = read_sealed(out / _SEEDS)
     if kept is None:
         run = settings.sweep.run

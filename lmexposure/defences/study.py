@@ -5,7 +5,6 @@ from typing import Any
 
 from lmexposure._files import only_writer
 from lmexposure._validate import of_type
-from lmexposure._written import refuse_foreign
 from lmexposure.audit import Progress, silent
 from lmexposure.canaries import Files
 from lmexposure.defences.comparison import prepare_comparison
@@ -13,11 +12,6 @@ from lmexposure.defences.driver import trained_and_attacked
 from lmexposure.defences.table import Compared
 from lmexposure.studies import Defences, DefencesSettings
 from lmexposure.sweeps import check_workers
-
-_WRITTEN = (
-    *("asked.json", "seeds.json", "slice", "search", "methods", "repeated", "defences.json"),
-    *("report.html", "report.md", "report.csv"),
-)
 
 
 def compare_defences(
@@ -35,7 +29,6 @@ def compare_defences(
     of_type("settings", settings, DefencesSettings, "DefencesSettings(...)")
     check_workers(workers, address)
     with only_writer(out):
-        refuse_foreign(Path(out), _WRITTEN)
         compared = trained_and_attacked(
             prepare_comparison(corpus, out=out, settings=settings),
             workers=workers,

@@ -6,12 +6,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from lmexposure._files import canonical_json, mode_like, only_writer, sha256_bytes
+from lmexposure._files import canonical_json, mode_like, sha256_bytes
 from lmexposure._record import JsonValue
 from lmexposure._validate import integer
-from lmexposure._written import refuse_foreign
 from lmexposure.canaries import corpus_files
-from lmexposure.core import Work
+from lmexposure.core import Work, claimed
 from lmexposure.federated.audit import FederatedAudit, RoundAudit, federated_training
 from lmexposure.federated.corpus import texts_of_users, tokens_of_users
 from lmexposure.federated.rounds import clients_of
@@ -21,14 +20,12 @@ from lmexposure.studies import (
     CanifeRound,
     CanifeSettings,
     FederatedSettings,
-    refuse_other_study,
 )
 
 Corpus = str | Path | Sequence[str | Path]
 Said = Callable[[str, int, int, str], None]
 
 _HIDDEN = frozenset({"seed", "canary_seed", "corpus"})
-_WRITTEN = ("canife.json", "model", "report.html", "report.md", "report.csv")
 
 
 def canife_audit(  # noqa: PLR0913  a public door: its parameters are its options
@@ -47,7 +44,6 @@ def canife_audit(  # noqa: PLR0913  a public door: its parameters are its option
 
     Where it was ended it goes on from the last attacked round, to the same bytes.
     """
-    out = Path(out)
     asked = _Asked(
         settings=FederatedSettings() if settings is None else settings,
         attacks=CanifeSettings() if attacks is None else attacks,
@@ -57,14 +53,15 @@ def canife_audit(  # noqa: PLR0913  a public door: its parameters are its option
     )
     names = [corpus] if isinstance(corpus, str | Path) else list(corpus)
     mode = mode_like(*corpus_files(names))  # weights remember their users' text
-    with only_writer(out), computing_threads(1):
-        refuse_other_study(out, (Canife.NAME,), "canife")
-        refuse_foreign(out, _WRITTEN)
-        with Work(out=out, asked=asked.named, hidden=_HIDDEN).claimed() as work:
-            made = work.finished(Canife)
-            if made is None or not (out / "model").is_dir():
-                made = _trained(asked, work, mode, progress)
-            work.drop()
+    with (
+        claimed(Canife, out, writes=("model",)) as held,
+        held.work(asked.named, hidden=_HIDDEN) as work,
+        computing_threads(1),
+    ):
+        made = work.finished()
+        if made is None or not (work.out / "model").is_dir():
+            made = _trained(asked, work, mode, progress)
+        work.drop()
     return made
 
 
@@ -92,7 +89,7 @@ class _Asked:
         }
 
 
-def _trained(asked: _Asked, work: Work, mode: int, progress: Said | None) -> Canife:
+def _trained(asked: _Asked, work: Work[Canife], mode: int, progress: Said | None) -> Canife:
     """Train, attack, and write the model and the record."""
     settings, attacks = asked.settings, asked.attacks
     texts, lstm = asked.texts, asked.lstm

@@ -29,7 +29,7 @@ from lmexposure.scoring import (
     score_windows,
 )
 from lmexposure.statistics import tries_for
-from lmexposure.studies import NearWindow, Passage, VerbatimSettings
+from lmexposure.studies import NearWindow, Passage, VerbatimRecord, VerbatimSettings
 
 _PART = 2_048  # windows in a part
 _LONGEST_SHOWN = 400  # tokens of a text that is written out
@@ -43,7 +43,7 @@ class Asking:
 
     loaded: LoadedModel  # the model
     settings: VerbatimSettings  # of the look
-    work: Work  # what is done of it is kept there
+    work: Work[VerbatimRecord]  # what is done of it is kept there
     progress: Progress  # watches
 
     @property

@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from lmexposure import __version__
-from lmexposure._files import PRIVATE, canonical_json, content_hash, only_writer, sha256_bytes
+from lmexposure._files import PRIVATE, canonical_json, content_hash, sha256_bytes
 from lmexposure._record import plain
 from lmexposure._validate import of_type
-from lmexposure._written import refuse_foreign
 from lmexposure.audit import Progress, load_for_measuring, model_in_memory, silent
 from lmexposure.canaries import Files, corpus_files, layout_for, listed_files
-from lmexposure.core import JsonValue, Work
+from lmexposure.core import Held, JsonValue, Work, claimed
 from lmexposure.errors import CorpusError, ModelError, ResultError, SettingsError
 from lmexposure.models import LoadedModel, tokenizer_sha256
 from lmexposure.regurgitation.asking import Asking
@@ -44,10 +43,8 @@ from lmexposure.studies import (
     VerbatimPassages,
     VerbatimRecord,
     VerbatimSettings,
-    refuse_other_study,
 )
 
-_WRITTEN = ("verbatim.json", "passages.json", "report.html", "report.md", "report.csv")
 _HIDDEN = frozenset(
     {"model", "reference", "corpus", "held_out", "prompts", "seed", "places of windows"}
 )
@@ -104,10 +101,7 @@ def verbatim(  # noqa: PLR0913 (a public door: each is an option of a look)
             "random_split is of held-out documents, and none are given; name them with --held-out, "
             "or leave it out"
         )
-    out = Path(out)
-    with only_writer(out):
-        refuse_other_study(out, (VerbatimRecord.NAME, "training.json"), "verbatim")
-        refuse_foreign(out, _WRITTEN)
+    with claimed(VerbatimRecord, out, writes=("passages.json",), beside=("training.json",)) as held:
         documents, separator = _documents(corpus, settings)
         others = None if held_out is None else _documents(held_out, settings)[0]
         if settings.samples:  # what is not installed is said before time is spent
@@ -124,7 +118,7 @@ def verbatim(  # noqa: PLR0913 (a public door: each is an option of a look)
             progress=progress,
         )
         look.check_length()
-        return look.all(out)
+        return look.all(held)
 
 
 def _documents(corpus: Files, settings: VerbatimSettings) -> tuple[Documents, str | None]:
@@ -184,7 +178,7 @@ class _Look:
                 "--suffix-tokens"
             )
 
-    def all(self, out: Path) -> VerbatimRecord:
+    def all(self, held: Held[VerbatimRecord]) -> VerbatimRecord:
         """Everything, or what the directory has of the same look."""
         windows, others = read_windows(
             self.documents,
@@ -196,14 +190,16 @@ class _Look:
         model = described(self.model)
         reference = None if self.reference is None else described(self.reference)
         asked = self._asked(model, reference, windows, others)
-        with Work(out=out, asked=asked, hidden=_HIDDEN).claimed() as work:
-            made = work.finished(VerbatimRecord)
+        with held.work(asked, hidden=_HIDDEN) as work:
+            made = work.finished()
             if made is None or not _has_texts(made):
                 made = self._made(work, windows, others)
             work.drop()
         return made
 
-    def _made(self, work: Work, windows: Windows, others: Windows | None) -> VerbatimRecord:
+    def _made(
+        self, work: Work[VerbatimRecord], windows: Windows, others: Windows | None
+    ) -> VerbatimRecord:
         """Ask for all that was not asked yet, and write what was found."""
         ask = self._asking(self.model, work)
         own = ask.windows("scoring", windows, windows.encoded)
@@ -277,7 +273,7 @@ class _Look:
         record.save(work.out)
         return record
 
-    def _asking(self, loaded: LoadedModel, work: Work) -> Asking:
+    def _asking(self, loaded: LoadedModel, work: Work[VerbatimRecord]) -> Asking:
         return Asking(loaded=loaded, settings=self.settings, work=work, progress=self.progress)
 
     def _asked(
@@ -322,7 +318,7 @@ class _Look:
         windows: Windows,
         others: Windows | None,
         runs: Sequence[Run | None],
-        work: Work,
+        work: Work[VerbatimRecord],
     ) -> tuple[Asked | None, list[int | None], Any]:
         """The windows under the reference model, how far it follows runs, bits of the held out."""
         if self.reference is None:

@@ -8,6 +8,7 @@ sweep; `scores.py` reads the scores of every text, and `run.py` a directory of t
 from typing import TYPE_CHECKING
 
 from lmexposure.core import register as _register
+from lmexposure.core import register_other as _register_other
 
 if TYPE_CHECKING:
     from lmexposure.studies.canife import (
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
         FIXED_FOR_DEFENCES,
         DefencesSettings,
     )
-    from lmexposure.studies.directories import refuse_other_study
     from lmexposure.studies.dp_claim import NOT_COVERED, DpClaim
     from lmexposure.studies.dp_report import DocumentPrivacy
     from lmexposure.studies.exposure.base import BaseCanary, BaseClass, BaseModelRecord
@@ -367,7 +367,6 @@ __all__ = [
     "read_score_file",
     "read_settings_file",
     "read_training",
-    "refuse_other_study",
     "run_settings",
     "save_card",
     "verbatim_run_names",
@@ -384,3 +383,5 @@ _register("result", "lmexposure.studies.exposure.result:Result", begun="run.json
 _register("sweep", "lmexposure.studies.sweep:SweepResult", begun="plan.json")
 _register("verbatim", "lmexposure.studies.verbatim:VerbatimRecord")
 _register("white_box", "lmexposure.studies.white_box:WhiteBoxAudit", part=True)
+for _file in ("training.json", "checkpoint.pt"):
+    _register_other(_file, "a training")

@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from lmexposure._files import PRIVATE, atomic_directory, only_writer
+from lmexposure._record import JsonTable
 from lmexposure._validate import of_type
 from lmexposure._written import refuse_foreign
 from lmexposure.audit import chosen_device, insert_for_training, training_settings, wrapping_of
 from lmexposure.canaries import Files, Manifest, derive_seed, fresh_seed, listed_files, permutation
+from lmexposure.core import refuse_other_wish
 from lmexposure.errors import ModelError, ResultError, SettingsError
 from lmexposure.models import (
     NEW_MODELS,
@@ -23,7 +25,14 @@ from lmexposure.models import (
     tokenizer_sha256,
     training_rows,
 )
-from lmexposure.studies import AuditedText, RunSettings, SweepOptions, SweepPlan, SweepSettings
+from lmexposure.studies import (
+    AuditedText,
+    RunSettings,
+    SweepOptions,
+    SweepPlan,
+    SweepResult,
+    SweepSettings,
+)
 from lmexposure.sweeps.base import check_base
 from lmexposure.sweeps.coins import inserted_texts, shares_of, tossed
 from lmexposure.sweeps.documents import TOKENIZER, SweepCorpus, read_corpus, saved_tokenizer
@@ -84,13 +93,8 @@ def _before(out: Path, settings: SweepSettings) -> SweepPlan | None:
             )
         return None
     plan = SweepPlan.read(out)
-    now, then = _flat(settings.record()), _flat(plan.settings)
-    for name, value in now.items():
-        if then.get(name) != value:
-            raise ResultError(
-                f"{out} holds another sweep: {_difference(name, then.get(name), value)}; choose "
-                "another directory, or the old settings"
-            )
+    then, now = _flat(plan.settings), _flat(settings.record())
+    refuse_other_wish(SweepResult, out, then, now, {"seed"})
     if settings.inclusion_seed is not None:
         names = _with_coins(plan.texts, plan.varied)
         manifest = Manifest.read(out / "manifest.json")
@@ -99,17 +103,10 @@ def _before(out: Path, settings: SweepSettings) -> SweepPlan | None:
     return plan
 
 
-def _flat(options: SweepOptions) -> dict[str, object]:
+def _flat(options: SweepOptions) -> JsonTable:
     """Settings by the names that a person gives them."""
-    values: dict[str, object] = options.model_dump(exclude={"run"})
-    return values | options.run.model_dump()
-
-
-def _difference(name: str, then: object, now: object) -> str:
-    """What differs; a seed is not shown, for whoever has it can draw the secrets."""
-    if name == "seed":
-        return "its seed is another"
-    return f"its {name} is {then!r}, now {now!r} is asked for"
+    values: JsonTable = options.model_dump(mode="json", exclude={"run"})
+    return values | options.run.model_dump(mode="json")
 
 
 def _refuse_other_manifest(plan: SweepPlan, manifest: Manifest, out: Path) -> None:

@@ -8,6 +8,8 @@ In a package of yours an entry point makes it known to `lmexposure report`, `che
     python own_study.py MODEL TRAINED.txt HELD_OUT.txt OUT
 """
 
+import hashlib
+import json
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -24,13 +26,15 @@ from lmexposure.core import (
     NotNegative,
     Number,
     Outcome,
+    Part,
     Positive,
     Record,
     Rows,
     Section,
     Table,
-    Work,
+    claimed,
 )
+from lmexposure.models import LoadedModel
 from lmexposure.scoring import log_perplexity
 from lmexposure.statistics import area_under_curve
 
@@ -143,21 +147,39 @@ def main(model: str, trained: str, held_out: str, out: str) -> None:
         for side, name in ((True, trained), (False, held_out))
     }
     loaded = load_model(model)
-    asked: dict[str, JsonValue] = {"model": model, "trained": trained, "held_out": held_out}
-    with Work(out=Path(out), asked=asked).claimed() as work:
-        scored = []
-        for side, lines in texts.items():
-            bits = log_perplexity(loaded.model, loaded.tokenizer, lines)
-            scored += [
-                Scored(number=n, trained=side, bits=float(value)) for n, value in enumerate(bits, 1)
-            ]
-        study = LossGap.now(
-            inputs_sha256=work.sha256,
-            model=model,
-            scored=tuple(scored),
-        )
-        study.save(out)
+    asked: dict[str, JsonValue] = {
+        "model": model,
+        "trained": sha256_of(texts[True]),
+        "held_out": sha256_of(texts[False]),
+    }
+    with claimed(LossGap, out) as held, held.work(asked) as work:
+        study = work.finished()
+        if study is None:
+            scored = tuple(
+                Scored(number=n, trained=side, bits=bits)
+                for side, lines in texts.items()
+                for n, bits in enumerate(_scores(loaded, lines, work.part(f"trained {side}")), 1)
+            )
+            study = LossGap.now(inputs_sha256=work.sha256, model=model, scored=scored)
+            study.save(out)
+        work.drop()
     print(study.finding)
+
+
+def _scores(loaded: LoadedModel, lines: list[str], kept: Part) -> list[float]:
+    """Bits of each line, or what was kept of them before an end."""
+    before = kept.read()
+    if before is not None:
+        bits: list[float] = json.loads(before)
+        return bits
+    bits = log_perplexity(loaded.model, loaded.tokenizer, lines).tolist()
+    kept.write(json.dumps(bits).encode())
+    return bits
+
+
+def sha256_of(lines: list[str]) -> str:
+    """Of what decides the numbers, not of where it lies."""
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
 if __name__ == "__main__":

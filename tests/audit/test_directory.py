@@ -45,7 +45,7 @@ def test_a_run_without_a_step_takes_other_settings(tmp_path: Path) -> None:
     assert not RunLog.open(out, SETTINGS).begun_anew
     with RunLog.open(out, SETTINGS).step("train"):  # it ended, and its files were moved away
         pass
-    with pytest.raises(ResultError, match="holds another run: its seed is another"):
+    with pytest.raises(ResultError, match="holds another run: its training.epochs was 2"):
         RunLog.open(out, other)
 
 
@@ -64,22 +64,22 @@ def test_what_is_set_aside_is_kept_each_time(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"formats": ("pin",)}, r"its formats is \['random_number'\], now \['pin'\] is asked for"),
+        ({"formats": ("pin",)}, r"its formats was \['random_number'\], now \['pin'\] is asked for"),
         (
             {"inclusion_probability": 0.5, "canaries": 3},
-            "its inclusion_probability is None, now 0.5 is asked for",
+            "its inclusion_probability was None, now 0.5 is asked for",
         ),
-        ({"training": {"epochs": 3}}, "its training.epochs is 2, now 3 is asked for"),
+        ({"training": {"epochs": 3}}, "its training.epochs was 2, now 3 is asked for"),
         (
             {"training": {"epochs": 2, "snapshot_epochs": (1, 2)}},
-            r"its training.snapshot_epochs is \[1\], now \[1, 2\] is asked for",
+            r"its training.snapshot_epochs was \[1\], now \[1, 2\] is asked for",
         ),
         (
             {"measure": replace(SETTINGS.measure, references=50)},
-            "its measure.references is None, now 50 is asked for",
+            "its measure.references was None, now 50 is asked for",
         ),
-        ({"seed": 8}, "its seed is another than the one that is given now"),
-        ({"seed": None}, "its seed was given, now a fresh one is asked for"),
+        ({"seed": 8}, "its seed was another"),
+        ({"seed": None}, "its seed was given, and now it is not"),
     ],
 )
 def test_another_run_is_refused_by_what_differs(

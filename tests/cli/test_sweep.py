@@ -49,10 +49,10 @@ def test_the_whole_sweep_and_its_parts_end_alike(call: Call, tmp_path: Path) -> 
     assert call("report", out).code == 0
     assert call("check", out).code == 2
     other = call("sweep", corpus, *FLAGS, "--units", 9, "--workers", 1, "--out", out)
-    message = "holds another sweep: its units is 8, now 9 is asked for; choose another"
+    message = "holds another sweep: its units was 8, now 9 is asked for; choose another"
     assert_refused(other, message)
     other = call("sweep", corpus, *FLAGS, "--seed", 6789, "--workers", 1, "--out", out)
-    assert "holds another sweep: its seed is another; choose another directory" in other.err
+    assert "holds another sweep: its seed was another; choose another directory" in other.err
     assert "6789" not in other.err
 
 

@@ -1,5 +1,6 @@
 """A comparison from the corpus to the table, by the tiniest models."""
 
+import shutil
 import signal
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from tiny_defences import CANARIES, MODELS, text_at, tiny_comparison
 import lmexposure.defences.driver
 import lmexposure.defences.table
 from lmexposure.audit import training_settings
+from lmexposure.core import Work
 from lmexposure.defences import compare_defences, prepare_comparison
 from lmexposure.defences.attacks import (
     adapted_attacks,
@@ -208,7 +210,7 @@ def test_another_comparison_is_not_gone_on_with(home: Path, tmp_path: Path, name
     if named == "corpus":
         corpus.write_text("another line\n" * 60)
     changes: Any = {"target": {"target": 1.2}, "tries": {"tries": 4}}.get(named, {})
-    with pytest.raises(ResultError, match=f"whose {named} is another"):
+    with pytest.raises(ResultError, match=f"holds another comparison of defences: its {named} was"):
         prepare_comparison(corpus, out=home / "out", settings=tiny_comparison(*_METHODS, **changes))
 
 
@@ -238,12 +240,10 @@ def test_a_method_whose_models_all_diverge_is_left_out(
     path.write_bytes(before)
 
 
-@pytest.mark.parametrize("name", ["asked.json", "seeds.json"])
+@pytest.mark.parametrize("name", [".work/asked.json", "seeds.json"])
 def test_what_is_damaged_is_not_begun_anew(home: Path, tmp_path: Path, name: str) -> None:
     out = tmp_path / "out"
-    out.mkdir()
-    for kept in ("asked.json", "seeds.json"):
-        (out / kept).write_bytes((home / "out" / kept).read_bytes())
+    shutil.copytree(home / "out", out)
     (out / name).write_bytes((out / name).read_bytes()[:-1] + b"x")
     with pytest.raises(ResultError, match=f"{name} is damaged"):
         prepare_comparison(home / "corpus.txt", out=out, settings=tiny_comparison(*_METHODS))
@@ -309,7 +309,7 @@ def test_no_slice_of_columns_can_be_taken(tmp_path: Path) -> None:
 def test_the_run_with_repeated_canaries_has_uniform_fills_alone() -> None:
     kinds = {"kinds": ("uniform", "near_duplicate"), "texts": "a.txt", "partner": "always"}
     comparison = Comparison(
-        out=Path("out"),
+        work=Work(kind=Defences, out=Path("out"), asked={}),
         settings=tiny_comparison(*_METHODS, repeated=4).override(kinds),
         defences=(),
         files=(),

@@ -92,7 +92,9 @@ def test_ended_anywhere_it_goes_on_to_the_same(posts: Path, tmp_path: Path, froz
         with pytest.raises(KeyboardInterrupt):
             canife(posts, out=tmp_path / "o", settings=settings, progress=at(last), **given)
         assert not (tmp_path / "o" / "canife.json").exists()
-    with pytest.raises(ResultError, match=r"holds other work: its clip was 1.0, now 2.0 is asked"):
+    with pytest.raises(
+        ResultError, match=r"holds another federated training: its clip was 1.0, now 2.0 is asked"
+    ):
         canife(posts, out=tmp_path / "o", settings=replace(settings, clip=2.0), **given)
     with pytest.raises(ResultError, match="its seed was another"):
         canife(posts, out=tmp_path / "o", settings=replace(settings, seed=5), **given)

@@ -22,10 +22,9 @@ from made_results import small_result, small_run, trained_record, with_scores_of
 import lmexposure as lx
 from lmexposure._files import LOCK, only_writer, sha256_file
 from lmexposure._integrity import file_hashes, write_hashed
-from lmexposure.core import utc_now
+from lmexposure.core import refuse_other_study, utc_now
 from lmexposure.errors import ManifestError, ResultError
 from lmexposure.studies import Result, RunRecord
-from lmexposure.studies.directories import refuse_other_study
 from lmexposure.studies.exposure.scores import read_scores
 
 

@@ -95,7 +95,7 @@ def test_the_answers_are_those_of_the_verdict() -> None:
     assert "the bound on epsilon has its own" in undecided.sure[0]
     clean_ones = answers()
     assert clean_ones.steps[0].startswith("No leak found is no proof")
-    assert {line.what: line.word for line in clean_ones.tested}["worst canary"] == "passed"
+    assert {line.what: line.aside for line in clean_ones.tested}["worst canary"] == "passed"
     assert {fact.name: fact.value for fact in clean_ones.since}["model"] == "64 models of lstm"
 
 

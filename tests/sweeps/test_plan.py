@@ -186,11 +186,11 @@ def test_the_same_call_again_tosses_no_other_coins(
     assert sha256_tree(out) == before
     for changes, match in (
         ({"inclusion_seed": 2}, "other coins; leave inclusion_seed out"),
-        ({"models": 6}, "another sweep: its models is 5, now 6 is asked for"),
+        ({"models": 6}, "another sweep: its models was 5, now 6 is asked for"),
     ):
         with pytest.raises(ResultError, match=match):
             prepare(corpus_at(tmp_path), out=out, settings=tiny_settings(**changes))
-    with pytest.raises(ResultError, match="another sweep: its seed is another") as refused:
+    with pytest.raises(ResultError, match="another sweep: its seed was another") as refused:
         prepare(corpus_at(tmp_path), out=out, settings=changed(tiny_settings(), seed=8))
     assert "7" not in str(refused.value).replace(str(out), "")
     assert sha256_tree(out) == before
