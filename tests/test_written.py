@@ -97,9 +97,9 @@ def test_what_is_removed_is_no_longer_ours(tmp_path: Path) -> None:
 
 
 def test_a_directory_in_the_place_of_a_file_is_refused_though_it_is_empty(tmp_path: Path) -> None:
-    for name in ("checkpoint.pt", "run.json", "report.html", "model", "best-1.5", ".measuring"):
+    for name in ("checkpoint.pt", "run.json", "report.html", "model", "best-1.5", ".work"):
         (tmp_path / name).mkdir()
-    refuse_foreign(tmp_path, ["model", "best-[0-9]*", ".measuring", "none.json"])
+    refuse_foreign(tmp_path, ["model", "best-[0-9]*", ".work", "none.json"])
     for name in ("checkpoint.pt", "run.json", "report.html"):
         with pytest.raises(FileError, match=f"{name} is there already, and lmexposure did not"):
             refuse_foreign(tmp_path, ["model", name])
@@ -193,7 +193,7 @@ def test_a_forged_list_is_refused_and_removes_nothing(tmp_path: Path, line: str)
     (there / "docs").mkdir(parents=True)
     (there / "docs" / "a").write_text("precious")
     (there / "file").write_text("precious")
-    for inner in (".measuring", "work/001", "parts/2", "slice/work/1"):
+    for inner in (".work", "work/001", "parts/2", "slice/work/1"):
         home = out / inner
         with study(home):
             write(home / "ours")

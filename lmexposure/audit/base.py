@@ -22,6 +22,7 @@ from lmexposure.audit.calibration import BesideBase
 from lmexposure.audit.directory import keep_part, read_part
 from lmexposure.audit.loaded_model import load_for_measuring, model_in_memory
 from lmexposure.canaries import Manifest
+from lmexposure.core import Part
 from lmexposure.errors import ModelError, NumericalError
 from lmexposure.models import (
     Encoded,
@@ -67,7 +68,7 @@ class Base:
         encoded: Sequence[Encoded],
         *,
         batch_size: int | None,
-        kept: Path | None,
+        kept: Part | None,
         progress: Callable[[int, int], None],
     ) -> NDArray[np.float64]:
         """Log-perplexity of each text under the base, in bits, shape (n,)."""

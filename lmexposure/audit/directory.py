@@ -15,10 +15,18 @@ from pydantic import Field
 
 from lmexposure import __version__, _written
 from lmexposure._files import PRIVATE, read_bytes, sha256_file
-from lmexposure._integrity import read_sealed, say_rebuilt, write_sealed
-from lmexposure._record import Record, Sha256, plain
+from lmexposure._integrity import say_rebuilt
+from lmexposure._record import Record, plain
 from lmexposure._validate import MOST_THREADS
-from lmexposure.core import refuse_other_study, refuse_other_wish, utc_now
+from lmexposure.core import (
+    HOME,
+    Part,
+    Work,
+    claimed,
+    refuse_other_study,
+    refuse_other_wish,
+    utc_now,
+)
 from lmexposure.errors import ResultError
 from lmexposure.studies import (
     MeasureOptions,
@@ -32,8 +40,12 @@ from lmexposure.studies import (
 _PACKAGES = ("torch", "transformers", "tokenizers", "accelerate", "datasets", "numpy", "scipy")
 _WRITTEN = (
     *("run.json", "corpus", "training.json", "checkpoint.pt", "metrics.jsonl", "model"),
-    *("best-[0-9]*", "result.json", "scores.parquet", ".measuring", "report.html", "report.md"),
+    *("best-[0-9]*", "result.json", "scores.parquet", HOME, "report.html", "report.md"),
 )
+SCORES = "scores.parquet"
+_MEASURED = ("run.json", SCORES)
+_BESIDE = ("training.json", "run.json")  # what a measurement may lie next to
+_THREADS = "threads"
 # What `insert` and the demo may have left in a directory that becomes a run.
 _MAY_BE_THERE = {"manifest.json", "corpus", "source"}
 # What a training writes once it has taken a step, or a measurement.
@@ -43,7 +55,7 @@ _OF_STEPS = (
     "model",
     "metrics.jsonl",
     "result.json",
-    ".measuring",
+    HOME,
 )
 
 
@@ -106,8 +118,8 @@ class RunLog:
 
 def refuse_foreign(out: Path) -> None:
     """Refuse, before a measurement, a directory with files in its way that are not its own."""
-    refuse_other_study(out, ("training.json", "run.json", "result.json"), "measured")
-    _written.refuse_foreign(out, ("result.json", "run.json", "scores.parquet", ".measuring"))
+    refuse_other_study(out, (Result.NAME, *_BESIDE), "measured")
+    _written.refuse_foreign(out, (Result.NAME, HOME, *_MEASURED))
 
 
 def record_measured(out: Path, measure: MeasureOptions) -> None:
@@ -239,84 +251,84 @@ def _git_revision() -> str | None:
     return done.stdout.strip()
 
 
-class _Begun(Record):
-    """What a measurement is made of that began here."""
+class _Threads(Record):
+    """What the parts of a measurement were computed with."""
 
-    inputs_sha256: Sha256
     threads: Annotated[int, Field(ge=1, le=MOST_THREADS)]
+
+
+def finished(out: Path, inputs: str) -> Result | None:
+    """The result of these very inputs, if it is here, with its scores next to it."""
+    path = out / Result.NAME
+    if not path.exists():
+        refuse_foreign(out)
+        return None
+    result = Result.read_alone(path)
+    if result.inputs_sha256 != inputs:
+        raise ResultError(
+            f"{out} holds the result of another model, manifest or settings; "
+            "choose another directory"
+        )
+    if not _scores_fit(out / SCORES, result) or _ended_early(result):
+        return None
+    _written.remove(out / HOME)  # which a kill at the very end may have left
+    return result
+
+
+def _scores_fit(path: Path, result: Result) -> bool:
+    if not path.exists():
+        return False
+    if not path.is_file():
+        raise ResultError(f"{path} is no file; move it away, and give the command again")
+    if result.scores_sha256 == sha256_file(path):
+        return True
+    say_rebuilt(path, "the model is measured again")
+    return False
 
 
 @dataclass(frozen=True, kw_only=True)
 class MeasurementDirectory:
     """Where a measurement is written, and what it keeps until it is whole."""
 
-    out: Path  # the directory of the result
-    inputs: str  # hash of all that decides the numbers
+    work: Work[Result]
 
-    @property
-    def result(self) -> Path:
-        """The file of the result."""
-        return self.out / "result.json"
-
-    @property
-    def scores(self) -> Path:
-        """The file of the scores."""
-        return self.out / "scores.parquet"
-
-    def finished(self) -> Result | None:
-        """The result of these very inputs, if it is here, with its scores next to it."""
-        if not self.result.exists():
-            refuse_foreign(self.out)
-            return None
-        result = Result.read_alone(self.result)
-        if result.inputs_sha256 != self.inputs:
-            raise ResultError(
-                f"{self.out} holds the result of another model, manifest or settings; "
-                "choose another directory"
-            )
-        return result if self._scores_fit(result) and not _ended_early(result) else None
-
-    def _scores_fit(self, result: Result) -> bool:
-        if not self.scores.exists():
-            return False
-        if not self.scores.is_file():
-            raise ResultError(f"{self.scores} is no file; move it away, and give the command again")
-        if result.scores_sha256 == sha256_file(self.scores):
-            return True
-        say_rebuilt(self.scores, "the model is measured again")
-        return False
+    @classmethod
+    @contextmanager
+    def held(cls, out: str | Path, inputs: str) -> Iterator["MeasurementDirectory"]:
+        """Hold a directory for a measurement of inputs; of others it is begun anew."""
+        with (
+            claimed(Result, out, writes=_MEASURED, beside=_BESIDE) as held,
+            held.work({"inputs": inputs}, anew=True) as work,
+        ):
+            yield cls(work=work)
 
     def begin(self, threads: int) -> None:
-        """Write down what the measurement is made of; that also shows that the disk takes it."""
-        begun = _Begun(inputs_sha256=self.inputs, threads=threads)
-        keep_part(self.part("inputs.json"), begun)
+        """Write down how it is computed; that also shows that the disk takes it."""
+        keep_part(self.part(_THREADS), _Threads(threads=threads))
 
     def threads(self) -> int | None:
         """With how many threads the parts here were computed; None where there are none."""
-        begun = read_part(self.part("inputs.json"), _Begun)
-        if begun is None:
-            _written.remove(self.part("inputs.json").parent)
+        known = read_part(self.part(_THREADS), _Threads)
+        if known is None:
+            self.work.drop()
             return None
-        return begun.threads
+        return known.threads
 
-    def part(self, name: str) -> Path:
-        """A file for finished parts; other inputs have other files."""
-        return self.out / ".measuring" / self.inputs[:16] / name
+    def part(self, name: str) -> Part:
+        """A finished part; other inputs have others."""
+        return self.work.part(name)
 
     def finish(self, result: Result, write_scores: Callable[[Path], None]) -> Result:
         """Write scores and the date, then the result that has their hash; then clear the parts."""
-        write_scores(self.scores)
-        result = result.model_copy(update={"scores_sha256": sha256_file(self.scores)})
+        out = self.work.out
+        write_scores(out / SCORES)
+        result = result.model_copy(update={"scores_sha256": sha256_file(out / SCORES)})
         # Before the result: who finds one does not measure again, and could not tell when it was.
-        record_measured(self.out, result.settings)
-        result.write(self.result)
+        record_measured(out, result.settings)
+        result.write(out / Result.NAME)
         if not _ended_early(result):  # else the same command goes on from the parts
-            self.clear()
+            _written.remove(out / HOME)
         return result
-
-    def clear(self) -> None:
-        """Remove the parts, which a kill at the very end may have left."""
-        _written.remove(self.out / ".measuring")
 
 
 def _ended_early(result: Result) -> bool:
@@ -325,35 +337,21 @@ def _ended_early(result: Result) -> bool:
 
 
 OTHER_VERSION = "is not as this version writes it"
-OTHER_PART = "is a part of another format or measurement"
-_PART = "part"
 _PartT = TypeVar("_PartT", bound=Record)
 
 
-def keep_part(path: Path | None, part: Record) -> None:
-    """Write a part with the hash of its own content; without a path nothing is kept."""
-    if path is not None:
-        content = {_PART: part_name(path), **part.model_dump()}
-        write_sealed(path, json.dumps(content).encode(), mode=PRIVATE)
+def keep_part(kept: Part | None, part: Record) -> None:
+    """Keep a part of a measurement; without a place nothing is kept."""
+    if kept is not None:
+        kept.write(json.dumps(part.model_dump()).encode())
 
 
-def read_part(path: Path | None, kind: type[_PartT]) -> _PartT | None:
+def read_part(kept: Part | None, kind: type[_PartT]) -> _PartT | None:
     """What `keep_part` wrote; None where there is nothing, or what is there is to be made again."""
-    if path is None or (content := read_sealed(path)) is None:
+    if kept is None or (content := kept.read()) is None:
         return None
     try:
-        values = json.loads(content)
-        moved = isinstance(values, dict) and values.pop(_PART, None) != part_name(path)
-        part = kind.model_validate(values)
+        return kind.model_validate(json.loads(content))
     except (ValueError, RecursionError):
-        say_rebuilt(path, why=OTHER_VERSION)
+        say_rebuilt(kept.path, why=OTHER_VERSION)
         return None
-    if moved:
-        say_rebuilt(path, why=OTHER_PART)
-        return None
-    return part
-
-
-def part_name(path: Path) -> str:
-    """What a part is of: the measurement's directory and the file, as `5eed.../pin.npz`."""
-    return f"{path.parent.name}/{path.name}"

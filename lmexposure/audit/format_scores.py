@@ -10,10 +10,10 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from lmexposure._files import PRIVATE
-from lmexposure._integrity import read_sealed, say_rebuilt, write_sealed
-from lmexposure.audit.directory import OTHER_PART, OTHER_VERSION, part_name
+from lmexposure._integrity import say_rebuilt
+from lmexposure.audit.directory import OTHER_VERSION
 from lmexposure.canaries import DEFAULT_REFERENCES, Canary, Format, Manifest
+from lmexposure.core import Part
 from lmexposure.errors import ManifestError, ModelError
 from lmexposure.models import AnyContext, Encoded, LoadedModel, context_window, encode_in_context
 from lmexposure.scoring import Beginning, Vocabulary, find_beginning, score_encoded
@@ -85,12 +85,12 @@ class FormatScores:
         """Which of the canaries were never inserted, shape (K,)."""
         return np.array([canary.role == "control" for canary in self.canaries], dtype=bool)
 
-    def save(self, path: Path) -> None:
+    def save(self, kept: Part) -> None:
         """Keep the numbers, so that an interrupted measurement need not make them again."""
         columns = {name: getattr(self, name) for name in _COLUMNS}
         packed = io.BytesIO()
-        np.savez(packed, part=np.array(part_name(path)), slower=np.array(self.slower), **columns)
-        write_sealed(path, packed.getvalue(), mode=PRIVATE)
+        np.savez(packed, slower=np.array(self.slower), **columns)
+        kept.write(packed.getvalue())
 
 
 def score_format(  # noqa: PLR0913 (what is scored, how, and where it is kept)
@@ -101,7 +101,7 @@ def score_format(  # noqa: PLR0913 (what is scored, how, and where it is kept)
     context: AnyContext,
     settings: MeasureSettings,
     vocabulary: Vocabulary,
-    kept: Path | None,
+    kept: Part | None,
     progress: Callable[[int, int], None],
     score_base: Callable[[Sequence[Encoded]], NDArray[np.float64]] | None = None,
 ) -> FormatScores:
@@ -200,20 +200,16 @@ def _refuse_twins(name: str, encoded: list[Encoded]) -> None:
             )
 
 
-def _saved(kept: Path | None, texts: int) -> dict[str, Any] | None:
+def _saved(kept: Part | None, texts: int) -> dict[str, Any] | None:
     """What an interrupted measurement left, if it is of as many texts."""
-    if kept is None or (packed := read_sealed(kept)) is None:
+    if kept is None or (packed := kept.read()) is None:
         return None
     try:
         with np.load(io.BytesIO(packed), allow_pickle=False) as arrays:
-            of = str(arrays["part"])
             columns: dict[str, Any] = {name: arrays[name] for name in _COLUMNS}
             columns["slower"] = str(arrays["slower"])
     except (ValueError, LookupError, TypeError, OSError, EOFError, BadZipFile):
-        say_rebuilt(kept, why=OTHER_VERSION)
-        return None
-    if of != part_name(kept):
-        say_rebuilt(kept, why=OTHER_PART)
+        say_rebuilt(kept.path, why=OTHER_VERSION)
         return None
     return columns if all(columns[name].shape == (texts,) for name in _COLUMNS) else None
 

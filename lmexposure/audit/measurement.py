@@ -18,7 +18,7 @@ from lmexposure._style import number
 from lmexposure._validate import of_type
 from lmexposure.audit.base import Base, base_of, own_base
 from lmexposure.audit.context import ScoringContext, recorded_training, rows_beside, scoring_context
-from lmexposure.audit.directory import MeasurementDirectory, mend_record
+from lmexposure.audit.directory import MeasurementDirectory, finished, mend_record
 from lmexposure.audit.estimates import FormatEstimates, estimate_format
 from lmexposure.audit.format_scores import FormatScores, score_format, scores_of, write_scores
 from lmexposure.audit.inputs import inputs_sha256
@@ -36,6 +36,7 @@ from lmexposure.audit.workload import (
     silent,
 )
 from lmexposure.canaries import WITNESS, Manifest, Wrapping
+from lmexposure.core import Part
 from lmexposure.errors import ManifestError, ModelError, SettingsError
 from lmexposure.models import (
     Encoded,
@@ -233,11 +234,36 @@ def _measure_loaded(  # noqa: PLR0913 (what `measure` takes, checked)
     if base is not None:
         beside = base(model_sha256=described["weights_sha256"], manifest=manifest)
     inputs = inputs_sha256(loaded, described, manifest, settings, context, beside)
-    directory = None if out is None else MeasurementDirectory(out=Path(out), inputs=inputs)
-    if directory is not None and (before := directory.finished()) is not None:
-        directory.clear()
-        mend_record(directory.out, settings.record())
+    if out is not None and (before := finished(Path(out), inputs)) is not None:
+        mend_record(Path(out), settings.record())
         return before
+    with nullcontext() if out is None else MeasurementDirectory.held(out, inputs) as directory:
+        measurement = _Measurement(
+            model=model,
+            loaded=loaded,
+            described=described,
+            manifest=manifest,
+            context=context,
+            settings=settings,
+            directory=directory,
+            progress=progress,
+            base=beside,
+        )
+        return _measured(measurement, inputs, out, validation, paired_by_hand=paired_by_hand)
+
+
+def _measured(
+    measurement: "_Measurement",
+    inputs: str,
+    out: str | Path | None,
+    validation: Validation | None,
+    *,
+    paired_by_hand: bool,
+) -> Result:
+    """Measure, and write what was found."""
+    directory, settings, loaded = measurement.directory, measurement.settings, measurement.loaded
+    manifest, context, beside = measurement.manifest, measurement.context, measurement.base
+    own_training = validation is not None and not validation.foreign
     threads = threads_for(
         loaded.model,
         asked=settings.threads,
@@ -245,17 +271,6 @@ def _measure_loaded(  # noqa: PLR0913 (what `measure` takes, checked)
     )
     if directory is not None:
         directory.begin(threads)
-    measurement = _Measurement(
-        model=model,
-        loaded=loaded,
-        described=described,
-        manifest=manifest,
-        context=context,
-        settings=settings,
-        directory=directory,
-        progress=progress,
-        base=beside,
-    )
     with computing_threads(threads):
         scores, estimates = measurement.run()
         kinds = measurement.kinds()
@@ -278,7 +293,7 @@ def _measure_loaded(  # noqa: PLR0913 (what `measure` takes, checked)
         inputs_sha256=inputs,
         manifest_sha256=manifest.sha256,
         scores_sha256=None,
-        model=_model(described, out, validation),
+        model=_model(measurement.described, out, validation),
         settings=settings.record(threads=threads),
         formats=tuple(part.record for part in estimates),
         canaries=tuple(canary for part in estimates for canary in part.canaries),
@@ -483,6 +498,6 @@ class _Measurement:
             manifest=self.manifest,
         )
 
-    def _kept(self, name: str) -> Path | None:
+    def _kept(self, name: str) -> Part | None:
         """A file for a finished part; None where nothing is written."""
         return None if self.directory is None else self.directory.part(name)

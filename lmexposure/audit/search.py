@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,6 +23,7 @@ from lmexposure.audit.directory import keep_part, read_part
 from lmexposure.audit.format_scores import FormatScores
 from lmexposure.audit.workload import WITHOUT_SEARCH, Progress, end_asked
 from lmexposure.canaries import Canary, Manifest
+from lmexposure.core import Part
 from lmexposure.errors import MarginError, ModelError
 from lmexposure.models import LoadedModel, context_window
 from lmexposure.scoring import (
@@ -95,7 +95,7 @@ def search_format(
     *,
     settings: MeasureSettings,
     vocabulary: Vocabulary,
-    kept: Path | None,
+    kept: Part | None,
     progress: Progress,
 ) -> FormatSearch:
     """Search the whole space of one format, unless the method asked for needs no search."""
@@ -453,7 +453,7 @@ def extract_format(
     canaries: tuple[Canary, ...],
     *,
     settings: MeasureSettings,
-    kept: Path | None,
+    kept: Part | None,
     progress: Progress,
 ) -> tuple[Extractions, int]:
     """Search for every canary of a format with 0 to `revealed` characters given."""

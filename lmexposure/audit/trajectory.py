@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from lmexposure._files import PRIVATE, atomic_write, canonical_json, only_writer, sha256_bytes
-from lmexposure.audit.directory import MeasurementDirectory, refuse_foreign
+from lmexposure.audit.directory import SCORES, MeasurementDirectory, finished, refuse_foreign
 from lmexposure.audit.measurement import measure
 from lmexposure.audit.workload import Progress, silent
 from lmexposure.canaries import Manifest, Wrapping
@@ -169,12 +169,11 @@ def _refuse_another(out: Path) -> None:
 
 
 def _written(out: Path, last: Path, result: Result) -> Result:
-    directory = MeasurementDirectory(out=out, inputs=result.inputs_sha256)
-    before = directory.finished()
+    before = finished(out, result.inputs_sha256)
     if before is not None:
         return before
-    directory.begin(result.settings.threads or 1)  # of a killed copy it says whose it is
-    return directory.finish(result, partial(_copied, last / "scores.parquet"))
+    with MeasurementDirectory.held(out, result.inputs_sha256) as directory:
+        return directory.finish(result, partial(_copied, last / SCORES))
 
 
 def _copied(source: Path, target: Path) -> None:

@@ -204,7 +204,7 @@ _RUN_FILES = (
     *own_records(),
 )
 _DIRECTORIES = (
-    *("model", "corpus", "source", "charts", ".measuring", ".work"),
+    *("model", "corpus", "source", "charts", ".work"),
     *("tokenizer", "models", "failed", "work"),
 )
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         verdict_text,
     )
     from lmexposure.core.registry import (
+        HOME,
         kinds,
         own_records,
         parts_of_others,
@@ -56,6 +57,7 @@ else:
 
 __all__ = [
     "FORMATS",
+    "HOME",
     "PANEL",
     "Answers",
     "Check",

@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 from lmexposure import _written
 from lmexposure._files import PRIVATE, canonical_json, only_writer, sha256_bytes
 from lmexposure._integrity import read_sealed, say_rebuilt, write_sealed
-from lmexposure._record import JsonValue
+from lmexposure._record import JsonValue, plain
 from lmexposure._text import visible
 from lmexposure.core.directories import refuse_other_study
 from lmexposure.core.registry import ASKED, HOME, read_asked
@@ -120,21 +120,24 @@ class Held(Generic[_Kind]):
 
     @contextmanager
     def work(
-        self, asked: Mapping[str, JsonValue], *, hidden: Collection[str] = ()
+        self, asked: Mapping[str, JsonValue], *, hidden: Collection[str] = (), anew: bool = False
     ) -> Iterator[Work[_Kind]]:
         """Begin what is asked, or go on with it; where it came to nothing another may be asked.
 
         Args:
             asked: all that decides the outcome, by names that people know.
             hidden: names of these whose values no message shows.
+            anew: begin anew, without the parts of other work, instead of refusing another wish.
 
         Raises:
             ResultError: the directory holds work of another wish, which is named.
         """
         home, work = self.out / HOME, Work(kind=self.kind, out=self.out, asked=asked)
-        home.mkdir(parents=True, exist_ok=True)
         before = read_asked(self.out)
-        if before is None and self.begun:
+        if anew and (before is None or before.asked != plain(dict(asked))):
+            _written.remove(home)
+            before = None
+        elif before is None and self.begun:
             raise ResultError(
                 f"{visible(home / ASKED)} is damaged, so that nothing says what this work was; "
                 "move it away, and give the same command again"

@@ -168,7 +168,7 @@ def test_a_kept_part_is_not_scored_again(places: Path, tmp_path: Path, off: Resu
 
     with pytest.raises(StoppedError):
         measured(places / "lora", "adapter-off", out=tmp_path / "run", progress=stop)
-    assert list((tmp_path / "run").glob(".measuring/*/pin.base.json"))
+    assert list((tmp_path / "run").glob(".work/pin.base.json-*"))
     seen = []
 
     def watch(what: str, done: int, total: int, note: str = "") -> None:

@@ -105,10 +105,10 @@ def names(home: Path) -> list[str]:
         ("measuring", "training.json", flip),
         ("measuring", "model/model.safetensors", flip),
         ("measuring", "run.json", flip),
-        ("measuring", ".measuring/*/inputs.json", flip),
-        ("measuring", ".measuring/*/pin.npz", flip),
-        ("measuring", ".measuring/*/pin.search.json", flip),
-        ("measuring", ".measuring/*/pin.beams.json", cut),
+        ("measuring", ".work/threads-*", flip),
+        ("measuring", ".work/pin.npz-*", flip),
+        ("measuring", ".work/pin.search.json-*", flip),
+        ("measuring", ".work/pin.beams.json-*", cut),
         ("whole", "training.json", cut),
         ("whole", "scores.parquet", flip),
         ("whole", "run.json", cut),
@@ -227,7 +227,7 @@ def test_a_model_that_changed_since_its_training_is_not_measured(
 def test_what_a_kill_at_the_very_end_left_is_cleared(runs: dict[str, Path], tmp_path: Path) -> None:
     home = shutil.copytree(runs["whole"], tmp_path / "run")
     with study(home), atomic_directory(home / "best-4") as best:
-        write_sealed(home / ".measuring" / "parts" / "inputs.json", b"")
+        write_sealed(home / ".work" / "threads", b"")
         (best / "weights").write_text("w")
     run(runs["corpus"], out=home, settings=SETTINGS)
     assert contents(home) == contents(runs["whole"])

@@ -21,6 +21,7 @@ from lmexposure.audit.directory import (
     record_measured,
     set_aside,
 )
+from lmexposure.core import Part
 from lmexposure.errors import FileError, ResultError
 from lmexposure.studies import Extraction, RunRecord
 
@@ -45,7 +46,7 @@ def test_a_run_without_a_step_takes_other_settings(tmp_path: Path) -> None:
     assert not RunLog.open(out, SETTINGS).begun_anew
     with RunLog.open(out, SETTINGS).step("train"):  # it ended, and its files were moved away
         pass
-    with pytest.raises(ResultError, match="holds another run: its training.epochs was 2"):
+    with pytest.raises(ResultError, match=r"holds another run: its training\.epochs was 2"):
         RunLog.open(out, other)
 
 
@@ -176,17 +177,18 @@ FOUND = Extraction(
 
 
 def test_what_is_kept_is_read(tmp_path: Path) -> None:
-    keep_part(tmp_path / "parts" / "x.json", FOUND)
-    assert read_part(tmp_path / "parts" / "x.json", Extraction) == FOUND
-    assert (tmp_path / "parts" / "x.json").stat().st_mode & 0o777 == 0o600
+    kept = Part(path=tmp_path / "parts" / "x.json")
+    keep_part(kept, FOUND)
+    assert read_part(kept, Extraction) == FOUND
     keep_part(None, FOUND)
-    assert read_part(None, Extraction) is read_part(tmp_path / "none.json", Extraction) is None
+    assert read_part(None, Extraction) is None
 
 
 @pytest.mark.parametrize("content", [b"[]", b"{", b'{"method": "greedy"}'])
 def test_what_another_version_wrote_is_made_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, content: bytes
 ) -> None:
-    write_sealed(tmp_path / "x.json", content)
-    assert read_part(tmp_path / "x.json", Extraction) is None
+    kept = Part(path=tmp_path / "x.json")
+    kept.write(content)
+    assert read_part(kept, Extraction) is None
     assert "x.json is not as this version writes it: it is made again" in caplog.text

@@ -100,7 +100,7 @@ def test_an_early_end_keeps_what_is_proven_and_says_what_is_coarser(
     settled = measure(LOADED, MANIFEST, out=tmp_path, settings=SLOWLY, progress=again)
     assert settled.model_copy(update={"scores_sha256": None}) == whole()
     assert not again.told("scoring code")  # what was scored is not scored again
-    assert not list(tmp_path.glob(".measuring"))
+    assert not list(tmp_path.glob(".work"))
 
 
 @pytest.mark.parametrize(("method", "shown"), [("importance", "importance"), ("exact", "bounded")])

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from corpora import sentences
 
-from lmexposure._integrity import write_sealed
 from lmexposure._written import study
 from lmexposure.audit import MeasureSettings, measure
 from lmexposure.audit.format_scores import FormatScores, score_format
 from lmexposure.canaries import Format, Manifest, Plan, load_format
+from lmexposure.core import Part
 from lmexposure.errors import ManifestError
 from lmexposure.integrations import insert
 from lmexposure.models import new_model
@@ -47,7 +47,7 @@ UNTRAINED = new_model(
 )
 
 
-def scored(manifest: Manifest, kept: Path | None = None) -> FormatScores:
+def scored(manifest: Manifest, kept: Part | None = None) -> FormatScores:
     return score_format(
         UNTRAINED,
         manifest,
@@ -63,8 +63,8 @@ def scored(manifest: Manifest, kept: Path | None = None) -> FormatScores:
 def test_every_text_has_its_own_score(tmp_path: Path) -> None:
     manifest = manifest_of(PLAN)
     with study(tmp_path):
-        scores = scored(manifest, tmp_path / "kept.npz")
-        again = scored(manifest, tmp_path / "kept.npz")
+        scores = scored(manifest, Part(path=tmp_path / "kept.npz"))
+        again = scored(manifest, Part(path=tmp_path / "kept.npz"))
     held_out = [c for c in manifest.entries if c.role == "held_out"]
     assert 0 < len(held_out) < 16
     assert list(scores.held_out) == held_out
@@ -88,17 +88,16 @@ def test_every_text_has_its_own_score(tmp_path: Path) -> None:
 def test_kept_scores_of_another_format_are_made_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    manifest, kept = manifest_of(PLAN), tmp_path / "kept.npz"
+    manifest = manifest_of(PLAN)
+    kept, other = (Part(path=tmp_path / name) for name in ("kept.npz", "other.npz"))
     with study(tmp_path):
         scores = scored(manifest, kept)
-        replace(scores, bits=scores.bits + 1).save(tmp_path / "other.npz")
-        kept.write_bytes((tmp_path / "other.npz").read_bytes())
+        replace(scores, bits=scores.bits + 1).save(other)
+        kept.path.write_bytes(other.path.read_bytes())
         assert np.array_equal(scored(manifest, kept).bits, scores.bits)
-        assert (
-            "kept.npz is a part of another format or measurement: it is made again" in caplog.text
-        )
+        assert "kept.npz is another part, or one of other work: it is made again" in caplog.text
         for content in (b"", b"no archive", b"[]"):
-            write_sealed(kept, content)
+            kept.write(content)
             assert np.array_equal(scored(manifest, kept).bits, scores.bits)
             assert "kept.npz is not as this version writes it: it is made again" in caplog.text
             caplog.clear()

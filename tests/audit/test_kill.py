@@ -50,7 +50,7 @@ def test_killed_in_training_and_in_measuring_it_ends_bit_equal(call: Call, tmp_p
     out = tmp_path / "killed"
     kill_when(corpus, out, (out / "checkpoint.pt").exists)
     assert not (out / "model").exists()
-    kill_when(corpus, out, lambda: any((out / ".measuring").glob("*/random_number.npz")))
+    kill_when(corpus, out, lambda: any((out / ".work").glob("random_number.npz-*")))
     assert (out / "model").exists()
     assert not (out / "result.json").exists()
     assert call(*command(corpus, out)).code == 0

@@ -17,11 +17,10 @@ from tokenizers import Tokenizer, models, processors
 from transformers import PreTrainedTokenizerFast
 
 from lmexposure import __version__
-from lmexposure._integrity import write_sealed
-from lmexposure._written import study
 from lmexposure.audit import MeasureSettings, measure
 from lmexposure.audit.format_scores import score_format
 from lmexposure.canaries import Format, Manifest, Plan, load_format
+from lmexposure.core import claimed
 from lmexposure.errors import (
     FileError,
     LmexposureError,
@@ -132,7 +131,7 @@ def test_files_hold_the_same_without_secrets(whole: Path) -> None:
     assert table["role"].count("reference") == 400
     bits = dict(zip(table["id"], table["log_perplexity_bits"], strict=True))
     assert all(bits[c.id] == c.log_perplexity_bits for c in result.canaries)
-    assert not (whole / ".measuring").exists()
+    assert not (whole / ".work").exists()
     everything = b"".join(p.read_bytes() for p in whole.iterdir())
     assert not any(c.text[-9:].encode() in everything for c in MANIFEST.entries)
 
@@ -200,9 +199,8 @@ def test_a_number_of_threads_that_no_machine_has_is_not_taken_over(
     whole: Path, tmp_path: Path, said: str
 ) -> None:
     inputs = Result.read(whole / "result.json").inputs_sha256
-    kept = tmp_path / ".measuring" / inputs[:16] / "inputs.json"
-    with study(tmp_path):
-        write_sealed(kept, f'{{"inputs_sha256": "{inputs}", "threads": {said}}}'.encode())
+    with claimed(Result, tmp_path) as held, held.work({"inputs": inputs}) as work:
+        work.part("threads").write(f'{{"threads": {said}}}'.encode())
     assert measure(UNTRAINED, MANIFEST, out=tmp_path, settings=QUICK).settings.threads == 1
 
 

@@ -86,7 +86,7 @@ def test_the_run_directory_is_as_agreed_and_a_second_call_does_nothing(
     assert run(corpus, out=out, settings=LEARNED).to_dict() == first.to_dict()
     assert {name: (out / name).stat().st_mtime_ns for name in before} == before
     assert RunRecord.read(out / "run.json").measured == record.measured
-    with pytest.raises(ResultError, match="its seed is another than the one that is given"):
+    with pytest.raises(ResultError, match="its seed was another"):
         run(corpus, out=out, settings=replace(LEARNED, seed=4))
 
 
@@ -201,7 +201,7 @@ def test_a_run_of_a_private_corpus_is_private(corpus: Path, tmp_path: Path) -> N
     trained = json.loads((out / "training.json").read_text())
     assert trained["settings"]["seed"] == derive_seed(0, "training")
     assert run(corpus, out=out, settings=chosen).to_dict() == first.to_dict()
-    with pytest.raises(ResultError, match="its seed was drawn fresh, now one is given"):
+    with pytest.raises(ResultError, match="its seed was not given, and now it is"):
         run(corpus, out=out, settings=replace(chosen, seed=seed))
     (out / "manifest.json").rename(tmp_path / "aside")
     with pytest.raises(ResultError, match=r"no manifest\.json, which alone has the seed"):

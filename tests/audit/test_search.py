@@ -1,5 +1,6 @@
 """Exact and drawn ranks in a result, against the whole space scored one by one."""
 
+import re
 import shutil
 from dataclasses import replace
 from functools import cache
@@ -23,6 +24,7 @@ from lmexposure.audit import MeasureSettings, measure
 from lmexposure.audit.directory import keep_part, read_part
 from lmexposure.audit.search import FormatSearch
 from lmexposure.canaries import Format, Plan
+from lmexposure.core import Part
 from lmexposure.errors import MarginError, ModelError, SettingsError
 from lmexposure.integrations import insert
 from lmexposure.models import LoadedModel
@@ -236,16 +238,17 @@ def test_findings_of_other_canaries_are_made_again(
     stopped: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     out = shutil.copytree(stopped, tmp_path / "r")
-    (path,) = out.glob(".measuring/*/code.search.json")
-    found = read_part(path, FormatSearch)
+    (path,) = out.glob(".work/code.search.json-*")
+    kept = Part(path=path)
+    found = read_part(kept, FormatSearch)
     assert found is not None
-    other = path.with_name("other.search.json")
+    other = Part(path=path.with_name("other.search.json"))
     keep_part(other, found)
-    path.write_bytes(other.read_bytes())
-    assert read_part(path, FormatSearch) is None
-    assert "code.search.json is a part of another format or measurement: it is" in caplog.text
+    path.write_bytes(other.path.read_bytes())
+    assert read_part(kept, FormatSearch) is None
+    assert re.search(r"code\.search\.json-\w+ is another part", caplog.text)
     with study(out):
-        keep_part(path, found.model_copy(update={"estimates": found.estimates[1:]}))
+        keep_part(kept, found.model_copy(update={"estimates": found.estimates[1:]}))
     again = measure(LOADED, MANIFEST, out=out, settings=QUICK)
     assert again.model_copy(update={"scores_sha256": None}) == whole()
 

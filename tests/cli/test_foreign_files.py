@@ -27,7 +27,7 @@ FILES = (
 )
 FOLDERS = (
     *("model", "best-1", "best-of-all", ".best-x", ".best-1.partial", ".model.old", "teachers"),
-    *("snapshots", "parts", "corpus", "models", "work", ".measuring", "search", ".work"),
+    *("snapshots", "parts", "corpus", "models", "work", "search", ".work"),
 )
 LINKS = ("charts", "tokenizer")  # to a folder elsewhere
 NAMES = (*FILES, *FOLDERS, *LINKS)

@@ -231,9 +231,9 @@ def test_ctrl_c_stops_a_training_and_ends_a_search_with_a_result(tmp_path: Path)
     code, err = pressed(corpus, out, (out / "checkpoint.pt").exists, signal.SIGTERM)
     assert code == 130
     assert "error: stopped; the same command goes on from the last checkpoint" in err
-    code, err = pressed(corpus, out, lambda: any((out / ".measuring").glob("*/random_number.npz")))
+    code, err = pressed(corpus, out, lambda: any((out / ".work").glob("random_number.npz-*")))
     assert (code, "ending: the search stops here" in err) == (0, True), err
     result = json.loads((out / "result.json").read_text())
     assert any("Ctrl-C ended the" in line for line in result["warnings"])
     assert result["formats"][0]["interrupted"]
-    assert list((out / ".measuring").glob("*/random_number.npz"))  # not scored again
+    assert list((out / ".work").glob("random_number.npz-*"))  # not scored again
