@@ -18,7 +18,6 @@ from lmexposure._files import (
     atomic_write,
     content_hash,
     open_regular,
-    sha256_bytes,
     sha256_file,
     write_json,
 )
@@ -29,6 +28,7 @@ CONTENT = "content_sha256"
 _SEAL = re.compile(rb"\nsha256:([0-9a-f]{64})\n")
 _SEAL_BYTES = len(b"\nsha256:\n") + 64
 _DAMAGED = "is damaged, or was changed since it was written"
+_OTHER = "is damaged, or another part than its name says"
 _UNSEALED = "is damaged: it ends in no hash"
 _LOG = logging.getLogger(__name__)
 
@@ -63,22 +63,24 @@ def damaged_file(directory: Path, hashes: Mapping[str, str]) -> Path | None:
     return None
 
 
-def write_sealed(path: Path, data: bytes | memoryview, *, mode: int = 0o644) -> None:
-    """Write bytes, and behind them a line with their hash."""
+def write_sealed(path: Path, data: bytes | memoryview, *, mode: int = 0o644, of: str = "") -> None:
+    """Write bytes, and behind them a line with the hash of them and of what they are of."""
+    digest = hashlib.sha256(data)
+    digest.update(of.encode())
     with atomic_write(path, mode=mode) as stream:
         stream.write(data)
-        stream.write(b"\nsha256:%s\n" % sha256_bytes(data).encode())
+        stream.write(b"\nsha256:%s\n" % digest.hexdigest().encode())
 
 
-def read_sealed(path: Path) -> bytes | None:
-    """The bytes that `write_sealed` wrote; None where there is no such file, or it is damaged."""
+def read_sealed(path: Path, *, of: str = "") -> bytes | None:
+    """The bytes that `write_sealed` wrote; None where there are none, or damaged, or another's."""
     if not path.exists():
         return None
-    whole = check_seal(path)
+    whole = check_seal(path, of=of)
     with _said(path):
         content = path.read_bytes()[:-_SEAL_BYTES]
     if not whole:
-        say_rebuilt(path, why=_UNSEALED if whole is None else _DAMAGED)
+        say_rebuilt(path, why=_UNSEALED if whole is None else _OTHER if of else _DAMAGED)
         return None
     return content
 
@@ -96,7 +98,7 @@ def _said(path: Path) -> Iterator[None]:
         ) from failure
 
 
-def check_seal(path: Path) -> bool | None:
+def check_seal(path: Path, *, of: str = "") -> bool | None:
     """Whether a file's bytes fit the seal at their end; None where it ends in none."""
     with _said(path), open_regular(path) as stream:
         length = stream.seek(0, 2) - _SEAL_BYTES
@@ -105,11 +107,11 @@ def check_seal(path: Path) -> bool | None:
         if seal is None:
             return None
         stream.seek(0)
-        return _digest(stream, length) == seal[1].decode()
+        return _digest(stream, length, of) == seal[1].decode()
 
 
-def _digest(stream: Any, length: int) -> str:
-    """SHA-256 of the first bytes of a file."""
+def _digest(stream: Any, length: int, of: str) -> str:
+    """SHA-256 of the first bytes of a file, and of what they are of."""
     digest = hashlib.sha256()
     while length > 0:
         block = stream.read(min(length, 1 << 20))
@@ -117,6 +119,7 @@ def _digest(stream: Any, length: int) -> str:
             break
         digest.update(block)
         length -= len(block)
+    digest.update(of.encode())
     return digest.hexdigest()
 
 

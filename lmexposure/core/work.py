@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 
 from lmexposure import _written
 from lmexposure._files import PRIVATE, canonical_json, only_writer, sha256_bytes
-from lmexposure._integrity import read_sealed, say_rebuilt, write_sealed
+from lmexposure._integrity import read_sealed, write_sealed
 from lmexposure._record import JsonValue, plain
 from lmexposure._text import visible
 from lmexposure.core.directories import refuse_other_study
@@ -33,25 +33,19 @@ class Part:
     """A piece of work that is kept as bytes."""
 
     path: Path
+    of: str = ""  # what it is a part of, where its name does not say so
 
     def read(self) -> bytes | None:
         """What was kept; None where nothing was, or it is damaged or another part."""
-        content = read_sealed(self.path)
-        if content is None:
-            return None
-        name, _, data = content.partition(b"\n")
-        if name == self._name:
-            return data
-        say_rebuilt(self.path, why="is another part, or one of other work")
-        return None
+        return read_sealed(self.path, of=self._named)
 
     def write(self, data: bytes) -> None:
         """Keep it, whole or not at all, for its owner alone."""
-        write_sealed(self.path, self._name + b"\n" + data, mode=PRIVATE)
+        write_sealed(self.path, data, mode=PRIVATE, of=self._named)
 
     @property
-    def _name(self) -> bytes:
-        return self.path.name.encode()
+    def _named(self) -> str:
+        return f"{self.path.name} {self.of}"
 
 
 @dataclass(frozen=True, kw_only=True)

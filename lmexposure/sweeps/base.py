@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lmexposure._files import PRIVATE
-from lmexposure._integrity import read_sealed, write_sealed
 from lmexposure._written import study
 from lmexposure.audit import chosen_device
+from lmexposure.core import Part
 from lmexposure.errors import ModelError, SettingsError
 from lmexposure.models import NEW_MODELS, LoadedModel, grow, load_model, tokenizer_sha256
 from lmexposure.studies import RunSettings, SweepSettings
@@ -26,15 +25,15 @@ def base_scores(directory: SweepDirectory) -> Mapping[str, NDArray[Any]] | None:
     name = _base_name(directory.plan.settings.base, directory.settings)
     if name is None:
         return None
-    path = directory.out / FILE
-    known = read_sealed(path) if path.exists() else None
+    kept = Part(path=directory.out / FILE, of=directory.plan.sha256)
+    known = kept.read()
     if known is None:
         loaded = _loaded(
             name, directory.settings, directory.plan.tokenizer_sha256, directory.new_tokens
         )
         known = npz(scores_of(loaded, directory.rows, canaries=len(directory.plan.canaries)))
         with study(directory.out):
-            write_sealed(path, known, mode=PRIVATE)
+            kept.write(known)
     with np.load(io.BytesIO(known), allow_pickle=False) as arrays:
         return {array: arrays[array] for array in arrays.files}
 

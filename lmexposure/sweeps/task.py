@@ -19,11 +19,11 @@ from lmexposure._files import (
     only_writer,
     sha256_bytes,
 )
-from lmexposure._integrity import read_sealed, write_sealed
 from lmexposure._validate import integer
 from lmexposure._written import remove, study
 from lmexposure.audit import Progress, chosen_device, silent, training_settings
 from lmexposure.canaries import Manifest, derive_seed
+from lmexposure.core import Part
 from lmexposure.errors import ModelError, NumericalError, ResultError
 from lmexposure.models import (
     NEW_MODELS,
@@ -100,19 +100,18 @@ class SweepDirectory:
 
     def failed(self, number: int) -> FailedModel | None:
         """Why a model has no scores; None where it has, or was not tried."""
-        path = self._failure(number)
-        content = read_sealed(path) if path.exists() else None
+        content = self.failure(number).read()
         return None if content is None else FailedModel.model_validate(json.loads(content))
 
     def fail(self, number: int, reason: str) -> FailedModel:
         """Keep why a model has no scores."""
         record = FailedModel(number=number, reason=reason)
-        path = self._failure(number)
-        write_sealed(path, json.dumps(record.model_dump()).encode(), mode=PRIVATE)
+        self.failure(number).write(json.dumps(record.model_dump()).encode())
         return record
 
-    def _failure(self, number: int) -> Path:
-        return self.out / "failed" / f"{self.name(number)}.json"
+    def failure(self, number: int) -> Part:
+        """Where it is kept why a model has no scores."""
+        return Part(path=self.out / "failed" / f"{self.name(number)}.json")
 
     @cached_property
     def corpus(self) -> SweepCorpus:
@@ -246,7 +245,7 @@ def _made(directory: SweepDirectory, number: int, progress: Progress) -> SweepMo
         if directory.plan.settings.keep_weights:
             shutil.copytree(trained.model_path, partial / "model")
         record.write(partial / SweepModel.NAME, mode=PRIVATE)
-    remove(directory._failure(number))
+    remove(directory.failure(number).path)
     return record
 
 

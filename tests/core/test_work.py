@@ -101,7 +101,7 @@ def test_a_part_in_the_place_of_another_is_none(
         trained.path.rename(held_out.path)
         assert trained.read() is None
         assert held_out.read() is None
-    assert "is another part" in caplog.text
+    assert "is damaged, or another part than its name says" in caplog.text
 
 
 def test_what_was_begun_is_of_one_kind(tmp_path: Path) -> None:
