@@ -14,40 +14,15 @@ from made_sweeps import written_sweep
 from lmexposure._record import FileRecord
 from lmexposure.canaries.manifest import ManifestFile
 from lmexposure.studies import (
-    Canife,
-    Defences,
-    DocumentPrivacy,
-    NaturalIdentifiers,
     Result,
-    RowsRecord,
     RunRecord,
-    SweepModel,
-    SweepPlan,
     SweepResult,
-    VerbatimPassages,
-    VerbatimRecord,
-    WhiteBoxAudit,
 )
 
 ROOT = Path(__file__).parents[1]
 FIELDS = runpy.run_path(str(ROOT / "scripts" / "documentation" / "fields.py"))
 SCHEMAS = ROOT / "docs" / "schemas"
-RECORDS: list[type[FileRecord]] = [
-    Canife,
-    Defences,
-    NaturalIdentifiers,
-    DocumentPrivacy,
-    Result,
-    RunRecord,
-    RowsRecord,
-    ManifestFile,
-    SweepPlan,
-    SweepModel,
-    SweepResult,
-    VerbatimPassages,
-    VerbatimRecord,
-    WhiteBoxAudit,
-]
+RECORDS: list[type[FileRecord]] = FIELDS["records"]()
 
 
 def test_no_record_is_read_by_literal_keys() -> None:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Self, TypeVar
 
 from pydantic import Field
 
@@ -294,7 +294,7 @@ class MeasurementDirectory:
 
     @classmethod
     @contextmanager
-    def held(cls, out: str | Path, inputs: str) -> Iterator["MeasurementDirectory"]:
+    def held(cls, out: str | Path, inputs: str) -> Iterator[Self]:
         """Hold a directory for a measurement of inputs; of others it is begun anew."""
         with (
             claimed(Result, out, writes=_MEASURED, beside=_BESIDE) as held,

@@ -115,6 +115,8 @@ def report(  # noqa: PLR0913 - a command: its parameters are its flags
     say_verdict(study)
     for path in written:
         say(f"report  {path}")
+    if charts and not any(path.parent.name == "charts" for path in written):
+        warn(f"{study.WHAT} has no charts, so none were written")
     if show_secrets:
         warn(PRIVATE_FILES)
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from lmexposure._record import Count, JsonValue, NotNegative, Positive, Record, Rows, Share
     from lmexposure.core.answers import Answers, CheckLine, Fact, date_of
+    from lmexposure.core.begun import HOME
     from lmexposure.core.check import (
         Check,
         CheckKind,
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
         verdict_text,
     )
     from lmexposure.core.registry import (
-        HOME,
         kinds,
         own_records,
         parts_of_others,

@@ -4,15 +4,8 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from lmexposure._text import visible
-from lmexposure.core.registry import (
-    ASKED,
-    HOME,
-    begun_by,
-    kinds,
-    others,
-    parts_of_others,
-    read_asked,
-)
+from lmexposure.core.begun import ASKED, HOME, read_asked
+from lmexposure.core.registry import begun_by, kinds, others, parts_of_others
 from lmexposure.core.study import kind_of
 from lmexposure.errors import ResultError
 

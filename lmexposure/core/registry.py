@@ -4,35 +4,11 @@ Kinds come from `register`, and from packages outside that have an entry point i
 `lmexposure.studies`. Nothing of a kind is imported before it is needed.
 """
 
-import json
-from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
-
-from lmexposure._integrity import check_seal, read_sealed
-from lmexposure._record import JsonValue
-
 GROUP = "lmexposure.studies"
-HOME, ASKED = ".work", "asked.json"  # of work under way, in the directory of its study
 _HOMES: dict[str, str] = {}
 _BEGUN: dict[str, str] = {}  # by kind, the file of a directory whose record is not there yet
 _PARTS: set[str] = set()  # kinds whose record may lie next to that of another
 _OTHERS: dict[str, str] = {}  # by file, in words what is no study
-
-
-@dataclass(frozen=True, kw_only=True)
-class Asked:
-    """What work was begun for: the kind of study, and what decides its outcome, by names."""
-
-    kind: str
-    asked: Mapping[str, JsonValue]
-
-
-def read_asked(out: Path) -> Asked | None:
-    """What a directory's work was begun for; None where nothing says so, or it is damaged."""
-    path = out / HOME / ASKED
-    content = read_sealed(path) if path.exists() and check_seal(path) else None
-    return None if content is None else Asked(**json.loads(content))
 
 
 def register(kind: str, home: str, *, begun: str = "", part: bool = False) -> None:

@@ -21,9 +21,10 @@ from lmexposure._style import short_hash
 from lmexposure._text import visible
 from lmexposure._validate import of_type
 from lmexposure.core.answers import Fact, answers_of, date_of, next_steps
+from lmexposure.core.begun import read_asked
 from lmexposure.core.check import Check, CheckKind, Verdict, verdict_of
 from lmexposure.core.document import Document, Section
-from lmexposure.core.registry import begun_by, kinds, own_records, parts_of_others, read_asked
+from lmexposure.core.registry import begun_by, kinds, own_records, parts_of_others
 from lmexposure.core.render import as_cell, as_frame
 from lmexposure.core.thresholds import Thresholds
 from lmexposure.errors import ResultError, SettingsError
@@ -361,9 +362,15 @@ def judged(study: Study, limits: Thresholds | None = None) -> Verdict:
     of_type("thresholds", limits, Thresholds, "Thresholds(max_epsilon=8)")
     _refuse_others(study, limits)
     said = list(study.checks(limits))
-    checks = [check for check in said if isinstance(check, Check)]
+    checks = [_asked(check, limits) for check in said if isinstance(check, Check)]
     untested = [line for line in said if isinstance(line, str)]
     return study.qualified(verdict_of(checks, untested, study.CHECKS), limits)
+
+
+def _asked(check: Check, limits: Thresholds) -> Check:
+    """A check that the user set the threshold of says so, whoever made it."""
+    given = check.key in settings_of(Thresholds) and limits.asked(check.key)
+    return replace(check, asked=True) if given else check
 
 
 def _refuse_others(study: Study, limits: Thresholds) -> None:
@@ -373,6 +380,4 @@ def _refuse_others(study: Study, limits: Thresholds) -> None:
         if name not in study.LIMITS and value != declared.default:
             fitting = ", ".join(sorted(study.LIMITS))
             remedy = f"leave it out, or give {fitting}" if fitting else "leave it out"
-            raise SettingsError(
-                f"{name}={value!r} is no threshold of {study.WHAT}, which this is; {remedy}"
-            )
+            raise SettingsError(f"{name}={value!r} does not apply to {study.WHAT}; {remedy}")

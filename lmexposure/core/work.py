@@ -17,8 +17,8 @@ from lmexposure._files import PRIVATE, canonical_json, only_writer, sha256_bytes
 from lmexposure._integrity import read_sealed, write_sealed
 from lmexposure._record import JsonValue, plain
 from lmexposure._text import visible
+from lmexposure.core.begun import ASKED, HOME, read_asked
 from lmexposure.core.directories import refuse_other_study
-from lmexposure.core.registry import ASKED, HOME, read_asked
 from lmexposure.core.study import Study
 from lmexposure.errors import ResultError
 
@@ -163,7 +163,7 @@ def claimed(
 
     Raises:
         BusyError: another process holds it.
-        FileError: a file that nobody here wrote is in the way.
+        FileError: a file that lmexposure did not write is in the way.
         ResultError: it holds a study of another kind, done or begun.
     """
     out = Path(out)

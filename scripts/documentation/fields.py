@@ -87,3 +87,13 @@ def _below(cls: Any) -> Iterator[Any]:
     for child in cls.__subclasses__():
         yield child
         yield from _below(child)
+
+
+def records() -> list[Any]:
+    """Every record with a published schema: each kind of study, and the files beside them."""
+    from lmexposure.canaries.manifest import ManifestFile
+    from lmexposure.core import kind_of, own_records
+    from lmexposure.studies import RowsRecord, RunRecord, SweepModel, SweepPlan, VerbatimPassages
+
+    kinds = [kind_of(name.removesuffix(".json")) for name in own_records()]
+    return [*kinds, ManifestFile, RowsRecord, RunRecord, SweepModel, SweepPlan, VerbatimPassages]

@@ -47,12 +47,12 @@ def test_refuses_what_cannot_be_meant(values: dict[str, Any], message: str) -> N
         (
             made_sweep(),
             {"max_exposure": 5.0},
-            "max_exposure=5.0 is no threshold of a sweep",
+            "max_exposure=5.0 does not apply to a sweep",
         ),
-        (made_sweep(), {"p_value": False}, "p_value=False is no threshold of a sweep"),
-        (made_sweep(), {"repetitions": 4}, "repetitions=4 is no threshold of a sweep"),
-        (clean(), {"max_worst_tpr": 0.5}, r"max_worst_tpr=0\.5 is no threshold of a run"),
-        (look(), {"max_guesses": 5}, "max_guesses=5 is no threshold of a look at memorised text"),
+        (made_sweep(), {"p_value": False}, "p_value=False does not apply to a sweep"),
+        (made_sweep(), {"repetitions": 4}, "repetitions=4 does not apply to a sweep"),
+        (clean(), {"max_worst_tpr": 0.5}, r"max_worst_tpr=0\.5 does not apply to a run"),
+        (look(), {"max_guesses": 5}, "max_guesses=5 does not apply to a look at memorised text"),
     ],
 )
 def test_thresholds_of_another_kind_are_refused(

@@ -183,7 +183,7 @@ def test_the_gate_holds_bounds_against_claim_and_threshold(audited: Path) -> Non
     limited = sound(audited, attainable=50.0)
     assert lx.check(limited, lx.Thresholds(max_epsilon=limited.largest)).outcome == "pass"
     assert lx.check(limited, lx.Thresholds(max_epsilon=limited.largest / 2)).outcome == "leak"
-    with pytest.raises(SettingsError, match="is no threshold of a federated training"):
+    with pytest.raises(SettingsError, match="does not apply to a federated training"):
         lx.check(limited, lx.Thresholds(max_guesses=3))
 
 

@@ -184,7 +184,7 @@ def test_it_is_judged_by_its_own_thresholds_alone(made: Study) -> None:
         if name in made.LIMITS:
             assert name in {check.key for check in lx.check(made, limits).checks}
             continue
-        with pytest.raises(SettingsError, match=f"{name}={value} is no threshold of {made.WHAT}"):
+        with pytest.raises(SettingsError, match=f"{name}={value} does not apply to {made.WHAT}"):
             lx.check(made, limits)
 
 
@@ -233,7 +233,7 @@ def test_a_report_begins_with_its_verdict_by_the_thresholds_that_are_given(
     assert all(html.escape(check.reason, quote=False)[:20] in page for check in verdict.checks)
     name, value = ("max_worst_tpr", 0.5) if "repetitions" in made.LIMITS else ("repetitions", 3)
     strange: Any = {name: value}
-    with pytest.raises(SettingsError, match=f"{name}={value} is no threshold of {made.WHAT}"):
+    with pytest.raises(SettingsError, match=f"{name}={value} does not apply to {made.WHAT}"):
         lx.report(made, tmp_path, thresholds=lx.Thresholds(**strange))
 
 
