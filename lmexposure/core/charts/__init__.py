@@ -6,7 +6,17 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from lmexposure.core.charts.ceilings import Ceiling, ceilings_chart
     from lmexposure.core.charts.chart import Chart
-    from lmexposure.core.charts.drawings import SIDES, Mark, dots_chart, lines_chart, sides_chart
+    from lmexposure.core.charts.drawings import (
+        SIDES,
+        Line,
+        Mark,
+        Panel,
+        Points,
+        dots_chart,
+        lines_chart,
+        panels_chart,
+        sides_chart,
+    )
     from lmexposure.core.charts.roc import RocLine, roc_lines_chart
     from lmexposure.core.charts.style import (
         ACCENT,
@@ -64,7 +74,10 @@ __all__ = [
     "Chart",
     "Draw",
     "Legend",
+    "Line",
     "Mark",
+    "Panel",
+    "Points",
     "RocLine",
     "Style",
     "Styles",
@@ -79,6 +92,7 @@ __all__ = [
     "lines_chart",
     "log_ticks",
     "named_rows",
+    "panels_chart",
     "plain_axes",
     "roc_lines_chart",
     "rug",

@@ -1,21 +1,26 @@
 """Drawings that studies share: lines over steps, scores of two sides, dots with intervals."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
 from matplotlib.figure import FigureBase
 from numpy.typing import ArrayLike, NDArray
 
 from lmexposure._style import number
 from lmexposure.core.charts.chart import Chart
 from lmexposure.core.charts.style import (
+    ACCENT,
     CONTROL,
     INK,
     LINE,
     MUTED,
     SERIES,
     Style,
+    category_ticks,
+    clipped,
     key,
     log_ticks,
     named_rows,
@@ -26,6 +31,9 @@ Points = Sequence[tuple[float, float]]
 _MARKERS = ("s", "o", "D", "^", "v", "P")
 _BINS = 30
 _MARGIN = 1.5  # of a logarithmic axis, beyond the first and the last step
+_STEP_NAME, _STEP_NAMES = 16, 50  # characters of one and of all that have room below the axis
+_BEST: Style = {"marker": "*", "markersize": 14, "color": ACCENT, "linestyle": "none"}
+_CHANCE: Style = {"color": MUTED, "linewidth": 1.2, "linestyle": ":"}
 _DOTS_ROW = 0.62  # inches
 _DOTS_APART = 0.17  # rows, between two marks of one
 _HOLLOW = ("D", "s", "^", "v")  # markers of the series behind the first
@@ -33,6 +41,115 @@ SIDES: dict[str, Style] = {
     "in": {"color": SERIES[0], "linewidth": 1.8},
     "not in": {"color": CONTROL, "linewidth": 1.4, "linestyle": "--"},
 }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """A value at each of some steps, ascending."""
+
+    name: str
+    points: Points  # (step, value)
+    style: Style
+    ends: Points = ()  # low and high end of the interval at each point; NaN: there is none
+
+
+@dataclass(frozen=True, kw_only=True)
+class Panel:
+    """Lines that share an axis."""
+
+    lines: Sequence[Line]
+    up: str  # what is up, with its unit
+    chance: float | None = None  # what guessing gives, dotted across
+    best: tuple[str, float, float] | None = None  # a point that is starred: its name and place
+    from_zero: bool = False
+
+
+def panels_chart(  # noqa: PLR0913 - what is drawn, and what is said of it
+    *,
+    name: str,
+    kind: str,
+    title: str,
+    caption: str,
+    description: str,
+    panels: Sequence[Panel],
+    across: str,
+    names: Sequence[str] = (),
+    logarithmic: bool = False,
+) -> Chart:
+    """Panels of lines over the same steps, one below the other.
+
+    Args:
+        name: of the chart's file.
+        kind: by which a page finds it.
+        title: in a line.
+        caption: what to see in it.
+        description: the picture in words.
+        panels: from the top.
+        across: what the steps are.
+        names: of steps 0, 1, ..., where these are no numbers.
+        logarithmic: steps by their size.
+    """
+    return Chart(
+        name=name,
+        kind=kind,
+        subject="",
+        title=title,
+        caption=caption,
+        description=description,
+        draw=lambda figure: _draw_panels(figure, panels, across, names, logarithmic=logarithmic),
+        legend=lambda: list(_panel_keys(panels)),
+        height=3.2 + 2.0 * (len(panels) - 1),
+    )
+
+
+def _draw_panels(
+    figure: FigureBase,
+    panels: Sequence[Panel],
+    across: str,
+    names: Sequence[str],
+    *,
+    logarithmic: bool,
+) -> None:
+    every = figure.subplots(len(panels), 1, sharex=True, squeeze=False)[:, 0]
+    for axes, panel in zip(every, panels, strict=True):
+        _draw_panel(axes, panel)
+    if logarithmic:
+        steps = [at for panel in panels for line in panel.lines for at, _ in line.points]
+        log_ticks(every[-1], "x", min(steps) / _MARGIN, max(steps) * _MARGIN)
+    if names:
+        shown = [clipped(name, _STEP_NAME) for name in names]
+        category_ticks(every[-1], shown, max(1, _STEP_NAMES // max(map(len, shown))))
+    every[-1].set_xlabel(across)
+
+
+def _draw_panel(axes: Axes, panel: Panel) -> None:
+    plain_axes(axes)
+    for line in panel.lines:
+        steps, values = zip(*line.points, strict=True)
+        axes.plot(steps, values, **line.style)
+        if any(low < high for low, high in line.ends):
+            lows, highs = zip(*line.ends, strict=True)
+            color = line.style["color"]
+            axes.fill_between(steps, lows, highs, color=color, alpha=0.15, linewidth=0)
+            axes.vlines(steps, lows, highs, colors=color, linewidth=0.8)  # of one alone, too
+    if panel.best is not None:
+        _, at, value = panel.best
+        axes.axvline(at, color=MUTED, linewidth=0.8, linestyle=":")
+        axes.plot(at, value, **_BEST)
+    if panel.chance is not None:
+        axes.axhline(panel.chance, **_CHANCE)
+    if panel.from_zero:
+        axes.set_ylim(bottom=0)
+    axes.set_ylabel(panel.up)
+
+
+def _panel_keys(panels: Sequence[Panel]) -> Iterator[Artist]:
+    for panel in panels:
+        yield from (key(clipped(line.name, 34), **line.style) for line in panel.lines)
+        if panel.best is not None:
+            yield key(panel.best[0], **_BEST)
+    if any(panel.chance is not None for panel in panels):
+        yield key("median of guessing", **_CHANCE)
 
 
 def lines_chart(  # noqa: PLR0913 - what is drawn, and what is said of it
@@ -60,25 +177,26 @@ def lines_chart(  # noqa: PLR0913 - what is drawn, and what is said of it
         bands: low and high ends of intervals at the points of a line.
         logarithmic: steps by their size.
     """
-    styles = _line_styles(lines, dashed)
-    there = {line: points for line, points in lines.items() if points}
+    styles, bands = _line_styles(lines, dashed), bands or {}
+    drawn = [
+        Line(name=line, points=points, style=styles[line], ends=bands.get(line, ()))
+        for line, points in lines.items()
+        if points
+    ]
     step = axes[0].lower()
     said = (
-        f"{line}: {', '.join(f'{step} {at:,g} {shown(value)}' for at, value in points)}"
-        for line, points in there.items()
+        f"{line.name}: {', '.join(f'{step} {at:,g} {shown(value)}' for at, value in line.points)}"
+        for line in drawn
     )
-    return Chart(
+    return panels_chart(
         name=name,
         kind="lines",
-        subject="",
         title=title,
         caption=caption,
         description=f"{'; '.join(said)}.",
-        draw=lambda figure: _draw_lines(
-            figure, there, styles, axes, bands=bands or {}, logarithmic=logarithmic
-        ),
-        legend=lambda: [key(line, **styles[line]) for line in there],
-        height=3.2,
+        panels=[Panel(lines=drawn, up=axes[1], from_zero=True)],
+        across=axes[0],
+        logarithmic=logarithmic,
     )
 
 
@@ -94,33 +212,6 @@ def _line_styles(lines: Mapping[str, Points], dashed: Collection[str]) -> dict[s
         }
         colour += line not in dashed
     return styles
-
-
-def _draw_lines(
-    figure: FigureBase,
-    lines: Mapping[str, Points],
-    styles: Mapping[str, Style],
-    labels: tuple[str, str],
-    *,
-    bands: Mapping[str, Points],
-    logarithmic: bool,
-) -> None:
-    axes = figure.subplots()
-    plain_axes(axes)
-    for line, points in lines.items():
-        steps = [at for at, _ in points]
-        (drawn,) = axes.plot(steps, [value for _, value in points], **styles[line])
-        ends = bands.get(line, ())
-        if any(low < high for low, high in ends):
-            lows, highs = [low for low, _ in ends], [high for _, high in ends]
-            colour = drawn.get_color()
-            axes.fill_between(steps, lows, highs, color=colour, alpha=0.15, linewidth=0)
-    if logarithmic:
-        every = [at for points in lines.values() for at, _ in points]
-        log_ticks(axes, "x", min(every) / _MARGIN, max(every) * _MARGIN)
-    axes.set_ylim(bottom=0)
-    axes.set_xlabel(labels[0])
-    axes.set_ylabel(labels[1])
 
 
 def sides_chart(
