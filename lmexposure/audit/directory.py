@@ -75,6 +75,7 @@ class RunLog:
     def open(cls, out: Path, settings: RunSettings) -> "RunLog":
         """Begin a run directory, or go on with one of the same settings."""
         path = out / "run.json"
+        refuse_other_study(out, (Result.NAME, *_BESIDE), "run")
         if path.exists():
             same = _same_run(path, settings)
             _written.refuse_foreign(out, _WRITTEN)

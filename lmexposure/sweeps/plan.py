@@ -11,7 +11,7 @@ from lmexposure._validate import of_type
 from lmexposure._written import refuse_foreign
 from lmexposure.audit import chosen_device, insert_for_training, training_settings, wrapping_of
 from lmexposure.canaries import Files, Manifest, derive_seed, fresh_seed, listed_files, permutation
-from lmexposure.core import refuse_other_wish
+from lmexposure.core import refuse_other_study, refuse_other_wish
 from lmexposure.errors import ModelError, ResultError, SettingsError
 from lmexposure.models import (
     NEW_MODELS,
@@ -54,6 +54,7 @@ def prepare(corpus: Files, *, out: str | Path, settings: SweepSettings | None = 
     training_settings(settings.run)
     chosen_device(settings.run)
     with only_writer(out):
+        refuse_other_study(out, (SweepResult.NAME, SweepPlan.NAME), SweepResult.KIND)
         before = _before(out, settings)
         refuse_foreign(out, _WRITTEN)
         files = listed_files(corpus)

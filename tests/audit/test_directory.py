@@ -21,9 +21,10 @@ from lmexposure.audit.directory import (
     record_measured,
     set_aside,
 )
-from lmexposure.core import Part
+from lmexposure.core import Part, claimed
 from lmexposure.errors import FileError, ResultError
-from lmexposure.studies import Extraction, RunRecord
+from lmexposure.studies import Canife, Extraction, RunRecord
+from lmexposure.sweeps import prepare
 
 SETTINGS = RunSettings(canaries=3, seed=7, training={"epochs": 2, "snapshot_epochs": (1,)})
 
@@ -138,6 +139,20 @@ def test_whose_a_run_record_is(tmp_path: Path) -> None:
     (tmp_path / "look" / "verbatim.json").write_text("{}")
     with pytest.raises(ResultError, match=r"holds a look at memorised text \(verbatim.json\)"):
         refuse_foreign(tmp_path / "look")
+
+
+def test_what_another_kind_began_is_not_mixed_with_a_run(tmp_path: Path) -> None:
+    with claimed(Canife, tmp_path) as held, held.work({"rounds": 3}) as work:
+        work.part("weights").write(b"kept")
+    calls: list[Callable[[], object]] = [
+        lambda: RunLog.open(tmp_path, SETTINGS),
+        lambda: refuse_foreign(tmp_path),
+        lambda: prepare(["none.txt"], out=tmp_path),
+    ]
+    for call in calls:
+        with pytest.raises(ResultError, match=r"holds a federated training \(.work/asked.json\)"):
+            call()
+    assert work.part("weights").read() == b"kept"
 
 
 @pytest.mark.parametrize("version", [2, 4])

@@ -21,7 +21,7 @@ QUICK = ("--references", 50, "--revealed", 1, "--budget-steps", 500, "--draws", 
 FILES = (
     *("training.json", "checkpoint.pt", "metrics.jsonl", "result.json", "scores.parquet"),
     *("run.json", "manifest.json", "report.html", "report.md", "report.csv", "verbatim.json"),
-    *("passages.json", "canife.json", "identifiers.json", "sweep.json"),
+    *("passages.json", "canife.json", "identifiers.json", "sweep.json", "seeds.json"),
     *("plan.json", "base.npz", "matrices.npz", "compare.html", "compare.md", "best-of-all.txt"),
     *(".report.html.partial", ".lmexposure.lock"),
 )
@@ -90,7 +90,7 @@ COMMANDS: dict[str, Command] = {
         *("--draws", 99, "--left", 5),
     ),
     "defences": lambda h, o: (
-        *("defences", h / "corpus.txt", "--out", o, "--methods", "early-stop", "--models", 70),
+        *("defences", h / "corpus.txt", "--out", o, "--methods", "early-stop", "--models", 77),
         *("--canaries", 16, "--layers", 1, "--units", 8, "--tries", 3, "--workers", 1),
     ),
     "report": lambda h, o: ("report", h / "m", "--out", o),
