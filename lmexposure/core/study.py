@@ -14,7 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from lmexposure import __version__
-from lmexposure._files import PRIVATE, canonical_json, open_regular, read_bytes, sha256_bytes
+from lmexposure._files import (
+    PRIVATE,
+    canonical_json,
+    is_held,
+    open_regular,
+    read_bytes,
+    sha256_bytes,
+)
 from lmexposure._record import FileRecord, JsonValue, Sha256, Utc
 from lmexposure._settings import settings_of
 from lmexposure._style import short_hash
@@ -349,7 +356,19 @@ def open_study(path: str | Path) -> Study:
     if kind is None:
         files = ", ".join(own_records())
         raise ResultError(f"{visible(path)} holds no study; give one of {files}, or its directory")
+    _refuse_begun(Path(path), kind)
     return kind_of(kind).read(path)
+
+
+def _refuse_begun(path: Path, kind: str) -> None:
+    """Say of work that is not done what there is to do."""
+    if not path.is_dir() or (path / f"{kind}.json").exists() or read_asked(path) is None:
+        return
+    if is_held(path):
+        why = "another process is at work there; wait until it has ended"
+    else:
+        why = "it is not done: give its command again"
+    raise ResultError(f"{visible(path)} holds {kind_of(kind).WHAT} without {kind}.json; {why}")
 
 
 def judged(study: Study, limits: Thresholds | None = None) -> Verdict:

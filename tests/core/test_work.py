@@ -111,7 +111,11 @@ def test_what_was_begun_is_of_one_kind(tmp_path: Path) -> None:
     wanted = r"holds a federated training \(.work/asked.json\), whose files"
     with pytest.raises(ResultError, match=wanted), claimed(NaturalIdentifiers, tmp_path):
         pass
-    with pytest.raises(ResultError, match=r"canife\.json"):
+    said = r"holds a federated training without canife\.json; "
+    with pytest.raises(ResultError, match=f"{said}it is not done: give its command again"):
+        open_study(tmp_path)
+    held = pytest.raises(ResultError, match=f"{said}another process is at work there")
+    with only_writer(tmp_path), held:
         open_study(tmp_path)
     with work(tmp_path) as again:
         assert again.part("weights").read() == b"kept"
