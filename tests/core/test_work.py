@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lmexposure._files import only_writer
+from lmexposure._files import canonical_json, only_writer
 from lmexposure.core import Work, claimed, open_study
 from lmexposure.errors import FileError, ResultError
 from lmexposure.studies import Canife, NaturalIdentifiers
@@ -152,3 +152,19 @@ def test_what_came_to_nothing_holds_no_other_wish_up(tmp_path: Path) -> None:
         raise KeyboardInterrupt
     with work(tmp_path / "o", rounds=4) as again:
         assert again.part("weights").read() == b"kept"
+
+
+def test_work_that_may_begin_anew_keeps_nothing_of_another_wish(tmp_path: Path) -> None:
+    def parts(asked: Any) -> list[bytes | None]:
+        with claimed(Canife, tmp_path) as held, held.work(asked, anew=True) as begun:
+            before = [begun.part(name).read() for name in ("a", "b")]
+            begun.part("a").write(canonical_json(asked))
+            return before
+
+    assert parts({"references": 50}) == [None, None]
+    assert parts({"references": 50}) == [b'{"references":50}', None]
+    assert parts({"references": 60}) == [None, None]
+    assert parts({"references": 50}) == [None, None]  # what it had went with the other wish
+    (tmp_path / ".work" / "asked.json").write_bytes(b"torn")
+    assert parts({"references": 50}) == [None, None]
+    assert sorted(path.name[:2] for path in (tmp_path / ".work").iterdir()) == ["a-", "as"]
