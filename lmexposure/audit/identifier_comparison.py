@@ -12,7 +12,7 @@ from lmexposure._style import count, percent, probability
 from lmexposure.audit.identifier_ranking import Compared, HeldOut, IdentifierSettings, comparison
 from lmexposure.audit.workload import Progress, silent
 from lmexposure.canaries import Format, Identifiers
-from lmexposure.core import claimed
+from lmexposure.core import REPORTS, claimed
 from lmexposure.models import LoadedModel
 from lmexposure.scoring import same_random_numbers
 from lmexposure.statistics import (
@@ -90,7 +90,7 @@ def natural_identifiers(  # noqa: PLR0913 - two models, what they are compared o
     Source: Natural identifiers, ICLR 2026.
     """
     settings = settings or IdentifierSettings()
-    place = nullcontext() if out is None else claimed(NaturalIdentifiers, out)
+    place = nullcontext() if out is None else claimed(NaturalIdentifiers, out, writes=REPORTS)
     with place as held, same_random_numbers():
         asked = comparison(
             model,

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
         utc_now,
     )
     from lmexposure.core.thresholds import PANEL, Thresholds, quantile_pair
-    from lmexposure.core.work import Held, Part, Work, claimed, refuse_other_wish
+    from lmexposure.core.work import REPORTS, Held, Part, Work, claimed, refuse_other_wish
 else:
     from lmexposure._lazy import lazy_face as _lazy_face
 
@@ -59,6 +59,7 @@ __all__ = [
     "FORMATS",
     "HOME",
     "PANEL",
+    "REPORTS",
     "Answers",
     "Check",
     "CheckKind",

@@ -22,8 +22,8 @@ class Asked:
 def read_asked(out: Path) -> Asked | None:
     """What a directory's work was begun for; None where nothing says so, or it is damaged."""
     path = out / HOME / ASKED
-    content = read_sealed(path) if path.exists() and check_seal(path) else None
     try:
+        content = read_sealed(path) if path.exists() and check_seal(path) else None
         return None if content is None else Asked(**json.loads(content))
-    except (TypeError, ValueError):  # as another version wrote it
+    except (OSError, TypeError, ValueError):  # no file, or as another version wrote it
         return None

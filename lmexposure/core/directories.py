@@ -16,7 +16,7 @@ def refuse_other_study(out: Path, own: Collection[str], name: str) -> None:
     ours = {by_file[file] for file in own if file in by_file}
     for file, kind in _held(out, by_file):
         if kind not in ours:
-            what = kind_of(kind).WHAT if kind in kinds() else kind
+            what = kind_of(kind).WHAT if kind in kinds() else visible(kind)
             raise ResultError(
                 f"{visible(out)} holds {what} ({file}), whose files this would replace; give "
                 f"another --out, such as {visible(out / name)}"

@@ -25,7 +25,7 @@ from lmexposure.errors import ResultError
 _Kind = TypeVar("_Kind", bound=Study)
 _DIGITS = 16  # of a hash, in the name of a part
 _TOLD = 200  # characters of two values that a refusal names
-_REPORTS = ("report.html", "report.md", "report.csv")  # what may be written beside a record
+REPORTS = ("report.html", "report.md", "report.csv")  # what a command writes beside a record
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,7 +169,7 @@ def claimed(
     out = Path(out)
     with only_writer(out):
         refuse_other_study(out, (kind.NAME, *beside), kind.KIND)
-        _written.refuse_foreign(out, (kind.NAME, HOME, *_REPORTS, *writes))
+        _written.refuse_foreign(out, (kind.NAME, HOME, *writes))
         yield Held(kind=kind, out=out)
 
 

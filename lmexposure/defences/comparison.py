@@ -26,7 +26,7 @@ from lmexposure.canaries import (
     open_content,
     packing,
 )
-from lmexposure.core import Work, claimed
+from lmexposure.core import REPORTS, Work, claimed
 from lmexposure.defences.attacks import paid_level
 from lmexposure.defences.catalogue import Defence, chosen, refuse_own
 from lmexposure.errors import CorpusError, ResultError, SettingsError
@@ -36,7 +36,7 @@ from lmexposure.sweeps import SweepDirectory, prepare
 
 _SEEDS = "seeds.json"
 _LEFT = (_SEEDS, "slice", "search")  # by a comparison that was never prepared
-_WRITTEN = (*_LEFT, "methods", "repeated")
+_WRITTEN = (*_LEFT, "methods", "repeated", *REPORTS)
 _HIDDEN = frozenset({"corpus", "seed", "inclusion_seed"})
 _LINES = ("lines", "paragraphs", "jsonl")  # layouts whose files can be cut between lines
 _FEWEST_TRIES = 2  # that are left when the alternatives of a method are tried

@@ -10,7 +10,7 @@ from lmexposure._files import canonical_json, mode_like, sha256_bytes
 from lmexposure._record import JsonValue
 from lmexposure._validate import integer
 from lmexposure.canaries import corpus_files
-from lmexposure.core import Work, claimed
+from lmexposure.core import REPORTS, Work, claimed
 from lmexposure.federated.audit import FederatedAudit, RoundAudit, federated_training
 from lmexposure.federated.corpus import texts_of_users, tokens_of_users
 from lmexposure.federated.rounds import clients_of
@@ -54,7 +54,7 @@ def canife_audit(  # noqa: PLR0913  a public door: its parameters are its option
     names = [corpus] if isinstance(corpus, str | Path) else list(corpus)
     mode = mode_like(*corpus_files(names))  # weights remember their users' text
     with (
-        claimed(Canife, out, writes=("model",)) as held,
+        claimed(Canife, out, writes=("model", *REPORTS)) as held,
         held.work(asked.named, hidden=_HIDDEN) as work,
         computing_threads(1),
     ):

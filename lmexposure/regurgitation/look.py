@@ -14,7 +14,7 @@ from lmexposure._record import plain
 from lmexposure._validate import of_type
 from lmexposure.audit import Progress, load_for_measuring, model_in_memory, silent
 from lmexposure.canaries import Files, corpus_files, layout_for, listed_files
-from lmexposure.core import Held, JsonValue, Work, claimed
+from lmexposure.core import REPORTS, Held, JsonValue, Work, claimed
 from lmexposure.errors import CorpusError, ModelError, ResultError, SettingsError
 from lmexposure.models import LoadedModel, tokenizer_sha256
 from lmexposure.regurgitation.asking import Asking
@@ -101,7 +101,8 @@ def verbatim(  # noqa: PLR0913 (a public door: each is an option of a look)
             "random_split is of held-out documents, and none are given; name them with --held-out, "
             "or leave it out"
         )
-    with claimed(VerbatimRecord, out, writes=("passages.json",), beside=("training.json",)) as held:
+    writes = ("passages.json", *REPORTS)
+    with claimed(VerbatimRecord, out, writes=writes, beside=("training.json",)) as held:
         documents, separator = _documents(corpus, settings)
         others = None if held_out is None else _documents(held_out, settings)[0]
         if settings.samples:  # what is not installed is said before time is spent
