@@ -70,10 +70,18 @@ class Writes:
             raise KeyboardInterrupt
 
 
-def whole_and_steady(
-    call: Call, made: Path, tmp_path: Path, command: Command, *more: object
-) -> tuple[dict[str, bytes], set[str]]:
+Made = tuple[dict[str, bytes], set[str]]
+_WHOLE: dict[str, Made] = {}  # by command
+
+
+def whole_and_steady(call: Call, made: Path, tmp_path: Path, name: str, *more: object) -> Made:
     """The files that a command makes, and those of them that are the same each time."""
+    if name not in _WHOLE:
+        _WHOLE[name] = _made_twice(call, made, tmp_path, COMMANDS[name], *more)
+    return _WHOLE[name]
+
+
+def _made_twice(call: Call, made: Path, tmp_path: Path, command: Command, *more: object) -> Made:
     assert call(*command(made, tmp_path / "first" / "o"), *more).code == 0
     time.sleep(1.1)  # for its dates to be others
     assert call(*command(made, tmp_path / "whole" / "o"), *more).code == 0
@@ -104,7 +112,7 @@ def test_after_a_fault_the_same_command_goes_on_to_the_same(
 ) -> None:
     command = COMMANDS[name]
     more = ("--seed", 3) if name == "insert" else ()
-    whole, steady = whole_and_steady(call, made, tmp_path, command, *more)
+    whole, steady = whole_and_steady(call, made, tmp_path, name, *more)
     for failing in count(0, STRIDES[name]):
         out, writes = tmp_path / f"at-{failing}" / "o", Writes(failing, behind=behind)
         with monkeypatch.context() as patched:
@@ -136,7 +144,7 @@ def killed(behind: int, words: list[str]) -> None:
 def test_killed_again_and_again_it_goes_on_to_the_same(
     call: Call, made: Path, tmp_path: Path, name: str
 ) -> None:
-    whole, steady = whole_and_steady(call, made, tmp_path, COMMANDS[name])
+    whole, steady = whole_and_steady(call, made, tmp_path, name)
     command, said = COMMANDS[name](made, tmp_path / "killed" / "o"), tmp_path / "said.txt"
     for number in (0, 1, 2):
         begun = start(killed, number, list(map(str, command)), said=said, environment={})
