@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from huggingface_hub import snapshot_download
+from huggingface_hub import constants, get_session, snapshot_download
 from huggingface_hub.errors import (
     GatedRepoError,
     LocalEntryNotFoundError,
@@ -58,6 +58,7 @@ _OLD_BUFFERS = re.compile(
     r"|rotary_emb\.(inv_freq|cos_cached|sin_cached))$"
 )
 _SHOWN = 3
+_HUB_SECONDS = 10.0  # for the hub to answer at all
 _ALIKE = 0.9  # of a base's tokens that an adapter's tokenizer must have, at the least
 _SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads")
 _OFFLOADED = "lmexposure-offloaded-"
@@ -140,7 +141,7 @@ def load_model(  # noqa: PLR0913 (as transformers' own from_pretrained, whose na
     warn_imitated(_DTYPES[dtype], device)
     name = os.fspath(name_or_path)
     local = check_name(name)
-    place = name if local or not offline else _cached(name, revision)
+    place, offline = (name, offline) if local else _from_hub(name, revision, offline=offline)
     options: dict[str, Any] = {
         "revision": revision,
         "local_files_only": offline or local,
@@ -257,17 +258,30 @@ def check_name(name: str) -> bool:
     return False
 
 
-def _cached(name: str, revision: str | None) -> str:
-    """Directory of a hub model in the local cache; loading by name would try the network still."""
+def _hub_answers() -> bool:
+    """Whether the hub can be reached: its own client tries for a minute, and says each time so."""
+    try:
+        get_session().head(constants.ENDPOINT, timeout=_HUB_SECONDS)
+    except Exception:  # of whichever client the hub's library has, or it is in its offline mode
+        return False
+    return True
+
+
+def _from_hub(name: str, revision: str | None, *, offline: bool) -> tuple[str, bool]:
+    """A hub model's name, or its directory in the cache where only that is asked or reached."""
+    if not offline and _hub_answers():
+        return name, False
     try:
         place = snapshot_download(name, revision=revision, local_files_only=True)
     except (OSError, ValueError) as failure:
+        if not offline:
+            raise _nowhere(name) from failure
         raise ModelError(
             f"model {name!r} is not in the local cache; load it once without offline, or give a "
             "directory"
         ) from failure
     _check_directory(Path(place))
-    return str(place)
+    return str(place), True
 
 
 def _check_directory(path: Path) -> None:
@@ -345,16 +359,20 @@ def _load_weights(
                 weakref.finalize(model, shutil.rmtree, folder["offload_folder"], True)
     except Exception as failure:  # damaged files raise whatever reading them ran into
         if not Path(name).is_dir() and _is_nowhere(failure):
-            raise ModelError(
-                f"model {name!r}: no such directory, and it could not be found on the hub either; "
-                "check the path or the hub name, and of a hub model the network"
-            ) from failure
+            raise _nowhere(name) from failure
         raise ModelError(
             f"cannot load model {name!r}: {_reason(failure)}; save it again with save_pretrained, "
             "or give another directory or hub name"
         ) from failure
     _refuse_other_weights(name, model, info)
     return model
+
+
+def _nowhere(name: str) -> ModelError:
+    return ModelError(
+        f"model {name!r}: no such directory, and it could not be found on the hub either; check "
+        "the path or the hub name, and of a hub model the network"
+    )
 
 
 def _is_nowhere(failure: BaseException | None) -> bool:
@@ -451,8 +469,8 @@ def _base_of(adapter: Path, *, offline: bool) -> tuple[str, str | None]:
     """(directory or hub name of an adapter's base, in the cache if offline; its revision)."""
     base, revision = base_of_adapter(adapter)
     with _of_adapter(adapter, base):
-        if not check_name(base) and offline:
-            base = _cached(base, revision)
+        if not check_name(base):
+            base, _ = _from_hub(base, revision, offline=offline)
     return base, revision
 
 

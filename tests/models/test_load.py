@@ -116,6 +116,7 @@ def test_a_model_that_the_hub_guards_is_there(
     def refuse(*_: object, **__: object) -> None:
         raise OSError("as the hub says.") from kind.__new__(kind)
 
+    monkeypatch.setattr("lmexposure.models.load._hub_answers", lambda: True)
     monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", refuse)
     guarded = "cannot load model 'case/nothing': as the hub says; save"
     missing = "model 'case/nothing': no such directory, and it could"
@@ -134,6 +135,8 @@ def test_offline_finds_a_cached_hub_model(
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
     assert load_model("o/tiny", offline=True).name == "o/tiny"
     assert no_network == []
+    assert load_model("o/tiny").name == "o/tiny"  # the hub does not answer
+    assert len(no_network) == 1
 
 
 def test_a_full_disk_leaves_nothing_under_the_final_name(gpt2: LoadedModel, tmp_path: Path) -> None:
