@@ -35,6 +35,7 @@ except ImportError:  # no POSIX: no locks
 PRIVATE = 0o600  # read and written by the owner alone
 STDOUT = Path("-")  # as commands call standard output
 _LARGEST = 1 << 26  # bytes of a file that may be replaced
+_LOOKED_AT = 200  # bytes
 _RECORD = re.compile(rb'\{\s*"schema": ?"lmexposure\.')  # how every record of ours begins
 # A TOML key of more than 100 parts, bare or quoted.
 _PART = r"""(?:[\w-]+|"[^"\n]*"|'[^'\n]*')"""
@@ -142,6 +143,12 @@ def atomic_write(
             yield stream
 
 
+def is_record(path: Path) -> bool:
+    """Whether a file begins as every record of ours does."""
+    with disk_errors(path), open_regular(path) as stream:
+        return _RECORD.match(stream.read(_LOOKED_AT)) is not None
+
+
 def refuse_unlike(path: Path, ours: Callable[[bytes], object]) -> None:
     """Refuse to replace a file that was named by a person, and was not written here."""
     if not is_taken(path):
@@ -210,11 +217,12 @@ def _replaced(path: Path, final: Path, mode: int) -> Iterator[IO[bytes]]:
 @contextmanager
 def _standard_output() -> Iterator[IO[bytes]]:
     """A passing file whose bytes go to standard output in the end, all or none."""
+    if sys.stdout is None:  # its number may be another file's by now
+        raise FileError(errno.EBADF, "standard output is closed; give a file instead of -")
     with tempfile.TemporaryFile() as passing:
         yield passing
         passing.seek(0)
-        if sys.stdout is not None:
-            sys.stdout.flush()  # what was printed before comes first
+        sys.stdout.flush()  # what was printed before comes first
         with os.fdopen(os.dup(1), "wb") as target:
             shutil.copyfileobj(passing, target)
 

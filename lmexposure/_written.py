@@ -263,7 +263,13 @@ def _refuse_another(
             f"{visible(path)} was changed since lmexposure wrote it; choose another directory, or "
             "move it away",
         )
-    if of and known[name].of and not of & known[name].of:
+    if of and not known[name].of:
+        raise FileError(
+            errno.EEXIST,
+            f"{visible(path)} is a file of the study itself, and would be replaced; choose another "
+            "name",
+        )
+    if of and not of & known[name].of:
         raise FileError(
             errno.EEXIST,
             f"{visible(path)} is of another study, and would be replaced; choose another directory",

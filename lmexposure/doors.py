@@ -97,6 +97,7 @@ def report(
     """
     if not isinstance(out, str | Path) or not str(out):
         raise SettingsError(f"out={out!r} is no path; give a file such as report.html")
+    of_type("show_secrets", show_secrets, bool, "True or False")
     out, study = Path(out), study_of(measured)
     study = study if manifest is None else with_manifest(study, manifest)
     asked: dict[str, Any] = {"thresholds": thresholds, "show_secrets": show_secrets}

@@ -10,14 +10,17 @@ import pytest
 from corpora import sentences
 from datasets import Dataset, DatasetDict, IterableDataset
 from made_results import small_manifest, small_result, small_run
+from made_studies import MADE
 
 import lmexposure as lx
 from lmexposure.errors import (
     CorpusError,
     FileError,
     InputError,
+    LmexposureError,
     ManifestError,
     PlanError,
+    ResultError,
     SettingsError,
 )
 from lmexposure.studies import Result
@@ -424,3 +427,33 @@ def test_epsilon_takes_columns_of_any_kind() -> None:
         lx.epsilon(-scores, coins, **asked)
     with pytest.warns(UserWarning, match="leave out lower_is_in if lower scores do not mean in"):
         lx.epsilon(scores, coins, lower_is_in=True, **asked)
+
+
+def test_a_report_takes_no_record_s_place(tmp_path: Path) -> None:
+    """The manifest holds the only copy of the secrets: it was replaced without a word."""
+    run = small_run(tmp_path / "run")
+    for name in ("manifest.json", "result.json", "run.json"):
+        before = (run / name).read_bytes()
+        with pytest.raises(LmexposureError, match=r"choose another|is there already"):
+            lx.report(run, run / name)
+        assert (run / name).read_bytes() == before
+    with pytest.raises(SettingsError, match="show_secrets"):
+        lx.report(run, tmp_path / "out", show_secrets="no")  # type: ignore[arg-type]
+
+
+def test_parts_of_a_run_that_is_not_done_are_not_judged_in_its_place(tmp_path: Path) -> None:
+    run = small_run(tmp_path / "run")
+    MADE["white_box"](1).save(run)
+    (run / "result.json").unlink()
+    for path in (run, run / "."):
+        with pytest.raises(ResultError, match="the run did not finish"):
+            lx.check(path)
+
+
+def test_a_record_under_the_name_of_another_kind_is_not_taken_for_it(tmp_path: Path) -> None:
+    MADE["white_box"](1).save(tmp_path)
+    path = tmp_path / "result.json"
+    (tmp_path / "white_box.json").rename(path)
+    with pytest.raises(ResultError, match="has the name of a run, and holds an audit of gradients"):
+        lx.check(path)
+    assert lx.open(path.rename(tmp_path / "mine.json")).NAME == "white_box.json"

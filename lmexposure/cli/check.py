@@ -70,9 +70,8 @@ def _thresholds_in(path: Path) -> dict[str, object]:
     if not isinstance(given, dict):
         raise SettingsError(f"[check] in {path} must be a table of thresholds by name")
     known = settings_of(Thresholds)
-    astray = [name for name in whole if name in known and name not in SETTING_NAMES]
     try:
-        refuse_unknown(astray, SETTING_NAMES, elsewhere={"the table [check]": known})
+        refuse_unknown(whole, SETTING_NAMES, elsewhere={"the table [check]": known})
     except SettingsError as failure:
         raise SettingsError(f"{path}: {failure}") from None
     try:
@@ -106,7 +105,7 @@ def refuse_mixed(flags: CheckFlags) -> None:
 
 def refuse_overwriting(flags: CheckFlags, source: Path) -> None:
     """No output may replace what was judged, a file of a run, the settings, or another output."""
-    from lmexposure._files import refuse_unlike
+    from lmexposure._files import is_record, refuse_unlike
 
     taken = {source.resolve(): "what is judged"}
     if flags.settings_file is not None:
@@ -128,6 +127,8 @@ def refuse_overwriting(flags: CheckFlags, source: Path) -> None:
         taken[path] = f"--{name}"
         if name != "summary":
             refuse_unlike(given, partial(_is_output, name))
+        elif path.is_file() and is_record(path):
+            raise SettingsError(f"{given} is a record of lmexposure; give another file")
 
 
 def _is_output(name: str, content: bytes) -> bool:

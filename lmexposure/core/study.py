@@ -324,11 +324,12 @@ def kind_at(path: object) -> str | None:
     path = Path(path)
     if path.is_dir():
         every = [kind for kind in kinds() if (path / f"{kind}.json").exists()]
-        there = [kind for kind in every if kind not in parts_of_others()] or every
+        begun = [kind for kind, name in begun_by().items() if (path / name).exists()]
+        there = [kind for kind in every if kind not in parts_of_others()]
+        there = there or ([] if begun else every)  # parts of a study that is not done are none
         if len(there) > 1:
             files = ", ".join(f"{kind}.json" for kind in there)
             raise ResultError(f"{visible(path)} holds several studies ({files}); name one file")
-        begun = [kind for kind, name in begun_by().items() if (path / name).exists()]
         work = None if there or begun else read_asked(path)
         known = [] if work is None or work.kind not in kinds() else [work.kind]
         return next(iter((*there, *begun, *known)), None)
@@ -339,6 +340,12 @@ def kind_at(path: object) -> str | None:
         schema = None
     named = path.stem if path.suffix == ".json" else None  # a record that is torn has its name
     kind = named if schema is None else schema[1].decode()
+    if kind in kinds() and named in kinds() and kind != named:
+        raise ResultError(
+            f"{visible(path)} has the name of {kind_of(str(named)).WHAT}, and holds "
+            f"{kind_of(str(kind)).WHAT}; put back the one that belongs there, or call it "
+            f"{kind}.json"
+        )
     return kind if kind in kinds() else None
 
 

@@ -11,6 +11,7 @@ from lmexposure.errors import SettingsError
 
 DEFAULT_GUESSES = 1000
 _MOST = 10**15  # of a count
+_LEAST = 1e-9  # of a probability, to calculate with
 PANEL = "Thresholds"  # of the command's help
 
 
@@ -32,7 +33,16 @@ def _check_quantile(name: str, value: object) -> None:
     if not isinstance(value, tuple | list) or len(value) != 2:
         raise SettingsError(f"{name}={value!r} must be a quantile and bits, such as (0.9, 8)")
     quantile, bits = value
-    _at_least_guessing(name, bits, fraction(name, quantile))
+    if not _LEAST <= fraction(name, quantile) <= 1 - _LEAST:
+        raise SettingsError(
+            f"{name}={value!r}: its quantile must lie between {_LEAST:g} and 1 - {_LEAST:g}"
+        )
+    _at_least_guessing(name, bits, quantile)
+
+
+def _check_significance(name: str, value: float) -> None:
+    if fraction(name, value) < _LEAST:
+        raise SettingsError(f"{name}={value!r} must be at least {_LEAST:g}")
 
 
 def _check_median(name: str, bits: float) -> None:
@@ -131,7 +141,7 @@ class Thresholds:
         0.01,
         "how often, at most, a clean model is called leaking by chance",
         panel=PANEL,
-        rule=fraction,
+        rule=_check_significance,
     )
     max_verbatim_run: int | None = setting(
         None,

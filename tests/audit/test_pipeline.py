@@ -15,6 +15,7 @@ from corpora import write_corpus
 from known import known
 from manifest_files import judged
 
+import lmexposure as lx
 from lmexposure._files import sha256_bytes
 from lmexposure.audit import (
     RunSettings,
@@ -31,6 +32,7 @@ from lmexposure.audit.directory import RunLog
 from lmexposure.canaries import Manifest, derive_seed
 from lmexposure.errors import (
     CorpusError,
+    FileError,
     LmexposureError,
     ManifestError,
     ModelError,
@@ -291,3 +293,25 @@ def test_a_python_without_the_text_says_so(tmp_path: Path, monkeypatch: pytest.M
     with pytest.raises(CorpusError, match=r"carries no pydoc_data\.topics"):
         demo_corpus(tmp_path / "topics.txt")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_a_private_run_is_held_against_what_its_training_promised(
+    corpus: Path, tmp_path: Path
+) -> None:
+    """No claim was given to hold it against: run.json has none, and is of this run all the same."""
+    private = replace(RUN, training={"epochs": 1, "method": "dp-sgd", "epsilon": 8.0})
+    result = run(corpus, out=tmp_path / "r", settings=private)
+    assert result.settings.claimed_epsilon == pytest.approx(8.0, abs=0.3)
+    record = RunRecord.read(tmp_path / "r" / "run.json")
+    assert record.measure.claimed_epsilon is None
+    assert lx.open(tmp_path / "r") == result
+    before = (tmp_path / "r" / "manifest.json").read_bytes()
+    with pytest.raises(FileError, match="is a file of the study itself, and would be replaced"):
+        lx.report(tmp_path / "r", tmp_path / "r" / "manifest.json")
+    assert (tmp_path / "r" / "manifest.json").read_bytes() == before
+    told = run(corpus, out=tmp_path / "told", settings=replace(RUN, training={"epochs": 1}))
+    record.write(tmp_path / "told" / "run.json")
+    assert told.settings.claimed_epsilon is None
+    with pytest.raises(ResultError, match=r"run\.json is of another run than"):
+        lx.open(tmp_path / "told")

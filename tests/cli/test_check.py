@@ -49,6 +49,37 @@ def test_a_quick_look_is_2_unless_it_is_accepted(call: Call, written: Written) -
     assert call("check", leak).code == call("check", leak, "--accept-quick").code == 1
 
 
+@pytest.mark.parametrize(
+    "more", ["[Check]\nmax_exposure = 0.01", "[thresholds]\nmax_exposure = 0.01", "max_exposur = 1"]
+)
+def test_a_settings_file_has_no_name_that_is_passed_over(
+    call: Call, written: Written, tmp_path: Path, more: str
+) -> None:
+    """A threshold in a table that is misspelled was dropped, and the model passed."""
+    file = tmp_path / "gate.toml"
+    file.write_text(f"{more}\n" if "[" not in more else f"[check]\nmin_canaries = 12\n{more}\n")
+    answer = call("check", written(clean()), "--settings", file)
+    assert_refused(answer, "unknown setting")
+
+
+def test_a_summary_is_not_appended_to_a_record(
+    call: Call, written: Written, tmp_path: Path
+) -> None:
+    other = small_run(tmp_path / "other", whole=False)
+    for name in ("result.json", "manifest.json"):
+        before = (other / name).read_bytes() if (other / name).exists() else b""
+        if before:
+            answer = call("check", written(clean()), "--summary", other / name)
+            assert_refused(answer, "is a record of lmexposure; give another file")
+            assert (other / name).read_bytes() == before
+
+
+def test_a_closed_standard_output_is_said(written: Written) -> None:
+    words = f"exec {sys.executable} -m lmexposure check {written(clean())} --json - >&-"
+    done = subprocess.run(["sh", "-c", words], stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, "standard output is closed" in done.stderr) == (3, True), done.stderr
+
+
 def test_a_reader_that_has_enough_is_no_error(written: Written, tmp_path: Path) -> None:
     """`check ... | head` ended in an error, with 3, and wrote no file that was asked for."""
     result = written(leaking())

@@ -19,6 +19,8 @@ from lmexposure.errors import LmexposureError, ResultError, SettingsError
         ({"max_exposure": float("nan")}, "max_exposure=nan must be"),
         ({"median_exposure": 0.9}, "median_exposure=0.9 bits must be at least 1, which guessing"),
         ({"quantile_exposure": (0.9, 3)}, "quantile_exposure=3 bits must be at least 3.32"),
+        ({"quantile_exposure": (1e-17, 3)}, "its quantile must lie between 1e-09 and 1 - 1e-09"),
+        ({"significance": 5e-324}, "significance=5e-324 must be at least 1e-09"),
         ({"quantile_exposure": (1.0, 3)}, "quantile_exposure=1.0 must lie strictly"),
         ({"quantile_exposure": 8}, r"quantile_exposure=8 must be a quantile and bits, such as"),
         ({"max_guesses": 0}, "max_guesses=0 must be a whole number from 1 to"),

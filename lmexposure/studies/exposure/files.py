@@ -98,6 +98,16 @@ def files_beside(home: Path, result: ResultNumbers) -> RunFiles:
             or a run.json that are another result's.
         ManifestError: a manifest that cannot be read, or that the result was not made from.
     """
+    try:
+        return _files_beside(home, result)
+    except PermissionError as failure:
+        raise ResultError(
+            f"cannot read {visible(str(failure.filename))}, which lies next to {result.NAME}: it "
+            "is its owner's alone; ask for a copy, or give result.json in a directory of its own"
+        ) from failure
+
+
+def _files_beside(home: Path, result: ResultNumbers) -> "RunFiles":
     lost = _refuse_other_model(home, result)
     scores = home / "scores.parquet"
     if os.access(scores, os.R_OK):  # they are for their owner alone, a result is for everyone
@@ -144,8 +154,10 @@ def _white_box(path: Path, result: ResultNumbers) -> "WhiteBoxAudit | None":
 
 def _is_of(record: RunRecord, result: ResultNumbers) -> bool:
     """Whether a run.json can be of the measurement that it lies next to."""
-    free = {"threads": None}  # asked for there, used here
+    free: dict[str, None] = {"threads": None}  # asked for there, used here
     told, known = record.training, result.model.validation
+    if record.measure.claimed_epsilon is None and known is not None and known.claim is not None:
+        free |= {"claimed_epsilon": None, "delta": None}  # what the training promised
     if record.measure.model_copy(update=free) != result.settings.model_copy(update=free):
         return False
     return (

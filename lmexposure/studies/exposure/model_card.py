@@ -9,7 +9,7 @@ from huggingface_hub import EvalResult, metadata_load, metadata_save
 from huggingface_hub.repocard import REGEX_YAML_BLOCK
 from huggingface_hub.repocard_data import eval_results_to_model_index
 
-from lmexposure._files import atomic_write
+from lmexposure._files import atomic_write, read_bytes
 from lmexposure._style import bits, count, short
 from lmexposure.core import judged
 from lmexposure.errors import ModelError
@@ -36,7 +36,7 @@ def card_with_results(path: Path, result: Result, weights: str | None) -> bytes:
     with TemporaryDirectory() as passing:
         card = Path(passing, path.name)
         try:
-            card.write_bytes(path.read_bytes() if path.exists() else f"\n# {name}\n".encode())
+            card.write_bytes(read_bytes(path) if path.exists() else f"\n# {name}\n".encode())
             text = card.read_text(encoding="utf-8-sig")
             if text.lstrip().startswith("---") and not REGEX_YAML_BLOCK.search(text):
                 raise ValueError("metadata that is empty or not closed by ---")
