@@ -1,6 +1,6 @@
 """The doors to every study: open, check, report and compare, whatever its kind."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
@@ -145,11 +145,15 @@ def compare(
         SettingsError: fewer than two, or kinds or runs that have no number in common.
         ResultError, ManifestError, FileError: as for `report`.
     """
+    if not isinstance(out, str | Path) or not str(out):
+        raise SettingsError(f"out={out!r} is no path; give a directory")
     return write_document(compared(measured), Path(out), stem="compare", formats=formats)
 
 
 def compared(measured: "Sequence[AnyStudy]") -> Document:
     """As `compare`, without files."""
+    if isinstance(measured, str | Path | Study) or not isinstance(measured, Iterable):
+        raise SettingsError("measured is one study; give two or more in a list")
     studies = [(each, study_of(each)) for each in measured]
     return compare_document(
         [(_name(each, study, place), study) for place, (each, study) in enumerate(studies, 1)]

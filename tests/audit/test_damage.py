@@ -1,5 +1,6 @@
 """Damage between the steps of a run is named and mended."""
 
+import json
 import os
 import shutil
 from collections.abc import Callable
@@ -12,7 +13,7 @@ from corpora import write_corpus
 from hashes import sha256_tree
 
 from lmexposure._files import atomic_directory, only_writer, sha256_file
-from lmexposure._integrity import write_sealed
+from lmexposure._integrity import take_hash, write_hashed, write_sealed
 from lmexposure._written import study
 from lmexposure.audit import (
     MeasureSettings,
@@ -247,3 +248,16 @@ def test_two_at_work_in_one_directory(runs: dict[str, Path], tmp_path: Path) -> 
             with pytest.raises(ResultError, match=r"another process is at work in .*/run; wait"):
                 second.submit(call).result()
     assert not out.exists()
+
+
+def test_the_training_of_another_model_is_refused_with_its_model(
+    runs: dict[str, Path], tmp_path: Path
+) -> None:
+    """Model and training.json fit each other, and not the result: its verdict is of another."""
+    home = shutil.copytree(runs["whole"], tmp_path / "run")
+    values = json.loads((home / "training.json").read_text())
+    assert take_hash(values)
+    values["result"]["validation_bits"] += 0.5
+    write_hashed(home / "training.json", values)
+    with pytest.raises(ResultError, match=r"training\.json is not what the training wrote, so"):
+        Result.read(home)

@@ -202,7 +202,12 @@ def with_model(run: Path) -> Path:
     result.model_copy(update={"model": model}).write(run / "result.json")
     (run / "model").mkdir()
     (run / "model" / "model.safetensors").write_bytes(b"weights")
-    write_hashed(run / "training.json", trained_record(file_hashes(run / "model")))
+    training = trained_record(file_hashes(run / "model"))
+    known = result.model.validation
+    if known is not None:  # of the same training
+        shared = training["result"].keys() & type(known).model_fields.keys()
+        training["result"] |= {name: getattr(known, name) for name in shared - {"claim"}}
+    write_hashed(run / "training.json", training)
     return run
 
 

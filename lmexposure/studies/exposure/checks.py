@@ -138,7 +138,7 @@ def exposure_checks(run: RunFiles, thresholds: Thresholds) -> Iterator[Check | s
     Raises:
         SettingsError: a threshold of memorised text, and there is no look.
     """
-    of_look, thresholds = _parted(thresholds, looked=run.look is not None)
+    of_look, thresholds = _parted(thresholds, run)
     result = run.result
     classes = classes_of(result, most=thresholds.repetitions)
     formats = list(dict.fromkeys(group.form.name for group in classes))
@@ -163,6 +163,8 @@ def exposure_checks(run: RunFiles, thresholds: Thresholds) -> Iterator[Check | s
     if run.look is not None:
         text = judged(run.look, of_look)
         checks, untested = [*checks, *text.checks], [*untested, *text.untested]
+    elif run.look_left_out:
+        untested.append(f"memorised text: {run.look_left_out}")
     if doubt := _doubt_of_quick(result, checks, classes):
         leaks = any(check.outcome is Outcome.LEAK for check in checks)
         checks.append(check_full(doubt, thresholds, leaks=leaks))
@@ -170,11 +172,13 @@ def exposure_checks(run: RunFiles, thresholds: Thresholds) -> Iterator[Check | s
     yield from untested
 
 
-def _parted(thresholds: Thresholds, *, looked: bool) -> tuple[Thresholds, Thresholds]:
+def _parted(thresholds: Thresholds, run: RunFiles) -> tuple[Thresholds, Thresholds]:
     """Those of memorised text, and those of canaries; where both rest on chance, each has half."""
     asked = {name: getattr(thresholds, name) for name in ("max_verbatim_run", "max_extractable")}
     given = [f"{name}={value!r}" for name, value in asked.items() if value is not None]
-    if not looked:
+    if run.look is None:
+        if given and run.look_left_out:
+            raise SettingsError(f"{given[0]} cannot be tested: {run.look_left_out}")
         if given:
             raise SettingsError(
                 f"{given[0]} is a threshold of a look at memorised text, and this is a run without "

@@ -16,7 +16,7 @@ from lmexposure._text import visible
 from lmexposure.canaries import Manifest
 from lmexposure.errors import ManifestError, ResultError
 from lmexposure.studies.exposure.record import ResultNumbers
-from lmexposure.studies.exposure.run_record import RunRecord
+from lmexposure.studies.exposure.run_record import RunRecord, TrainingRecord
 from lmexposure.studies.training_file import read_training
 
 if TYPE_CHECKING:
@@ -64,6 +64,7 @@ class RunFiles:
     # at memorised text of the same weights, from the run's directory `verbatim`; None where there
     # is none
     look: "VerbatimRecord | None" = None
+    look_left_out: str = ""  # why one that is there says nothing of this result
     # scores of canaries in the gradients; None where there are none
     white_box: "WhiteBoxAudit | None" = None
 
@@ -123,15 +124,16 @@ def _files_beside(home: Path, result: ResultNumbers) -> "RunFiles":
     if not curve:
         curve, more = read_curve(home / "exposure.jsonl")
         notes += more
-    look, more = _look_of(home / _LOOK, result)
+    look, left_out = _look_of(home / _LOOK, result)
     return RunFiles(
         name=home.resolve().name,
         result=result,
         manifest=_read_manifest(home / "manifest.json", result, whole=whole),
         record=record,
         curve=curve,
-        notes=(*notes, *more, *lost),
+        notes=(*notes, *filter(None, [left_out]), *lost),
         look=look,
+        look_left_out=left_out,
         white_box=_white_box(home / "white_box.json", result),
     )
 
@@ -160,11 +162,13 @@ def _is_of(record: RunRecord, result: ResultNumbers) -> bool:
         free |= {"claimed_epsilon": None, "delta": None}  # what the training promised
     if record.measure.model_copy(update=free) != result.settings.model_copy(update=free):
         return False
-    return (
-        told is None
-        or known is None
-        or all(getattr(told, name) == getattr(known, name) for name in _OF_TRAINING)
-    )
+    return told is None or _alike(told, result)
+
+
+def _alike(told: TrainingRecord, result: ResultNumbers) -> bool:
+    """Whether a training can be that of the measured model, as far as the result knows of it."""
+    known = result.model.validation
+    return known is None or all(getattr(told, n) == getattr(known, n) for n in _OF_TRAINING)
 
 
 def _refuse_other_model(home: Path, result: ResultNumbers) -> tuple[str, ...]:
@@ -177,6 +181,8 @@ def _refuse_other_model(home: Path, result: ResultNumbers) -> tuple[str, ...]:
         return ()
     training = read_training(path)
     strange = path if training is None else damaged_file(model, training.model_files)
+    if strange is None and training is not None and not _alike(training.result, result):
+        strange = path
     if strange is not None:
         raise ResultError(
             f"{visible(strange)} is not what the training wrote, so {home / 'result.json'} may be "
@@ -201,27 +207,26 @@ def refuse_other_scores(path: Path, wanted: str | None) -> None:
         )
 
 
-def _look_of(home: Path, result: ResultNumbers) -> "tuple[VerbatimRecord | None, tuple[str, ...]]":
-    """The look at memorised text of a run, or a note where it was at other weights."""
+def _look_of(home: Path, result: ResultNumbers) -> "tuple[VerbatimRecord | None, str]":
+    """The look at memorised text of a run, and why it is left out where it was at other weights."""
     if not (home / "verbatim.json").exists():
         if (home / "passages.json").exists():
             raise ResultError(
                 f"{visible(str(home))} holds passages.json and no verbatim.json, so that what it "
                 "found is lost; look again (lmexposure verbatim), or move the directory away"
             )
-        return None, ()
+        return None, ""
     from lmexposure.studies.verbatim import VerbatimRecord
 
     look = VerbatimRecord.read(home)
     if look.model.weights_sha256 == result.model.weights_sha256:
-        return look, ()
-    note = (
+        return look, ""
+    return None, (
         f"{visible(str(home))} is left out: memorised text was looked for in weights "
         f"{short_hash(look.model.weights_sha256)}, and the canaries were measured in "
         f"{short_hash(result.model.weights_sha256)}; look again: lmexposure verbatim, on this "
         "model and in its precision"
     )
-    return None, (note,)
 
 
 def refuse_missing(path: Path, result_path: Path) -> None:
