@@ -459,15 +459,6 @@ def test_a_record_under_the_name_of_another_kind_is_not_taken_for_it(tmp_path: P
     assert lx.open(path.rename(tmp_path / "mine.json")).NAME == "white_box.json"
 
 
-def test_a_look_at_other_weights_is_said_to_be_left_out(tmp_path: Path) -> None:
-    run = small_run(tmp_path / "run")
-    MADE["verbatim"](1).save(run / "verbatim")
-    verdict = lx.check(run)
-    assert any("memorised text: " in line and "is left out" in line for line in verdict.untested)
-    with pytest.raises(SettingsError, match=r"max_verbatim_run=5 cannot be tested: .*is left out"):
-        lx.check(run, lx.Thresholds(max_verbatim_run=5))
-
-
 def test_one_study_is_no_comparison(tmp_path: Path) -> None:
     run = small_run(tmp_path / "run")
     for one in (str(run), run, lx.open(run), 3):
