@@ -153,7 +153,9 @@ def compare(
 def compared(measured: "Sequence[AnyStudy]") -> Document:
     """As `compare`, without files."""
     if isinstance(measured, str | Path | Study) or not isinstance(measured, Iterable):
-        raise SettingsError("measured is one study; give two or more in a list")
+        raise SettingsError(
+            f"measured is of type {type(measured).__name__}; give two or more studies in a list"
+        )
     studies = [(each, study_of(each)) for each in measured]
     return compare_document(
         [(_name(each, study, place), study) for place, (each, study) in enumerate(studies, 1)]

@@ -13,6 +13,7 @@ from made_results import small_manifest, small_result, small_run
 from made_studies import MADE
 
 import lmexposure as lx
+from lmexposure.core import claimed
 from lmexposure.errors import (
     CorpusError,
     FileError,
@@ -445,9 +446,13 @@ def test_parts_of_a_run_that_is_not_done_are_not_judged_in_its_place(tmp_path: P
     run = small_run(tmp_path / "run")
     MADE["white_box"](1).save(run)
     (run / "result.json").unlink()
-    for path in (run, run / "."):
-        with pytest.raises(ResultError, match="the run did not finish"):
-            lx.check(path)
+    with pytest.raises(ResultError, match="the run did not finish"):
+        lx.check(run)
+    (tmp_path / "measured").mkdir()
+    with claimed(Result, tmp_path / "measured") as held, held.work({"inputs": "a"}):
+        MADE["white_box"](1).save(tmp_path / "measured")
+    with pytest.raises(ResultError, match=r"holds a run without result\.json; it is not done"):
+        lx.check(tmp_path / "measured")
 
 
 def test_a_record_under_the_name_of_another_kind_is_not_taken_for_it(tmp_path: Path) -> None:
@@ -462,7 +467,7 @@ def test_a_record_under_the_name_of_another_kind_is_not_taken_for_it(tmp_path: P
 def test_one_study_is_no_comparison(tmp_path: Path) -> None:
     run = small_run(tmp_path / "run")
     for one in (str(run), run, lx.open(run), 3):
-        with pytest.raises(SettingsError, match="give two or more in a list"):
+        with pytest.raises(SettingsError, match="give two or more studies in a list"):
             lx.compare(one, tmp_path / "out")  # type: ignore[arg-type]
     with pytest.raises(SettingsError, match="out=None is no path; give a directory"):
         lx.compare([run, run], None)  # type: ignore[arg-type]

@@ -38,11 +38,11 @@ from lmexposure.studies import (
 )
 
 _PACKAGES = ("torch", "transformers", "tokenizers", "accelerate", "datasets", "numpy", "scipy")
+SCORES = "scores.parquet"
 _WRITTEN = (
     *("run.json", "corpus", "training.json", "checkpoint.pt", "metrics.jsonl", "model"),
-    *("best-[0-9]*", "result.json", "scores.parquet", HOME, "report.html", "report.md"),
+    *("best-[0-9]*", "result.json", SCORES, HOME, "report.html", "report.md"),
 )
-SCORES = "scores.parquet"
 _MEASURED = ("run.json", SCORES)
 _BESIDE = ("training.json", "run.json")  # what a measurement may lie next to
 _THREADS = "threads"

@@ -5,7 +5,6 @@ At the end: the settings and the corpus of its demo.
 
 import importlib
 import logging
-import math
 import os
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -104,9 +103,7 @@ def _with_claim(settings: MeasureSettings, claim: DpClaim | None) -> MeasureSett
     """A measurement that holds what the training promised against what it shows."""
     if claim is None or settings.claimed_epsilon is not None:
         return settings
-    # Rounded up, as a person would state it: true where the promise is.
-    stated = math.ceil(claim.epsilon * 1000) / 1000
-    return replace(settings, claimed_epsilon=stated, delta=claim.delta)
+    return replace(settings, claimed_epsilon=claim.stated_epsilon, delta=claim.delta)
 
 
 def spooled_corpus(

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from lmexposure._record import Count, JsonValue, NotNegative, Positive, Record, Rows, Share
     from lmexposure.core.answers import Answers, CheckLine, Fact, date_of
-    from lmexposure.core.begun import HOME
     from lmexposure.core.check import (
         Check,
         CheckKind,
@@ -14,7 +13,7 @@ if TYPE_CHECKING:
         attainable_outcome,
     )
     from lmexposure.core.compare import compare_document
-    from lmexposure.core.directories import refuse_other_study
+    from lmexposure.core.directories import HOME, kind_of, open_study, refuse_other_study
     from lmexposure.core.document import Column, Document, Excerpt, Place, Section, Table, facts
     from lmexposure.core.markdown import code, fence, inline, table
     from lmexposure.core.outputs import (
@@ -44,8 +43,6 @@ if TYPE_CHECKING:
         Provenance,
         Study,
         judged,
-        kind_of,
-        open_study,
         utc_now,
     )
     from lmexposure.core.thresholds import PANEL, Thresholds, quantile_pair

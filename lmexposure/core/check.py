@@ -34,7 +34,8 @@ class Check:
     threshold: float | None = None  # what it was compared with; None where there is none
     unit: str = ""  # "bits", "guesses", "nats", "" for a probability
     reason: str  # one sentence with the numbers in it
-    asked: bool = False  # whether the user set this threshold; False: it is a default
+    # whether the user asked for it; `judged` sees it where the key is that of a threshold
+    asked: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,7 +1,7 @@
-"""A study: what was measured, in one file, and what it tells; opened, judged and shown alike.
+"""A study: what was measured, in one file, and what it tells; judged and shown alike.
 
-A kind is one class with a `KIND`, a `document` and `checks`; its module says all of it, and
-`registry` knows where it is.
+A kind is one class with a `KIND`, a `document` and `checks`; its module says all of it,
+`registry` knows where it is, and `directories` opens it.
 """
 
 import re
@@ -9,29 +9,19 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from lmexposure import __version__
-from lmexposure._files import (
-    PRIVATE,
-    canonical_json,
-    is_held,
-    open_regular,
-    read_bytes,
-    sha256_bytes,
-)
+from lmexposure._files import PRIVATE, canonical_json, read_bytes, sha256_bytes
 from lmexposure._record import FileRecord, JsonValue, Sha256, Utc
 from lmexposure._settings import settings_of
 from lmexposure._style import short_hash
 from lmexposure._text import visible
 from lmexposure._validate import of_type
 from lmexposure.core.answers import Fact, answers_of, date_of, next_steps
-from lmexposure.core.begun import read_asked
 from lmexposure.core.check import Check, CheckKind, Verdict, verdict_of
 from lmexposure.core.document import Document, Section
-from lmexposure.core.registry import begun_by, kinds, own_records, parts_of_others
 from lmexposure.core.render import as_cell, as_frame
 from lmexposure.core.thresholds import Thresholds
 from lmexposure.errors import ResultError, SettingsError
@@ -39,9 +29,7 @@ from lmexposure.errors import ResultError, SettingsError
 if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped]
 
-_LOOKED_AT = 2**20  # bytes of a file, whose schema may come after longer parts
 _CONTENT = re.compile(rb'"content_sha256": ?"([0-9a-f]{64})"')
-_SCHEMA = re.compile(rb'"schema": ?"lmexposure\.([\w-]+)/\d')
 _HOME = "_home"
 _MOST_LINES = 8  # of checks on a first screen
 
@@ -303,79 +291,6 @@ class Dated(Study):
 def utc_now() -> str:
     """This moment in UTC, to the second: "2026-11-22T06:30:00Z"."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def kind_of(name: str) -> type[Study]:
-    """The class of a kind."""
-    module, _, cls = kinds()[name].partition(":")
-    found: type[Study] = getattr(import_module(module), cls)
-    if name != found.KIND:
-        raise SettingsError(
-            f"{module}:{cls} is registered as {name!r} and has KIND={found.KIND!r}; give both one "
-            "name"
-        )
-    return found
-
-
-def kind_at(path: object) -> str | None:
-    """The kind of study that a directory or a file holds; None: none of those that there are."""
-    if not isinstance(path, str | Path):
-        return None
-    path = Path(path)
-    if path.is_dir():
-        every = [kind for kind in kinds() if (path / f"{kind}.json").exists()]
-        begun = [kind for kind, name in begun_by().items() if (path / name).exists()]
-        there = [kind for kind in every if kind not in parts_of_others()]
-        there = there or ([] if begun else every)  # parts of a study that is not done are none
-        if len(there) > 1:
-            files = ", ".join(f"{kind}.json" for kind in there)
-            raise ResultError(f"{visible(path)} holds several studies ({files}); name one file")
-        work = None if there or begun else read_asked(path)
-        known = [] if work is None or work.kind not in kinds() else [work.kind]
-        return next(iter((*there, *begun, *known)), None)
-    try:
-        with open_regular(path) as stream:
-            schema = _SCHEMA.search(stream.read(_LOOKED_AT))
-    except OSError:
-        schema = None
-    named = path.stem if path.suffix == ".json" else None  # a record that is torn has its name
-    kind = named if schema is None else schema[1].decode()
-    if kind in kinds() and named in kinds() and kind != named:
-        raise ResultError(
-            f"{visible(path)} has the name of {kind_of(str(named)).WHAT}, and holds "
-            f"{kind_of(str(kind)).WHAT}; put back the one that belongs there, or call it "
-            f"{kind}.json"
-        )
-    return kind if kind in kinds() else None
-
-
-def open_study(path: str | Path) -> Study:
-    """Read a study of any kind: its directory, or its file.
-
-    Raises:
-        ResultError: there is none, or more than one, or it is damaged or of another version.
-    """
-    kind = kind_at(path)
-    if kind is None and not Path(path).exists():
-        raise ResultError(
-            f"no study at {visible(path)}, where nothing is; give what a command wrote with --out"
-        )
-    if kind is None:
-        files = ", ".join(own_records())
-        raise ResultError(f"{visible(path)} holds no study; give one of {files}, or its directory")
-    _refuse_begun(Path(path), kind)
-    return kind_of(kind).read(path)
-
-
-def _refuse_begun(path: Path, kind: str) -> None:
-    """Say of work that is not done what there is to do."""
-    if not path.is_dir() or (path / f"{kind}.json").exists() or read_asked(path) is None:
-        return
-    if is_held(path):
-        why = "another process is at work there; wait until it has ended"
-    else:
-        why = "it is not done: give its command again"
-    raise ResultError(f"{visible(path)} holds {kind_of(kind).WHAT} without {kind}.json; {why}")
 
 
 def judged(study: Study, limits: Thresholds | None = None) -> Verdict:

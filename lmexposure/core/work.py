@@ -17,8 +17,7 @@ from lmexposure._files import PRIVATE, canonical_json, only_writer, sha256_bytes
 from lmexposure._integrity import read_sealed, write_sealed
 from lmexposure._record import JsonValue, plain
 from lmexposure._text import visible
-from lmexposure.core.begun import ASKED, HOME, read_asked
-from lmexposure.core.directories import refuse_other_study
+from lmexposure.core.directories import ASKED, HOME, read_asked, refuse_other_study
 from lmexposure.core.study import Study
 from lmexposure.errors import ResultError
 
@@ -109,7 +108,7 @@ class Held(Generic[_Kind]):
 
     @property
     def begun(self) -> bool:
-        """Whether it is there what was asked before."""
+        """Whether work was begun there before."""
         return (self.out / HOME / ASKED).exists()
 
     @contextmanager

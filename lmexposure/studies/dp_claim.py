@@ -1,5 +1,6 @@
 """What a training with differential privacy promises, and what the promise leaves out."""
 
+import math
 from typing import Literal
 
 from lmexposure._record import Count, Delta, Nats, NotNegative, Positive, Record, Rows, Share
@@ -45,6 +46,11 @@ class DpClaim(Record):
     ex_post: ExPost | None = None
     # lower bounds by canaries in the gradients; None: there were none
     white_box: WhiteBoxBounds | None = None
+
+    @property
+    def stated_epsilon(self) -> float:
+        """Epsilon in nats, rounded up as a person would state it: true where the promise is."""
+        return math.ceil(self.epsilon * 1000) / 1000
 
     @property
     def promise(self) -> Promise:

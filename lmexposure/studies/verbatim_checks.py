@@ -111,7 +111,6 @@ def _longest_check(record: VerbatimNumbers, most: int) -> Check:
         threshold=float(most),
         unit="characters",
         reason=sentence(why),
-        asked=True,
     )
 
 
@@ -138,7 +137,6 @@ def _share_check(record: VerbatimNumbers, most: float) -> Check:
         value=found.share,
         threshold=most,
         reason=sentence(f"{told}, and {percent(most)} may"),
-        asked=True,
     )
 
 

@@ -34,7 +34,7 @@ from lmexposure.core import (
     Table,
     claimed,
 )
-from lmexposure.models import LoadedModel
+from lmexposure.models import LoadedModel, weights_sha256
 from lmexposure.scoring import log_perplexity
 from lmexposure.statistics import area_under_curve
 
@@ -148,7 +148,7 @@ def main(model: str, trained: str, held_out: str, out: str) -> None:
     }
     loaded = load_model(model)
     asked: dict[str, JsonValue] = {
-        "model": model,
+        "model": weights_sha256(loaded.model),
         "trained": sha256_of(texts[True]),
         "held_out": sha256_of(texts[False]),
     }

@@ -50,28 +50,31 @@ def test_a_quick_look_is_2_unless_it_is_accepted(call: Call, written: Written) -
 
 
 @pytest.mark.parametrize(
-    "more", ["[Check]\nmax_exposure = 0.01", "[thresholds]\nmax_exposure = 0.01", "max_exposur = 1"]
+    "content",
+    [
+        "[check]\nmin_canaries = 12\n[Check]\nmax_exposure = 0.01\n",
+        "[thresholds]\nmax_exposure = 0.01\n",
+        "max_exposur = 0.01\n",
+    ],
 )
 def test_a_settings_file_has_no_name_that_is_passed_over(
-    call: Call, written: Written, tmp_path: Path, more: str
+    call: Call, written: Written, tmp_path: Path, content: str
 ) -> None:
     """A threshold in a table that is misspelled was dropped, and the model passed."""
     file = tmp_path / "gate.toml"
-    file.write_text(f"{more}\n" if "[" not in more else f"[check]\nmin_canaries = 12\n{more}\n")
-    answer = call("check", written(clean()), "--settings", file)
-    assert_refused(answer, "unknown setting")
+    file.write_text(content)
+    assert_refused(call("check", written(clean()), "--settings", file), "unknown setting")
 
 
 def test_a_summary_is_not_appended_to_a_record(
     call: Call, written: Written, tmp_path: Path
 ) -> None:
-    other = small_run(tmp_path / "other", whole=False)
+    other = small_run(tmp_path / "other")
     for name in ("result.json", "manifest.json"):
-        before = (other / name).read_bytes() if (other / name).exists() else b""
-        if before:
-            answer = call("check", written(clean()), "--summary", other / name)
-            assert_refused(answer, "is a record of lmexposure; give another file")
-            assert (other / name).read_bytes() == before
+        before = (other / name).read_bytes()
+        answer = call("check", written(clean()), "--summary", other / name)
+        assert_refused(answer, "is a record of lmexposure; give another file")
+        assert (other / name).read_bytes() == before
 
 
 def test_a_closed_standard_output_is_said(written: Written) -> None:

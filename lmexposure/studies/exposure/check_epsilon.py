@@ -68,7 +68,6 @@ def check_epsilon(result: ResultNumbers, thresholds: Thresholds) -> Check | None
         threshold=float(most),
         unit="nats",
         reason=sentence(reason),
-        asked=True,
     )
 
 

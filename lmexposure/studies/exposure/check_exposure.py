@@ -81,7 +81,6 @@ def check_p_value(group: CanaryClass, thresholds: Thresholds, share: float) -> C
         value=None if group.test is None else group.test.p_value,
         threshold=share,
         reason=sentence(reason),
-        asked=asked,
     )
 
 
@@ -149,7 +148,6 @@ def check_largest(group: CanaryClass, thresholds: Thresholds, share: float) -> C
         threshold=limit,
         unit="bits",
         reason=sentence(reason),
-        asked=asked,
     )
 
 
@@ -336,7 +334,6 @@ def _quantile(
         reason=sentence(
             f"the {name} of {group.secrets} is {bits(value)}{_between(low, high, level)}; {clause}"
         ),
-        asked=True,
     )
 
 

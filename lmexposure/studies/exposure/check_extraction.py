@@ -45,7 +45,6 @@ def check_extraction(group: CanaryClass, thresholds: Thresholds, share: float) -
         threshold=float(most),
         unit="guesses",
         reason=sentence(reason),
-        asked=asked,
     )
 
 

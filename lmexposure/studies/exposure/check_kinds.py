@@ -36,7 +36,7 @@ def kinds_of(result: ResultNumbers, *, most: int | None = None) -> list[KindMemb
 def check_kind(row: KindMembership, thresholds: Thresholds, share: float) -> list[Check]:
     """What is said of one class of chosen texts."""
     enough = _enough(row, thresholds)
-    tests = [_coins_told(row, thresholds, share)] if thresholds.p_value is not False else []
+    tests = [_coins_told(row, share)] if thresholds.p_value is not False else []
     if thresholds.max_epsilon is not None:
         tests.append(_epsilon(row, thresholds.max_epsilon))
     if enough.outcome is not Outcome.PASS:
@@ -82,9 +82,8 @@ def _enough(row: KindMembership, thresholds: Thresholds) -> Check:
     )
 
 
-def _coins_told(row: KindMembership, thresholds: Thresholds, share: float) -> Check:
+def _coins_told(row: KindMembership, share: float) -> Check:
     """The permutation test of the coins: chosen texts have no rank, and no other test."""
-    asked = thresholds.asked("p_value")
     outcome, reason = _p_value_judged(row, share)
     return Check(
         name="p-value against guessing",
@@ -94,7 +93,6 @@ def _coins_told(row: KindMembership, thresholds: Thresholds, share: float) -> Ch
         value=None if row.test is None else row.test.p_value,
         threshold=share,
         reason=sentence(reason),
-        asked=asked,
     )
 
 
@@ -132,7 +130,6 @@ def _epsilon(row: KindMembership, most: float) -> Check:
         threshold=float(most),
         unit="nats",
         reason=sentence(reason),
-        asked=True,
     )
 
 

@@ -49,7 +49,6 @@ def check_seen(result: ResultNumbers, thresholds: Thresholds) -> Check:
         value=witness.chance if witness is not None and compared else None,
         threshold=_SHARE if compared else None,
         reason=sentence(reason or ""),
-        asked=thresholds.accept_unseen_training,
     )
 
 

@@ -156,13 +156,15 @@ def _white_box(path: Path, result: ResultNumbers) -> "WhiteBoxAudit | None":
 
 def _is_of(record: RunRecord, result: ResultNumbers) -> bool:
     """Whether a run.json can be of the measurement that it lies next to."""
-    free: dict[str, None] = {"threads": None}  # asked for there, used here
-    told, known = record.training, result.model.validation
-    if record.measure.claimed_epsilon is None and known is not None and known.claim is not None:
-        free |= {"claimed_epsilon": None, "delta": None}  # what the training promised
-    if record.measure.model_copy(update=free) != result.settings.model_copy(update=free):
-        return False
-    return told is None or _alike(told, result)
+    asked = record.measure.model_copy(update={"threads": None})  # asked for there, used here
+    found = result.settings.model_copy(update={"threads": None})
+    known = result.model.validation
+    claim = None if known is None else known.claim
+    if asked != found and claim is not None and asked.claimed_epsilon is None:
+        # Held against what the training promised, as a run is where no claim was given.
+        promised = {"claimed_epsilon": claim.stated_epsilon, "delta": claim.delta}
+        asked = asked.model_copy(update=promised)
+    return asked == found and (record.training is None or _alike(record.training, result))
 
 
 def _alike(told: TrainingRecord, result: ResultNumbers) -> bool:
