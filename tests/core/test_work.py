@@ -154,6 +154,16 @@ def test_what_came_to_nothing_holds_no_other_wish_up(tmp_path: Path) -> None:
         assert again.part("weights").read() == b"kept"
 
 
+def test_what_was_begun_before_is_not_forgotten_when_it_ends_again(tmp_path: Path) -> None:
+    """Without parts, too: a comparison of defences keeps what it has in directories of its own."""
+    with work(tmp_path):
+        pass
+    with pytest.raises(KeyboardInterrupt), work(tmp_path):
+        raise KeyboardInterrupt
+    with pytest.raises(ResultError, match="its rounds was 3, now 4"), work(tmp_path, rounds=4):
+        pass
+
+
 def test_work_that_may_begin_anew_keeps_nothing_of_another_wish(tmp_path: Path) -> None:
     def parts(asked: Any) -> list[bytes | None]:
         with claimed(Canife, tmp_path) as held, held.work(asked, anew=True) as begun:
