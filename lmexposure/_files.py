@@ -35,6 +35,7 @@ except ImportError:  # no POSIX: no locks
 PRIVATE = 0o600  # read and written by the owner alone
 STDOUT = Path("-")  # as commands call standard output
 _LARGEST = 1 << 26  # bytes of a file that may be replaced
+_LARGEST_TOML = 1 << 22  # bytes of a settings file or a format
 _LOOKED_AT = 200  # bytes
 _RECORD = re.compile(rb'\{\s*"schema": ?"lmexposure\.')  # how every record of ours begins
 # A TOML key of more than 100 parts, bare or quoted.
@@ -403,7 +404,11 @@ def read_toml(
 ) -> dict[str, Any]:
     """What a TOML file says."""
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        with Path(path).open("rb") as stream:  # of a pipe, which a shell gives, what comes
+            content = stream.read(_LARGEST_TOML + 1)
+        if len(content) > _LARGEST_TOML:
+            raise error(f"{path} is no {what}: it goes on behind {_LARGEST_TOML >> 20} MiB")
+        text = content.decode()
         if _LONG_KEY.search(text):  # the library's memory grows with the square of the parts
             raise RecursionError
         return tomllib.loads(text)

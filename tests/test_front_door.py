@@ -471,3 +471,10 @@ def test_one_study_is_no_comparison(tmp_path: Path) -> None:
             lx.compare(one, tmp_path / "out")  # type: ignore[arg-type]
     with pytest.raises(SettingsError, match="out=None is no path; give a directory"):
         lx.compare([run, run], None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("path", ["a\0b", "a" * 5000, "a/" * 3000])
+def test_a_path_that_no_disk_can_have(path: str) -> None:
+    for call in (lx.open, lx.check):
+        with pytest.raises(ResultError, match="which cannot be read"):
+            call(path)

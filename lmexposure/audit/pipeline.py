@@ -180,10 +180,11 @@ def estimate_cost(corpus: Files, settings: RunSettings, *, would: Preview | None
     about = "about " * would.expected
     witnesses = witness_copies(would.documents)[0] if settings.witness else 0
     also = f" and {count(witnesses, 'witness', 'witnesses')}" if witnesses else ""
+    epochs = count(training.epochs, "epoch")
     return (
         f"{would.documents:,} documents, {about}{would.insertions:,} insertions of "
         f"{would.canaries} canaries{also} ({percent(would.share_of_bytes)} of the corpus); "
-        f"training {settings.model}: at most {training.epochs} epochs of {size / 1e6:.2f} MB; "
+        f"training {settings.model}: at most {epochs} of {size / 1e6:.2f} MB; "
         f"scoring {scored:,} texts"
     )
 

@@ -11,7 +11,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from lmexposure._files import PRIVATE, atomic_write, canonical_json, only_writer, sha256_bytes
+from lmexposure._files import (
+    PRIVATE,
+    atomic_write,
+    canonical_json,
+    only_writer,
+    read_bytes,
+    sha256_bytes,
+)
 from lmexposure.audit.directory import SCORES, MeasurementDirectory, finished, refuse_foreign
 from lmexposure.audit.measurement import measure
 from lmexposure.audit.workload import Progress, silent
@@ -85,7 +92,7 @@ def _checkpoint(model: str) -> _Checkpoint:
 def _step(path: Path, name: str) -> int | None:
     """From what a Trainer wrote next to the weights, else from the end of the name."""
     try:
-        step = json.loads((path / _STATE).read_bytes())["global_step"]
+        step = json.loads(read_bytes(path / _STATE))["global_step"]
     except (OSError, ValueError, LookupError, TypeError):
         number = re.search(r"(\d{1,15})$", name)
         return int(number[1]) if number else None

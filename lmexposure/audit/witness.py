@@ -8,8 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import beta
 
+from lmexposure._forecast import Phase
 from lmexposure.audit.base import Base
 from lmexposure.audit.estimates import class_seed
+from lmexposure.audit.workload import Progress, Watcher
 from lmexposure.canaries import WITNESS, Manifest
 from lmexposure.errors import InputError
 from lmexposure.models import AnyContext, Encoded, LoadedModel, context_window, encode_in_context
@@ -43,7 +45,7 @@ def measure_witness(  # noqa: PLR0913 (what a measurement has)
     vocabulary: Vocabulary,
     base: Callable[[], Base | None],
     origin: str,
-    progress: Callable[[str, int, int], None],
+    progress: Progress,
 ) -> WitnessResult | None:
     """How well a model knows the witnesses; None where none went in.
 
@@ -84,6 +86,11 @@ def measure_witness(  # noqa: PLR0913 (what a measurement has)
         known = score(encoded[:k])
         alike = np.concatenate([np.flatnonzero(drawn == n)[:needed] for n in np.unique(own)])
         others = np.empty(0)
+        if isinstance(progress, Watcher):  # probabilities alone did not settle it
+            read = sum(len(encoded[k + place].ids) for place in alike)
+            title = f"witness: compared with at most {alike.size:,} other texts"
+            phase = Phase(what="witness", kind="scoring", work=float(read))
+            progress.plan(title, [phase], keeps=False)
         while others.size < alike.size and not (k == 1 and (others <= known).any()):
             progress("witness", others.size, alike.size)
             part = alike[others.size : others.size + _AT_ONCE]

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from lmexposure._forecast import Phase
-from lmexposure.canaries import DEFAULT_REFERENCES, Format, Manifest
+from lmexposure.canaries import DEFAULT_REFERENCES, WITNESS, Format, Manifest
 from lmexposure.errors import LmexposureError
 from lmexposure.models import (
     AnyContext,
@@ -20,6 +20,7 @@ from lmexposure.models import (
 )
 from lmexposure.models import Progress as TrainingProgress
 from lmexposure.scoring import MODEL_FAILURES, beam_width, next_token_steps
+from lmexposure.statistics import draws_needed
 from lmexposure.studies import MeasureSettings
 
 
@@ -118,7 +119,20 @@ def measurement_phases(
         refits = settings.bootstraps * (settings.method == "skew_normal")
         spent = _STATISTICS_SECONDS + _REFIT_SECONDS * refits
         phases.append(Phase(what=f"estimating {name}", kind="statistics", work=spent, pace=1.0))
-    return [*phases, *_of_chosen_texts(loaded, manifest, contexts or {})]
+    own = _of_chosen_texts(loaded, manifest, contexts or {})
+    return [*phases, *own, *_of_witnesses(loaded, manifest, contexts or {}, base=base)]
+
+
+def _of_witnesses(
+    loaded: LoadedModel, manifest: Manifest, contexts: Mapping[str, AnyContext], *, base: bool
+) -> Iterator[Phase]:
+    """They are compared with others only where their own probabilities settle nothing."""
+    witnesses = [canary.text for canary in manifest.witnesses]
+    if not witnesses:
+        return
+    row = len(_in_row(loaded, witnesses[0], contexts.get(WITNESS.name)))
+    whole = row * (len(witnesses) + draws_needed(len(witnesses))) * (1 + base)
+    yield Phase(what="witness", kind="scoring", work=float(row), most=float(whole))
 
 
 def _of_chosen_texts(
@@ -181,20 +195,25 @@ def _texts(manifest: Manifest, name: str, settings: MeasureSettings) -> int:
 
 def _tokens(loaded: LoadedModel, manifest: Manifest, name: str) -> list[int]:
     """The tokens of one fill; without its context, which is short."""
-    text = next(canary.text for canary in manifest.entries if canary.format == name)
-    ids: list[int] = loaded.tokenizer(text, add_special_tokens=False)["input_ids"]
-    return ids
+    return _in_row(loaded, _text(manifest, name), None)
+
+
+def _text(manifest: Manifest, name: str) -> str:
+    return next(canary.text for canary in manifest.entries if canary.format == name)
 
 
 def _row(
     loaded: LoadedModel, manifest: Manifest, name: str, contexts: Mapping[str, AnyContext]
 ) -> list[int]:
     """The tokens of one fill in its row, up to its end."""
-    context = contexts.get(name)
-    if not isinstance(context, Context):
-        return _tokens(loaded, manifest, name)
-    text = next(canary.text for canary in manifest.entries if canary.format == name)
-    return encode_documents(loaded.tokenizer, [text], context=context)[0]
+    return _in_row(loaded, _text(manifest, name), contexts.get(name))
+
+
+def _in_row(loaded: LoadedModel, text: str, context: AnyContext) -> list[int]:
+    if isinstance(context, Context):
+        return encode_documents(loaded.tokenizer, [text], context=context)[0]
+    ids: list[int] = loaded.tokenizer(text, add_special_tokens=False)["input_ids"]
+    return ids
 
 
 def _public_tokens(loaded: LoadedModel, form: Format, ids: Sequence[int]) -> int:

@@ -99,7 +99,7 @@ def insert(
     if inserted is not None and manifest.wrapping is not None and tokenizer is None:
         files = quote(_to_train_on(inserted))
         record = quote(str(out / "manifest.json"))
-        tell(f"check     lmexposure verify {files} {record} --tokenizer MODEL_DIRECTORY")
+        tell(f"check     lmexposure verify {files} {record} --tokenizer BASE_MODEL")
     for line in _next_commands(inserted, out, manifest.wrapping):
         tell(line)
 
@@ -219,12 +219,12 @@ def _next_commands(inserted: Path | None, out: Path, chats: "Wrapping | None") -
     else:
         files = _to_train_on(inserted)
         train = f"lmexposure train {quote(files)} --manifest {manifest}"
-        train += " --model MODEL_DIRECTORY" if chats else ""
+        train += " --model BASE_MODEL" if chats else ""
         own = f"train on {files} with your own trainer{_of_trl(chats)}"
         lines = [f"next      {own}, or: {train}"]
         lines[0] += f" --out {quote(str(out / 'trained'))}"
     measured = quote(str(out / "measured"))
-    return [*lines, f"then      lmexposure measure MODEL_DIRECTORY {manifest} --out {measured}"]
+    return [*lines, f"then      lmexposure measure TRAINED_MODEL {manifest} --out {measured}"]
 
 
 def _of_trl(chats: "Wrapping | None") -> str:

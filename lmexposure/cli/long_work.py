@@ -2,7 +2,7 @@
 
 Where there is no terminal, a line a minute says how far it is. The first Ctrl-C ends a search and
 keeps what it has proven, as the end of its budget would; the second, or the first where nothing
-would be kept, stops the command at once.
+would be kept, stops the command at once, as SIGTERM does.
 """
 
 import signal
@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import NoReturn
 
 from lmexposure._forecast import Phase, Remaining, Span
 from lmexposure._style import in_words
@@ -75,10 +76,14 @@ class LongWork:
     def pressed(self) -> None:
         """Ctrl-C."""
         if self._asked or not self._keeps:
-            went_on = _IN_TRAINING if self._training else _KEPT
-            raise Stopped(went_on if self._kept else _NOT_KEPT)
+            self.stop()
         self._asked = True
         self._bars.say(_ENDING)
+
+    def stop(self) -> NoReturn:
+        """SIGTERM, or Ctrl-C where nothing more is to be kept: whoever sent it may not wait."""
+        went_on = _IN_TRAINING if self._training else _KEPT
+        raise Stopped(went_on if self._kept else _NOT_KEPT)
 
     def finish(self) -> None:
         """Say how long it took, where it was long enough to be announced."""
@@ -115,7 +120,7 @@ def long_work(*, kept: bool = True) -> Iterator[LongWork]:
 @contextmanager
 def _interrupts(work: LongWork) -> Iterator[None]:
     """Ctrl-C goes to the work; not where it is ignored, nor from a thread, which may not say so."""
-    before = signal.getsignal(signal.SIGINT)
+    before, by_others = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
     first = threading.current_thread() is threading.main_thread()
     if before in (None, signal.SIG_IGN) or not first:
         yield
@@ -124,8 +129,15 @@ def _interrupts(work: LongWork) -> Iterator[None]:
     def pressed(*_: object) -> None:
         work.pressed()
 
+    def ended(*_: object) -> None:
+        work.stop()
+
     signal.signal(signal.SIGINT, pressed)
+    if callable(by_others):  # the command line's own
+        signal.signal(signal.SIGTERM, ended)
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
+        if callable(by_others):
+            signal.signal(signal.SIGTERM, by_others)

@@ -47,13 +47,15 @@ def measure(
     from lmexposure._files import only_writer
     from lmexposure._written import refuse_foreign
     from lmexposure.canaries import Manifest
+    from lmexposure.studies import read_look
 
     options.refuse_swapped(model, manifest, "model")
     Manifest.read(manifest)  # a bad manifest is found before a large model is loaded
     with only_writer(out):
         refuse_foreign(out, ("report.html", "report.md"))
-        if (out / "manifest.json").exists():  # the report reads it
+        if (out / "manifest.json").exists():  # the report reads it, and the look beside it
             Manifest.read(out / "manifest.json")
+        read_look(out)
         with long_work() as progress:
             measured = _measure_one if len(model) == 1 else _measure_several
             measured(model, manifest, out, settings, base, progress)

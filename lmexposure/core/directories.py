@@ -1,5 +1,6 @@
 """Which study a directory or a file holds, done or begun: opened, or refused to another kind."""
 
+import errno
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping
@@ -17,6 +18,7 @@ from lmexposure.errors import ResultError, SettingsError
 
 HOME: str = ".work"  # of work under way, in the directory of its study
 ASKED = "asked.json"
+_NOTHING = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 _SCHEMA = re.compile(rb'"schema": ?"lmexposure\.([\w-]+)/\d')
 _LOOKED_AT = 2**20  # bytes of a file, whose schema may come after longer parts
 
@@ -40,16 +42,24 @@ def open_study(path: str | Path) -> Study:
         ResultError: there is none, or more than one, or it is not done, or it is damaged or of
             another version.
     """
+    _refuse_no_path(path)
     kind = _kind_at(Path(path))
-    if kind is None and not Path(path).exists():
-        raise ResultError(
-            f"no study at {visible(path)}, where nothing is; give what a command wrote with --out"
-        )
     if kind is None:
         files = ", ".join(own_records())
         raise ResultError(f"{visible(path)} holds no study; give one of {files}, or its directory")
     _refuse_begun(Path(path), kind)
     return kind_of(kind).read(path)
+
+
+def _refuse_no_path(path: str | Path) -> None:
+    """Refuse a path where nothing is, or that no disk can have."""
+    try:
+        Path(path).stat()
+    except (OSError, ValueError) as failure:  # a null character is Python's own ValueError
+        why = f"which cannot be read ({getattr(failure, 'strerror', failure)}); give another path"
+        if getattr(failure, "errno", None) in _NOTHING:
+            why = "where nothing is; give what a command wrote with --out"
+        raise ResultError(f"no study at {visible(path)[:1000]}, {why}") from None
 
 
 def _kind_at(path: Path) -> str | None:

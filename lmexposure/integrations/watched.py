@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from lmexposure._files import atomic_write
+from lmexposure._files import atomic_write, read_bytes
 from lmexposure._written import refuse_foreign, study
 from lmexposure.canaries import Canary, Manifest, Wrapping
 from lmexposure.errors import ManifestError, ModelError, ResultError
@@ -211,7 +211,7 @@ def read_rows(path: Path, *, until: int) -> list[dict[str, Any]]:
     if not path.exists():
         return []
     try:
-        rows = [json.loads(line) for line in path.read_bytes().splitlines()]
+        rows = [json.loads(line) for line in read_bytes(path).splitlines()]
         return [row for row in rows if row["step"] <= until]
     except (OSError, ValueError, KeyError, TypeError) as failure:
         raise ResultError(

@@ -12,6 +12,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from transformers import PreTrainedModel
 
+from lmexposure._files import read_bytes
 from lmexposure.errors import ModelError
 from lmexposure.models.quantised import is_quantised
 from lmexposure.models.weights import is_spread
@@ -57,7 +58,7 @@ def check_adapter(path: Path) -> None:
 def base_of_adapter(path: Path) -> tuple[str, str | None]:
     """(directory or hub name of the base model, its revision if one is said)."""
     try:
-        config = json.loads((path / _CONFIG).read_bytes())
+        config = json.loads(read_bytes(path / _CONFIG))
         base, revision = config.get("base_model_name_or_path"), config.get("revision")
     except (OSError, ValueError, AttributeError) as failure:
         raise ModelError(
@@ -227,7 +228,7 @@ def _embedding_rows(model: PreTrainedModel, path: Path) -> int | None:
 
 def _trained_alone(path: Path) -> set[int]:
     """The tokens whose embeddings an adapter trains one by one."""
-    config = json.loads((path / _CONFIG).read_bytes())
+    config = json.loads(read_bytes(path / _CONFIG))
     indices = config.get("trainable_token_indices") or []
     lists = indices.values() if isinstance(indices, dict) else [indices]
     return {index for tokens in lists for index in tokens}

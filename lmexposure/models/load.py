@@ -29,7 +29,7 @@ from transformers import (
 )
 from transformers.utils import logging as transformers_logging
 
-from lmexposure._files import atomic_directory
+from lmexposure._files import atomic_directory, read_bytes
 from lmexposure._validate import of_type, one_of
 from lmexposure.errors import FileError, ModelError, SettingsError
 from lmexposure.models.adapters import base_of_adapter, check_adapter, is_adapter, with_adapter
@@ -312,7 +312,7 @@ def _check_directory(path: Path) -> None:
 def _check_shards(path: Path, index: Path) -> None:
     """Refuse a model whose index and files do not tell of the same weights."""
     try:
-        listed = json.loads(index.read_bytes())["weight_map"]
+        listed = json.loads(read_bytes(index))["weight_map"]
         files = sorted(set(listed.values()))
         held = {key for file in files for key in _keys(path / file)}
     except (OSError, ValueError, KeyError, TypeError, AttributeError, SafetensorError) as failure:

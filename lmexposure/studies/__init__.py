@@ -53,7 +53,7 @@ if TYPE_CHECKING:
         GuessingTest,
         QuantileInterval,
     )
-    from lmexposure.studies.exposure.files import Evaluation, RunFiles
+    from lmexposure.studies.exposure.files import Evaluation, RunFiles, read_look
     from lmexposure.studies.exposure.formats import (
         CanaryResult,
         Estimate,
@@ -364,6 +364,7 @@ __all__ = [
     "card_with_results",
     "flag_words",
     "privacy_sections",
+    "read_look",
     "read_score_file",
     "read_settings_file",
     "read_training",

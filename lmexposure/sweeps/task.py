@@ -17,7 +17,9 @@ from lmexposure._files import (
     atomic_directory,
     canonical_json,
     only_writer,
+    read_bytes,
     sha256_bytes,
+    sha256_file,
 )
 from lmexposure._validate import integer
 from lmexposure._written import remove, study
@@ -87,8 +89,8 @@ class SweepDirectory:
         """The record of a model that is whole; None where it is not there or damaged."""
         home = self.home(number)
         try:
-            record = SweepModel.parse((home / SweepModel.NAME).read_bytes(), home / SweepModel.NAME)
-            scores = sha256_bytes((home / SCORES).read_bytes())
+            record = SweepModel.parse(read_bytes(home / SweepModel.NAME), home / SweepModel.NAME)
+            scores = sha256_file(home / SCORES)
         except (OSError, ResultError):
             return None
         fits = record.number == number and record.plan_sha256 == self.plan.sha256

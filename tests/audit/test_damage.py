@@ -261,3 +261,15 @@ def test_the_training_of_another_model_is_refused_with_its_model(
     write_hashed(home / "training.json", values)
     with pytest.raises(ResultError, match=r"training\.json is not what the training wrote, so"):
         Result.read(home)
+
+
+def test_a_model_without_its_training_is_not_vouched_for(
+    runs: dict[str, Path], tmp_path: Path
+) -> None:
+    """Nothing else in a run's directory tells its model from another."""
+    home = shutil.copytree(runs["whole"], tmp_path / "run")
+    (home / "training.json").unlink()
+    assert "training.json has gone, so the model here may be another" in str(
+        Result.read(home).files.notes
+    )
+    assert Result.read(runs["whole"]).files.notes == ()

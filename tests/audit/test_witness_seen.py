@@ -1,5 +1,6 @@
 """What a measurement says of witnesses: of a tokenizer that read them, an adapter, a training."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from corpora import sentences
 from tiny import model_of
 
 import lmexposure as lx
+from lmexposure._forecast import Phase
 from lmexposure.audit import insert_corpus, recorded_training, train_corpus
 from lmexposure.canaries import Format, Manifest, Plan
 from lmexposure.models import byte_level_tokenizer, save_model
@@ -68,13 +70,40 @@ def test_an_adapter_is_compared_with_its_base_unasked(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_one_witness_is_compared_until_a_draw_is_as_low() -> None:
-    """Chance alone: few draws are scored of the 4,000 that a pass would take."""
+    """Chance alone: few draws are scored of the 4,000 that a pass would take, which is said."""
+    planned: list[str] = []
+
+    class Watching:
+        def __call__(self, what: str, done: int, total: int, note: str = "") -> None:
+            """Take nothing."""
+
+        def end_asked(self) -> bool:
+            return False
+
+        def plan(self, title: str, phases: Sequence[Phase], *, keeps: bool) -> None:
+            if title.startswith("witness"):
+                planned.append(title)
+                assert (phases[-1].what, phases[-1].work > 20_000, keeps) == (
+                    "witness",
+                    True,
+                    False,
+                )
+            else:
+                assert phases[-1].most > 20_000 > 100 > phases[-1].work
+
     found = [
-        seen(gpt2(), pins(3, 60, repetitions=(1,), seed=seed), tokenizer=TOKENIZER)
+        seen(
+            gpt2(),
+            pins(3, 60, repetitions=(1,), seed=seed),
+            tokenizer=TOKENIZER,
+            progress=Watching(),
+        )
         for seed in range(3)
     ]
     assert all(one.witnesses == 1 and one.p_value is not None for one in found)
     assert np.median([one.references for one in found]) == 300
+    assert len(planned) == 3
+    assert all("compared with at most" in title for title in planned)
 
 
 def test_a_training_on_this_manifest_is_known_by_its_record(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from cli.conftest import Call, assert_refused
+from made_results import small_manifest
 
 PLAN = ("--format", "pin", "--canaries", "2", "--repetitions", "1,2", "--controls", "2")
 LONG = "x" * 300
@@ -80,3 +81,17 @@ def test_a_sidecar_of_other_types(call: Call, tmp_path: Path) -> None:
     outcome = call("remove", out / "corpus" / "*.txt", manifest, "--out", tmp_path / "back")
     assert_refused(outcome, "of the 1000000000000 files of this corpus, numbers 3, 4, 5")
     shutil.rmtree(out)
+
+
+def test_a_settings_file_without_an_end(call: Call) -> None:
+    said = r"/dev/zero is no settings file: it goes on behind 4 MiB"
+    assert_refused(call("check", "run", "--settings", "/dev/zero"), said)
+
+
+def test_a_damaged_look_is_found_before_the_measuring(call: Call, tmp_path: Path) -> None:
+    """The page of a measurement shows the look at memorised text beside it."""
+    small_manifest().write(tmp_path / "manifest.json")
+    (tmp_path / "out" / "verbatim").mkdir(parents=True)
+    (tmp_path / "out" / "verbatim" / "verbatim.json").write_text("{}")
+    words = ("measure", "no/model", tmp_path / "manifest.json", "--out", tmp_path / "out")
+    assert_refused(call(*words), "verbatim/verbatim.json has schema None")

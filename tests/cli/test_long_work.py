@@ -146,6 +146,20 @@ def test_the_first_ctrl_c_ends_a_search_and_the_second_stops(lines: Lines) -> No
         work.pressed()
 
 
+def test_sigterm_stops_at_once() -> None:
+    """A scheduler sends it once, and SIGKILL soon after."""
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        entry._end_as_by_ctrl_c()
+        theirs = signal.getsignal(signal.SIGTERM)
+        with pytest.raises(Stopped, match="the same command goes on from there"), long_work() as w:
+            w.plan("measuring", PHASES, keeps=True)
+            signal.raise_signal(signal.SIGTERM)
+        assert signal.getsignal(signal.SIGTERM) is theirs
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 @pytest.mark.parametrize("planned", [[], [Phase(what="training", kind="training", work=9.0)]])
 @pytest.mark.parametrize(
     ("kept", "said"),

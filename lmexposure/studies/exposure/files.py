@@ -120,11 +120,13 @@ def _files_beside(home: Path, result: ResultNumbers) -> "RunFiles":
             "training differ; put back the one that belongs to it, or take it away"
         )
     whole = record is not None and record.command == "run"
+    if whole and not (home / "training.json").exists():
+        lost = (*lost, "training.json has gone, so the model here may be another than was measured")
     curve, notes = read_curve(home / "metrics.jsonl")
     if not curve:
         curve, more = read_curve(home / "exposure.jsonl")
         notes += more
-    look, left_out = _look_of(home / _LOOK, result)
+    look, left_out = _look_of(home, result)
     return RunFiles(
         name=home.resolve().name,
         result=result,
@@ -211,17 +213,8 @@ def refuse_other_scores(path: Path, wanted: str | None) -> None:
 
 def _look_of(home: Path, result: ResultNumbers) -> "tuple[VerbatimRecord | None, str]":
     """The look at memorised text of a run, and why it is left out where it was at other weights."""
-    if not (home / "verbatim.json").exists():
-        if (home / "passages.json").exists():
-            raise ResultError(
-                f"{visible(str(home))} holds passages.json and no verbatim.json, so that what it "
-                "found is lost; look again (lmexposure verbatim), or move the directory away"
-            )
-        return None, ""
-    from lmexposure.studies.verbatim import VerbatimRecord
-
-    look = VerbatimRecord.read(home)
-    if look.model.weights_sha256 == result.model.weights_sha256:
+    look, home = read_look(home), home / _LOOK
+    if look is None or look.model.weights_sha256 == result.model.weights_sha256:
         return look, ""
     return None, (
         f"{visible(str(home))} is left out: memorised text was looked for in weights "
@@ -229,6 +222,21 @@ def _look_of(home: Path, result: ResultNumbers) -> "tuple[VerbatimRecord | None,
         f"{short_hash(result.model.weights_sha256)}; look again: lmexposure verbatim, on this "
         "model and in its precision"
     )
+
+
+def read_look(home: Path) -> "VerbatimRecord | None":
+    """The look at memorised text in a run's directory; None without, refused where damaged."""
+    home = home / _LOOK
+    if not (home / "verbatim.json").exists():
+        if (home / "passages.json").exists():
+            raise ResultError(
+                f"{visible(str(home))} holds passages.json and no verbatim.json, so that what it "
+                "found is lost; look again (lmexposure verbatim), or move the directory away"
+            )
+        return None
+    from lmexposure.studies.verbatim import VerbatimRecord
+
+    return VerbatimRecord.read(home)
 
 
 def refuse_missing(path: Path, result_path: Path) -> None:

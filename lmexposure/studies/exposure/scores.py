@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from lmexposure._files import PRIVATE, atomic_write
+from lmexposure._files import PRIVATE, atomic_write, open_regular
 from lmexposure._record import ROUNDING
 from lmexposure.errors import InputError, ResultError
 from lmexposure.studies.exposure.files import SAME_COMMAND, refuse_other_scores
@@ -70,7 +70,7 @@ def _read_columns(path: Path) -> Scores:
     try:
         # Neither `read_table` nor `to_numpy`: both import pandas. A stream, for the path may not
         # be UTF-8.
-        with open(path, "rb") as stream, pq.ParquetFile(stream) as file:
+        with open_regular(path) as stream, pq.ParquetFile(stream) as file:
             wanted += [_BASE] * (_BASE in file.schema_arrow.names)
             table = file.read(columns=wanted)
         if any(table[name].null_count for name in wanted):
