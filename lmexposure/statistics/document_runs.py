@@ -19,7 +19,7 @@ _WIDTH = 1.25  # of a stratum: longest by shortest
 _AT_ONCE = 1 << 21  # labels that are shuffled at once
 _MOST_SEEN = 40  # numbers of documents whose power is told
 _WEIGHTS = np.array([[0.1], [0.5], [1.0]])  # of the logarithms of three p: ranks, tail, mean
-_SURELY = 2.326  # standard deviations that 99 of 100 looks are above
+_SURELY = 1.96  # standard deviations that 39 of 40 looks are above
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -224,7 +224,7 @@ class _Test:
     ) -> Iterator[tuple[int, float]]:
         """What k documents just above all others would give, spread like the first group.
 
-        The others are like those of shuffled sides whose sums are low, 99 of 100 are higher, for
+        The others are like those of shuffled sides whose sums are low, 39 of 40 are higher, for
         the leaks may fall into strata of any share: 19 of 20 looks find them, as simulated.
         """
         first, total = round(float(self.share.sum())), self.share.size
@@ -234,12 +234,18 @@ class _Test:
         k = np.unique(np.geomspace(1, most, _MOST_SEEN).astype(int))
         more = k * (1 - share)
         by_others = every.std(1)[:, None] * np.sqrt(1 - k / first)
-        low = every.mean(1)[:, None] - _SURELY * by_others  # (3, K)
+        mean = every.mean(1)[:, None]
+        low = mean - _SURELY * by_others  # (3, K)
+        largest = self.values.max()
+        # k more of the largest score spread the shuffled sums of scores, too.
+        before = float(np.square(self.values).mean())
+        after = ((total - k) * before + k * largest**2) / total - np.square(k * largest / total)
+        wider = np.sqrt(np.maximum(after / before, 1.0)) if before > 0 else np.ones(k.size)
         values = np.stack(
             [
                 low[0] + more * total / 2,
                 more / np.sqrt(k * spread * (total - k) / (total - 1)),
-                low[2] + more * self.values.max(),
+                mean[2] + (low[2] - mean[2] + more * largest) / wider,
             ]
         )
         own = np.stack([_as_large(*rows) for rows in zip(values, every, strict=True)])

@@ -10,6 +10,7 @@ from lmexposure._style import (
     count,
     in_words,
     interval,
+    listed,
     number,
     percent,
     probability,
@@ -63,13 +64,14 @@ class Defences(Dated):
     CHECKS: ClassVar[Mapping[str, CheckKind]] = {
         "max_worst_tpr": CheckKind(
             help="How many of the canaries the strongest attack finds in models of the defence "
-            "that shows least, at the false-positive rate of the comparison.",
+            "that shows least, at the false-positive rate of the comparison; a leak where each "
+            "defence shows more.",
             remedy="Train more models (--models), so that the interval is narrower, or compare "
             "stronger defences (--method).",
             said_leak="above the limit",
             said_pass="not above the limit",
-            after_leak="Do not rely on these defences: the best of them gives away more than the "
-            "limit allows.",
+            after_leak="Do not rely on these defences: each of them gives away more than the limit "
+            "allows.",
         ),
         "ranked": CheckKind(
             help="Whether a defence is as useful as was asked, and an attack has a number: of "
@@ -172,16 +174,18 @@ class Defences(Dated):
 
     def _shown(self, name: str, attack: DefenceAttack, most: float) -> Check:
         low, high = attack.low, attack.high
-        outcome = Outcome.INCONCLUSIVE
+        outcome, said = Outcome.INCONCLUSIVE, "on both sides of"
         if low is not None and low > most:
-            outcome = Outcome.LEAK
+            outcome, said = Outcome.LEAK, "all of it above"
         elif high is not None and high <= most:
-            outcome = Outcome.PASS
-        said = {
-            Outcome.LEAK: "all of it above",
-            Outcome.PASS: "none of it above",
-            Outcome.INCONCLUSIVE: "on both sides of",
-        }[outcome]
+            outcome, said = Outcome.PASS, "none of it above"
+        others = self.ranked[1:]
+        # The least number is no proof that another defence, known less closely, does not show less.
+        below = [o for o in others if _low(o.strongest) <= most] if outcome is Outcome.LEAK else []
+        also = ""
+        if below:
+            outcome = Outcome.INCONCLUSIVE
+            also = f"; {listed([visible(row.name) for row in below], 3)} may be below it"
         return Check(
             name="TPR of the defence that shows least",
             key="max_worst_tpr",
@@ -191,7 +195,7 @@ class Defences(Dated):
             reason=sentence(
                 f"the strongest attack finds {number(attack.tpr, 3)} of the canaries of "
                 f"{visible(name)} at FPR {percent(self.fpr)}, with the interval "
-                f"{interval(low, high, 3)}, {said} the {short(most)} allowed"
+                f"{interval(low, high, 3)}, {said} the {short(most)} allowed{also}"
             ),
             asked=True,
         )

@@ -249,22 +249,27 @@ class NaturalIdentifiers(Dated):
         outcome = Outcome.PASS if self.claim == "nothing found" else Outcome.INCONCLUSIVE
         if self.claim == "membership" and p <= limits.significance:
             outcome = Outcome.LEAK
+        elif p <= limits.significance:  # looser than the 5 % of the comparison
+            outcome = Outcome.INCONCLUSIVE
         yield Check(
             name="identifiers among fresh draws",
             key="identifiers",
             outcome=outcome,
             value=p,
             threshold=limits.significance,
-            reason=sentence(f"{self.finding}{self._level(outcome, limits)}"),
+            reason=sentence(self._reason(outcome, limits)),
         )
         if self.split is None:
             yield "identifiers beside held-out ones: no documents were held out"
 
-    def _level(self, outcome: Outcome, limits: Thresholds) -> str:
-        """Why a claim is no leak, where it is none."""
-        if self.claim != "membership" or outcome is Outcome.LEAK:
-            return ""
-        return f"; at a significance of {short(limits.significance)} it is not shown"
+    def _reason(self, outcome: Outcome, limits: Thresholds) -> str:
+        """The finding, and what the gate's significance makes of it where that is not the 5 %."""
+        level = f"at a significance of {short(limits.significance)}"
+        if self.claim == "membership" and outcome is not Outcome.LEAK:
+            return f"{level} membership is not shown, and at 5 % it is ({self.finding})"
+        if self.claim == "nothing found" and outcome is not Outcome.PASS:
+            return f"{level} chance does not explain it, and at 5 % it does ({self.finding})"
+        return self.finding
 
     def document(self) -> Document:
         """The identifiers of a corpus, their ranks under each model, and the difference."""

@@ -457,13 +457,21 @@ def _differences(sweeps: Sequence[tuple[str, SweepResult]]) -> Iterator[Section]
 
     (base, first), *others = sweeps
     of_first = _known(first)
-    rows = []
+    rows, of_others = [], []
     for name, sweep in others:
-        known = _known(sweep)
+        known, same = _known(sweep), sweep.manifest_sha256 == first.manifest_sha256
+        of_others += [visible(name)] * (not same)
         for rate in (rate for rate in of_first if rate in known):
-            rows.append((name, rate, rate_difference(known[rate], of_first[rate])))
+            less = rate_difference(known[rate], of_first[rate])
+            ends = interval(less.low, less.high, 3) if same else None
+            rows.append((name, rate, less.value, ends))
     if not rows:
         return
+    apart = (
+        f"{listed(of_others)}: other canaries or another corpus than {base}, so that a "
+        "difference may be of the texts and not of the recipe, and has no interval; sweep both "
+        "with one --seed on one corpus"
+    )
     yield Section(
         id="differences",
         title=f"Less the rates of {base}, with models as units",
@@ -471,7 +479,8 @@ def _differences(sweeps: Sequence[tuple[str, SweepResult]]) -> Iterator[Section]
         notes=(
             f"intervals at {percent(first.settings.level)}, each row by itself and not paid for by "
             "their number, from the intervals of both as if the sweeps were independent: where "
-            "they share canaries and coins it is wider than it need be",
+            "they share coins it is wider than it need be",
+            *[apart] * bool(of_others),
         ),
     )
 
@@ -481,11 +490,11 @@ _DIFFERENCES = (
     Column(head="rate", value=lambda row: row[1], words=True),
     Column(
         head="difference",
-        value=lambda row: row[2].value,
+        value=lambda row: row[2],
         shown=lambda value: signed(value, 3),
         worse="high",
     ),
-    Column(head="interval", value=lambda row: interval(row[2].low, row[2].high, 3)),
+    Column(head="interval", value=lambda row: row[3]),
 )
 
 

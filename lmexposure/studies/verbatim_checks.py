@@ -17,7 +17,8 @@ VERBATIM_CHECKS: Mapping[str, CheckKind] = {
         said_pass="not above the limit",
     ),
     "max_extractable": CheckKind(
-        help="The share of windows of the corpus whose suffix comes out within the tries.",
+        help="The share of windows of the corpus whose suffix comes out within the tries, held "
+        "against the limit by its interval: at the --level of the look, whatever --significance.",
         remedy="Look at more windows (--windows), so that the share is known more closely.",
         said_leak="above the limit",
         said_pass="not above the limit",
@@ -143,7 +144,7 @@ def _share_check(record: VerbatimNumbers, most: float) -> Check:
 def _preconditions(record: VerbatimNumbers) -> Iterator[Check]:
     """What keeps anything from passing: too little was looked at, or the wrong corpus."""
     had = record.distinct - record.too_short
-    enough = had >= _COVERED * record.distinct
+    enough = had >= _COVERED * record.distinct and record.corpus.windows > 0
     yield Check(
         name="documents with a window",
         key="covered",
@@ -153,6 +154,7 @@ def _preconditions(record: VerbatimNumbers) -> Iterator[Check]:
         reason=sentence(
             f"{had:,} of {count(record.distinct, 'document')} have a window"
             + ("" if enough else f", and {record.too_short:,} are too short to be asked for")
+            + ("" if record.corpus.windows else "; no window was looked at")
         ),
     )
     if record.worse_than_guessing:
@@ -220,7 +222,8 @@ def _compared(record: VerbatimNumbers, level: float) -> tuple[Outcome, str]:
         )
     why = (
         f"documents of the corpus do not come out longer than held-out ones ({told}); about "
-        f"{count(seen, 'document')} longer than all of these would have been seen"
+        f"{count(seen, 'document')} longer than all of these would have been seen in "
+        "19 of 20 looks"
     )
     if record.corpus.windows < record.corpus.among:
         why += f" ({_looked_at(record)})"

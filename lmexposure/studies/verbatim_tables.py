@@ -362,20 +362,30 @@ class _Pair:
 
     number: int
     runs: Sequence[int | None]
+    # shortest run that each look lists, which stands for one that it left out
+    least: Sequence[int]
 
     @property
     def change(self) -> int:
         """The largest, against the first model."""
-        known = [run for run in self.runs if run is not None]
-        return 0 if self.runs[0] is None else max(abs(run - self.runs[0]) for run in known)
+        first, *others = (
+            least if run is None else run for run, least in zip(self.runs, self.least, strict=True)
+        )
+        return max((abs(run - first) for run in others), default=0)
 
 
 def paired_section(looks: Sequence[tuple[str, VerbatimNumbers]]) -> Section:
     """The same documents under several models, each with its name."""
     each = [{row.number: run_length(row) for row in look.rows} for _, look in looks]
     numbers = sorted(set[int]().union(*each))
-    pairs = [_Pair(number=n, runs=[runs.get(n) for runs in each]) for n in numbers]
+    least = [min(runs.values(), default=0) for runs in each]
+    pairs = [_Pair(number=n, runs=[runs.get(n) for runs in each], least=least) for n in numbers]
     pairs.sort(key=lambda pair: -pair.change)
+    lone = sum(None in pair.runs for pair in pairs)
+    left_out = (
+        f"{count(lone, 'document')} that not every look lists: there the shortest run that it "
+        "lists stands for them, to find those that differ most"
+    )
     return Section(
         id="documents",
         title="Documents, those first that differ most",
@@ -384,6 +394,7 @@ def paired_section(looks: Sequence[tuple[str, VerbatimNumbers]]) -> Section:
         notes=(
             "longest run: characters that greedy decoding gives of a document; missing where a "
             "look did not list it; single documents differ by chance as well",
+            *[left_out] * bool(lone),
         ),
     )
 

@@ -84,16 +84,21 @@ def test_the_three_statistics_are_slow_counts() -> None:
         assert p == pytest.approx(exact, abs=0.015)
 
 
+@pytest.mark.slow
 def test_as_many_leaks_as_a_clean_look_says_are_found() -> None:
+    """In 19 of 20 looks, of documents drawn at random; fewer than 188 of 200 would be short of it.
+
+    The leaks themselves spread the shuffled sums of scores: without that nine of ten were found.
+    """
     hits = 0
-    for seed in range(30):
+    for seed in range(200):
         draws = np.random.default_rng([seed, 9])
-        clean = runs(*of_lengths(draws, halves(60)), permutations=399, seed=seed)
         scores, sides, strata = of_lengths(draws, halves(60))
-        scores[: next(count for count, p in clean.seen if p <= 0.05)] = scores.max() + 1
-        found = runs(scores, sides, strata, permutations=399, seed=seed)
-        hits += found.p <= 0.05
-    assert hits >= 25
+        clean = runs(scores, sides, strata, permutations=999, seed=seed)
+        some = next(count for count, p in clean.seen if p <= 0.01)
+        scores[draws.choice(np.flatnonzero(sides), some, replace=False)] = scores.max() + 1e-3
+        hits += runs(scores, sides, strata, permutations=999, seed=seed).p <= 0.01
+    assert hits >= 188
 
 
 def test_few_documents_are_promised_no_more_than_shuffling_can_show() -> None:

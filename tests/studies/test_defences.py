@@ -4,6 +4,7 @@ import csv
 import io
 from pathlib import Path
 
+from known import known
 from tiny_defences import made_record, made_row
 
 import lmexposure as lx
@@ -112,6 +113,14 @@ def test_the_gate_takes_the_defence_that_shows_least() -> None:
         assert verdict.outcome == outcome
         assert "of the canaries of hamp at FPR 1 %" in verdict.sentence
     assert lx.check(record).outcome == "inconclusive"
+    wide = made_row("dropout", 0.31)
+    strongest = known(wide.strongest).model_copy(update={"low": 0.02, "high": 0.75})
+    wide = wide.model_copy(update={"strongest": strongest})
+    verdict = lx.check(
+        made_record(_NONE, made_row("hamp", 0.3), wide), lx.Thresholds(max_worst_tpr=0.15)
+    )
+    assert verdict.outcome == "inconclusive"
+    assert "dropout may be below it" in verdict.sentence
     nothing = made_record(_NONE, made_row("hamp", 0.1, ranked=False, why="less useful"))
     verdict = lx.check(nothing, lx.Thresholds(max_worst_tpr=0.9))
     assert (verdict.outcome, "nothing is ranked" in verdict.sentence) == ("inconclusive", True)

@@ -88,7 +88,12 @@ def test_membership_is_claimed_beside_a_random_split(corpus: Path, apart: Path) 
         ({"claim": "nothing found"}, "pass", "nothing found"),
         ({"claim": "distribution or membership"}, "inconclusive", "distribution or membership"),
         ({"claim": "membership", "p": 0.002}, "leak", "the model read these identifiers"),
-        ({"claim": "membership", "p": 0.03}, "inconclusive", "of 0.01 it is not shown"),
+        (
+            {"claim": "membership", "p": 0.03},
+            "inconclusive",
+            "of 0.01 membership is not shown, and",
+        ),
+        ({"claim": "nothing found", "p": 0.007}, "inconclusive", "chance does not explain it"),
     ],
 )
 def test_the_gate_takes_what_is_shown_at_its_significance_for_a_leak(

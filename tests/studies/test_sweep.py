@@ -204,6 +204,12 @@ def test_differences_of_rates_have_intervals_with_models_as_units(tmp_path: Path
     low, high = ends["study 2", "AUC, all canaries"]
     assert low < 0 < high
     assert ends["study 3", "AUC, all canaries"][0] > 0.05
+    _, text = lx.compare(
+        [clean_one, sweep_with(leaking, manifest_sha256="ef" * 32)], tmp_path / "o"
+    )
+    told = text.read_text()
+    assert re.search(r"`AUC, all canaries` \| [-+.\d]+ \| n/a \|", told)
+    assert "study 2: other canaries or another corpus than study 1" in told
     other = made_sweep(seed=3)
     options = other.settings.model_copy(update={"level": 0.9})
     with pytest.raises(SettingsError, match="their intervals are at 90 % and 95 %"):

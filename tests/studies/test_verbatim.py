@@ -119,6 +119,29 @@ def test_documents_are_paired_over_models(tmp_path: Path) -> None:
     assert rows == ["| `5` | 9 | 200 |", "| `4` | 20 | 25 |", "| `6` | 30 | n/a |"]
     assert "longest run, characters | 120 | 200 | +80" in told.replace("`", "")
     assert "Larger models memorise more" in page.read_text("utf-8")
+    assert "1 document that not every look lists" in told
+
+
+def test_a_document_that_one_look_left_out_is_not_last(tmp_path: Path) -> None:
+    """It came out no longer there than the shortest that is listed, as far as the look tells."""
+    run = known(document().run)
+
+    def with_run(number: int, length: int) -> Any:
+        return document(number, run=run.model_copy(update={"characters": length}))
+
+    alike = range(1, 61)
+    before = sized(100, *(with_run(number, 60) for number in alike))
+    after = sized(100, *(with_run(n, 61) for n in alike), *(with_run(n, 5_000) for n in (90, 91)))
+    _, text, *_ = lx.compare([before, after], tmp_path, formats=("html", "md"))
+    rows = [line for line in text.read_text("utf-8").splitlines() if "| 5,000 |" in line]
+    assert rows == ["| `90` | n/a | 5,000 |", "| `91` | n/a | 5,000 |"]
+
+
+def test_where_no_window_was_looked_at_nothing_passes() -> None:
+    nothing = look(corpus=group(windows=0))
+    verdict = lx.check(nothing, lx.Thresholds(max_verbatim_run=500))
+    assert verdict.outcome == "inconclusive"
+    assert "no window was looked at" in verdict.sentence
 
 
 def test_what_cannot_be_compared_is_refused(tmp_path: Path) -> None:

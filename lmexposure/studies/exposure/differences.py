@@ -386,7 +386,7 @@ def _neither(base: str, other: str, rows: Sequence[Difference], tests: int) -> s
     if row.open:
         text += (
             f" For {row.open:,} of {_pairs(row)}, lower bounds or references leave open which "
-            "exposure is higher: more references or search could decide."
+            "exposure is higher: more references or search could tell, where they differ."
         )
     return text
 

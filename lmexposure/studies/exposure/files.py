@@ -120,7 +120,7 @@ def _files_beside(home: Path, result: ResultNumbers) -> "RunFiles":
             "training differ; put back the one that belongs to it, or take it away"
         )
     whole = record is not None and record.command == "run"
-    if whole and not (home / "training.json").exists():
+    if whole and (home / "model").is_dir() and not (home / "training.json").exists():
         lost = (*lost, "training.json has gone, so the model here may be another than was measured")
     curve, notes = read_curve(home / "metrics.jsonl")
     if not curve:
