@@ -311,6 +311,11 @@ class Canife(Dated):
     def _keeps(self, claimed: float) -> Check:
         outcome = attainable_outcome(self.refuted, self.could_refute)
         seen = f"{self._seen}, {nats(claimed)} claimed"
+        if outcome is Outcome.PASS and self.attainable <= claimed:
+            seen += (
+                f"; single rounds could have refuted it, and not the training as a whole, of which "
+                f"canaries can show {nats(self.attainable)} at most"
+            )
         if (worst := self.refuting) is not None:
             of_round = MISSING if worst.claimed_round is None else nats(worst.claimed_round)
             seen = (

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from lmexposure._quantiles import unseen_share
@@ -384,6 +385,16 @@ class SweepResult(SweepNumbers):
             )
         yield from _differences(sweeps)
 
+    def told_beside(self, studies: "Sequence[tuple[str, Study]]") -> str:
+        """The one difference that is not picked: of the area of all canaries."""
+        sweeps = [(name, sweep) for name, sweep in studies if isinstance(sweep, SweepResult)]
+        told = [
+            f"{visible(row.sweep)} {signed(row.value, 3)} ({row.ends or 'no interval'})"
+            for row in _less(sweeps)
+            if row.rate == _AREA
+        ]
+        return f"{_AREA}, beside {visible(sweeps[0][0])}: {', '.join(told)}" if told else ""
+
     def steps(self, verdict: Verdict) -> Iterator[str]:
         """What to do with the recipe."""
         outcome = verdict.outcome
@@ -438,6 +449,7 @@ def _rates(row: SweepScore) -> Iterator[tuple[str, float | None, float | None, f
     yield f"AUC, {group}", row.area, row.area_low, row.area_high
 
 
+_AREA = "AUC, all canaries"
 _Known = dict[str, tuple[float, float, float]]
 
 
@@ -453,18 +465,11 @@ def _known(sweep: SweepResult) -> _Known:
 
 def _differences(sweeps: Sequence[tuple[str, SweepResult]]) -> Iterator[Section]:
     """Each rate of each sweep less that of the first."""
-    from lmexposure.statistics import rate_difference
-
     (base, first), *others = sweeps
-    of_first = _known(first)
-    rows, of_others = [], []
-    for name, sweep in others:
-        known, same = _known(sweep), sweep.manifest_sha256 == first.manifest_sha256
-        of_others += [visible(name)] * (not same)
-        for rate in (rate for rate in of_first if rate in known):
-            less = rate_difference(known[rate], of_first[rate])
-            ends = interval(less.low, less.high, 3) if same else None
-            rows.append((name, rate, less.value, ends))
+    rows = list(_less(sweeps))
+    of_others = [
+        visible(n) for n, other in others if other.manifest_sha256 != first.manifest_sha256
+    ]
     if not rows:
         return
     apart = (
@@ -485,16 +490,34 @@ def _differences(sweeps: Sequence[tuple[str, SweepResult]]) -> Iterator[Section]
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Less:
+    """A rate of a sweep less that of the first."""
+
+    sweep: str
+    rate: str
+    value: float
+    ends: str | None  # its interval; None where the canaries are others
+
+
+def _less(sweeps: Sequence[tuple[str, SweepResult]]) -> Iterator[_Less]:
+    from lmexposure.statistics import rate_difference
+
+    (_, first), *others = sweeps
+    of_first = _known(first)
+    for name, sweep in others:
+        known, same = _known(sweep), sweep.manifest_sha256 == first.manifest_sha256
+        for rate in (rate for rate in of_first if rate in known):
+            less = rate_difference(known[rate], of_first[rate])
+            ends = interval(less.low, less.high, 3) if same else None
+            yield _Less(sweep=name, rate=rate, value=less.value, ends=ends)
+
+
 _DIFFERENCES = (
-    Column(head="sweep", value=lambda row: row[0], words=True),
-    Column(head="rate", value=lambda row: row[1], words=True),
-    Column(
-        head="difference",
-        value=lambda row: row[2],
-        shown=lambda value: signed(value, 3),
-        worse="high",
-    ),
-    Column(head="interval", value=lambda row: row[3]),
+    Column(head="sweep", value="sweep", words=True),
+    Column(head="rate", value="rate", words=True),
+    Column(head="difference", value="value", shown=lambda value: signed(value, 3), worse="high"),
+    Column(head="interval", value="ends"),
 )
 
 

@@ -210,6 +210,7 @@ def test_differences_of_rates_have_intervals_with_models_as_units(tmp_path: Path
     told = text.read_text()
     assert re.search(r"`AUC, all canaries` \| [-+.\d]+ \| n/a \|", told)
     assert "study 2: other canaries or another corpus than study 1" in told
+    assert re.search(r"AUC, all canaries, beside study 1: study 2 [+-][.\d]+ \(no interval\)", told)
     other = made_sweep(seed=3)
     options = other.settings.model_copy(update={"level": 0.9})
     with pytest.raises(SettingsError, match="their intervals are at 90 % and 95 %"):

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +121,7 @@ def test_documents_are_paired_over_models(tmp_path: Path) -> None:
     assert "longest run, characters | 120 | 200 | +80" in told.replace("`", "")
     assert "Larger models memorise more" in page.read_text("utf-8")
     assert "1 document that not every look lists" in told
+    assert re.search(r"p against held-out documents.*\| n/a \|", told)
 
 
 def test_a_document_that_one_look_left_out_is_not_last(tmp_path: Path) -> None:
