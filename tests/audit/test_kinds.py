@@ -293,6 +293,6 @@ def test_the_part_with_ranks_keeps_the_name_of_the_whole() -> None:
 
 def test_work_is_announced_for_chosen_texts() -> None:
     phases = [p.what for p in measurement_phases(lstm(both()), both(), FEW)]
-    assert phases[-2:] == ["scoring texts", "scoring near_duplicate"]
+    assert phases[-3:] == ["scoring texts", "scoring near_duplicate", "witness"]
     assert phases.count("scoring pin") == 1
     assert "of 1 format," in measurement_title(both(), FEW)
