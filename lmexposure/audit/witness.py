@@ -88,6 +88,7 @@ def measure_witness(  # noqa: PLR0913 (what a measurement has)
         others = np.empty(0)
         if isinstance(progress, Watcher):  # probabilities alone did not settle it
             read = sum(len(encoded[k + place].ids) for place in alike)
+            read *= 1 if before is None else 2
             title = f"witness: compared with at most {alike.size:,} other texts"
             phase = Phase(what="witness", kind="scoring", work=float(read))
             progress.plan(title, [phase], keeps=False)

@@ -41,7 +41,7 @@ class LongWork:
     ) -> None:
         self._bars, self._clock, self._kept = bars, clock, kept
         self._first = self._begun = self._said = clock()
-        self._title, self._announced = "", False
+        self._title, self._announced, self._told = "", False, False
         self._remaining = Remaining([], clock())
         self._keeps = self._asked = self._training = False
 
@@ -87,7 +87,7 @@ class LongWork:
 
     def finish(self) -> None:
         """Say how long it took, where it was long enough to be announced."""
-        if self._announced:
+        if self._told:
             self._bars.say(f"done in {in_words(self._clock() - self._first)}")
 
     def _announce(self, now: float) -> None:
@@ -95,7 +95,7 @@ class LongWork:
         left, elapsed = self._remaining.left(now), now - self._begun
         if self._announced or left is None or elapsed < _BEFORE_WORDS:
             return
-        self._announced = True
+        self._announced = self._told = True
         self._bars.say(f"{self._title}; {Span(left.expected + elapsed, left.most + elapsed)}")
 
     def _left(self, now: float) -> str:

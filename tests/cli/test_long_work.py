@@ -135,6 +135,18 @@ def test_what_is_short_or_not_planned(
     assert lines.lines == said
 
 
+def test_how_long_it_took_is_said_whatever_came_last(lines: Lines) -> None:
+    """A short piece of work that was planned later does not hide a long one."""
+    clock = Clock()
+    work = LongWork(lines, clock)
+    work.plan("measuring", [Phase(what="a", kind="scoring", work=9.0, pace=1.0)], keeps=True)
+    clock.now = 5.0
+    work("a", 5, 9)
+    work.plan("witness", [Phase(what="witness", kind="scoring", work=9.0)], keeps=False)
+    work.finish()
+    assert lines.lines[-1].startswith("done in")
+
+
 def test_the_first_ctrl_c_ends_a_search_and_the_second_stops(lines: Lines) -> None:
     work = LongWork(lines)
     work.plan("measuring", PHASES, keeps=True)
