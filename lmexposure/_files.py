@@ -407,7 +407,7 @@ def read_toml(
         with Path(path).open("rb") as stream:  # of a pipe, which a shell gives, what comes
             content = stream.read(_LARGEST_TOML + 1)
         if len(content) > _LARGEST_TOML:
-            raise error(f"{path} is no {what}: it goes on behind {_LARGEST_TOML >> 20} MiB")
+            raise error(f"{path} is no {what}: it is longer than {_LARGEST_TOML >> 20} MiB")
         text = content.decode()
         if _LONG_KEY.search(text):  # the library's memory grows with the square of the parts
             raise RecursionError

@@ -211,7 +211,7 @@ class _Checks:
 
     def _sentence(self, outcome: Outcome, deciding: Check | None) -> str:
         if deciding is None:
-            return "Inconclusive: nothing was asked for, so nothing is decided; give a threshold."
+            return "Inconclusive: nothing was judged; see what was not tested."
         name, reason = _of_class(deciding), deciding.reason
         several = len({_of_class(check) for check in self.all} - {""}) > 1
         where = f"in format {name}, " if several and name else ""

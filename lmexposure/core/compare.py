@@ -36,10 +36,10 @@ class _Row:
         return f"{_written(own.value)}{ends}"
 
     def change(self, place: int) -> float | None:
-        if self.name.startswith("p "):
-            return None  # two p-values are of two tests
-        first, own = self.each[0].value, self.each[place].value
-        return None if first is None or own is None else own - first
+        first, own = self.each[0], self.each[place]
+        if first.value is None or own.value is None or not first.subtracted:
+            return None
+        return own.value - first.value
 
 
 def compare_document(studies: Sequence[tuple[str, Study]]) -> Document:

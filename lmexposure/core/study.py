@@ -77,6 +77,7 @@ class Number:
     high: float | None = None
     unit: str = ""
     worse: Literal["", "high", "low"] = ""
+    subtracted: bool = True  # whether one study's less another's says something; of p it does not
 
 
 class Study(FileRecord):

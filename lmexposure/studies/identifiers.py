@@ -268,7 +268,7 @@ class NaturalIdentifiers(Dated):
         if self.claim == "membership" and outcome is not Outcome.LEAK:
             return f"{level} membership is not shown, and at 5 % it is ({self.finding})"
         if self.claim == "nothing found" and outcome is not Outcome.PASS:
-            return f"{level} chance does not explain it, and at 5 % it does ({self.finding})"
+            return f"{level} chance does not explain this, and at 5 % it may ({self.finding})"
         return self.finding
 
     def document(self) -> Document:

@@ -363,7 +363,7 @@ class SweepResult(SweepNumbers):
         for noun, text in (("canary", self.worst), ("document", self.worst_of_population)):
             tpr, p = (None, None) if text is None else (text.tpr, text.p)
             yield Number(name=f"TPR of the worst {noun}", value=tpr, worse="high")
-            yield Number(name=f"p of the worst {noun}", value=p, worse="low")
+            yield Number(name=f"p of the worst {noun}", value=p, worse="low", subtracted=False)
         yield Number(name="validation loss", value=self.utility.mean, unit="bits a token")
 
     def asked(self) -> Mapping[str, JsonValue]:

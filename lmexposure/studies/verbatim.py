@@ -174,7 +174,7 @@ class VerbatimRecord(VerbatimNumbers):
         memorised = float(sum(row.verdict == "memorised" for row in self.rows))
         yield Number(name="documents called memorised", value=memorised, **worse)  # type: ignore[arg-type]
         p = None if self.runs is None else self.runs.p
-        yield Number(name="p against held-out documents", value=p, worse="low")
+        yield Number(name="p against held-out documents", value=p, worse="low", subtracted=False)
         bits = corpus.bits_per_character
         yield Number(name="surprise", value=bits, unit="bits a character", worse="low")
 

@@ -144,17 +144,17 @@ def _share_check(record: VerbatimNumbers, most: float) -> Check:
 def _preconditions(record: VerbatimNumbers) -> Iterator[Check]:
     """What keeps anything from passing: too little was looked at, or the wrong corpus."""
     had = record.distinct - record.too_short
-    enough = had >= _COVERED * record.distinct and record.corpus.windows > 0
+    enough, looked = had >= _COVERED * record.distinct, record.corpus.windows > 0
     yield Check(
         name="documents with a window",
         key="covered",
-        outcome=Outcome.PASS if enough else Outcome.INCONCLUSIVE,
+        outcome=Outcome.PASS if enough and looked else Outcome.INCONCLUSIVE,
         value=had / record.distinct,
         threshold=_COVERED,
         reason=sentence(
             f"{had:,} of {count(record.distinct, 'document')} have a window"
             + ("" if enough else f", and {record.too_short:,} are too short to be asked for")
-            + ("" if record.corpus.windows else "; no window was looked at")
+            + ("" if looked else ", and no window was looked at")
         ),
     )
     if record.worse_than_guessing:

@@ -371,7 +371,7 @@ class _Pair:
         first, *others = (
             least if run is None else run for run, least in zip(self.runs, self.least, strict=True)
         )
-        return max((abs(run - first) for run in others), default=0)
+        return max(abs(run - first) for run in others)
 
 
 def paired_section(looks: Sequence[tuple[str, VerbatimNumbers]]) -> Section:
@@ -383,8 +383,8 @@ def paired_section(looks: Sequence[tuple[str, VerbatimNumbers]]) -> Section:
     pairs.sort(key=lambda pair: -pair.change)
     lone = sum(None in pair.runs for pair in pairs)
     left_out = (
-        f"{count(lone, 'document')} that not every look lists: there the shortest run that it "
-        "lists stands for them, to find those that differ most"
+        f"{count(lone, 'document')} missing from a look: to find those that differ most, the "
+        "shortest run that it lists stands for theirs"
     )
     return Section(
         id="documents",

@@ -269,7 +269,7 @@ def test_a_model_without_its_training_is_not_vouched_for(
     """Nothing else in a run's directory tells its model from another."""
     home = shutil.copytree(runs["whole"], tmp_path / "run")
     (home / "training.json").unlink()
-    assert "training.json has gone, so the model here may be another" in str(
+    assert "training.json has gone, so the model here may not be the one" in str(
         Result.read(home).files.notes
     )
     assert Result.read(runs["whole"]).files.notes == ()

@@ -26,6 +26,28 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*gradient_checkpointing:FutureW
 SETTINGS = replace(QUICK, references=60, method="sampled", extraction=False, permutations=99)
 
 
+class Watching:
+    """What was announced of the witnesses: before the measuring, and when they are compared."""
+
+    def __init__(self) -> None:
+        self.before: list[tuple[float, float]] = []  # (work, most), in tokens
+        self.compared: list[float] = []  # work
+
+    def __call__(self, what: str, done: int, total: int, note: str = "") -> None:
+        """Take nothing."""
+
+    def end_asked(self) -> bool:
+        return False
+
+    def plan(self, title: str, phases: Sequence[Phase], *, keeps: bool) -> None:
+        assert phases[-1].what == "witness"
+        if title.startswith("witness: compared with at most"):
+            assert not keeps
+            self.compared.append(phases[-1].work)
+        else:
+            self.before.append((phases[-1].work, phases[-1].most))
+
+
 def seen(model: Any, manifest: Manifest, **options: Any) -> WitnessResult:
     result = lx.measure(model, manifest, settings=SETTINGS, **options)
     assert result.witness is not None
@@ -61,49 +83,32 @@ def test_an_adapter_is_compared_with_its_base_unasked(tmp_path: Path) -> None:
     adapted.save_pretrained(tmp_path / "adapter")
     tokenizer.save_pretrained(tmp_path / "adapter")
     inside = seen(adapted, manifest, tokenizer=tokenizer)
-    saved = seen(tmp_path / "adapter", manifest)
+    saved = seen(tmp_path / "adapter", manifest, progress=(beside := Watching()))
     assert inside.beside_base
     assert saved.beside_base
     assert saved.p_value == inside.p_value
-    assert not seen(tmp_path / "base", manifest).beside_base
+    assert not seen(tmp_path / "base", manifest, progress=(alone := Watching())).beside_base
+    assert beside.compared == [2 * work for work in alone.compared] != []
 
 
 @pytest.mark.slow
 def test_one_witness_is_compared_until_a_draw_is_as_low() -> None:
     """Chance alone: few draws are scored of the 4,000 that a pass would take, which is said."""
-    planned: list[str] = []
-
-    class Watching:
-        def __call__(self, what: str, done: int, total: int, note: str = "") -> None:
-            """Take nothing."""
-
-        def end_asked(self) -> bool:
-            return False
-
-        def plan(self, title: str, phases: Sequence[Phase], *, keeps: bool) -> None:
-            if title.startswith("witness"):
-                planned.append(title)
-                assert (phases[-1].what, phases[-1].work > 20_000, keeps) == (
-                    "witness",
-                    True,
-                    False,
-                )
-            else:
-                assert phases[-1].most > 20_000 > 100 > phases[-1].work
-
+    watching = Watching()
     found = [
         seen(
             gpt2(),
             pins(3, 60, repetitions=(1,), seed=seed),
             tokenizer=TOKENIZER,
-            progress=Watching(),
+            progress=watching,
         )
         for seed in range(3)
     ]
     assert all(one.witnesses == 1 and one.p_value is not None for one in found)
     assert np.median([one.references for one in found]) == 300
-    assert len(planned) == 3
-    assert all("compared with at most" in title for title in planned)
+    assert len(watching.compared) == 3
+    assert all(work > 20_000 for work in watching.compared)
+    assert all(most > 20_000 > 100 > work for work, most in watching.before)
 
 
 def test_a_training_on_this_manifest_is_known_by_its_record(tmp_path: Path) -> None:

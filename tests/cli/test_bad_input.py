@@ -84,7 +84,7 @@ def test_a_sidecar_of_other_types(call: Call, tmp_path: Path) -> None:
 
 
 def test_a_settings_file_without_an_end(call: Call) -> None:
-    said = r"/dev/zero is no settings file: it goes on behind 4 MiB"
+    said = r"/dev/zero is no settings file: it is longer than 4 MiB"
     assert_refused(call("check", "run", "--settings", "/dev/zero"), said)
 
 

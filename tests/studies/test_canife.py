@@ -205,6 +205,10 @@ def test_what_a_perfect_canary_could_not_have_shown_is_no_pass(audited: Path) ->
         assert verdict.outcome == outcome
     assert "max attainable with these mock rounds is 8.000" in verdict.sentence
     assert "(--mock-rounds)" in verdict.sentence
+    told = "of which canaries can show 8.000 at most"
+    assert record.claimed is not None
+    assert told in lx.check(record).sentence
+    assert "at most" not in lx.check(sound(audited, attainable=record.claimed + 1)).sentence
     rows = tuple(row.model_copy(update={"attainable_round": 3.6}) for row in record.attacked)
     few = record.model_copy(update={"attacked": rows})
     assert not few.could_refute

@@ -93,7 +93,7 @@ def test_membership_is_claimed_beside_a_random_split(corpus: Path, apart: Path) 
             "inconclusive",
             "of 0.01 membership is not shown, and",
         ),
-        ({"claim": "nothing found", "p": 0.007}, "inconclusive", "chance does not explain it"),
+        ({"claim": "nothing found", "p": 0.007}, "inconclusive", "chance does not explain this"),
     ],
 )
 def test_the_gate_takes_what_is_shown_at_its_significance_for_a_leak(

@@ -120,7 +120,7 @@ def test_documents_are_paired_over_models(tmp_path: Path) -> None:
     assert rows == ["| `5` | 9 | 200 |", "| `4` | 20 | 25 |", "| `6` | 30 | n/a |"]
     assert "longest run, characters | 120 | 200 | +80" in told.replace("`", "")
     assert "Larger models memorise more" in page.read_text("utf-8")
-    assert "1 document that not every look lists" in told
+    assert "1 document missing from a look" in told
     assert re.search(r"p against held-out documents.*\| n/a \|", told)
 
 

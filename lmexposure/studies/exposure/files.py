@@ -121,7 +121,10 @@ def _files_beside(home: Path, result: ResultNumbers) -> "RunFiles":
         )
     whole = record is not None and record.command == "run"
     if whole and (home / "model").is_dir() and not (home / "training.json").exists():
-        lost = (*lost, "training.json has gone, so the model here may be another than was measured")
+        lost = (
+            *lost,
+            "training.json has gone, so the model here may not be the one that was measured",
+        )
     curve, notes = read_curve(home / "metrics.jsonl")
     if not curve:
         curve, more = read_curve(home / "exposure.jsonl")

@@ -176,7 +176,9 @@ class Result(ResultNumbers):
                     unit="bits",
                     worse="high",
                 )
-                yield Number(name=f"p (chance), {of}", value=row.p_value, worse="low")
+                yield Number(
+                    name=f"p (chance), {of}", value=row.p_value, worse="low", subtracted=False
+                )
                 for found in row.guesses[-1:]:
                     name = f"found within {found.given:,} guesses, {of}"
                     share = found.found / found.of if found.of else None
