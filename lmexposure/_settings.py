@@ -1,16 +1,19 @@
 """One declaration for each setting: its default, words, range and flag. All else derives from it.
 
-A record of settings is a frozen dataclass whose fields are made by `setting`; what is declared
-there gives the check of its values, the flags of the command line and their help, the keys of a
-settings file, the command that does a run again, and the table of settings in a report.
+A record of settings is a frozen dataclass whose fields are made by `setting`, or hold another such
+record (`part`). What is declared there gives the check of a value, the flag of the command line and
+its help, the key of a settings file, the keyword of a Python call, the command that does a run
+again, and the table of settings in a report. A name means one thing in all of these: no record
+takes one name from two parts.
 """
 
 import difflib
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import partial
+from pathlib import Path
 from types import UnionType
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar, get_args, get_origin
 
 from lmexposure._validate import flag, integer, one_of, text
 from lmexposure.errors import SettingsError
@@ -18,7 +21,8 @@ from lmexposure.errors import SettingsError
 T = TypeVar("T")
 Rule = Callable[[str, Any], object]  # name and value; raises a SettingsError
 
-_KEY = "setting"
+_KEY, _PART = "setting", "part"
+_WORDS = {"true": True, "false": False, "none": None}  # as a text has them
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +54,37 @@ class Setting:
         if isinstance(self.default, tuple):
             return ",".join(map(str, self.default))
         return str(self.default)
+
+    @property
+    def range(self) -> str:
+        """The values that it takes, for people; empty where its words say them."""
+        if isinstance(self.rule, partial):
+            low, high = self.rule.keywords.get("low"), self.rule.keywords.get("high")
+            allowed = self.rule.keywords.get("allowed")
+            if allowed is not None:
+                return ", ".join(allowed)
+            return f"{low:,} or more" if high is None else f"{low:,} to {high:,}"
+        return "true, false" if self.kind is bool else ""
+
+    def read(self, text: str) -> object:
+        """The value that a text gives, as `--set` has it; still to be checked."""
+        if self.parse is not None:
+            return self.parse(self.name, text)
+        if self.kind is bool or (self.default is None and text == "none"):
+            return _WORDS.get(text, text)
+        if get_origin(self.kind) is tuple:
+            return tuple(self._number(get_args(self.kind)[0], part) for part in text.split(","))
+        return self._number(self.kind, text)
+
+    def _number(self, kind: object, text: str) -> object:
+        """The number that a text is, where the setting is one; else the text, to be refused."""
+        for each in (int, float):
+            if kind in (each, float):
+                try:
+                    return each(text)
+                except ValueError:
+                    continue
+        return text
 
     def meaning(self, value: object) -> str:
         """What it decides, and what it comes to where it has no value: for a table of settings."""
@@ -113,6 +148,116 @@ def _without_none(kind: Any) -> Any:
         return kind
     (only,) = (part for part in get_args(kind) if part is not type(None))
     return only
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """A field that holds other settings, whose names are given without it."""
+
+    record: type
+    names: Collection[str] | None  # that can be given; None: all of them
+    without: Collection[str]  # but these
+    as_given: bool  # it holds those alone that were given, by name
+
+    def settings(self) -> dict[str, Setting]:
+        """What can be given of it, by name."""
+        found = settings_taken(self.record)
+        wanted = found if self.names is None else self.names
+        return {name: found[name] for name in wanted if name not in self.without}
+
+
+def part(
+    record: type,
+    *,
+    names: Collection[str] | None = None,
+    without: Collection[str] = (),
+    as_given: bool = False,
+) -> dict[str, Part]:
+    """What a field that holds other settings has as its metadata; see `Part`."""
+    return {_PART: Part(record=record, names=names, without=without, as_given=as_given)}
+
+
+def parts_of(record: type) -> dict[str, Part]:
+    """The parts of a record of settings, by the name of their field."""
+    return {
+        declared.name: declared.metadata[_PART]
+        for declared in fields(record)
+        if _PART in declared.metadata
+    }
+
+
+def settings_taken(record: type) -> dict[str, Setting]:
+    """Every setting that can be given to a record, by name: its own, then those of its parts."""
+    found = dict(settings_of(record))
+    for held in parts_of(record).values():
+        found |= {n: told for n, told in held.settings().items() if n not in found}
+    return found
+
+
+def refuse_untaken(
+    values: Iterable[str], record: type, *, elsewhere: Mapping[str, Collection[str]] | None = None
+) -> None:
+    """Refuse names that a record does not take, those of its parts that it leaves out apart."""
+    taken = settings_taken(record)
+    for held in parts_of(record).values():
+        for name in sorted(set(values) & set(settings_taken(held.record)) - set(taken)):
+            raise SettingsError(f"{name!r} has no effect here; leave it out")
+    refuse_unknown(values, taken, elsewhere=elsewhere)
+
+
+class Settings:
+    """What a person may choose: a frozen dataclass whose fields are settings and parts."""
+
+    @staticmethod
+    def completed(values: Mapping[str, object]) -> Mapping[str, object]:
+        """The same values, with what some of them bring along where it is not given."""
+        return values
+
+    def override(self: T, values: Mapping[str, Any]) -> T:
+        """A copy with some values replaced; names of its parts reach into them.
+
+        Raises:
+            SettingsError: a name that it does not take, with the nearest that it does; a value out
+                of range, or values that do not go together.
+        """
+        kind = type(self)
+        refuse_untaken(values, kind)
+        left = dict(kind.completed(values))  # type: ignore[attr-defined]
+        new: dict[str, Any] = {name: left.pop(name) for name in settings_of(kind) if name in left}
+        for field_name, held in parts_of(kind).items():
+            before = getattr(self, field_name)
+            given = {name: left.pop(name) for name in held.settings() if name in left}
+            new[field_name] = {**before, **given} if held.as_given else before.override(given)
+        return changed(self, new)
+
+
+def settings_in(
+    path: Path, record: type, *, elsewhere: Mapping[str, Collection[str]]
+) -> dict[str, object]:
+    """The settings of a TOML file, each checked by itself; tables are for others to read.
+
+    Args:
+        path: the file, such as one with the lines `model = "gpt2"` and `epochs = 5`.
+        record: what takes them.
+        elsewhere: names that belong into a table, by what it is called.
+    """
+    from lmexposure._files import read_toml  # no help waits for it
+
+    values = {n: value for n, value in read_toml(path).items() if n not in elsewhere}
+    known = settings_taken(record)
+    tables = {f"the table [{name}]": names for name, names in elsewhere.items()}
+    try:
+        refuse_untaken(values, record, elsewhere=tables)
+        for name, value in values.items():
+            known[name].check(tuple(value) if isinstance(value, list) else value)
+    except SettingsError as failure:
+        raise SettingsError(f"{path}: {failure}") from None
+    return values
+
+
+def own_values(record: object) -> dict[str, Any]:
+    """The values of a record's own settings, by name, without those of its parts."""
+    return {name: getattr(record, name) for name in settings_of(type(record))}
 
 
 def check_settings(record: object) -> None:

@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from lmexposure.audit.identifier_comparison import (
         natural_identifiers,
     )
-    from lmexposure.audit.identifier_ranking import (
-        IdentifierSettings,
-    )
     from lmexposure.audit.kinds import refuse_kinds_of_run
     from lmexposure.audit.loaded_model import chosen_device, load_for_measuring, model_in_memory
     from lmexposure.audit.measurement import measure
@@ -43,7 +40,7 @@ if TYPE_CHECKING:
     from lmexposure.audit.training import check_private_training, train_corpus, training_settings
     from lmexposure.audit.trajectory import measure_checkpoints
     from lmexposure.audit.workload import Progress, Watcher, silent
-    from lmexposure.studies import MeasureSettings, RunSettings, read_settings_file
+    from lmexposure.studies import IdentifierSettings, MeasureSettings, RunSettings
 else:
     from lmexposure._lazy import lazy_face as _lazy_face
 
@@ -75,7 +72,6 @@ __all__ = [
     "natural_identifiers",
     "plan_of",
     "preview",
-    "read_settings_file",
     "recorded_training",
     "refuse_foreign",
     "refuse_kinds_of_run",

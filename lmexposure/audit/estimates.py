@@ -97,7 +97,7 @@ def estimate_format(
             role="canary" if canary.inserted else "control",
             repetitions=canary.repetitions,
             log_perplexity_bits=float(scores.canary_bits[i]),
-            exposure=_shown(estimates[i], settings.method, scores.format.name),
+            exposure=_shown(estimates[i], settings.estimate, scores.format.name),
             estimates=estimates[i],
             extraction=(*extractions.get(canary.id, ()), *search.guesses[i : i + 1]),
         )
@@ -126,7 +126,7 @@ def _shown(estimates: Estimates, method: str, name: str) -> Estimate:
             return estimates[wanted]
     raise ModelError(
         f"format {name!r}: method={method!r} gives no estimate here; there are "
-        f"{', '.join(sorted(estimates))}: choose one of these, or method='auto'"
+        f"{', '.join(sorted(estimates))}: choose one of these, or estimate='auto'"
     )
 
 
@@ -184,7 +184,7 @@ def _by_curve(
             scores.reference_bits,
             space_size=scores.format.size,
             level=settings.level,
-            bootstraps=settings.bootstraps if settings.method == "skew_normal" else None,
+            bootstraps=settings.bootstraps if settings.estimate == "skew_normal" else None,
             seed=settings.bootstrap_seed,
         )
     except SettingsError:

@@ -128,7 +128,7 @@ def score_format(  # noqa: PLR0913 (what is scored, how, and where it is kept)
     saved = _saved(kept, len(texts))
     if saved is None:
         scores = score_encoded(
-            loaded.model, encoded, batch_size=settings.batch_size, progress=progress
+            loaded.model, encoded, batch_size=settings.scoring_batch, progress=progress
         )
         saved = {
             "bits": scores.totals[order],

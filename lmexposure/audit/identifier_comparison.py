@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from lmexposure._files import canonical_json, sha256_bytes
 from lmexposure._style import count, percent, probability
-from lmexposure.audit.identifier_ranking import Compared, HeldOut, IdentifierSettings, comparison
+from lmexposure.audit.identifier_ranking import Compared, HeldOut, comparison
 from lmexposure.audit.workload import Progress, silent
 from lmexposure.canaries import Format, Identifiers
 from lmexposure.core import REPORTS, claimed
@@ -30,9 +30,9 @@ from lmexposure.studies import (
     IdentifierModel,
     IdentifierRank,
     IdentifierRates,
+    IdentifierSettings,
     IdentifierSplit,
     NaturalIdentifiers,
-    RunSettings,
 )
 
 _HIDDEN = frozenset({"seed", "corpus", "held_out", "model", "base"})
@@ -52,7 +52,6 @@ def natural_identifiers(  # noqa: PLR0913 - two models, what they are compared o
     held_out: str | Path | Sequence[str | Path] | None = None,
     out: str | Path | None = None,
     settings: IdentifierSettings | None = None,
-    machine: RunSettings | None = None,
     progress: Progress = silent,
 ) -> NaturalIdentifiers:
     """Compare identifiers that a corpus holds with fresh draws of their format, in their place.
@@ -71,7 +70,6 @@ def natural_identifiers(  # noqa: PLR0913 - two models, what they are compared o
         out: the directory that identifiers.json goes to, where the same call goes on after it was
             ended; None writes nothing.
         settings: of the comparison; None: the defaults.
-        machine: device, dtype and such, which both models are loaded with; None: the defaults.
         progress: watches; a `Watcher` is told what is to come.
 
     Returns:
@@ -99,7 +97,6 @@ def natural_identifiers(  # noqa: PLR0913 - two models, what they are compared o
             base=base,
             held_out=held_out,
             settings=settings,
-            machine=machine or RunSettings(),
         )
         if held is None:
             named = sha256_bytes(canonical_json(asked.named))

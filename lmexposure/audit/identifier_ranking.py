@@ -7,7 +7,7 @@ identifiers can tell that a random split of the same source held out of the trai
 
 import io
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from lmexposure._files import canonical_json, sha256_bytes
 from lmexposure._forecast import Phase
 from lmexposure._record import JsonValue
+from lmexposure._settings import own_values
 from lmexposure._style import count
-from lmexposure._validate import integer
 from lmexposure.audit.loaded_model import load_for_measuring
 from lmexposure.audit.workload import Progress, Watcher
 from lmexposure.canaries import (
@@ -40,33 +40,13 @@ from lmexposure.models import (
 )
 from lmexposure.scoring import score_encoded
 from lmexposure.statistics import identifiers_needed, rank_among_draws
-from lmexposure.studies import RunSettings
+from lmexposure.studies import IdentifierSettings, RunSettings
 
-_DRAWS, _MOST, _LEFT = 999, 1000, 200
-_FEWEST_DRAWS = 99  # of fewer, not even the lowest rank is among the lowest 1 %
 _COMPARING = "comparing identifiers"
 _COMPARING_HELD_OUT = "comparing held-out identifiers"
 _FEWEST_HELD_OUT = 20  # documents; of fewer, the test hardly sees a thing
 _TEXTS = 5_000  # scored in one call, which finds out anew how to read their common beginnings
 _Kept = Callable[[str], Part]  # where a block of ranks is kept, by its name
-
-
-@dataclass(frozen=True, kw_only=True)
-class IdentifierSettings:
-    """How identifiers of a corpus are looked for and compared."""
-
-    draws: int = _DRAWS  # fresh draws that each is compared with, at least 99
-    most: int = _MOST  # identifiers that are compared, chosen among all that are found
-    left: int = _LEFT  # characters of the text in front of each that the model reads, at most
-    seed: int = 0  # of choice and draws
-    layout: str | None = None  # what a document is; None: by the file's suffix
-    text_field: str = "text"  # where documents have fields, the one that holds the text
-
-    def __post_init__(self) -> None:
-        integer("draws", self.draws, low=_FEWEST_DRAWS)
-        integer("most", self.most, low=1)
-        integer("left", self.left, low=0)
-        integer("seed", self.seed, low=0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,7 +87,7 @@ class Comparison:
         """All that decides the ranks, by names that people know; texts by their hash."""
         weights = [side.sha256 for side in self.sides]
         return {
-            **asdict(self.settings),
+            **own_values(self.settings),
             "formats": {name: form.template for name, form in self.found.formats.items()},
             "model": weights[0],
             "base": weights[1] if len(weights) > 1 else None,
@@ -165,7 +145,6 @@ def comparison(
     base: str | Path | LoadedModel | None,
     held_out: str | Path | Sequence[str | Path] | None,
     settings: IdentifierSettings,
-    machine: RunSettings,
 ) -> Comparison:
     """Find the identifiers, and load the models; see `natural_identifiers`."""
     if settings.most < identifiers_needed():
@@ -174,7 +153,7 @@ def comparison(
             "identifiers in different documents; give a larger number"
         )
     found, apart, both = _found(corpus, held_out, formats, settings)
-    sides = _sides(model, base, found, machine)
+    sides = _sides(model, base, found, settings.run)
     return Comparison(found=found, apart=apart, both=both, sides=sides, settings=settings)
 
 

@@ -95,7 +95,7 @@ def kinds_section(
         what = f"scoring {form.name}"
         progress(what, 0, len(drawn))
         context = contexts[form.name]
-        bits = secret_bits(loaded, form, drawn, context=context, batch_size=settings.batch_size)
+        bits = secret_bits(loaded, form, drawn, context=context, batch_size=settings.scoring_batch)
         progress(what, len(drawn), len(drawn))
         for count in sorted({canary.repetitions for canary in drawn}):
             own = [i for i, canary in enumerate(drawn) if canary.repetitions == count]

@@ -385,7 +385,7 @@ class _Measurement:
             return None
         return partial(
             self.base.bits,
-            batch_size=self.settings.batch_size,
+            batch_size=self.settings.scoring_batch,
             kept=self._kept(f"{name}.base.json"),
             progress=partial(self.progress, f"scoring {name} under the base"),
         )

@@ -100,7 +100,7 @@ def search_format(
 ) -> FormatSearch:
     """Search the whole space of one format, unless the method asked for needs no search."""
     none: tuple[Estimates, ...] = tuple({} for _ in scores.canaries)
-    if settings.method in WITHOUT_SEARCH:
+    if settings.estimate in WITHOUT_SEARCH:
         return FormatSearch(estimates=none)
     before = read_part(kept, FormatSearch)
     if before is not None and before.is_of(len(scores.canaries)):
@@ -111,7 +111,7 @@ def search_format(
         )
         search = _Search(loaded, manifest, scores, settings, space, progress)
     except ModelError as failure:
-        if settings.method in ("exact", "importance"):
+        if settings.estimate in ("exact", "importance"):
             raise
         why = f"ranks are those among references: {failure}"
         return FormatSearch(estimates=none, warnings=(why,))
@@ -161,7 +161,7 @@ class _Search:
 
     def run(self) -> FormatSearch:
         rows: list[Estimates] = [{} for _ in self._indices]
-        method = self._settings.method
+        method = self._settings.estimate
         if self._scores.exhaustive and method in ("auto", "exact"):
             self._walk(rows, list(range(len(rows))), self._space.size)
         elif method in ("auto", "exact", "importance"):  # the others need no search
@@ -197,7 +197,7 @@ class _Search:
 
     def _estimate(self, rows: list[Estimates]) -> None:
         """Ranks drawn, and counted where the budget suffices."""
-        method = self._settings.method
+        method = self._settings.estimate
         try:
             draws, seconds = self._drawn()
         except _EndedError:
@@ -245,7 +245,7 @@ class _Search:
     def _watch_draws(self, done: int, total: int) -> None:
         self._progress("drawing fills", done, total)
         # Whoever asked for ranks from draws by name has no other, and gets these.
-        if self._settings.method != "importance" and done < total and self._end_asked():
+        if self._settings.estimate != "importance" and done < total and self._end_asked():
             raise _EndedError
 
     def _count(self, rows: list[Estimates], draws: Draws, seconds: float) -> None:
@@ -264,7 +264,7 @@ class _Search:
             left = [i for i in group if "exact" not in rows[i]]
             if not self._interrupted and expected[group[-1]] <= self._most - self._ranks.spent:
                 self._walk(rows, left, expected[group[-1]])
-        if self._settings.method == "exact":
+        if self._settings.estimate == "exact":
             rest = [i for i in order if not {"exact", "bounded"} & set(rows[i])]
             self._walk(rows, rest, most)
 
@@ -293,7 +293,7 @@ class _Search:
                 watch=lambda spent: self._progress("counting ranks", min(spent, total), total),
             )
         except MarginError as failure:
-            if self._settings.method == "exact":
+            if self._settings.estimate == "exact":
                 raise
             self._missed |= dict.fromkeys(chosen, failure)
             return

@@ -82,7 +82,7 @@ def measure_witness(  # noqa: PLR0913 (what a measurement has)
         before = base()
         if before is not None and not before.reads(encoded):  # tokens were added for the training
             before = None
-        score = _Scorer(loaded, before, settings.batch_size)
+        score = _Scorer(loaded, before, settings.scoring_batch)
         known = score(encoded[:k])
         alike = np.concatenate([np.flatnonzero(drawn == n)[:needed] for n in np.unique(own)])
         others = np.empty(0)
@@ -168,5 +168,5 @@ def _own_bits(
     if not beginning.scored or beginning.characters is None:
         return None
     own = encoded[:witnesses]
-    scores = score_encoded(loaded.model, own, batch_size=settings.batch_size)
+    scores = score_encoded(loaded.model, own, batch_size=settings.scoring_batch)
     return scores.bits_from(len(beginning.ids))

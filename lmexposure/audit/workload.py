@@ -80,7 +80,7 @@ def measurement_title(manifest: Manifest, settings: MeasureSettings) -> str:
         f"{references:,} references of {len(formats)} format{'s' * (len(formats) > 1)}",
         f"{canaries:,} canaries and controls",
     ]
-    if settings.method not in WITHOUT_SEARCH:
+    if settings.estimate not in WITHOUT_SEARCH:
         parts.append(f"{settings.draws * len(formats):,} draws, search")
     if settings.extraction:
         parts.append("extraction")
@@ -99,7 +99,7 @@ def measurement_phases(
     tokens = {name: _tokens(loaded, manifest, name) for name in manifest.ranked.formats}
     rows = {name: _row(loaded, manifest, name, contexts or {}) for name in tokens}
     pace = None
-    if settings.method not in WITHOUT_SEARCH or settings.extraction:
+    if settings.estimate not in WITHOUT_SEARCH or settings.extraction:
         pace = _trial(loaded, next(iter(rows.values())))
     phases = [
         Phase(
@@ -116,7 +116,7 @@ def measurement_phases(
         phases += _search_phases(manifest.formats[name], settings, length, most, pace)
         if settings.extraction:
             phases.append(_extraction_phase(manifest, name, settings, length, pace))
-        refits = settings.bootstraps * (settings.method == "skew_normal")
+        refits = settings.bootstraps * (settings.estimate == "skew_normal")
         spent = _STATISTICS_SECONDS + _REFIT_SECONDS * refits
         phases.append(Phase(what=f"estimating {name}", kind="statistics", work=spent, pace=1.0))
     own = _of_chosen_texts(loaded, manifest, contexts or {})
@@ -151,11 +151,11 @@ def _search_phases(
     form: Format, settings: MeasureSettings, length: int, most: int, pace: float | None
 ) -> Iterator[Phase]:
     """Draws, exact ranks and the likeliest fills of a format."""
-    if settings.method in WITHOUT_SEARCH:
+    if settings.estimate in WITHOUT_SEARCH:
         return
     drawn = settings.draws * _depth(form, length, settings.draws)
     yield Phase(what=f"{form.name}: drawing fills", kind="stepping", work=drawn, pace=pace)
-    if settings.method != "importance":
+    if settings.estimate != "importance":
         few = min(float(most), drawn / 4)
         what = f"{form.name}: counting ranks"
         yield Phase(what=what, kind="stepping", work=few, most=float(most), pace=pace)

@@ -2,8 +2,8 @@
 
 A new command is a function in a file of this directory, imported here and added to the list at the
 end of this file. It imports heavy rooms only when it runs, so that every help answers at once. A
-help is plain text, made of what the command declares: options in panels, examples below, at the
-width of the terminal; the same in a pipe.
+help is plain text, made of what the command declares: what people use, or with --help-all every
+option in its panel, examples below, at the width of the terminal; the same in a pipe.
 """
 
 import shutil
@@ -26,10 +26,11 @@ from lmexposure.cli.formats import formats
 from lmexposure.cli.identifiers import identifiers
 from lmexposure.cli.insert import insert
 from lmexposure.cli.measure import measure
-from lmexposure.cli.options import FILES, OTHER, is_manifest
+from lmexposure.cli.options import EVERYTHING, FILES, HELP_ALL, OTHER, is_manifest
 from lmexposure.cli.remove import remove
 from lmexposure.cli.report import compare, report
 from lmexposure.cli.run import demo, run
+from lmexposure.cli.settings import settings
 from lmexposure.cli.sweep import sweep
 from lmexposure.cli.train import train
 from lmexposure.cli.verbatim import verbatim
@@ -40,6 +41,7 @@ from lmexposure.studies import (
     COMPARING,
     FEDERATED,
     HIDDEN,
+    IDENTIFIERS,
     MACHINE,
     MEASURING,
     PRIVACY,
@@ -64,6 +66,7 @@ _PANELS = (
     VERBATIM,
     FEDERATED,
     CANIFE,
+    IDENTIFIERS,
     HIDDEN,
     TRAINING,
     THRESHOLDS,
@@ -110,14 +113,18 @@ class PanelCommand(TyperCommand):
             vars(failure).update(param=missing, message=said)
 
     def format_options(self, ctx: "Context", formatter: "HelpFormatter") -> None:
-        """Write arguments, then each panel; without panels, all options in one."""
+        """Write arguments, then what people use, or each panel; without panels, all in one."""
         panels: dict[str, list[tuple[str, str]]] = {title: [] for title in _PANELS}
         for param in self.get_params(ctx):
             if (record := param.get_help_record(ctx)) is not None:
                 panels[_panel_of(param)].append(record)
+        rest = sum(len(panels[title]) for title in _PANELS[2:])
         if not any(panels[title] for title in _PANELS[2:-1]):
-            rest = panels.pop(OTHER)
-            panels = {_ARGUMENTS: panels[_ARGUMENTS], _ALL: [*panels[_MOST_USED], *rest]}
+            others = panels.pop(OTHER)
+            panels = {_ARGUMENTS: panels[_ARGUMENTS], _ALL: [*panels[_MOST_USED], *others]}
+        elif not ctx.meta.get(EVERYTHING):
+            panels = {title: panels[title] for title in (_ARGUMENTS, _MOST_USED)}
+            panels[_MOST_USED].append((HELP_ALL, f"Show {rest} more options."))
         for title, rows in panels.items():
             if rows:
                 with formatter.section(title):
@@ -348,4 +355,5 @@ _add_command(
     ),
 )
 _add_command(demo, "The whole test on text that Python carries.")
+_add_command(settings, "List what a command can be told, in a file too.")
 app.add_typer(formats, name="formats", short_help="List, show and check the formats of secrets.")

@@ -1,19 +1,22 @@
 """`lmexposure canife`: does a federated training keep its promise? With crafted canaries."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from lmexposure.cli import options
 from lmexposure.cli.console import show_study
 from lmexposure.cli.long_work import long_work
-from lmexposure.cli.options import Given, takes
+from lmexposure.cli.options import takes
 from lmexposure.errors import SettingsError
 
+if TYPE_CHECKING:
+    from lmexposure.studies import CanifeStudySettings
 
-@takes(given=options.ROUNDS)
-def canife(  # noqa: PLR0913 - a command: its parameters are its flags
+
+@takes(settings=options.ROUNDS)
+def canife(
     corpus: Annotated[
         list[str],
         typer.Argument(
@@ -22,24 +25,7 @@ def canife(  # noqa: PLR0913 - a command: its parameters are its flags
         ),
     ],
     out: Annotated[Path, options.out_option("For canife.json, the report and model/.")],
-    user_field: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="The field of a record that says whose it is; without it the corpus is cut into "
-            "--clients parts.",
-        ),
-    ] = None,
-    clients: Annotated[
-        int, typer.Option(help="Parts that a corpus without users is cut into.")
-    ] = 100,
-    text_field: Annotated[
-        str, typer.Option(help="The field of a record that holds the text.")
-    ] = "text",
-    layers: Annotated[int, typer.Option(help="Layers of the LSTM.", min=1)] = 2,
-    units: Annotated[int, typer.Option(help="Units of each layer.", min=1)] = 32,
-    *,
-    given: Given,
+    settings: "CanifeStudySettings",
 ) -> None:
     """Train an LSTM on users of CORPUS in a federated way, and attack its rounds.
 
@@ -48,23 +34,11 @@ def canife(  # noqa: PLR0913 - a command: its parameters are its flags
     beside the promise, of each attacked round and of the training.
     """
     from lmexposure.federated import canife_audit
-    from lmexposure.models import LstmSizes
 
     if options.STDIN in corpus:
         raise SettingsError(
             "the corpus is read from files; write standard input to a file and name that"
         )
-    settings, attacks = options.federated(given)
     with long_work() as progress:
-        study = canife_audit(
-            corpus,
-            out=out,
-            user_field=user_field,
-            parts=clients,
-            text_field=text_field,
-            settings=settings,
-            attacks=attacks,
-            lstm=LstmSizes(units=units, embedding=units, layers=layers),
-            progress=progress,
-        )
+        study = canife_audit(corpus, out=out, settings=settings, progress=progress)
     show_study(study, out)

@@ -10,18 +10,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lmexposure._settings import build, refuse_unknown, settings_of
+from lmexposure._settings import build, refuse_unknown, settings_of, settings_taken
 from lmexposure.cli import options
 from lmexposure.cli.console import say
 from lmexposure.cli.long_work import long_work
 from lmexposure.cli.options import FILES, Given, parsed, takes
 from lmexposure.core import own_records
 from lmexposure.errors import SettingsError
-from lmexposure.studies import MEASURING, NAMES_BY_TABLE, SETTING_NAMES
+from lmexposure.studies import MEASURING, RunSettings
 
 if TYPE_CHECKING:
     from lmexposure.core import Study, Thresholds, Verdict
-    from lmexposure.studies import RunSettings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,12 +69,13 @@ def _thresholds_in(path: Path) -> dict[str, object]:
     if not isinstance(given, dict):
         raise SettingsError(f"[check] in {path} must be a table of thresholds by name")
     known = settings_of(Thresholds)
+    without_table = {"the settings without a table": settings_taken(RunSettings)}
     try:
-        refuse_unknown(whole, SETTING_NAMES, elsewhere={"the table [check]": known})
+        refuse_unknown(whole, settings_taken(RunSettings), elsewhere={"the table [check]": known})
     except SettingsError as failure:
         raise SettingsError(f"{path}: {failure}") from None
     try:
-        refuse_unknown(given, known, what="threshold", elsewhere=NAMES_BY_TABLE)
+        refuse_unknown(given, known, what="threshold", elsewhere=without_table)
         if "quantile_exposure" in given:
             given["quantile_exposure"] = quantile_pair(
                 "quantile_exposure", given["quantile_exposure"]
@@ -296,9 +296,9 @@ def _measured(model: str, manifest: Path, flags: CheckFlags, thresholds: "Thresh
         return Result.read(out)
 
 
-def _settings(flags: CheckFlags, thresholds: "Thresholds") -> "RunSettings":
+def _settings(flags: CheckFlags, thresholds: "Thresholds") -> RunSettings:
     """Defaults, then the settings file, then flags; at least as many guesses as are allowed."""
-    file = {"settings_file": flags.settings_file}
-    chosen = options.merged({**flags.measuring, **file})
+    file = {} if flags.settings_file is None else {"settings_file": flags.settings_file}
+    chosen = options.asked(RunSettings(), {**flags.measuring, **file})
     guesses = max(chosen.measure.guesses, thresholds.guesses)
     return replace(chosen, measure=replace(chosen.measure, guesses=guesses))

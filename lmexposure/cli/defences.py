@@ -1,19 +1,22 @@
 """`lmexposure defences`: defences side by side at one utility, each under attacks that fit it."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from lmexposure.cli import options
 from lmexposure.cli.console import say, show_study
 from lmexposure.cli.long_work import long_work
-from lmexposure.cli.options import Given, takes
+from lmexposure.cli.options import takes
 from lmexposure.errors import SettingsError
 from lmexposure.studies import MACHINE
 
+if TYPE_CHECKING:
+    from lmexposure.studies import DefencesSettings
 
-@takes(given=options.DEFENCES)
+
+@takes(settings=options.DEFENCES)
 def defences(
     corpus: Annotated[
         list[str],
@@ -44,7 +47,7 @@ def defences(
         ),
     ] = None,
     *,
-    given: Given,
+    settings: "DefencesSettings",
 ) -> None:
     """Compare defences on CORPUS: as useful as each other, what does each still show?
 
@@ -59,7 +62,6 @@ def defences(
             "a comparison reads its corpus again for every model, and standard input only once; "
             "write it to a file and name that"
         )
-    settings = options.compared(given)
     with long_work() as progress:
         study = compare_defences(
             corpus,

@@ -5,18 +5,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lmexposure.canaries import layouts_listed
 from lmexposure.cli import options
 from lmexposure.cli.console import show_study
 from lmexposure.cli.long_work import long_work
 from lmexposure.cli.options import takes
 
 if TYPE_CHECKING:
-    from lmexposure.studies import RunSettings
+    from lmexposure.studies import IdentifierSettings
 
 
-@takes(machine=options.LOADING)
-def identifiers(  # noqa: PLR0913 - a command: its parameters are its flags
+@takes(settings=options.COMPARISON)
+def identifiers(
     model: Annotated[str, typer.Argument(help="The audited model: a directory or hub name.")],
     corpus: Annotated[
         list[str],
@@ -39,7 +38,7 @@ def identifiers(  # noqa: PLR0913 - a command: its parameters are its flags
             "For identifiers.json and the report; the same command goes on where it was ended."
         ),
     ],
-    machine: "RunSettings",
+    settings: "IdentifierSettings",
     base: Annotated[
         str | None,
         typer.Option(
@@ -56,33 +55,14 @@ def identifiers(  # noqa: PLR0913 - a command: its parameters are its flags
             "'membership' is said beside such alone, or of UUIDs of version 4. May be repeated.",
         ),
     ] = None,
-    draws: Annotated[
-        int, typer.Option(help="Fresh draws in the place of each identifier, at least 99.")
-    ] = 999,
-    most: Annotated[
-        int, typer.Option(help="Identifiers to compare, chosen at random among all.")
-    ] = 1000,
-    left: Annotated[
-        int, typer.Option(help="Characters in front of each that a model reads, at most.")
-    ] = 200,
-    seed: Annotated[int, typer.Option(help="Seed of the choice and of the draws.")] = 0,
-    layout: Annotated[
-        str | None, typer.Option(help=f"{layouts_listed()}.  [default: by the file's suffix]")
-    ] = None,
-    text_field: Annotated[
-        str, typer.Option(help="The field of a record that holds the text.")
-    ] = "text",
 ) -> None:
     """Compare identifiers that CORPUS holds anyway with fresh draws of their format.
 
     Nothing is inserted: keys, hashes and numbers that were made at random are found by their
     format, each is ranked among fresh draws in its place, under MODEL and under a base.
     """
-    from lmexposure.audit import IdentifierSettings, natural_identifiers
+    from lmexposure.audit import natural_identifiers
 
-    settings = IdentifierSettings(
-        draws=draws, most=most, left=left, seed=seed, layout=layout, text_field=text_field
-    )
     with long_work() as progress:
         study = natural_identifiers(
             model,
@@ -92,7 +72,6 @@ def identifiers(  # noqa: PLR0913 - a command: its parameters are its flags
             held_out=held_out or None,
             out=out,
             settings=settings,
-            machine=machine,
             progress=progress,
         )
     show_study(study, out)

@@ -4,21 +4,28 @@ import inspect
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import update_wrapper
+from functools import partial, update_wrapper
 from pathlib import Path
-from typing import IO, Annotated, Literal, ParamSpec, TypeAlias, TypeVar, get_origin
+from typing import IO, Annotated, Literal, ParamSpec, TypeAlias, TypeVar, cast, get_origin
 
 import typer
 from typer.models import OptionInfo
 
 from lmexposure._files import open_regular
-from lmexposure._settings import Setting, build, settings_of
+from lmexposure._settings import (
+    Setting,
+    Settings,
+    build,
+    refuse_unknown,
+    settings_in,
+    settings_of,
+    settings_taken,
+)
 from lmexposure._style import sentence
 from lmexposure.core import Thresholds, own_records
 from lmexposure.errors import CorpusError, SettingsError
 from lmexposure.studies import (
     DP_SGD,
-    FIXED_FOR_DEFENCES,
     HIDDEN,
     MACHINE,
     MEASURING,
@@ -27,21 +34,17 @@ from lmexposure.studies import (
     PRIVACY,
     SETTINGS_OF_ROWS,
     TRAINING,
-    CanifeSettings,
+    CanifeStudySettings,
     DefencesSettings,
-    FederatedSettings,
-    MeasureSettings,
+    IdentifierSettings,
     RunSettings,
     SweepSettings,
-    TrainingSettings,
     VerbatimSettings,
-    read_settings_file,
-    verbatim_run_names,
 )
 
 Given: TypeAlias = dict[str, object]
 P = ParamSpec("P")
-Overridable = TypeVar("Overridable", RunSettings, SweepSettings, DefencesSettings)
+AnySettings = TypeVar("AnySettings", bound=Settings)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +60,8 @@ class Group:
     more: Sequence[inspect.Parameter] = ()
     # what the command gets, of the flags that were given (not None) by their arguments
     make: Callable[[Given], object] = dict
+    # the record that they, a settings file and --set make; None: flags alone
+    record: type | None = None
 
 
 def takes(**groups: Group) -> Callable[[Callable[P, None]], Callable[P, None]]:
@@ -76,6 +81,8 @@ def takes(**groups: Group) -> Callable[[Callable[P, None]], Callable[P, None]]:
 
         update_wrapper(command, function)
         every = [*own, *(parameter for part in parts.values() for parameter in part)]
+        if any(name not in group.first for group in groups.values() for name in group.flags):
+            every.append(_help_all())
         vars(command)["__signature__"] = inspect.Signature(every)
         command.__annotations__ = {parameter.name: parameter.annotation for parameter in every}
         return command  # type: ignore[return-value]
@@ -151,10 +158,33 @@ def parsed(flags: Mapping[str, Setting], given: Given) -> Given:
     }
 
 
+HELP_ALL, EVERYTHING = "--help-all", "lmexposure.help"  # the flag, and what the context has of it
+
+
+def _help_all() -> inspect.Parameter:
+    """The flag of a help that leaves no option out."""
+
+    def show(context: typer.Context, wanted: bool) -> None:
+        if wanted:
+            context.meta[EVERYTHING] = True
+            typer.echo(context.get_help())
+            raise typer.Exit
+
+    option: OptionInfo = typer.Option(
+        HELP_ALL,
+        callback=show,
+        is_eager=True,
+        show_default=False,
+        help="Show every option and exit.",
+        rich_help_panel=OTHER,
+    )
+    kind, annotation = inspect.Parameter.KEYWORD_ONLY, Annotated[bool, option]
+    return inspect.Parameter("help_all", kind, default=False, annotation=annotation)
+
+
 FILES, OTHER = "Files for other tools", "Other"  # panels of a help, after those of settings
-_FILE = "settings_file"
-_OF_THE_GATE = {"the table [check]": settings_of(Thresholds).keys()}
-_TRAINING = "training_"  # before the arguments that are settings of the training
+_FILE, _SET = "settings_file", "set_values"
+TABLES = {"check": settings_of(Thresholds).keys()}  # of a settings file, each with its names
 
 # The one rule of --out, with which every help of it ends.
 _OUT_RULE = (
@@ -257,216 +287,148 @@ def refuse_swapped(names: Sequence[str], manifest: Path, what: str) -> None:
         )
 
 
-def _every_flag() -> dict[str, Setting]:
-    """The settings of the pipeline that have a flag, by their arguments."""
-    found = {**settings_of(RunSettings)}
-    found |= {
-        f"{_TRAINING}{name}": setting for name, setting in settings_of(TrainingSettings).items()
-    }
-    found |= {n: setting for n, setting in settings_of(MeasureSettings).items() if n not in found}
-    shown = sorted(found.items(), key=lambda item: PANELS.index(item[1].panel))
-    return {name: setting for name, setting in shown if setting.flag is not None}
-
-
-_FLAGS = _every_flag()
-
-
-def option(name: str) -> OptionInfo:
-    """The flag of one setting, for a command that takes it by itself."""
-    return option_of(_FLAGS[name])
-
-
-def _settings(
-    *panels: str,
-    also: Collection[str] = (),
-    without: Collection[str] = (),
-    first: Sequence[str] = (),
-    help: Mapping[str, str] | None = None,
-    make: Callable[[Given], object] | None = None,
-) -> Group:
-    """The settings of these panels, `also` others, `without` some; the rest is as in `Group`."""
-    taken = {
-        name: setting
-        for name, setting in _FLAGS.items()
-        if (setting.panel in panels or name in also) and name not in without
-    }
-    return Group(
-        flags=taken,
-        first=first,
-        help=help or {},
-        more=[_file()],
-        make=make or merged,
-    )
-
-
-def _file() -> inspect.Parameter:
-    """The flag --settings."""
-    words = "A TOML file of settings; flags win."
-    made = typer.Option(None, "--settings", help=words, rich_help_panel=OTHER)
-    return inspect.Parameter(_FILE, inspect.Parameter.KEYWORD_ONLY, default=made, annotation=Path)
-
-
-def merged(given: Given, *, base: RunSettings | None = None) -> RunSettings:
-    """Defaults, then the settings file, then the flags that were given."""
-    given = dict(given)
-    file = given.pop(_FILE, None)
-    in_file = {} if file is None else read_settings_file(Path(str(file)), elsewhere=_OF_THE_GATE)
-    return _overridden(base or RunSettings(), in_file, given, file)
-
-
-def swept(given: Given) -> SweepSettings:
-    """As `merged`, for a sweep."""
-    given, own = dict(given), settings_of(SweepSettings)
-    file = given.pop(_FILE, None)
-    in_file = (
-        {}
-        if file is None
-        else read_settings_file(Path(str(file)), elsewhere=_OF_THE_GATE, more=own)
-    )
-    return _overridden(SweepSettings(), in_file, parsed(own, given), file)
-
-
-def compared(given: Given) -> DefencesSettings:
-    """As `swept`, for a comparison of defences."""
-    given = dict(given)
-    own = {**settings_of(SweepSettings), **settings_of(DefencesSettings)}
-    file = given.pop(_FILE, None)
-    in_file = (
-        {}
-        if file is None
-        else read_settings_file(Path(str(file)), elsewhere=_OF_THE_GATE, more=own)
-    )
-    return _overridden(DefencesSettings(), in_file, parsed(own, given), file)
-
-
-def looked(given: Given) -> VerbatimSettings:
-    """As `merged`, for a look at memorised text."""
-    given = dict(given)
-    own = settings_of(VerbatimSettings)
-    file = given.pop(_FILE, None)
-    in_file = (
-        {}
-        if file is None
-        else read_settings_file(Path(str(file)), elsewhere=_OF_THE_GATE, more=own)
-    )
+def asked(record: AnySettings, given: Given) -> AnySettings:
+    """These settings, then a file's, then flags and --set; all at once, for some need others."""
+    given, kind = dict(given), type(record)
+    file, pairs = given.pop(_FILE, None), given.pop(_SET, None)
+    known = settings_taken(kind)
+    chosen = parsed(known, given)
+    for name, value in map(_pair, cast("Sequence[str]", pairs or ())):
+        refuse_unknown([name], known)
+        if name in chosen:
+            raise SettingsError(f"{name} is given twice; give it once")
+        chosen[name] = known[name].read(value)
+    in_file = {} if file is None else settings_in(Path(str(file)), kind, elsewhere=TABLES)
     try:
-        return VerbatimSettings().override({**in_file, **parsed(_LOOKED, given)})
+        return record.override({**in_file, **chosen})
     except SettingsError as failure:
-        if file is None:
+        if not in_file or str(failure) == _refused(record, chosen):
             raise
         raise SettingsError(f"{file}: {failure}") from None
 
 
-def federated(given: Given) -> tuple[FederatedSettings, CanifeSettings]:
-    """Defaults and the flags that were given, of a federated training and of its attacks."""
-
-    def of(kind: type) -> dict[str, object]:
-        return {name: value for name, value in given.items() if name in settings_of(kind)}
-
-    return (
-        build(FederatedSettings, of(FederatedSettings)),
-        build(CanifeSettings, of(CanifeSettings)),
-    )
+def _pair(text: str) -> tuple[str, str]:
+    """Name and value of --set."""
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip():
+        raise SettingsError(f"--set {text!r} must be NAME=VALUE, such as --set epochs=5")
+    return name.strip().replace("-", "_"), value.strip()
 
 
-def _overridden(
-    base: Overridable, in_file: Mapping[str, object], given: Given, file: object
-) -> Overridable:
-    """Defaults, then a file's settings and flags at once, for one may need the other."""
-    given = parsed(_FLAGS, given)
-    training = {
-        name.removeprefix(_TRAINING): given.pop(name)
-        for name in list(given)
-        if name.startswith(_TRAINING)
-    }
-    from_file = in_file.get("training", {})
-    if isinstance(from_file, Mapping):
-        given["training"] = {**from_file, **training}
-    try:
-        return base.override({**in_file, **given})
-    except SettingsError as failure:
-        if not in_file or str(failure) == _refused(base, given):
-            raise
-        raise SettingsError(f"{file}: {failure}") from None
-
-
-def _refused(base: RunSettings | SweepSettings | DefencesSettings, given: Given) -> str | None:
+def _refused(record: Settings, given: Given) -> str | None:
     """Why the flags alone are refused; None where they are not, and a file had its part in it."""
     try:
-        base.override(given)
+        record.override(given)
     except SettingsError as failure:
         return str(failure)
     return None
 
 
-PLAN = _settings(HIDDEN, first=("formats", "canaries", "repetitions"))
+def _settings(
+    record: Settings,
+    *panels: str,
+    also: Collection[str] = (),
+    without: Collection[str] = (),
+    first: Sequence[str] = (),
+    help: Mapping[str, str] | None = None,
+) -> Group:
+    """The flags of these panels' settings, or of all; `also` others, `without` some."""
+    taken = settings_taken(type(record))
+    order = {name: place for place, name in enumerate(PANELS)}
+    names = [
+        name
+        for name, setting in taken.items()
+        if setting.flag and name not in without
+        if not panels or setting.panel in panels or name in also
+    ]
+    names.sort(key=lambda name: order.get(taken[name].panel, -1))
+    return Group(
+        flags={name: taken[name] for name in names},
+        first=first,
+        help=help or {},
+        more=_files(),
+        make=partial(asked, record),
+        record=type(record),
+    )
+
+
+def _files() -> list[inspect.Parameter]:
+    """The flags --settings and --set."""
+    words = {
+        _FILE: ("--settings", "A TOML file of settings; flags win.", None, Path),
+        _SET: (
+            "--set",
+            "Any setting by its name, where it has no flag; may be repeated. `lmexposure settings` "
+            "lists them.",
+            "NAME=VALUE",
+            list[str],
+        ),
+    }
+    return [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=typer.Option(None, flag, help=said, metavar=metavar, rich_help_panel=OTHER),
+            annotation=kind,
+        )
+        for name, (flag, said, metavar, kind) in words.items()
+    ]
+
+
+_RUN = RunSettings()
+_KNOWN = settings_taken(RunSettings)
+
+
+def option(name: str) -> OptionInfo:
+    """The flag of one setting of a run, for a command that takes it by itself."""
+    return option_of(_KNOWN[name])
+
+
+PLAN = _settings(_RUN, HIDDEN, first=("formats", "canaries", "repetitions"))
 LEARNING = _settings(
+    _RUN,
     TRAINING,
     MACHINE,
     also=(
-        *("seed", "layout", "text_field", "prompt_field", "completion_field"),
+        *("seed", "layout", "text_field", "prompt_field", "completion_field", "delta"),
         *("form", "turn", "loss", "rendering", "chat_template", "chat_date"),
     ),
-    without=("batch_size", "dtype", "load_in", "device_map"),
-    first=("model", "training_epochs", "training_max_seconds"),
-    help={"seed": "Seed of initial weights and of the order of training.  [default: 0]"},
+    without=("dtype", "load_in", "device_map"),
+    first=("model", "epochs", "max_seconds"),
+    help={
+        "seed": "Seed of initial weights and of the order of training.  [default: 0]",
+        "delta": "Of dp-sgd, the delta next to epsilon, at most 1 / documents.  [default: 1e-05]",
+    },
 )
 _OF_ROWS = {
-    name: f"{_FLAGS[name].help[0].upper()}{_FLAGS[name].help[1:]}.  [default: as the manifest, or "
+    name: f"{_KNOWN[name].help[0].upper()}{_KNOWN[name].help[1:]}.  [default: as the manifest, or "
     "the rows of the training, have it]"
     for name in SETTINGS_OF_ROWS
 }
 MEASUREMENT = _settings(
+    _RUN,
     MEASURING,
     PRIVACY,
     MACHINE,
     also=tuple(_OF_ROWS),
-    first=("quick", "references", "method"),
+    first=("quick", "references", "estimate"),
     help=_OF_ROWS,
 )
-LOADING = Group(
-    flags={name: _FLAGS[name] for name in ("device", "dtype", "offline", "revision")},
-    make=merged,
-)
-RUN = _settings(
-    *PANELS,
-    without=("batch_size", "training_delta"),  # the delta that is measured at is the promised one
-    first=("model", "formats", "canaries", "repetitions", "quick"),
-)
-_SWEPT = _settings(
-    HIDDEN,
-    TRAINING,
-    MACHINE,
-    without=(
-        # Each has coins of its own, which also show that a model read its share.
-        *("inclusion_probability", "inclusion_seed", "controls", "witness", "chat_template"),
-        *("dtype", "load_in", "device_map", "threads", "batch_size"),  # of a measurement
-    ),
-)
-SWEEP = Group(
-    flags={
-        **{name: told for name, told in settings_of(SweepSettings).items() if told.flag},
-        **_SWEPT.flags,
-    },
+RUN = _settings(_RUN, first=("model", "formats", "canaries", "repetitions", "quick"))
+SWEEP = _settings(
+    SweepSettings(),
+    without=("chat_template",),
     first=("models", "formats", "canaries", "repetitions", "population", "model"),
     help={
         "canaries": "Secrets per format and class of repetitions, each in about half of the "
         "models.  [default: 100]",
         "repetitions": "How often a canary is in a model that has it.  [default: 1]",
     },
-    more=_SWEPT.more,
 )
-# A comparison says itself by which methods models are trained.
-_OF_METHODS = {f"{_TRAINING}{name}" for name in (*OF_METHOD[DP_SGD], "method")}
-DEFENCES = Group(
-    flags={
-        **{name: told for name, told in settings_of(DefencesSettings).items() if told.flag},
-        **{
-            name: told
-            for name, told in SWEEP.flags.items()
-            if name not in FIXED_FOR_DEFENCES and name not in _OF_METHODS
-        },
-    },
+DEFENCES = _settings(
+    DefencesSettings(),
+    # A comparison says itself by which methods models are trained.
+    without=(*OF_METHOD[DP_SGD], "method", "chat_template"),
     first=("methods", "target", "full", "models", "formats", "canaries", "model"),
     help={
         "models": "Models of each method.  [default: 32; with --full 64]",
@@ -475,31 +437,30 @@ DEFENCES = Group(
         "repetitions": "How often a canary is in a model that has it; two copies are a pair, which "
         "methods that protect a text by itself do not cover.  [default: 1,2]",
     },
-    more=_SWEPT.more,
 )
-_LOOKED = {**settings_of(VerbatimSettings), **verbatim_run_names()}
-ROUNDS = Group(
-    flags={**settings_of(FederatedSettings), **settings_of(CanifeSettings)},
-    first=("rounds", "client_rate", "noise_multiplier", "clip", "every"),
+ROUNDS = _settings(
+    CanifeStudySettings(),
+    first=("user_field", "rounds", "client_rate", "noise_multiplier", "clip", "every"),
 )
-LOOK = Group(
-    flags={name: told for name, told in _LOOKED.items() if told.flag},
+LOOK = _settings(
+    VerbatimSettings(),
     first=("prefix_tokens", "suffix_tokens", "windows", "random_split", "samples"),
-    more=_SWEPT.more,
 )
+COMPARISON = _settings(IdentifierSettings(), first=("draws", "most", "left"))
 DEMO = Group(
-    flags={name: _FLAGS[name] for name in ("model", "seed", "training_epochs")},
-    first=("model", "seed", "training_epochs"),
+    flags={name: _KNOWN[name] for name in ("model", "seed", "epochs")},
+    first=("model", "seed", "epochs"),
     help={"seed": "Seed of all that is random, except who is included.  [default: 0]"},
 )
 THRESHOLDS = Group(
+    record=Thresholds,
     flags=settings_of(Thresholds),
     first=("max_exposure", "max_guesses", "max_epsilon", "max_worst_tpr"),
 )
 # Settings of a measurement, for a command that need not measure.
 MEASURED_FIRST = Group(
     flags={
-        name: _FLAGS[name]
+        name: _KNOWN[name]
         for name in (
             *("quick", "references", "delta", "claimed_epsilon", "bootstrap_seed", "left_context"),
             *("device", "dtype", "offline", "revision", *_OF_ROWS),

@@ -60,7 +60,7 @@ def demo(
     from lmexposure._files import only_writer
     from lmexposure.audit import demo_corpus, demo_settings, estimate_cost
 
-    chosen = options.merged(given, base=demo_settings(quick=quick))
+    chosen = options.asked(demo_settings(quick=quick), given)
     out = out or Path("runs") / ("demo-quick" if quick else "demo")
     with only_writer(out):
         corpus = demo_corpus(out / "source" / "python_topics.txt", quick=quick)

@@ -1,7 +1,8 @@
 """`lmexposure sweep`: many models on one corpus, each with canaries by coins of its own."""
 
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
@@ -15,12 +16,12 @@ from lmexposure.errors import SettingsError
 from lmexposure.studies import MACHINE, SWEEPING
 
 if TYPE_CHECKING:
-    from lmexposure.studies import SweepPlan, SweepResult
+    from lmexposure.studies import SweepPlan, SweepResult, SweepSettings
 
 _STEP = "Instead of the whole sweep"  # what a help says of the flags for one step of it
 
 
-@takes(given=options.SWEEP)
+@takes(given=replace(options.SWEEP, make=dict))  # a step of it takes none of them
 def sweep(  # noqa: PLR0913 - a command: its parameters are its flags
     corpus: Annotated[
         list[str] | None,
@@ -111,7 +112,8 @@ def _flags(given: Given) -> dict[str, object]:
     """The flags of settings that were given, as they were written, with their values."""
     told = options.SWEEP.flags
     return {
-        told[name].flag or name if name in told else "--settings": given[name] for name in given
+        told[name].flag or name if name in told else "--settings or --set": given[name]
+        for name in given
     }
 
 
@@ -136,7 +138,7 @@ def _sweep(
     from lmexposure._files import only_writer
     from lmexposure.sweeps import check_workers, prepare, sweep, sweep_cost
 
-    settings = options.swept(given)
+    settings = cast("SweepSettings", options.SWEEP.make(given))
     check_workers(workers, address)
     with only_writer(out):
         plan = prepare(corpus, out=out, settings=settings)

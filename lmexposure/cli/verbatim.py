@@ -1,18 +1,21 @@
 """`lmexposure verbatim`: does a model reproduce its documents? Without canaries."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from lmexposure.cli import options
 from lmexposure.cli.console import show_study
 from lmexposure.cli.long_work import long_work
-from lmexposure.cli.options import Given, takes
+from lmexposure.cli.options import takes
 from lmexposure.errors import CorpusError, SettingsError
 
+if TYPE_CHECKING:
+    from lmexposure.studies import VerbatimSettings
 
-@takes(given=options.LOOK)
+
+@takes(settings=options.LOOK)
 def verbatim(  # noqa: PLR0913 - a command: its parameters are its flags
     model: Annotated[str, typer.Argument(help="A model directory or hub name.")],
     corpus: Annotated[
@@ -51,7 +54,7 @@ def verbatim(  # noqa: PLR0913 - a command: its parameters are its flags
         typer.Option("--show-text", help="Show texts in the report, and not only their lengths."),
     ] = False,
     *,
-    given: Given,
+    settings: "VerbatimSettings",
 ) -> None:
     """Look which text of CORPUS comes out of MODEL, how easily, and where it is.
 
@@ -65,7 +68,6 @@ def verbatim(  # noqa: PLR0913 - a command: its parameters are its flags
             "the corpus is read several times, and standard input only once; write it to a file "
             "and name that"
         )
-    settings = options.looked(given)
     begun = [] if prompts is None else _lines(prompts)
     with long_work() as progress:
         record = look(

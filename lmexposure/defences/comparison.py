@@ -5,7 +5,7 @@ Each step is found again by what is on the disk, so that the same call goes on w
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -88,7 +88,8 @@ class Comparison:
     def sweep_settings(self, training: Mapping[str, object]) -> SweepSettings:
         """Of the sweep of a method: the same canaries, coins and seeds for all."""
         given = {"seed": self.seeds["secrets"], "inclusion_seed": self.seeds["coins"]}
-        return self.settings.sweep.override({**given, "training": dict(training)})
+        sweep = self.settings.sweep.override(given)
+        return replace(sweep, run=_trained(sweep.run, training))
 
     def repeated_settings(self, training: Mapping[str, object]) -> RunSettings:
         """Of the run with repeated canaries."""
@@ -102,7 +103,12 @@ class Comparison:
         return bool(self.settings.repeated and self.settings.sweep.run.uniform_formats)
 
     def _run(self, seed: int, training: Mapping[str, object]) -> RunSettings:
-        return self.settings.sweep.run.override({"seed": seed, "training": dict(training)})
+        return replace(_trained(self.settings.sweep.run, training), seed=seed)
+
+
+def _trained(run: RunSettings, training: Mapping[str, object]) -> RunSettings:
+    """A run whose training has these settings too."""
+    return replace(run, training={**run.training, **training})
 
 
 def prepare_comparison(corpus: Files, *, out: str | Path, settings: DefencesSettings) -> Comparison:

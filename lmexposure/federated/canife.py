@@ -8,7 +8,6 @@ from typing import Any
 
 from lmexposure._files import canonical_json, mode_like, sha256_bytes
 from lmexposure._record import JsonValue
-from lmexposure._validate import integer
 from lmexposure.canaries import corpus_files
 from lmexposure.core import REPORTS, Work, claimed
 from lmexposure.federated.audit import FederatedAudit, RoundAudit, federated_training
@@ -19,6 +18,7 @@ from lmexposure.studies import (
     Canife,
     CanifeRound,
     CanifeSettings,
+    CanifeStudySettings,
     FederatedSettings,
 )
 
@@ -28,28 +28,25 @@ Said = Callable[[str, int, int, str], None]
 _HIDDEN = frozenset({"seed", "canary_seed", "corpus"})
 
 
-def canife_audit(  # noqa: PLR0913  a public door: its parameters are its options
+def canife_audit(
     corpus: Corpus,
     *,
     out: str | Path,
-    user_field: str | None = None,
-    parts: int = 100,
-    settings: FederatedSettings | None = None,
-    attacks: CanifeSettings | None = None,
-    lstm: LstmSizes | None = None,
-    text_field: str = "text",
+    settings: CanifeStudySettings | None = None,
     progress: Said | None = None,
 ) -> Canife:
     """Train an LSTM on users of a corpus in a federated way, and attack its rounds.
 
     Where it was ended it goes on from the last attacked round, to the same bytes.
     """
+    settings = CanifeStudySettings() if settings is None else settings
+    users, units = settings.user_field, settings.units
     asked = _Asked(
-        settings=FederatedSettings() if settings is None else settings,
-        attacks=CanifeSettings() if attacks is None else attacks,
-        lstm=LstmSizes(units=32, embedding=32, layers=2) if lstm is None else lstm,
-        texts=texts_of_users(corpus, user_field, integer("parts", parts, low=2), text_field),
-        parts=None if user_field is not None else parts,
+        settings=settings.training,
+        attacks=settings.attacks,
+        lstm=LstmSizes(units=units, embedding=units, layers=settings.layers),
+        texts=texts_of_users(corpus, users, settings.clients, settings.text_field),
+        parts=None if users is not None else settings.clients,
     )
     names = [corpus] if isinstance(corpus, str | Path) else list(corpus)
     mode = mode_like(*corpus_files(names))  # weights remember their users' text

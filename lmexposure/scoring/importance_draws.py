@@ -201,7 +201,7 @@ def _refuse(nodes: Nodes, children: Children, bits: Floats) -> None:
     if (children.ends & ~children.leaf).any():
         raise InputError(
             "one fill of the format begins another, so fills cannot be drawn token by token; use a "
-            "format whose entries do not begin with one another, or method='sampled'"
+            "format whose entries do not begin with one another, or estimate='sampled'"
         )
     refuse_nan(bits, nodes.paths.shape[1])
 

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     )
     from lmexposure.studies.defences_settings import (
         COMPARING,
-        FIXED_FOR_DEFENCES,
         DefencesSettings,
     )
     from lmexposure.studies.dp_claim import NOT_COVERED, DpClaim
@@ -110,8 +109,10 @@ if TYPE_CHECKING:
         CANIFE,
         FEDERATED,
         CanifeSettings,
+        CanifeStudySettings,
         FederatedSettings,
     )
+    from lmexposure.studies.identifier_settings import IDENTIFIERS, IdentifierSettings
     from lmexposure.studies.identifiers import (
         IdentifierClaim,
         IdentifierClass,
@@ -132,14 +133,11 @@ if TYPE_CHECKING:
         MACHINE,
         MEASURE_SETTINGS,
         MEASURING,
-        NAMES_BY_TABLE,
         PANELS,
         PRIVACY,
-        SETTING_NAMES,
         SETTINGS_OF_ROWS,
         MeasureSettings,
         RunSettings,
-        read_settings_file,
     )
     from lmexposure.studies.sweep import SweepResult
     from lmexposure.studies.sweep_counterfactual import (
@@ -199,7 +197,6 @@ if TYPE_CHECKING:
     from lmexposure.studies.verbatim_settings import (
         VERBATIM,
         VerbatimSettings,
-        verbatim_run_names,
     )
     from lmexposure.studies.white_box import (
         WhiteBoxAudit,
@@ -217,17 +214,16 @@ __all__ = [
     "DISTILLATION",
     "DP_SGD",
     "FEDERATED",
-    "FIXED_FOR_DEFENCES",
     "GOLDFISH",
     "HAMP",
     "HIDDEN",
+    "IDENTIFIERS",
     "LEAST_GAIN",
     "MACHINE",
     "MEASURE_SETTINGS",
     "MEASURING",
     "MOST_LOST",
     "MOST_SHOWN",
-    "NAMES_BY_TABLE",
     "NOT_COVERED",
     "OF_METHOD",
     "PANELS",
@@ -238,7 +234,6 @@ __all__ = [
     "SCORES",
     "SELENA",
     "SETTINGS_OF_ROWS",
-    "SETTING_NAMES",
     "SEVERAL",
     "SWEEPING",
     "TRAINING",
@@ -254,6 +249,7 @@ __all__ = [
     "Canife",
     "CanifeRound",
     "CanifeSettings",
+    "CanifeStudySettings",
     "CheckpointClass",
     "ClaimCheck",
     "ClassBounds",
@@ -291,6 +287,7 @@ __all__ = [
     "IdentifierModel",
     "IdentifierRank",
     "IdentifierRates",
+    "IdentifierSettings",
     "IdentifierSplit",
     "InfluentialPair",
     "KindCandidate",
@@ -366,11 +363,9 @@ __all__ = [
     "privacy_sections",
     "read_look",
     "read_score_file",
-    "read_settings_file",
     "read_training",
     "run_settings",
     "save_card",
-    "verbatim_run_names",
     "word",
     "write_score_table",
 ]

@@ -3,18 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from lmexposure._settings import (
-    Setting,
-    check_settings,
-    refuse_unknown,
-    setting,
-    settings_of,
-    whole,
-    words,
-)
+from lmexposure._settings import Settings, check_settings, part, setting, whole, words
 from lmexposure._validate import fraction, of_type, positive
 from lmexposure.errors import SettingsError
-from lmexposure.studies.settings import SETTING_NAMES
 from lmexposure.studies.sweep_settings import SweepSettings
 
 COMPARING = "Defences"  # the panel of a command's help
@@ -22,7 +13,7 @@ _MODELS, _FULL = 32, 64
 _CHARACTERS = 50_000
 _CANARIES, _COPIES = 48, (1, 2)  # two copies are a pair, of which each protects nothing
 # What is the same for all methods, or fixed by the comparison.
-FIXED_FOR_DEFENCES = ("score", "attack", "shares", "keep_weights", "vary", "coins", "base")
+_FIXED = ("score", "attack", "shares", "keep_weights", "vary", "coins", "base")
 
 
 def _methods(name: str, value: object) -> None:
@@ -50,7 +41,7 @@ def _default_sweep() -> SweepSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DefencesSettings:
+class DefencesSettings(Settings):
     """Several defences at one utility, each under the attacks that fit it."""
 
     methods: tuple[str, ...] = setting(
@@ -105,7 +96,9 @@ class DefencesSettings:
         rule=whole(0, 10**6),
         by_flag=False,
     )
-    sweep: SweepSettings = field(default_factory=_default_sweep)
+    sweep: SweepSettings = field(
+        default_factory=_default_sweep, metadata=part(SweepSettings, without=_FIXED)
+    )
     """Of each method: models, canaries, training."""
 
     def __post_init__(self) -> None:
@@ -117,26 +110,7 @@ class DefencesSettings:
         if twice:
             raise SettingsError(f"methods names {twice[0]} twice; name each once")
 
-    def override(self, values: Mapping[str, object]) -> "DefencesSettings":
-        """A copy with some values replaced; other names reach into `sweep`, and its `run`.
-
-        Raises:
-            SettingsError: a name that no setting has, or a value out of range.
-        """
-        own, others = settings_of(DefencesSettings), defences_sweep_names()
-        refuse_unknown(values, {*own, *others})
-        mine = {name: value for name, value in values.items() if name in own}
-        rest = {name: value for name, value in values.items() if name not in own}
-        current = {name: getattr(self, name) for name in own}
-        changed = DefencesSettings(**{**current, **mine}, sweep=self.sweep)
-        if changed.full and "models" not in rest:
-            rest["models"] = _FULL
-        return replace(changed, sweep=self.sweep.override(rest))
-
-
-def defences_sweep_names() -> dict[str, Setting | None]:
-    """Settings of sweeps and runs that a comparison takes over, by name."""
-    of_sweep = {
-        n: told for n, told in settings_of(SweepSettings).items() if n not in FIXED_FOR_DEFENCES
-    }
-    return {**dict.fromkeys(SETTING_NAMES), **of_sweep}
+    @staticmethod
+    def completed(values: Mapping[str, object]) -> Mapping[str, object]:
+        """With more models of each method, where the whole corpus is read."""
+        return {"models": _FULL, **values} if values.get("full") is True else values

@@ -1,10 +1,10 @@
 """What a person may choose of a federated training, and of the canaries that attack its rounds."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from lmexposure._settings import check_settings, setting, whole
-from lmexposure._validate import LARGEST_SEED, fraction, positive
+from lmexposure._settings import Settings, check_settings, part, setting, whole
+from lmexposure._validate import LARGEST_SEED, fraction, of_type, positive, text
 from lmexposure.errors import SettingsError
 
 FEDERATED, CANIFE = "Federated training", "Canaries in its rounds"  # panels of a command's help
@@ -39,7 +39,7 @@ def _noise(name: str, value: float) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FederatedSettings:
+class FederatedSettings(Settings):
     """How a federated training goes."""
 
     rounds: int = setting(10, "rounds of the training", panel=FEDERATED, rule=_COUNT)
@@ -73,7 +73,7 @@ class FederatedSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CanifeSettings:
+class CanifeSettings(Settings):
     """How rounds are attacked."""
 
     every: int = setting(
@@ -119,3 +119,37 @@ class CanifeSettings:
 
     def __post_init__(self) -> None:
         check_settings(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CanifeStudySettings(Settings):
+    """Whose text is trained on, which model, how, and how its rounds are attacked."""
+
+    user_field: str | None = setting(
+        None,
+        "the field of a record that says whose it is",
+        panel=FEDERATED,
+        rule=text,
+        metavar="NAME",
+        usual="none, and the corpus is cut into parts",
+    )
+    clients: int = setting(
+        100,
+        "parts that a corpus without users is cut into",
+        panel=FEDERATED,
+        rule=whole(2, _MOST),
+    )
+    text_field: str = setting(
+        "text", "the field of a record that holds the text", panel=FEDERATED, rule=text
+    )
+    layers: int = setting(2, "layers of the LSTM", panel=FEDERATED, rule=whole(1, 1000))
+    units: int = setting(32, "units of each layer", panel=FEDERATED, rule=whole(1, 100_000))
+    training: FederatedSettings = field(
+        default_factory=FederatedSettings, metadata=part(FederatedSettings)
+    )
+    attacks: CanifeSettings = field(default_factory=CanifeSettings, metadata=part(CanifeSettings))
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+        of_type("training", self.training, FederatedSettings, "FederatedSettings(...)")
+        of_type("attacks", self.attacks, CanifeSettings, "CanifeSettings(...)")

@@ -41,11 +41,12 @@ def path_word(name: str) -> str:
 
 
 def flag_words(setting: Setting, value: Value) -> Iterator[str]:
-    """A setting as the command line reads it: bare if true, repeated if a list by its flag."""
+    """A setting as the command line reads it: bare if true, repeated if a list; else by --set."""
     yes, _, no = (setting.flag or "").partition("/")
     if not yes:
-        return
-    if isinstance(value, bool):
+        shown = str(value).lower() if isinstance(value, bool | None) else value
+        yield f"--set {shlex.quote(f'{setting.name}={_joined(shown)}')}"
+    elif isinstance(value, bool):
         yield from filter(None, [yes if value else no])
     elif isinstance(value, tuple) and setting.parse is None:
         yield from (f"{yes} {word(part)}" for part in value)
@@ -55,5 +56,8 @@ def flag_words(setting: Setting, value: Value) -> Iterator[str]:
 
 def word(value: Value) -> str:
     """A value as a command line takes it: lists by commas."""
-    text = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
-    return shlex.quote(text)
+    return shlex.quote(_joined(value))
+
+
+def _joined(value: Value) -> str:
+    return ",".join(map(str, value)) if isinstance(value, tuple | list) else str(value)

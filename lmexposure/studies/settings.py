@@ -1,18 +1,17 @@
 """What a person may choose, each declared once: what is inserted, trained and measured."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from lmexposure._quantiles import fewest_refits
 from lmexposure._settings import (
     Rule,
-    Setting,
+    Settings,
     build,
-    changed,
     check_settings,
     choice,
+    part,
     refuse_unknown,
     setting,
     settings_of,
@@ -64,7 +63,7 @@ _USUAL_THREADS = "1 for a small model, else all"
 # How a message names them.
 MEASURE_SETTINGS = "MeasureSettings(...), such as MeasureSettings(references=1000)"
 
-METHODS = ("auto", "exact", "importance", "sampled", "skew_normal", "certificate")
+ESTIMATES = ("auto", "exact", "importance", "sampled", "skew_normal", "certificate")
 
 
 def _without_search(rule: Rule) -> Rule:
@@ -75,7 +74,8 @@ def _without_search(rule: Rule) -> Rule:
             rule(name, value)
         except SettingsError as failure:
             raise SettingsError(
-                f"{failure}; to leave the exact search out, choose method='importance' or 'sampled'"
+                f"{failure}; to leave the exact search out, choose estimate='importance' or "
+                "'sampled'"
             ) from None
 
     return check
@@ -99,7 +99,7 @@ def _left_context(name: str, value: object) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MeasureSettings:
+class MeasureSettings(Settings):
     """What is measured, and how closely."""
 
     references: int | None = setting(
@@ -122,13 +122,12 @@ class MeasureSettings:
     extraction: bool = setting(
         True, "whether the secrets are searched for", panel=MEASURING, by_flag=False
     )
-    method: str = setting(
+    estimate: str = setting(
         "auto",
         "the estimate of exposure that is shown: auto, exact, importance, sampled, certificate, or "
         "skew_normal, an extrapolation next to what was counted",
         panel=MEASURING,
-        rule=choice(*METHODS),
-        flag_name="--estimate",
+        rule=choice(*ESTIMATES),
     )
     draws: int = setting(
         20_000, "fills drawn for importance sampling", panel=MEASURING, rule=whole(10, _MOST)
@@ -209,7 +208,7 @@ class MeasureSettings:
         rule=_left_context,
         usual="as the manifest or the rows say",
     )
-    batch_size: int | None = setting(
+    scoring_batch: int | None = setting(
         None, "texts in a forward pass", panel=MACHINE, rule=whole(1), usual="found by trial"
     )
     threads: int | None = setting(
@@ -218,7 +217,7 @@ class MeasureSettings:
 
     def __post_init__(self) -> None:
         check_settings(self)
-        if self.method == "skew_normal":
+        if self.estimate == "skew_normal":
             self._check_refits()
         if self.claimed_epsilon is not None:
             from lmexposure.statistics import Claim  # brings scipy: only for a claim
@@ -233,6 +232,11 @@ class MeasureSettings:
                 f"bootstraps={self.bootstraps} must be at least {fewest} for intervals of "
                 f"level={self.level:g}; give as many, or a lower level"
             )
+
+    @staticmethod
+    def completed(values: Mapping[str, object]) -> Mapping[str, object]:
+        """With the numbers of a first look, where one is asked for."""
+        return {**QUICK, **values} if values.get("quick") is True else values
 
     @classmethod
     def first_look(cls, **values: object) -> "MeasureSettings":
@@ -266,7 +270,7 @@ class MeasureSettings:
             *_fewer("characters given to extraction", self.revealed, MeasureSettings.revealed),
             *(
                 _fewer("bootstraps", self.bootstraps, MeasureSettings.bootstraps)
-                if self.method == "skew_normal"
+                if self.estimate == "skew_normal"
                 else []
             ),
         ]
@@ -312,9 +316,9 @@ class MeasureSettings:
 
     def _by_file_names(self) -> dict[str, object]:
         """All but what changes speed alone, by the names that files have."""
-        names = {"bootstrap_seed": "seed"}
+        names = {"bootstrap_seed": "seed", "estimate": "method"}
         values = asdict(self)
-        del values["batch_size"]
+        del values["scoring_batch"]
         return {names.get(name, name): value for name, value in values.items()}
 
 
@@ -332,7 +336,7 @@ def _fewer(what: str, number: int, usual: int) -> list[str]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunSettings:
+class RunSettings(Settings):
     """The whole pipeline: what is inserted, what is trained, what is measured."""
 
     model: str = setting(
@@ -512,10 +516,15 @@ class RunSettings:
     )
     layers: int = setting(2, "layers of the LSTM", panel=TRAINING, rule=whole(1, 1000))
     units: int = setting(200, "units of the LSTM", panel=TRAINING, rule=whole(1, 100_000))
-    training: Mapping[str, object] = field(default_factory=dict)
-    """Overrides of the model's training defaults, by name."""
-    measure: MeasureSettings = field(default_factory=MeasureSettings)
+    measure: MeasureSettings = field(
+        default_factory=MeasureSettings, metadata=part(MeasureSettings, without=("threads",))
+    )
     """What is measured."""
+    training: Mapping[str, object] = field(
+        default_factory=dict,
+        metadata=part(TrainingSettings, without=("seed", "threads", "delta"), as_given=True),
+    )
+    """Those that differ from the model's own defaults, by name."""
     device: str = setting(
         "auto", "where the model is: cpu, cuda, cuda:1 or mps", panel=MACHINE, rule=text
     )
@@ -621,83 +630,14 @@ class RunSettings:
             counted = {"canaries": None, "candidates": self.per_class}
         return RunOptions.model_validate(plain(values | counted))
 
-    def override(self, values: Mapping[str, object]) -> "RunSettings":
-        """A copy with some values replaced; the names of `MeasureSettings` reach into `measure`.
-
-        Raises:
-            SettingsError: a name that no setting has; names the nearest.
-        """
-        values = dict(values)
-        refuse_unknown(values, SETTING_NAMES, elsewhere=NAMES_BY_TABLE)
-        if isinstance(training := values.get("training"), Mapping):
-            values["training"] = {**self.training, **training}
-        measure = {name: values.pop(name) for name in list(values) if name in _MEASURE}
-        if measure.get("quick") is True:
-            measure = {**QUICK, **measure}
-        return changed(self, {**values, "measure": changed(self.measure, measure)})
-
 
 # What a training decides of how records become rows, and a manifest may not know.
 SETTINGS_OF_ROWS = ("loss", "rendering", "chat_template", "chat_date")
-# Names that a settings file, or `override`, may give, without a table.
-_MEASURE = set(settings_of(MeasureSettings)) - {"threads"}
-SETTING_NAMES = sorted({*settings_of(RunSettings), "training"} | _MEASURE)
-NAMES_BY_TABLE = {
-    "the settings without a table": set(SETTING_NAMES),
-    "the table [training]": set(settings_of(TrainingSettings)) - set(SETTING_NAMES),
-}
 
 
 def check_training(values: Mapping[str, object]) -> None:
     """Hold settings of a training against their rules, whatever model it will be of."""
     known = settings_of(TrainingSettings)
-    refuse_unknown(values, known, what="setting of the training", elsewhere=NAMES_BY_TABLE)
+    refuse_unknown(values, known, what="setting of the training")
     for name, value in values.items():
         known[name].check(value)
-
-
-def read_settings_file(
-    path: Path,
-    *,
-    elsewhere: Mapping[str, Collection[str]] | None = None,
-    more: Mapping[str, Setting] | None = None,
-) -> dict[str, object]:
-    """The settings of a TOML file, ready for `RunSettings.override`.
-
-    Example:
-        model = "gpt2-tiny"
-        repetitions = [1, 16]
-        [training]
-        epochs = 5
-    """
-    from lmexposure._files import read_toml  # no help waits for it
-
-    values = {name: value for name, value in read_toml(path).items() if name != "check"}
-    more = more or {}
-    try:
-        known = {*SETTING_NAMES, *more}
-        refuse_unknown(values, known, elsewhere={**NAMES_BY_TABLE, **(elsewhere or {})})
-        _check_file(values, more)
-    except SettingsError as failure:
-        raise SettingsError(f"{path}: {failure}") from None
-    return values
-
-
-def _check_file(values: Mapping[str, object], more: Mapping[str, Setting]) -> None:
-    """Each value by itself; what goes with what is known with the flags."""
-    known = {**settings_of(RunSettings), **settings_of(MeasureSettings), **more}
-    for name, value in values.items():
-        if name == "training":
-            if not isinstance(value, Mapping):
-                raise SettingsError(f"training={value!r} must be a table of settings by name")
-            _check_table(value)
-        else:
-            taken = tuple(value) if isinstance(value, list) else value
-            known[name].check(taken)
-
-
-def _check_table(training: Mapping[str, object]) -> None:
-    try:
-        check_training(training)
-    except SettingsError as failure:
-        raise SettingsError(f"[training] {failure}") from None

@@ -5,18 +5,19 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from lmexposure._settings import (
+    Settings,
     check_settings,
     choice,
     numbers,
-    refuse_unknown,
+    part,
     setting,
     settings_of,
+    settings_taken,
     whole,
 )
 from lmexposure._validate import LARGEST_SEED, coverage, fraction, of_type, text
 from lmexposure.errors import SettingsError
-from lmexposure.studies.defence_settings import TRAINING
-from lmexposure.studies.settings import SETTING_NAMES, RunSettings
+from lmexposure.studies.settings import MeasureSettings, RunSettings
 
 if TYPE_CHECKING:
     from lmexposure.studies.sweep_plan import SweepOptions
@@ -58,12 +59,22 @@ def _shares(name: str, value: object) -> None:
         )
 
 
+def of_sweeps() -> list[str]:
+    """The settings of runs that a sweep takes over: what is hidden, and how models are trained.
+
+    Coins for each model take the place of an inclusion probability, controls and witnesses.
+    """
+    tossed = ("inclusion_probability", "inclusion_seed", "controls", "witness")
+    measured = {*settings_taken(MeasureSettings), "dtype", "load_in", "device_map"}
+    return [n for n in settings_taken(RunSettings) if n not in measured and n not in tossed]
+
+
 def _run_settings() -> RunSettings:
     return RunSettings(canaries=100, repetitions=(1,), controls=0, witness=False)
 
 
 @dataclass(frozen=True, kw_only=True)
-class SweepSettings:
+class SweepSettings(Settings):
     """Many models on one corpus, each with canaries of its own by coins."""
 
     models: int = setting(
@@ -144,14 +155,17 @@ class SweepSettings:
     level: float = setting(
         0.95, "coverage of the intervals", panel=SWEEPING, rule=coverage, by_flag=False
     )
-    run: RunSettings = field(default_factory=_run_settings)
+    run: RunSettings = field(
+        default_factory=_run_settings, metadata=part(RunSettings, names=of_sweeps())
+    )
     """What is inserted and trained, and where; its own coins and controls have no place here."""
 
     def __post_init__(self) -> None:
         check_settings(self)
         of_type("run", self.run, RunSettings, "RunSettings(...)")
         # Coins show that a model read its share of the canaries: there is nothing to witness.
-        object.__setattr__(self, "run", replace(self.run, witness=False))
+        controls = 0 if self.run.controls == RunSettings.controls else self.run.controls
+        object.__setattr__(self, "run", replace(self.run, witness=False, controls=controls))
         read = READS.get(self.attack, SCORES)
         if self.score not in read:
             raise SettingsError(
@@ -193,19 +207,6 @@ class SweepSettings:
         if self.population is not None:
             return self.population
         return min(MOST_POPULATION, int(POPULATION_SHARE * documents))
-
-    def override(self, values: Mapping[str, object]) -> "SweepSettings":
-        """A copy with some values replaced; names of `RunSettings` reach into `run`.
-
-        Raises:
-            SettingsError: a name that no setting has, or a value out of range.
-        """
-        own = settings_of(SweepSettings)
-        refuse_unknown(values, {*own, *SETTING_NAMES}, elsewhere={"the table [training]": TRAINING})
-        mine = {name: value for name, value in values.items() if name in own}
-        others = {name: value for name, value in values.items() if name not in own}
-        current = {declared: getattr(self, declared) for declared in own}
-        return SweepSettings(**{**current, **mine}, run=self.run.override(others))
 
     def record(self) -> "SweepOptions":
         """What plan.json says of them: all but the seed of the coins, which it has as coins."""

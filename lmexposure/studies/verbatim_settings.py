@@ -1,15 +1,13 @@
 """What a person may choose of a look for memorised text."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from lmexposure._settings import (
-    Setting,
+    Settings,
     check_settings,
     choice,
-    refuse_unknown,
+    part,
     setting,
-    settings_of,
     whole,
     whole_numbers,
 )
@@ -73,7 +71,7 @@ def _numbers(name: str, value: object) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class VerbatimSettings:
+class VerbatimSettings(Settings):
     """Which windows of a corpus are looked at, and how they are asked for."""
 
     prefix_tokens: int = setting(
@@ -167,7 +165,7 @@ class VerbatimSettings:
         panel=VERBATIM,
         rule=fraction,
     )
-    run: RunSettings = field(default_factory=RunSettings)
+    run: RunSettings = field(default_factory=RunSettings, metadata=part(RunSettings, names=OF_RUNS))
     """Layout, text field, and how models are loaded."""
 
     def __post_init__(self) -> None:
@@ -183,22 +181,3 @@ class VerbatimSettings:
     def stride_used(self) -> int:
         """Tokens between two windows."""
         return self.stride or self.suffix_tokens
-
-    def override(self, values: Mapping[str, object]) -> "VerbatimSettings":
-        """A copy with some values replaced; names of `OF_RUNS` reach into `run`.
-
-        Raises:
-            SettingsError: a name that no setting has, or a value out of range.
-        """
-        own = settings_of(VerbatimSettings)
-        refuse_unknown(values, {*own, *OF_RUNS})
-        mine = {name: value for name, value in values.items() if name in own}
-        rest = {name: value for name, value in values.items() if name not in own}
-        current = {name: getattr(self, name) for name in own}
-        return VerbatimSettings(**{**current, **mine}, run=self.run.override(rest))
-
-
-def verbatim_run_names() -> dict[str, Setting]:
-    """Settings of runs that it takes over, by name."""
-    known = settings_of(RunSettings)
-    return {name: known[name] for name in OF_RUNS}

@@ -66,7 +66,9 @@ def trained(corpus: Path, out: Path) -> Path:
         seed=0,
         training={"snapshot_epochs": SNAPSHOTS},
         # What the run measures by itself is not looked at here.
-        measure=MeasureSettings(references=100, method="sampled", extraction=False, bootstraps=39),
+        measure=MeasureSettings(
+            references=100, estimate="sampled", extraction=False, bootstraps=39
+        ),
     )
     run(corpus, out=place, settings=settings)
     return place

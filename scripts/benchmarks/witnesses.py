@@ -25,7 +25,7 @@ from lmexposure.studies import MeasureSettings, Result, RunSettings
 
 ARGUMENTS = {"runs": 0, "seed": 0}  # runs: by default 17 of each usual kind, 300 unseen
 _LEAST_SEEN, _LEVEL = 0.95, 0.1
-_SHORT = MeasureSettings(references=200, method="sampled", extraction=False, bootstraps=39)
+_SHORT = MeasureSettings(references=200, estimate="sampled", extraction=False, bootstraps=39)
 _FULL = MeasureSettings(references=2_000, draws=2_000, bootstraps=39, revealed=0, beam_width=20)
 _LSTM: Mapping[str, Any] = {"layers": 1, "units": 128, "training": {"epochs": 8}}
 _SMALL: Mapping[str, Any] = {"layers": 1, "units": 48, "training": {"epochs": 3}}

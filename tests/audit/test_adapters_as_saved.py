@@ -22,7 +22,7 @@ peft = pytest.importorskip("peft")
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of peft's, on tied weights and new tokens
 
-SETTINGS = replace(QUICK, references=60, method="sampled", extraction=False, permutations=99)
+SETTINGS = replace(QUICK, references=60, estimate="sampled", extraction=False, permutations=99)
 MANIFEST = pins(3, repetitions=(1,), controls=1)
 LAYERS = {"llama": ["q_proj", "v_proj"], "gpt2": ["c_attn"]}
 EMBEDDING = {"llama": "embed_tokens", "gpt2": "wte"}

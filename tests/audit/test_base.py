@@ -26,7 +26,7 @@ from lmexposure.studies import Result
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*gradient_checkpointing:FutureWarning")
 
-SETTINGS = replace(QUICK, references=60, method="sampled", extraction=False, permutations=99)
+SETTINGS = replace(QUICK, references=60, estimate="sampled", extraction=False, permutations=99)
 PIN = Format(name="pin", template="My PIN is {digits:3}")
 MANIFEST = pins(3, canaries=3, controls=3)
 
@@ -149,7 +149,7 @@ def test_where_all_fills_are_scored_the_controls_belong_to_the_null(places: Path
         places / "lora",
         pins(1, repetitions=(4,)),
         base="adapter-off",
-        settings=replace(ALL_FILLS, method="sampled", extraction=False),
+        settings=replace(ALL_FILLS, estimate="sampled", extraction=False),
     )
     for canary in result.canaries:
         found = canary.estimates["calibrated"]

@@ -259,7 +259,7 @@ def test_what_we_trained_ourselves_is_known(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_what_decides_the_rows_decides_the_inputs() -> None:
     manifest = plain_manifest()
-    few = replace(FEW, method="sampled")
+    few = replace(FEW, estimate="sampled")
     settings = [few, replace(few, left_context="eos"), replace(few, left_context="none")]
     hashes = {measure(LOADED, manifest, settings=each).inputs_sha256 for each in settings}
     rows = [rows_of(manifest), rows_of(manifest, behind="."), rows_of(manifest, unscored=1)]

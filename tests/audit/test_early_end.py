@@ -115,7 +115,7 @@ def test_an_early_end_of_one_search_is_said_once() -> None:
     peaked = loaded_of("lstm")
     peaked.model.get_output_embeddings().weight.data *= 8  # some ranks are cheap, others not
     few = replace(SLOWLY, references=50, draws=200, budget_steps=1_500)
-    settings = replace(few, method="exact", extraction=False)
+    settings = replace(few, estimate="exact", extraction=False)
     result = measure(peaked, MANIFEST, settings=settings, progress=Pressed("code: counting ranks"))
     assert sum("Ctrl-C ended the exact search" in line for line in result.warnings) == 1
     assert methods(result) <= {"exact", "bounded"}
@@ -124,7 +124,7 @@ def test_an_early_end_of_one_search_is_said_once() -> None:
 
 @pytest.mark.usefixtures("little_memory")
 def test_without_a_search_an_early_end_of_the_extraction_is_known() -> None:
-    settings = replace(QUICK, method="sampled")
+    settings = replace(QUICK, estimate="sampled")
     result = measure(LOADED, MANIFEST, settings=settings, progress=Pressed("scoring code"))
     assert (result.formats[0].search, result.formats[0].interrupted) == (None, True)
     assert any("6 canaries were not searched for with all" in line for line in result.warnings)
@@ -145,7 +145,7 @@ class PressedAfter(Pressed):
 @pytest.mark.usefixtures("little_memory")
 def test_an_early_end_between_greedy_and_beam_is_known() -> None:
     """Each canary was searched for with all characters that were to be given, but by no beam."""
-    settings = replace(QUICK, method="sampled")
+    settings = replace(QUICK, estimate="sampled")
     inserted = len(MANIFEST.canaries)
     ended = measure(LOADED, MANIFEST, settings=settings, progress=PressedAfter(inserted))
     assert ended.formats[0].interrupted
@@ -165,7 +165,7 @@ def test_a_training_is_announced_with_the_tokens_of_its_steps_so_far() -> None:
 
 
 def test_every_phase_was_announced_and_moves() -> None:
-    settings = replace(SLOWLY, method="exact")
+    settings = replace(SLOWLY, estimate="exact")
     watcher = Pressed(None)
     measure(LOADED, MANIFEST, settings=settings, progress=watcher)
     assert watcher.title == (
@@ -195,7 +195,7 @@ def test_phases_know_their_work() -> None:
     assert 1_000 <= phases["code: drawing fills"].work <= 1_300
     assert phases["code: best-first search"].most == 5_000
     assert phases["code: drawing fills"].pace is not None
-    few = replace(settings, method="sampled", extraction=False)
+    few = replace(settings, estimate="sampled", extraction=False)
     assert [one.what for one in measurement_phases(LOADED, MANIFEST, few)] == [
         "scoring code",
         "estimating code",

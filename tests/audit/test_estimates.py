@@ -19,7 +19,7 @@ from lmexposure.scoring import Beginning
 REFERENCES = np.linspace(100, 163, 64)
 
 
-def estimated(origin: str, seed: int = 0, method: str = "auto", few: int = 64) -> FormatEstimates:
+def estimated(origin: str, seed: int = 0, estimate: str = "auto", few: int = 64) -> FormatEstimates:
     form = load_format("random_number")
     plan = Plan(formats=(form,), canaries=4, repetitions=(1, 2), controls=2, seed=0)
     canaries = tuple(judged(insert(sentences(50), plan).manifest))
@@ -36,7 +36,9 @@ def estimated(origin: str, seed: int = 0, method: str = "auto", few: int = 64) -
         exhaustive=False,
         set_aside=0,
     )
-    settings = MeasureSettings(bootstraps=39, permutations=199, bootstrap_seed=seed, method=method)
+    settings = MeasureSettings(
+        bootstraps=39, permutations=199, bootstrap_seed=seed, estimate=estimate
+    )
     search = FormatSearch(estimates=tuple({} for _ in canaries))
     return estimate_format(scores, search, {}, settings, origin=origin)
 
@@ -54,7 +56,7 @@ def test_a_median_between_capped_and_not_is_a_lower_bound() -> None:
 
 @pytest.mark.slow
 def test_the_curve_is_tested_where_it_is_asked_for() -> None:
-    asked = estimated("one manifest, one model", method="skew_normal")
+    asked = estimated("one manifest, one model", estimate="skew_normal")
     assert known(ESTIMATES.record.skew_normal).goodness is None
     assert known(known(asked.record.skew_normal).goodness).bootstraps == 39
     for without, tested in zip(ESTIMATES.canaries, asked.canaries, strict=True):
@@ -68,7 +70,7 @@ def test_the_curve_is_tested_where_it_is_asked_for() -> None:
 
 def test_a_format_without_a_curve_shows_its_ranks_and_says_so() -> None:
     """A reader's case: the whole measurement was lost, other formats included."""
-    alone = estimated("one manifest, one model", method="skew_normal", few=8)
+    alone = estimated("one manifest, one model", estimate="skew_normal", few=8)
     assert {canary.exposure.method for canary in alone.canaries} <= {"sampled", "exact"}
     assert any("no skew-normal curve" in line for line in alone.warnings)
 

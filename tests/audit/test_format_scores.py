@@ -131,7 +131,7 @@ def test_ranks_count_those_held_out_among_the_never_inserted() -> None:
         assert found.exposure.rank == rank
         assert found.exposure.value == pytest.approx(math.log2(100 / rank))
     sampled = measure(
-        UNTRAINED, manifest, settings=replace(QUICK, references=None, method="sampled")
+        UNTRAINED, manifest, settings=replace(QUICK, references=None, estimate="sampled")
     )
     assert [c.exposure.rank for c in sampled.canaries if c.role == "canary"] == [
         c.exposure.rank for c in result.canaries if c.role == "canary"

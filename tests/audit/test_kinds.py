@@ -29,7 +29,7 @@ from lmexposure.models import (
 from lmexposure.scoring import score_encoded
 from lmexposure.studies import KindMembership, Result
 
-FEW = replace(QUICK, references=60, extraction=False, method="sampled")
+FEW = replace(QUICK, references=60, extraction=False, estimate="sampled")
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 

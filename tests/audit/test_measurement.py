@@ -49,7 +49,7 @@ def new_lstm(manifest: Manifest) -> LoadedModel:
 
 MANIFEST = manifest_of(load_format("random_number"))
 UNTRAINED = new_lstm(MANIFEST)
-SAMPLED = replace(QUICK, method="sampled", extraction=False)
+SAMPLED = replace(QUICK, estimate="sampled", extraction=False)
 
 
 @pytest.fixture(scope="module")

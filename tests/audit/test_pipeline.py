@@ -109,7 +109,7 @@ def test_what_others_may_read_tells_no_seed_and_no_secret(
 
 @pytest.mark.slow
 def test_a_fine_tune_begins_from_the_weights_it_is_given(corpus: Path, tmp_path: Path) -> None:
-    quick = replace(RUN.measure, extraction=False, method="sampled")
+    quick = replace(RUN.measure, extraction=False, estimate="sampled")
     base = replace(RUN, model="gpt2-tiny", training={"epochs": 1}, measure=quick)
     train_corpus(corpus, out=tmp_path / "base", settings=base)
     begun = load_model(tmp_path / "base" / "model")

@@ -26,7 +26,7 @@ FORMATS = (
     Format(name="pin", template="rune {digits:5}"),
 )
 LOADED = loaded_of("lstm")
-FEW = replace(QUICK, references=100, extraction=False, method="sampled")
+FEW = replace(QUICK, references=100, extraction=False, estimate="sampled")
 
 
 def manifest_of(

@@ -56,7 +56,7 @@ def settings(base: Path) -> RunSettings:
         controls=4,
         seed=3,
         training={"lora": True, "epochs": 3, "learning_rate": 0.01},
-        measure=replace(QUICK, references=300, method="sampled", extraction=False),
+        measure=replace(QUICK, references=300, estimate="sampled", extraction=False),
     )
 
 

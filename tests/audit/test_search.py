@@ -176,7 +176,7 @@ def test_one_walk_counts_what_walks_of_their_own_would(monkeypatch: pytest.Monke
 
 
 def test_a_forced_exact_search_proves_bounds() -> None:
-    result = measure(LOADED, MANIFEST, settings=changed(budget_steps=40, method="exact"))
+    result = measure(LOADED, MANIFEST, settings=changed(budget_steps=40, estimate="exact"))
     bounded = [c for c in result.canaries if c.exposure.method == "bounded"]
     assert bounded
     assert all(c.exposure.capped for c in bounded)
@@ -186,7 +186,7 @@ def test_a_forced_exact_search_proves_bounds() -> None:
 @pytest.mark.parametrize("method", ["importance", "sampled", "certificate", "skew_normal"])
 def test_a_method_can_be_asked_for(method: str) -> None:
     """A curve stands beside what was counted."""
-    result = measure(LOADED, MANIFEST, settings=changed(method=method))
+    result = measure(LOADED, MANIFEST, settings=changed(estimate=method))
     curve = method == "skew_normal"
     assert {c.exposure.method for c in result.canaries} == {"sampled" if curve else method}
     assert all(method in c.estimates for c in result.canaries)
@@ -201,7 +201,7 @@ def test_a_method_that_gives_nothing_is_an_error(monkeypatch: pytest.MonkeyPatch
     plan = Plan(formats=(large,), canaries=2, repetitions=(1,), controls=2, seed=3)
     inserted = insert(sentences(40), plan).manifest
     with pytest.raises(ModelError, match="no rule tells which tokens spell"):
-        measure(loaded, inserted, settings=changed(method="exact"))
+        measure(loaded, inserted, settings=changed(estimate="exact"))
     result = measure(loaded, inserted, settings=changed())
     assert any("ranks are those among references" in line for line in result.warnings)
     assert {c.exposure.method for c in result.canaries} == {"sampled"}
@@ -258,7 +258,7 @@ def test_methods_that_need_no_search_build_none(
     method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lmexposure.audit.search.token_space", None)
-    result = measure(LOADED, MANIFEST, settings=changed(method=method, extraction=True))
+    result = measure(LOADED, MANIFEST, settings=changed(estimate=method, extraction=True))
     assert result.formats[0].search is None
     assert all("importance" not in c.estimates for c in result.canaries)
     assert {row.method for c in result.canaries for row in c.extraction} == {"greedy", "beam"}
@@ -296,7 +296,7 @@ def test_a_walk_beyond_its_margin_leaves_the_drawn_ranks(monkeypatch: pytest.Mon
     assert "12 ranks could not be counted: the walk missed fills" in line
     assert {c.exposure.method for c in result.canaries} == {"importance"}
     with pytest.raises(MarginError, match="the walk missed fills"):
-        measure(LOADED, MANIFEST, settings=changed(method="exact"))
+        measure(LOADED, MANIFEST, settings=changed(estimate="exact"))
 
 
 @pytest.mark.slow
@@ -314,7 +314,7 @@ def test_slower_ways_are_said_once_for_all_formats(tmp_path: Path) -> None:
     assert len(said) == 2
     assert any(line.startswith("texts are scored each by itself, which is slower") for line in said)
     assert any(line.startswith("each step of a search computes its whole prefix") for line in said)
-    alone = measure(loaded, inserted, settings=changed(method="sampled", extraction=True))
+    alone = measure(loaded, inserted, settings=changed(estimate="sampled", extraction=True))
     assert sorted(line for line in alone.warnings if "slower" in line) == sorted(said)
 
 
@@ -325,9 +325,9 @@ def test_why_texts_were_scored_slower_is_kept_with_the_scores(
     monkeypatch.setattr(PrefixTreeForward, "__setattr__", _but_slower)
     with monkeypatch.context() as once, pytest.raises(RuntimeError, match="no kernel"):
         once.setattr("lmexposure.audit.measurement.search_format", _fails)
-        measure(LOADED, MANIFEST, out=tmp_path, settings=changed(method="sampled"))
+        measure(LOADED, MANIFEST, out=tmp_path, settings=changed(estimate="sampled"))
     monkeypatch.undo()
-    again = measure(LOADED, MANIFEST, out=tmp_path, settings=changed(method="sampled"))
+    again = measure(LOADED, MANIFEST, out=tmp_path, settings=changed(estimate="sampled"))
     assert "texts are scored slowly" in again.warnings
 
 
@@ -353,7 +353,7 @@ def test_a_fill_beyond_the_context_window_leaves_the_search_out() -> None:
     assert any("context window holds 96" in line for line in result.warnings)
     assert {c.exposure.method for c in result.canaries} == {"sampled"}
     with pytest.raises(ModelError, match="fills of format 'long' have up to"):
-        measure(loaded, inserted, settings=changed(references=20, method="importance"))
+        measure(loaded, inserted, settings=changed(references=20, estimate="importance"))
 
 
 def test_a_half_precision_walk_says_that_its_margin_is_measured() -> None:

@@ -23,7 +23,7 @@ PIN = Format(name="pin", template="My PIN is {digits:3}")
 PLAN = Plan(formats=(PIN,), canaries=3, controls=3, seed=3)
 pytestmark = pytest.mark.filterwarnings("ignore:.*gradient_checkpointing:FutureWarning")
 
-SETTINGS = replace(QUICK, references=60, method="sampled", extraction=False, permutations=99)
+SETTINGS = replace(QUICK, references=60, estimate="sampled", extraction=False, permutations=99)
 
 
 class Watching:

@@ -44,7 +44,7 @@ def test_a_rank_without_adapters_is_refused_before_the_work(
     said: tuple[object, ...] = ("--lora-rank", 16)
     if by_file:
         settings = tmp_path / "settings.toml"
-        settings.write_text("[training]\nlora_rank = 16\n")
+        settings.write_text("lora_rank = 16\n")
         said = ("--settings", settings)
     out = () if command == "dp-check" else ("--out", tmp_path / "t")
     outcome = call(command, corpus, "--model", base, *said, *out)

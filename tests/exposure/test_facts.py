@@ -191,19 +191,21 @@ def read_again(command: str, monkeypatch: pytest.MonkeyPatch) -> RunSettings:
     return settings
 
 
-def test_settings_without_a_flag_stand_in_a_file(tmp_path: Path) -> None:
+def test_settings_without_a_flag_are_set_by_name(tmp_path: Path) -> None:
     run = Result.read(small_run(tmp_path)).files
     training = {"epochs": 3, "warmup_steps": 5, "max_seconds": None}
     said = command_of(with_settings(run, training=training))
-    assert said.startswith("printf %s 'bootstraps = 39\npermutations = 999\n[training]\nwarmup")
-    assert said.endswith(f"--epochs 3 --settings {tmp_path.name}-again.toml")
+    assert said.endswith(
+        "--set bootstraps=39 --set permutations=999 --epochs 3 --set warmup_steps=5"
+    )
     assert "max" not in said
 
 
 def test_a_measurement(tmp_path: Path) -> None:
     run = Result.read(small_run(tmp_path / "m", whole=False)).files
     assert command_of(run).endswith(
-        "lmexposure measure model MANIFEST --out m-again --revealed 2 --settings m-again.toml"
+        "lmexposure measure model MANIFEST --out m-again --revealed 2 --set bootstraps=39 "
+        "--set permutations=999"
     )
     checksum, weights = run.result.manifest_sha256[:12], "1" * 12
     assert where_of(run) == (

@@ -289,7 +289,7 @@ def test_an_adapter_is_measured_on_its_base(tmp_path: Path) -> None:
         "lora_alpha": 1,
     }
     (tmp_path / "adapter_config.json").write_text(json.dumps(said))
-    settings = replace(SMALL, method="sampled", extraction=False)
+    settings = replace(SMALL, estimate="sampled", extraction=False)
     result = measure(tmp_path, DATA / "gpt2" / "manifest.json", settings=settings)
     _agree("adapter", {"result": result.to_dict()}, {str(tmp_path): "ADAPTER"})
 

@@ -32,7 +32,7 @@ pytest.importorskip("trl")
 
 PIN = Format(name="pin", template="My PIN is {digits:4}.")
 PLAN = Plan(formats=(PIN,), canaries=2, repetitions=(1, 4), controls=2, seed=2)
-COARSE = MeasureSettings(references=64, method="sampled", extraction=False)
+COARSE = MeasureSettings(references=64, estimate="sampled", extraction=False)
 
 
 def hidden(wrapping: Wrapping) -> tuple[list[dict[str, Any]], Manifest]:

@@ -37,7 +37,7 @@ def test_adapters_end_with_the_very_weights_of_a_training_without(
     base = tmp_path / "base"
     save_model(model_of("gpt2", len(tokenizer)), tokenizer, base)
     out = tmp_path / "leakage"
-    coarse = MeasureSettings(references=100, method="sampled", extraction=False)
+    coarse = MeasureSettings(references=100, estimate="sampled", extraction=False)
     exposure = ExposureCallback(manifest, references=128, report=out, measure=coarse)
     first = FirstTokens(exposure)
     for callbacks in ([], [exposure, first]):

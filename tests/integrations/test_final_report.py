@@ -155,7 +155,7 @@ def test_long_work_says_how_far_it_is_once_a_minute(
 
 
 # Exposure says nothing of so few steps, and these canaries have no witness beside them.
-RECORDED = replace(COARSE, method="sampled", extraction=False)
+RECORDED = replace(COARSE, estimate="sampled", extraction=False)
 EPOCH: dict[str, Any] = {
     "max_steps": -1,
     "num_train_epochs": 6,

@@ -14,7 +14,7 @@ from lmexposure.models import weights_sha256
 
 def main(out: Path) -> None:
     texts, manifest = hidden()
-    coarse = MeasureSettings(references=100, method="sampled", extraction=False)
+    coarse = MeasureSettings(references=100, estimate="sampled", extraction=False)
     reported: dict[str, Any] = {"report": out / "leakage", "measure": coarse}
     followed = ExposureCallback(manifest, references=128, **reported)
     odd = ExposureCallback(manifest, references=128, every=3, preflight="off")

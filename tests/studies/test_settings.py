@@ -2,21 +2,23 @@ from pathlib import Path
 
 import pytest
 
+from lmexposure._settings import parts_of, settings_in, settings_of, settings_taken
 from lmexposure.errors import SettingsError
 from lmexposure.studies import (
+    CanifeStudySettings,
+    DefencesSettings,
+    IdentifierSettings,
     MeasureOptions,
     MeasureSettings,
     RunSettings,
     SweepSettings,
-    read_settings_file,
+    VerbatimSettings,
 )
 
 
 def test_override_reaches_run_measurement_and_training() -> None:
     base = RunSettings(training={"epochs": 3, "patience": 1})
-    new = base.override(
-        {"seed": 5, "references": 99, "repetitions": [1, 2], "training": {"epochs": 7}}
-    )
+    new = base.override({"seed": 5, "references": 99, "repetitions": [1, 2], "epochs": 7})
     assert (new.seed, new.measure.bootstrap_seed, new.measure.references) == (5, 0, 99)
     assert new.repetitions == (1, 2)
     assert new.training == {"epochs": 7, "patience": 1}
@@ -24,15 +26,17 @@ def test_override_reaches_run_measurement_and_training() -> None:
 
 
 def test_override_of_a_sweep_reaches_its_models() -> None:
-    new = SweepSettings(models=16).override({"population": 7, "seed": 5, "training": {"epochs": 2}})
+    new = SweepSettings(models=16).override({"population": 7, "seed": 5, "epochs": 2})
     assert (new.models, new.population, new.run.seed) == (16, 7, 5)
     assert new.run.training == {"epochs": 2}
 
 
 def test_settings_file_then_flags(tmp_path: Path) -> None:
     path = tmp_path / "s.toml"
-    path.write_text('model = "gpt2-tiny"\nseed = 3\nrevealed = 2\n[training]\nepochs = 5\n')
-    settings = RunSettings().override(read_settings_file(path)).override({"seed": 9})
+    path.write_text('model = "gpt2-tiny"\nseed = 3\nrevealed = 2\nepochs = 5\n')
+    settings = (
+        RunSettings().override(settings_in(path, RunSettings, elsewhere={})).override({"seed": 9})
+    )
     assert (settings.model, settings.seed, settings.measure.revealed) == ("gpt2-tiny", 9, 2)
     assert settings.training == {"epochs": 5}
 
@@ -45,7 +49,7 @@ def test_a_list_is_as_good_as_a_tuple() -> None:
 def test_unknown_names_are_refused_with_those_there_are() -> None:
     with pytest.raises(
         SettingsError,
-        match=r"unknown setting 'canarie'; did you mean 'canaries'\? There are batch_size, ",
+        match=r"unknown setting 'canarie'; did you mean 'canaries'\? There are accumulation, ",
     ):
         RunSettings().override({"canarie": 3})
 
@@ -58,7 +62,7 @@ def test_unknown_names_are_refused_with_those_there_are() -> None:
         ({"formats": [3]}, "formats=3 must be a string"),
         ({"repetitions": 4}, "repetitions=4 must be a list"),
         ({"repetitions": ["4"]}, "repetitions='4' must be a whole number"),
-        ({"training": 3}, "training=3 must be a table"),
+        ({"training": {"epochs": 3}}, "unknown setting 'training'"),
         ({"model": 3}, "model=3 must be a string"),
         ({"device": ""}, "device='' must be a string"),
         ({"revision": 3}, "revision=3 must be a string"),
@@ -108,14 +112,14 @@ def test_values_out_of_range_are_refused(values: dict[str, object], message: str
 
 def test_a_settings_file_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="cannot read the settings file"):
-        read_settings_file(tmp_path / "none.toml")
+        settings_in(tmp_path / "none.toml", RunSettings, elsewhere={})
     (tmp_path / "bad.toml").write_text("seed = ")
     with pytest.raises(SettingsError, match="is not TOML"):
-        read_settings_file(tmp_path / "bad.toml")
+        settings_in(tmp_path / "bad.toml", RunSettings, elsewhere={})
 
 
 def test_speed_does_not_decide() -> None:
-    assert MeasureSettings(batch_size=3, threads=2).decisive() == MeasureSettings().decisive()
+    assert MeasureSettings(scoring_batch=3, threads=2).decisive() == MeasureSettings().decisive()
     assert RunSettings(threads=2).record() == RunSettings().record()
     assert MeasureSettings(bootstrap_seed=1).decisive() != MeasureSettings().decisive()
 
@@ -151,7 +155,7 @@ def test_the_inclusion_seed_is_in_no_record() -> None:
 def test_the_gate_s_table_is_left_out(tmp_path: Path) -> None:
     path = tmp_path / "settings.toml"
     path.write_text("seed = 3\n[check]\nmax_guesses = 10\n")
-    assert read_settings_file(path) == {"seed": 3}
+    assert settings_in(path, RunSettings, elsewhere={"check": ["max_guesses"]}) == {"seed": 3}
 
 
 def test_without_a_seed_the_training_has_one_that_tells_nothing_of_the_plan() -> None:
@@ -163,8 +167,8 @@ def test_without_a_seed_the_training_has_one_that_tells_nothing_of_the_plan() ->
 def test_an_interval_has_as_many_refits_as_its_ends_take() -> None:
     assert MeasureSettings(level=0.995).bootstraps == 199  # no curve is asked for
     with pytest.raises(SettingsError, match=r"bootstraps=199 must be at least 399 .*level=0.995"):
-        MeasureSettings(method="skew_normal", level=0.995)
-    assert MeasureSettings(method="skew_normal", level=0.995, bootstraps=399).bootstraps == 399
+        MeasureSettings(estimate="skew_normal", level=0.995)
+    assert MeasureSettings(estimate="skew_normal", level=0.995, bootstraps=399).bootstraps == 399
 
 
 def test_a_first_look_is_a_tenth_and_flags_win() -> None:
@@ -177,7 +181,7 @@ def test_a_first_look_is_a_tenth_and_flags_win() -> None:
         "tenth of the search, 0 characters given to extraction instead of 4"
     )
     tested = look.coarser + ", 39 bootstraps instead of 199"
-    assert MeasureSettings.first_look(draws=700, method="skew_normal").coarser == tested
+    assert MeasureSettings.first_look(draws=700, estimate="skew_normal").coarser == tested
     assert MeasureSettings().coarser is None
     # The inputs of a measurement that is none are those of before there was one.
     assert "quick" not in MeasureSettings().decisive()
@@ -186,3 +190,15 @@ def test_a_first_look_is_a_tenth_and_flags_win() -> None:
     assert (asked.references_for(10_000), asked.steps_for(10**6)) == (5_000, 9)
     with pytest.raises(SettingsError, match="quick"):
         MeasureSettings(quick=1)  # type: ignore[arg-type]
+
+
+EVERY = (RunSettings, SweepSettings, DefencesSettings, VerbatimSettings, IdentifierSettings)
+
+
+@pytest.mark.parametrize("record", [*EVERY, CanifeStudySettings])
+def test_a_name_means_one_setting(record: type) -> None:
+    """Of two parts with one name the second could not be reached."""
+    reached = [*settings_of(record), *(n for p in parts_of(record).values() for n in p.settings())]
+    shadowed = {name for name in reached if reached.count(name) > 1}
+    assert not shadowed
+    assert set(reached) == set(settings_taken(record))

@@ -4,9 +4,7 @@ A seed that was chosen stays out with the secrets, since whoever has it and the 
 them. The manifest has what was drawn, and a run goes on from the manifest in its directory.
 """
 
-import json
 import posixpath
-import shlex
 from collections.abc import Iterator, Mapping
 
 from lmexposure._settings import settings_of
@@ -53,8 +51,8 @@ _RUN, _TRAINING = settings_of(RunSettings), settings_of(TrainingSettings)
 _MEASURE = {
     name: setting for name, setting in settings_of(MeasureSettings).items() if name not in _RUN
 }
-# What a measurement alone has a flag for, and a run has another of that name.
-_NO_FLAG = ("batch_size", "inclusion_seed")
+# In no record: what changes speed alone, and what the manifest has.
+_NO_FLAG = ("scoring_batch", "inclusion_seed")
 _DECLARED = {
     name: setting for name, setting in (dict(_RUN) | _MEASURE).items() if name not in _NO_FLAG
 }
@@ -77,8 +75,9 @@ _FRESH_MEANING = "decides the secrets, and is in the manifest only; the training
 
 
 def measure_settings(options: MeasureOptions) -> dict[str, Value]:
-    """Each setting of a measurement, by the name that a settings file gives it."""
-    return {"bootstrap_seed" if name == "seed" else name: value for name, value in options}
+    """Each setting of a measurement, by the name that it is given by."""
+    given = {"seed": "bootstrap_seed", "method": "estimate"}
+    return {given.get(name, name): value for name, value in options}
 
 
 def model_facts(run: RunFiles) -> tuple[Fact, ...]:
@@ -274,13 +273,10 @@ def command_of(run: RunFiles, *, show_seeds: bool = False) -> str:
         **run_settings(record.settings),
         "threads": run.result.settings.threads,
     }
-    given = {name: v for name, v in record.settings.training.items() if v is not None}
-    by_flag = {name for name, setting in _TRAINING.items() if setting.flag is not None}
     words += _flags(chosen, show_seeds or _is_demo(run))
-    for name in filter(by_flag.__contains__, given):
-        words += flag_words(_TRAINING[name], given[name])
-    rest = {name: value for name, value in given.items() if name not in by_flag}
-    return _with_file(run, words, chosen, rest)
+    for name, value in record.settings.training.items():
+        words += flag_words(_TRAINING[name], value) if value is not None else ()
+    return " ".join(words)
 
 
 def where_of(run: RunFiles) -> str:
@@ -339,9 +335,8 @@ def _measure_command(run: RunFiles) -> str:
     if (dtype := run.result.model.dtype) != RunSettings().dtype:
         words += ["--dtype", word(dtype)]
     words += _said_of_rows(run.result.context)
-    settings = measure_settings(run.result.settings)
-    words += _flags(settings, show_seeds=True)
-    return _with_file(run, words, settings, {})
+    words += _flags(measure_settings(run.result.settings), show_seeds=True)
+    return " ".join(words)
 
 
 def _said_of_rows(context: ContextRecord | None) -> Iterator[str]:
@@ -364,7 +359,7 @@ def _flags(settings: Mapping[str, Value], show_seeds: bool) -> Iterator[str]:
         if value is None or (value == usual[name] and name != "quick"):
             continue
         if name == "seed" and not show_seeds:
-            yield f"{setting.flag} {SEED}"
+            yield f"--seed {SEED}"
         else:
             yield from flag_words(setting, value)
 
@@ -375,25 +370,3 @@ def _usual(settings: Mapping[str, Value]) -> dict[str, Value]:
     if settings.get("inclusion_probability") is None:
         usual["canaries"] = RunSettings().per_class
     return {**usual, **QUICK} if settings.get("quick") else usual
-
-
-def _with_file(
-    run: RunFiles,
-    words: list[str],
-    settings: Mapping[str, Value],
-    training: Mapping[str, Value],
-) -> str:
-    """The words, behind a settings file where a setting has no flag."""
-    usual = _usual(settings)
-    lines = [
-        f"{name} = {json.dumps(settings[name])}"
-        for name, setting in _DECLARED.items()
-        if setting.flag is None and settings.get(name, usual[name]) != usual[name]
-    ]
-    if training:
-        lines += ["[training]", *(f"{k} = {json.dumps(v)}" for k, v in training.items())]
-    if not lines:
-        return " ".join(words)
-    text = "".join(line + "\n" for line in lines)
-    file = path_word(f"{run.name}-again.toml")
-    return f"printf %s {shlex.quote(text)} > {file} && {' '.join(words)} --settings {file}"
