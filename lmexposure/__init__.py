@@ -17,7 +17,16 @@ heavy.
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from lmexposure.audit import epsilon, measure, run
+    from lmexposure.audit import epsilon
+    from lmexposure.calls import (
+        canife,
+        compare_defences,
+        identifiers,
+        measure,
+        run,
+        sweep,
+        verbatim,
+    )
     from lmexposure.canaries import Format, InsertionStep, Manifest, Plan, insert_files
     from lmexposure.core import Thresholds
     from lmexposure.doors import check, compare, open, report
@@ -30,10 +39,8 @@ if TYPE_CHECKING:
         verify,
     )
     from lmexposure.models import GradientCanaries, dp_check, load_model
-    from lmexposure.regurgitation import VerbatimSettings, verbatim
     from lmexposure.statistics import exposure
-    from lmexposure.studies import MeasureSettings, Result, RunSettings, SweepSettings
-    from lmexposure.sweeps import sweep
+    from lmexposure.studies import Result
 else:
     from lmexposure._lazy import lazy_face as _lazy_face
 
@@ -45,21 +52,20 @@ __all__ = [
     "GradientCanaries",
     "InsertionStep",
     "Manifest",
-    "MeasureSettings",
     "Plan",
     "Result",
-    "RunSettings",
-    "SweepSettings",
     "Thresholds",
-    "VerbatimSettings",
     "Wrapping",
     "__version__",
     "audit_update",
+    "canife",
     "check",
     "compare",
+    "compare_defences",
     "dp_check",
     "epsilon",
     "exposure",
+    "identifiers",
     "insert",
     "insert_files",
     "load_model",

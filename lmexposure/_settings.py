@@ -55,6 +55,10 @@ class Setting:
             return ",".join(map(str, self.default))
         return str(self.default)
 
+    def beginning(self, default: object) -> "Setting":
+        """The same with another default, which says itself what it comes to."""
+        return self if default == self.default else replace(self, default=default, usual="")
+
     @property
     def range(self) -> str:
         """The values that it takes, for people; empty where its words say them."""
@@ -159,9 +163,9 @@ class Part:
     without: Collection[str]  # but these
     as_given: bool  # it holds those alone that were given, by name
 
-    def settings(self) -> dict[str, Setting]:
-        """What can be given of it, by name."""
-        found = settings_taken(self.record)
+    def settings(self, made: object) -> dict[str, Setting]:
+        """What can be given of it, by name, with the defaults that this one has."""
+        found = settings_taken(self.record, made=None if self.as_given else made)
         wanted = found if self.names is None else self.names
         return {name: found[name] for name in wanted if name not in self.without}
 
@@ -186,11 +190,18 @@ def parts_of(record: type) -> dict[str, Part]:
     }
 
 
-def settings_taken(record: type) -> dict[str, Setting]:
-    """Every setting that can be given to a record, by name: its own, then those of its parts."""
-    found = dict(settings_of(record))
-    for held in parts_of(record).values():
-        found |= {n: told for n, told in held.settings().items() if n not in found}
+def settings_taken(record: type, *, made: object = None) -> dict[str, Setting]:
+    """Every setting that can be given to a record, by name: its own, then those of its parts.
+
+    Their defaults are those of the record that is made without a word, or of `made`.
+    """
+    made = record() if made is None else made
+    found = {
+        name: told.beginning(getattr(made, name)) for name, told in settings_of(record).items()
+    }
+    for name, held in parts_of(record).items():
+        inner = held.settings(getattr(made, name)).items()
+        found |= {n: told for n, told in inner if n not in found}
     return found
 
 
@@ -226,7 +237,7 @@ class Settings:
         new: dict[str, Any] = {name: left.pop(name) for name in settings_of(kind) if name in left}
         for field_name, held in parts_of(kind).items():
             before = getattr(self, field_name)
-            given = {name: left.pop(name) for name in held.settings() if name in left}
+            given = {name: left.pop(name) for name in held.settings(before) if name in left}
             new[field_name] = {**before, **given} if held.as_given else before.override(given)
         return changed(self, new)
 

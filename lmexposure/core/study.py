@@ -190,6 +190,11 @@ class Study(FileRecord):
         home: Path | None = self.__dict__.get(_HOME)
         return home
 
+    def in_memory(self) -> Self:
+        """The same study, after what it reads next to its file was read: that may go away."""
+        self.__dict__.pop(_HOME, None)
+        return self
+
     @property
     def model_name(self) -> str:
         """Of the model that was measured; "" where there is none of its own."""

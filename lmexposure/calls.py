@@ -1,0 +1,446 @@
+"""A call for each kind of study: its data, its settings as keywords, and where it is written.
+
+Each takes what its command takes, by the same names; `lmexposure settings COMMAND` lists them with
+their ranges. Without `out` nothing is left on the disk, and the study is in memory alone.
+"""
+
+import inspect
+import tempfile
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from lmexposure._settings import Settings, refuse_unknown, settings_of, settings_taken
+from lmexposure.errors import SettingsError
+from lmexposure.studies import (
+    MACHINE,
+    SETTINGS_OF_ROWS,
+    CanifeStudySettings,
+    DefencesSettings,
+    IdentifierSettings,
+    MeasureSettings,
+    RunSettings,
+    SweepSettings,
+    TrainingSettings,
+    VerbatimSettings,
+)
+
+if TYPE_CHECKING:
+    from lmexposure.audit import Progress
+    from lmexposure.canaries import Files, Format, Manifest
+    from lmexposure.studies import (
+        Canife,
+        Defences,
+        NaturalIdentifiers,
+        Result,
+        RowsRecord,
+        SweepResult,
+        Validation,
+        VerbatimRecord,
+    )
+
+F = TypeVar("F", bound=Callable[..., object])
+_OF_LOADING = [n for n, told in settings_taken(RunSettings).items() if told.panel == MACHINE]
+_OF_TRAININGS = settings_of(TrainingSettings).keys() - settings_of(RunSettings).keys() - {"delta"}
+# What a measurement takes of a run: what is measured, how a model is loaded, and its rows.
+_OF_MEASUREMENTS = [*settings_taken(MeasureSettings), *_OF_LOADING, *SETTINGS_OF_ROWS]
+
+
+def keywords(record: type[Settings], names: Collection[str] | None = None) -> Callable[[F], F]:
+    """Show the settings of a record, or these of them, as keywords of a function."""
+
+    def shown(function: F) -> F:
+        own = inspect.signature(function).parameters.values()
+        every = settings_taken(record)
+        taken = {n: told for n, told in every.items() if names is None or n in names}
+        asked = [
+            # Of a training the model has its own defaults.
+            inspect.Parameter(
+                name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=... if name in _OF_TRAININGS else told.default,
+            )
+            for name, told in taken.items()
+        ]
+        data = [each for each in own if each.kind is not inspect.Parameter.VAR_KEYWORD]
+        vars(function).update(__signature__=inspect.Signature([*data, *asked]), settings=taken)
+        return function
+
+    return shown
+
+
+def _place(out: str | Path | None) -> AbstractContextManager[str | Path]:
+    """Where a study is written; a directory that goes away where nothing is to be left."""
+    return tempfile.TemporaryDirectory() if out is None else nullcontext(out)
+
+
+@keywords(RunSettings)
+def run(
+    corpus: "Files",
+    *,
+    out: str | Path | None = None,
+    progress: "Progress | None" = None,
+    **settings: Any,
+) -> "Result":
+    """Insert canaries into a corpus, train a model on it, measure what it gives away.
+
+    The same call again resumes: finished steps are skipped while their inputs are unchanged, an
+    interrupted training goes on from its last checkpoint.
+
+    Args:
+        corpus: a file, several, or patterns.
+        out: the run directory: manifest.json, corpus/, model/, metrics.jsonl, training.json,
+            scores.parquet, result.json, run.json; None leaves nothing, the model neither.
+        progress: watches.
+        settings: what to insert, train and measure. Secrets and coins without a seed are drawn once
+            for `out`: its manifest has what was drawn.
+
+    Raises:
+        SettingsError: a setting that there is not, or out of range, kinds that one training cannot
+            judge, or several processes.
+        CorpusError, FormatError, PlanError: the corpus or the plan cannot be used.
+        ManifestError: the coins left every candidate out.
+        ModelError, NumericalError: the model cannot be trained or measured.
+        ResultError: `out` holds another run that trained already, or another process is at work
+            there.
+        FileError: the disk refused.
+    """
+    from lmexposure.audit import run as made
+    from lmexposure.audit import silent
+
+    asked = RunSettings().override(settings)
+    with _place(out) as place:
+        result = made(corpus, out=place, settings=asked, progress=progress or silent)
+        return result if out is not None else result.in_memory()
+
+
+@keywords(RunSettings, _OF_MEASUREMENTS)
+def measure(  # noqa: PLR0913 - its data; each may be left out
+    model: Any,
+    manifest: "str | Path | Manifest",
+    *,
+    tokenizer: Any = None,
+    base: Any = None,
+    rows: "RowsRecord | str | Path | None" = None,
+    validation: "Validation | None" = None,
+    out: str | Path | None = None,
+    progress: "Progress | None" = None,
+    **settings: Any,
+) -> "Result":
+    """Measure how far a model's view of the inserted canaries differs from chance.
+
+    The model may have been trained by anyone, on a corpus that canaries were inserted into. At the
+    end, also after an error or Ctrl-C, all is as it was: a model in memory with the mode of each of
+    its parts, random number generators, torch's number of threads.
+
+    Args:
+        model: a directory or hub name, what `load_model` gives, or a causal language model of
+            transformers in memory, with an adapter of peft or without, which is measured on its
+            device and in its dtype, without dropout.
+        manifest: what was inserted, or the path of manifest.json. Uniform fills have ranks; chosen
+            texts are judged by their coins, where these were tossed, and else left out.
+        tokenizer: of a model in memory, and of no other.
+        base: the model before the training, which scores the same texts: the result then says what
+            was likely anyway, and calibrated exposures. As `model`; "adapter-off": the model with
+            its adapter switched off. None: no base.
+        rows: in which rows the training had the canaries: what `verify(..., rows=True)` gave, or
+            the path of its rows.json; None: the rows.json next to a manifest that is given as a
+            path, where there is one.
+        validation: what is known of the training, to be shown next to exposure; None: what the
+            training.json beside a saved model says, where this package trained it on this manifest.
+        out: a directory for result.json, scores.parquet and, with the date, run.json; a second
+            call with the same inputs returns what is there, and an interrupted one goes on.
+        progress: watches.
+        settings: what to measure; how a model that is not in memory is loaded; and how the training
+            made rows of records, where not as the manifest says.
+
+    Returns:
+        the result, its canaries in the manifest's order, with its scores in memory.
+
+    Raises:
+        ManifestError: the manifest is none, cannot be read, was edited, or holds no uniform fill
+            that was inserted; rows or a chat template that are not of it and of this tokenizer.
+        ModelError: the model cannot be loaded or measured, cannot read a fill of a format, or lacks
+            its tokenizer; `base` is no base of it.
+        NumericalError: the model gave NaN or infinite logits.
+        PlanError: a format has fewer fills left than the references that were asked for.
+        ResultError: `out` holds the result of another model, manifest or settings, or one that was
+            edited or damaged; another process is at work there.
+        SettingsError: a setting that there is not, out of range, or without effect.
+    """
+    from lmexposure.audit import load_base, load_for_measuring, recorded_training, told_wrapping
+    from lmexposure.audit import measure as made
+    from lmexposure.canaries import Manifest
+
+    asked, named = _chosen(settings, _OF_MEASUREMENTS), isinstance(model, str | Path)
+    if not named:
+        _refuse_loading(settings)
+    inserted = manifest if isinstance(manifest, Manifest) else Manifest.read(manifest)
+    if validation is None and named:
+        validation = recorded_training(model, inserted)
+    return made(
+        load_for_measuring(model, asked) if named else model,
+        manifest,
+        tokenizer=tokenizer,
+        out=out,
+        settings=replace(asked.measure, threads=asked.threads),
+        validation=validation,
+        rows=rows,
+        progress=progress,
+        base=load_base(base, asked) if isinstance(base, str) else base,
+        wrapping=told_wrapping(inserted, asked),
+    )
+
+
+def _chosen(settings: Mapping[str, object], names: Collection[str]) -> RunSettings:
+    """Settings of a run, where these alone have an effect."""
+    for name in sorted(settings.keys() & settings_taken(RunSettings).keys() - set(names)):
+        raise SettingsError(f"{name!r} has no effect here; leave it out")
+    refuse_unknown(settings, names)
+    return RunSettings().override(settings)
+
+
+def _refuse_loading(settings: Mapping[str, object]) -> None:
+    """Refuse what only the loading of a model reads."""
+    for name in sorted(settings.keys() & set(_OF_LOADING) - {"threads", "scoring_batch"}):
+        raise SettingsError(
+            f"{name}={settings[name]!r} is for loading a model, and this one is in memory; leave "
+            "it out"
+        )
+
+
+@keywords(SweepSettings)
+def sweep(
+    corpus: "Files",
+    *,
+    out: str | Path | None = None,
+    workers: int | None = None,
+    address: str | None = None,
+    progress: "Progress | None" = None,
+    **settings: Any,
+) -> "SweepResult":
+    """Train many models on a corpus, each with canaries by its own coins, and say what they show.
+
+    The same call again goes on with the models that are missing.
+
+    Args:
+        corpus: a file, several, or patterns.
+        out: the directory of the sweep; on a disk that all machines of a cluster share.
+        workers: models side by side, by Ray; None: as many as there are cores (or GPUs) where Ray
+            is installed, else 1; 1: in this process, without Ray.
+        address: of a Ray cluster, "HOST:PORT" or "auto"; None: this machine.
+        progress: watches.
+        settings: of the sweep, and of the training of each model.
+
+    Raises:
+        SettingsError: a setting that there is not, or out of range.
+        ResultError: `out` holds another sweep, or another process is at work there; no model has
+            scores; Ray is missing, or its cluster is out of reach; a worker was lost again and
+            again.
+        FileError: the disk refused.
+    """
+    from lmexposure.audit import silent
+    from lmexposure.sweeps import sweep as made
+
+    asked = SweepSettings().override(settings)
+    with _place(out) as place:
+        found = made(
+            corpus,
+            out=place,
+            settings=asked,
+            workers=workers,
+            address=address,
+            progress=progress or silent,
+        )
+        return found if out is not None else found.in_memory()
+
+
+@keywords(DefencesSettings)
+def compare_defences(
+    corpus: "Files",
+    *,
+    out: str | Path | None = None,
+    workers: int | None = None,
+    address: str | None = None,
+    progress: "Progress | None" = None,
+    **settings: Any,
+) -> "Defences":
+    """Compare defences at one utility, each under the attacks that fit it.
+
+    Args:
+        corpus: a file, several, or patterns.
+        out: the directory of the comparison, where the same call goes on.
+        workers: as for `sweep`.
+        address: as for `sweep`.
+        progress: watches.
+        settings: which methods, at which utility, and those of the sweep of each.
+
+    Raises:
+        SettingsError: a setting that there is not, or out of range; a method whose package is not
+            installed.
+        ResultError: as for `sweep`.
+        FileError: the disk refused.
+    """
+    from lmexposure.audit import silent
+    from lmexposure.defences import compare_defences as made
+
+    asked = DefencesSettings().override(settings)
+    with _place(out) as place:
+        found = made(
+            corpus,
+            out=place,
+            settings=asked,
+            workers=workers,
+            address=address,
+            progress=progress or silent,
+        )
+        return found if out is not None else found.in_memory()
+
+
+@keywords(VerbatimSettings)
+def verbatim(  # noqa: PLR0913 - its data; each may be left out
+    model: Any,
+    corpus: "Files",
+    *,
+    tokenizer: Any = None,
+    reference: Any = None,
+    held_out: "Files | None" = None,
+    prompts: Sequence[str] = (),
+    out: str | Path | None = None,
+    progress: "Progress | None" = None,
+    **settings: Any,
+) -> "VerbatimRecord":
+    """Look which text of a corpus a model gives back, word for word or nearly so.
+
+    Args:
+        model: a path or hub name, what `load_model` gives, or a model in memory with its tokenizer.
+        corpus: files that the model was trained on, or is thought to be.
+        tokenizer: of a model in memory.
+        reference: a model that never saw the corpus: a path or hub name, or what `load_model`
+            gives; its tokenizer may be another.
+        held_out: files of the same source that the model never saw.
+        prompts: more beginnings for free samples.
+        out: directory for verbatim.json and passages.json, where the same call goes on; without it
+            the texts that came out are not kept.
+        progress: watches.
+        settings: which windows, how they are asked for, and how models are loaded.
+
+    Returns:
+        what verbatim.json holds.
+
+    Raises:
+        CorpusError: no document has a window, or files cannot be read.
+        ModelError: a model that cannot be used, or a window longer than it reads at once.
+        NumericalError: a model gave NaN.
+        ResultError: `out` holds another look, or another kind of study.
+        SettingsError: a setting that there is not, or out of range; a library that is not
+            installed.
+        FileError: the disk refused, or something in `out` has a name that the look writes.
+    """
+    from lmexposure.audit import silent
+    from lmexposure.regurgitation import verbatim as made
+
+    asked = VerbatimSettings().override(settings)
+    with _place(out) as place:
+        found = made(
+            model,
+            corpus,
+            out=place,
+            tokenizer=tokenizer,
+            reference=reference,
+            held_out=held_out,
+            prompts=prompts,
+            settings=asked,
+            progress=progress or silent,
+        )
+        return found if out is not None else found.in_memory()
+
+
+@keywords(IdentifierSettings)
+def identifiers(
+    model: Any,
+    corpus: "Files",
+    *,
+    formats: "Sequence[str | Path | Format]",
+    base: Any = None,
+    held_out: "Files | None" = None,
+    out: str | Path | None = None,
+    progress: "Progress | None" = None,
+    **settings: Any,
+) -> "NaturalIdentifiers":
+    """Compare identifiers that a corpus holds with fresh draws of their format, in their place.
+
+    Args:
+        model: the audited model: a directory, a hub name, or what `load_model` gives.
+        corpus: a file, several, or patterns, of any layout that texts are inserted into.
+        formats: shipped ones by name, your own by path; words in front of the first hole are left
+            out, for identifiers have others in front.
+        base: a model that never saw the corpus, with any tokenizer: where it too ranks the
+            identifiers low, they are not like fresh draws.
+        held_out: files with documents of the same source that a random split held out of the
+            training. Only they allow to say "membership", or identifiers that are random by their
+            standard: UUIDs of version 4.
+        out: the directory that identifiers.json goes to, where the same call goes on.
+        progress: watches.
+        settings: of the comparison, and how models are loaded.
+
+    Returns:
+        what was found; it holds no identifier's text.
+
+    Raises:
+        CorpusError: a file that cannot be read, no identifiers, or fewer than needed, in the corpus
+            or held out.
+        FormatError: no formats, one that is not sound, or one too small for the draws.
+        ModelError: no such model or base, one that lacks a token for a character of a format, or
+            whose context window is too short for an identifier.
+        NumericalError: a model gave NaN or infinite logits.
+        BusyError, ResultError: another process is at work in `out`, or it holds another comparison.
+        SettingsError: a setting that there is not, or out of range.
+
+    Source: Natural identifiers, ICLR 2026.
+    """
+    from lmexposure.audit import natural_identifiers, silent
+
+    return natural_identifiers(
+        model,
+        corpus,
+        formats=formats,
+        base=base,
+        held_out=held_out,
+        out=out,
+        settings=IdentifierSettings().override(settings),
+        progress=progress or silent,
+    )
+
+
+@keywords(CanifeStudySettings)
+def canife(
+    corpus: "Files",
+    *,
+    out: str | Path | None = None,
+    progress: "Progress | None" = None,
+    **settings: Any,
+) -> "Canife":
+    """Train an LSTM on users of a corpus in a federated way, and attack its rounds.
+
+    Args:
+        corpus: a file, several, or patterns: records with a field that says whose each is, or text.
+        out: the directory of canife.json and the model, where the same call goes on.
+        progress: watches.
+        settings: whose text is trained on, which model, how, and how its rounds are attacked.
+
+    Raises:
+        CorpusError: files that cannot be read, or too few users.
+        ResultError: `out` holds another audit.
+        SettingsError: a setting that there is not, or out of range.
+
+    Source: CANIFE, ICLR 2023.
+    """
+    from lmexposure.federated import canife_audit
+
+    asked = CanifeStudySettings().override(settings)
+    with _place(out) as place:
+        found = canife_audit(corpus, out=place, settings=asked, progress=progress)
+        return found if out is not None else found.in_memory()
