@@ -1,20 +1,25 @@
 """Made by scripts/stubs from the face and from what is declared of settings."""
 
-from typing import Any
-from lmexposure.studies import Canife
-from lmexposure.studies import Defences
-from lmexposure.canaries import Files
-from lmexposure.canaries import Format
-from lmexposure.studies import NaturalIdentifiers
-from pathlib import Path
-from lmexposure.audit import Progress
-from lmexposure.studies import Result
-from lmexposure.studies import RowsRecord
 from collections.abc import Sequence
-from lmexposure.studies import SweepResult
-from lmexposure.studies import Validation
-from lmexposure.studies import VerbatimRecord
+from pathlib import Path
+from typing import Any, Literal
+
+from lmexposure import audit as audit
+from lmexposure import canaries as canaries
+from lmexposure import cli as cli
+from lmexposure import core as core
+from lmexposure import defences as defences
+from lmexposure import federated as federated
+from lmexposure import integrations as integrations
+from lmexposure import models as models
+from lmexposure import regurgitation as regurgitation
+from lmexposure import scoring as scoring
+from lmexposure import statistics as statistics
+from lmexposure import studies as studies
+from lmexposure import sweeps as sweeps
+from lmexposure.audit import Progress
 from lmexposure.audit import epsilon as epsilon
+from lmexposure.canaries import Files
 from lmexposure.canaries import Format as Format
 from lmexposure.canaries import InsertionStep as InsertionStep
 from lmexposure.canaries import Manifest as Manifest
@@ -35,8 +40,18 @@ from lmexposure.models import GradientCanaries as GradientCanaries
 from lmexposure.models import dp_check as dp_check
 from lmexposure.models import load_model as load_model
 from lmexposure.statistics import exposure as exposure
+from lmexposure.studies import (
+    Canife,
+    Defences,
+    NaturalIdentifiers,
+    RowsRecord,
+    SweepResult,
+    Validation,
+    VerbatimRecord,
+)
 from lmexposure.studies import Result as Result
 
+__all__: list[str]
 __version__: str
 
 def canife(
@@ -55,8 +70,8 @@ def canife(
     local_batch: int | None = None,
     client_learning_rate: float = 1.0,
     server_learning_rate: float = 1.0,
-    clip: float = ...,
-    noise_multiplier: float = ...,
+    clip: float = 1.0,
+    noise_multiplier: float = 1.0,
     delta: float = 1e-05,
     seed: int = 0,
     every: int = 1,

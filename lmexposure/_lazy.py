@@ -8,6 +8,7 @@ import ast
 import sys
 from collections.abc import Callable
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 
@@ -22,6 +23,8 @@ def lazy_face(
     home_of = _homes(package, face)
 
     def __getattr__(name: str) -> Any:  # noqa: N807
+        if name not in home_of and _is_room(package, name):
+            return import_module(f"{package}.{name}")
         if name not in home_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         value = getattr(import_module(home_of[name]), name)
@@ -32,6 +35,14 @@ def lazy_face(
         return sorted({*vars(sys.modules[package]), *home_of} - {"TYPE_CHECKING"})
 
     return __getattr__, __dir__
+
+
+def _is_room(package: str, name: str) -> bool:
+    """Whether a package has another one of this name in it."""
+    if name.startswith("_"):
+        return False
+    found = find_spec(f"{package}.{name}")
+    return found is not None and found.submodule_search_locations is not None
 
 
 def _homes(package: str, face: str) -> dict[str, str]:

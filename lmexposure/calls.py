@@ -12,11 +12,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from lmexposure._settings import Settings, refuse_unknown, settings_of, settings_taken
+from lmexposure._settings import Setting, Settings, refuse_unknown, settings_of, settings_taken
 from lmexposure.errors import SettingsError
 from lmexposure.studies import (
     MACHINE,
     SETTINGS_OF_ROWS,
+    TRAINING,
     CanifeStudySettings,
     DefencesSettings,
     IdentifierSettings,
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., object])
 _OF_LOADING = [n for n, told in settings_taken(RunSettings).items() if told.panel == MACHINE]
-_OF_TRAININGS = settings_of(TrainingSettings).keys() - settings_of(RunSettings).keys() - {"delta"}
 # What a measurement takes of a run: what is measured, how a model is loaded, and its rows.
 _OF_MEASUREMENTS = [*settings_taken(MeasureSettings), *_OF_LOADING, *SETTINGS_OF_ROWS]
 
@@ -60,7 +60,7 @@ def keywords(record: type[Settings], names: Collection[str] | None = None) -> Ca
             inspect.Parameter(
                 name,
                 inspect.Parameter.KEYWORD_ONLY,
-                default=... if name in _OF_TRAININGS else told.default,
+                default=... if _is_the_models(told) else told.default,
             )
             for name, told in taken.items()
         ]
@@ -69,6 +69,11 @@ def keywords(record: type[Settings], names: Collection[str] | None = None) -> Ca
         return function
 
     return shown
+
+
+def _is_the_models(told: Setting) -> bool:
+    """Whether each kind of model has a default of its own."""
+    return told.panel == TRAINING and told.name in settings_of(TrainingSettings)
 
 
 def _place(out: str | Path | None) -> AbstractContextManager[str | Path]:

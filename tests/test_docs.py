@@ -32,7 +32,7 @@ from typer.main import get_command
 
 import lmexposure as lx
 from lmexposure.cli.app import app
-from lmexposure.studies import card_with_results, save_card
+from lmexposure.studies import RunSettings, card_with_results, save_card
 
 __all__ = ["call"]  # a fixture of the tests of commands
 
@@ -43,12 +43,10 @@ NOTEBOOK = "tutorials/notebook.md"
 # A call on a page -> the same with less to do.
 SHORTER = {
     "lx.measure(model, manifest, tokenizer=tokenizer)": (
-        "lx.measure(model, manifest, tokenizer=tokenizer, settings=lx.MeasureSettings("
-        "references=100, draws=500, revealed=0, bootstraps=39, budget_steps=10_000))"
+        "lx.measure(model, manifest, tokenizer=tokenizer, "
+        "references=100, draws=500, revealed=0, bootstraps=39, budget_steps=10_000)"
     ),
-    "measure=lx.MeasureSettings(references=500)": (
-        "measure=lx.MeasureSettings(references=100, draws=500, revealed=0, bootstraps=39)"
-    ),
+    "references=500": "references=100, draws=500, revealed=0, bootstraps=39",
 }
 
 
@@ -373,7 +371,7 @@ def test_the_calls_of_the_table_take_what_it_says(
 
 def test_the_settings_files_are_read() -> None:
     (settings,) = map(tomllib.loads, blocks("reference/settings.md", "toml"))
-    assert lx.RunSettings().override(settings).training == settings["training"]
+    assert RunSettings().override(settings).training == {"epochs": 5, "learning_rate": 5e-4}
     (thresholds,) = map(tomllib.loads, blocks("tutorials/gate.md", "toml"))
     assert lx.Thresholds(**thresholds["check"]).max_guesses == 100
     (badge,) = map(tomllib.loads, blocks("reference/formats.md", "toml"))

@@ -27,7 +27,7 @@ FLOORS = {
     "_files": 2,
     "_style": 1,
     "_forecast": 2,
-    "_settings": 2,
+    "_settings": 3,
     "_integrity": 3,
     "_record": 4,
     "core": 5,
@@ -43,6 +43,7 @@ FLOORS = {
     "defences": 11,
     "integrations": 12,
     "doors": 13,
+    "calls": 13,
     "cli": 14,
     "__main__": 15,
 }

@@ -54,8 +54,10 @@ def test_the_list_is_what_the_package_gives_and_the_pages_use() -> None:
 def said_of(value: Any) -> tuple[set[str], set[str]]:
     """What a class or function takes, and of what of it something is said."""
     if not inspect.isclass(value) or not vars(value).get("__annotations__"):
-        takes = set(inspect.signature(value).parameters)
-        return takes, described(inspect.getdoc(value) or "")
+        said = described(inspect.getdoc(value) or "")
+        if "settings" in said:  # each of them says itself what it decides
+            said |= getattr(value, "settings", {}).keys()
+        return set(inspect.signature(value).parameters), said
     words = set(FIELDS.meanings(Path(inspect.getfile(value)))[value.__name__])
     takes = {name for name in vars(value)["__annotations__"] if name.islower() and name[0] != "_"}
     return takes, words | (set(settings_of(value)) if dataclasses.is_dataclass(value) else set())

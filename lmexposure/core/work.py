@@ -24,7 +24,11 @@ from lmexposure.errors import ResultError
 _Kind = TypeVar("_Kind", bound=Study)
 _DIGITS = 16  # of a hash, in the name of a part
 _TOLD = 200  # characters of two values that a refusal names
-REPORTS = ("report.html", "report.md", "report.csv")  # what a command writes beside a record
+REPORTS: tuple[str, ...] = (
+    "report.html",
+    "report.md",
+    "report.csv",
+)  # what a command writes beside a record
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,9 +9,13 @@ from lmexposure.errors import SettingsError
 
 TRAINING = "Training"  # the panel of a command's help
 
-PLAIN, DP_SGD = "plain", "dp-sgd"
-GOLDFISH, RELAXLOSS, HAMP = "goldfish", "relaxloss", "hamp"
-SELENA, DISTILLATION = "selena", "distillation"
+PLAIN: str = "plain"
+DP_SGD: str = "dp-sgd"
+GOLDFISH: str = "goldfish"
+RELAXLOSS: str = "relaxloss"
+HAMP: str = "hamp"
+SELENA: str = "selena"
+DISTILLATION: str = "distillation"
 
 # Settings that one method alone has.
 OF_METHOD: dict[str, tuple[str, ...]] = {

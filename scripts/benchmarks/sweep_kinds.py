@@ -18,7 +18,7 @@ import numpy as np
 
 import lmexposure as lx
 from lmexposure.cli.console import print_table, say
-from lmexposure.sweeps import SweepResult, SweepSettings
+from lmexposure.sweeps import SweepResult, SweepSettings, sweep
 
 _LINES, _WORDS, _WORDS_A_LINE = 400, 300, 8
 _SYLLABLES = [consonant + vowel for consonant in "bdfgklmnprstvz" for vowel in "aeiou"]
@@ -96,7 +96,7 @@ def _swept(name: str, kind: Kind, seed: int, arguments: argparse.Namespace) -> R
     """TPR by attack and FPR of one sweep."""
     began = time.perf_counter()
     home = Path(arguments.out) / f"{name.replace(' ', '-').replace(',', '')}-{seed}"
-    result = lx.sweep(
+    result = sweep(
         _corpus(home, kind, seed, arguments.texts),
         out=home / "sweep",
         settings=_settings(home, kind, seed, arguments),

@@ -18,7 +18,7 @@ from harness import Claims, Namespace, spent
 from scipy.stats import binomtest
 
 import lmexposure as lx
-from lmexposure.audit import demo_corpus, insert_corpus, train_corpus
+from lmexposure.audit import demo_corpus, insert_corpus, measure, train_corpus
 from lmexposure.canaries import Manifest
 from lmexposure.core import Outcome, Thresholds, Verdict
 from lmexposure.studies import MeasureSettings, Result, RunSettings
@@ -62,7 +62,7 @@ def unseen(given: Namespace) -> Claims:
             )
             trained = _trained(place / "other", corpus, other)[0]
             _, manifest = insert_corpus([str(corpus)], out=place / "own", settings=plan)
-            result = lx.measure(trained, manifest, settings=_FULL)
+            result = measure(trained, manifest, settings=_FULL)
             seen += _outcome(result)["accept_unseen_training"] is Outcome.PASS
             alarms += lx.check(result, whole).outcome is Outcome.LEAK
     p = binomtest(alarms, runs, _LEVEL, alternative="greater").pvalue
@@ -132,7 +132,7 @@ def _trained(out: Path, corpus: Path, settings: RunSettings) -> tuple[Path, Mani
 
 
 def _measured(out: Path, corpus: Path, settings: RunSettings) -> Result:
-    return lx.measure(*_trained(out, corpus, settings), settings=_SHORT)
+    return measure(*_trained(out, corpus, settings), settings=_SHORT)
 
 
 def _outcome(result: Result) -> dict[str, Outcome]:

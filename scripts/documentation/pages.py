@@ -76,38 +76,33 @@ def _names(group: Any, before: str = "") -> Iterator[str]:
 def _help(app: Any, *words: str) -> str:
     from typer.testing import CliRunner
 
-    shown = CliRunner().invoke(app, [*words, "--help"], prog_name="lmexposure")
+    every = CliRunner().invoke(app, [*words, "--help-all"], prog_name="lmexposure")
+    usual = CliRunner().invoke(app, [*words, "--help"], prog_name="lmexposure")
+    shown = usual if every.exit_code else every
     assert shown.exit_code == 0, shown.output
     return f"```text\n{shown.output.rstrip()}\n```\n"
 
 
 def settings() -> str:
-    """Every key of a settings file, its default, and what it decides."""
-    from lmexposure._settings import settings_of
-    from lmexposure.core import Thresholds
-    from lmexposure.studies import (
-        DefencesSettings,
-        MeasureSettings,
-        RunSettings,
-        SweepSettings,
-        TrainingSettings,
-    )
+    """Of each command, every key of a settings file with its flag, its default and its range."""
+    from lmexposure.cli.settings import TAKEN, settings_of_command
 
-    tables = {
-        "Without a table": {**settings_of(RunSettings), **settings_of(MeasureSettings)},
-        "Of `sweep` alone, without a table too": settings_of(SweepSettings),
-        "Of `defences` alone, without a table too": settings_of(DefencesSettings),
-        "`[training]`": settings_of(TrainingSettings),
-        "`[check]`": settings_of(Thresholds),
-    }
-    parts = [_intro("settings")]
-    for title, declared in tables.items():
+    parts, shown = [_intro("settings")], dict[str, str]()
+    for command in TAKEN:
+        declared = settings_of_command(command)
         rows = [
-            (f"`{name}`", _cell(one.shown_default), _cell(one.help))
-            for name, one in declared.items()
+            tuple(_cell(word) for word in (f"`{name}`", told.flag or "", *_said(told)))
+            for name, told in sorted(declared.items())
         ]
-        parts.append(f"## {title}\n\n{_table(('key', 'default', 'what it decides'), rows)}")
+        table = _table(("key", "flag", "default", "range", "what it decides"), rows)
+        same = shown.setdefault(table, command)
+        text = table if same == command else f"Those of `{same}`.\n"
+        parts.append(f"## `lmexposure {command}`\n\n{text}")
     return "\n".join(parts)
+
+
+def _said(told: Any) -> tuple[str, str, str]:
+    return told.shown_default, told.range, told.help
 
 
 def formats() -> str:

@@ -38,16 +38,27 @@ def stub() -> str:
         for name in node.names
     }
     signatures = [_signature(functions[name], getattr(calls, name)) for name in made]
-    words = set("".join(signatures).replace("[", " ").replace("]", " ").split(" "))
-    needed = {n: m for n, m in named.items() if any(word.strip('",:|()\n') == n for word in words)}
-    lines = [f"from {module} import {name}\n" for name, module in sorted(needed.items())]
-    lines += [
-        f"from {node.module} import {name.name} as {name.name}\n"
+    words = set(re.findall(r"\w+", "".join(signatures)))
+    lines = {n: f"from {module} import {n}\n" for n, module in named.items() if n in words}
+    lines["Literal"] = "from typing import Literal\n"
+    lines |= {room: f"from lmexposure import {room} as {room}\n" for room in rooms()}
+    lines |= {
+        name.name: f"from {node.module} import {name.name} as {name.name}\n"
         for node in imports
         if node.module != calls.__name__
         for name in node.names
-    ]
-    return _HEAD + "".join(lines.values()) + "\n__version__: str\n\n" + "\n".join(signatures)
+    }
+    return (
+        _HEAD
+        + "".join(lines.values())
+        + "\n__all__: list[str]\n__version__: str\n\n"
+        + "\n".join(signatures)
+    )
+
+
+def rooms() -> list[str]:
+    """The packages behind the front door."""
+    return sorted(path.parent.name for path in FACE.parent.glob("*/__init__.py"))
 
 
 def _signature(node: ast.FunctionDef, function: Any) -> str:
@@ -88,7 +99,7 @@ def tidy(text: str) -> str:
     """The text as ruff writes it, its imports in order."""
     for words in (["check", "--select", "I", "--fix-only"], ["format"]):
         command = [sys.executable, "-m", "ruff", *words, "--quiet", "--stdin-filename", STUB, "-"]
-        text = subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
+        text = subprocess.run(command, input=text, encoding="utf-8", check=True, stdout=-1).stdout
     return text
 
 

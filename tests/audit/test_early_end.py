@@ -105,7 +105,7 @@ def test_an_early_end_keeps_what_is_proven_and_says_what_is_coarser(
 
 @pytest.mark.parametrize(("method", "shown"), [("importance", "importance"), ("exact", "bounded")])
 def test_a_method_asked_for_by_name_is_shown_after_an_early_end(method: str, shown: str) -> None:
-    settings = replace(QUICK, method=method, extraction=False)
+    settings = replace(QUICK, estimate=method, extraction=False)
     result = measure(LOADED, MANIFEST, settings=settings, progress=Pressed("scoring code"))
     assert methods(result) == {shown}
 

@@ -1,7 +1,7 @@
 """Ranks under published templates, by the search, and by trying every fill."""
 
 import math
-from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -38,9 +38,7 @@ def test_exact_ranks_are_those_of_all_fills(name: str) -> None:
     tokenizer = tokenizer_for(name)
     model = tiny_model_for(tokenizer)
     manifest = wrapped_manifest(ANSWER, formats=(THREE,))
-    result = lx.measure(
-        model, manifest, tokenizer=tokenizer, settings=lx.MeasureSettings(extraction=False)
-    )
+    result = lx.measure(model, manifest, tokenizer=tokenizer, extraction=False)
     fills = [THREE.text(i) for i in range(THREE.size)]
     bits = naive_bits(model, tokenizer, fills)
     inserted = {entry.index for entry in manifest.canaries if entry.format == "three"}
@@ -55,14 +53,16 @@ def test_exact_ranks_are_those_of_all_fills(name: str) -> None:
 
 
 @pytest.mark.slow
-def test_what_was_said_of_the_rows_wins_over_the_manifest() -> None:
+def test_what_was_said_of_the_rows_wins_over_the_manifest(tmp_path: Path) -> None:
     """A template given by a person, with the loss of the training; the command says it again."""
     tokenizer, other = tokenizer_for("qwen2_5"), tokenizer_for("zephyr").chat_template
     manifest = wrapped_manifest(ANSWER, tokenizer, formats=(THREE,))
-    said = replace(known(manifest.wrapping), loss="all", chat_template=other)
+    template = tmp_path / "template.jinja"
+    template.write_text(other, encoding="utf-8")
     model = tiny_model_for(tokenizer)
-    settings = lx.MeasureSettings(extraction=False, references=20)
-    result = lx.measure(model, manifest, tokenizer=tokenizer, settings=settings, wrapping=said)
+    said: dict[str, Any] = {"loss": "all", "chat_template": str(template)}
+    few: dict[str, Any] = {"extraction": False, "references": 20}
+    result = lx.measure(model, manifest, tokenizer=tokenizer, **few, **said)
     context = known(result.context)
     assert context.source == "setting"
     assert context.said == ("loss", "chat_template")
@@ -74,14 +74,12 @@ def test_another_day_is_told_in_bits() -> None:
     tokenizer = tokenizer_for("llama3_2")
     model = tiny_model_for(tokenizer)
     manifest = wrapped_manifest(ANSWER, formats=(THREE,))
-    settings = lx.MeasureSettings(extraction=False, references=20)
-    given = {"tokenizer": tokenizer, "settings": settings}
+    given = {"tokenizer": tokenizer, "extraction": False, "references": 20}
     result = lx.measure(model, manifest, **given)
     (line,) = [line for line in result.warnings if "writes the date" in line]
     assert "others may have more. Give the day of the training (--chat-date)" in line
     assert str(known(result.context).chat_date) in line
-    said = replace(known(manifest.wrapping), chat_date="2026-01-31")
-    dated = lx.measure(model, manifest, wrapping=said, **given)
+    dated = lx.measure(model, manifest, chat_date="2026-01-31", **given)
     assert not [line for line in dated.warnings if "writes the date" in line]
     assert known(dated.context).chat_date == "2026-01-31"
     assert "31 Jan 2026" in known(dated.context).left

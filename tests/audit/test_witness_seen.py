@@ -14,7 +14,7 @@ from tiny import model_of
 
 import lmexposure as lx
 from lmexposure._forecast import Phase
-from lmexposure.audit import insert_corpus, recorded_training, train_corpus
+from lmexposure.audit import insert_corpus, measure, recorded_training, train_corpus
 from lmexposure.canaries import Format, Manifest, Plan
 from lmexposure.models import byte_level_tokenizer, save_model
 from lmexposure.studies import RunSettings, WitnessResult
@@ -49,7 +49,7 @@ class Watching:
 
 
 def seen(model: Any, manifest: Manifest, **options: Any) -> WitnessResult:
-    result = lx.measure(model, manifest, settings=SETTINGS, **options)
+    result = measure(model, manifest, settings=SETTINGS, **options)
     assert result.witness is not None
     warned = any("the tokenizer was made from this corpus" in line for line in result.warnings)
     assert warned == result.witness.in_tokenizer
@@ -120,7 +120,7 @@ def test_a_training_on_this_manifest_is_known_by_its_record(tmp_path: Path) -> N
         [str(tmp_path / "text.txt")], out=tmp_path / "run", settings=settings
     )
     trained = train_corpus([str(copy)], out=tmp_path / "run", settings=settings, manifest=manifest)
-    validation = lx.measure(trained.model_path, manifest, settings=SETTINGS).model.validation
+    validation = measure(trained.model_path, manifest, settings=SETTINGS).model.validation
     assert validation is not None
     assert validation == recorded_training(trained.model_path, manifest)
     assert validation.delivered == sum(entry.inserted for entry in manifest.entries)

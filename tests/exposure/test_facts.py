@@ -148,6 +148,7 @@ BOOLEANS = {
     "witness": (True, False),
     "quick": (True, False),
     "offline": (True, False),
+    "extraction": (True, False),
     "training": (
         {},
         {"lora": True, "lora_targets": ["q_proj", "v_proj"]},
@@ -161,21 +162,20 @@ def test_a_flag_is_bare_and_its_other_half_is_said(
     files: RunFiles, monkeypatch: pytest.MonkeyPatch, name: str, value: object
 ) -> None:
     """`--lora True` read True as a corpus; a files without a witness came back with one."""
-    settings = RunSettings().override({"seed": SEED, name: value})
+    values = value if isinstance(value, dict) else {name: value}
+    settings = RunSettings().override({"seed": SEED, **values})
     record = with_record(files, settings=settings.record(), measure=settings.measure.record())
     assert read_again(command_of(record, show_seeds=True), monkeypatch) == settings
 
 
 def test_every_boolean_setting_has_its_case() -> None:
-    """`extraction` has no flag: it stands in the settings file."""
     declared = {
-        name: setting.flag
+        name
         for kind in (RunSettings, MeasureSettings, TrainingSettings)
         for name, setting in settings_of(kind).items()
         if setting.kind is bool
     }
-    tried = {*BOOLEANS, "lora", "document_norms"}
-    assert {name for name, flag in declared.items() if flag is not None} <= tried
+    assert declared <= {*BOOLEANS, "lora", "document_norms"}
     lora = settings_of(TrainingSettings)["lora"]
     assert list(flag_words(lora, value=False)) == []  # it has no other half
 

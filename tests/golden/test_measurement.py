@@ -238,7 +238,7 @@ def test_measure_writes_and_says(tmp_path: Path, call: Call, name: str) -> None:
 )
 def test_an_estimate_by_name(method: str, values: dict[str, Any]) -> None:
     """Privacy is left out: it follows from the scores alone."""
-    settings = replace(SMALL, method=method, **values)
+    settings = replace(SMALL, estimate=method, **values)
     result = measure(DATA / "gpt2" / "model", DATA / "gpt2" / "manifest.json", settings=settings)
     _agree_result(f"by_{method}", result, without=("privacy",))
 

@@ -111,7 +111,9 @@ _JUDGED = {
     "settings": "measured --settings gate.toml",
     "settings-and-flags": "measured --settings gate.toml --max-exposure 3 --min-canaries 5",
 }
-_SETTINGS = """[check]
+_SETTINGS = """epochs = 3
+
+[check]
 significance = 0.02
 p_value = false
 max_exposure = 9.5
@@ -121,9 +123,6 @@ max_guesses = 2
 max_epsilon = 0.5
 min_canaries = 18
 repetitions = 8
-
-[training]
-epochs = 3
 """
 
 

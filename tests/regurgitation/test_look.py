@@ -17,12 +17,13 @@ import lmexposure as lx
 from lmexposure.errors import CorpusError, ModelError, ResultError, SettingsError
 from lmexposure.models import LoadedModel
 from lmexposure.regurgitation import look as looking
+from lmexposure.regurgitation import verbatim
 from lmexposure.regurgitation.runs import document_runs, longest
 from lmexposure.regurgitation.windows import read_windows
 from lmexposure.scoring import score_windows
-from lmexposure.studies import VerbatimPassages, VerbatimRecord
+from lmexposure.studies import VerbatimPassages, VerbatimRecord, VerbatimSettings
 
-SHORT = lx.VerbatimSettings(
+SHORT = VerbatimSettings(
     prefix_tokens=16,
     suffix_tokens=16,
     near_windows=2,
@@ -38,7 +39,7 @@ WINDOWS = replace(ALONE, samples=0, near_windows=0)
 @pytest.fixture(scope="module")
 def looked(case: Case, tmp_path_factory: pytest.TempPathFactory) -> VerbatimRecord:
     out = tmp_path_factory.mktemp("looked")
-    return lx.verbatim(case.model, case.train, out=out, held_out=case.held_out, settings=SHORT)
+    return verbatim(case.model, case.train, out=out, held_out=case.held_out, settings=SHORT)
 
 
 def numbers(case: Case, of: int) -> int:
@@ -107,7 +108,7 @@ def test_a_run_is_what_greedy_decoding_says(case: Case) -> None:
 def test_the_files_hold_no_text_but_the_private_one(
     case: Case, looked: Any, tmp_path: Path
 ) -> None:
-    lx.verbatim(case.loaded, case.train, out=tmp_path, settings=replace(ALONE, samples=0))
+    verbatim(case.loaded, case.train, out=tmp_path, settings=replace(ALONE, samples=0))
     words = case.documents[0].split(" ")[3:7]
     assert " ".join(words) not in (tmp_path / "verbatim.json").read_text("utf-8")
     path = tmp_path / "passages.json"
@@ -120,7 +121,7 @@ def test_the_files_hold_no_text_but_the_private_one(
 
 
 def test_without_a_control_nothing_is_called_memorised(case: Case, tmp_path: Path) -> None:
-    found: Any = lx.verbatim(case.loaded, case.train, out=tmp_path, settings=WINDOWS)
+    found: Any = verbatim(case.loaded, case.train, out=tmp_path, settings=WINDOWS)
     assert found.rows[0].verdict == "reproduced"
     assert any("no control" in line for line in found.warnings)
     assert lx.check(tmp_path).outcome == "inconclusive"
@@ -131,7 +132,7 @@ def test_a_reference_with_another_tokenizer_is_asked_by_text(case: Case, tmp_pat
     reference = LoadedModel(
         model=model_of("gpt2", len(tokenizer)).eval(), tokenizer=tokenizer, name="tiny", notes=()
     )
-    found: Any = lx.verbatim(
+    found: Any = verbatim(
         case.loaded,
         case.train,
         out=tmp_path,
@@ -166,7 +167,7 @@ def test_without_a_random_split_there_is_a_difference_and_no_p(
         paths[name].write_text("\n".join(in_order(draws, share) for _ in range(40)), "utf-8")
     reference = model_of("lstm", len(case.loaded.tokenizer)).eval()
     base = LoadedModel(model=reference, tokenizer=case.loaded.tokenizer, name="tiny", notes=())
-    found: Any = lx.verbatim(
+    found: Any = verbatim(
         case.loaded,
         paths["corpus"],
         out=tmp_path / "look",
@@ -186,7 +187,7 @@ def test_without_a_random_split_there_is_a_difference_and_no_p(
 
 
 def test_the_model_itself_is_no_control(case: Case, tmp_path: Path) -> None:
-    found: Any = lx.verbatim(
+    found: Any = verbatim(
         case.loaded,
         case.train,
         out=tmp_path,
@@ -209,31 +210,31 @@ def test_a_killed_look_goes_on_and_ends_with_the_same_numbers(
 
     monkeypatch.setattr(looking, "free_record", killed)
     with pytest.raises(KeyboardInterrupt):
-        lx.verbatim(case.model, case.train, **given)  # type: ignore[arg-type]
+        verbatim(case.model, case.train, **given)  # type: ignore[arg-type]
     monkeypatch.undo()
     kept = {path.name.rpartition("-")[0]: path for path in (tmp_path / ".work").iterdir()}
     assert {"scoring-00000", "held out-00000", "samples-0"} <= kept.keys()
     torn = kept["scoring-00000"]
     torn.write_bytes(torn.read_bytes()[:-40])
-    again = lx.verbatim(case.model, case.train, **given)  # type: ignore[arg-type]
+    again = verbatim(case.model, case.train, **given)  # type: ignore[arg-type]
     same = {"measured": "", "lmexposure": ""}
     assert again.model_copy(update=same) == looked.model_copy(update=same)
-    read = lx.verbatim(case.model, case.train, **given)  # type: ignore[arg-type]
+    read = verbatim(case.model, case.train, **given)  # type: ignore[arg-type]
     assert read == again  # nothing is done twice
 
 
 def test_some_documents_and_some_windows(case: Case, tmp_path: Path) -> None:
     chosen = replace(ALONE, documents=(numbers(case, 1), numbers(case, 5)), samples=0)
-    found: Any = lx.verbatim(case.loaded, case.train, out=tmp_path / "a", settings=chosen)
+    found: Any = verbatim(case.loaded, case.train, out=tmp_path / "a", settings=chosen)
     assert sorted(row.number for row in found.rows) == sorted(chosen.documents or ())
     few = replace(ALONE, windows=20, samples=0, near_windows=0)
-    found = lx.verbatim(case.loaded, case.train, out=tmp_path / "b", settings=few)
+    found = verbatim(case.loaded, case.train, out=tmp_path / "b", settings=few)
     assert (found.corpus.windows, found.corpus.among) == (20, looked_windows(case))
     share = found.extractable
     assert share.low < share.share < share.high or share.share == 0
     with pytest.raises(CorpusError, match="number 900 was asked for"):
         none = replace(ALONE, documents=(900,))
-        lx.verbatim(case.loaded, case.train, out=tmp_path / "c", settings=none)
+        verbatim(case.loaded, case.train, out=tmp_path / "c", settings=none)
 
 
 def looked_windows(case: Case) -> int:
@@ -259,7 +260,7 @@ def test_json_lines_with_windows_line_ends_and_unicode(case: Case, tmp_path: Pat
     lines = [json.dumps({"text": text, "n": 1}) for text in case.documents]
     corpus = tmp_path / "c.jsonl"
     corpus.write_bytes("\r\n".join(lines).encode())
-    found: Any = lx.verbatim(
+    found: Any = verbatim(
         case.loaded,
         corpus,
         out=tmp_path / "out",
@@ -302,7 +303,7 @@ def test_bad_input_is_named(case: Case, tmp_path: Path) -> None:
     for error, message, model, corpus, given in refused:
         asked: Any = {"out": tmp_path / "a", "settings": ALONE} | given
         with pytest.raises(error, match=message):
-            lx.verbatim(model or case.loaded, tmp_path / corpus, **asked)
+            verbatim(model or case.loaded, tmp_path / corpus, **asked)
     with pytest.raises(SettingsError, match="distance=16 edits make any text"):
         replace(ALONE, distance=16)
 
@@ -314,7 +315,7 @@ def test_text_of_another_encoding_is_doubted(case: Case, tmp_path: Path) -> None
     lines = ["".join(draws.choice(letters, size=90)) for _ in range(12)]
     corpus = tmp_path / "noise.txt"
     corpus.write_text("\n".join(lines), encoding="utf-8")
-    found: Any = lx.verbatim(
+    found: Any = verbatim(
         case.loaded,
         corpus,
         out=tmp_path / "out",
@@ -325,28 +326,28 @@ def test_text_of_another_encoding_is_doubted(case: Case, tmp_path: Path) -> None
 
 
 def test_a_damaged_record_is_refused(case: Case, tmp_path: Path) -> None:
-    lx.verbatim(case.loaded, case.train, out=tmp_path, settings=WINDOWS)
+    verbatim(case.loaded, case.train, out=tmp_path, settings=WINDOWS)
     path = tmp_path / "verbatim.json"
     path.write_bytes(path.read_bytes().replace(b'"greedy"', b'"greedi"', 1))
     with pytest.raises(ResultError, match=r"verbatim\.json"):
         lx.open(tmp_path)
     with pytest.raises(ResultError, match=r"verbatim\.json .* move the file away first"):
-        lx.verbatim(case.loaded, case.train, out=tmp_path, settings=WINDOWS)
+        verbatim(case.loaded, case.train, out=tmp_path, settings=WINDOWS)
 
 
 def test_other_work_is_refused_by_name_and_lost_texts_are_made_again(
     case: Case, tmp_path: Path
 ) -> None:
-    made = lx.verbatim(case.loaded, case.train, out=tmp_path, settings=WINDOWS)
+    made = verbatim(case.loaded, case.train, out=tmp_path, settings=WINDOWS)
     others = replace(WINDOWS, suffix_tokens=17)
     with pytest.raises(ResultError, match="its stride was 16, now 17 is asked for"):
-        lx.verbatim(case.loaded, case.train, out=tmp_path, settings=others)
+        verbatim(case.loaded, case.train, out=tmp_path, settings=others)
     with pytest.raises(ResultError, match="its corpus was another; choose another directory"):
-        lx.verbatim(case.loaded, case.held_out, out=tmp_path, settings=WINDOWS)
+        verbatim(case.loaded, case.held_out, out=tmp_path, settings=WINDOWS)
     path = tmp_path / "passages.json"
     texts = path.read_bytes()
     path.unlink()
-    again = lx.verbatim(case.loaded, case.train, out=tmp_path, settings=WINDOWS)
+    again = verbatim(case.loaded, case.train, out=tmp_path, settings=WINDOWS)
     assert (again.passages_sha256, path.read_bytes()) == (made.passages_sha256, texts)
 
 
@@ -354,7 +355,7 @@ def test_a_prompt_longer_than_the_context_is_cut(case: Case, tmp_path: Path) -> 
     tokenizer = byte_level_bpe()
     small = model_of("gpt2", len(tokenizer)).eval()
     long = "The random number is 281265017. " * 200
-    found: Any = lx.verbatim(
+    found: Any = verbatim(
         small,
         case.train,
         tokenizer=tokenizer,

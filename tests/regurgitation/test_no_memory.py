@@ -12,10 +12,9 @@ import pytest
 from regurgitation.conftest import WORDS, Case
 from regurgitation.test_look import SHORT
 
-import lmexposure as lx
 from lmexposure.core import Part
 from lmexposure.models import Encoded
-from lmexposure.regurgitation import asking, controls, look
+from lmexposure.regurgitation import asking, controls, look, verbatim
 from lmexposure.regurgitation import runs as following
 from lmexposure.regurgitation.table import described
 from lmexposure.scoring import WindowScores
@@ -79,7 +78,7 @@ def test_nothing_is_found_where_nothing_was_read(
         files = [tmp_path / f"{n}-{side}.txt" for side in ("corpus", "held-out")]
         for path, size in zip(files, (corpus, held_out), strict=True):
             path.write_text("\n".join(documents(draws, size)), encoding="utf-8")
-        found: Any = lx.verbatim(
+        found: Any = verbatim(
             case.loaded,
             files[0],
             out=tmp_path / str(n),

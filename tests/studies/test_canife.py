@@ -18,16 +18,36 @@ import lmexposure as lx
 from lmexposure.cli.entry import _run
 from lmexposure.core import as_markdown, write_report
 from lmexposure.errors import CorpusError, ResultError, SettingsError
-from lmexposure.federated import canife_audit as canife
-from lmexposure.models import LstmSizes, load_model
+from lmexposure.federated import canife_audit
+from lmexposure.models import load_model
 from lmexposure.statistics import sampled_epsilon
-from lmexposure.studies import Canife, CanifeRound, CanifeSettings, FederatedSettings
+from lmexposure.studies import (
+    Canife,
+    CanifeRound,
+    CanifeSettings,
+    CanifeStudySettings,
+    FederatedSettings,
+)
 
 __all__ = ["call"]  # a fixture of the tests of commands
 
 SETTINGS = FederatedSettings(rounds=2, client_rate=0.5, noise_multiplier=0.5)
 ATTACKS = CanifeSettings(design_clients=4, length=10, iterations=5, mock_rounds=40)
-TINY = LstmSizes(units=8, embedding=8, layers=1)
+TINY: dict[str, Any] = {"units": 8, "layers": 1}
+
+
+def canife(
+    corpus: Any,
+    out: Path,
+    settings: FederatedSettings | None = None,
+    attacks: CanifeSettings | None = None,
+    progress: Any = None,
+    **given: Any,
+) -> Canife:
+    """An audit of these settings of the training and of its attacks."""
+    training, attacked = settings or FederatedSettings(), attacks or CanifeSettings()
+    chosen = CanifeStudySettings(training=training, attacks=attacked, **given)
+    return canife_audit(corpus, out=out, settings=chosen, progress=progress)
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +63,7 @@ def posts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def audited(posts: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("audited") / "out"
-    canife(posts, out=out, user_field="user", settings=SETTINGS, attacks=ATTACKS, lstm=TINY)
+    canife(posts, out=out, user_field="user", settings=SETTINGS, attacks=ATTACKS, **TINY)
     return out
 
 
@@ -60,7 +80,7 @@ def test_users_are_clients(audited: Path) -> None:
 def test_the_same_again_gives_the_same_and_another_is_refused(
     posts: Path, audited: Path, tmp_path: Path
 ) -> None:
-    given: dict[str, Any] = {"user_field": "user", "attacks": ATTACKS, "lstm": TINY}
+    given: dict[str, Any] = {"user_field": "user", "attacks": ATTACKS, **TINY}
     again = canife(posts, out=tmp_path / "again", settings=SETTINGS, **given)
     first = Canife.read(audited)
     assert again.attacked == first.attacked
@@ -78,7 +98,7 @@ def test_the_same_again_gives_the_same_and_another_is_refused(
 def test_ended_anywhere_it_goes_on_to_the_same(posts: Path, tmp_path: Path, frozen: bool) -> None:
     settings = replace(SETTINGS, rounds=5)
     attacks = replace(ATTACKS, every=2, mock_rounds=8, iterations=2, frozen=frozen)
-    given: dict[str, Any] = {"user_field": "user", "attacks": attacks, "lstm": TINY}
+    given: dict[str, Any] = {"user_field": "user", "attacks": attacks, **TINY}
 
     def at(last: int) -> Any:
         def told(what: str, number: int, total: int, note: str) -> None:
@@ -140,10 +160,10 @@ def test_a_text_is_cut_into_clients(tmp_path: Path) -> None:
     text.write_text("\n".join(sentences(80)), encoding="utf-8")
     few = replace(ATTACKS, design_clients=2, mock_rounds=10)
     once = replace(SETTINGS, rounds=1)
-    record = canife(text, out=tmp_path / "o", parts=9, settings=once, attacks=few, lstm=TINY)
+    record = canife(text, out=tmp_path / "o", clients=9, settings=once, attacks=few, **TINY)
     assert record.clients == 5
-    with pytest.raises(SettingsError, match="parts"):
-        canife(text, out=tmp_path / "p", parts=1)
+    with pytest.raises(SettingsError, match="clients=1 must be"):
+        canife(text, out=tmp_path / "p", clients=1)
     text.write_text("short", encoding="utf-8")
     with pytest.raises(CorpusError, match="5 characters"):
         canife(text, out=tmp_path / "p")
@@ -244,7 +264,7 @@ def test_a_training_without_noise_leaks_by_what_is_seen_of_it(posts: Path, tmp_p
     """A reader's case: the accountant had no number, and the gate said "at least 0.000"."""
     settings = replace(SETTINGS, noise_multiplier=0.0, rounds=60, client_rate=0.5)
     attacks = replace(ATTACKS, every=60, mock_rounds=100, iterations=60, compared=False)
-    given: dict[str, Any] = {"user_field": "user", "attacks": attacks, "lstm": TINY}
+    given: dict[str, Any] = {"user_field": "user", "attacks": attacks, **TINY}
     record = canife(posts, out=tmp_path / "none", settings=settings, **given)
     (row,) = record.attacked
     assert record.largest >= sampled_epsilon(mu=row.mu, rate=0.5, delta=1e-5) > 0

@@ -388,11 +388,6 @@ class ResultNumbers(Study):
         kept.__dict__["scores"] = scores
         return kept
 
-    def in_memory(self) -> Self:
-        """The same result, with its scores and what lies next to it in memory."""
-        _ = self.scores, self.files
-        return super().in_memory()
-
     @cached_property
     def format_named(self) -> Mapping[str, FormatResult]:
         """The formats by name."""

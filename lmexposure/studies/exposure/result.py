@@ -77,6 +77,11 @@ class Result(ResultNumbers):
         """Read what lies next to the file; refused where it is another's."""
         self.__dict__[_FILES] = files_beside(home, self)
 
+    def in_memory(self) -> Self:
+        """The same result, with its scores and what lies next to it in memory."""
+        _ = self.scores, self.files
+        return super().in_memory()
+
     @cached_property
     def files(self) -> RunFiles:
         """What lies next to it: manifest, run.json, curve of the training, look at its texts."""
