@@ -198,7 +198,7 @@ def identifiers(
 ) -> NaturalIdentifiers: ...
 def measure(
     model: Any,
-    manifest: "str | Path | Manifest",
+    manifest: str | Path | Manifest,
     *,
     tokenizer: Any = None,
     base: Any = None,

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from lmexposure._settings import Setting, Settings, refuse_unknown, settings_of, settings_taken
+from lmexposure.core import Study
 from lmexposure.errors import SettingsError
 from lmexposure.studies import (
     MACHINE,
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     )
 
 F = TypeVar("F", bound=Callable[..., object])
+AnyStudy = TypeVar("AnyStudy", bound=Study)
 _OF_LOADING = [n for n, told in settings_taken(RunSettings).items() if told.panel == MACHINE]
 # What a measurement takes of a run: what is measured, how a model is loaded, and its rows.
 _OF_MEASUREMENTS = [*settings_taken(MeasureSettings), *_OF_LOADING, *SETTINGS_OF_ROWS]
@@ -81,6 +83,11 @@ def _place(out: str | Path | None) -> AbstractContextManager[str | Path]:
     return tempfile.TemporaryDirectory() if out is None else nullcontext(out)
 
 
+def _read(kind: type[AnyStudy], place: str | Path) -> AnyStudy:
+    """A study from a directory that is about to go away."""
+    return kind.read(place).in_memory()
+
+
 @keywords(RunSettings)
 def run(
     corpus: "Files",
@@ -117,8 +124,8 @@ def run(
 
     asked = RunSettings().override(settings)
     with _place(out) as place:
-        result = made(corpus, out=place, settings=asked, progress=progress or silent)
-        return result if out is not None else result.in_memory()
+        found = made(corpus, out=place, settings=asked, progress=progress or silent)
+        return found if out is not None else _read(type(found), place)
 
 
 @keywords(RunSettings, _OF_MEASUREMENTS)
@@ -259,7 +266,7 @@ def sweep(
             address=address,
             progress=progress or silent,
         )
-        return found if out is not None else found.in_memory()
+        return found if out is not None else _read(type(found), place)
 
 
 @keywords(DefencesSettings)
@@ -301,7 +308,7 @@ def compare_defences(
             address=address,
             progress=progress or silent,
         )
-        return found if out is not None else found.in_memory()
+        return found if out is not None else _read(type(found), place)
 
 
 @keywords(VerbatimSettings)
@@ -360,7 +367,7 @@ def verbatim(  # noqa: PLR0913 - its data; each may be left out
             settings=asked,
             progress=progress or silent,
         )
-        return found if out is not None else found.in_memory()
+        return found if out is not None else _read(type(found), place)
 
 
 @keywords(IdentifierSettings)
@@ -448,4 +455,4 @@ def canife(
     asked = CanifeStudySettings().override(settings)
     with _place(out) as place:
         found = canife_audit(corpus, out=place, settings=asked, progress=progress)
-        return found if out is not None else found.in_memory()
+        return found if out is not None else _read(type(found), place)

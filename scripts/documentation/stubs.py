@@ -63,11 +63,11 @@ def rooms() -> list[str]:
 
 def _signature(node: ast.FunctionDef, function: Any) -> str:
     """A function with what it declares itself, then each setting."""
-    parts = [ast.unparse(arg) for arg in node.args.args]
+    parts = [f"{arg.arg}: {_annotation(arg.annotation)}" for arg in node.args.args]
     parts.append("*")
     for arg, default in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True):
         equals = "" if default is None else f" = {ast.unparse(default)}"
-        parts.append(f"{ast.unparse(arg).replace(chr(39), '')}{equals}")
+        parts.append(f"{arg.arg}: {_annotation(arg.annotation)}{equals}")
     own = {arg.arg for arg in (*node.args.args, *node.args.kwonlyargs)}
     for name, asked in inspect.signature(function).parameters.items():
         if name not in own:
@@ -75,10 +75,14 @@ def _signature(node: ast.FunctionDef, function: Any) -> str:
             kind = _words(told.kind)
             none = " | None" if told.default is None else ""
             parts.append(f"{name}: {kind}{none} = {_default(asked.default)}")
-    body = "".join(f"    {part.replace(chr(39) + 'Files' + chr(39), 'Files')},\n" for part in parts)
-    assert node.returns is not None
-    returned = ast.unparse(node.returns).strip("'")
-    return f"def {node.name}(\n{body}) -> {returned}: ...\n"
+    body = "".join(f"    {part},\n" for part in parts)
+    return f"def {node.name}(\n{body}) -> {_annotation(node.returns)}: ...\n"
+
+
+def _annotation(node: ast.expr | None) -> str:
+    """A type as source, without the quotes of one that is imported late."""
+    assert node is not None
+    return node.value if isinstance(node, ast.Constant) else ast.unparse(node)
 
 
 def _default(value: object) -> str:

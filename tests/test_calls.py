@@ -1,0 +1,90 @@
+"""The calls of the front door: settings as keywords, known to Tab and type checkers; no files."""
+
+import inspect
+import runpy
+from pathlib import Path
+from typing import Any
+
+import pytest
+from audit.small import TOKENIZER, gpt2
+from corpora import write_corpus
+
+import lmexposure as lx
+from lmexposure.cli.settings import TAKEN, settings_of_command
+from lmexposure.errors import SettingsError
+
+ROOT = Path(__file__).parents[1]
+STUBS = runpy.run_path(str(ROOT / "scripts" / "documentation" / "stubs.py"))
+CALLS: dict[str, Any] = {
+    "run": lx.run,
+    "sweep": lx.sweep,
+    "defences": lx.compare_defences,
+    "identifiers": lx.identifiers,
+    "verbatim": lx.verbatim,
+    "canife": lx.canife,
+}
+TINY: dict[str, Any] = {"layers": 1, "units": 8, "epochs": 1, "batch_size": 8, "seed": 3}
+FEW: dict[str, Any] = {"canaries": 4, "repetitions": (2,), "controls": 4, "formats": ["pin"]}
+
+
+def test_the_stub_is_what_is_declared() -> None:
+    written = STUBS["STUB"].read_text(encoding="utf-8")
+    assert STUBS["tidy"](STUBS["stub"]()) == written, "scripts/stubs writes it anew"
+
+
+@pytest.mark.parametrize("command", CALLS)
+def test_a_call_takes_what_its_command_takes(command: str) -> None:
+    declared = settings_of_command(command)
+    shown = inspect.signature(CALLS[command]).parameters
+    assert declared.keys() <= shown.keys()
+    for name, told in declared.items():
+        assert shown[name].default in (told.default, ...), name
+    assert command in TAKEN
+
+
+def test_a_run_without_a_directory_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus = write_corpus(tmp_path / "corpus.txt", 60)
+    (tmp_path / "passing").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "passing"))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    study = lx.run(corpus, **TINY, **FEW, references=40, draws=100, extraction=False)
+    assert not list((tmp_path / "passing").iterdir())
+    assert study.home is None
+    assert study.scores is not None
+    assert study.files.record.settings.training["epochs"] == 1  # type: ignore[union-attr]
+    secret = study.files.manifest.canaries[0].text.removeprefix("My PIN is ")  # type: ignore[union-attr]
+    page = lx.report(study, tmp_path / "report.html", show_secrets=True)
+    assert secret in page.read_text("utf-8")
+    assert lx.check(study).outcome in ("pass", "leak", "inconclusive")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"epochs": 3}, "'epochs' has no effect here; leave it out"),
+        ({"referenecs": 3}, "unknown setting 'referenecs'; did you mean 'references'"),
+        ({"references": 3}, "references=3 must be a whole number"),
+        ({"dtype": "float16"}, "dtype='float16' is for loading a model, and this one is in memory"),
+    ],
+)
+def test_what_has_no_effect_is_refused_before_the_work(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(SettingsError, match=message):
+        lx.measure(gpt2(), "no/manifest.json", tokenizer=TOKENIZER, **given)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_an_unknown_keyword_is_refused_with_the_nearest(name: str, tmp_path: Path) -> None:
+    asked = {"identifiers": ("m", "c"), "verbatim": ("m", "c")}.get(name, ("c",))
+    more = {"formats": ["pin"]} if name == "identifiers" else {}
+    near = next(iter(settings_of_command(name)))
+    with pytest.raises(SettingsError, match=f"unknown setting '{near}x'; did you mean '{near}'"):
+        CALLS[name](*asked, out=tmp_path / "o", **more, **{f"{near}x": 1})
+    assert not (tmp_path / "o").exists()
+
+
+def test_rooms_are_there_when_asked_for() -> None:
+    assert lx.statistics.exposure is lx.exposure
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = lx.nothing  # type: ignore[attr-defined]
