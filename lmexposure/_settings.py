@@ -35,7 +35,7 @@ class Setting:
     panel: str  # of the help that it is shown in
     rule: Rule  # which values it takes; None is taken where it is the default
     usual: str  # what the default comes to, in words; empty: the default says it itself
-    flag: str | None  # of the command line; None: only a settings file sets it
+    flag: str  # of the command line, where a command has one for it
     metavar: str  # the sign for its value in the help; empty: its type
     # reads the flag's text, given the flag; None: the command line does, by the type
     parse: Rule | None
@@ -102,7 +102,6 @@ def setting(  # noqa: PLR0913 - what is declared of a setting, each by its name
     panel: str,
     rule: Rule | None = None,
     usual: str = "",
-    by_flag: bool = True,
     flag_name: str | None = None,
     metavar: str = "",
     parse: Rule | None = None,
@@ -114,7 +113,7 @@ def setting(  # noqa: PLR0913 - what is declared of a setting, each by its name
         "panel": panel,
         "rule": rule or flag,
         "usual": usual,
-        "flag": (flag_name or "--") if by_flag else None,
+        "flag": flag_name,
         "metavar": metavar,
         "parse": parse,
     }
@@ -137,7 +136,7 @@ def _declared(record: type) -> dict[str, Setting]:
     for declared in fields(record):
         if _KEY in declared.metadata:
             attributes = dict(declared.metadata[_KEY])
-            if attributes["flag"] == "--":
+            if attributes["flag"] is None:
                 attributes["flag"] = "--" + declared.name.replace("_", "-")
             default = None if declared.default is MISSING else declared.default
             kind = _without_none(declared.type)

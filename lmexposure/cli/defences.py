@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from lmexposure.studies import DefencesSettings
 
 
-@takes(settings=options.DEFENCES)
+@takes(settings=options.TAKEN["defences"])
 def defences(
     corpus: Annotated[
         list[str],

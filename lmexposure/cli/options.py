@@ -2,7 +2,7 @@
 
 import inspect
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial, update_wrapper
 from pathlib import Path
@@ -25,21 +25,15 @@ from lmexposure._style import sentence
 from lmexposure.core import Thresholds, own_records
 from lmexposure.errors import CorpusError, SettingsError
 from lmexposure.studies import (
-    DP_SGD,
-    HIDDEN,
-    MACHINE,
-    MEASURING,
-    OF_METHOD,
-    PANELS,
-    PRIVACY,
+    FLAGS,
     SETTINGS_OF_ROWS,
-    TRAINING,
     CanifeStudySettings,
     DefencesSettings,
     IdentifierSettings,
     RunSettings,
     SweepSettings,
     VerbatimSettings,
+    flags_of,
 )
 
 Given: TypeAlias = dict[str, object]
@@ -93,8 +87,8 @@ def takes(**groups: Group) -> Callable[[Callable[P, None]], Callable[P, None]]:
 def option_of(setting: Setting, *, panel: str | None = None, help: str | None = None) -> OptionInfo:
     """The flag of a setting."""
     return _option(
-        setting.flag or "",
-        help=help or help_of(setting),
+        setting.flag,
+        help=_with_default(help, setting) if help else help_of(setting),
         metavar=setting.metavar or None,
         panel=panel,
     )
@@ -102,8 +96,14 @@ def option_of(setting: Setting, *, panel: str | None = None, help: str | None = 
 
 def help_of(setting: Setting) -> str:
     """What a help says of a setting: a sentence, and its default."""
-    words = sentence(setting.help)
-    return words if setting.default is False else f"{words}  [default: {setting.shown_default}]"
+    return _with_default(sentence(setting.help), setting)
+
+
+def _with_default(words: str, setting: Setting) -> str:
+    """The words with the default, unless they have it or it is that a flag is not given."""
+    if setting.default is False or "[default:" in words:
+        return words
+    return f"{words}  [default: {setting.shown_default}]"
 
 
 def _option(
@@ -151,7 +151,7 @@ def _given(parameters: Sequence[inspect.Parameter], given: Mapping[str, object])
 def parsed(flags: Mapping[str, Setting], given: Given) -> Given:
     """The same, with the texts of flags read that have a way of their own to be written."""
     return {
-        name: setting.parse(setting.flag or name, value)
+        name: setting.parse(setting.flag, value)
         if (setting := flags.get(name)) is not None and setting.parse is not None
         else value
         for name, value in given.items()
@@ -324,34 +324,6 @@ def _refused(record: Settings, given: Given) -> str | None:
     return None
 
 
-def _settings(
-    record: Settings,
-    *panels: str,
-    also: Collection[str] = (),
-    without: Collection[str] = (),
-    first: Sequence[str] = (),
-    help: Mapping[str, str] | None = None,
-) -> Group:
-    """The flags of these panels' settings, or of all; `also` others, `without` some."""
-    taken = settings_taken(type(record))
-    order = {name: place for place, name in enumerate(PANELS)}
-    names = [
-        name
-        for name, setting in taken.items()
-        if setting.flag and name not in without
-        if not panels or setting.panel in panels or name in also
-    ]
-    names.sort(key=lambda name: order.get(taken[name].panel, -1))
-    return Group(
-        flags={name: taken[name] for name in names},
-        first=first,
-        help=help or {},
-        more=_files(),
-        make=partial(asked, record),
-        record=type(record),
-    )
-
-
 def _files() -> list[inspect.Parameter]:
     """The flags --settings and --set."""
     words = {
@@ -375,8 +347,54 @@ def _files() -> list[inspect.Parameter]:
     ]
 
 
-_RUN = RunSettings()
 _KNOWN = settings_taken(RunSettings)
+_OF_ROWS = {
+    name: f"{_KNOWN[name].help[0].upper()}{_KNOWN[name].help[1:]}.  [default: as the manifest, or "
+    "the rows of the training, have it]"
+    for name in SETTINGS_OF_ROWS
+}
+_OF_TRAINING = {
+    "seed": "Seed of initial weights and of the order of training.  [default: 0]",
+    "delta": "Of dp-sgd, the delta next to epsilon, at most 1 / documents.  [default: 1e-05]",
+}
+_OF_SWEEPS = {
+    "canaries": "Secrets per format and class of repetitions, each in about half of the models.",
+    "repetitions": "How often a canary is in a model that has it.",
+}
+# Each command's settings, and what means something else to it than to a run.
+_COMMANDS: Mapping[str, tuple[Settings, Mapping[str, str]]] = {
+    "run": (RunSettings(), {}),
+    "insert": (RunSettings(), {}),
+    "train": (RunSettings(), _OF_TRAINING),
+    "dp-check": (RunSettings(), _OF_TRAINING),
+    "measure": (RunSettings(), _OF_ROWS),
+    "sweep": (SweepSettings(), _OF_SWEEPS),
+    "defences": (
+        DefencesSettings(),
+        {
+            "models": "Models of each method.  [default: 32; with --full 64]",
+            "canaries": _OF_SWEEPS["canaries"],
+            "repetitions": "How often a canary is in a model that has it; two copies are a pair, "
+            "which methods that protect a text by itself do not cover.",
+        },
+    ),
+    "identifiers": (IdentifierSettings(), {}),
+    "verbatim": (VerbatimSettings(), {}),
+    "canife": (CanifeStudySettings(), {}),
+}
+
+
+def _group(command: str, record: Settings, words: Mapping[str, str]) -> Group:
+    """The settings of a record for a command, some of them as flags."""
+    taken = settings_taken(type(record))
+    return Group(
+        flags={name: taken[name] for name in flags_of(command)},
+        first=FLAGS[command][0].split(),
+        help=words,
+        more=_files(),
+        make=partial(asked, record),
+        record=type(record),
+    )
 
 
 def option(name: str) -> OptionInfo:
@@ -384,69 +402,7 @@ def option(name: str) -> OptionInfo:
     return option_of(_KNOWN[name])
 
 
-PLAN = _settings(_RUN, HIDDEN, first=("formats", "canaries", "repetitions"))
-LEARNING = _settings(
-    _RUN,
-    TRAINING,
-    MACHINE,
-    also=(
-        *("seed", "layout", "text_field", "prompt_field", "completion_field", "delta"),
-        *("form", "turn", "loss", "rendering", "chat_template", "chat_date"),
-    ),
-    without=("dtype", "load_in", "device_map"),
-    first=("model", "epochs", "max_seconds"),
-    help={
-        "seed": "Seed of initial weights and of the order of training.  [default: 0]",
-        "delta": "Of dp-sgd, the delta next to epsilon, at most 1 / documents.  [default: 1e-05]",
-    },
-)
-_OF_ROWS = {
-    name: f"{_KNOWN[name].help[0].upper()}{_KNOWN[name].help[1:]}.  [default: as the manifest, or "
-    "the rows of the training, have it]"
-    for name in SETTINGS_OF_ROWS
-}
-MEASUREMENT = _settings(
-    _RUN,
-    MEASURING,
-    PRIVACY,
-    MACHINE,
-    also=tuple(_OF_ROWS),
-    first=("quick", "references", "estimate"),
-    help=_OF_ROWS,
-)
-RUN = _settings(_RUN, first=("model", "formats", "canaries", "repetitions", "quick"))
-SWEEP = _settings(
-    SweepSettings(),
-    without=("chat_template",),
-    first=("models", "formats", "canaries", "repetitions", "population", "model"),
-    help={
-        "canaries": "Secrets per format and class of repetitions, each in about half of the "
-        "models.  [default: 100]",
-        "repetitions": "How often a canary is in a model that has it.  [default: 1]",
-    },
-)
-DEFENCES = _settings(
-    DefencesSettings(),
-    # A comparison says itself by which methods models are trained.
-    without=(*OF_METHOD[DP_SGD], "method", "chat_template"),
-    first=("methods", "target", "full", "models", "formats", "canaries", "model"),
-    help={
-        "models": "Models of each method.  [default: 32; with --full 64]",
-        "canaries": "Secrets per format and class of repetitions, each in about half of the "
-        "models.  [default: 48]",
-        "repetitions": "How often a canary is in a model that has it; two copies are a pair, which "
-        "methods that protect a text by itself do not cover.  [default: 1,2]",
-    },
-)
-ROUNDS = _settings(
-    CanifeStudySettings(),
-    first=("user_field", "rounds", "client_rate", "noise_multiplier", "clip", "every"),
-)
-LOOK = _settings(
-    VerbatimSettings(),
-    first=("prefix_tokens", "suffix_tokens", "windows", "random_split", "samples"),
-)
-COMPARISON = _settings(IdentifierSettings(), first=("draws", "most", "left"))
+TAKEN = {command: _group(command, *settings) for command, settings in _COMMANDS.items()}
 DEMO = Group(
     flags={name: _KNOWN[name] for name in ("model", "seed", "epochs")},
     first=("model", "seed", "epochs"),
@@ -458,13 +414,4 @@ THRESHOLDS = Group(
     first=("max_exposure", "max_guesses", "max_epsilon", "max_worst_tpr"),
 )
 # Settings of a measurement, for a command that need not measure.
-MEASURED_FIRST = Group(
-    flags={
-        name: _KNOWN[name]
-        for name in (
-            *("quick", "references", "delta", "claimed_epsilon", "bootstrap_seed", "left_context"),
-            *("device", "dtype", "offline", "revision", *_OF_ROWS),
-        )
-    },
-    help=_OF_ROWS,
-)
+MEASURED_FIRST = Group(flags={name: _KNOWN[name] for name in ("quick", "device")})

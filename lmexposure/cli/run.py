@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from lmexposure.studies import RunSettings
 
 
-@takes(settings=options.RUN)
+@takes(settings=options.TAKEN["run"])
 def run(
     corpus: options.Corpus,
     out: Annotated[Path, options.out_option("The run; the same command resumes it.")],

@@ -10,19 +10,7 @@ from lmexposure.cli import options
 from lmexposure.cli.console import print_table, say
 from lmexposure.core import Thresholds
 
-# Which settings each command takes.
-TAKEN = {
-    "run": options.RUN,
-    "insert": options.PLAN,
-    "train": options.LEARNING,
-    "measure": options.MEASUREMENT,
-    "sweep": options.SWEEP,
-    "defences": options.DEFENCES,
-    "identifiers": options.COMPARISON,
-    "verbatim": options.LOOK,
-    "canife": options.ROUNDS,
-    "check": options.THRESHOLDS,
-}
+TAKEN = {**options.TAKEN, "check": options.THRESHOLDS}
 
 
 def settings(
@@ -41,8 +29,9 @@ def settings(
         say("lmexposure settings COMMAND lists them")
         return
     refuse_unknown([command], TAKEN, what="command")
+    flags = TAKEN[command].flags
     rows = [
-        (name, told.flag or "--set", told.shown_default, told.range, told.help)
+        (name, told.flag if name in flags else "", told.shown_default, told.range, told.help)
         for name, told in settings_of_command(command).items()
     ]
     print_table(("key", "flag", "default", "range", "what it decides"), rows)

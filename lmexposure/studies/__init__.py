@@ -124,7 +124,9 @@ if TYPE_CHECKING:
         NaturalIdentifiers,
     )
     from lmexposure.studies.setting_words import (
+        FLAGS,
         flag_words,
+        flags_of,
         run_settings,
         word,
     )
@@ -214,6 +216,7 @@ __all__ = [
     "DISTILLATION",
     "DP_SGD",
     "FEDERATED",
+    "FLAGS",
     "GOLDFISH",
     "HAMP",
     "HIDDEN",
@@ -360,6 +363,7 @@ __all__ = [
     "alike_to",
     "card_with_results",
     "flag_words",
+    "flags_of",
     "privacy_sections",
     "read_look",
     "read_score_file",

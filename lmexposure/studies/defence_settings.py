@@ -53,24 +53,19 @@ class DefenceSettings:
         "train on the first alone of documents that are alike: none, exact or near",
         panel=TRAINING,
         rule=choice("none", "exact", "near"),
-        by_flag=False,
     )
-    dropout: float = setting(
-        0.0, "share of units dropped in training", panel=TRAINING, rule=_share, by_flag=False
-    )
+    dropout: float = setting(0.0, "share of units dropped in training", panel=TRAINING, rule=_share)
     goldfish_k: int = setting(
         4,
         "of goldfish, one token in k carries no loss",
         panel=TRAINING,
         rule=whole(2, 10**6),
-        by_flag=False,
     )
     goldfish_width: int = setting(
         13,
         "of goldfish, the tokens that decide it, the token itself among them",
         panel=TRAINING,
         rule=whole(1, 1_000),
-        by_flag=False,
     )
     relax_level: float | None = setting(
         None,
@@ -78,45 +73,39 @@ class DefenceSettings:
         panel=TRAINING,
         rule=positive,
         usual="none, it has to be given",
-        by_flag=False,
     )
     relax_upper: float = setting(
         1.0,
         "of relaxloss, the largest probability of a target that is flattened, at most 1",
         panel=TRAINING,
         rule=positive,
-        by_flag=False,
     )
     hamp_entropy: float = setting(
         0.5,
         "of hamp, entropy of the soft labels as a share of the largest",
         panel=TRAINING,
         rule=fraction,
-        by_flag=False,
     )
     hamp_weight: float = setting(
         0.005,
         "of hamp, weight of the entropy of what is predicted",
         panel=TRAINING,
         rule=positive,
-        by_flag=False,
     )
     selena_parts: int = setting(
-        5, "of selena, models that teach", panel=TRAINING, rule=whole(2, 100), by_flag=False
+        5, "of selena, models that teach", panel=TRAINING, rule=whole(2, 100)
     )
     selena_absent: int = setting(
         2,
         "of selena, how many of these never saw a row",
         panel=TRAINING,
         rule=whole(1, 99),
-        by_flag=False,
     )
     synthetic_share: float = setting(
         1.0,
         "of distillation, tokens that are sampled for each of the corpus",
         panel=TRAINING,
         rule=positive,
-        by_flag=False,
     )
 
     def _check_defence(self, method: str) -> None:

@@ -64,7 +64,6 @@ class DefencesSettings(Settings):
         "how far from it a method may be and still be ranked",
         panel=COMPARING,
         rule=fraction,
-        by_flag=False,
     )
     tries: int = setting(
         5,
@@ -94,7 +93,6 @@ class DefencesSettings(Settings):
         "how often canaries are in the one model of each method whose exposure is measured",
         panel=COMPARING,
         rule=whole(0, 10**6),
-        by_flag=False,
     )
     sweep: SweepSettings = field(
         default_factory=_default_sweep, metadata=part(SweepSettings, without=_FIXED)

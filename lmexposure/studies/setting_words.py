@@ -9,6 +9,55 @@ from lmexposure.canaries import KINDS
 from lmexposure.core import Fact
 from lmexposure.studies.exposure.run_record import RunOptions
 
+# The settings that a command has flags for, those that people use most first; --set has the rest.
+FLAGS: Mapping[str, tuple[str, str]] = {
+    "run": (
+        "model formats canaries repetitions quick",
+        "kinds texts inclusion_probability controls witness seed layout text_field "
+        "chat_template epochs batch_size learning_rate lora method epsilon layers units "
+        "references estimate claimed_epsilon delta device offline",
+    ),
+    "insert": (
+        "formats canaries repetitions",
+        "kinds texts inclusion_probability controls witness seed layout text_field "
+        "prompt_field completion_field form turn loss chat_template",
+    ),
+    "train": (
+        "model epochs max_seconds",
+        "seed layout text_field chat_template batch_size learning_rate lora method "
+        "epsilon delta device offline",
+    ),
+    "dp-check": (
+        "model epsilon delta noise_multiplier",
+        "epochs batch_size lora device",
+    ),
+    "measure": (
+        "quick references estimate",
+        "left_context loss chat_template draws guesses budget_steps revealed "
+        "claimed_epsilon delta device dtype load_in offline",
+    ),
+    "sweep": (
+        "models formats canaries repetitions population model",
+        "score attack base kinds texts seed layout epochs method device",
+    ),
+    "defences": (
+        "methods target full models formats canaries model",
+        "repetitions seed device",
+    ),
+    "identifiers": (
+        "draws most left",
+        "layout text_field seed device offline",
+    ),
+    "verbatim": (
+        "prefix_tokens suffix_tokens windows random_split samples",
+        "tries documents layout text_field device offline",
+    ),
+    "canife": (
+        "user_field rounds client_rate noise_multiplier clip every",
+        "clients text_field mock_rounds iterations delta seed",
+    ),
+}
+
 # Settings that are shown only where they were given.
 RARE = (
     *("prompt_field", "completion_field"),
@@ -40,10 +89,16 @@ def path_word(name: str) -> str:
     return shlex.quote(f"./{name}" if name.startswith("-") else name)
 
 
-def flag_words(setting: Setting, value: Value) -> Iterator[str]:
-    """A setting as the command line reads it: bare if true, repeated if a list; else by --set."""
-    yes, _, no = (setting.flag or "").partition("/")
-    if not yes:
+def flags_of(command: str) -> list[str]:
+    """The settings that a command has flags for, those that people use most first."""
+    first, others = FLAGS[command]
+    return [*first.split(), *others.split()]
+
+
+def flag_words(command: str, setting: Setting, value: Value) -> Iterator[str]:
+    """A setting as a command reads it: bare if true, repeated if a list; else by --set."""
+    yes, _, no = setting.flag.partition("/")
+    if setting.name not in flags_of(command):
         shown = str(value).lower() if isinstance(value, bool | None) else value
         yield f"--set {shlex.quote(f'{setting.name}={_joined(shown)}')}"
     elif isinstance(value, bool):

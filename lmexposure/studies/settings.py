@@ -119,9 +119,7 @@ class MeasureSettings(Settings):
         rule=whole(2, _MOST),
         usual="100, or twice the canaries if that is more",
     )
-    extraction: bool = setting(
-        True, "whether the secrets are searched for", panel=MEASURING, by_flag=False
-    )
+    extraction: bool = setting(True, "whether the secrets are searched for", panel=MEASURING)
     estimate: str = setting(
         "auto",
         "the estimate of exposure that is shown: auto, exact, importance, sampled, certificate, or "
@@ -159,18 +157,15 @@ class MeasureSettings(Settings):
         rule=whole(1, _MOST),
         usual="as memory allows",
     )
-    level: float = setting(
-        0.95, "coverage of the intervals", panel=MEASURING, rule=coverage, by_flag=False
-    )
+    level: float = setting(0.95, "coverage of the intervals", panel=MEASURING, rule=coverage)
     bootstraps: int = setting(
         199,
         "refits behind goodness and interval of the skew-normal curve, where it is asked for",
         panel=MEASURING,
         rule=whole(39, _MOST),
-        by_flag=False,
     )
     permutations: int = setting(
-        9_999, "shuffles behind a p-value", panel=MEASURING, rule=whole(99, _MOST), by_flag=False
+        9_999, "shuffles behind a p-value", panel=MEASURING, rule=whole(99, _MOST)
     )
     significance: float = setting(
         0.05, "how often, at most, a bound on epsilon may be wrong", panel=PRIVACY, rule=fraction

@@ -97,4 +97,4 @@ def _flags(declared: dict[str, Setting], given: dict[str, Value], usual: object)
         value = given.get(name)
         default = getattr(usual, "per_class" if name == "canaries" else name, None)
         if value is not None and value != default:
-            yield from flag_words(setting, value)
+            yield from flag_words("sweep", setting, value)

@@ -152,9 +152,7 @@ class SweepSettings(Settings):
     significance: float = setting(
         0.05, "how often, at most, a bound on epsilon may be wrong", panel=SWEEPING, rule=fraction
     )
-    level: float = setting(
-        0.95, "coverage of the intervals", panel=SWEEPING, rule=coverage, by_flag=False
-    )
+    level: float = setting(0.95, "coverage of the intervals", panel=SWEEPING, rule=coverage)
     run: RunSettings = field(
         default_factory=_run_settings, metadata=part(RunSettings, names=of_sweeps())
     )

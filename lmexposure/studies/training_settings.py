@@ -119,7 +119,6 @@ class TrainingSettings(DefenceSettings):
         "seed of the order of blocks, of dropout and of the validation documents",
         panel=TRAINING,
         rule=whole(0),
-        by_flag=False,
     )
     epochs: int = setting(
         20,
@@ -137,7 +136,6 @@ class TrainingSettings(DefenceSettings):
         panel=TRAINING,
         rule=_COUNT,
         usual="once an epoch",
-        by_flag=False,
     )
     batch_size: int = setting(
         32, "blocks in a training step", usual=_usual("batch_size", 32), panel=TRAINING, rule=_COUNT
@@ -161,16 +159,13 @@ class TrainingSettings(DefenceSettings):
         "schedule of the learning rate: constant, or linear down to 0",
         panel=TRAINING,
         rule=choice("constant", "linear"),
-        by_flag=False,
     )
     warmup_steps: int = setting(
-        0, "steps in which the learning rate grows", panel=TRAINING, rule=whole(0), by_flag=False
+        0, "steps in which the learning rate grows", panel=TRAINING, rule=whole(0)
     )
-    weight_decay: float = setting(
-        0.0, "weight decay of AdamW", panel=TRAINING, rule=_decay, by_flag=False
-    )
+    weight_decay: float = setting(0.0, "weight decay of AdamW", panel=TRAINING, rule=_decay)
     gradient_clip: float = setting(
-        1.0, "largest norm of a step's gradient", panel=TRAINING, rule=positive, by_flag=False
+        1.0, "largest norm of a step's gradient", panel=TRAINING, rule=positive
     )
     precision: str = setting(
         "float32",
@@ -183,21 +178,18 @@ class TrainingSettings(DefenceSettings):
         "share of the corpus's characters held out for validation",
         panel=TRAINING,
         rule=fraction,
-        by_flag=False,
     )
     validation_characters: int = setting(
         500_000,
         "characters held out for validation, at most",
         panel=TRAINING,
         rule=_COUNT,
-        by_flag=False,
     )
     snapshot_epochs: tuple[int, ...] = setting(
         (),
         "epochs after which a copy of the model is kept",
         panel=TRAINING,
         rule=_epochs,
-        by_flag=False,
     )
     max_steps: int | None = setting(
         None,
@@ -205,7 +197,6 @@ class TrainingSettings(DefenceSettings):
         panel=TRAINING,
         rule=_COUNT,
         usual="those of all epochs",
-        by_flag=False,
     )
     max_seconds: float | None = setting(
         None, "seconds after which training ends", panel=TRAINING, rule=positive
@@ -284,7 +275,6 @@ class TrainingSettings(DefenceSettings):
         panel=TRAINING,
         rule=whole(0, LARGEST_SEED),
         usual="fresh from the operating system, and kept nowhere",
-        by_flag=False,
         secret=True,
     )
     document_norms: bool = setting(
@@ -305,7 +295,6 @@ class TrainingSettings(DefenceSettings):
         panel=TRAINING,
         rule=fraction,
         usual="the weights themselves",
-        by_flag=False,
     )
     accumulation: int = setting(
         1,
@@ -314,11 +303,9 @@ class TrainingSettings(DefenceSettings):
         rule=_COUNT,
     )
     checkpoint_seconds: float = setting(
-        60.0, "seconds between checkpoints", panel=TRAINING, rule=positive, by_flag=False
+        60.0, "seconds between checkpoints", panel=TRAINING, rule=positive
     )
-    threads: int | None = setting(
-        None, "of the CPU", panel=TRAINING, rule=whole(1, MOST_THREADS), by_flag=False
-    )
+    threads: int | None = setting(None, "of the CPU", panel=TRAINING, rule=whole(1, MOST_THREADS))
 
     def __post_init__(self) -> None:
         check_settings(self)

@@ -122,7 +122,7 @@ class VerbatimSettings(Settings):
         panel=VERBATIM,
         rule=whole(1, 10**15),
     )
-    chance: float = setting(0.5, "the chance of that", panel=VERBATIM, rule=fraction, by_flag=False)
+    chance: float = setting(0.5, "the chance of that", panel=VERBATIM, rule=fraction)
     near_windows: int = setting(
         20,
         "windows whose chance within some edits is bounded, the likeliest first",
@@ -136,11 +136,9 @@ class VerbatimSettings(Settings):
         panel=VERBATIM,
         rule=choice(*METRICS),
     )
-    beam: int = setting(
-        20, "beginnings that a beam keeps", panel=VERBATIM, rule=whole(1), by_flag=False
-    )
+    beam: int = setting(20, "beginnings that a beam keeps", panel=VERBATIM, rule=whole(1))
     draws: int = setting(
-        200, "samples that close what the beam left", panel=VERBATIM, rule=whole(0), by_flag=False
+        200, "samples that close what the beam left", panel=VERBATIM, rule=whole(0)
     )
     samples: int = setting(
         100,

@@ -90,8 +90,9 @@ def settings() -> str:
     parts, shown = [_intro("settings")], dict[str, str]()
     for command in TAKEN:
         declared = settings_of_command(command)
+        flags = TAKEN[command].flags
         rows = [
-            tuple(_cell(word) for word in (f"`{name}`", told.flag or "", *_said(told)))
+            (f"`{name}`", told.flag if name in flags else "", *map(_cell, _said(told)))
             for name, told in sorted(declared.items())
         ]
         table = _table(("key", "flag", "default", "range", "what it decides"), rows)

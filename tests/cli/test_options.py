@@ -96,7 +96,7 @@ def test_a_file_is_named_where_it_had_its_part(
     path = tmp_path / "settings.toml"
     path.write_text(file)
     with pytest.raises(SettingsError) as refused:
-        options.RUN.make({"settings_file": path, **flags})
+        options.TAKEN["run"].make({"settings_file": path, **flags})
     assert re.match(rf"(.*/)?{message}", str(refused.value))
 
 

@@ -95,15 +95,15 @@ def test_what_it_refuses(
 def test_a_settings_file_has_settings_of_sweep_and_run(tmp_path: Path) -> None:
     file = tmp_path / "s.toml"
     file.write_text('models = 8\ncoins = "exactly_half"\nunits = 16\nepochs = 3\n')
-    chosen = options.SWEEP.make({"settings_file": file, "models": 6, "epochs": 4})
+    chosen = options.TAKEN["sweep"].make({"settings_file": file, "models": 6, "epochs": 4})
     assert isinstance(chosen, SweepSettings)
     assert (chosen.models, chosen.coins, chosen.run.units) == (6, "exactly_half", 16)
     assert (chosen.run.training, chosen.run.canaries) == ({"epochs": 4}, 100)
     file.write_text("modles = 8\n")
     with pytest.raises(SettingsError, match=r"s\.toml: unknown setting 'modles'; did you mean 'mo"):
-        options.SWEEP.make({"settings_file": file})
+        options.TAKEN["sweep"].make({"settings_file": file})
     file.write_text("controls = 8\n")
     with pytest.raises(
         SettingsError, match=r"s\.toml: 'controls' has no effect here; leave it out"
     ):
-        options.SWEEP.make({"settings_file": file})
+        options.TAKEN["sweep"].make({"settings_file": file})

@@ -177,7 +177,7 @@ def test_every_boolean_setting_has_its_case() -> None:
     }
     assert declared <= {*BOOLEANS, "lora", "document_norms"}
     lora = settings_of(TrainingSettings)["lora"]
-    assert list(flag_words(lora, value=False)) == []  # it has no other half
+    assert list(flag_words("run", lora, value=False)) == []  # it has no other half
 
 
 def read_again(command: str, monkeypatch: pytest.MonkeyPatch) -> RunSettings:

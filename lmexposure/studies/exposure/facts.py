@@ -273,9 +273,9 @@ def command_of(run: RunFiles, *, show_seeds: bool = False) -> str:
         **run_settings(record.settings),
         "threads": run.result.settings.threads,
     }
-    words += _flags(chosen, show_seeds or _is_demo(run))
+    words += _flags("run", chosen, show_seeds or _is_demo(run))
     for name, value in record.settings.training.items():
-        words += flag_words(_TRAINING[name], value) if value is not None else ()
+        words += flag_words("run", _TRAINING[name], value) if value is not None else ()
     return " ".join(words)
 
 
@@ -335,7 +335,7 @@ def _measure_command(run: RunFiles) -> str:
     if (dtype := run.result.model.dtype) != RunSettings().dtype:
         words += ["--dtype", word(dtype)]
     words += _said_of_rows(run.result.context)
-    words += _flags(measure_settings(run.result.settings), show_seeds=True)
+    words += _flags("measure", measure_settings(run.result.settings), show_seeds=True)
     return " ".join(words)
 
 
@@ -344,7 +344,7 @@ def _said_of_rows(context: ContextRecord | None) -> Iterator[str]:
     said = () if context is None else context.said
     for name in said:
         value = "TEMPLATE" if name == "chat_template" else getattr(context, name)
-        yield from flag_words(_RUN[name], value)
+        yield from flag_words("measure", _RUN[name], value)
 
 
 def _again(run: RunFiles) -> str:
@@ -352,7 +352,7 @@ def _again(run: RunFiles) -> str:
     return path_word(f"{run.name}-again")
 
 
-def _flags(settings: Mapping[str, Value], show_seeds: bool) -> Iterator[str]:
+def _flags(command: str, settings: Mapping[str, Value], show_seeds: bool) -> Iterator[str]:
     usual = _usual(settings)
     for name, setting in _DECLARED.items():
         value = settings.get(name, usual[name])
@@ -361,7 +361,7 @@ def _flags(settings: Mapping[str, Value], show_seeds: bool) -> Iterator[str]:
         if name == "seed" and not show_seeds:
             yield f"--seed {SEED}"
         else:
-            yield from flag_words(setting, value)
+            yield from flag_words(command, setting, value)
 
 
 def _usual(settings: Mapping[str, Value]) -> dict[str, Value]:
