@@ -33,7 +33,7 @@ class Setting:
     usual: str  # what the default comes to, in words; empty: the default says it itself
     flag: str | None  # of the command line; None: only a settings file sets it
     metavar: str  # the sign for its value in the help; empty: its type
-    # reads the flag's text, given the flag; None: the command line does, by the type
+    # reads the flag's text, given the name; None: the command line does, by the type
     parse: Rule | None
     kind: Any  # the type of its value, without None
 

@@ -34,6 +34,7 @@ from lmexposure.cli.sweep import sweep
 from lmexposure.cli.train import train
 from lmexposure.cli.verbatim import verbatim
 from lmexposure.cli.verify import verify
+from lmexposure.cli.voice import listen
 from lmexposure.core import PANEL as THRESHOLDS
 from lmexposure.studies import (
     CANIFE,
@@ -88,6 +89,7 @@ class PanelCommand(TyperCommand):
     def parse_args(self, ctx: "Context", args: list[str]) -> list[str]:
         """As Typer does, which gives a single word to the last argument: it may be the first."""
         words = list(args)
+        listen(self.params)
         try:
             return super().parse_args(ctx, args)
         except typer.BadParameter as failure:

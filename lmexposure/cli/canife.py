@@ -30,8 +30,8 @@ def canife(  # noqa: PLR0913 - a command: its parameters are its flags
             "--clients parts.",
         ),
     ] = None,
-    clients: Annotated[
-        int, typer.Option(help="Parts that a corpus without users is cut into.")
+    parts: Annotated[
+        int, typer.Option("--clients", help="Parts that a corpus without users is cut into.")
     ] = 100,
     text_field: Annotated[
         str, typer.Option(help="The field of a record that holds the text.")
@@ -60,7 +60,7 @@ def canife(  # noqa: PLR0913 - a command: its parameters are its flags
             corpus,
             out=out,
             user_field=user_field,
-            parts=clients,
+            parts=parts,
             text_field=text_field,
             settings=settings,
             attacks=attacks,

@@ -144,7 +144,7 @@ def _given(parameters: Sequence[inspect.Parameter], given: Mapping[str, object])
 def parsed(flags: Mapping[str, Setting], given: Given) -> Given:
     """The same, with the texts of flags read that have a way of their own to be written."""
     return {
-        name: setting.parse(setting.flag or name, value)
+        name: setting.parse(setting.name, value)
         if (setting := flags.get(name)) is not None and setting.parse is not None
         else value
         for name, value in given.items()

@@ -82,8 +82,8 @@ def _method(name: str, value: object) -> None:
     """The rule of methods; a flag of this name once chose an estimate of exposure."""
     if value not in METHODS:
         raise SettingsError(
-            f"{name}={value!r} must be one of {', '.join(METHODS)}; for an estimate of exposure "
-            "give --estimate"
+            f"{name}={value!r} must be one of {', '.join(METHODS)}; an estimate of exposure "
+            "is a setting of the measurement"
         )
 
 
@@ -106,7 +106,7 @@ def _refuse_settings_of_adapters(given: Mapping[str, object]) -> None:
         if name.startswith("lora_"):
             raise SettingsError(
                 f"{name}={value!r} is of adapters, and all weights would be trained; add "
-                "lora=True, on the command line --lora, or leave it out"
+                "lora=True, or leave it out"
             )
 
 
@@ -384,7 +384,7 @@ class TrainingSettings(DefenceSettings):
         if (self.epsilon is None) == (self.noise_multiplier is None):
             both = self.epsilon is not None
             raise SettingsError(
-                f"method={DP_SGD!r} takes epsilon or noise_multiplier, and "
+                f"method={DP_SGD!r} takes epsilon=... or noise_multiplier=..., and "
                 f"{'both are' if both else 'neither is'} given; give one of the two"
             )
         if self.precision != "float32":

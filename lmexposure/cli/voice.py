@@ -1,0 +1,84 @@
+"""What the library says of an argument, as the command line says it: epochs=3 is --epochs 3.
+
+Errors and warnings name arguments as Python does; a command that has a flag for one names it by the
+flag. What is in quotes, a path or an address, and a word that was typed stay as they are; so does
+what is said of the content of a file ("mine.toml: epochs=0 must be ...").
+"""
+
+import ast
+import re
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from shlex import quote
+
+from typer.core import TyperOption
+
+from lmexposure.studies import OF_METHOD
+
+_IN_FILE = re.compile(r"[^'\",;]*\.(?:toml|json): ")
+_QUOTED = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
+_VALUE = rf"{_QUOTED}|\[(?:{_QUOTED}|[^]'\"])*\]|\((?:{_QUOTED}|[^)'\"])*\)|\.\.\.|[-+.\w]*\w"
+_ARGUMENT = (
+    rf"(?<![\w./\\-])(?<!claim of )(?P<name>[a-z]\w*)=(?P<value>{_VALUE})(?=[\s,;)`]|[.:]?$|[.:]\s)"
+)
+_APART = rf"(?<!\w)(?:{_QUOTED})|\w\([^()]*\)|(?<![^\s(])[^\s(=]*[/\\]\S*"
+
+_running: dict[str, TyperOption] = {}
+
+
+def listen(parameters: Iterable[object]) -> None:
+    """Speak as the command with these parameters from now on."""
+    _running.clear()
+    _running.update(flags_of(parameters))
+
+
+def said(message: str) -> str:
+    """A message in the words of the command that runs."""
+    return spoken(message, _running, typed=sys.argv[1:])
+
+
+def flags_of(parameters: Iterable[object]) -> dict[str, TyperOption]:
+    """The flags of a command by the names of their arguments, and by their own."""
+    flags = [each for each in parameters if isinstance(each, TyperOption)]
+    by_flag = {each.opts[0].removeprefix("--").replace("-", "_"): each for each in flags}
+    return by_flag | {str(each.name): each for each in flags}
+
+
+def spoken(message: str, flags: Mapping[str, TyperOption], *, typed: Sequence[str] = ()) -> str:
+    """A message with every argument named by its flag, where it has one; `typed` words are kept."""
+    if _IN_FILE.match(message):
+        return message
+
+    def by_flag(found: re.Match[str]) -> str:
+        name, value = found["name"], found["value"]
+        flag = None if name is None else _flag(name, value, message, flags)
+        return found[0] if flag is None else _shown(flag, value) or found[0]
+
+    words = [*typed, *(word.partition("=")[2] for word in typed if word.startswith("--"))]
+    kept = [rf"(?<![\w/]){re.escape(word)}(?!\w)" for word in words if "=" in word]
+    return re.sub("|".join([*kept, _ARGUMENT, _APART]), by_flag, message)
+
+
+def _flag(
+    name: str, value: str, message: str, flags: Mapping[str, TyperOption]
+) -> TyperOption | None:
+    """The flag of an argument; a run has two methods, that of its training and of its estimates."""
+    own, of_training = flags.get(name), flags.get(f"training_{name}")
+    methods = value[1:-1] in OF_METHOD or ", ".join(OF_METHOD) in message
+    return of_training if own is None or (of_training and methods) else own
+
+
+def _shown(flag: TyperOption, text: str) -> str | None:
+    """A flag with its value, alone where that is "..."; None: no flag gives such a value."""
+    yes, no = flag.opts[0], next(iter(flag.secondary_opts), None)
+    try:
+        value = ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        value = text if text.lstrip("+-") in ("nan", "inf") else None
+    values = value if isinstance(value, tuple | list) else [value]
+    if value is False or value is None or not values:
+        return no if value is False else None
+    if value is True or ... in values:
+        return yes
+    shown = [quote(str(each)) for each in values]
+    return " ".join(f"{yes} {v}" for v in shown) if flag.multiple else f"{yes} {','.join(shown)}"
