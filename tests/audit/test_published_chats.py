@@ -78,7 +78,7 @@ def test_another_day_is_told_in_bits() -> None:
     given = {"tokenizer": tokenizer, "settings": settings}
     result = lx.measure(model, manifest, **given)
     (line,) = [line for line in result.warnings if "writes the date" in line]
-    assert "others may have more. Give the day of the training (--chat-date)" in line
+    assert "others may have more. Give the day of the training (chat_date=...)" in line
     assert str(known(result.context).chat_date) in line
     said = replace(known(manifest.wrapping), chat_date="2026-01-31")
     dated = lx.measure(model, manifest, wrapping=said, **given)

@@ -271,7 +271,7 @@ def test_a_training_says_its_day_and_a_measurement_reads_it(
         inserted, out=tmp_path / "trained", settings=chosen, manifest=manifest
     ).model_path
     assert "all rows have that of today; to go on" in caplog.text
-    assert "--chat-date 2026-01-31" in caplog.text
+    assert "the chat date: 2026-01-31" in caplog.text
     _on(monkeypatch, "2026-02-01")
     result = measure(trained, tmp_path / "in" / "manifest.json", settings=chosen.measure)
     assert known(result.context).chat_date == "2026-01-31"

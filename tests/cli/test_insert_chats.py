@@ -159,13 +159,13 @@ REFUSED: list[tuple[str | dict[str, Any], tuple[str, ...], str]] = [
     (MESSAGES, ("--chat-template", "none.jinja"), "holds no template; give the file"),
     ({"text": "x"}, TEMPLATE, "is of chats, and these documents are texts"),
     (RECORDS["prompt_completion"], TEMPLATE, "no template renders these strings (--rendering"),
-    ({"text": "x"}, ("--chat-date", "2026-01-31"), "chat_date='2026-01-31' is of chats"),
-    ("a.json", (), "a JSON array, whose lines are no documents; write a"),
+    ({"text": "x"}, ("--chat-date", "2026-01-31"), "--chat-date 2026-01-31 is of chats"),
+    ("a.json", (), "is a JSON array, whose lines are no documents; write a"),
     ("b.json", (), "if it has a record a line, say so: --layout jsonl"),
     ("b.json.gz", (), "if it has a record a line, say so: --layout jsonl"),
-    ("a", (), "a: a JSON array, whose lines are no documents; write a"),
-    ("b", (), "b: JSON; if it has a record a line, say so: --layout jsonl, else --layout lines"),
-    ("c.csv", (), "a table, whose lines are no documents; write it as"),
+    ("a", (), "a is a JSON array, whose lines are no documents; write a"),
+    ("b", (), "b is JSON; if it has a record a line, say so: --layout jsonl, else --layout lines"),
+    ("c.csv", (), "is a table, whose lines are no documents; write it as"),
 ]
 FILES = {
     "a.json": '[\n{"text": "a"}\n]\n',

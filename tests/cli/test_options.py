@@ -96,7 +96,7 @@ def test_what_is_wrong_in_a_settings_file(
     ("file", "flags", "message"),
     [
         ("claimed_epsilon = 4", {}, "settings.toml: a claim of epsilon=4 says nothing without its"),
-        ("inclusion_seed = 3", {}, "settings.toml: an inclusion_seed needs inclusion_probability"),
+        ("inclusion_seed = 3", {}, "settings.toml: inclusion_seed=... needs inclusion_probability"),
         ("delta = 1e-5", {"training_epochs": 0}, "epochs=0 must be a whole number"),
         ("draws = 100", {"claimed_epsilon": 4.0}, r"a claim of epsilon=4\.0 says nothing without"),
     ],

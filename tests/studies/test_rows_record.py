@@ -74,5 +74,5 @@ def test_a_file_that_is_none_is_refused(tmp_path: Path) -> None:
         RowsRecord.read(path)
     record().save(path)
     path.write_bytes(path.read_bytes().replace(b'"rows": 40', b'"rows": 41'))
-    with pytest.raises(ManifestError, match=r"edited or damaged .* run `lmexposure verify --rows`"):
+    with pytest.raises(ManifestError, match=r"edited or damaged .* verify the rows again"):
         RowsRecord.read(path)
