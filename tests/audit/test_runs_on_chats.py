@@ -173,7 +173,7 @@ def test_a_model_that_knows_no_chats_is_refused_before_anything_is_written(
     (bare / "chat_template.jinja").unlink()
     without = replace(settings, model=str(bare))
     template = "needs a chat template and the tokenizer has none; give"
-    knows_none = r"model='lstm' is a new model, whose tokenizer knows no .* give model=PATH, or on"
+    knows_none = r"model='lstm' is a new model, whose tokenizer knows no .* give a pretrained one"
     refused: list[tuple[Any, RunSettings, type[LmexposureError], str]] = [
         (run, new, ModelError, knows_none),
         (train_corpus, new, ModelError, knows_none),

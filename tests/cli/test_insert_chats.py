@@ -155,7 +155,7 @@ REFUSED: list[tuple[str | dict[str, Any], tuple[str, ...], str]] = [
     ),
     ({"messages": [{"role": "x", "content": "y"}]}, (), "the role 'x' is unknown"),
     (MESSAGES, ("--tokenizer", "/nowhere/lost"), "cannot load a tokenizer from"),
-    (MESSAGES, ("--chat-template", "lost.jinja"), "lost.jinja' cannot be read as text"),
+    (MESSAGES, ("--chat-template", "lost.jinja"), "lost.jinja cannot be read as text"),
     (MESSAGES, ("--chat-template", "none.jinja"), "holds no template; give the file"),
     ({"text": "x"}, TEMPLATE, "is of chats, and these documents are texts"),
     (RECORDS["prompt_completion"], TEMPLATE, "no template renders these strings (--rendering"),

@@ -69,5 +69,5 @@ def test_a_run_judges_the_texts_of_a_file_by_their_coins(call: Call, corpus: Pat
         file.write("\nanother text")
     changed = call(*run, *TRAIN, *MEASURE)
     assert changed.code == 3
-    assert "texts='texts.txt' has changed since canaries were chosen from it; put" in changed.err
+    assert "--texts texts.txt has changed since canaries were chosen from it; put" in changed.err
     assert Result.read(Path("r/result.json")) == result
