@@ -1,26 +1,25 @@
 """What the library says of an argument, as the command line says it: epochs=3 is --epochs 3.
 
-Errors and warnings name arguments as Python does; a command that has a flag for one names it by the
-flag. What is in quotes, a path or an address, and a word that was typed stay as they are; so does
+Errors and warnings name arguments as Python does; a command names those that it has a flag for by
+the flag. Texts in quotes, paths, addresses and words that were typed stay as they are, and so does
 what is said of the content of a file ("mine.toml: epochs=0 must be ...").
 """
 
 import ast
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from shlex import quote
 
 from typer.core import TyperOption
 
 from lmexposure.studies import OF_METHOD
 
-_IN_FILE = re.compile(r"[^'\",;]*\.(?:toml|json): ")
+_IN_FILE = r"\A[^'\",;]*\.(?:toml|json): (?s:.*)"
 _QUOTED = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
 _VALUE = rf"{_QUOTED}|\[(?:{_QUOTED}|[^]'\"])*\]|\((?:{_QUOTED}|[^)'\"])*\)|\.\.\.|[-+.\w]*\w"
-_ARGUMENT = (
-    rf"(?<![\w./\\-])(?<!claim of )(?P<name>[a-z]\w*)=(?P<value>{_VALUE})(?=[\s,;)`]|[.:]?$|[.:]\s)"
-)
+# An argument with its value; the epsilon of a claim is none.
+_ARGUMENT = rf"(?<![\w./\\-])(?<!claim of )([a-z]\w*)=({_VALUE})(?=[.:]?(?:\s|$)|[,;)`])"
 _APART = rf"(?<!\w)(?:{_QUOTED})|\w\([^()]*\)|(?<![^\s(])[^\s(=]*[/\\]\S*"
 
 _running: dict[str, TyperOption] = {}
@@ -44,24 +43,20 @@ def flags_of(parameters: Iterable[object]) -> dict[str, TyperOption]:
     return by_flag | {str(each.name): each for each in flags}
 
 
-def spoken(message: str, flags: Mapping[str, TyperOption], *, typed: Sequence[str] = ()) -> str:
+def spoken(message: str, flags: dict[str, TyperOption], *, typed: Sequence[str] = ()) -> str:
     """A message with every argument named by its flag, where it has one; `typed` words are kept."""
-    if _IN_FILE.match(message):
-        return message
 
     def by_flag(found: re.Match[str]) -> str:
-        name, value = found["name"], found["value"]
+        name, value = found.groups()
         flag = None if name is None else _flag(name, value, message, flags)
         return found[0] if flag is None else _shown(flag, value) or found[0]
 
     words = [*typed, *(word.partition("=")[2] for word in typed if word.startswith("--"))]
     kept = [rf"(?<![\w/]){re.escape(word)}(?!\w)" for word in words if "=" in word]
-    return re.sub("|".join([*kept, _ARGUMENT, _APART]), by_flag, message)
+    return re.sub("|".join([_IN_FILE, *kept, _ARGUMENT, _APART]), by_flag, message)
 
 
-def _flag(
-    name: str, value: str, message: str, flags: Mapping[str, TyperOption]
-) -> TyperOption | None:
+def _flag(name: str, value: str, message: str, flags: dict[str, TyperOption]) -> TyperOption | None:
     """The flag of an argument; a run has two methods, that of its training and of its estimates."""
     own, of_training = flags.get(name), flags.get(f"training_{name}")
     methods = value[1:-1] in OF_METHOD or ", ".join(OF_METHOD) in message
@@ -75,10 +70,11 @@ def _shown(flag: TyperOption, text: str) -> str | None:
         value = ast.literal_eval(text)
     except (ValueError, SyntaxError):
         value = text if text.lstrip("+-") in ("nan", "inf") else None
+    if isinstance(value, bool | None):
+        return {True: yes, False: no, None: None}[value]
     values = value if isinstance(value, tuple | list) else [value]
-    if value is False or value is None or not values:
-        return no if value is False else None
-    if value is True or ... in values:
+    if ... in values:
         return yes
-    shown = [quote(str(each)) for each in values]
-    return " ".join(f"{yes} {v}" for v in shown) if flag.multiple else f"{yes} {','.join(shown)}"
+    words = [quote(str(each)) for each in values]
+    shown = words if flag.multiple or not words else [",".join(words)]
+    return " ".join(f"{yes} {each}" for each in shown)
