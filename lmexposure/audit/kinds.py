@@ -55,7 +55,7 @@ def refuse_kinds_of_run(settings: RunSettings) -> None:
     if len(others) == len(settings.kinds):
         raise SettingsError(
             f"kinds={list(settings.kinds)!r} lacks {UNIFORM!r}, whose fills carry the ranks and "
-            f"exposures of a run; add it, or use a sweep"
+            "exposures of a run; add it, or use a sweep"
         )
     if others and settings.inclusion_probability is None:
         raise SettingsError(
