@@ -37,7 +37,7 @@ class Setting:
     usual: str  # what the default comes to, in words; empty: the default says it itself
     flag: str  # of the command line, where a command has one for it
     metavar: str  # the sign for its value in the help; empty: its type
-    # reads the flag's text, given the flag; None: the command line does, by the type
+    # reads the flag's text, given the name; None: the command line does, by the type
     parse: Rule | None
     kind: Any  # the type of its value, without None
 
@@ -72,12 +72,16 @@ class Setting:
 
     def read(self, text: str) -> object:
         """The value that a text gives, as `--set` has it; still to be checked."""
-        if self.parse is not None:
-            return self.parse(self.name, text)
         if self.kind is bool or (self.default is None and text == "none"):
             return _WORDS.get(text, text)
+        if self.parse is not None:
+            return self.parse(self.name, text)
         if get_origin(self.kind) is tuple:
-            return tuple(self._number(get_args(self.kind)[0], part) for part in text.split(","))
+            return (
+                ()
+                if not text
+                else tuple(self._number(get_args(self.kind)[0], part) for part in text.split(","))
+            )
         return self._number(self.kind, text)
 
     def _number(self, kind: object, text: str) -> object:

@@ -7,14 +7,15 @@
     - CorpusError: the text that canaries go into
     - ManifestError: the record of what was inserted
     - ModelError: a model directory, a hub name, a tokenizer
-    - SettingsError: a flag or a line of a settings file
+    - SettingsError: an argument, or a line of a settings file
     - ResultError: a result file or a run directory
       . BusyError: a directory in which another process is at work
   + NumericalError (also an ArithmeticError): a model or an estimate gave no usable number
     - MarginError: a search's arithmetic was off by more than the margin that it was given
   + FileError (also an OSError): the disk refused
 
-A message names the value, what was allowed, and the next step.
+A message names the value, what was allowed, and the next step; arguments as Python does
+(epochs=0), which the command line says by their flags (--epochs 0).
 """
 
 __all__ = [
@@ -63,7 +64,7 @@ class ModelError(InputError):
 
 
 class SettingsError(InputError):
-    """A flag, an argument, or a line of a settings file."""
+    """An argument, or a line of a settings file."""
 
 
 class ResultError(InputError):

@@ -10,7 +10,7 @@ from audit.small import TOKENIZER, gpt2
 from corpora import write_corpus
 
 import lmexposure as lx
-from lmexposure.cli.settings import TAKEN, settings_of_command
+from lmexposure.cli.settings import TAKEN
 from lmexposure.errors import SettingsError
 
 ROOT = Path(__file__).parents[1]
@@ -34,7 +34,7 @@ def test_the_stub_is_what_is_declared() -> None:
 
 @pytest.mark.parametrize("command", CALLS)
 def test_a_call_takes_what_its_command_takes(command: str) -> None:
-    declared = settings_of_command(command)
+    declared = TAKEN[command].settings
     shown = inspect.signature(CALLS[command]).parameters
     assert declared.keys() <= shown.keys()
     for name, told in declared.items():
@@ -78,7 +78,7 @@ def test_what_has_no_effect_is_refused_before_the_work(given: dict[str, Any], me
 def test_an_unknown_keyword_is_refused_with_the_nearest(name: str, tmp_path: Path) -> None:
     asked = {"identifiers": ("m", "c"), "verbatim": ("m", "c")}.get(name, ("c",))
     more = {"formats": ["pin"]} if name == "identifiers" else {}
-    near = next(iter(settings_of_command(name)))
+    near = next(iter(TAKEN[name].settings))
     with pytest.raises(SettingsError, match=f"unknown setting '{near}x'; did you mean '{near}'"):
         CALLS[name](*asked, out=tmp_path / "o", **more, **{f"{near}x": 1})
     assert not (tmp_path / "o").exists()

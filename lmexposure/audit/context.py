@@ -167,7 +167,7 @@ def told_wrapping(manifest: Manifest, settings: RunSettings) -> Wrapping | None:
         name, value = next(iter(given.items()))
         raise SettingsError(
             f"{name}={value!r} is of chats, and the canaries of this manifest are plain texts; "
-            "leave it out, or say what was left of each: left_context (--left-context)"
+            "leave it out, or say what was left of each (left_context=...)"
         )
     if settings.chat_template is not None:
         given["chat_template"] = read_template(settings.chat_template)
@@ -221,12 +221,12 @@ def _refuse_other_rows(rows: RowsRecord, manifest: Manifest, tokenizer: Any) -> 
     if rows.manifest_sha256 != manifest.sha256:
         raise ManifestError(
             f"rows.json is of the manifest {rows.manifest_sha256[:16]}, and this is "
-            f"{manifest.sha256[:16]}; give `lmexposure verify --rows` again, or move it aside"
+            f"{manifest.sha256[:16]}; verify the rows again, or move it aside"
         )
     if rows.tokenizer_sha256 != tokenizer_sha256(tokenizer):
         raise ManifestError(
-            "rows.json is of rows of another tokenizer than the model's; give `lmexposure verify "
-            "--rows` again with the tokenizer of the model, or move it aside"
+            "rows.json is of rows of another tokenizer than the model's; verify the rows again "
+            "with the tokenizer of the model, or move it aside"
         )
 
 
@@ -294,8 +294,8 @@ def _in_wrapping(
             f"the manifest says that the training uses a chat template with SHA-256 "
             f"{str(then.template_sha256)[:16]}, and that of the model's tokenizer has "
             f"{str(now.template_sha256)[:16]}: canaries would be scored in other rows than they "
-            "were trained in; give the template of the training (--chat-template FILE), or let "
-            "verify --rows find its rows"
+            "were trained in; give the template of the training (chat_template=...), or verify "
+            "its rows, which says what they are"
         )
     if then.special_tokens not in (None, now.special_tokens):
         warnings.append(

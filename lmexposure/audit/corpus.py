@@ -135,7 +135,7 @@ def share_warning(
     return (
         f"the canaries are {' and '.join(shares)}: a model trained on it learns them more than a "
         f"model of your corpus would; {_fewer(settings, above)}, or take more text"
-        + ", or leave the witnesses out (--no-witness), which the gate then misses"
+        + ", or leave the witnesses out (witness=False), which the gate then misses"
         * settings.witness
     )
 
@@ -269,7 +269,7 @@ def _described(
         _refuse_template(settings, "these documents are texts")
         return None
     if wrapping.rendering != "chat":
-        _refuse_template(settings, "no template renders these strings (--rendering chat does)")
+        _refuse_template(settings, "no template renders these strings (rendering='chat' does)")
     if settings.chat_template is not None:
         template = read_template(settings.chat_template)
         wrapping = replace(wrapping, chat_template=template)

@@ -187,7 +187,7 @@ def _found(
             raise CorpusError(
                 f"held out are identifiers in {count(documents, 'document')} "
                 f"({both:,} are in the corpus too, and left out){_left_out(apart)}: it takes at "
-                f"least {_FEWEST_HELD_OUT}; give more held-out documents (--held-out)"
+                f"least {_FEWEST_HELD_OUT}; give more held-out documents (held_out=[...])"
             )
     documents, needed = len(found.one_per_document()), identifiers_needed()
     if documents < needed:
@@ -287,7 +287,7 @@ class Side:
         if window is not None and longest > window:
             raise ModelError(
                 f"{place.where}: {longest} tokens with the text in front, and model {name!r} reads "
-                f"{window}; give a smaller --left, or leave the format out"
+                f"{window}; give less text in front (left=...), or leave the format out"
             )
         return encoded
 

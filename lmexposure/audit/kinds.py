@@ -55,12 +55,12 @@ def refuse_kinds_of_run(settings: RunSettings) -> None:
     if len(others) == len(settings.kinds):
         raise SettingsError(
             f"kinds={list(settings.kinds)!r} lacks {UNIFORM!r}, whose fills carry the ranks and "
-            f"exposures of a run; add --kind {UNIFORM}, or use `lmexposure sweep`"
+            "exposures of a run; add it, or use a sweep"
         )
     if others and settings.inclusion_probability is None:
         raise SettingsError(
-            f"the kind {others[0]} is judged by coins alone: give --inclusion-probability 0.5 and "
-            "--canaries, or use `lmexposure sweep`"
+            f"the kind {others[0]} is judged by coins alone: give inclusion_probability=0.5 and "
+            "canaries=..., or use a sweep"
         )
 
 
@@ -71,8 +71,8 @@ def kind_warnings(manifest: Manifest) -> list[str]:
         return []
     return [
         f"{', '.join(left_out)}: chosen texts are judged by coins alone, and a fixed number of "
-        "these went in; nothing is said of them: insert with --inclusion-probability 0.5 and "
-        "--canaries, or use lmexposure sweep"
+        "these went in; nothing is said of them: insert each with probability 1/2, or use a "
+        "sweep"
     ]
 
 

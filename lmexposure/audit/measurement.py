@@ -487,7 +487,7 @@ class _Measurement:
             f"the chat template writes the date, and the training's is not known: rows are scored "
             f"as of {self.context.record.chat_date}; as of 45 days before, {number_of} canaries "
             f"had up to {number(most)} bits more or fewer, and others may have more. Give the day "
-            "of the training (--chat-date)"
+            "of the training (chat_date=...)"
         ]
 
     def _witness_base(self) -> Base | None:

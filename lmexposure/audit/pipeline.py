@@ -213,8 +213,8 @@ def _refuse_several_processes() -> None:
     """Inserting and measuring are one process's work; torchrun may have started several."""
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise SettingsError(
-            "run takes one process; with several, use lmexposure insert, then torchrun -m "
-            "lmexposure train --manifest, then lmexposure measure"
+            "run takes one process; with several, insert first, then train by torchrun, then "
+            "measure"
         )
 
 
@@ -246,7 +246,7 @@ def demo_corpus(path: Path, *, quick: bool = False) -> Path:
     if not topics:
         raise CorpusError(
             "this Python carries no pydoc_data.topics (some distributions strip it); install its "
-            "documentation package, or test a text of your own: lmexposure run CORPUS --out DIR"
+            "documentation package, or test a text of your own"
         )
     lines = "\n".join(topics[name].rstrip("\n") for name in sorted(topics)).split("\n")
     with atomic_write(path) as stream:

@@ -269,8 +269,8 @@ def check_model_for(wrapping: Wrapping | None, settings: RunSettings) -> None:
     if wrapping is not None and settings.model in NEW_MODELS:
         raise ModelError(
             f"model={settings.model!r} is a new model, whose tokenizer knows no chats and no "
-            "instructions; give model=PATH, or on the command line --model PATH, of a pretrained "
-            "one (with a chat template where the records are messages)"
+            "instructions; give a pretrained one (with a chat template where the records are "
+            "messages)"
         )
 
 
@@ -311,7 +311,7 @@ def _of_today(loaded: LoadedModel, wrapping: Wrapping | None) -> Wrapping | None
     if of_day.chat_date is not None and wrapping.chat_date is None:
         _LOG.warning(
             "note: the chat template writes the date, and all rows have that of today; to go on "
-            "with this training on another day, give --chat-date %s",
+            "with this training on another day, give this one as the chat date: %s",
             of_day.chat_date,
         )
     return of_day

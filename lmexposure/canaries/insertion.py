@@ -243,8 +243,7 @@ def draw(
         where = f"{place}, counted over all files," if scan.several else place
         raise CorpusError(
             f"the corpus already holds fills: {listed_fills(refused, where)}; choose another "
-            "format, or set these fills aside (existing='set_aside', on the command line "
-            "--existing set_aside)"
+            "format, or set these fills aside (existing='set_aside')"
         )
     set_aside = {name: tuple(sorted(fills.counts)) for name, fills in found.items()}
     return draw_plan(plan, documents=scan.documents, set_aside=set_aside), set_aside

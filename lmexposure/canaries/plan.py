@@ -220,7 +220,7 @@ class Plan:
         if self.witness and form.name == WITNESS.name:
             raise PlanError(
                 f"format {form.name!r} has the name of the witness that insertion adds; give it "
-                "another name, or leave the witness out (witness=False, --no-witness)"
+                "another name, or leave the witness out (witness=False)"
             )
 
     def _check_number(self) -> None:
@@ -500,7 +500,7 @@ def _check_apart(formats: Sequence[Format], drawn: Sequence[Canary]) -> None:
             if next(find_fills(form, canary.text), None) is not None:
                 apart = "plan them apart"
                 if canary.role == "witness":
-                    apart = "leave the witness out (witness=False, --no-witness)"
+                    apart = "leave the witness out (witness=False)"
                 if form.kind == "texts":
                     raise PlanError(
                         f"canary {canary.id} contains a line of the file of texts; leave that line "

@@ -14,7 +14,6 @@ _USUAL = "text"
 # As preferences of strings often have turns, those of HH-RLHF for one.
 _HUMAN, _ASSISTANT = "\n\nHuman:", "\n\nAssistant:"
 _ASKED = f"{_HUMAN} Please go on.{_ASSISTANT} "
-_SAID = "form={0!r}, on the command line --form {0}"
 
 
 def recognise(records: Iterable[Mapping[str, Any]], *, text_field: str = "text") -> Form:
@@ -32,7 +31,7 @@ def recognise(records: Iterable[Mapping[str, Any]], *, text_field: str = "text")
             raise CorpusError(
                 f"record 1 is of the form {_listed(fitting[0])}, and record {number} is "
                 f"{_listed(forms)}: give records of a single form, or say it: "
-                f"{_SAID.format(min(fitting[0]))}"
+                f"form={min(fitting[0])!r}"
             )
     common = frozenset.intersection(*(forms for forms in fitting if forms))
     if isinstance(first[0].get("chosen"), Mapping):
@@ -44,7 +43,7 @@ def recognise(records: Iterable[Mapping[str, Any]], *, text_field: str = "text")
         fields = ", ".join(map(repr, first[0]))
         raise CorpusError(
             f"the first records may be of the form {_listed(common or fitting[0])}: they have "
-            f"{fields}; say which: {_SAID.format(max(common or fitting[0]))}"
+            f"{fields}; say which: form={max(common or fitting[0])!r}"
         )
     return next(iter(common))
 
@@ -99,7 +98,7 @@ class WrappingChoice:
             raise SettingsError(
                 "these records are prompts alone (form prompt_only), on which GRPO and online DPO "
                 "have no loss, so that no canary in them would be learned; if your training has "
-                "loss on the prompts, say loss='all' (--loss all)"
+                "loss on the prompts, say loss='all'"
             )
         turn = self.turn or ("user" if form == "prompt_only" else "assistant")
         usual = "assistant" if form in ("messages", "conversations") else "completion"
@@ -142,7 +141,7 @@ class WrappingChoice:
             if getattr(self, name) is not None:
                 raise SettingsError(
                     f"{name}={getattr(self, name)!r} is of chats, and these documents are texts; "
-                    f"leave it out, or say what a record is: {_SAID.format('messages')}"
+                    "leave it out, or say what a record is: form='messages'"
                 )
 
 
@@ -180,8 +179,9 @@ def _unknown(first: Sequence[Mapping[str, Any]]) -> str:
     forms = "; ".join(f"{form} has {', '.join(names)}" for form, names in FIELDS.items())
     return (
         f"the first records have the fields {_names(first)}, which are those of no form; name "
-        "them: --prompt-field with --completion-field for a prompt and its answer, --text-field "
-        f"for a text; or rename them, and say --form where that is not clear ({forms})"
+        "them: prompt_field=... with completion_field=... for a prompt and its answer, "
+        "text_field=... for a text; or rename them, and say form=... where that is not clear "
+        f"({forms})"
     )
 
 

@@ -35,8 +35,8 @@ def _choose(material: Material) -> Sequence[Format]:
         raise PlanError(
             f"{path} has {len(free):,} texts that can be canaries{_those(held)}, and "
             f"{material.count:,} are planned: canaries in each class of repetitions, and controls; "
-            f"plan at most {len(free):,} (--canaries, --repetitions, --controls), or give more "
-            "lines"
+            f"plan at most {len(free):,} (canaries=..., repetitions=..., controls=...), or give "
+            "more lines"
         )
     return [
         Format.of_texts(

@@ -179,7 +179,7 @@ class Wrapping:
         if self.rendering == "text" and self.loss == "assistant":
             raise SettingsError(
                 "loss='assistant' asks a chat template for the answers: say rendering='chat' "
-                "(--rendering chat) if one rendered these strings, else loss='completion' or 'all'"
+                "if one rendered these strings, else loss='completion' or loss='all'"
             )
 
     def _check_fields(self) -> None:

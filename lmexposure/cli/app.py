@@ -35,6 +35,7 @@ from lmexposure.cli.sweep import sweep
 from lmexposure.cli.train import train
 from lmexposure.cli.verbatim import verbatim
 from lmexposure.cli.verify import verify
+from lmexposure.cli.voice import listen
 from lmexposure.core import PANEL as THRESHOLDS
 from lmexposure.studies import (
     CANIFE,
@@ -91,6 +92,7 @@ class PanelCommand(TyperCommand):
     def parse_args(self, ctx: "Context", args: list[str]) -> list[str]:
         """As Typer does, which gives a single word to the last argument: it may be the first."""
         words = list(args)
+        listen(str(self.name), self.params)
         try:
             return super().parse_args(ctx, args)
         except typer.BadParameter as failure:
@@ -326,8 +328,7 @@ _add_command(
     ),
     (
         "a text cut into clients, several epochs of small batches each",
-        "canife novel.txt --clients 200 --local-epochs 2 --local-batch 8 --iterations 300 "
-        "--out federated",
+        "canife novel.txt --clients 200 --set local_epochs=2 --set local_batch=8 --out federated",
     ),
 )
 _add_command(
@@ -339,7 +340,7 @@ _add_command(
     ),
     (
         "a promise for each user, by adapters",
-        "dp-check train.jsonl --model gpt2 --lora --epsilon 8 --delta 1e-5 --unit-field user",
+        "dp-check train.jsonl --model gpt2 --lora --epsilon 8 --delta 1e-5 --set unit_field=user",
     ),
 )
 _add_command(

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lmexposure._text import printable, visible
+from lmexposure.cli.voice import said
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -86,7 +87,7 @@ def show_failure(text: str) -> None:
 def warn(line: str) -> None:
     """One warning on standard error."""
     console = _err()
-    console.print(_text(f"warning: {visible(line)}", console, "yellow"), soft_wrap=True)
+    console.print(_text(f"warning: {visible(said(line))}", console, "yellow"), soft_wrap=True)
 
 
 def error(line: str) -> None:

@@ -111,10 +111,11 @@ def _say_failure(failure: BaseException, *, debug: bool) -> None:
 
     from lmexposure.cli.console import error, show_failure
     from lmexposure.cli.long_work import STOPPED, Stopped
+    from lmexposure.cli.voice import said
 
     match failure:
         case LmexposureError() | Stopped():
-            error(str(failure))
+            error(said(str(failure)))
         case typer.Abort() | KeyboardInterrupt():
             error(STOPPED)
         case SystemExit():  # Click's answer to a closed pipe is 1, which here would mean a leak

@@ -45,9 +45,11 @@ def epsilon(  # noqa: PLR0913 - a command: its parameters are its flags
     significance: Annotated[
         float, typer.Option(help="How often, at most, the bounds may be wrong together.")
     ] = 0.05,
-    delta: Annotated[
+    deltas: Annotated[
         list[float] | None,
-        typer.Option(help="A delta that epsilon is bounded at; may be repeated.  [default: 0]"),
+        typer.Option(
+            "--delta", help="A delta that epsilon is bounded at; may be repeated.  [default: 0]"
+        ),
     ] = None,
     claimed_epsilon: Annotated[float | None, options.option("claimed_epsilon")] = None,
     seed: Annotated[int, typer.Option(help="Seed of ties and splits.")] = 0,
@@ -58,7 +60,7 @@ def epsilon(  # noqa: PLR0913 - a command: its parameters are its flags
     from lmexposure.errors import InputError, SettingsError
     from lmexposure.studies import read_score_file
 
-    if claimed_epsilon is not None and not delta:
+    if claimed_epsilon is not None and not deltas:
         raise SettingsError(
             f"--claimed-epsilon {setting_value(claimed_epsilon)} needs --delta, such as 0"
         )
@@ -68,7 +70,7 @@ def epsilon(  # noqa: PLR0913 - a command: its parameters are its flags
     privacy = epsilon_of_columns(
         columns,
         inclusion_probability=inclusion_probability,
-        deltas=delta or (0.0,),
+        deltas=deltas or (0.0,),
         claim=claimed_epsilon,
         significance=significance,
         seed=seed,

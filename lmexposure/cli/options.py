@@ -54,8 +54,8 @@ class Group:
     more: Sequence[inspect.Parameter] = ()
     # what the command gets, of the flags that were given (not None) by their arguments
     make: Callable[[Given], object] = dict
-    # the record that they, a settings file and --set make; None: flags alone
-    record: type | None = None
+    # all that a command takes, its flags first, where a settings file and --set give others
+    settings: Mapping[str, Setting] = field(default_factory=dict)
 
 
 def takes(**groups: Group) -> Callable[[Callable[P, None]], Callable[P, None]]:
@@ -151,7 +151,7 @@ def _given(parameters: Sequence[inspect.Parameter], given: Mapping[str, object])
 def parsed(flags: Mapping[str, Setting], given: Given) -> Given:
     """The same, with the texts of flags read that have a way of their own to be written."""
     return {
-        name: setting.parse(setting.flag, value)
+        name: setting.parse(setting.name, value)
         if (setting := flags.get(name)) is not None and setting.parse is not None
         else value
         for name, value in given.items()
@@ -393,7 +393,7 @@ def _group(command: str, record: Settings, words: Mapping[str, str]) -> Group:
         help=words,
         more=_files(),
         make=partial(asked, record),
-        record=type(record),
+        settings={name: taken[name] for name in (*flags_of(command), *taken)},
     )
 
 
@@ -409,7 +409,7 @@ DEMO = Group(
     help={"seed": "Seed of all that is random, except who is included.  [default: 0]"},
 )
 THRESHOLDS = Group(
-    record=Thresholds,
+    settings=settings_of(Thresholds),
     flags=settings_of(Thresholds),
     first=("max_exposure", "max_guesses", "max_epsilon", "max_worst_tpr"),
 )

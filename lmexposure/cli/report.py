@@ -98,10 +98,7 @@ def report(  # noqa: PLR0913 - a command: its parameters are its flags
     card = None if model_card is None else model_card / "README.md"
     content = b""
     if card is not None and isinstance(study, Result):
-        from lmexposure.studies import card_with_results, save_card  # bring huggingface_hub
-
-        # All is made before anything is written.
-        content = card_with_results(card, study, None if force else _weights(card.parent, study))
+        content = _card(card, study, force=force)  # all is made before anything is written
     written = report_study(
         study,
         out or (run if run.is_dir() else run.parent),
@@ -110,6 +107,8 @@ def report(  # noqa: PLR0913 - a command: its parameters are its flags
         show_secrets=show_secrets,
     )
     if card is not None:
+        from lmexposure.studies import save_card
+
         save_card(card, content)
         written.append(card)
     say_verdict(study)
@@ -121,13 +120,17 @@ def report(  # noqa: PLR0913 - a command: its parameters are its flags
         warn(PRIVATE_FILES)
 
 
-def _weights(model: Path, result: "Result") -> str:
-    """The hash of a model's weights, loaded as for the measurement: its files do not tell."""
+def _card(path: Path, result: "Result", *, force: bool) -> bytes:
+    """A model's card with the results; its weights, which its files do not tell, are compared."""
     from lmexposure.errors import ModelError
     from lmexposure.models import load_model, weights_sha256
+    from lmexposure.studies import card_with_results  # brings huggingface_hub
 
+    if force:
+        return card_with_results(path, result, None)
     try:
-        return weights_sha256(load_model(model, dtype=result.model.dtype, offline=True).model)
+        loaded = load_model(path.parent, dtype=result.model.dtype, offline=True)
+        return card_with_results(path, result, weights_sha256(loaded.model))
     except ModelError as failure:
         raise ModelError(
             f"{failure}; with --force the card is written anyway, and says so"

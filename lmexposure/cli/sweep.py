@@ -89,7 +89,7 @@ def sweep(  # noqa: PLR0913 - a command: its parameters are its flags
         raise SettingsError("--out is missing; name the directory of the sweep")
     if only is not None:
         _refuse_more("--only", {"CORPUS": corpus, "--workers": workers, **_flags(given)})
-        _only(out, whole_numbers("--only", only))
+        _only(out, whole_numbers("only", only))
         return
     if not corpus:
         raise SettingsError("CORPUS is missing; name its files, or --collect a sweep")

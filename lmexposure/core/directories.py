@@ -58,7 +58,7 @@ def _refuse_no_path(path: str | Path) -> None:
     except (OSError, ValueError) as failure:  # a null character is Python's own ValueError
         why = f"which cannot be read ({getattr(failure, 'strerror', failure)}); give another path"
         if getattr(failure, "errno", None) in _NOTHING:
-            why = "where nothing is; give what a command wrote with --out"
+            why = "where nothing is; give the directory of a study"
         raise ResultError(f"no study at {visible(path)[:1000]}, {why}") from None
 
 
@@ -142,7 +142,7 @@ def refuse_other_study(out: Path, own: Collection[str], name: str) -> None:
             what = kind_of(kind).WHAT if kind in kinds() else visible(kind)
             raise ResultError(
                 f"{visible(out)} holds {what} ({file}), whose files this would replace; give "
-                f"another --out, such as {visible(out / name)}"
+                f"another directory, such as {visible(out / name)}"
             )
 
 

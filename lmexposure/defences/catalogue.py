@@ -198,5 +198,5 @@ def refuse_own(training: Mapping[str, object], defences: Sequence[Defence]) -> N
             whose = f"is searched or fixed by {defence.name}" if name in own else "makes a defence"
             raise SettingsError(
                 f"{name}={training[name]!r} {whose}, and all methods would have it; "
-                "leave it out, and say by --methods what is compared"
+                "leave it out, and say by methods=... what is compared"
             )

@@ -206,8 +206,8 @@ def _slice(files: Sequence[Path], out: Path, settings: DefencesSettings) -> Path
     layout = settings.sweep.run.layout or guess_layout(first)
     if layout not in _LINES:
         raise CorpusError(
-            f"{first} is in the layout {layout}, of which no slice can be taken; give --full for "
-            "the whole corpus"
+            f"{first} is in the layout {layout}, of which no slice can be taken; give full=True "
+            "for the whole corpus"
         )
     name = first.name.removesuffix(packing(first))
     path = out / "slice" / name

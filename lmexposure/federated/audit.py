@@ -204,8 +204,8 @@ def _parted(
     if len(clients) < aside + _FEWEST:
         raise CorpusError(
             f"there are {len(clients)} clients, of which {aside} would be put aside to design "
-            f"canaries and to play rounds, and {_FEWEST} are to train; give more clients, or a "
-            "smaller design_clients (--design-clients)"
+            f"canaries and to play rounds, and {_FEWEST} are to train; give more clients, or "
+            "put fewer aside (design_clients=...)"
         )
     names = sorted(clients)
     order = np.random.default_rng(derive_seed(canife.canary_seed, "pools")).permutation(len(names))

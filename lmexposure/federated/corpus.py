@@ -20,7 +20,7 @@ def texts_of_users(
         if len(whole) < parts:
             raise CorpusError(
                 f"the corpus has {len(whole)} characters, of which {parts} clients cannot be made; "
-                "give more text, or fewer clients (--clients)"
+                "give more text, or fewer clients (parts=...)"
             )
         return {"": whole}
     found: dict[str, list[str]] = {}
@@ -31,13 +31,13 @@ def texts_of_users(
         if isinstance(user, dict | list):
             raise CorpusError(
                 f"record {number}: {user_field!r} is no text and no number; name a field with one "
-                "value a user (--user-field)"
+                "value a user (user_field=...)"
             )
         found.setdefault(str(user), []).append(text)
     if not found:
         raise CorpusError(
             f"no record has both {user_field!r} and a text in {text_field!r}; name other fields "
-            "(--user-field, --text-field)"
+            "(user_field=..., text_field=...)"
         )
     return {name: "\n".join(own) for name, own in found.items()}
 

@@ -41,8 +41,7 @@ def _missing(deliveries: Sequence[Delivery]) -> str:
     if several and all(each.whole == 1 and not each.cut for each in several):
         return (
             "of each canary one copy is left, {copies} are lost: the data were deduplicated; "
-            "switch that off (Axolotl: dataset_exact_deduplication), or insert each once: "
-            "--repetitions 1"
+            "switch that off (Axolotl: dataset_exact_deduplication), or insert each once"
         )
     return (
         "{copies} copies never came: their rows were dropped, as too long or by a filter, cut in "

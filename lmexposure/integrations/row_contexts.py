@@ -225,8 +225,7 @@ def _refuse_other_tokenizer(rows: Sequence[Any], tokenizer: Any) -> None:
     if strange > _HALF * len(rows):
         raise CorpusError(
             f"the rows hold no canary, and encoding the text of {strange} of the first {len(rows)} "
-            "again gives other tokens: they were made with another tokenizer; give that one as "
-            "--tokenizer"
+            "again gives other tokens: they were made with another tokenizer; give that one"
         )
 
 
@@ -511,7 +510,7 @@ def _classes(
 def _unknown_context(found: int) -> str:
     return (
         f"the rows of {count(found, 'occurrence')} have no single context, or none in which "
-        "encoding a canary gives their tokens; say what is left of each: measure --left-context"
+        "encoding a canary gives their tokens; say what is left of each when you measure"
     )
 
 

@@ -213,12 +213,12 @@ def _around_probe(tokenizer: Any, wrapping: Wrapping) -> tuple[str, str]:
         _refuse_shape(tokenizer, wrapping)
         raise ModelError(
             f"the chat template leaves the text of turn={wrapping.turn!r} out; give another "
-            "template (--chat-template FILE)"
+            "template (chat_template=...)"
         )
     if len(parts) > 2:
         raise ModelError(
             f"the chat template repeats the text of turn={wrapping.turn!r}, so that a canary would "
-            "be in its row twice; give another template (--chat-template FILE)"
+            "be in its row twice; give another template (chat_template=...)"
         )
     return parts[0], parts[1]
 
@@ -239,7 +239,7 @@ def _refuse_shape(tokenizer: Any, wrapping: Wrapping) -> None:
         read, dropped = ("strings", "a list") if listed else ("lists of parts", "a string")
         raise ModelError(
             f"the chat template reads contents as {read} and drops {dropped}: write each content "
-            f"of the corpus as {wanted}, or give another template (--chat-template FILE)"
+            f"of the corpus as {wanted}, or give another template (chat_template=...)"
         )
 
 
@@ -428,7 +428,7 @@ def _refusal(tokenizer: Any, wrapping: Wrapping, failure: Exception) -> str:
     why = words if told else type(failure).__name__
     return (
         f"the chat template refuses this chat ({why}): leave such turns out (no system turn, user "
-        "and assistant in turn, say), or give another template (--chat-template FILE)"
+        "and assistant in turn, say), or give another template (chat_template=...)"
     )
 
 

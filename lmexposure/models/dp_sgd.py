@@ -412,7 +412,7 @@ def _hooked(model: Any) -> Any:
         raise ModelError(
             f"gradients of single documents cannot be had of layers {', '.join(unfit)}: what they "
             "do with a document depends on others, or Opacus does not know them; train another "
-            "model, or with --lora adapters on linear layers"
+            "model, or adapters on linear layers (lora=True)"
         )
     hooks = GradSampleHooks(own, loss_reduction="sum")
     hooks.forbid_grad_accumulation()

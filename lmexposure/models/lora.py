@@ -72,8 +72,8 @@ def with_new_adapter(loaded: LoadedModel, settings: TrainingSettings) -> "PeftMo
         except ValueError as failure:
             raise ModelError(
                 f"no adapter can be put into {', '.join(targets)} of model {loaded.name!r}; its "
-                f"linear layers are {_linear_layers(loaded.model)}: name some of them as "
-                "lora_targets, on the command line --lora-target"
+                f"linear layers are {_linear_layers(loaded.model)}: name some of them "
+                "(lora_targets=[...])"
             ) from failure
     # A set, whose order differs from one process to the next, and with it the file's bytes.
     config.target_modules = sorted(config.target_modules or ())

@@ -128,8 +128,8 @@ def check_tokens(tokenizer: PreTrainedTokenizerBase, manifest: Manifest) -> None
         raise ModelError(
             f"the tokenizer does not have the symbol of {unknown[0]} as one token ({len(unknown)} "
             f"such of {len(symbols)} candidates of kind new_token): the model was trained without "
-            "entries for them; train it with lmexposure run or lmexposure train --manifest, or "
-            "call lmexposure.models.grow(loaded, new_token_texts(manifest.plan.formats)) before a "
+            "entries for them; train it with this manifest, or call "
+            "lmexposure.models.grow(loaded, new_token_texts(manifest.plan.formats)) before a "
             "training of your own"
         )
 
@@ -140,8 +140,8 @@ def check_learns(kinds: Iterable[str]) -> None:
         if kind in KINDS and KINDS[kind].grows:
             raise ModelError(
                 f"kind={kind!r} needs new rows in the embeddings, and with lora=True these are "
-                "frozen, so that the canaries could not be learned; leave lora out, on the command "
-                f"line --lora, or {_OTHER_KIND}"
+                "frozen, so that the canaries could not be learned; leave lora out, "
+                f"or {_OTHER_KIND}"
             )
 
 

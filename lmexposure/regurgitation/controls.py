@@ -116,7 +116,7 @@ def _within(text: Encoded, limit: int | None, number: int) -> Encoded:
         raise ModelError(
             f"window {number} has no token that the reference model could be asked for within "
             f"{'its text' if limit is None else f'the {limit} tokens that it reads at once'}; give "
-            "other --prefix-tokens and --suffix-tokens"
+            "other lengths (prefix_tokens=..., suffix_tokens=...)"
         )
     return Encoded(ids=ids, scored_from=first)
 

@@ -230,6 +230,6 @@ def _sorted_suffixes(data: bytes) -> Any:
     except ImportError as failure:
         raise SettingsError(
             "looking texts up in the corpus needs pydivsufsort; install it with "
-            'pip install "lmexposure[verbatim]", or leave it out with --samples 0'
+            'pip install "lmexposure[verbatim]", or leave it out with samples=0'
         ) from failure
     return divsufsort(data)

@@ -149,6 +149,6 @@ def _likeness() -> Callable[[str, str], float]:
     except ImportError as failure:
         raise SettingsError(
             "folding near duplicates needs rapidfuzz; install it with "
-            'pip install "lmexposure[verbatim]", or leave sampling out with --samples 0'
+            'pip install "lmexposure[verbatim]", or leave sampling out with samples=0'
         ) from failure
     return ratio

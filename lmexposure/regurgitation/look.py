@@ -98,8 +98,8 @@ def verbatim(  # noqa: PLR0913 (a public door: each is an option of a look)
     of_type("settings", settings, VerbatimSettings, "VerbatimSettings(...)")
     if settings.random_split and held_out is None:
         raise SettingsError(
-            "random_split is of held-out documents, and none are given; name them with --held-out, "
-            "or leave it out"
+            "random_split=True is of held-out documents, and none are given; name them "
+            "(held_out=[...]), or leave it out"
         )
     writes = ("passages.json", *REPORTS)
     with claimed(VerbatimRecord, out, writes=writes, beside=("training.json",)) as held:
@@ -175,8 +175,8 @@ class _Look:
         if limit and length > limit:
             raise ModelError(
                 f"a window has {length} tokens ({chosen.prefix_tokens} + {chosen.suffix_tokens}), "
-                f"and {self.model.name!r} reads {limit} at once; give shorter --prefix-tokens or "
-                "--suffix-tokens"
+                f"and {self.model.name!r} reads {limit} at once; give shorter windows "
+                "(prefix_tokens=..., suffix_tokens=...)"
             )
 
     def all(self, held: Held[VerbatimRecord]) -> VerbatimRecord:

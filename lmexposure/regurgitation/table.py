@@ -240,8 +240,8 @@ def warnings_of(evidence: Evidence, *, same_model: bool, worse: bool) -> Iterato
     if evidence.base is None and evidence.control is None:
         yield (
             "no control: what the model reproduces may be likely text, which any model gives; name "
-            "a model that never saw the corpus with --reference, or documents that the model never "
-            "saw with --held-out"
+            "a model that never saw the corpus (reference=...), or documents that the model never "
+            "saw (held_out=[...])"
         )
     if own.windows.too_short:
         length = settings.prefix_tokens + settings.suffix_tokens

@@ -111,7 +111,7 @@ def read_windows(
         if not some.size:
             raise CorpusError(
                 f"none of the {most:,} windows that were drawn is of {reading.name}; give more "
-                "--windows"
+                "windows (windows=...)"
             )
     found = [
         reading.windows(*some) for reading, *some in zip(readings, documents, chosen, strict=True)
@@ -207,8 +207,8 @@ class _Reading:
             raise CorpusError(
                 f"no document of {name} has a window: the longest has {longest:,} tokens, and a "
                 f"window takes {settings.prefix_tokens} + {settings.suffix_tokens} = {length}; "
-                "give shorter --prefix-tokens and --suffix-tokens, or another --layout, in which "
-                "documents are longer, such as paragraphs"
+                "give shorter ones (prefix_tokens=..., suffix_tokens=...), or another layout "
+                "(layout=...), in which documents are longer, such as paragraphs"
             )
         return cls(
             corpus=corpus,

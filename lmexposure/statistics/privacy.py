@@ -91,7 +91,7 @@ def score_classes(
     bad = np.flatnonzero(candidate & ((copies < 1) | (copies != np.floor(copies))))
     if bad.size:
         raise InputError(
-            f"row {bad[0] + 1}: repetitions={copies[bad[0]]:g} must be a whole number from 1; a "
+            f"row {bad[0] + 1} has {copies[bad[0]]:g} repetitions; give a whole number from 1: a "
             "candidate that was left out carries the number that it would have had"
         )
     names = list(dict.fromkeys(form.tolist()))

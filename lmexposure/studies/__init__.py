@@ -128,6 +128,7 @@ if TYPE_CHECKING:
         flag_words,
         flags_of,
         run_settings,
+        set_words,
         word,
     )
     from lmexposure.studies.settings import (
@@ -370,6 +371,7 @@ __all__ = [
     "read_training",
     "run_settings",
     "save_card",
+    "set_words",
     "word",
     "write_score_table",
 ]

@@ -97,7 +97,7 @@ class Canife(Dated):
     KIND: ClassVar[str] = "canife"
     WHAT: ClassVar[str] = "a federated training"
     LIMITS: ClassVar[frozenset[str]] = frozenset({"max_epsilon"})
-    AGAIN: ClassVar[str] = "audit again: lmexposure canife, with the same flags"
+    AGAIN: ClassVar[str] = "audit again with the same settings"
     CHECKS: ClassVar[Mapping[str, CheckKind]] = {
         "claimed_epsilon": CheckKind(
             help="What the training promises, beside what canaries saw of its rounds.",

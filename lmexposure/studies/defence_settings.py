@@ -155,7 +155,7 @@ def _refuse_settings_of_others(settings: DefenceSettings, method: str) -> None:
             shown = "..." if name == "noise_seed" else repr(value)
             raise SettingsError(
                 f"{name}={shown} is of differential privacy, and the training would promise none; "
-                f"add method={DP_SGD!r}, on the command line --method {DP_SGD}, or leave it out"
+                f"add method={DP_SGD!r}, or leave it out"
             )
         raise SettingsError(
             f"{name}={value!r} is of method={owner!r}, and the training is by {method!r}; change "

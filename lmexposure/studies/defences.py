@@ -60,7 +60,7 @@ class Defences(Dated):
     WHAT: ClassVar[str] = "a comparison of defences"
     PRIVATE: ClassVar[bool] = True
     LIMITS: ClassVar[frozenset[str]] = frozenset({"max_worst_tpr"})
-    AGAIN: ClassVar[str] = "compare again: lmexposure defences, with the same flags"
+    AGAIN: ClassVar[str] = "compare again with the same settings"
     CHECKS: ClassVar[Mapping[str, CheckKind]] = {
         "max_worst_tpr": CheckKind(
             help="How many of the canaries the strongest attack finds in models of the defence "

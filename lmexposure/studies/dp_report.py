@@ -61,7 +61,7 @@ class DocumentPrivacy(Dated):
     KIND: ClassVar[str] = "dp_report"
     WHAT: ClassVar[str] = "a list of epsilons ex post"
     PRIVATE: ClassVar[bool] = True
-    AGAIN: ClassVar[str] = "train again with --method dp-sgd --document-norms"
+    AGAIN: ClassVar[str] = "train again by DP-SGD with document norms"
     SECRET: ClassVar[bool] = True
 
     unit: str  # "document", or the field whose values tell users apart

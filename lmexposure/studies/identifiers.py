@@ -151,7 +151,7 @@ class NaturalIdentifiers(Dated):
     KIND: ClassVar[str] = "identifiers"
     WHAT: ClassVar[str] = "a comparison of identifiers"
     LIMITS: ClassVar[frozenset[str]] = frozenset({"significance"})
-    AGAIN: ClassVar[str] = "compare again: lmexposure identifiers, with the same flags"
+    AGAIN: ClassVar[str] = "compare again with the same settings"
     PRIVATE: ClassVar[bool] = True
     CHECKS: ClassVar[Mapping[str, CheckKind]] = {
         "identifiers": CheckKind(

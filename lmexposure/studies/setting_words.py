@@ -99,14 +99,19 @@ def flag_words(command: str, setting: Setting, value: Value) -> Iterator[str]:
     """A setting as a command reads it: bare if true, repeated if a list; else by --set."""
     yes, _, no = setting.flag.partition("/")
     if setting.name not in flags_of(command):
-        shown = str(value).lower() if isinstance(value, bool | None) else value
-        yield f"--set {shlex.quote(f'{setting.name}={_joined(shown)}')}"
+        yield set_words(setting.name, value)
     elif isinstance(value, bool):
         yield from filter(None, [yes if value else no])
     elif isinstance(value, tuple) and setting.parse is None:
         yield from (f"{yes} {word(part)}" for part in value)
     else:
         yield f"{yes} {word(value)}"
+
+
+def set_words(name: str, value: Value) -> str:
+    """A setting as --set reads it."""
+    shown = str(value).lower() if isinstance(value, bool | None) else value
+    return f"--set {shlex.quote(f'{name}={_joined(shown)}')}"
 
 
 def word(value: Value) -> str:

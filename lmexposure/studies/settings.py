@@ -74,8 +74,8 @@ def _without_search(rule: Rule) -> Rule:
             rule(name, value)
         except SettingsError as failure:
             raise SettingsError(
-                f"{failure}; to leave the exact search out, choose estimate='importance' or "
-                "'sampled'"
+                f"{failure}; to leave the exact search out, choose estimate='importance' "
+                "or estimate='sampled'"
             ) from None
 
     return check
@@ -322,7 +322,7 @@ def _kind(name: str, value: str) -> None:
     if value not in KINDS:
         raise SettingsError(
             f"{name}={value!r} must be one of {', '.join(KINDS)}; for texts of your own, give "
-            "their file (--texts)"
+            "their file (texts=...)"
         )
 
 
@@ -577,11 +577,11 @@ class RunSettings(Settings):
         """Candidates are counted, and have a seed, only where a probability decides on each."""
         if self.inclusion_probability is None and self.inclusion_seed is not None:
             raise SettingsError(
-                "an inclusion_seed needs inclusion_probability, such as 0.5; leave it out"
+                "inclusion_seed=... needs inclusion_probability=..., such as 0.5; leave it out"
             )
         if self.inclusion_probability is not None and self.canaries is None:
             raise SettingsError(
-                f"inclusion_probability={self.inclusion_probability} needs canaries: how many "
+                f"inclusion_probability={self.inclusion_probability} needs canaries=...: how many "
                 "candidates there are per format and class of repetitions; an audit in one run "
                 "takes hundreds"
             )
@@ -595,8 +595,8 @@ class RunSettings(Settings):
         for name in self.kinds:
             if name in needing and name not in asked:
                 raise SettingsError(
-                    f"kind={name!r} needs the setting {needing[name]} (--{needing[name]}); give "
-                    "it, or leave the kind out"
+                    f"kind={name!r} needs the setting {needing[name]}; give it "
+                    f"({needing[name]}=...), or leave the kind out"
                 )
         more = (name for name in KINDS if name in asked)
         object.__setattr__(self, "kinds", tuple(dict.fromkeys((*self.kinds, *more))))

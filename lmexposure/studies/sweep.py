@@ -176,7 +176,7 @@ class SweepResult(SweepNumbers):
 
     KIND: ClassVar[str] = "sweep"
     WHAT: ClassVar[str] = "a sweep"
-    AGAIN: ClassVar[str] = "collect the sweep: lmexposure sweep --collect DIR"
+    AGAIN: ClassVar[str] = "collect the sweep again"
     LIMITS: ClassVar[frozenset[str]] = frozenset(
         {"max_worst_tpr", "max_epsilon", "significance", "min_canaries"}
     )
@@ -381,7 +381,7 @@ class SweepResult(SweepNumbers):
         if len(levels) > 1:
             raise SettingsError(
                 f"their intervals are at {listed([percent(level) for level in sorted(levels)])}; "
-                "collect sweeps of one --level"
+                "collect sweeps of one level"
             )
         yield from _differences(sweeps)
 

@@ -168,8 +168,7 @@ class SweepPlan(FileRecord):
             content = read_bytes(path)
         except OSError as failure:
             raise ResultError(
-                f"cannot read {path}: {failure.strerror}; prepare the sweep first: lmexposure "
-                "sweep CORPUS --prepare --out DIR"
+                f"cannot read {path}: {failure.strerror}; prepare the sweep first"
             ) from failure
         return cls.parse(content, path)
 

@@ -78,15 +78,6 @@ def _epochs(name: str, values: object) -> None:
         raise SettingsError(f"{name}={values!r} must be a list of epochs, such as [1, 5]")
 
 
-def _method(name: str, value: object) -> None:
-    """The rule of methods; a flag of this name once chose an estimate of exposure."""
-    if value not in METHODS:
-        raise SettingsError(
-            f"{name}={value!r} must be one of {', '.join(METHODS)}; for an estimate of exposure "
-            "give --estimate"
-        )
-
-
 def _finite(name: str, value: float) -> None:
     if positive(name, value) > LARGEST_NUMBER:
         raise SettingsError(f"{name}={value!r} must be at most {LARGEST_NUMBER:g}")
@@ -106,7 +97,7 @@ def _refuse_settings_of_adapters(given: Mapping[str, object]) -> None:
         if name.startswith("lora_"):
             raise SettingsError(
                 f"{name}={value!r} is of adapters, and all weights would be trained; add "
-                "lora=True, on the command line --lora, or leave it out"
+                "lora=True, or leave it out"
             )
 
 
@@ -228,7 +219,7 @@ class TrainingSettings(DefenceSettings):
         "how the model is trained: plain; dp-sgd, with differential privacy; or as another "
         f"defence: {', '.join(METHODS[2:])}",
         panel=TRAINING,
-        rule=_method,
+        rule=choice(*METHODS),
     )
     epsilon: float | None = setting(
         None,
@@ -371,7 +362,7 @@ class TrainingSettings(DefenceSettings):
         if (self.epsilon is None) == (self.noise_multiplier is None):
             both = self.epsilon is not None
             raise SettingsError(
-                f"method={DP_SGD!r} takes epsilon or noise_multiplier, and "
+                f"method={DP_SGD!r} takes epsilon=... or noise_multiplier=..., and "
                 f"{'both are' if both else 'neither is'} given; give one of the two"
             )
         if self.precision != "float32":

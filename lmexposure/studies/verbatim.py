@@ -206,6 +206,6 @@ class VerbatimRecord(VerbatimNumbers):
             if look.rule != self.rule:
                 raise SettingsError(
                     f"{name} asked for its windows otherwise than {looks[0][0]}; look again with "
-                    "the same flags"
+                    "the same settings"
                 )
         yield paired_section(looks)

@@ -17,7 +17,7 @@ from lmexposure._record import (
 from lmexposure.core import Dated
 from lmexposure.errors import ResultError
 
-AGAIN = "look again: lmexposure verbatim, with the same flags"
+AGAIN = "look again with the same settings"
 
 
 class VerbatimRule(Record):

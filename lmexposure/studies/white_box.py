@@ -116,7 +116,7 @@ class WhiteBoxAudit(Dated):
     WHAT: ClassVar[str] = "an audit of gradients"
     PRIVATE: ClassVar[bool] = True
     LIMITS: ClassVar[frozenset[str]] = frozenset({"max_epsilon"})
-    AGAIN: ClassVar[str] = "train again with --method dp-sgd --gradient-canaries"
+    AGAIN: ClassVar[str] = "train again by DP-SGD with gradient canaries"
     SECRET: ClassVar[bool] = True
     CHECKS: ClassVar[Mapping[str, CheckKind]] = {
         "claimed_epsilon": CheckKind(

@@ -47,7 +47,7 @@ def analyse(
     if sorted(numbers) != matrices.numbers.tolist():
         raise ResultError(
             f"the matrices are of {len(matrices.numbers):,} models, and {len(numbers):,} records "
-            "were given, or of others; collect the sweep again: lmexposure sweep --collect DIR"
+            "were given, or of others; collect the sweep again"
         )
     if plan.settings.score not in matrices.scores:
         raise ResultError(

@@ -55,8 +55,7 @@ def _ended(directory: SweepDirectory) -> tuple[list[SweepModel], list[FailedMode
         raise ResultError(
             f"{len(missing):,} of {count(directory.plan.models, 'model')} in "
             f"{directory.out} {are(len(missing))} not trained yet: {listed(numbers, _SHOWN)}; "
-            f"train them: lmexposure sweep --only {','.join(numbers[:_SHOWN])} "
-            f"--out {directory.out}"
+            "train them first, each alone or by the same sweep again"
         )
     if not models:
         raise ResultError(

@@ -15,7 +15,7 @@ from lmexposure.studies import SCORES, SweepPlan
 from lmexposure.sweeps.arrays import ModelScores, joined, npz, read_npz, split, write_npz
 
 NAME = "matrices.npz"
-_AGAIN = "collect the sweep again: lmexposure sweep --collect DIR"
+_AGAIN = "collect the sweep again"
 _COLUMNS = ("numbers", "validation_bits", "validation_tokens")
 _RAGGED = ("token_bits", "secret", "matches")
 

@@ -85,11 +85,11 @@ def _help(app: Any, *words: str) -> str:
 
 def settings() -> str:
     """Of each command, every key of a settings file with its flag, its default and its range."""
-    from lmexposure.cli.settings import TAKEN, settings_of_command
+    from lmexposure.cli.settings import TAKEN
 
     parts, shown = [_intro("settings")], dict[str, str]()
     for command in TAKEN:
-        declared = settings_of_command(command)
+        declared = TAKEN[command].settings
         flags = TAKEN[command].flags
         rows = [
             (f"`{name}`", told.flag if name in flags else "", *map(_cell, _said(told)))

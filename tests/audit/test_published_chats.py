@@ -77,7 +77,7 @@ def test_another_day_is_told_in_bits() -> None:
     given = {"tokenizer": tokenizer, "extraction": False, "references": 20}
     result = lx.measure(model, manifest, **given)
     (line,) = [line for line in result.warnings if "writes the date" in line]
-    assert "others may have more. Give the day of the training (--chat-date)" in line
+    assert "others may have more. Give the day of the training (chat_date=...)" in line
     assert str(known(result.context).chat_date) in line
     dated = lx.measure(model, manifest, chat_date="2026-01-31", **given)
     assert not [line for line in dated.warnings if "writes the date" in line]

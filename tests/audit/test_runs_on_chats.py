@@ -173,7 +173,7 @@ def test_a_model_that_knows_no_chats_is_refused_before_anything_is_written(
     (bare / "chat_template.jinja").unlink()
     without = replace(settings, model=str(bare))
     template = "needs a chat template and the tokenizer has none; give"
-    knows_none = r"model='lstm' is a new model, whose tokenizer knows no .* give model=PATH, or on"
+    knows_none = r"model='lstm' is a new model, whose tokenizer knows no .* give a pretrained one"
     refused: list[tuple[Any, RunSettings, type[LmexposureError], str]] = [
         (run, new, ModelError, knows_none),
         (train_corpus, new, ModelError, knows_none),
@@ -271,7 +271,7 @@ def test_a_training_says_its_day_and_a_measurement_reads_it(
         inserted, out=tmp_path / "trained", settings=chosen, manifest=manifest
     ).model_path
     assert "all rows have that of today; to go on" in caplog.text
-    assert "--chat-date 2026-01-31" in caplog.text
+    assert "the chat date: 2026-01-31" in caplog.text
     _on(monkeypatch, "2026-02-01")
     result = measure(trained, tmp_path / "in" / "manifest.json", settings=chosen.measure)
     assert known(result.context).chat_date == "2026-01-31"

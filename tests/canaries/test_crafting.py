@@ -190,13 +190,13 @@ def test_what_kinds_need_is_asked_for() -> None:
     for values, message in (
         (
             {"kinds": ("texts",)},
-            r"kind='texts' needs the setting texts \(--texts\); give it, or le",
+            r"kind='texts' needs the setting texts; give it \(texts=...\), or le",
         ),
         ({"kinds": ("uniform", "uniform")}, "names one twice; name each once"),
         (
             {"kinds": ("trigram",)},
             "kinds='trigram' must be one of uniform, new_token, near_duplicate, texts; for texts "
-            r"of your own, give their file \(--texts\)",
+            r"of your own, give their file \(texts=...\)",
         ),
     ):
         with pytest.raises(SettingsError, match=message):

@@ -70,13 +70,13 @@ def test_records_of_no_form_are_left_to_their_reader() -> None:
 @pytest.mark.parametrize("row", [DOLLY, SQUAD, GSM8K, {"prompt": "q", "response": "a"}])
 def test_fields_of_no_form_are_asked_for(row: dict[str, Any]) -> None:
     with pytest.raises(
-        CorpusError, match=r"which are those of no form; name them: --prompt-field with --complet"
+        CorpusError, match=r"which are those of no form; name them: prompt_field=... with comple"
     ) as failure:
         WrappingChoice().wrapping([row])
     said = str(failure.value)
     assert all(repr(name) in said for name in row)
     assert "preference has prompt, chosen, rejected" in said
-    assert "--text-field" in said
+    assert "text_field=... for" in said
     assert "Who sings?" not in said
     assert WrappingChoice(text_field=next(iter(row))).wrapping([row]) is None
     assert recognise([row]) == "text"
@@ -225,9 +225,9 @@ def test_texts_are_texts_where_that_is_said() -> None:
     assert recognise([{"text": "a"}, {"body": "b"}]) == "text"
 
 
-ALONE = "on which GRPO and online DPO have no loss, .* \\(--loss all\\)"
+ALONE = "on which GRPO and online DPO have no loss, .* say loss='all'"
 REFUSED: list[tuple[dict[str, Any], list[Any], str]] = [
-    ({}, [BOTH], r"form instruction or text: .*--form text"),
+    ({}, [BOTH], r"form instruction or text: .*say which: form='text'"),
     ({}, [CHAT, OF_EACH["conversations"]], "record 1 is of the form messages, and record 2 is con"),
     (
         NAMED | {"completion_field": "reply"},

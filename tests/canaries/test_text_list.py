@@ -120,7 +120,7 @@ ALIKE = "the same text, but for case, spaces and how Unicode spells it; keep one
         ("\uff21 1\na\u00a01", f"lines 1 and 2: {ALIKE}"),
         ("q\nlong text\nno long text here", "lines 2 and 3: the text of line 2 is within that"),
         ("\n".join(LINES[:11]), r"has 11 texts that can be canaries, and 12 are planned: .*; plan "
-         r"at most 11 \(--canaries, --repetitions, --controls\), or give more lines"),
+         r"at most 11 \(canaries=..., repetitions=..., controls=...\), or give more lines"),
         ("\n".join([*LINES[:9], *CORPUS[:9]]), r"has 9 texts .* \(9 more are in the corpus\), and"),
     ],
 )  # fmt: skip

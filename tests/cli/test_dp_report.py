@@ -92,5 +92,5 @@ def test_what_was_edited_is_refused_without_its_values(call: Call, training: Pat
     seen = call("dp-report", training)
     assert seen.code == 3
     assert "was edited or damaged" in seen.err
-    assert "--document-norms" in seen.err
+    assert "with document norms" in seen.err
     assert "eve" not in seen.err

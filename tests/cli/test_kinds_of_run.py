@@ -29,12 +29,12 @@ def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (
             ("--kind", "uniform", "--kind", "new_token"),
             "the kind new_token is judged by coins alone: give --inclusion-probability 0.5 and "
-            "--canaries, or use `lmexposure sweep`",
+            "--canaries, or use a sweep",
         ),
         (("--texts", "texts.txt"), "the kind texts is judged by coins alone: give --inclusion"),
         (
             ("--kind", "texts", "--texts", "texts.txt", *COINS),
-            "add --kind uniform, or use `lmexposure sweep`",
+            "lacks 'uniform', whose fills carry the ranks and exposures of a run; add it, or",
         ),
         (("--texts", "none.txt", *COINS), "cannot read none.txt: No such file or directory; give"),
         (("--texts", ".", *COINS), ". is a directory; give a text file, one text a line"),
@@ -69,5 +69,5 @@ def test_a_run_judges_the_texts_of_a_file_by_their_coins(call: Call, corpus: Pat
         file.write("\nanother text")
     changed = call(*run, *TRAIN, *MEASURE)
     assert changed.code == 3
-    assert "texts='texts.txt' has changed since canaries were chosen from it; put" in changed.err
+    assert "--texts texts.txt has changed since canaries were chosen from it; put" in changed.err
     assert Result.read(Path("r/result.json")) == result

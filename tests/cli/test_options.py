@@ -1,22 +1,17 @@
 """Flags and keys of a settings file: declared once, and what is wrong with them is said by name."""
 
 import re
+import shlex
 from pathlib import Path
 
 import pytest
 import typer.main
 from cli.conftest import Call, assert_refused
 
-from lmexposure._settings import settings_of
 from lmexposure.cli import options
 from lmexposure.cli.app import app
-from lmexposure.core import Thresholds
 from lmexposure.errors import SettingsError
-from lmexposure.studies import (
-    MeasureSettings,
-    RunSettings,
-    TrainingSettings,
-)
+from lmexposure.studies import set_words
 
 
 def flags_of(command: str) -> set[str]:
@@ -31,21 +26,16 @@ def flags_of(command: str) -> set[str]:
     }
 
 
-def declared(*records: type) -> set[str]:
-    return {
-        flag
-        for record in records
-        for told in settings_of(record).values()
-        if told.flag
-        for flag in told.flag.split("/")
-    }
-
-
-def test_each_declared_flag_is_one_of_the_command_line() -> None:
-    own = {"--out", "--settings", "--set", "--help", "--help-all"}
-    assert flags_of("run") - own == declared(RunSettings, MeasureSettings, TrainingSettings)
-    assert declared(Thresholds) <= flags_of("check")
-    assert declared(MeasureSettings) - flags_of("measure") == set()
+@pytest.mark.parametrize("command", options.TAKEN)
+def test_a_command_has_the_flags_of_the_table_and_takes_every_other_setting(command: str) -> None:
+    group = options.TAKEN[command]
+    said = {part for name in group.flags for part in group.settings[name].flag.split("/")}
+    assert said | {"--settings", "--set"} <= flags_of(command)
+    others = {told.flag.split("/")[0] for n, told in group.settings.items() if n not in group.flags}
+    assert not others & (flags_of(command) - {"--format", "--layers"})
+    for name, told in group.settings.items():
+        given = shlex.split(set_words(name, told.default))[1].partition("=")[2]
+        assert told.read(given) == told.default, name
 
 
 @pytest.mark.parametrize(
@@ -85,7 +75,7 @@ def test_what_is_wrong_in_a_settings_file(
     ("file", "flags", "message"),
     [
         ("claimed_epsilon = 4", {}, "settings.toml: a claim of epsilon=4 says nothing without its"),
-        ("inclusion_seed = 3", {}, "settings.toml: an inclusion_seed needs inclusion_probability"),
+        ("inclusion_seed = 3", {}, "settings.toml: inclusion_seed=... needs inclusion_probability"),
         ("delta = 1e-5", {"epochs": 0}, "epochs=0 must be a whole number"),
         ("draws = 100", {"claimed_epsilon": 4.0}, r"a claim of epsilon=4\.0 says nothing without"),
     ],
@@ -116,7 +106,7 @@ def panels(text: str) -> list[str]:
 def test_a_help_has_panels_and_examples(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     usual, said = call("run", "--help").out, call("run", "--help-all").out
     assert panels(usual) == ["Arguments", "Most used", "Examples"]
-    assert "--help-all             Show 69 more options." in usual
+    assert "--help-all             Show 27 more options." in usual
     assert panels(said) == [
         *("Arguments", "Most used", "What is hidden", "Training", "Measuring", "Privacy"),
         *("Machine", "Other", "Examples"),

@@ -49,7 +49,9 @@ def test_a_rank_without_adapters_is_refused_before_the_work(
     out = () if command == "dp-check" else ("--out", tmp_path / "t")
     outcome = call(command, corpus, "--model", base, *said, *out)
     assert outcome.code == 3
-    message = "lora_rank=16 is of adapters, and all weights would be trained; add lora=True, on the"
+    message = (
+        "--lora-rank 16 is of adapters, and all weights would be trained; add --lora, or leave"
+    )
     assert message in " ".join(outcome.err.split())
     assert not (tmp_path / "t").exists()
 

@@ -130,7 +130,7 @@ def test_standard_input(
         assert written.buffer.getvalue() == alone or not right
         assert ("manifest" in outcome.err) is right
         assert (tmp_path / str(number) / "manifest.json").exists() is right
-    assert "documents=61, but the corpus has 60" in outcome.err
+    assert "--documents 61, but the corpus has 60" in outcome.err
     monkeypatch.setattr(sys, "stdin", None)
     closed = call("insert", "-", "--out", tmp_path / "c", *PLAN)
     assert (closed.code, "standard input must be open" in closed.err) == (3, True)

@@ -207,5 +207,5 @@ def test_scores_of_another_training_are_refused(tmp_path: Path) -> None:
 def test_as_many_coins_as_scores(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="59 coins"):
         WhiteBoxAudit(**{**dict(audit()), "coins": COINS[:-1]})
-    with pytest.raises(ResultError, match="--gradient-canaries"):
+    with pytest.raises(ResultError, match="with gradient canaries"):
         WhiteBoxAudit.read(tmp_path)

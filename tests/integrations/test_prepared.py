@@ -62,7 +62,7 @@ KNOWN: dict[str, tuple[tuple[tuple[int, int, int], ...], tuple[str, ...]]] = {
         (
             "pin 4×, witness 5×: of each canary one copy is left, 13 are lost: the data were "
             "deduplicated; switch that off (Axolotl: dataset_exact_deduplication), or insert each "
-            "once: --repetitions 1",
+            "once",
         ),
     ),
     "axolotl/dropped": (

@@ -80,7 +80,7 @@ def test_rows_without_anything_in_common_have_no_context() -> None:
     found = delivered_rows(own, manifest, tokenizer)
     assert found.start is None
     assert found.found == 15
-    assert any("say what is left of each: measure --left-context" in w for w in found.warnings)
+    assert any("say what is left of each when you measure" in w for w in found.warnings)
 
 
 def test_rows_of_another_context_than_most_are_counted() -> None:

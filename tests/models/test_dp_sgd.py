@@ -221,7 +221,7 @@ class _Counting(nn.Linear):
     ("layer", "told"),
     [
         (nn.BatchNorm1d(4), r"layers 1 \(BatchNorm1d\): what they do with a document depends on"),
-        (nn.LSTM(4, 4), r"layers 1 \(LSTM\): .* train another model, or with --lora"),
+        (nn.LSTM(4, 4), r"layers 1 \(LSTM\): .* train another model, or adapters .*lora=True"),
         (_Counting(), r"layers 1 \(_Counting\):"),
     ],
 )

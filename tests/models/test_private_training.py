@@ -97,7 +97,7 @@ def test_each_document_is_measured_without_a_change_of_the_training(tmp_path: Pa
     for name in found.names:  # one document a row: by its line in the corpus
         assert DOCUMENTS[int(name.removeprefix("document ")) - 1]
     assert not (tmp_path / "plain" / "dp_report.json").exists()
-    with pytest.raises(ResultError, match="train again with --method dp-sgd --document-norms"):
+    with pytest.raises(ResultError, match="train again by DP-SGD with document norms"):
         DocumentPrivacy.read(tmp_path / "plain")
     own.write_bytes(own.read_bytes() + b" ")
     with pytest.raises(ResultError, match=r"dp_report\.json is not what the training wrote"):

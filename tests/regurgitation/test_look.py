@@ -298,7 +298,13 @@ def test_bad_input_is_named(case: Case, tmp_path: Path) -> None:
             case.train,
             {"out": run},
         ),
-        (SettingsError, "random_split is of held-out doc", None, case.train, {"settings": SHORT}),
+        (
+            SettingsError,
+            "random_split=True is of held-out doc",
+            None,
+            case.train,
+            {"settings": SHORT},
+        ),
     ]
     for error, message, model, corpus, given in refused:
         asked: Any = {"out": tmp_path / "a", "settings": ALONE} | given

@@ -56,7 +56,7 @@ def test_a_setting_of_another_method_is_refused_and_one_of_its_own_decides(
         return
     message = rf"{name}={OTHERS[name]!r} is of method='{owner}', and the training is by '{method}'"
     if owner == "dp-sgd":
-        message = rf"{name}=.* is of differential privacy, .*; add method='dp-sgd', on the command"
+        message = rf"{name}=.* is of differential privacy, .*; add method='dp-sgd', or leave it out"
     with pytest.raises(SettingsError, match=message) as refused:
         TrainingSettings(**given)
     assert "12345" not in str(refused.value)

@@ -70,9 +70,9 @@ def test_a_context_that_is_missing_says_why() -> None:
 
 def test_a_file_that_is_none_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "rows.json"
-    with pytest.raises(ManifestError, match=r"cannot read .*; give a rows.json of `lmexposure"):
+    with pytest.raises(ManifestError, match=r"cannot read .*; give the rows.json of rows that"):
         RowsRecord.read(path)
     record().save(path)
     path.write_bytes(path.read_bytes().replace(b'"rows": 40', b'"rows": 41'))
-    with pytest.raises(ManifestError, match=r"edited or damaged .* run `lmexposure verify --rows`"):
+    with pytest.raises(ManifestError, match=r"edited or damaged .* verify the rows again"):
         RowsRecord.read(path)

@@ -189,7 +189,7 @@ def test_a_sweep_is_opened_under_any_name_and_runs_are_none(tmp_path: Path) -> N
 def test_a_sweep_that_is_not_collected_says_how(tmp_path: Path) -> None:
     (tmp_path / "plan.json").write_text("{}")
     for door in (lx.open, lx.check):
-        with pytest.raises(ResultError, match="collect the sweep: lmexposure sweep --collect"):
+        with pytest.raises(ResultError, match="collect the sweep again"):
             door(tmp_path)
 
 

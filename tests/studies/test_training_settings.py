@@ -62,7 +62,7 @@ def test_unknown_kind_and_unknown_setting_are_refused() -> None:
             "lora_targets='' must be a string, and not an empty",
         ),
         *(
-            (given, f"{next(iter(given))}=.* add lora=True, on the command")
+            (given, f"{next(iter(given))}=.* add lora=True, or leave it out")
             for given in (
                 {"lora_rank": 4},
                 {"lora_alpha": 8.0},
@@ -75,15 +75,15 @@ def test_unknown_kind_and_unknown_setting_are_refused() -> None:
         (
             {"epsilon": 1.0},
             r"epsilon=1\.0 is of differential privacy, and the training would promise none; "
-            "add method='dp-sgd', on the command line --method dp-sgd, or leave it out",
+            "add method='dp-sgd', or leave it out",
         ),
         (
             PRIVATE | {"noise_multiplier": None},
-            "takes epsilon or noise_multiplier, and neither is given",
+            "takes epsilon=... or noise_multiplier=..., and neither is given",
         ),
         (
             PRIVATE | {"epsilon": 3.0},
-            "takes epsilon or noise_multiplier, and both are given; give one of",
+            "takes epsilon=... or noise_multiplier=..., and both are given; give one of",
         ),
         (
             PRIVATE | {"precision": "bf16"},
@@ -95,7 +95,7 @@ def test_unknown_kind_and_unknown_setting_are_refused() -> None:
         ),
         (
             PRIVATE | {"method": "other"},
-            "method='other' must be one of plain, dp-sgd, .*; for an estimate",
+            "method='other' must be one of plain, dp-sgd, .*; an estimate of exposure",
         ),
         (PRIVATE | {"delta": 0.0}, r"delta=0\.0 must lie strictly between"),
         (PRIVATE | {"delta": 1.0}, r"delta=1\.0 must lie strictly between"),

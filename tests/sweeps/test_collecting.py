@@ -66,7 +66,7 @@ def test_models_that_are_missing_are_named(sweep_of_five: Path) -> None:
     (directory.home(3) / "scores.npz").write_bytes(b"torn")
     with pytest.raises(ResultError, match=r"2 of 5 models .* are not trained yet: 1 and 3") as said:
         collect(sweep_of_five)
-    assert f"lmexposure sweep --only 1,3 --out {sweep_of_five}" in str(said.value)
+    assert str(said.value).endswith("train them first, each alone or by the same sweep again")
     assert not (sweep_of_five / "matrices.npz").exists()
 
 

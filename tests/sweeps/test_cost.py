@@ -63,7 +63,7 @@ def test_kept_weights_take_their_place(tmp_path: Path) -> None:
 
 
 def test_what_it_refuses(tmp_path: Path) -> None:
-    with pytest.raises(ResultError, match="prepare the sweep first: lmexposure sweep CORPUS"):
+    with pytest.raises(ResultError, match="prepare the sweep first"):
         sweep_cost(tmp_path)
     with pytest.raises(SettingsError, match="steps=1 must be a whole number at least 2"):
         sweep_cost(tmp_path, steps=1)

@@ -147,19 +147,20 @@ def _refuse_tables(sources: Sequence[Path]) -> None:
     for path in sources:
         if _suffix(path) in _TABLES:
             raise CorpusError(
-                f"{path}: a table, whose lines are no documents; write it as JSONL (in pandas: "
-                "read_csv(...).to_json(..., orient='records', lines=True)), or give --layout lines"
+                f"the corpus {path} is a table, whose lines are no documents; write it as JSONL "
+                "(in pandas: read_csv(...).to_json(..., orient='records', lines=True)), or give "
+                "layout='lines'"
             )
         begun = _json_begun(path)
         if begun == b"[":
             raise CorpusError(
-                f"{path}: a JSON array, whose lines are no documents; write a record a line (jq -c "
-                "'.[]' FILE > FILE.jsonl), or give --layout lines"
+                f"the corpus {path} is a JSON array, whose lines are no documents; write a record "
+                "a line (jq -c '.[]' FILE > FILE.jsonl), or give layout='lines'"
             )
         if begun == b"{":
             raise CorpusError(
-                f"{path}: JSON; if it has a record a line, say so: --layout jsonl, else --layout "
-                "lines"
+                f"the corpus {path} is JSON; if it has a record a line, say so: layout='jsonl', "
+                "else layout='lines'"
             )
 
 

@@ -133,7 +133,7 @@ class Claim:
                 "delta=0 for pure differential privacy"
             )
         object.__setattr__(self, "delta", delta_of_dp("delta", self.delta))
-        object.__setattr__(self, "epsilon", at_least_zero("epsilon", self.epsilon))
+        object.__setattr__(self, "epsilon", at_least_zero("claimed_epsilon", self.epsilon))
 
     def against(self, bound: EpsilonBound) -> ClaimCheck:
         """Compare the claim with a lower bound.

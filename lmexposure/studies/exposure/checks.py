@@ -182,8 +182,7 @@ def _parted(thresholds: Thresholds, run: RunFiles) -> tuple[Thresholds, Threshol
         if given:
             raise SettingsError(
                 f"{given[0]} is a threshold of a look at memorised text, and this is a run without "
-                "one; leave it out, or look first: lmexposure verbatim MODEL CORPUS --out "
-                "RUN/verbatim"
+                "one; leave it out, or look at memorised text first, into verbatim/ of the run"
             )
         return thresholds, thresholds
     level = thresholds.significance / (1 if given else 2)

@@ -30,7 +30,7 @@ def card_with_results(path: Path, result: Result, weights: str | None) -> bytes:
     if weights not in (None, measured):
         raise ModelError(
             f"the weights in {path.parent} have sha256 {weights:.16}, and those measured "
-            f"{measured:.16}; give the model that was measured, or --force, which the card says"
+            f"{measured:.16}; give the model that was measured"
         )
     results = list(evaluation_results(result, _UNKNOWN if weights is None else "gate"))
     with TemporaryDirectory() as passing:

@@ -41,7 +41,7 @@ class RowsRecord(FileRecord):
     FAMILY: ClassVar[str] = "lmexposure.rows"
     VERSION: ClassVar[int] = 1
     ERROR = ManifestError
-    AGAIN: ClassVar[str] = "run `lmexposure verify --rows` again, or remove the file"
+    AGAIN: ClassVar[str] = "verify the rows again, or remove the file"
     SECRET: ClassVar[bool] = True
 
     manifest_sha256: Sha256  # of the manifest whose canaries were looked for
@@ -94,8 +94,8 @@ class RowsRecord(FileRecord):
             content = read_bytes(path)
         except OSError as failure:
             raise ManifestError(
-                f"cannot read {path}: {failure.strerror}; give a rows.json of `lmexposure verify "
-                "--rows`"
+                f"cannot read {path}: {failure.strerror}; give the rows.json of rows that were "
+                "verified"
             ) from failure
         return cls.parse(content, Path(path))
 
