@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from lmexposure.cli import options
-from lmexposure.cli.console import show_study
+from lmexposure.cli.console import begin, show_study
 from lmexposure.cli.long_work import long_work
 from lmexposure.cli.options import Given, takes
 from lmexposure.errors import SettingsError
@@ -47,14 +47,15 @@ def canife(  # noqa: PLR0913 - a command: its parameters are its flags
     each user. A crafted canary is put into mock rounds by coins; what it shows is a lower bound,
     beside the promise, of each attacked round and of the training.
     """
-    from lmexposure.federated import canife_audit
-    from lmexposure.models import LstmSizes
-
     if options.STDIN in corpus:
         raise SettingsError(
             "the corpus is read from files; write standard input to a file and name that"
         )
     settings, attacks = options.federated(given)
+    begin(options.reading(corpus))
+    from lmexposure.federated import canife_audit
+    from lmexposure.models import LstmSizes
+
     with long_work() as progress:
         study = canife_audit(
             corpus,

@@ -7,7 +7,7 @@ import typer
 
 from lmexposure.canaries import layouts_listed
 from lmexposure.cli import options
-from lmexposure.cli.console import show_study
+from lmexposure.cli.console import begin, show_study
 from lmexposure.cli.long_work import long_work
 from lmexposure.cli.options import takes
 
@@ -78,6 +78,7 @@ def identifiers(  # noqa: PLR0913 - a command: its parameters are its flags
     Nothing is inserted: keys, hashes and numbers that were made at random are found by their
     format, each is ranked among fresh draws in its place, under MODEL and under a base.
     """
+    begin(f"loading {model}")
     from lmexposure.audit import IdentifierSettings, natural_identifiers
 
     settings = IdentifierSettings(
