@@ -23,6 +23,7 @@ RUNS = ("demo", "coins", "formats", "measured", "claimed", "followed")
 # Coins with a claim that cannot be tested; three formats; a measurement alone, without a search,
 # whose claim is contradicted; one that was followed while it trained.
 SHOWN = ("coins", "formats", "claimed", "followed")
+IN_FULL = ("coins", "followed")  # as pages; their charts and sections are those of all
 
 
 @pytest.fixture(autouse=True)
@@ -127,8 +128,8 @@ epochs = 3
 """
 
 
-@pytest.mark.parametrize("run", ["demo", "coins", "claimed"])
-def test_verdicts_in_every_form(call: Call, run: str) -> None:
+def test_a_verdict_in_every_form(call: Call) -> None:
+    run = "demo"
     _lay_out(run)
     Path("summary.md").write_text("What an earlier step said.\n\n")
     files = ("verdict.json", "verdict.xml", "verdict.sarif", "summary.md")
@@ -145,9 +146,7 @@ def test_thresholds(call: Call, name: str) -> None:
     else:
         _lay_out(words[1].split("/")[0])
     Path("gate.toml").write_text(_SETTINGS)
-    seen = call(*words, "--json", "verdict.json")
-    made = _transcript(words, seen, ["verdict.json"])
-    agree(f"rendering/thresholds/{name}.txt", _WORDS.sub("", made))
+    agree(f"rendering/thresholds/{name}.txt", _transcript(words, call(*words)))
 
 
 # Reports.
@@ -165,11 +164,13 @@ def test_reports_for_other_tools(call: Call, run: str) -> None:
     _lay_out(run)
     assert call("report", run, "--format", "json", "--format", "csv").code == 0
     agree(f"rendering/report/{run}.csv", Path(run, "report.csv").read_bytes())
+    if run != "coins":
+        return
     made = _WORDS.sub("", _settled(Path(run, "report.json").read_text()))
     agree(f"rendering/report/{run}.json", _TABLE.sub(lambda one: " ".join(one[0].split()), made))
 
 
-@pytest.mark.parametrize("run", SHOWN)
+@pytest.mark.parametrize("run", IN_FULL)
 def test_pages(call: Call, run: str) -> None:
     _lay_out(run)
     words = ("report", run, "--out", "out")
@@ -231,18 +232,15 @@ Words that stay.
 """
 
 
-@pytest.mark.parametrize("card", ["none", "before", "line-ends"])
-def test_model_cards(call: Call, card: str) -> None:
-    """Where there is none, into one with others' results, and twice: the first entry goes."""
+def test_a_model_card(call: Call) -> None:
+    """Into one with others' results, and twice: the first entry goes."""
     _lay_out("coins", "formats")
     Path("model").mkdir()
-    if card != "none":
-        text = _CARD.replace("\n", "\r\n") if card == "line-ends" else _CARD
-        Path("model", "README.md").write_bytes(text.encode())
-        assert call("report", "coins", "--model-card", "model", "--force").code == 0
+    Path("model", "README.md").write_text(_CARD)
+    assert call("report", "coins", "--model-card", "model", "--force").code == 0
     words = ("report", "formats", "--format", "csv", "--model-card", "model", "--force")
     seen = call(*words)
-    agree(f"rendering/cards/{card}.md", _transcript(words, seen, ["model/README.md"]))
+    agree("rendering/cards/before.md", _transcript(words, seen, ["model/README.md"]))
 
 
 def test_a_model_card_of_known_weights() -> None:
@@ -269,13 +267,11 @@ _COMPARED = {
 def test_comparisons(call: Call, name: str) -> None:
     runs = _COMPARED[name].split()
     _lay_out(*(run.split("/")[0] for run in runs))
-    forms = ["md", "csv"]
-    forms += ["json"] if name == "same-canaries" else []
-    forms += ["html"] if name in ("same-canaries", "three") else []
+    forms = ["md", "csv", *(["html"] if name == "same-canaries" else [])]
     files = [f"compare/compare.{form}" for form in forms]
     words = ("compare", *runs, *(word for form in forms for word in ("--format", form)))
     made = _transcript(words, call(*words), files)
-    agree(f"rendering/compare/{name}.txt", _WORDS.sub("", made))
+    agree(f"rendering/compare/{name}.txt", made)
 
 
 # Bounds on epsilon from scores.
@@ -325,7 +321,7 @@ def _write_scores() -> None:
 # What measuring commands print.
 
 
-@pytest.mark.parametrize("run", ["demo", "coins", "claimed", "formats"])
+@pytest.mark.parametrize("run", ["coins", "formats"])
 def test_tables(capsys: pytest.CaptureFixture[str], run: str) -> None:
     _lay_out(run)
     print_document(Result.read(run).document())
