@@ -1,7 +1,7 @@
 """The golden run: what the product writes for fixed inputs, held against what was committed.
 
 `scripts/golden` runs it; `scripts/golden --accept` writes the expected files anew, for a change
-that is meant, which then has a line in `tests/golden/README.md`.
+that is meant.
 """
 
 import json

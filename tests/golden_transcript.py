@@ -26,6 +26,11 @@ from lmexposure.cli.entry import _run
 
 __all__ = ["Transcript", "transcript_in"]
 
+# What files hold is committed of these; of others, whose files are made alike, its hash.
+_IN_FULL = {
+    *("coins", "constants_jsonl", "dataset_constants", "left_out_coins", "paragraphs"),
+    *("pipe_of_functions", "records_assistant", "run_parquet", "shards", "stream", "texts_formats"),
+}
 _LONGEST = 8000  # bytes of a file that is shown in full; of a longer one, its hash
 _GZIP_FLAGS_AND_TIME = bytes(5)  # no name of a file, and no clock
 
@@ -36,7 +41,7 @@ class Transcript:
     """What was typed, printed and written in the current directory, line by line."""
 
     def __init__(self) -> None:
-        self._lines: list[str] = []
+        self._lines: list[str | list[str]] = []  # a list: what a file holds
 
     def type(
         self, *words: object, standard_input: Path | None = None, standard_output: str = ""
@@ -81,16 +86,16 @@ class Transcript:
     def _file(self, path: Path) -> None:
         mode = f"mode {path.stat().st_mode & 0o777:o}"
         if path.name == "manifest.json":
-            self._lines.append(f"--- {path.as_posix()}, {mode}: committed beside this file")
+            self._lines.append(f"--- {path.as_posix()}, {mode}: at the end")
         elif path.suffix == ".parquet":
             self._lines.append(f"--- {path.as_posix()}, {mode}, Parquet")
-            self._lines += [f"| {line}" for line in _parquet(path)]
+            self._lines.append(_parquet(path))
         else:
             content = _named_by_place(path, _contents(path))
-            size = f"{len(content)} bytes, sha256 {hashlib.sha256(content).hexdigest()}"
+            size = f"{len(content)} bytes, sha256 {_sha256(content)}"
             self._lines.append(f"--- {path.as_posix()}, {mode}{_packing(path)}, {size}")
             if len(content) <= _LONGEST:
-                self._lines += [f"| {line}" for line in _readable(content)]
+                self._lines.append(_readable(content))
 
     def returned(self, path: Path, like: Path) -> None:
         """Whether a file is what another was: its content, or a Parquet file's schema and rows."""
@@ -100,10 +105,28 @@ class Transcript:
         self._lines.append(f"--- {path.as_posix()}, {mode}, is {what}")
 
     def agree(self, name: str, manifest: Path | None = None) -> None:
-        """Hold the transcript, and the manifest as it was written, against the committed ones."""
+        """Hold the transcript, and the manifest as it was written, against what was committed."""
         if manifest is not None:
-            agree(f"insertion/{name}.manifest.json", manifest.read_text(encoding="utf-8"))
-        agree(f"insertion/{name}.txt", "\n".join(self._lines) + "\n")
+            self._lines += [f"--- {manifest.as_posix()}", _readable(manifest.read_bytes())]
+        shown = _whole if name in _IN_FULL else _hashed
+        lines = (
+            line
+            for part in self._lines
+            for line in ([part] if isinstance(part, str) else shown(part))
+        )
+        agree(f"insertion/{name}.txt", "\n".join(lines) + "\n")
+
+
+def _whole(lines: list[str]) -> list[str]:
+    return [f"| {line}" for line in lines]
+
+
+def _hashed(lines: list[str]) -> list[str]:
+    return [f"| {len(lines)} lines, sha256 {_sha256(json.dumps(lines).encode())}"]
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 @contextmanager

@@ -2,10 +2,10 @@
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase
 
 from lmexposure._text import visible
 from lmexposure.errors import ModelError, SettingsError
@@ -28,6 +28,9 @@ from lmexposure.models import (
 )
 from lmexposure.scoring import evaluation_mode
 from lmexposure.studies import RunSettings
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 
 def chosen_device(settings: RunSettings) -> str:
@@ -105,6 +108,8 @@ def model_in_memory(model: Any, tokenizer: Any) -> LoadedModel:
     shares all other weights with the model, so that numbers and the hash of the weights are those
     of the saved adapter.
     """
+    from transformers import PreTrainedModel
+
     model = _unwrapped(model)
     adapted = hasattr(model, "get_base_model") and hasattr(model, "peft_config")
     base = model.get_base_model() if adapted else model
@@ -137,7 +142,7 @@ def _unwrapped(model: Any) -> Any:
         model = inner
 
 
-def _name(base: PreTrainedModel, adapted: Any) -> str:
+def _name(base: "PreTrainedModel", adapted: Any) -> str:
     """Where its weights came from, or else its class; with the adapters that are in use."""
     name = str(getattr(base, "name_or_path", "") or type(base).__name__)
     if adapted is None:
@@ -145,7 +150,7 @@ def _name(base: PreTrainedModel, adapted: Any) -> str:
     return f"{name} with adapter {', '.join(active_adapters(adapted))}"
 
 
-def _check_weights(name: str, model: PreTrainedModel) -> None:
+def _check_weights(name: str, model: "PreTrainedModel") -> None:
     if away := weights_away(model):
         raise ModelError(
             f"model {name!r} has {len(away)} of its weights on the meta device ({away[0]} first), "
@@ -164,7 +169,7 @@ def _check_weights(name: str, model: PreTrainedModel) -> None:
         )
 
 
-def _check_head(name: str, model: PreTrainedModel) -> None:
+def _check_head(name: str, model: "PreTrainedModel") -> None:
     kind = type(model).__name__
     if model.config.is_encoder_decoder:
         raise ModelError(

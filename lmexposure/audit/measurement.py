@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from lmexposure import __version__
 from lmexposure._files import only_writer
@@ -65,6 +64,7 @@ from lmexposure.studies import (
 
 if TYPE_CHECKING:
     from peft import PeftModel
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 # The model's modes, the random number generators and torch's threads are those of the process.
 _ONE_AT_A_TIME = RLock()
@@ -75,7 +75,7 @@ def measure(  # noqa: PLR0913 (the front door: each may be left out)
     model: "str | Path | PreTrainedModel | PeftModel | LoadedModel",
     manifest: str | Path | Manifest,
     *,
-    tokenizer: PreTrainedTokenizerBase | None = None,
+    tokenizer: "PreTrainedTokenizerBase | None" = None,
     out: str | Path | None = None,
     settings: MeasureSettings | None = None,
     validation: Validation | None = None,

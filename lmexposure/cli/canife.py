@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lmexposure.cli import options
-from lmexposure.cli.console import show_study
+from lmexposure.cli.console import begin, show_study
 from lmexposure.cli.long_work import long_work
 from lmexposure.cli.options import takes
 from lmexposure.errors import SettingsError
@@ -33,12 +33,13 @@ def canife(
     each user. A crafted canary is put into mock rounds by coins; what it shows is a lower bound,
     beside the promise, of each attacked round and of the training.
     """
-    from lmexposure.federated import canife_audit
-
     if options.STDIN in corpus:
         raise SettingsError(
             "the corpus is read from files; write standard input to a file and name that"
         )
+    begin(options.reading(corpus))
+    from lmexposure.federated import canife_audit
+
     with long_work() as progress:
         study = canife_audit(corpus, out=out, settings=settings, progress=progress)
     show_study(study, out)

@@ -12,7 +12,7 @@ import typer
 
 from lmexposure._settings import build, refuse_unknown, settings_of, settings_taken
 from lmexposure.cli import options
-from lmexposure.cli.console import say
+from lmexposure.cli.console import begin, say
 from lmexposure.cli.long_work import long_work
 from lmexposure.cli.options import FILES, Given, parsed, takes
 from lmexposure.core import own_records
@@ -267,6 +267,12 @@ def _measured(model: str, manifest: Path, flags: CheckFlags, thresholds: "Thresh
     """Measure as `lmexposure measure` does; without --out nothing is left on the disk."""
     import tempfile
 
+    from lmexposure.canaries import Manifest
+    from lmexposure.studies import Result
+
+    chosen = _settings(flags, thresholds)
+    inserted = Manifest.read(manifest)  # a bad one is found before a model is loaded
+    begin(f"loading {model}")
     from lmexposure.audit import (
         load_for_measuring,
         recorded_training,
@@ -274,11 +280,7 @@ def _measured(model: str, manifest: Path, flags: CheckFlags, thresholds: "Thresh
         told_wrapping,
     )
     from lmexposure.audit import measure as measure_model
-    from lmexposure.canaries import Manifest
-    from lmexposure.studies import Result
 
-    chosen = _settings(flags, thresholds)
-    inserted = Manifest.read(manifest)  # a bad one is found before a model is loaded
     rows = rows_beside(manifest)
     kept = flags.out is not None
     with tempfile.TemporaryDirectory() as passing, long_work(kept=kept) as progress:

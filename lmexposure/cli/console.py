@@ -78,6 +78,12 @@ def say_aside(line: str) -> None:
     say(line, aside=True)
 
 
+def begin(line: str) -> None:
+    """The first word of a command that imports torch, said before that; by one process alone."""
+    if speaks():
+        say_aside(line)
+
+
 def show_failure(text: str) -> None:
     """What others say of a failure, in as many lines as they do, on standard error."""
     console = _err()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lmexposure.cli import options
-from lmexposure.cli.console import say, show_study
+from lmexposure.cli.console import begin, say, show_study
 from lmexposure.cli.long_work import long_work
 from lmexposure.cli.options import takes
 from lmexposure.errors import SettingsError
@@ -55,13 +55,14 @@ def defences(
     of each are trained with the same canaries, and attacked in every way that fits. What each
     costs is said before time is spent.
     """
-    from lmexposure.defences import compare_defences
-
     if options.STDIN in corpus:
         raise SettingsError(
             "a comparison reads its corpus again for every model, and standard input only once; "
             "write it to a file and name that"
         )
+    begin(options.reading(corpus))
+    from lmexposure.defences import compare_defences
+
     with long_work() as progress:
         study = compare_defences(
             corpus,

@@ -8,7 +8,7 @@ import typer
 
 from lmexposure._style import short
 from lmexposure.cli import options
-from lmexposure.cli.console import say
+from lmexposure.cli.console import begin, say
 from lmexposure.cli.options import takes
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ def dp_check(
     looked at is exit code 2. Of a training of your own with Opacus, call
     lmexposure.dp_check(model, optimizer, loader).
     """
+    begin(options.reading(corpus))
     from lmexposure.audit import check_private_training
     from lmexposure.studies import DP_SGD
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lmexposure.cli import options
-from lmexposure.cli.console import show_study
+from lmexposure.cli.console import begin, show_study
 from lmexposure.cli.long_work import long_work
 from lmexposure.cli.options import takes
 
@@ -61,6 +61,7 @@ def identifiers(
     Nothing is inserted: keys, hashes and numbers that were made at random are found by their
     format, each is ranked among fresh draws in its place, under MODEL and under a base.
     """
+    begin(f"loading {model}")
     from lmexposure.audit import natural_identifiers
 
     with long_work() as progress:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lmexposure.cli import options
-from lmexposure.cli.console import say, show_run
+from lmexposure.cli.console import begin, say, show_run
 from lmexposure.cli.long_work import LongWork, long_work
 from lmexposure.cli.options import takes
 
@@ -56,6 +56,7 @@ def measure(
         if (out / "manifest.json").exists():  # the report reads it, and the look beside it
             Manifest.read(out / "manifest.json")
         read_look(out)
+        begin(f"loading {model[0] if len(model) == 1 else f'{len(model)} checkpoints'}")
         with long_work() as progress:
             measured = _measure_one if len(model) == 1 else _measure_several
             measured(model, manifest, out, settings, base, progress)

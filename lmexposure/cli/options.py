@@ -268,6 +268,13 @@ def opened(corpus: list[str]) -> "list[str] | IO[bytes]":
     return sys.stdin.buffer
 
 
+def reading(corpus: Sequence[str]) -> str:
+    """What a command that reads a corpus says of it first."""
+    if STDIN in corpus:
+        return "reading standard input"
+    return f"reading {corpus[0] if len(corpus) == 1 else f'{len(corpus)} files'}"
+
+
 def is_manifest(name: str | Path) -> bool:
     """Whether a file begins as a manifest does."""
     try:

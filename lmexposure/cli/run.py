@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lmexposure.cli import options
-from lmexposure.cli.console import say, show_run
+from lmexposure.cli.console import begin, say, show_run
 from lmexposure.cli.insert import say_max_attainable, say_records, warn_of_share
 from lmexposure.cli.long_work import long_work
 from lmexposure.cli.options import Given, takes
@@ -22,6 +22,7 @@ def run(
     settings: "RunSettings",
 ) -> None:
     """Insert canaries into CORPUS, train a model on it, measure what it gives away."""
+    begin(options.reading(corpus))
     from lmexposure._files import only_writer
     from lmexposure.audit import (
         estimate_cost,
@@ -57,6 +58,7 @@ def demo(
     given: Given,
 ) -> None:
     """Run the whole test on the language reference that comes with Python. No download."""
+    begin("reading the language reference of Python")
     from lmexposure._files import only_writer
     from lmexposure.audit import demo_corpus, demo_settings, estimate_cost
 

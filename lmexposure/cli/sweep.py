@@ -9,7 +9,7 @@ import typer
 from lmexposure._settings import whole_numbers
 from lmexposure._style import count, in_words, listed
 from lmexposure.cli import options
-from lmexposure.cli.console import say, show_study, warn
+from lmexposure.cli.console import begin, say, show_study, warn
 from lmexposure.cli.long_work import long_work
 from lmexposure.cli.options import Given, takes
 from lmexposure.errors import SettingsError
@@ -134,6 +134,7 @@ def _sweep(
     address: str | None,
     prepare_alone: bool,
 ) -> None:
+    begin(options.reading(corpus))
     from lmexposure._files import only_writer
     from lmexposure.sweeps import check_workers, prepare, sweep, sweep_cost
 
@@ -170,6 +171,7 @@ def _say_plan(plan: "SweepPlan") -> None:
 
 
 def _only(out: Path, numbers: tuple[int, ...]) -> None:
+    begin(f"opening {out}")
     from lmexposure.studies import FailedModel
     from lmexposure.sweeps import run_task
 
@@ -183,6 +185,7 @@ def _only(out: Path, numbers: tuple[int, ...]) -> None:
 
 
 def _collect(out: Path) -> None:
+    begin(f"opening {out}")
     from lmexposure.sweeps import collect
 
     with long_work() as progress:

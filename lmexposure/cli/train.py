@@ -7,7 +7,7 @@ import typer
 
 from lmexposure._style import number, reading
 from lmexposure.cli import options
-from lmexposure.cli.console import print_pairs, warn
+from lmexposure.cli.console import begin, print_pairs, warn
 from lmexposure.cli.long_work import long_work
 from lmexposure.cli.options import takes
 
@@ -29,6 +29,7 @@ def train(
     settings: "RunSettings",
 ) -> None:
     """Train a model on a corpus; keep the checkpoint with the lowest validation loss."""
+    begin(options.reading(corpus))
     from lmexposure.audit import train_corpus
 
     with long_work() as progress:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lmexposure.cli import options
-from lmexposure.cli.console import show_study
+from lmexposure.cli.console import begin, show_study
 from lmexposure.cli.long_work import long_work
 from lmexposure.cli.options import takes
 from lmexposure.errors import CorpusError, SettingsError
@@ -61,14 +61,15 @@ def verbatim(  # noqa: PLR0913 - a command: its parameters are its flags
     Likely text is not memorised text: name --held-out documents of a --random-split, or a
     --reference model. Without a random split nothing is called memorised.
     """
-    from lmexposure.regurgitation import verbatim as look
-
     if options.STDIN in [*corpus, *(held_out or ())]:
         raise SettingsError(
             "the corpus is read several times, and standard input only once; write it to a file "
             "and name that"
         )
     begun = [] if prompts is None else _lines(prompts)
+    begin(f"loading {model}")
+    from lmexposure.regurgitation import verbatim as look
+
     with long_work() as progress:
         record = look(
             model,

@@ -5,7 +5,10 @@ Importing this package registers the LSTM with the Auto classes of transformers.
 
 from typing import TYPE_CHECKING
 
-from lmexposure.models import lstm  # noqa: F401  it registers itself
+from lmexposure.models.quantised import without_torchao as _without_torchao
+
+with _without_torchao():
+    from lmexposure.models import lstm  # noqa: F401  it registers itself
 
 if TYPE_CHECKING:
     from lmexposure.models.adapter_switch import (

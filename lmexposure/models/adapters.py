@@ -14,7 +14,7 @@ from transformers import PreTrainedModel
 
 from lmexposure._files import read_bytes
 from lmexposure.errors import ModelError
-from lmexposure.models.quantised import is_quantised
+from lmexposure.models.quantised import is_quantised, without_torchao
 from lmexposure.models.weights import is_spread
 
 _CONFIG = "adapter_config.json"
@@ -91,7 +91,7 @@ def with_adapter(model: PreTrainedModel, path: Path, *, tokens: int) -> PreTrain
     _resize(model, path, tokens)
     try:
         # It warns of what concerns its own authors, and of missing weights, which we refuse.
-        with warnings.catch_warnings(action="ignore"):
+        with warnings.catch_warnings(action="ignore"), without_torchao():
             adapted: Any = PeftModel.from_pretrained(model, str(path), torch_device="cpu")
     except Exception as failure:  # weights that do not fit raise whatever loading them ran into
         raise ModelError(
@@ -168,7 +168,7 @@ def _is_merged(adapted: Any) -> bool:
 
 
 def _merged(adapted: Any) -> PreTrainedModel:
-    with warnings.catch_warnings(action="ignore"):
+    with warnings.catch_warnings(action="ignore"), without_torchao():
         merged: PreTrainedModel = adapted.merge_and_unload()
     return merged
 

@@ -17,6 +17,7 @@ from lmexposure.errors import FileError, ModelError, SettingsError
 from lmexposure.models.adapters import is_adapter
 from lmexposure.models.load import LoadedModel
 from lmexposure.models.new_models import NEW_MODELS
+from lmexposure.models.quantised import without_torchao
 from lmexposure.studies import TrainingSettings
 
 if TYPE_CHECKING:
@@ -67,7 +68,8 @@ def with_new_adapter(loaded: LoadedModel, settings: TrainingSettings) -> "PeftMo
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(derive_seed(settings.seed, "adapter"))
         try:
-            with warnings.catch_warnings(action="ignore"):  # of what concerns its authors
+            # It warns of what concerns its authors.
+            with warnings.catch_warnings(action="ignore"), without_torchao():
                 adapted: Any = get_peft_model(loaded.model, config)
         except ValueError as failure:
             raise ModelError(

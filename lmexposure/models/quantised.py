@@ -2,16 +2,23 @@
 
 import logging
 import math
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 import torch
-from transformers import PreTrainedModel
 
 from lmexposure._style import percent
 from lmexposure.errors import ModelError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 _WIDTHS = ("8bit", "4bit")
 _GROUP = 32  # weights that share a scale, of 4 bits; it divides every usual width
@@ -23,6 +30,53 @@ _NOISY = (
     # Its report has names of weights as they are, escapes too; silent, it checks a plan, aloud.
     *("transformers.modeling_utils", "transformers.distributed.tensor_parallel"),
 )
+
+
+class _Placeholder(ModuleType):
+    """A module of torchao: no weight is of its classes, and its functions import it when called."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+
+        def called(_: type, *values: Any, **named: Any) -> Any:
+            return getattr(import_module(self.__name__), name)(*values, **named)
+
+        return type(name, (), {"__new__": called})
+
+
+class _Placeholders(MetaPathFinder, Loader):
+    """Finds a placeholder for every module of torchao."""
+
+    def find_spec(self, fullname: str, *_: object) -> ModuleSpec | None:
+        ours = fullname.partition(".")[0] == "torchao"
+        return ModuleSpec(fullname, self, is_package=True) if ours else None
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return _Placeholder(spec.name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        """It has no code."""
+
+
+@contextmanager
+def without_torchao() -> Iterator[None]:
+    """Keep torchao, where it is not imported yet, from being so: no weight can be one of its own.
+
+    transformers imports it beside every model, and peft to ask whether it made a weight. It is slow
+    and logs which kernels it lacks.
+    """
+    if "torchao" in sys.modules or find_spec("torchao") is None:
+        yield
+        return
+    finder = _Placeholders()
+    sys.meta_path.insert(0, finder)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(finder)
+        for name in [name for name, each in sys.modules.items() if type(each) is _Placeholder]:
+            del sys.modules[name]
 
 
 def is_quantised(model: Any) -> bool:
@@ -125,7 +179,7 @@ def quiet_libraries() -> Iterator[None]:
             logger.setLevel(level)
 
 
-def precision_notes(name: str, model: PreTrainedModel) -> tuple[str, ...]:
+def precision_notes(name: str, model: "PreTrainedModel") -> tuple[str, ...]:
     """What a reader of a quantised model's numbers must know; nothing for others."""
     if not is_quantised(model):
         if not _says_quantised(model):

@@ -1,21 +1,25 @@
-"""Processor seconds of the commands that load no model, their imports included.
+"""Processor seconds of the commands that load no model, and how soon others say a word.
 
 Wall-clock time says little on a busy machine; user and system time of a process of its own, with
 one thread, say what a command computes.
 """
 
 import json
+import subprocess
+import sys
 import tempfile
+import time
+from functools import partial
 from pathlib import Path
 from statistics import median
 
 from corpora import sentences
-from harness import Claims, Namespace, spent
+from harness import Claims, Namespace, in_turn, medians, ratio, spent
 from made_results import small_run
 
 from lmexposure.audit import MeasureSettings
 
-ARGUMENTS = {"documents": 1000, "rounds": 3}
+ARGUMENTS = {"documents": 1000, "rounds": 5}
 # What may be typed in the directory of the files that `made` leaves, its processor seconds at most,
 # and its exit code: `check` says that the run leaks.
 _COMMANDS = (
@@ -32,6 +36,16 @@ _COMMANDS = (
     ("report run", 4.0, 0),
 )
 _IMPORT, _MOST_IMPORT = "import lmexposure", 0.1  # what every notebook and script begins with
+_LOADED = Path(__file__).parents[2] / "tests" / "golden" / "data" / "measured" / "gpt2"
+# Of commands that load a model: the first word within this many times the import.
+_OF_MODELS = (
+    f"measure {_LOADED / 'model'} {_LOADED / 'manifest.json'} --quick",
+    f"verbatim {_LOADED / 'model'} corpus.txt",
+    f"identifiers {_LOADED / 'model'} corpus.txt --format random_number",
+    "run corpus.txt --quick",
+    "train corpus.txt",
+)
+_LIBRARIES, _MOST_TIMES = "import torch, transformers; print()", 1.3
 
 
 def commands(given: Namespace) -> Claims:
@@ -52,6 +66,38 @@ def commands(given: Namespace) -> Claims:
         yield seconds < most, f"{words}: {seconds:.2f} s < {most:g} s"
 
 
+def first_words(given: Namespace) -> Claims:
+    """Seconds until the first line on either stream, beside the import of two libraries."""
+    with tempfile.TemporaryDirectory() as made_here:
+        here = made(Path(made_here), given.documents)
+        sides = {"import": partial(until_a_line, here, "-c", _LIBRARIES)}
+        for words in _OF_MODELS:
+            typed = ("-m", "lmexposure", *words.split(), "--out", "out")
+            sides[words.split()[0]] = partial(until_a_line, here, *typed)
+        seconds = in_turn(sides, given.rounds)
+    medians(seconds)
+    imports = seconds.pop("import")
+    for name, taken in seconds.items():
+        times = ratio(taken, imports)
+        yield times <= _MOST_TIMES, f"{name}: first word {times:.2f} <= {_MOST_TIMES:g} imports"
+
+
+def until_a_line(here: Path, *words: str) -> float:
+    """Seconds until a fresh Python says its first line; it is ended then."""
+    begun = time.perf_counter()
+    process = subprocess.Popen(
+        [sys.executable, *words], cwd=here, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    with process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        seconds = time.perf_counter() - begun
+        process.kill()
+    if b"error" in line:
+        sys.exit(f"{' '.join(words)} said {line!r}")
+    return seconds
+
+
 def made(here: Path, documents: int) -> Path:
     """A corpus as text and as JSONL, and a run with as many canaries as the demo has."""
     lines = sentences(documents)
@@ -70,4 +116,4 @@ def made(here: Path, documents: int) -> Path:
     return here
 
 
-PARTS = {"commands": commands}
+PARTS = {"commands": commands, "first_words": first_words}

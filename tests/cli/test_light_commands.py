@@ -1,4 +1,7 @@
-"""Commands that compute little keep nobody waiting for imports, torch's first of all."""
+"""Commands that compute little keep nobody waiting for imports, torch's first of all.
+
+Those that load a model have said a word before they import it, and import no torchao for nothing.
+"""
 
 import json
 import subprocess
@@ -9,7 +12,9 @@ import pytest
 from corpora import sentences
 from made_sweeps import written_sweep
 
-_RUN = Path(__file__).parents[1] / "golden" / "data" / "shown" / "demo"
+_DATA = Path(__file__).parents[1] / "golden" / "data"
+_RUN = _DATA / "shown" / "demo"
+_MODEL = _DATA / "measured" / "gpt2"
 
 _HEAVY = (
     *("torch", "transformers", "tokenizers", "datasets", "accelerate", "huggingface_hub"),
@@ -104,6 +109,83 @@ def test_a_light_command_imports_no_torch_and_little_else(
     _, code, allowed = _COMMANDS[name]
     assert found[name][0] == code
     assert set(found[name][1]) <= allowed
+
+
+# Those that load a model, and the first word of each.
+_OF_MODELS = {
+    "measure MODEL MANIFEST --out out": "loading",
+    "measure MODEL MODEL MANIFEST --out out": "loading 2 checkpoints",
+    "check --model MODEL --manifest MANIFEST": "loading",
+    "verbatim MODEL corpus.txt --out out": "loading",
+    "identifiers MODEL corpus.txt --format uuid --out out": "loading",
+    "run corpus.txt --out out": "reading corpus.txt",
+    "run - --layout lines --out out": "reading standard input",
+    "demo --quick --out out": "reading",
+    "train corpus.txt corpus.jsonl --out out": "reading 2 files",
+    "sweep corpus.txt --out out": "reading corpus.txt",
+    "sweep --only 0 --out out": "opening out",
+    "sweep --collect out": "opening out",
+    "defences corpus.txt --methods relaxloss,hamp --out out": "reading corpus.txt",
+    "canife corpus.txt --out out": "reading corpus.txt",
+    "dp-check corpus.txt": "reading corpus.txt",
+}
+# Each ends at its first word, so that one interpreter takes them all.
+_FIRST_WORDS = """
+import json, sys
+from lmexposure.cli.entry import main
+
+class Said(Exception):
+    pass
+
+class First:
+    encoding = "utf-8"
+
+    def __init__(self):
+        self.said = []
+
+    def write(self, text):
+        if text.strip():
+            self.said.append([text, [name for name in %r if name in sys.modules]])
+
+    def flush(self):
+        if self.said:
+            raise Said
+
+    def isatty(self):
+        return False
+
+found, usual = {}, (sys.stdout, sys.stderr)
+for words in json.loads(sys.argv[1]):
+    sys.argv = ["lmexposure", *words.split()]
+    sys.stdout = sys.stderr = first = First()
+    try:
+        main()
+    except Said:
+        found[words] = first.said[0]
+sys.stdout, sys.stderr = usual
+print(json.dumps(found))
+"""
+
+
+def test_a_command_that_loads_a_model_says_a_word_before_it_imports_torch(tmp_path: Path) -> None:
+    (tmp_path / "corpus.txt").write_text("a line\n" * 50)
+    (tmp_path / "corpus.jsonl").write_text('{"text": "a line"}\n' * 50)
+    places = {"MODEL": str(_MODEL / "model"), "MANIFEST": str(_MODEL / "manifest.json")}
+    typed = [" ".join(places.get(word, word) for word in words.split()) for words in _OF_MODELS]
+    done = subprocess.run(
+        [sys.executable, "-c", _FIRST_WORDS % (_HEAVY,), json.dumps(typed)],
+        cwd=tmp_path,
+        input="a line\n",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    for words, first in zip(typed, _OF_MODELS.values(), strict=True):
+        said, imported = found[words]
+        assert said.startswith(first), words
+        assert set(imported) <= {"numpy"}, words
 
 
 def test_inserting_waits_for_no_trainer() -> None:

@@ -14,7 +14,7 @@ from lmexposure.studies import SweepPlan, SweepSettings
 def test_step_by_step_as_slurm_does_it(call: Call, tmp_path: Path) -> None:
     out, corpus = tmp_path / "sweep", corpus_at(tmp_path)
     said = call("sweep", corpus, *FLAGS, "--prepare", "--out", out)
-    assert (said.code, said.err) == (0, "")
+    assert (said.code, said.err) == (0, f"reading {corpus}\n")
     assert "5 models; by coins 6 canaries and 4 ordinary documents" in said.out
     assert f"lmexposure sweep --only N --out {out}, N from 0 to {MODELS - 1}" in said.out
     plan = SweepPlan.read(out)

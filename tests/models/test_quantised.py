@@ -2,6 +2,8 @@
 
 import logging
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -223,6 +225,45 @@ def test_an_adapter_on_quantised_weights_stays_apart(
     plain = peft.PeftModel.from_pretrained(dequantised(base), tmp_path / "adapter")
     merged = log_perplexity(plain.merge_and_unload(), TOKENIZER, TEXTS, context=None)
     np.testing.assert_allclose(with_it, merged, atol=1e-3)
+
+
+_UNTIL_ASKED = """
+import sys
+from pathlib import Path
+
+from lmexposure.audit import measure, model_in_memory
+from lmexposure.models import load_model, save_model
+from lmexposure.models.lora import with_new_adapter
+from lmexposure.studies import TrainingSettings
+
+whole, adapter, quantised = map(Path, sys.argv[1:])
+load_model(adapter)
+loaded = load_model(whole)
+model_in_memory(with_new_adapter(loaded, TrainingSettings()), loaded.tokenizer)
+assert not [name for name in sys.modules if name.startswith("torchao")]
+save_model(load_model(whole, load_in="8bit").model, loaded.tokenizer, quantised)
+assert "torchao.quantization" in sys.modules
+from torchao.prototype.safetensors.safetensors_utils import is_metadata_torchao
+from transformers.quantizers import quantizer_torchao
+weights = load_model(quantised).model.state_dict()
+flat, metadata = quantizer_torchao.flatten_tensor_state_dict(weights)
+assert is_metadata_torchao(metadata) and len(flat) > len(weights)
+"""
+
+
+def test_torchao_is_imported_to_quantise_and_its_advice_unsaid(
+    directory: Path, tmp_path: Path
+) -> None:
+    """transformers takes from it what saves a quantised model, peft what it asks of each weight."""
+    save_adapter(directory, tmp_path / "adapter")
+    done = subprocess.run(
+        [sys.executable, "-c", _UNTIL_ASKED, directory, tmp_path / "adapter", tmp_path / "saved"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stderr == ""
+    assert (done.returncode, done.stdout) == (0, "")
 
 
 def test_a_missing_library_is_named_with_the_way_to_it(
