@@ -11,7 +11,18 @@ from lmexposure.studies import RunSettings, SweepSettings
 MODELS = 5
 FLAGS = (
     *("--models", MODELS, "--format", "pin", "--canaries", 6, "--population", 4),
-    *("--layers", 1, "--units", 8, "--epochs", 2, "--seed", 7, "--inclusion-seed", 1),
+    *(
+        "--set",
+        "layers=1",
+        "--set",
+        "units=8",
+        "--epochs",
+        2,
+        "--seed",
+        7,
+        "--set",
+        "inclusion_seed=1",
+    ),
 )
 
 

@@ -16,7 +16,7 @@ from lmexposure._settings import (
     Setting,
     Settings,
     build,
-    refuse_unknown,
+    refuse_untaken,
     settings_in,
     settings_of,
     settings_taken,
@@ -300,10 +300,10 @@ def asked(record: AnySettings, given: Given) -> AnySettings:
     file, pairs = given.pop(_FILE, None), given.pop(_SET, None)
     known = settings_taken(kind)
     chosen = parsed(known, given)
-    for name, value in map(_pair, cast("Sequence[str]", pairs or ())):
-        refuse_unknown([name], known)
+    for name, value in dict(map(_pair, cast("Sequence[str]", pairs or ()))).items():
+        refuse_untaken([name], kind)
         if name in chosen:
-            raise SettingsError(f"{name} is given twice; give it once")
+            raise SettingsError(f"--set {name}={value} and {known[name].flag} say two things of it")
         chosen[name] = known[name].read(value)
     in_file = {} if file is None else settings_in(Path(str(file)), kind, elsewhere=TABLES)
     try:

@@ -17,7 +17,7 @@ from lmexposure.cli.entry import _run
 
 __all__ = ["call"]  # a fixture of the tests of commands
 
-PLAN = ["--canaries", "4", "--repetitions", "1,8", "--controls", "4", "--units", "48"]
+PLAN = ["--canaries", "4", "--repetitions", "1,8", "--controls", "4", "--set", "units=48"]
 ARGUMENTS = [*PLAN, "--seed", "0", "--epochs", "3", "--references", "1000", "--revealed", "4"]
 ARGUMENTS += ["--budget-steps", "20000", "--draws", "2000", "--guesses", "100"]
 

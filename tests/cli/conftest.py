@@ -53,7 +53,7 @@ def call(capsys: pytest.CaptureFixture[str]) -> Call:
     return run
 
 
-SMALL = ("--layers", 1, "--units", 8, "--epochs", 1, "--seed", 3)
+SMALL = ("--set", "layers=1", "--set", "units=8", "--epochs", 1, "--seed", 3)
 PLAN = ("--format", "pin", "--canaries", 2, "--repetitions", "1,20", "--controls", 4)
 
 

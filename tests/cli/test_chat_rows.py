@@ -36,7 +36,9 @@ def test_rows_are_looked_at_by_insert_or_by_the_line_that_it_prints(
     call: Call, tmp_path: Path
 ) -> None:
     corpus, base = chats(tmp_path / "c.jsonl"), saved(tmp_path / "base", "llama3_2")
-    outcome = call("insert", corpus, "--out", tmp_path / "o", *PLAN, "--chat-date", "2026-01-31")
+    outcome = call(
+        "insert", corpus, "--out", tmp_path / "o", *PLAN, "--set", "chat_date=2026-01-31"
+    )
     line = "check     lmexposure verify "
     assert line in outcome.out
     words = outcome.out.split(line)[1].split("\n")[0].split()
@@ -44,7 +46,7 @@ def test_rows_are_looked_at_by_insert_or_by_the_line_that_it_prints(
     assert checked.code == 0, checked.err
     told = call(
         *("insert", corpus, "--out", tmp_path / "p", *PLAN, "--tokenizer", base),
-        *("--chat-date", "2026-01-31"),
+        *("--set", "chat_date=2026-01-31"),
     )
     assert line not in told.out
     for out in (checked.out, told.out):
@@ -65,7 +67,7 @@ def test_measure_is_told_of_the_rows_and_the_report_tells_it_again(
     other.write_text(PUBLISHED["llama3_2"])
     call("insert", corpus, "--out", tmp_path / "o", *PLAN, "--tokenizer", base)
     manifest = tmp_path / "o" / "manifest.json"
-    told = ("--loss", "all", "--chat-template", other, "--chat-date", "2026-01-31")
+    told = ("--loss", "all", "--chat-template", other, "--set", "chat_date=2026-01-31")
     outcome = call("measure", base, manifest, "--out", tmp_path / "m", *QUICK, *told)
     assert outcome.code == 0, outcome.err
     run = Result.read(tmp_path / "m")
@@ -74,7 +76,7 @@ def test_measure_is_told_of_the_rows_and_the_report_tells_it_again(
     assert (context.source, context.loss, context.chat_date) == ("setting", "all", "2026-01-31")
     assert "31 Jan 2026" in context.left
     again = command_of(run.files)
-    assert "--loss all --chat-template TEMPLATE --chat-date 2026-01-31" in again
+    assert "--loss all --chat-template TEMPLATE --set chat_date=2026-01-31" in again
     text = tmp_path / "t.txt"
     text.write_text("".join(f"text {i}\n" for i in range(60)))
     call("insert", text, "--out", tmp_path / "t", *PLAN)
@@ -151,9 +153,9 @@ def test_a_template_is_the_same_with_windows_line_ends(call: Call, tmp_path: Pat
         "verify", tmp_path / "o" / "corpus" / "c.jsonl", manifest, "--tokenizer", base, *told
     )
     assert (line.code, "a canary ends at token" in line.out) == (0, True), line.err
-    vain = call("measure", base, manifest, "--out", tmp_path / "n", "--chat-date", "2026-01-31")
+    vain = call("measure", base, manifest, "--out", tmp_path / "n", "--set", "chat_date=2026-01-31")
     assert (vain.code, "writes no date of its own; leave it out" in vain.err) == (3, True)
-    dated = ("--tokenizer", base, "--chat-date", "2026-01-31")
+    dated = ("--tokenizer", base, "--set", "chat_date=2026-01-31")
     seen = call("insert", corpus, "--out", tmp_path / "d", *PLAN, *dated)
     assert (seen.code, "writes the date" in seen.out) == (0, False), seen.err
 

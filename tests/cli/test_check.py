@@ -192,7 +192,7 @@ def test_a_model_is_measured_first(call: Call, trained: Path, tmp_path: Path) ->
     assert record["settings"]["guesses"] == 30  # as many as are allowed, though the file says 20
     assert "manifest.json" in (tmp_path / "v.sarif").read_text()
     before = set(tmp_path.iterdir())
-    alone = call("check", *both, "--references", 200, "--bootstrap-seed", 3)
+    alone = call("check", *both, "--quick")
     assert alone.code in (1, 2)
     assert set(tmp_path.iterdir()) == before
     assert_refused(call("check", *both, "--json", manifest), "give another file")

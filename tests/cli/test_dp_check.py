@@ -17,7 +17,7 @@ def corpus(tmp_path: Path) -> Path:
 
 
 def checked(call: Call, corpus: Path) -> Outcome:
-    shape = ("--layers", 1, "--units", 8, "--block-size", 16)
+    shape = ("--set", "layers=1", "--set", "units=8", "--set", "block_size=16")
     return call("dp-check", corpus, *shape, "--epsilon", 8, "--delta", "1e-3")
 
 

@@ -57,15 +57,15 @@ def made(trained: Path) -> Path:
 def LOOK(home: Path, out: Path) -> tuple[object, ...]:  # noqa: N802
     return (
         *("verbatim", home / "t" / "model", home / "corpus.txt", "--out", out, "--windows", 2),
-        *("--prefix-tokens", 5, "--suffix-tokens", 5, "--samples", 0, "--near-windows", 0),
+        *("--prefix-tokens", 5, "--suffix-tokens", 5, "--samples", 0, "--set", "near_windows=0"),
     )
 
 
 def ROUNDS(home: Path, out: Path) -> tuple[object, ...]:  # noqa: N802
     return (
         *("canife", home / "corpus.txt", "--clients", 12, "--noise-multiplier", 0.8, "--rounds", 1),
-        *("--mock-rounds", 8, "--design-clients", 2, "--length", 5, "--iterations", 2),
-        *("--units", 8, "--layers", 1, "--out", out),
+        *("--mock-rounds", 8, "--set", "design_clients=2", "--set", "length=5", "--iterations", 2),
+        *("--set", "units=8", "--set", "layers=1", "--out", out),
     )
 
 
@@ -75,7 +75,7 @@ COMMANDS: dict[str, Command] = {
     "train": lambda h, o: ("train", h / "corpus.txt", "--out", o, *SMALL),
     "dp-sgd": lambda h, o: (
         *("train", h / "corpus.txt", "--out", o, *SMALL, "--method", "dp-sgd", "--epsilon", 8),
-        *("--delta", "1e-3", "--document-norms"),
+        *("--delta", "1e-3", "--set", "document_norms=true"),
     ),
     "selena": lambda h, o: ("train", h / "corpus.txt", "--out", o, *SMALL, "--method", "selena"),
     "run": lambda h, o: ("run", h / "corpus.txt", "--out", o, *PLAN, *SMALL, *QUICK),
@@ -91,7 +91,18 @@ COMMANDS: dict[str, Command] = {
     ),
     "defences": lambda h, o: (
         *("defences", h / "corpus.txt", "--out", o, "--methods", "early-stop", "--models", 77),
-        *("--canaries", 16, "--layers", 1, "--units", 8, "--tries", 3, "--workers", 1),
+        *(
+            "--canaries",
+            16,
+            "--set",
+            "layers=1",
+            "--set",
+            "units=8",
+            "--set",
+            "tries=3",
+            "--workers",
+            1,
+        ),
     ),
     "report": lambda h, o: ("report", h / "m", "--out", o),
     "report of a look": lambda h, o: ("report", h / "vb", "--out", o),

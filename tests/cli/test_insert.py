@@ -37,7 +37,7 @@ def test_flags_win_over_the_settings_file_and_go_with_it(
     call: Call, corpus: Path, tmp_path: Path, file: str, flags: tuple[str], planned: dict[str, Any]
 ) -> None:
     path = tmp_path / "s.toml"
-    path.write_text(f'formats = ["pin"]\nrepetitions = [2]\n{file}\ntraining = {{epochs = 2}}\n')
+    path.write_text(f'formats = ["pin"]\nrepetitions = [2]\n{file}\nepochs = 2\n')
     outcome = call("insert", corpus, "--out", tmp_path / "o", "--settings", path, *flags)
     assert outcome.code == 0, outcome.err
     plan = Manifest.read(tmp_path / "o" / "manifest.json").plan
@@ -113,7 +113,7 @@ def test_a_coin_seed_decides_the_coins(call: Call, corpus: Path, tmp_path: Path)
         assert call("insert", corpus, "--out", tmp_path / name, *coins).code == 0
     fresh, other = manifest_of(tmp_path / "a"), manifest_of(tmp_path / "b")
     assert fresh.plan.inclusion_seed != other.plan.inclusion_seed
-    seed = ("--inclusion-seed", str(fresh.plan.inclusion_seed))
+    seed = ("--set", f"inclusion_seed={fresh.plan.inclusion_seed}")
     assert call("insert", corpus, "--out", tmp_path / "c", *coins, *seed).code == 0
     for name in ("manifest.json", "corpus/corpus.txt"):
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "c" / name).read_bytes()
@@ -177,7 +177,7 @@ def test_kinds_alone_warn_of_what_cannot_be_said(call: Call, worded: Path, tmp_p
 def test_partners_that_are_always_in_are_no_candidates(
     call: Call, worded: Path, tmp_path: Path
 ) -> None:
-    flags = ("--kind", "near_duplicate", "--partner", "always", "--canaries", 20)
+    flags = ("--kind", "near_duplicate", "--set", "partner=always", "--canaries", 20)
     coins = ("--repetitions", 1, "--inclusion-probability", 0.5)
     outcome = call("insert", worded, "--out", tmp_path / "o", *flags, *coins)
     assert (outcome.code, "of 20 candidates inserted" in outcome.out) == (0, True)

@@ -97,7 +97,10 @@ def test_a_text_field_says_what_becomes_of_the_others(call: Call, tmp_path: Path
         ),
         (
             RECORDS["messages"],
-            ("--turn", "user", "--other-turn", "I see.", "--system", "Be brief.", "--loss", "all"),
+            (
+                *("--turn", "user", "--set", "other_turn=I see."),
+                *("--set", "system=Be brief.", "--loss", "all"),
+            ),
             "the turn of the user (messages[1].content), with loss on all tokens; with",
         ),
         (RECORDS["messages"], (), "records   messages: each canary is the turn of the assistant"),
@@ -116,7 +119,7 @@ def test_flags_say_what_is_wanted(
         said in seen.out and ("records " in seen.out) == bool(said) for seen in (dry, outcome)
     )
     wrapping = Manifest.read(out / "manifest.json").wrapping
-    if "--system" in flags:
+    if "system=Be brief." in flags:
         assert wrapping is not None
         assert (wrapping.turn, wrapping.loss) == ("user", "all")
         assert (wrapping.other, wrapping.system) == ("I see.", "Be brief.")
@@ -158,8 +161,8 @@ REFUSED: list[tuple[str | dict[str, Any], tuple[str, ...], str]] = [
     (MESSAGES, ("--chat-template", "lost.jinja"), "lost.jinja cannot be read as text"),
     (MESSAGES, ("--chat-template", "none.jinja"), "holds no template; give the file"),
     ({"text": "x"}, TEMPLATE, "is of chats, and these documents are texts"),
-    (RECORDS["prompt_completion"], TEMPLATE, "no template renders these strings (--rendering"),
-    ({"text": "x"}, ("--chat-date", "2026-01-31"), "--chat-date 2026-01-31 is of chats"),
+    (RECORDS["prompt_completion"], TEMPLATE, "no template renders these strings (--set rendering=chat"),
+    ({"text": "x"}, ("--set", "chat_date=2026-01-31"), "--set chat_date=2026-01-31 is of chats"),
     ("a.json", (), "is a JSON array, whose lines are no documents; write a"),
     ("b.json", (), "if it has a record a line, say so: --layout jsonl"),
     ("b.json.gz", (), "if it has a record a line, say so: --layout jsonl"),

@@ -10,7 +10,7 @@ from lmexposure.canaries import Manifest
 from lmexposure.studies import Result
 
 MEASURE = ("--quick", "--references", 60, "--estimate", "sampled")
-TRAIN = ("--layers", 1, "--units", 16, "--epochs", 1, "--seed", 1)
+TRAIN = ("--set", "layers=1", "--set", "units=16", "--epochs", 1, "--seed", 1)
 COINS = ("--inclusion-probability", 0.5, "--canaries", 30, "--repetitions", 1, "--controls", 4)
 
 

@@ -22,7 +22,7 @@ from lmexposure.studies.exposure.facts import command_of
 
 PLAN = ["--format", "pin", "--canaries", "2", "--repetitions", "1,3", "--controls", "2"]
 PLAN += ["--seed", "0"]
-TRAINING = ["--layers", "1", "--units", "16", "--epochs", "1"]
+TRAINING = ["--set", "layers=1", "--set", "units=16", "--epochs", "1"]
 SMALL = [*TRAINING, "--references", "300", "--revealed", "1", "--budget-steps", "20000"]
 SMALL += ["--draws", "1000"]
 

@@ -48,7 +48,7 @@ def test_the_whole_sweep_and_its_parts_end_alike(call: Call, tmp_path: Path) -> 
     assert "no model is left to train" in once_more.out
     assert call("report", out).code == 0
     assert call("check", out).code == 2
-    other = call("sweep", corpus, *FLAGS, "--units", 9, "--workers", 1, "--out", out)
+    other = call("sweep", corpus, *FLAGS, "--set", "units=9", "--workers", 1, "--out", out)
     message = "holds another sweep: its units was 8, now 9 is asked for; choose another"
     assert_refused(other, message)
     other = call("sweep", corpus, *FLAGS, "--seed", 6789, "--workers", 1, "--out", out)
@@ -58,7 +58,7 @@ def test_the_whole_sweep_and_its_parts_end_alike(call: Call, tmp_path: Path) -> 
 
 def test_a_model_that_diverges_is_said_and_is_no_failure(call: Call, tmp_path: Path) -> None:
     out = tmp_path / "sweep"
-    wild = (*FLAGS, "--learning-rate", "2e37", "--patience", 20, "--epochs", 20)
+    wild = (*FLAGS, "--set", "learning_rate=2e37", "--set", "patience=20", "--epochs", 20)
     assert call("sweep", corpus_at(tmp_path), *wild, "--prepare", "--out", out).code == 0
     said = call("sweep", "--only", 0, "--out", out)
     assert said.code == 0

@@ -23,7 +23,7 @@ def corpus(tmp_path: Path) -> Path:
 def test_chats_are_trained_on_by_adapters(
     call: Call, corpus: Path, base: Path, tmp_path: Path
 ) -> None:
-    lora = ("--model", base, "--lora", "--lora-rank", 4, "--lora-target", "q_proj")
+    lora = ("--model", base, "--lora", "--set", "lora_rank=4", "--set", "lora_targets=q_proj")
     outcome = call("train", corpus, "--out", tmp_path / "t", *lora, "--epochs", 1)
     assert outcome.code == 0
     config = json.loads((tmp_path / "t" / "model" / "adapter_config.json").read_text())
@@ -41,7 +41,7 @@ def test_a_rank_without_adapters_is_refused_before_the_work(
     call: Call, corpus: Path, base: Path, tmp_path: Path, command: str, by_file: bool
 ) -> None:
     """The default's, too; by flag and by settings file."""
-    said: tuple[object, ...] = ("--lora-rank", 16)
+    said: tuple[object, ...] = ("--set", "lora_rank=16")
     if by_file:
         settings = tmp_path / "settings.toml"
         settings.write_text("lora_rank = 16\n")
@@ -58,6 +58,6 @@ def test_a_rank_without_adapters_is_refused_before_the_work(
 
 def test_a_run_says_what_it_takes_records_for(call: Call, corpus: Path, tmp_path: Path) -> None:
     outcome = call(
-        "run", corpus, "--existing", "set_aside", "--format", "pin", "--out", tmp_path / "r"
+        "run", corpus, "--set", "existing=set_aside", "--format", "pin", "--out", tmp_path / "r"
     )
     assert "records   messages: each canary is the turn of the assistant" in outcome.out

@@ -13,7 +13,7 @@ from lmexposure.audit import MeasureSettings, RunSettings, demo_settings
 from lmexposure.studies import Result
 from lmexposure.studies.exposure.facts import command_of
 
-SMALL = ("--layers", "1", "--units", "16", "--epochs", "1")
+SMALL = ("--set", "layers=1", "--set", "units=16", "--epochs", "1")
 PLAN = ("--format", "pin", "--canaries", "2", "--repetitions", "1,20", "--controls", "4")
 QUICK = ("--references", "300", "--revealed", "1", "--budget-steps", "20000", "--draws", "1000")
 

@@ -32,7 +32,7 @@ from lmexposure.canaries.verification import count_files
 from lmexposure.errors import CorpusError
 
 PLAN = ("--format", "pin", "--canaries", 2, "--repetitions", "1,3", "--controls", 1, "--seed", 0)
-TOSSED = ("--inclusion-probability", 0.5, "--inclusion-seed", 5, "--seed", 0)
+TOSSED = ("--inclusion-probability", 0.5, "--set", "inclusion_seed=5", "--seed", 0)
 COINS = ("--format", "pin", "--canaries", 4, *TOSSED, "--repetitions", "1,2", "--controls", 1)
 MANY = ("--format", "pin", "--format", "api_key", "--format", "own.toml", "--seed", 2**62)
 FORMATS = (*MANY, "--canaries", 1, "--repetitions", "2,5", "--controls", 2)
@@ -118,7 +118,7 @@ CASES = {
     "zstd_paragraphs": Case("corpus.zst", paragraphs("\n"), (*PLAN, "--layout", "paragraphs")),
     "coins": Case("corpus.txt", text(), COINS),
     "several_formats": Case("corpus.txt", text(), FORMATS),
-    "set_aside_coins": Case("corpus.txt.gz", HELD, (*COINS, "--existing", "set_aside")),
+    "set_aside_coins": Case("corpus.txt.gz", HELD, (*COINS, "--set", "existing=set_aside")),
     "not_verified": Case("corpus.txt", text(), (*PLAN, "--no-verify")),
 }
 
@@ -206,7 +206,7 @@ def test_one_shard_alone(said: Transcript) -> None:
 
 PIPES: dict[str, Case] = {
     "pipe_jsonl": Case("corpus.jsonl", records(), (*COINS, "--layout", "jsonl")),
-    "pipe_set_aside": Case("corpus.txt", HELD, (*PLAN, "--existing", "set_aside")),
+    "pipe_set_aside": Case("corpus.txt", HELD, (*PLAN, "--set", "existing=set_aside")),
     "pipe_not_verified": Case("corpus.txt", text(), (*PLAN, "--no-verify")),
 }
 
@@ -243,12 +243,12 @@ def test_corpora_that_are_refused(said: Transcript) -> None:
         ("rows.parquet", "--text-field", "score"),
         ("*.gz",),
         ("held.txt", "rows.parquet"),
-        ("held.txt", "--documents", 27, "--existing", "set_aside"),
+        ("held.txt", "--documents", 27, "--set", "existing=set_aside"),
     ]
     for call in calls:
         said.type("insert", *call, "--out", "out", *PLAN)
     piped = Path("held.txt")
-    for flags in (("--documents", 28), ("--documents", 27, "--existing", "set_aside"), ()):
+    for flags in (("--documents", 28), ("--documents", 27, "--set", "existing=set_aside"), ()):
         words = ("insert", "-", "--out", "out", *PLAN, *flags)
         said.type(*words, standard_input=piped, standard_output="written.txt")
         said.files("written.txt")
@@ -270,12 +270,12 @@ def test_dry_runs(said: Transcript) -> None:
     write("corpus.txt", HELD)
     write("shard.jsonl.gz", records())
     write_rows("rows.parquet")
-    aside = ("--existing", "set_aside")
+    aside = ("--set", "existing=set_aside")
     calls: list[tuple[object, ...]] = [
         ("corpus.txt", *FORMATS, *aside),
         ("corpus.txt", *COINS, *aside),
         ("corpus.txt", "--settings", "settings.toml", *aside),
-        ("corpus.txt", "--settings", "settings.toml", "--inclusion-seed", 3, *aside),
+        ("corpus.txt", "--settings", "settings.toml", "--set", "inclusion_seed=3", *aside),
         ("shard.jsonl.gz", *PLAN),
         ("rows.parquet", *PLAN),
         ("corpus.txt", *PLAN),

@@ -135,8 +135,17 @@ def begin(arguments: list[str]) -> None:
 
 @pytest.mark.slow
 def test_killed_it_goes_on_to_the_same(posts: Path, tmp_path: Path, call: Call) -> None:
-    words = ("--user-field", "user", "--rounds", "4", "--design-clients", "3", "--length", "8")
-    quick = ("--iterations", "15", "--mock-rounds", "20", "--units", "8", "--layers", "1")
+    words = (
+        "--user-field",
+        "user",
+        "--rounds",
+        "4",
+        "--set",
+        "design_clients=3",
+        "--set",
+        "length=8",
+    )
+    quick = ("--iterations", "15", "--mock-rounds", "20", "--set", "units=8", "--set", "layers=1")
     command = ["canife", str(posts), *words, *quick, "--out"]
     for wait in (0.0, 0.3):
         said = tmp_path / "said.txt"
@@ -290,8 +299,17 @@ def test_the_report_has_a_row_a_round_and_what_it_means(audited: Path, tmp_path:
 
 @pytest.mark.slow
 def test_the_command_trains_judges_and_reports(posts: Path, tmp_path: Path, call: Call) -> None:
-    words = ("--user-field", "user", "--rounds", "1", "--design-clients", "3", "--length", "8")
-    quick = ("--iterations", "3", "--mock-rounds", "20", "--units", "8", "--layers", "1")
+    words = (
+        "--user-field",
+        "user",
+        "--rounds",
+        "1",
+        "--set",
+        "design_clients=3",
+        "--set",
+        "length=8",
+    )
+    quick = ("--iterations", "3", "--mock-rounds", "20", "--set", "units=8", "--set", "layers=1")
     done = call("canife", posts, "--out", tmp_path / "o", *words, *quick)
     assert done.code == 0, done.err
     assert "Epsilon, round by round" in done.out
