@@ -210,7 +210,12 @@ CLAIM = ("--claimed-epsilon", 0.1, "--delta", 1e-5, "--significance", 0.1)
 # all classes.
 MEASURED: dict[str, tuple[str, str, str, tuple[object, ...]]] = {
     # An LSTM; three formats, of which one has too many fills to count all ranks.
-    "fixed": ("fixed", "fixed", FILE, (*DRAWN, "--revealed", 1, "--budget-steps", 20_000)),
+    "fixed": (
+        "fixed",
+        "fixed",
+        FILE + "extraction = false\n",
+        ("--references", 40, "--draws", 1000, "--budget-steps", 20_000),
+    ),
     # Coins bound epsilon, and a claim is held against it.
     "coins": (
         "coins",
