@@ -167,7 +167,7 @@ def _agree_result(
     name: str, result: Result, *parts: str, places: Mapping[str, str] | None = None, **more: Any
 ) -> None:
     """Hold parts of a result that was not written down, its warnings and the first canary."""
-    values = result.to_dict()
+    values: dict[str, Any] = result.to_dict()
     held = {part: values[part] for part in ("warnings", *parts)}
     _agree(name, {**held, "canary": values["canaries"][0], **more}, places)
 
