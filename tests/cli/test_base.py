@@ -17,7 +17,7 @@ from lmexposure.studies import Result
 TOKENIZER = byte_level_bpe()
 PIN = Format(name="pin", template="My PIN is {digits:3}")
 QUICK = """references = 60
-method = "sampled"
+estimate = "sampled"
 extraction = false
 bootstraps = 39
 permutations = 99
