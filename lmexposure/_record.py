@@ -155,11 +155,7 @@ class FileRecord(Record):
 
     @classmethod
     def read(cls, path: str | Path) -> Self:
-        """Read such a file, or that of its directory.
-
-        Raises:
-            ResultError: no such file, or it is damaged, or of another version or kind.
-        """
+        """Read such a file, or that of its directory."""
         path = Path(path)
         path = path / cls.NAME if path.is_dir() else path
         try:

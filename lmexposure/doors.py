@@ -112,11 +112,7 @@ def report(
 
 
 def with_manifest(study: Study, manifest: "Manifest | str | Path") -> Study:
-    """A run with its manifest from elsewhere.
-
-    Raises:
-        SettingsError: another kind of study, which has none.
-    """
+    """A run with its manifest from elsewhere; another kind of study, which has none, is refused."""
     if not isinstance(study, Result):
         raise SettingsError(f"manifest is of a run, and this is {study.WHAT}; leave it out")
     return study.with_manifest(manifest)

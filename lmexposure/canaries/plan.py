@@ -51,11 +51,10 @@ def derive_seed(seed: int, *names: str) -> int:
 
 
 def permutation(size: int, seed: int) -> Iterator[int]:
-    """All of range(size) in uniformly random order, without building it.
+    """All of range(size) in uniformly random order, n of them in O(n) time and memory.
 
-    A Fisher-Yates shuffle that remembers only the places it has touched: n numbers cost O(n) time
-    and memory for any size. The first n numbers are the same however many are taken. Only
-    `getrandbits` of the Mersenne Twister is used, which every Python version gives alike.
+    A Fisher-Yates shuffle: the first n are the same however many are taken. Only `getrandbits` of
+    the Mersenne Twister is used, which every Python version gives alike.
     """
     bits = random.Random(derive_seed(seed, "permutation")).getrandbits
     moved: dict[int, int] = {}

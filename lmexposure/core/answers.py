@@ -66,22 +66,13 @@ class Answers:
 def answers_of(
     verdict: Verdict,
     *,
-    since: Sequence[Fact],
-    steps: Sequence[str],
-    sure: Sequence[str] = (),
-    finding: str = "",
-    most: int | None = None,
+    since: Sequence[Fact],  # when which version measured what
+    steps: Sequence[str],  # what to do now
+    sure: Sequence[str] = (),  # how often the gate errs
+    finding: str = "",  # where that of the verdict says too much
+    most: int | None = None,  # lines of checks that there is room for
 ) -> Answers:
-    """The answers of a verdict.
-
-    Args:
-        verdict: what was found.
-        since: when which version measured what.
-        steps: what to do now.
-        sure: how often the gate errs.
-        finding: where that of the verdict says too much.
-        most: lines of checks that there is room for; None: any number.
-    """
+    """The answers of a verdict."""
     lines = [*check_lines(verdict), *_left_out(verdict)]
     return Answers(
         asked=_ASKED[verdict.outcome],

@@ -36,12 +36,7 @@ def kind_of(name: str) -> type[Study]:
 
 
 def open_study(path: str | Path) -> Study:
-    """Read a study of any kind: its directory, or its file.
-
-    Raises:
-        ResultError: there is none, or more than one, or it is not done, or it is damaged or of
-            another version.
-    """
+    """Read a study of any kind: its directory, or its file."""
     _refuse_no_path(path)
     kind = _kind_at(Path(path))
     if kind is None:

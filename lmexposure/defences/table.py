@@ -130,7 +130,7 @@ def told_apart(
     """The rows, with how surely each ranked one shows more than the defence with the lowest TPR.
 
     Each p is paid for twice, since half of the level is left to the intervals, and for each defence
-    that could have been that one; see `reporting.defences.alike_to`.
+    that could have been that one.
     """
     ranked = [row for row in rows if row.ranked and row.strongest is not None]
     defences = [row for row in ranked if row.name != rows[0].name]

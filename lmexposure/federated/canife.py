@@ -40,10 +40,7 @@ def canife_audit(  # noqa: PLR0913  a public door: its parameters are its option
     text_field: str = "text",
     progress: Said | None = None,
 ) -> Canife:
-    """Train an LSTM on users of a corpus in a federated way, and attack its rounds.
-
-    Where it was ended it goes on from the last attacked round, to the same bytes.
-    """
+    """Attack the federated training of an LSTM on users of a corpus; goes on to the same bytes."""
     asked = _Asked(
         settings=FederatedSettings() if settings is None else settings,
         attacks=CanifeSettings() if attacks is None else attacks,

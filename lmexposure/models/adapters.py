@@ -77,9 +77,8 @@ def base_of_adapter(path: Path) -> tuple[str, str | None]:
 def with_adapter(model: PreTrainedModel, path: Path, *, tokens: int) -> PreTrainedModel:
     """A model with its adapter: merged in float32, kept apart in other dtypes and when quantised.
 
-    There a merged weight would be rounded to the dtype, which can swallow what the adapter learned.
-    Nor is it merged into a weight that two layers share: it belongs to one of them; nor where it
-    brings a bias that its layer has no place for.
+    There rounding can swallow what it learned. Nor is it merged into a weight that two layers
+    share, or where it brings a bias that its layer has no place for.
     """
     try:
         from peft import PeftModel, get_peft_model_state_dict

@@ -70,9 +70,8 @@ ProgressCallback = Callable[[Progress], None]
 class CheckpointDirectory:
     """The files of one training that is under way.
 
-    `checkpoint.pt` is the last state, replaced as a whole, with the hashes of the best model's
-    files, and sealed with a hash of its own. `best-STEP` is the model with the lowest validation
-    loss; an older one is removed only when a checkpoint that does not need it is there.
+    `checkpoint.pt` is the last state, sealed, with the hashes of the best model's files;
+    `best-STEP` is that model, removed only when a checkpoint that does not need it is there.
     """
 
     def __init__(self, out: Path, inputs: str, *, mode: int = 0o666) -> None:

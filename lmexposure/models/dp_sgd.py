@@ -254,10 +254,7 @@ class DpSgd:
         _remove_hooks(self._model)
 
     def _inside(self) -> GradientCanaries | None:
-        """Canaries that take part in the steps of the training alone, and not in those of a check.
-
-        Their coins are drawn apart from the noise: who knows them all knows nothing of it.
-        """
+        """Canaries in the steps of the training alone; coins are drawn apart from noise."""
         if self._settings.gradient_canaries is None:
             return None
         made = GradientCanaries(

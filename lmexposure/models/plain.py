@@ -36,13 +36,10 @@ def update(optimizer: Any, *, step: int, rate: float) -> None:
 
 
 class PlainTraining:
-    """Trains on packed blocks or padded records, on one process or several.
+    """Trains on packed blocks or padded records; methods replace its `_loss`.
 
-    A method that differs in its loss alone replaces `_loss`.
-
-    Only model and optimizer are handed to accelerate: which rows a process reads at which step is
-    decided here, since accelerate's loaders repeat rows to fill the last batch, and a canary in a
-    repeated row would get more repetitions than planned.
+    Only model and optimizer go to accelerate: its loaders repeat rows to fill the last batch, and a
+    canary in a repeated row would get more repetitions than planned.
     """
 
     def __init__(self, setup: Setup) -> None:

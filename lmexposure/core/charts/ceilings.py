@@ -28,30 +28,17 @@ class Ceiling:
 def ceilings_chart(  # noqa: PLR0913 - what is drawn, and what is said of it
     *,
     name: str,
-    kind: str,
+    kind: str,  # by which a page finds it
     title: str,
     caption: str,
-    description: str,
+    description: str,  # the picture in words
     rows: Sequence[Ceiling],
-    axis: str,
+    axis: str,  # what is across, with its unit
     color: str,
-    markers: Sequence[tuple[str, str]],
-    claimed: float | None = None,
+    markers: Sequence[tuple[str, str]],  # words, and the marker that they are of
+    claimed: float | None = None,  # in the unit of the bounds
 ) -> Chart:
-    """A row a bound, the one to quote first.
-
-    Args:
-        name: of the chart's file.
-        kind: by which a page finds it.
-        title: in a line.
-        caption: what to see in it.
-        description: the picture in words.
-        rows: the bounds.
-        axis: what is across, with its unit.
-        color: of the bars.
-        markers: words, and the marker that they are of.
-        claimed: what was claimed, in the unit of the bounds; None: nothing.
-    """
+    """A row a bound, the one to quote first."""
     return Chart(
         name=name,
         kind=kind,

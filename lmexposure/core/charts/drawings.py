@@ -67,28 +67,16 @@ class Panel:
 def panels_chart(  # noqa: PLR0913 - what is drawn, and what is said of it
     *,
     name: str,
-    kind: str,
+    kind: str,  # by which a page finds it
     title: str,
     caption: str,
-    description: str,
-    panels: Sequence[Panel],
-    across: str,
-    names: Sequence[str] = (),
-    logarithmic: bool = False,
+    description: str,  # the picture in words
+    panels: Sequence[Panel],  # from the top
+    across: str,  # what the steps are
+    names: Sequence[str] = (),  # of steps 0, 1, ..., where these are no numbers
+    logarithmic: bool = False,  # steps by their size
 ) -> Chart:
-    """Panels of lines over the same steps, one below the other.
-
-    Args:
-        name: of the chart's file.
-        kind: by which a page finds it.
-        title: in a line.
-        caption: what to see in it.
-        description: the picture in words.
-        panels: from the top.
-        across: what the steps are.
-        names: of steps 0, 1, ..., where these are no numbers.
-        logarithmic: steps by their size.
-    """
+    """Panels of lines over the same steps, one below the other."""
     return Chart(
         name=name,
         kind=kind,
@@ -157,26 +145,14 @@ def lines_chart(  # noqa: PLR0913 - what is drawn, and what is said of it
     name: str,
     title: str,
     caption: str,
-    lines: Mapping[str, Points],
-    axes: tuple[str, str],
+    lines: Mapping[str, Points],  # (step, value), ascending
+    axes: tuple[str, str],  # what is across and what is up, with units
     shown: Callable[[float], str] = number,
-    dashed: Collection[str] = (),
-    bands: Mapping[str, Points] | None = None,
-    logarithmic: bool = False,
+    dashed: Collection[str] = (),  # promises, not measurements
+    bands: Mapping[str, Points] | None = None,  # ends of intervals at the points of a line
+    logarithmic: bool = False,  # steps by their size
 ) -> Chart:
-    """Lines over steps, from 0; one that is dashed has the colour of the line behind it.
-
-    Args:
-        name: of the chart's file.
-        title: in a line.
-        caption: what to see in it.
-        lines: each with its points, (step, value), ascending.
-        axes: what is across and what is up, with units.
-        shown: a value in words.
-        dashed: names of lines that are promises, not measurements.
-        bands: low and high ends of intervals at the points of a line.
-        logarithmic: steps by their size.
-    """
+    """Lines over steps, from 0; one that is dashed has the colour of the line behind it."""
     styles, bands = _line_styles(lines, dashed), bands or {}
     drawn = [
         Line(name=line, points=points, style=styles[line], ends=bands.get(line, ()))
@@ -219,20 +195,11 @@ def sides_chart(
     name: str,
     title: str,
     caption: str,
-    description: str,
-    panels: Mapping[str, tuple[ArrayLike, ArrayLike]],
-    kind: str = "sides",
+    description: str,  # the picture in words
+    panels: Mapping[str, tuple[ArrayLike, ArrayLike]],  # across, with its unit -> scores and coins
+    kind: str = "sides",  # by which a page finds it
 ) -> Chart:
-    """Scores of those that were in against those that were not, a histogram each.
-
-    Args:
-        name: of the chart's file.
-        title: in a line.
-        caption: what to see in it.
-        description: the picture in words.
-        panels: what is across, with its unit, and the scores with their coins; both sides there.
-        kind: by which a page finds it.
-    """
+    """Scores of those that were in against those that were not, a histogram each."""
     arrays = {
         across: (np.array(scores, dtype=float), np.array(coins, dtype=bool))
         for across, (scores, coins) in panels.items()
@@ -281,24 +248,13 @@ def dots_chart(  # noqa: PLR0913 - what is drawn, and what is said of it
     name: str,
     title: str,
     caption: str,
-    description: str,
-    rows: Sequence[tuple[str, Sequence[Mark]]],
-    series: Sequence[str],
+    description: str,  # the picture in words
+    rows: Sequence[tuple[str, Sequence[Mark]]],  # a mark of each series; the first is full
+    series: Sequence[str],  # what the marks are
     axis: str,
-    chance: float,
+    chance: float,  # where a line says what chance gives
 ) -> Chart:
-    """A row a thing, with a mark of each series and its interval, from 0 to 1.
-
-    Args:
-        name: of the chart's file.
-        title: in a line.
-        caption: what to see in it.
-        description: the picture in words.
-        rows: names, each with a mark of each series; the first series is full, others hollow.
-        series: what the marks are.
-        axis: what is across.
-        chance: where a line says what chance gives.
-    """
+    """A row a thing, with a mark of each series and its interval, from 0 to 1."""
     return Chart(
         name=name,
         kind="dots",
