@@ -25,14 +25,12 @@ from lmexposure.errors import ModelError, NumericalError, SettingsError
 from lmexposure.models.batches import steps_per_epoch
 from lmexposure.models.dp_accounting import epsilon_spent, noise_for
 from lmexposure.models.dp_checker import DpCheck, dp_check
-from lmexposure.models.dp_sampling import DpBatches
+from lmexposure.models.dp_randomness import DpBatches
 from lmexposure.models.dp_snapshot import forget_gradients
 from lmexposure.models.dp_training import check_opacus
 from lmexposure.models.gradient_canaries import GradientCanaries
-from lmexposure.models.lstm import LstmForCausalLM
-from lmexposure.models.methods import Learned, Setup
-from lmexposure.models.plain import new_optimizer, update
-from lmexposure.models.private_lstm import PrivateLstm
+from lmexposure.models.lstm import LstmForCausalLM, PrivateLstm
+from lmexposure.models.methods import Learned, Setup, new_optimizer, update
 from lmexposure.statistics import document_epsilons
 from lmexposure.studies import (
     NOT_COVERED,
