@@ -21,9 +21,8 @@ from lmexposure.sweeps.attacks import Group, attack_cells
 from lmexposure.sweeps.counterfactual import counterfactual_of
 from lmexposure.sweeps.epsilon_of_sweep import NO_CANARY, Claims, bound_of_worst, claims
 from lmexposure.sweeps.matrices import Matrices
-from lmexposure.sweeps.per_text import PerText
 from lmexposure.sweeps.power import power_of
-from lmexposure.sweeps.rates import primary_of, score_rows
+from lmexposure.sweeps.rates import PerText, primary_of, score_rows
 from lmexposure.sweeps.remarks import learned, remarks
 
 

@@ -13,7 +13,7 @@ from lmexposure.core import Part
 from lmexposure.errors import ModelError, SettingsError
 from lmexposure.models import NEW_MODELS, LoadedModel, grow, load_model, tokenizer_sha256
 from lmexposure.studies import RunSettings, SweepSettings
-from lmexposure.sweeps.arrays import npz
+from lmexposure.sweeps.matrices import npz
 from lmexposure.sweeps.scoring import scores_of
 from lmexposure.sweeps.task import SweepDirectory
 

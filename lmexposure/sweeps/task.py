@@ -44,8 +44,8 @@ from lmexposure.models import (
 )
 from lmexposure.models import Progress as TrainingProgress
 from lmexposure.studies import HAMP, FailedModel, RunSettings, SweepModel, SweepPlan, TrainingRecord
-from lmexposure.sweeps.arrays import TRAIN_AGAIN, npz, read_npz
 from lmexposure.sweeps.documents import SweepCorpus, read_corpus, saved_tokenizer
+from lmexposure.sweeps.matrices import TRAIN_AGAIN, npz, read_npz
 from lmexposure.sweeps.scoring import Rows, rows_of, scores_of
 
 SCORES = "scores.npz"

@@ -164,7 +164,7 @@ def test_a_training_is_audited_round_by_round() -> None:
 
 @pytest.mark.slow
 def test_half_of_the_noise_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
-    from lmexposure.federated import mock
+    from lmexposure.federated import rounds as mock
     from lmexposure.federated.rounds import noisy_sum
 
     def less(

@@ -16,8 +16,9 @@ from lmexposure import check
 from lmexposure.audit import MeasureSettings, measure
 from lmexposure.core import Outcome
 from lmexposure.errors import FileError, ModelError, ResultError
-from lmexposure.integrations import ExposureCallback, final_report
-from lmexposure.integrations.training_evidence import training_record
+from lmexposure.integrations import ExposureCallback
+from lmexposure.integrations import callback_reports as final_report
+from lmexposure.integrations.callback_reports import training_record
 from lmexposure.models import load_model
 from lmexposure.studies import Result, RowsClass, RowsRecord, Validation
 
