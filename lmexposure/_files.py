@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from lmexposure import _written
-from lmexposure._text import visible
+from lmexposure._style import visible
 from lmexposure.errors import BusyError, FileError, InputError, SettingsError
 
 try:

@@ -29,7 +29,7 @@ from pydantic_core import PydanticCustomError
 
 from lmexposure._files import canonical_json, content_hash, read_bytes, write_json
 from lmexposure._integrity import CONTENT, take_hash
-from lmexposure._text import visible
+from lmexposure._style import visible
 from lmexposure._validate import LARGEST_NUMBER, LEAST_LEVEL
 from lmexposure.errors import InputError, ResultError
 

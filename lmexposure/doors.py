@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from lmexposure._text import visible
+from lmexposure._style import visible
 from lmexposure._validate import of_type
 from lmexposure.core import (
     FORMATS,

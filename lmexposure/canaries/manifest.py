@@ -25,8 +25,7 @@ from lmexposure._record import (
     Rows,
     Sha256,
 )
-from lmexposure._style import count, listed
-from lmexposure._text import visible
+from lmexposure._style import count, listed, visible
 from lmexposure._validate import LARGEST_SEED, integer, of_type
 from lmexposure.canaries.corpora import ADAPTERS, IN_MEMORY
 from lmexposure.canaries.format import PARTNERS, UNIFORM, Format

@@ -11,7 +11,7 @@ from pathlib import Path
 from lmexposure._files import is_held, open_regular
 from lmexposure._integrity import check_seal, read_sealed
 from lmexposure._record import JsonValue
-from lmexposure._text import visible
+from lmexposure._style import visible
 from lmexposure.core.registry import begun_by, kinds, others, own_records, parts_of_others
 from lmexposure.core.study import Study
 from lmexposure.errors import ResultError, SettingsError

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lmexposure._files import atomic_write, canonical_json, read_bytes, sha256_bytes
-from lmexposure._text import visible
+from lmexposure._style import visible
 from lmexposure._validate import one_of
 from lmexposure._written import check
 from lmexposure._written import study as written_study

@@ -16,12 +16,10 @@ from lmexposure import __version__
 from lmexposure._files import PRIVATE, canonical_json, read_bytes, sha256_bytes
 from lmexposure._record import FileRecord, JsonValue, Sha256, Utc
 from lmexposure._settings import settings_of
-from lmexposure._style import short_hash
-from lmexposure._text import visible
+from lmexposure._style import short_hash, visible
 from lmexposure._validate import of_type
-from lmexposure.core.answers import Fact, answers_of, date_of, next_steps
 from lmexposure.core.check import Check, CheckKind, Verdict, verdict_of
-from lmexposure.core.document import Document, Section
+from lmexposure.core.document import Document, Fact, Section, answers_of, date_of, next_steps
 from lmexposure.core.render import as_cell, as_frame
 from lmexposure.core.thresholds import Thresholds
 from lmexposure.errors import ResultError, SettingsError

@@ -16,7 +16,7 @@ from lmexposure import _written
 from lmexposure._files import PRIVATE, canonical_json, only_writer, sha256_bytes
 from lmexposure._integrity import read_sealed, write_sealed
 from lmexposure._record import JsonValue, plain
-from lmexposure._text import visible
+from lmexposure._style import visible
 from lmexposure.core.directories import ASKED, HOME, read_asked, refuse_other_study
 from lmexposure.core.study import Study
 from lmexposure.errors import ResultError

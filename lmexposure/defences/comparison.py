@@ -13,8 +13,7 @@ from typing import Any
 from lmexposure._files import PRIVATE, atomic_write, canonical_json, sha256_bytes, sha256_file
 from lmexposure._integrity import check_seal, read_sealed, write_sealed
 from lmexposure._record import JsonValue
-from lmexposure._style import count
-from lmexposure._text import visible
+from lmexposure._style import count, visible
 from lmexposure._written import remove
 from lmexposure.audit import plan_of, training_settings
 from lmexposure.canaries import (

@@ -5,8 +5,7 @@ from math import comb
 
 import numpy as np
 
-from lmexposure._style import are, count, listed, percent, short
-from lmexposure._text import visible
+from lmexposure._style import are, count, listed, percent, short, visible
 from lmexposure.statistics import models_needed
 from lmexposure.studies import MOST_LOST, FailedModel, SweepModel, SweepPlan, SweepScore
 from lmexposure.sweeps.attacks import Group
