@@ -22,7 +22,7 @@ from lmexposure.integrations.callback_reports import (
     rows_ahead,
     step_of_weights,
 )
-from lmexposure.integrations.watched import (
+from lmexposure.integrations.wrapped_scoring import (
     LEAST_REFERENCES,
     ClassExposure,
     Observation,

@@ -31,7 +31,7 @@ from lmexposure.audit import MeasureSettings, measure, refuse_foreign
 from lmexposure.canaries import Manifest, Wrapping, permutation
 from lmexposure.errors import LmexposureError, ModelError, ResultError, SettingsError
 from lmexposure.integrations.row_contexts import RowsCounter, each_row
-from lmexposure.integrations.watched import write_rows
+from lmexposure.integrations.wrapped_scoring import write_rows
 from lmexposure.models import IGNORED, LoadedModel
 from lmexposure.scoring import evaluation_mode, same_random_numbers, single_process
 from lmexposure.studies import LEAST_GAIN, Result, RowsRecord, Validation

@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 
 from lmexposure.canaries import derive_seed
 from lmexposure.errors import ModelError, NumericalError, SettingsError
-from lmexposure.models.batches import steps_per_epoch
 from lmexposure.models.dp_accounting import epsilon_spent, noise_for
 from lmexposure.models.dp_checker import DpCheck, dp_check
 from lmexposure.models.dp_randomness import DpBatches
@@ -31,6 +30,7 @@ from lmexposure.models.dp_training import check_opacus
 from lmexposure.models.gradient_canaries import GradientCanaries
 from lmexposure.models.lstm import LstmForCausalLM, PrivateLstm
 from lmexposure.models.methods import Learned, Setup, new_optimizer, update
+from lmexposure.models.packing import steps_per_epoch
 from lmexposure.statistics import document_epsilons
 from lmexposure.studies import (
     NOT_COVERED,

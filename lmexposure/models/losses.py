@@ -11,11 +11,10 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from lmexposure.errors import SettingsError
-from lmexposure.models.batches import Batches, Read
 from lmexposure.models.encoding import context_window
 from lmexposure.models.load import LoadedModel
 from lmexposure.models.methods import PlainTraining, Setup
-from lmexposure.models.packing import IGNORED
+from lmexposure.models.packing import IGNORED, Batches, Read
 
 _AT_ONCE = 4_096  # rows whose hashes are held in memory
 # The increment and the two factors of splitmix64 (Steele, Lea, Flood 2014).

@@ -20,8 +20,8 @@ from accelerate import Accelerator
 from numpy.typing import NDArray
 
 from lmexposure.errors import NumericalError
-from lmexposure.models.batches import Batches, Blocks, epoch_steps, micro_batches, steps_per_epoch
 from lmexposure.models.dp_checker import DpCheck
+from lmexposure.models.packing import Batches, Blocks, epoch_steps, micro_batches, steps_per_epoch
 from lmexposure.studies import DocumentPrivacy, DpClaim, TrainingSettings, WhiteBoxAudit
 
 

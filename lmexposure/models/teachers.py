@@ -13,11 +13,10 @@ from numpy.typing import NDArray
 
 from lmexposure.canaries import derive_seed
 from lmexposure.errors import CorpusError, ModelError
-from lmexposure.models.batches import Batches, Blocks, SomeRows, steps_per_epoch
 from lmexposure.models.checkpoints import Progress, ProgressCallback
 from lmexposure.models.load import LoadedModel, load_model
 from lmexposure.models.methods import PlainTraining, Setup
-from lmexposure.models.packing import Packed
+from lmexposure.models.packing import Batches, Blocks, Packed, SomeRows, steps_per_epoch
 from lmexposure.studies import OF_METHOD, PLAIN, TrainingSettings
 
 TEACHERS = "teachers"  # a directory each, while the training is under way

@@ -16,11 +16,11 @@ from transformers import PreTrainedTokenizerBase
 from lmexposure._files import atomic_write
 from lmexposure.canaries import derive_seed
 from lmexposure.errors import ModelError, NumericalError
-from lmexposure.models.batches import Blocks, steps_per_epoch
 from lmexposure.models.checkpoints import CheckpointDirectory, Counters, Progress, ProgressCallback
 from lmexposure.models.load import save_model
 from lmexposure.models.lora import is_lora, save_adapter
 from lmexposure.models.methods import TrainingMethod, summed
+from lmexposure.models.packing import Blocks, steps_per_epoch
 from lmexposure.studies import TrainingSettings
 
 

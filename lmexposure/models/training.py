@@ -14,7 +14,6 @@ from lmexposure._integrity import file_hashes, say_rebuilt, write_hashed
 from lmexposure._written import check, refuse_foreign, remove, study
 from lmexposure.canaries import Wrapping
 from lmexposure.errors import ModelError, ResultError, SettingsError
-from lmexposure.models.batches import Batches, Blocks, steps_per_epoch, unigram_bits
 from lmexposure.models.checkpoints import (
     BEGINS_ANEW,
     CheckpointDirectory,
@@ -32,7 +31,16 @@ from lmexposure.models.load import LoadedModel, check_fit
 from lmexposure.models.lora import check_lora, with_new_adapter
 from lmexposure.models.losses import Goldfish, Hamp, RelaxLoss
 from lmexposure.models.methods import PlainTraining, Setup, TrainingMethod
-from lmexposure.models.packing import Packed, check_deliveries, pack, split_validation
+from lmexposure.models.packing import (
+    Batches,
+    Blocks,
+    Packed,
+    check_deliveries,
+    pack,
+    split_validation,
+    steps_per_epoch,
+    unigram_bits,
+)
 from lmexposure.models.padded_rows import check_units, rows_of_documents, rows_of_records
 from lmexposure.models.teachers import (
     TEACHERS,

@@ -23,10 +23,9 @@ from lmexposure.canaries import Files
 from lmexposure.errors import BusyError, ResultError
 from lmexposure.studies import FailedModel, SweepModel, SweepResult, SweepSettings
 from lmexposure.sweeps.analysis import analyse
-from lmexposure.sweeps.base import base_scores
 from lmexposure.sweeps.matrices import NAME, Matrices, ModelScores, join_scores
 from lmexposure.sweeps.plan import prepare
-from lmexposure.sweeps.task import SweepDirectory, task, train_alone
+from lmexposure.sweeps.task import SweepDirectory, base_scores, task, train_alone
 
 MODELS = "models"  # the name of the progress over all of them
 Outcome = SweepModel | FailedModel

@@ -52,9 +52,9 @@ from lmexposure.studies import (
     SweepResult,
     SweepSettings,
 )
-from lmexposure.sweeps.base import check_base
 from lmexposure.sweeps.documents import TOKENIZER, SweepCorpus, read_corpus, saved_tokenizer
 from lmexposure.sweeps.scoring import Rows, rows_of
+from lmexposure.sweeps.task import check_base
 
 
 def shares_of(settings: SweepSettings) -> tuple[float, ...]:

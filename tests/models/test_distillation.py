@@ -26,8 +26,7 @@ from tiny import characters, sentence_piece_bpe, word_piece
 
 from lmexposure.errors import ModelError
 from lmexposure.models import load_model
-from lmexposure.models.batches import Blocks
-from lmexposure.models.packing import Packed
+from lmexposure.models.packing import Blocks, Packed
 from lmexposure.models.teachers import Distillation, sampled_rows
 
 DISTILLED = replace(PLAIN, method="distillation")

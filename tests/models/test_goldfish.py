@@ -27,8 +27,8 @@ from scipy.stats import binom
 from torch.nn.functional import cross_entropy
 
 from lmexposure.models import IGNORED
-from lmexposure.models.batches import Batches
 from lmexposure.models.losses import Goldfish, GoldfishRows, left_out
+from lmexposure.models.packing import Batches
 
 BY_CHANCE = 1e-6
 GOLDEN = 0x9E3779B97F4A7C15

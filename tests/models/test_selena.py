@@ -25,7 +25,7 @@ from lmexposure._integrity import write_sealed
 from lmexposure._written import study
 from lmexposure.errors import CorpusError, SettingsError
 from lmexposure.models import Progress, TrainingSettings, load_model, training
-from lmexposure.models.batches import Batches
+from lmexposure.models.packing import Batches
 from lmexposure.models.teachers import Selena, absent_of, parts_of
 
 TAUGHT = replace(PLAIN, method="selena", selena_parts=3, selena_absent=2)
