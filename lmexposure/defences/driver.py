@@ -20,8 +20,7 @@ from lmexposure._written import remove
 from lmexposure.audit import Progress, run, silent, training_settings
 from lmexposure.canaries import Files
 from lmexposure.defences.catalogue import Defence, Reference
-from lmexposure.defences.comparison import Comparison, prepare_comparison
-from lmexposure.defences.table import Compared, Measured
+from lmexposure.defences.comparison import Compared, Comparison, Measured, prepare_comparison
 from lmexposure.errors import NumericalError, ResultError
 from lmexposure.models import TrainingResult
 from lmexposure.studies import (
