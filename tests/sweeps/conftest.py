@@ -11,9 +11,8 @@ from lmexposure.sweeps import SweepDirectory, prepare, run_task
 @pytest.fixture
 def fake_models(monkeypatch: pytest.MonkeyPatch) -> None:
     """The driver deals out models that nobody trains."""
-    for module in (lmexposure.sweeps.driver, lmexposure.sweeps.driver):
-        monkeypatch.setattr(module, "SweepDirectory", FakeDirectory)
-        monkeypatch.setattr(module, "task", fake_task)
+    monkeypatch.setattr(lmexposure.sweeps.driver, "SweepDirectory", FakeDirectory)
+    monkeypatch.setattr(lmexposure.sweeps.driver, "task", fake_task)
 
 
 @pytest.fixture(scope="session")
