@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from lmexposure import _written
-from lmexposure._text import visible
+from lmexposure._style import visible
 from lmexposure.errors import BusyError, FileError, InputError, SettingsError
 
 try:
@@ -425,14 +425,12 @@ def read_toml(
 
 @contextmanager
 def only_writer(out: str | Path) -> Iterator[None]:
-    """Hold a directory for this process until the block ends, or the process does.
+    """Hold a directory, which is made where it is missing, until the block or the process ends.
 
     It is a study's from then on (`_written.study`): what is not in its list stays as it is. The
-    directory is made where it is missing, and taken away again if nothing was put into it. The
-    lock is the kernel's (flock on a file in it), so that a killed process holds nothing, whatever
-    file it leaves. Steps of a run that holds the directory go on. A directory that may not be
-    written to is not locked: nothing can be written over there. Nor is a file: whoever wants a
-    directory says so. Of the processes of one torchrun only the first locks.
+    lock is the kernel's (flock on a file in it), so that a killed process holds nothing; who holds
+    the directory may hold it again. One that may not be written to is not locked, nor is a file; of
+    the processes of one torchrun only the first locks.
     """
     name = os.path.realpath(out)
     not_ours = fcntl is None or os.environ.get("RANK", "0") != "0"

@@ -21,7 +21,7 @@ from lmexposure._files import (
     sha256_file,
     write_json,
 )
-from lmexposure._text import visible
+from lmexposure._style import visible
 from lmexposure.errors import FileError
 
 CONTENT = "content_sha256"

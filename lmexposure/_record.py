@@ -29,7 +29,7 @@ from pydantic_core import PydanticCustomError
 
 from lmexposure._files import canonical_json, content_hash, read_bytes, write_json
 from lmexposure._integrity import CONTENT, take_hash
-from lmexposure._text import visible
+from lmexposure._style import visible
 from lmexposure._validate import LARGEST_NUMBER, LEAST_LEVEL
 from lmexposure.errors import InputError, ResultError
 
@@ -155,11 +155,7 @@ class FileRecord(Record):
 
     @classmethod
     def read(cls, path: str | Path) -> Self:
-        """Read such a file, or that of its directory.
-
-        Raises:
-            ResultError: no such file, or it is damaged, or of another version or kind.
-        """
+        """Read such a file, or that of its directory."""
         path = Path(path)
         path = path / cls.NAME if path.is_dir() else path
         try:

@@ -20,7 +20,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from lmexposure._text import visible
+from lmexposure._style import visible
 from lmexposure.errors import FileError
 
 LIST = ".lmexposure.files"

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from lmexposure._text import visible
+from lmexposure._style import visible
 from lmexposure._validate import of_type
 from lmexposure.core import (
     FORMATS,
@@ -112,11 +112,7 @@ def report(
 
 
 def with_manifest(study: Study, manifest: "Manifest | str | Path") -> Study:
-    """A run with its manifest from elsewhere.
-
-    Raises:
-        SettingsError: another kind of study, which has none.
-    """
+    """A run with its manifest from elsewhere; another kind of study, which has none, is refused."""
     if not isinstance(study, Result):
         raise SettingsError(f"manifest is of a run, and this is {study.WHAT}; leave it out")
     return study.with_manifest(manifest)

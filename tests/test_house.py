@@ -20,12 +20,11 @@ SCRIPTS = PACKAGE.parent / "scripts"
 FLOORS = {
     "errors": 0,
     "_lazy": 0,
-    "_text": 0,
+    "_style": 0,
     "_quantiles": 1,
     "_validate": 1,
     "_written": 1,
     "_files": 2,
-    "_style": 1,
     "_forecast": 2,
     "_settings": 3,
     "_integrity": 3,

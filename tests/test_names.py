@@ -70,3 +70,13 @@ def test_every_argument_and_field_of_them_is_described() -> None:
         if takes - said:
             unsaid[name] = takes - said
     assert unsaid == {}
+
+
+def test_no_docstring_lists_fields() -> None:
+    """A field is explained behind itself: a list above could name what there is no more."""
+    listed = [
+        path.name
+        for path in sorted((ROOT / "lmexposure").rglob("*.py"))
+        if re.search(r"^\s*Attributes:$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    ]
+    assert listed == []

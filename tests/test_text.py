@@ -5,7 +5,7 @@ import unicodedata
 
 import pytest
 
-from lmexposure._text import printable, visible
+from lmexposure._style import printable, visible
 
 UNSEEN = (
     "\x00\x07\x1b\x7f\x85\u200b\u200e\u202a\u202e\u2028\u2029\u2066\u2069\ufeff\ud800\U000e0041"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from transformers import PreTrainedTokenizerBase
 
-from lmexposure._text import visible
+from lmexposure._style import visible
 from lmexposure.errors import ModelError, SettingsError
 from lmexposure.models import (
     NEW_MODELS,

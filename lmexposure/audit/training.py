@@ -11,7 +11,7 @@ from typing import IO, Any
 
 from lmexposure._files import mode_like, only_writer
 from lmexposure._forecast import Phase
-from lmexposure._text import visible
+from lmexposure._style import visible
 from lmexposure.audit.corpus import read_template, wrapping_of
 from lmexposure.audit.loaded_model import chosen_device
 from lmexposure.audit.workload import (

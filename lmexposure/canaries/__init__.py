@@ -18,7 +18,6 @@ Parquet file is given.
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from lmexposure.canaries.choosing import Kind, Material
     from lmexposure.canaries.copies import (
         Files,
         Reading,
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
         listed_files,
         read_sidecars,
     )
+    from lmexposure.canaries.corpora import ADAPTERS, layouts_listed
     from lmexposure.canaries.corpora.files import (
         LAYOUTS,
         OF_RECORDS,
@@ -54,9 +54,8 @@ if TYPE_CHECKING:
         find_identifiers,
     )
     from lmexposure.canaries.insertion import Placement
-    from lmexposure.canaries.kinds import KINDS
+    from lmexposure.canaries.kinds import KINDS, Kind, Material
     from lmexposure.canaries.language import Language
-    from lmexposure.canaries.layouts import ADAPTERS, layouts_listed
     from lmexposure.canaries.library import (
         FormatCheck,
         check_format_file,
@@ -74,11 +73,13 @@ if TYPE_CHECKING:
     )
     from lmexposure.canaries.plan import (
         DEFAULT_REFERENCES,
+        WITNESS,
         Canary,
         Plan,
         derive_seed,
         fresh_seed,
         permutation,
+        witness_copies,
     )
     from lmexposure.canaries.preview import Preview, preview_insertion
     from lmexposure.canaries.recognition import WrappingChoice, recognise
@@ -91,7 +92,6 @@ if TYPE_CHECKING:
         count_of,
         file_names,
     )
-    from lmexposure.canaries.witness import WITNESS, witness_copies
     from lmexposure.canaries.wrapping import FORMS, Wrapping
 else:
     from lmexposure._lazy import lazy_face as _lazy_face

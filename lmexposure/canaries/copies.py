@@ -27,7 +27,7 @@ from lmexposure._files import (
 )
 from lmexposure._integrity import say_rebuilt
 from lmexposure._record import refuse_other_version
-from lmexposure._text import visible
+from lmexposure._style import visible
 from lmexposure._validate import flag, integer, of_type
 from lmexposure._written import refuse_foreign
 from lmexposure.canaries.corpora.files import (

@@ -22,9 +22,8 @@ from lmexposure._validate import of_type, one_of
 from lmexposure.canaries.fills import Found, Sought, add_fills
 from lmexposure.canaries.format import Format
 from lmexposure.canaries.manifest import CorpusRecord, Layout, Manifest, WrappingRecord
-from lmexposure.canaries.plan import Canary, Plan
+from lmexposure.canaries.plan import WITNESS, Canary, Plan
 from lmexposure.canaries.plan import draw as draw_plan
-from lmexposure.canaries.witness import WITNESS
 from lmexposure.errors import CorpusError
 
 Existing = Literal["refuse", "set_aside"]

@@ -25,20 +25,19 @@ from lmexposure._record import (
     Rows,
     Sha256,
 )
-from lmexposure._style import count, listed
-from lmexposure._text import visible
+from lmexposure._style import count, listed, visible
 from lmexposure._validate import LARGEST_SEED, integer, of_type
+from lmexposure.canaries.corpora import ADAPTERS, IN_MEMORY
 from lmexposure.canaries.format import PARTNERS, UNIFORM, Format
-from lmexposure.canaries.layouts import ADAPTERS, IN_MEMORY
 from lmexposure.canaries.plan import (
     DEFAULT_REFERENCES,
+    WITNESS,
     Canary,
     Plan,
     Role,
     checked_inclusion,
     secrets,
 )
-from lmexposure.canaries.witness import WITNESS
 from lmexposure.canaries.wrapping import Form, Wrapping
 from lmexposure.errors import InputError, ManifestError, PlanError
 

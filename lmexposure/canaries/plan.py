@@ -1,8 +1,14 @@
 """What to hide: how many canaries of which formats, how often, and what is drawn for it.
 
-From top to bottom: the seed and its separate streams, from which every random number of this room
-comes; the plan; the canary; the coins; and the drawing of a plan: every candidate and control,
-where each goes, and last the coins.
+From top to bottom: the witness, by which it is seen later that a model read this very corpus; the
+seed and its separate streams, from which every random number of this room comes; the plan; the
+canary; the coins; and the drawing of a plan: every candidate and control, where each goes, and last
+the coins.
+
+Low exposure means something only of a model that was trained on the canaries. A base in the place
+of its fine-tune, the manifest of another corpus, canaries that deduplication took out: each gives
+low exposure too. So insertion adds a few witnesses, repeated so often that a usual training knows
+them by heart. They are drawn for this manifest alone, never judged, and in no bound.
 
 One seed decides secrets and positions. A coin is tossed after everything else is drawn and from a
 stream of its own, so that it decides whether a candidate is in the corpus and nothing else. Of all
@@ -13,6 +19,7 @@ training and fresh for each audit.
 """
 
 import random
+import string
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -25,8 +32,38 @@ from lmexposure._files import canonical_json, sha256_bytes
 from lmexposure._validate import LARGEST_SEED, flag, fraction, integer
 from lmexposure.canaries.fills import find_fills
 from lmexposure.canaries.format import ALWAYS, Format
-from lmexposure.canaries.witness import WITNESS, witness_copies
 from lmexposure.errors import PlanError
+
+# A training first learns which tokens are frequent: of 62 characters each one says more than of ten
+# digits, and groups of four become tokens that hardly any text has: they are seen in trainings
+# too short for twelve digits (scripts/benchmark witnesses).
+_CHARACTERS = {"characters": tuple(string.ascii_letters + string.digits)}
+_FOUR = "{choice:characters}" * 4
+WITNESS = Format(
+    name="witness",
+    template=f"witness mark {_FOUR} {_FOUR} {_FOUR}",
+    lists=_CHARACTERS,
+    description="A nonce by which it is seen whether a model read the corpus; never judged",
+)
+_MOST = 96  # records: about 1,500 tokens
+_SHARE = 8  # at most every eighth of the original documents has one
+_FEWEST = 5  # records: fewer teach a model nothing
+_COPIES = 12  # of each, before there is another one
+
+
+def witness_copies(documents: int) -> tuple[int, int]:
+    """How many witnesses go into a corpus, and how often each.
+
+    >>> witness_copies(100_000), witness_copies(300), witness_copies(60), witness_copies(39)
+    ((2, 48), (2, 18), (1, 7), (0, 0))
+    """
+    records = min(_MOST, documents // _SHARE)
+    if records < _FEWEST:
+        return 0, 0
+    # Copies of one teach more than as many of several, and few sum with less noise.
+    number = min(2, max(1, records // _COPIES))
+    return number, records // number
+
 
 MOST_SECRETS = 10**7  # per format: each is a record in memory
 DEFAULT_REFERENCES = 10_000  # per format
@@ -51,11 +88,10 @@ def derive_seed(seed: int, *names: str) -> int:
 
 
 def permutation(size: int, seed: int) -> Iterator[int]:
-    """All of range(size) in uniformly random order, without building it.
+    """All of range(size) in uniformly random order, n of them in O(n) time and memory.
 
-    A Fisher-Yates shuffle that remembers only the places it has touched: n numbers cost O(n) time
-    and memory for any size. The first n numbers are the same however many are taken. Only
-    `getrandbits` of the Mersenne Twister is used, which every Python version gives alike.
+    A Fisher-Yates shuffle: the first n are the same however many are taken. Only `getrandbits` of
+    the Mersenne Twister is used, which every Python version gives alike.
     """
     bits = random.Random(derive_seed(seed, "permutation")).getrandbits
     moved: dict[int, int] = {}

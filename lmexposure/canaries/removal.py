@@ -9,10 +9,10 @@ from typing import IO, Any, TypeVar, overload
 
 from lmexposure._files import atomic_directory, atomic_write, is_taken, mode_like, new_file
 from lmexposure.canaries.copies import read_sidecars
+from lmexposure.canaries.corpora import IN_MEMORY
 from lmexposure.canaries.corpora.files import FileCorpus, FileSource, corpus_files, layout_of
 from lmexposure.canaries.corpora.in_memory import corpus_of, is_read_later
 from lmexposure.canaries.insertion import Cut, Hashes, Placement
-from lmexposure.canaries.layouts import IN_MEMORY
 from lmexposure.canaries.manifest import Manifest
 from lmexposure.canaries.pipe import is_stream, spooled
 from lmexposure.canaries.plan import Canary

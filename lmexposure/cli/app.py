@@ -15,7 +15,7 @@ import typer
 from typer.core import TyperCommand
 
 from lmexposure import __version__
-from lmexposure._text import visible
+from lmexposure._style import visible
 from lmexposure.cli.canife import canife
 from lmexposure.cli.check import check
 from lmexposure.cli.defences import defences

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lmexposure._text import printable, visible
+from lmexposure._style import printable, visible
 from lmexposure.cli.voice import said
 
 if TYPE_CHECKING:

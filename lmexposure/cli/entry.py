@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import NoReturn, Protocol, TextIO, runtime_checkable
 
-from lmexposure._text import visible
+from lmexposure._style import visible
 from lmexposure.errors import LmexposureError, SettingsError
 
 FAILURE = 3

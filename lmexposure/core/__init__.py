@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from lmexposure._record import Count, JsonValue, NotNegative, Positive, Record, Rows, Share
-    from lmexposure.core.answers import Answers, CheckLine, Fact, date_of
     from lmexposure.core.check import (
         Check,
         CheckKind,
@@ -14,8 +13,19 @@ if TYPE_CHECKING:
     )
     from lmexposure.core.compare import compare_document
     from lmexposure.core.directories import HOME, kind_of, open_study, refuse_other_study
-    from lmexposure.core.document import Column, Document, Excerpt, Place, Section, Table, facts
-    from lmexposure.core.markdown import code, fence, inline, table
+    from lmexposure.core.document import (
+        Answers,
+        CheckLine,
+        Column,
+        Document,
+        Excerpt,
+        Fact,
+        Place,
+        Section,
+        Table,
+        date_of,
+        facts,
+    )
     from lmexposure.core.outputs import (
         verdict_json,
         verdict_junit,
@@ -30,7 +40,7 @@ if TYPE_CHECKING:
         register,
         register_other,
     )
-    from lmexposure.core.render import as_csv, as_markdown
+    from lmexposure.core.render import as_csv, as_markdown, code, fence, inline, table
     from lmexposure.core.report import (
         FORMATS,
         check_formats,

@@ -43,11 +43,7 @@ class _Row:
 
 
 def compare_document(studies: Sequence[tuple[str, Study]]) -> Document:
-    """Two or more studies of one kind, each with its name; the first is the base.
-
-    Raises:
-        SettingsError: fewer than two, or studies of several kinds, or with no number in common.
-    """
+    """Two or more studies of one kind, each with its name; the first is the base."""
     if len(studies) < 2:
         raise SettingsError(
             f"{count(len(studies), 'study', 'studies')} to compare; give two or more"

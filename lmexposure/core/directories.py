@@ -11,7 +11,7 @@ from pathlib import Path
 from lmexposure._files import is_held, open_regular
 from lmexposure._integrity import check_seal, read_sealed
 from lmexposure._record import JsonValue
-from lmexposure._text import visible
+from lmexposure._style import visible
 from lmexposure.core.registry import begun_by, kinds, others, own_records, parts_of_others
 from lmexposure.core.study import Study
 from lmexposure.errors import ResultError, SettingsError
@@ -36,12 +36,7 @@ def kind_of(name: str) -> type[Study]:
 
 
 def open_study(path: str | Path) -> Study:
-    """Read a study of any kind: its directory, or its file.
-
-    Raises:
-        ResultError: there is none, or more than one, or it is not done, or it is damaged or of
-            another version.
-    """
+    """Read a study of any kind: its directory, or its file."""
     _refuse_no_path(path)
     kind = _kind_at(Path(path))
     if kind is None:

@@ -14,8 +14,7 @@ from xml.etree import ElementTree
 from lmexposure import __version__
 from lmexposure._files import sha256_bytes
 from lmexposure._record import JsonTable, plain
-from lmexposure._style import outcome_word
-from lmexposure._text import visible
+from lmexposure._style import outcome_word, visible
 from lmexposure.core.check import Check, Outcome, Verdict
 from lmexposure.core.study import Provenance
 

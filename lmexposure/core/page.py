@@ -13,7 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from lmexposure import _style
-from lmexposure._text import printable
+from lmexposure._style import printable
 
 _FLAG = re.compile(r"--[a-z][a-z-]*")
 _SOURCE = re.compile(r"\[(\d)\]")

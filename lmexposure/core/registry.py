@@ -12,13 +12,10 @@ _OTHERS: dict[str, str] = {}  # by file, in words what is no study
 
 
 def register(kind: str, home: str, *, begun: str = "", part: bool = False) -> None:
-    """Make a kind known.
+    """Make a kind known: its record is KIND.json, its class is at `home`, "module:Class".
 
-    Args:
-        kind: its name; its record is KIND.json.
-        home: its "module:Class".
-        begun: a file that says that a directory is of this kind before its record is there.
-        part: whether its record may lie next to that of another kind, which the directory is of.
+    A file `begun` says that a directory is of this kind before its record is there; the record of a
+    `part` may lie next to that of another kind, which the directory is of.
     """
     _HOMES[kind] = home
     if begun:

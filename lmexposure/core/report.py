@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lmexposure._files import atomic_write, canonical_json, read_bytes, sha256_bytes
-from lmexposure._text import visible
+from lmexposure._style import visible
 from lmexposure._validate import one_of
 from lmexposure._written import check
 from lmexposure._written import study as written_study
@@ -32,13 +32,7 @@ def write_report(
     thresholds: Thresholds | None = None,
     show_secrets: bool = False,
 ) -> list[Path]:
-    """Write what a study tells into a directory: report.html, report.md, report.csv, report.json.
-
-    Raises:
-        SettingsError: no format, one that there is not, or the directory of another study; as
-            `Study.told`.
-        FileError: a file in the way that is no report of this study.
-    """
+    """What a study tells, in a directory: report.html, report.md, report.csv, report.json."""
     out = Path(out)
     own = out / study.NAME
     if own.is_file() and not _is_this(own, study):

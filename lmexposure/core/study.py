@@ -16,12 +16,10 @@ from lmexposure import __version__
 from lmexposure._files import PRIVATE, canonical_json, read_bytes, sha256_bytes
 from lmexposure._record import FileRecord, JsonValue, Sha256, Utc
 from lmexposure._settings import settings_of
-from lmexposure._style import short_hash
-from lmexposure._text import visible
+from lmexposure._style import short_hash, visible
 from lmexposure._validate import of_type
-from lmexposure.core.answers import Fact, answers_of, date_of, next_steps
 from lmexposure.core.check import Check, CheckKind, Verdict, verdict_of
-from lmexposure.core.document import Document, Section
+from lmexposure.core.document import Document, Fact, Section, answers_of, date_of, next_steps
 from lmexposure.core.render import as_cell, as_frame
 from lmexposure.core.thresholds import Thresholds
 from lmexposure.errors import ResultError, SettingsError
@@ -120,11 +118,7 @@ class Study(FileRecord):
         """What was asked for: the settings that decided the numbers."""
 
     def with_secrets(self) -> Document:
-        """As `document`, with the secrets or texts that it is of.
-
-        Raises:
-            SettingsError: it holds none.
-        """
+        """As `document`, with the secrets or texts that it is of; refused where it holds none."""
         raise SettingsError(f"{self.WHAT} holds no secrets, so none are shown; leave that out")
 
     def told_beside(self, studies: "Sequence[tuple[str, Self]]") -> str:
@@ -132,11 +126,7 @@ class Study(FileRecord):
         return ""
 
     def beside(self, studies: "Sequence[tuple[str, Self]]") -> Iterator[Section]:
-        """What a comparison says beyond main numbers, of studies with their names, this one first.
-
-        Raises:
-            SettingsError: they cannot be compared.
-        """
+        """What a comparison says beyond main numbers, of named studies, this one first."""
         yield from ()
 
     def steps(self, verdict: Verdict) -> Iterator[str]:
@@ -165,11 +155,7 @@ class Study(FileRecord):
         yield Fact(name=f"{name.removesuffix('_sha256')}, SHA-256", value=short_hash(sha256))
 
     def told(self, limits: Thresholds | None = None, *, show_secrets: bool = False) -> Document:
-        """The document with its verdict before it: what a report shows.
-
-        Raises:
-            SettingsError: as `judged`; or secrets of a kind that holds none.
-        """
+        """The document with its verdict before it: what a report shows."""
         limits = Thresholds() if limits is None else limits
         verdict = judged(self, limits)
         answers = answers_of(
@@ -240,12 +226,7 @@ class Study(FileRecord):
 
     @classmethod
     def read(cls, path: str | Path) -> Self:
-        """Read its file, or that of its directory.
-
-        Raises:
-            ResultError: no such file, or it is damaged, or of another version or kind; or a file
-                next to it is another study's.
-        """
+        """Read its file, or that of its directory."""
         made = super().read(path)
         path = Path(path)
         home = path if path.is_dir() else path.parent
@@ -300,11 +281,7 @@ def utc_now() -> str:
 
 
 def judged(study: Study, limits: Thresholds | None = None) -> Verdict:
-    """The verdict on a study.
-
-    Raises:
-        SettingsError: limits that are no `Thresholds`, or one that this kind is not held against.
-    """
+    """The verdict on a study."""
     limits = Thresholds() if limits is None else limits
     of_type("thresholds", limits, Thresholds, "Thresholds(max_epsilon=8)")
     _refuse_others(study, limits)

@@ -16,7 +16,7 @@ from lmexposure import _written
 from lmexposure._files import PRIVATE, canonical_json, only_writer, sha256_bytes
 from lmexposure._integrity import read_sealed, write_sealed
 from lmexposure._record import JsonValue, plain
-from lmexposure._text import visible
+from lmexposure._style import visible
 from lmexposure.core.directories import ASKED, HOME, read_asked, refuse_other_study
 from lmexposure.core.study import Study
 from lmexposure.errors import ResultError
@@ -53,24 +53,14 @@ class Part:
 
 @dataclass(frozen=True, kw_only=True)
 class Work(Generic[_Kind]):
-    """One piece of work in a directory that is held: it ends in a study of a kind.
-
-    Attributes:
-        kind: of the study.
-        out: the directory.
-        asked: all that decides its outcome, by names that people know.
-    """
+    """One piece of work in a directory that is held: it ends in a study of a kind."""
 
     kind: type[_Kind]
     out: Path
-    asked: Mapping[str, JsonValue]
+    asked: Mapping[str, JsonValue]  # all that decides its outcome, by names that people know
 
     def finished(self) -> _Kind | None:
-        """The study that this very work has made; None: it is not done yet.
-
-        Raises:
-            ResultError: a study of other work, or one that cannot be read.
-        """
+        """The study that this very work has made; None: it is not done yet."""
         kind = self.kind
         if not (self.out / kind.NAME).exists():
             return None
@@ -119,15 +109,9 @@ class Held(Generic[_Kind]):
     def work(
         self, asked: Mapping[str, JsonValue], *, hidden: Collection[str] = (), anew: bool = False
     ) -> Iterator[Work[_Kind]]:
-        """Begin what is asked, or go on with it; where it came to nothing another may be asked.
+        """Begin what is asked, or go on with it; `anew`: instead of refusing another wish.
 
-        Args:
-            asked: all that decides the outcome, by names that people know.
-            hidden: names of these whose values no message shows.
-            anew: begin anew, without the parts of other work, instead of refusing another wish.
-
-        Raises:
-            ResultError: the directory holds work of another wish, which is named.
+        No message shows the values of names that are `hidden`.
         """
         home, work = self.out / HOME, Work(kind=self.kind, out=self.out, asked=asked)
         before = read_asked(self.out)
@@ -156,18 +140,10 @@ class Held(Generic[_Kind]):
 def claimed(
     kind: type[_Kind], out: str | Path, *, writes: Iterable[str] = (), beside: Iterable[str] = ()
 ) -> Iterator[Held[_Kind]]:
-    """Hold a directory for a study of a kind until the block ends.
+    """Hold a directory for a study of a kind until the block ends, against other writers and kinds.
 
-    Args:
-        kind: of the study.
-        out: the directory.
-        writes: names, or patterns, of what the work writes there next to its record.
-        beside: files of other studies, or of a training, that it may lie next to.
-
-    Raises:
-        BusyError: another process holds it.
-        FileError: a file that lmexposure did not write is in the way.
-        ResultError: it holds a study of another kind, done or begun.
+    The work `writes` these names, or patterns, next to its record; `beside` are files of other
+    studies that it may lie next to.
     """
     out = Path(out)
     with only_writer(out):
@@ -185,8 +161,7 @@ def refuse_other_wish(
 ) -> None:
     """Refuse another wish than what a directory was begun for, by the name that differs.
 
-    Raises:
-        ResultError: what differs first, names whose values are shown before those that are hidden.
+    Names whose values are shown come before those that are hidden.
     """
     now = json.loads(canonical_json(dict(now)))
     names = before.keys() | now.keys()

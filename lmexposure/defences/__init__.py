@@ -1,7 +1,7 @@
 """Defences side by side: at one utility, with strong DP-SGD baselines, under attacks that fit.
 
-`catalogue.py` has the methods, `knob_search.py` finds the settings at which a method is as useful
-as the others, `driver.py` trains and measures them, `attacks.py` and `table.py` make the table.
+`catalogue.py` has the methods; `driver.py` finds the settings at which a method is as useful as the
+others, trains and measures them; `comparison.py` makes the table, by `attacks.py`.
 
 Source: Aerni, Zhang, Tramèr 2024, "Evaluations of Machine Learning Privacy Defenses are Misleading"
 (arXiv 2404.17399).
@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from lmexposure.defences.catalogue import DEFENCES, Defence, Knob, Reference
-    from lmexposure.defences.comparison import Comparison, prepare_comparison
-    from lmexposure.defences.driver import forecast, trained_and_attacked
-    from lmexposure.defences.knob_search import Found, Tried, search
-    from lmexposure.defences.study import (
+    from lmexposure.defences.comparison import Compared, Comparison, prepare_comparison
+    from lmexposure.defences.driver import (
+        Found,
+        Tried,
         compare_defences,
+        forecast,
+        search,
+        trained_and_attacked,
     )
-    from lmexposure.defences.table import Compared
     from lmexposure.studies import DefencesSettings
 else:
     from lmexposure._lazy import lazy_face as _lazy_face

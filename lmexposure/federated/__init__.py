@@ -1,8 +1,8 @@
 """Privacy of users in federated training, tested by crafted canaries (CANIFE).
 
-`rounds.py` trains in one process, DP-FedSGD and DP-FedAvg; `design.py` crafts a text whose update
-no client's covers; `mock.py` lets it take part in rounds, by a coin each; `audit.py` bounds epsilon
-round by round, beside the claim.
+`rounds.py` trains in one process, DP-FedSGD and DP-FedAvg, and lets a canary take part in mock
+rounds, by a coin each; `design.py` crafts a text whose update no client's covers; `audit.py` bounds
+epsilon round by round, beside the claim.
 """
 
 from typing import TYPE_CHECKING
@@ -15,14 +15,17 @@ if TYPE_CHECKING:
     )
     from lmexposure.federated.canife import (
         canife_audit,
+        texts_of_users,
+        tokens_of_users,
     )
-    from lmexposure.federated.corpus import texts_of_users, tokens_of_users
     from lmexposure.federated.design import CraftedCanary, design_canary, random_canary
-    from lmexposure.federated.mock import RoundScores, audit_update, mock_rounds
     from lmexposure.federated.rounds import (
+        RoundScores,
+        audit_update,
         clients_of,
         clipped,
         local_update,
+        mock_rounds,
         noisy_sum,
     )
     from lmexposure.studies import CanifeSettings, FederatedSettings

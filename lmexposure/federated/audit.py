@@ -25,13 +25,15 @@ from torch import Tensor
 from lmexposure.canaries import derive_seed
 from lmexposure.errors import CorpusError, SettingsError
 from lmexposure.federated.design import CraftedCanary, design_canary, random_canary
-from lmexposure.federated.mock import RoundScores, audit_update, mock_rounds
 from lmexposure.federated.rounds import (
+    RoundScores,
     apply_round,
+    audit_update,
     clipped,
     generator_of,
     local_update,
     mean_loss,
+    mock_rounds,
     noisy_sum,
     taking_part,
     trained_weights,

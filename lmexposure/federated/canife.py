@@ -1,4 +1,7 @@
-"""The whole audit of a federated training: users of a corpus, their training, attacked rounds."""
+"""The whole audit of a federated training: users of a corpus, their training, attacked rounds.
+
+Users are those that records name, or parts of a text.
+"""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -8,12 +11,12 @@ from typing import Any
 
 from lmexposure._files import canonical_json, mode_like, sha256_bytes
 from lmexposure._record import JsonValue
-from lmexposure.canaries import corpus_files
+from lmexposure.canaries import corpus_files, layout_for, read_documents, read_records
 from lmexposure.core import REPORTS, Work, claimed
+from lmexposure.errors import CorpusError
 from lmexposure.federated.audit import FederatedAudit, RoundAudit, federated_training
-from lmexposure.federated.corpus import texts_of_users, tokens_of_users
 from lmexposure.federated.rounds import clients_of
-from lmexposure.models import LstmSizes, computing_threads, new_model, save_model
+from lmexposure.models import LoadedModel, LstmSizes, computing_threads, new_model, save_model
 from lmexposure.studies import (
     Canife,
     CanifeRound,
@@ -21,6 +24,58 @@ from lmexposure.studies import (
     CanifeStudySettings,
     FederatedSettings,
 )
+
+
+def texts_of_users(
+    corpus: str | Path | Sequence[str | Path], user_field: str | None, parts: int, text_field: str
+) -> dict[str, str]:
+    """All that each user wrote; without a field of users all of it, under no name."""
+    names = [corpus] if isinstance(corpus, str | Path) else list(corpus)
+    if user_field is None:
+        files = corpus_files(names)
+        layout = layout_for(files, None, text_field)
+        whole = "\n".join(read_documents(files, layout=layout.name, text_field=text_field))
+        if len(whole) < parts:
+            raise CorpusError(
+                f"the corpus has {len(whole)} characters, of which {parts} clients cannot be made; "
+                "give more text, or fewer clients (clients=...)"
+            )
+        return {"": whole}
+    found: dict[str, list[str]] = {}
+    for number, record in enumerate(read_records(names), 1):
+        user, text = record.get(user_field), record.get(text_field)
+        if user is None or not isinstance(text, str):
+            continue
+        if isinstance(user, dict | list):
+            raise CorpusError(
+                f"record {number}: {user_field!r} is no text and no number; name a field with one "
+                "value a user (user_field=...)"
+            )
+        found.setdefault(str(user), []).append(text)
+    if not found:
+        raise CorpusError(
+            f"no record has both {user_field!r} and a text in {text_field!r}; name other fields "
+            "(user_field=..., text_field=...)"
+        )
+    return {name: "\n".join(own) for name, own in found.items()}
+
+
+def _tokens(loaded: LoadedModel, text: str) -> list[int]:
+    ids: list[int] = loaded.tokenizer(text, add_special_tokens=False)["input_ids"]
+    return ids
+
+
+def tokens_of_users(
+    loaded: LoadedModel, texts: Mapping[str, str], parts: int
+) -> dict[str, list[int]]:
+    """What each user wrote as tokens; a text of no user is cut into parts."""
+    tokens = {name: _tokens(loaded, text) for name, text in texts.items()}
+    if list(tokens) != [""]:
+        return tokens
+    whole = tokens[""]
+    size = max(1, len(whole) // parts)
+    return {f"part {part + 1}": whole[part * size : (part + 1) * size] for part in range(parts)}
+
 
 Corpus = str | Path | Sequence[str | Path]
 Said = Callable[[str, int, int, str], None]
@@ -35,10 +90,7 @@ def canife_audit(
     settings: CanifeStudySettings | None = None,
     progress: Said | None = None,
 ) -> Canife:
-    """Train an LSTM on users of a corpus in a federated way, and attack its rounds.
-
-    Where it was ended it goes on from the last attacked round, to the same bytes.
-    """
+    """Attack the federated training of an LSTM on users of a corpus; goes on to the same bytes."""
     settings = CanifeStudySettings() if settings is None else settings
     users, units = settings.user_field, settings.units
     asked = _Asked(

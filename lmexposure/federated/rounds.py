@@ -3,9 +3,14 @@
 A client's update is what its own steps took off the weights. Each is clipped as a whole, so that
 the unit of privacy is the client with all that it holds; a coin decides for each client and round;
 noise is added to the sum. One full step is DP-FedSGD, several epochs of small batches DP-FedAvg.
+
+In mock rounds the model is frozen: all are of the same weights, and nothing is taken off them. The
+canary's client takes part by a coin, and what is read is what a server would release.
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,9 +18,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lmexposure._validate import integer
+from lmexposure._style import short
+from lmexposure._validate import integer, positive
 from lmexposure.canaries import derive_seed
-from lmexposure.errors import CorpusError, NumericalError
+from lmexposure.errors import CorpusError, InputError, NumericalError
 from lmexposure.studies import FederatedSettings
 
 
@@ -117,3 +123,145 @@ def _batches(ids: Tensor, settings: FederatedSettings) -> Iterator[Tensor]:
     for _ in range(settings.local_epochs):
         for first in range(0, len(ids), size):
             yield ids[first : first + size]
+
+
+_ROUNDING = 1e-3  # of a clip computed in half precision
+_SHAPES = 3  # named in a message
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RoundScores:
+    """What rounds showed of a canary."""
+
+    # shape (n,), in units of the canary: about 1 where its client took part, about 0 where it did
+    # not
+    scores: NDArray[np.float64]
+    coins: NDArray[np.bool_]  # whether it did, shape (n,)
+
+    @property
+    def noise(self) -> float:
+        """Standard deviation of the scores but for the canary's own part, in units of it."""
+        rest = self.scores - self.coins
+        return float(rest.std(ddof=1)) if rest.size > 1 else float("nan")
+
+
+def audit_update(update: Any, canary: Any, *, clip: float | None = None) -> float:
+    """How much of a canary's update a released update holds: 1 of all of it, 0 of nothing.
+
+    Of a server of your own (Flower, pfl): the sum of the clipped updates with its noise, before it
+    is divided by the number of clients; and what the canary's client sent.
+
+    Args:
+        update: an array or tensor of any float type, or a list of them, one a weight.
+        canary: of the same shapes, or one of both as a single vector.
+        clip: that clients' updates are clipped to; a longer canary is refused. An update of another
+            scale, such as a mean in place of the sum, cannot be told from one with less of the
+            canary. None: nothing is known.
+
+    Returns:
+        the inner product over the canary's squared length; noise of standard deviation s in each
+        weight gives it one of s over the canary's length.
+
+    Raises:
+        InputError: no numbers, or such that are not finite; shapes that differ; a canary of zeros,
+            or of a length that cannot be.
+
+    Source: Maddock et al. 2023 (arXiv 2210.02912), section 3.
+
+    >>> audit_update([3.0, 1.0], [2.0, 0.0])
+    1.5
+    """
+    return _score(update, _parts("canary", canary), clip)
+
+
+def _score(update: Any, wanted: list[NDArray[np.float64]], clip: float | None = None) -> float:
+    """As `audit_update` says, of a canary whose arrays are known to be finite."""
+    found = _parts("update", update)
+    shapes = [part.shape for part in found], [part.shape for part in wanted]
+    flat = any(len(each) == 1 and len(each[0]) < 2 for each in shapes)
+    sent, held = _flat(found), _flat(wanted)
+    if sent.size != held.size or not (flat or shapes[0] == shapes[1]):
+        raise InputError(
+            f"the update has {sent.size} numbers in shapes {_shown(shapes[0])}, and the canary "
+            f"{held.size} in {_shown(shapes[1])}; give both of the same weights in the same order"
+        )
+    largest = float(np.abs(held).max(initial=0.0))
+    if not largest > 0:
+        raise InputError("the canary's update is 0 in all weights, and cannot be seen in any sum")
+    unit = held / largest  # so that no square is too large or too small for a number
+    length = largest * float(np.linalg.norm(unit))
+    if clip is not None and length > positive("clip", clip) * (1 + _ROUNDING):
+        raise InputError(
+            f"the canary's update is {short(length)} long, and the clip is {short(clip)}; give "
+            "what its client sends, clipped"
+        )
+    with np.errstate(over="ignore", invalid="ignore"):
+        score = float(sent @ unit) / float(unit @ unit) / largest
+    if not math.isfinite(score):
+        raise InputError(
+            f"the update and the canary, {short(length)} long, are of scales too far apart for a "
+            "score; give both in the same unit"
+        )
+    return score
+
+
+def mock_rounds(
+    pool: Tensor, canary: Tensor, settings: FederatedSettings, *, rounds: int = 100, seed: int = 0
+) -> RoundScores:
+    """Scores of rounds in which the canary's client takes part by a fair coin."""
+    rounds = integer("rounds", rounds, low=1)
+    draws = np.random.default_rng(derive_seed(seed, "mock rounds"))
+    noise = generator_of(settings, "mock rounds", str(seed))
+    coins = draws.random(rounds) < 0.5
+    nothing, wanted = torch.zeros_like(canary), _parts("canary", canary)
+    scores = np.empty(rounds)
+    for number, coin in enumerate(coins):
+        taking_part = torch.from_numpy(draws.random(len(pool)) < settings.client_rate)
+        updates = [pool[taking_part].sum(0), canary if coin else nothing]
+        scores[number] = _score(noisy_sum(updates, settings, noise), wanted)
+    return RoundScores(scores=scores, coins=coins)
+
+
+def _parts(name: str, values: Any) -> list[NDArray[np.float64]]:
+    """The arrays of an update, in their order; a single one is one part."""
+    if isinstance(values, Mapping):
+        raise InputError(
+            f"the {name} is a {type(values).__name__}; give the changes of the weights as a list "
+            "of arrays, such as [after[n] - before[n] for n in names]: a state_dict holds the "
+            "weights themselves"
+        )
+    several = isinstance(values, Sequence) and any(map(_is_array, values))
+    try:
+        parts = [_array(part) for part in (values if several else [values])]
+    except (TypeError, ValueError, RuntimeError) as failure:
+        raise InputError(
+            f"the {name} holds something else than numbers ({type(failure).__name__}); give "
+            "arrays or tensors of floats"
+        ) from None
+    wrong = sum(int(np.sum(~np.isfinite(part))) for part in parts)
+    if wrong:
+        raise InputError(
+            f"the {name} has {wrong:,} numbers that are not finite; look for what made them, "
+            "such as a training that diverged"
+        )
+    return parts
+
+
+def _is_array(part: Any) -> bool:
+    return isinstance(part, Tensor) or np.ndim(part) > 0
+
+
+def _array(part: Any) -> NDArray[np.float64]:
+    if isinstance(part, Tensor):
+        made: NDArray[np.float64] = part.detach().cpu().double().numpy()
+        return made
+    return np.asarray(part, dtype=np.float64)
+
+
+def _flat(parts: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+    return np.concatenate([np.ravel(part) for part in parts])
+
+
+def _shown(shapes: Sequence[tuple[int, ...]]) -> str:
+    more = ", ..." if len(shapes) > _SHAPES else ""
+    return ", ".join(str(shape) for shape in shapes[:_SHAPES]) + more

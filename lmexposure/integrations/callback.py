@@ -16,10 +16,13 @@ from lmexposure._validate import integer, of_type, one_of, positive
 from lmexposure.audit import MeasureSettings
 from lmexposure.canaries import Manifest, Wrapping
 from lmexposure.errors import CorpusError, FileError, LmexposureError, ModelError, SettingsError
-from lmexposure.integrations.final_report import FinalReport
-from lmexposure.integrations.preflight import RowsAhead, rows_ahead
-from lmexposure.integrations.training_evidence import step_of_weights
-from lmexposure.integrations.watched import (
+from lmexposure.integrations.callback_reports import (
+    FinalReport,
+    RowsAhead,
+    rows_ahead,
+    step_of_weights,
+)
+from lmexposure.integrations.wrapped_scoring import (
     LEAST_REFERENCES,
     ClassExposure,
     Observation,

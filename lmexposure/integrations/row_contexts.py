@@ -18,8 +18,7 @@ from lmexposure._style import count
 from lmexposure.canaries import Manifest, Wrapping
 from lmexposure.errors import CorpusError
 from lmexposure.integrations.delivered import DeliveredCounter
-from lmexposure.integrations.delivery_report import Delivery, DeliveryReport
-from lmexposure.integrations.lost_copies import lost_copies
+from lmexposure.integrations.delivery_report import Delivery, DeliveryReport, lost_copies
 from lmexposure.integrations.token_search import Hit
 from lmexposure.models import Context, encode_rows, tokenizer_sha256
 from lmexposure.scoring import same_random_numbers

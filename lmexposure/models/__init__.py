@@ -11,16 +11,14 @@ with _without_torchao():
     from lmexposure.models import lstm  # noqa: F401  it registers itself
 
 if TYPE_CHECKING:
-    from lmexposure.models.adapter_switch import (
+    from lmexposure.models.adapters import (
+        active_adapters,
         adapters_off,
+        as_loaded,
+        base_of_adapter,
         base_sha256,
         check_switch,
         comes_off,
-    )
-    from lmexposure.models.adapters import (
-        active_adapters,
-        as_loaded,
-        base_of_adapter,
         is_adapter,
         unmerged_adapters,
     )
@@ -37,6 +35,7 @@ if TYPE_CHECKING:
     from lmexposure.models.checkpoints import (
         Progress,
         ProgressCallback,
+        TrainingResult,
         damaged_model,
     )
     from lmexposure.models.cpu import computing_threads, threads_for, warn_imitated
@@ -48,7 +47,7 @@ if TYPE_CHECKING:
         noise_for,
     )
     from lmexposure.models.dp_checker import DpCheck, dp_check
-    from lmexposure.models.dp_sampling import DpBatches
+    from lmexposure.models.dp_randomness import DpBatches
     from lmexposure.models.dp_training import DpFinding
     from lmexposure.models.encoding import (
         AnyContext,
@@ -63,9 +62,7 @@ if TYPE_CHECKING:
         place_documents,
         secret_tokens,
     )
-    from lmexposure.models.goldfish import left_out
     from lmexposure.models.gradient_canaries import GradientCanaries
-    from lmexposure.models.hamp import masked
     from lmexposure.models.load import (
         LoadedModel,
         check_causal,
@@ -78,6 +75,7 @@ if TYPE_CHECKING:
         save_model,
     )
     from lmexposure.models.lora import check_lora
+    from lmexposure.models.losses import left_out, masked
     from lmexposure.models.lstm import LstmConfig, LstmForCausalLM, LstmState
     from lmexposure.models.new_models import (
         NEW_MODELS,
@@ -99,9 +97,12 @@ if TYPE_CHECKING:
     from lmexposure.models.packing import IGNORED, Packed, held_out, pack
     from lmexposure.models.quantised import is_quantised, precision_notes
     from lmexposure.models.training import check_private, train
-    from lmexposure.models.training_result import TrainingResult
-    from lmexposure.models.vocabulary import tokenizer_sha256
-    from lmexposure.models.weights import check_embeddings_are_here, weights_away, weights_sha256
+    from lmexposure.models.weights import (
+        check_embeddings_are_here,
+        tokenizer_sha256,
+        weights_away,
+        weights_sha256,
+    )
     from lmexposure.studies import TrainingSettings
 else:
     from lmexposure._lazy import lazy_face as _lazy_face

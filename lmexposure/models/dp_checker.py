@@ -24,7 +24,7 @@ from lmexposure.models.dp_loop import (
     check_batches,
     check_empty_batches,
 )
-from lmexposure.models.dp_sampling import DpBatches
+from lmexposure.models.dp_randomness import DpBatches
 from lmexposure.models.dp_snapshot import random_numbers, unchanged, without_dropout
 from lmexposure.models.dp_training import (
     DpFinding,

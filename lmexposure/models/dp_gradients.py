@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from lmexposure.models.dp_noise import CLEAR, Noise, copied, most_alike, noise_p, size_p
+from lmexposure.models.dp_randomness import CLEAR, Noise, copied, most_alike, noise_p, size_p
 from lmexposure.models.dp_training import DpFinding, DpTraining, Step, world_size
 
 _TOLERANCE = 1e-4  # relative, of a document's gradient

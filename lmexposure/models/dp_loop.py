@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from lmexposure.models.dp_sampling import (
+from lmexposure.models.dp_randomness import (
     Drawn,
     draw,
     extremes_p,

@@ -22,17 +22,15 @@ from numpy.typing import NDArray
 
 from lmexposure.canaries import derive_seed
 from lmexposure.errors import ModelError, NumericalError, SettingsError
-from lmexposure.models.batches import steps_per_epoch
 from lmexposure.models.dp_accounting import epsilon_spent, noise_for
 from lmexposure.models.dp_checker import DpCheck, dp_check
-from lmexposure.models.dp_sampling import DpBatches
+from lmexposure.models.dp_randomness import DpBatches
 from lmexposure.models.dp_snapshot import forget_gradients
 from lmexposure.models.dp_training import check_opacus
 from lmexposure.models.gradient_canaries import GradientCanaries
-from lmexposure.models.lstm import LstmForCausalLM
-from lmexposure.models.methods import Learned, Setup
-from lmexposure.models.plain import new_optimizer, update
-from lmexposure.models.private_lstm import PrivateLstm
+from lmexposure.models.lstm import LstmForCausalLM, PrivateLstm
+from lmexposure.models.methods import Learned, Setup, new_optimizer, update
+from lmexposure.models.packing import steps_per_epoch
 from lmexposure.statistics import document_epsilons
 from lmexposure.studies import (
     NOT_COVERED,
@@ -254,10 +252,7 @@ class DpSgd:
         _remove_hooks(self._model)
 
     def _inside(self) -> GradientCanaries | None:
-        """Canaries that take part in the steps of the training alone, and not in those of a check.
-
-        Their coins are drawn apart from the noise: who knows them all knows nothing of it.
-        """
+        """Canaries in the steps of the training alone; coins are drawn apart from noise."""
         if self._settings.gradient_canaries is None:
             return None
         made = GradientCanaries(

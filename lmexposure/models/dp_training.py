@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from lmexposure.errors import LmexposureError, ModelError, SettingsError
-from lmexposure.models.dp_sampling import DpBatches, endless
+from lmexposure.models.dp_randomness import DpBatches, endless
 from lmexposure.models.dp_snapshot import forget_gradients, generators_of
 
 _LEAST_VERSION = (1, 6)

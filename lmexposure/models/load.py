@@ -43,11 +43,11 @@ from lmexposure.models.quantised import (
     quantisation,
     quiet_libraries,
 )
-from lmexposure.models.vocabulary import tokenizer_sha256
 from lmexposure.models.weights import (
     check_embeddings_are_here,
     is_spread,
     spread,
+    tokenizer_sha256,
     weights_offloaded,
     weights_sha256,
 )

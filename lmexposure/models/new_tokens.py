@@ -57,11 +57,9 @@ def _symbol(form: Format, index: int) -> str:
 def grow(loaded: LoadedModel, tokens: Sequence[str]) -> LoadedModel:
     """Give each of these texts one token of its own: in the tokenizer, and as rows of the model.
 
-    Output rows, and biases, of new tokens are zero, so that all of them are as likely as each
-    other; where that would take much of the probability from other text, the mean of the rows
-    before. Input rows are the mean of those before; where the model ties them to the output, they
-    are the same. Old rows stay as they are to the bit. What the tokenizer and the model know
-    already stays too: a second call changes nothing.
+    Output rows, and biases, are zero, so that all new tokens are as likely as each other; where
+    that would take much of the probability from other text, the mean of the rows before, as input
+    rows are. Old rows stay as they are to the bit, and so does what is known already.
     """
     if not tokens:
         return loaded

@@ -10,17 +10,17 @@ import numpy as np
 import torch
 from accelerate import Accelerator
 from numpy.typing import NDArray
+from torch import nn
 from transformers import PreTrainedTokenizerBase
 
 from lmexposure._files import atomic_write
 from lmexposure.canaries import derive_seed
-from lmexposure.errors import NumericalError
-from lmexposure.models.batches import Blocks, steps_per_epoch
+from lmexposure.errors import ModelError, NumericalError
 from lmexposure.models.checkpoints import CheckpointDirectory, Counters, Progress, ProgressCallback
 from lmexposure.models.load import save_model
 from lmexposure.models.lora import is_lora, save_adapter
-from lmexposure.models.methods import TrainingMethod
-from lmexposure.models.plain import summed
+from lmexposure.models.methods import TrainingMethod, summed
+from lmexposure.models.packing import Blocks, steps_per_epoch
 from lmexposure.studies import TrainingSettings
 
 
@@ -203,3 +203,26 @@ class Trainer:
                 }
                 weights = {name: weight for name, weight in weights.items() if name in trained}
             self._checkpoints.save(self.counters, weights, self._method.state())
+
+
+_LAYERS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.AlphaDropout)
+
+
+def set_dropout(model: nn.Module, share: float) -> None:
+    """Let every place of a model that can drop units in training drop this share of them."""
+    places = 0
+    for module in model.modules():
+        if isinstance(module, _LAYERS):
+            module.p = share
+            places += 1
+        elif isinstance(module, nn.LSTM) and module.num_layers > 1:
+            module.dropout = share
+            places += 1
+        elif isinstance(getattr(module, "attention_dropout", None), float):  # of Llama's kind
+            vars(module)["attention_dropout"] = share
+            places += 1
+    if not places:
+        raise ModelError(
+            f"{type(model).__name__} has no place where units could be dropped, such as between "
+            "the layers of an LSTM of two; give it more layers, or leave dropout out"
+        )

@@ -14,35 +14,45 @@ from lmexposure._integrity import file_hashes, say_rebuilt, write_hashed
 from lmexposure._written import check, refuse_foreign, remove, study
 from lmexposure.canaries import Wrapping
 from lmexposure.errors import ModelError, ResultError, SettingsError
-from lmexposure.models.batches import Batches, Blocks, steps_per_epoch, unigram_bits
 from lmexposure.models.checkpoints import (
     BEGINS_ANEW,
     CheckpointDirectory,
     Counters,
     ProgressCallback,
+    TrainingResult,
     damaged_model,
 )
 from lmexposure.models.cpu import computing_threads, threads_for, warn_imitated
 from lmexposure.models.deduplication import deduplicated
-from lmexposure.models.distillation import Distillation, rows_to_sample, whole_corpus
-from lmexposure.models.document_rows import rows_of_documents
 from lmexposure.models.dp_checker import DpCheck
 from lmexposure.models.dp_sgd import DpSgd
-from lmexposure.models.dropout import set_dropout
 from lmexposure.models.encoding import context_window
-from lmexposure.models.goldfish import Goldfish
-from lmexposure.models.hamp import Hamp
 from lmexposure.models.load import LoadedModel, check_fit
 from lmexposure.models.lora import check_lora, with_new_adapter
-from lmexposure.models.methods import Setup, TrainingMethod
-from lmexposure.models.packing import Packed, check_deliveries, pack, split_validation
-from lmexposure.models.padded_rows import check_units, rows_of_records
-from lmexposure.models.plain import PlainTraining
-from lmexposure.models.relaxloss import RelaxLoss
-from lmexposure.models.selena import Selena, parts_of
-from lmexposure.models.teachers import TEACHERS, Lesson, taught
-from lmexposure.models.trainer import Trainer
-from lmexposure.models.training_result import TrainingResult
+from lmexposure.models.losses import Goldfish, Hamp, RelaxLoss
+from lmexposure.models.methods import PlainTraining, Setup, TrainingMethod
+from lmexposure.models.packing import (
+    Batches,
+    Blocks,
+    Packed,
+    check_deliveries,
+    pack,
+    split_validation,
+    steps_per_epoch,
+    unigram_bits,
+)
+from lmexposure.models.padded_rows import check_units, rows_of_documents, rows_of_records
+from lmexposure.models.teachers import (
+    TEACHERS,
+    Distillation,
+    Lesson,
+    Selena,
+    parts_of,
+    rows_to_sample,
+    taught,
+    whole_corpus,
+)
+from lmexposure.models.trainer import Trainer, set_dropout
 from lmexposure.models.weights import weights_sha256
 from lmexposure.studies import (
     DISTILLATION,

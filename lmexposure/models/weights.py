@@ -1,4 +1,7 @@
-"""Weights wherever they are: their hash, and those that wait outside of the model's device."""
+"""Weights wherever they are: their hash, and those that wait outside of the model's device.
+
+And the hash of a tokenizer: of what its token numbers mean, wherever it was loaded from.
+"""
 
 import hashlib
 import json
@@ -6,8 +9,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
-from transformers import PreTrainedModel
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from lmexposure._files import content_hash
 from lmexposure.errors import ModelError
 
 
@@ -99,3 +103,8 @@ def _parts(name: str, tensor: Any) -> Iterator[tuple[str, torch.Tensor]]:
     # In JSON: what is a tuple before saving is a list behind it.
     described = json.dumps([type(tensor).__name__, rest], default=str, sort_keys=True).encode()
     yield f"{name}:kind", torch.frombuffer(bytearray(described), dtype=torch.uint8)
+
+
+def tokenizer_sha256(tokenizer: PreTrainedTokenizerBase) -> str:
+    """SHA-256 of a tokenizer's vocabulary: each token with its number, in canonical JSON."""
+    return content_hash(tokenizer.get_vocab())

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from lmexposure.errors import InputError, ModelError
 from lmexposure.models import Encoded, place_documents
-from lmexposure.regurgitation.own_text import Units
-from lmexposure.regurgitation.runs import Run
+from lmexposure.regurgitation.runs import Run, Units
 from lmexposure.regurgitation.windows import Document, Windows
 from lmexposure.scoring import WindowScores, score_windows
 from lmexposure.statistics import (

@@ -27,8 +27,7 @@ from lmexposure.regurgitation.controls import (
 )
 from lmexposure.regurgitation.corpus_index import look_up
 from lmexposure.regurgitation.free import fold, free_record
-from lmexposure.regurgitation.own_text import own_texts, units
-from lmexposure.regurgitation.runs import Run, document_runs, longest
+from lmexposure.regurgitation.runs import Run, document_runs, longest, own_texts, units
 from lmexposure.regurgitation.table import (
     Evidence,
     described,

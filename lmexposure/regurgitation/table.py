@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from lmexposure._style import count, percent, probability
 from lmexposure.models import LoadedModel, weights_sha256
 from lmexposure.regurgitation.controls import Asked
-from lmexposure.regurgitation.own_text import OwnText, Units
-from lmexposure.regurgitation.runs import Run, longest
+from lmexposure.regurgitation.runs import OwnText, Run, Units, longest
 from lmexposure.regurgitation.windows import Windows
 from lmexposure.statistics import binomial_interval, conformal_p, false_shares, tries_for
 from lmexposure.studies import (

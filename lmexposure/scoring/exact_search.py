@@ -79,12 +79,6 @@ class RankSearch:
             the corpus held before.
         live_states: never more model states than this are held at once.
         seed: of the sample on which the walk's error is measured.
-
-    Attributes:
-        rescorer: what settles near ties, in float64.
-        spent: model steps so far, over all walks.
-        most_live: the largest number of states held at once so far.
-        interrupted: a person ended the last walk; what it had proven was returned.
     """
 
     def __init__(
@@ -99,13 +93,13 @@ class RankSearch:
     ) -> None:
         self._space, self._steps = space, steps
         self._live_states = live_states
-        self.rescorer = Rescorer(model, space)
+        self.rescorer = Rescorer(model, space)  # settles near ties, in float64
         self._excluded = sorted(set(excluded))
         self._excluded_paths = [space.path(index) for index in self._excluded]
         self.margin = self._measured_margin(model, seed)
-        self.spent = 0
-        self.most_live = 0
-        self.interrupted = False
+        self.spent = 0  # model steps so far, over all walks
+        self.most_live = 0  # the largest number of states held at once so far
+        self.interrupted = False  # a person ended the last walk; what it had proven was returned
 
     def bits(self, indices: Sequence[int]) -> Floats:
         """Costs behind the shared tokens in float64, shape (n,); lower = more memorised.

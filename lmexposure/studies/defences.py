@@ -17,9 +17,9 @@ from lmexposure._style import (
     sentence,
     short,
     short_hash,
+    visible,
     whole,
 )
-from lmexposure._text import visible
 from lmexposure.core import (
     Check,
     CheckKind,

@@ -17,8 +17,8 @@ from lmexposure._style import (
     sentence,
     short,
     signed,
+    visible,
 )
-from lmexposure._text import visible
 from lmexposure.canaries import UNIFORM
 from lmexposure.core import (
     Check,

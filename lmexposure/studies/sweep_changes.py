@@ -14,9 +14,9 @@ from lmexposure._style import (
     probability,
     short,
     signed,
+    visible,
     whole,
 )
-from lmexposure._text import visible
 from lmexposure.core import Column, Place, Section, Table
 from lmexposure.studies.sweep_counterfactual import (
     CounterfactualGroup,

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.figure import FigureBase
 
-from lmexposure._style import number, short, signed
-from lmexposure._text import visible
+from lmexposure._style import number, short, signed, visible
 from lmexposure.core.charts import (
     MUTED,
     SERIES,

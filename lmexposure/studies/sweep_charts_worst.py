@@ -6,8 +6,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from lmexposure._style import count, nats, number, probability, slug
-from lmexposure._text import visible
+from lmexposure._style import count, nats, number, probability, slug, visible
 from lmexposure.core.charts import (
     SERIES,
     Ceiling,

@@ -4,8 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from lmexposure._quantiles import unseen_share
-from lmexposure._style import count, number, percent, reading, sentence, short
-from lmexposure._text import visible
+from lmexposure._style import count, number, percent, reading, sentence, short, visible
 from lmexposure.core import Check, CheckKind, Outcome, Thresholds
 from lmexposure.studies.sweep_coins import (
     EPSILON,

@@ -12,8 +12,8 @@ from lmexposure._style import (
     setting_value,
     short,
     validity,
+    visible,
 )
-from lmexposure._text import visible
 from lmexposure.core import Check, CheckKind, Outcome, Thresholds
 from lmexposure.studies.sweep_result import SweepBound, SweepNumbers
 from lmexposure.studies.sweep_worst import log_ways

@@ -3,8 +3,17 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from lmexposure._style import count, interval, listed, number, percent, short, signed, whole
-from lmexposure._text import visible
+from lmexposure._style import (
+    count,
+    interval,
+    listed,
+    number,
+    percent,
+    short,
+    signed,
+    visible,
+    whole,
+)
 from lmexposure.canaries import KINDS, UNIFORM
 from lmexposure.core import Column, Section, Table
 from lmexposure.studies.sweep_power import KindComparison, KindPower, SweepPower

@@ -14,9 +14,9 @@ from lmexposure._style import (
     short,
     signed,
     validity,
+    visible,
     whole,
 )
-from lmexposure._text import visible
 from lmexposure.core import Column, Section, Table
 from lmexposure.studies.sweep_counterfactual import CounterfactualText
 from lmexposure.studies.sweep_power import SweepRate

@@ -12,8 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from lmexposure._quantiles import proportion_ends
-from lmexposure._style import are, count, probability, sentence, setting_value, short
-from lmexposure._text import visible
+from lmexposure._style import are, count, probability, sentence, setting_value, short, visible
 from lmexposure.core import Check, CheckKind, Outcome, Thresholds
 from lmexposure.studies.sweep_result import SweepNumbers, WorstText
 

@@ -9,7 +9,7 @@ from pydantic import Field
 from lmexposure._files import read_bytes, sha256_file
 from lmexposure._integrity import take_hash
 from lmexposure._record import Record, refuse_other_version
-from lmexposure._text import visible
+from lmexposure._style import visible
 from lmexposure.errors import ResultError
 from lmexposure.studies.exposure.run_record import TrainingRecord
 

@@ -5,8 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
-from lmexposure._style import count, short, short_hash, whole
-from lmexposure._text import visible
+from lmexposure._style import count, short, short_hash, visible, whole
 from lmexposure.core import (
     Check,
     CheckKind,

@@ -1,8 +1,8 @@
 """Many models: one plan with coins, a task a model, matrices of scores, one result.
 
 `plan.py` tosses the coins before anything is trained; `task.py` trains and scores one model;
-`driver.py` has all of them done, here or on Ray, and resumes; `matrices.py` joins the scores,
-`analysis.py` says what they mean.
+`driver.py` has all of them done, here or on Ray, resumes, and joins their scores; `analysis.py`
+says what they mean.
 """
 
 from typing import TYPE_CHECKING
@@ -11,9 +11,14 @@ if TYPE_CHECKING:
     from lmexposure.studies import SweepPlan, SweepResult, SweepSettings
     from lmexposure.sweeps.analysis import analyse
     from lmexposure.sweeps.attacks import Group, attack_cells
-    from lmexposure.sweeps.collecting import collect
-    from lmexposure.sweeps.cost import sweep_cost, timed_training
-    from lmexposure.sweeps.driver import check_workers, sweep, workers_for
+    from lmexposure.sweeps.driver import (
+        check_workers,
+        collect,
+        sweep,
+        sweep_cost,
+        timed_training,
+        workers_for,
+    )
     from lmexposure.sweeps.matrices import Matrices, read_matrices
     from lmexposure.sweeps.plan import prepare
     from lmexposure.sweeps.rates import part_rates, places_of_kinds

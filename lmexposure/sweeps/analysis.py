@@ -1,30 +1,42 @@
-"""What the matrices of a sweep mean: rates, the worst canary, epsilon."""
+"""What the matrices of a sweep mean: rates, the worst canary, epsilon.
 
-from collections.abc import Sequence
+And what a reader must know: too few models, lost ones, coins that decide nothing.
+"""
+
+from collections.abc import Iterator, Sequence
+from math import comb
 
 import numpy as np
 
 from lmexposure._files import canonical_json, sha256_bytes
+from lmexposure._style import are, count, listed, percent, short, visible
 from lmexposure.errors import ResultError
+from lmexposure.statistics import models_needed
 from lmexposure.studies import (
+    MOST_LOST,
     FailedModel,
     SweepEpsilon,
     SweepModel,
     SweepOptions,
     SweepPlan,
     SweepResult,
+    SweepScore,
     SweepText,
     Utility,
     WorstText,
 )
 from lmexposure.sweeps.attacks import Group, attack_cells
 from lmexposure.sweeps.counterfactual import counterfactual_of
-from lmexposure.sweeps.epsilon_of_sweep import NO_CANARY, Claims, bound_of_worst, claims
+from lmexposure.sweeps.epsilon_of_sweep import (
+    EXACTLY_HALF,
+    NO_CANARY,
+    Claims,
+    bound_of_worst,
+    claims,
+)
 from lmexposure.sweeps.matrices import Matrices
-from lmexposure.sweeps.per_text import PerText
 from lmexposure.sweeps.power import power_of
-from lmexposure.sweeps.rates import primary_of, score_rows
-from lmexposure.sweeps.remarks import learned, remarks
+from lmexposure.sweeps.rates import PerText, primary_of, score_rows
 
 
 def analyse(
@@ -150,3 +162,136 @@ def _shown(settings: SweepOptions) -> SweepOptions:
     """Without a seed that was chosen: whoever has it, and the formats, can draw the secrets."""
     run = settings.run.model_copy(update={"seed": None})
     return settings.model_copy(update={"run": run})
+
+
+_MUCH = 0.1  # of what a model learns; more canaries than that make it another model
+_SHOWN = 5  # names in a sentence
+_FARTHEST = 10**5  # models that are still an answer
+
+
+def remarks(
+    plan: SweepPlan,
+    matrices: Matrices,
+    models: Sequence[SweepModel],
+    failed: Sequence[FailedModel],
+    scores: Sequence[SweepScore],
+) -> tuple[str, ...]:
+    """All that is not as it should be, a sentence each."""
+    canaries = Group.of("canaries", plan.scored, matrices)
+    return (
+        *_lost(plan, failed),
+        *_not_learned(models),
+        *_coins(plan, canaries),
+        *_too_few(plan, canaries, len(matrices.numbers)),
+        *_unresolved(scores, len(matrices.numbers), plan.settings.level),
+        *_many_canaries(canaries, models),
+    )
+
+
+def _lost(plan: SweepPlan, failed: Sequence[FailedModel]) -> Iterator[str]:
+    if not failed:
+        return
+    whole = plan.models
+    names = listed([str(model.number) for model in failed], _SHOWN)
+    said = (
+        f"{len(failed):,} of {count(whole, 'model')} {'has' if len(failed) == 1 else 'have'} no "
+        f"scores and {are(len(failed))} left out: {names} ({visible(failed[0].reason)})"
+    )
+    if len(failed) > MOST_LOST * whole:
+        said += (
+            f"; of more than {percent(MOST_LOST)} it is not known whether those that are left are "
+            "like the others: train at a lower learning rate"
+        )
+    yield said
+
+
+def _not_learned(models: Sequence[SweepModel]) -> Iterator[str]:
+    idle = [model for model in models if not learned(model)]
+    if idle:
+        names = listed([str(model.number) for model in idle], _SHOWN)
+        yield (
+            f"{len(idle):,} of {count(len(models), 'model')} did not learn: the loss on documents "
+            "that they did not see is no lower than before training, and what learned nothing "
+            f"leaks nothing (model {names}); train longer"
+        )
+
+
+def learned(model: SweepModel) -> bool:
+    """Whether training lowered the loss on documents that the model did not see."""
+    return model.training.validation_bits < model.training.initial_validation_bits
+
+
+def _coins(plan: SweepPlan, canaries: Group) -> Iterator[str]:
+    if plan.settings.coins == "exactly_half":
+        yield EXACTLY_HALF
+    if not canaries.texts:
+        yield "no canary has coins; what is said of epsilon and of the worst canary is missing"
+        return
+    coins = canaries.included
+    alike = np.flatnonzero(coins.all(axis=0) | ~coins.any(axis=0))
+    if alike.size:
+        names = listed([visible(canaries.texts[place].id) for place in alike], _SHOWN)
+        yield (
+            f"{alike.size:,} of {count(len(canaries.texts), 'canary', 'canaries')} "
+            f"{'was' if alike.size == 1 else 'were'} in all models or in none, and nothing is "
+            f"known of {'it' if alike.size == 1 else 'them'}: {names}; train more than "
+            f"{count(len(coins), 'model')}"
+        )
+
+
+def _too_few(plan: SweepPlan, canaries: Group, models: int) -> Iterator[str]:
+    """Whether the worst canary could be told from chance, had it given itself away everywhere."""
+    among, share = len(canaries.texts), plan.settings.significance
+    if among and not _tells(models, among, share):
+        wanted = next((n for n in range(models, _FARTHEST) if _tells(n, among, share)), _FARTHEST)
+        yield (
+            f"{count(models, 'model')} cannot show that the worst of "
+            f"{count(among, 'canary', 'canaries')} leaks: even one that all models with it gave "
+            f"away would be within chance (significance {short(share)}); it takes at least "
+            f"{wanted:,}"
+        )
+
+
+def _tells(models: int, among: int, significance: float) -> bool:
+    return among <= significance * comb(models, models // 2)
+
+
+def _unresolved(scores: Sequence[SweepScore], models: int, level: float) -> Iterator[str]:
+    """What the primary scores cannot say."""
+    for row in scores:
+        if not row.primary or row.group not in ("canaries", "population"):
+            continue
+        cells = row.cells_in + row.cells_out + row.cells_missing
+        texts = cells // models
+        lost = [rate.fpr for rate in row.rates if rate.value is None]
+        if lost:
+            wanted = " or ".join(
+                f"{percent(fpr)} (it takes {models_needed(fpr, texts, level=level):,} models)"
+                for fpr in lost
+            )
+            yield (
+                f"{row.group}: {row.cells_out:,} scored cells without their text are too few for a "
+                f"TPR at a FPR of {wanted}"
+            )
+        if row.cells_missing:
+            yield (
+                f"{row.group}: {row.cells_missing:,} of {cells:,} cells have no score by "
+                f"{row.attack}, for their texts were in, or out of, too few of the other models; "
+                "train more models"
+            )
+
+
+def _many_canaries(canaries: Group, models: Sequence[SweepModel]) -> Iterator[str]:
+    """Whether the canaries make the models others than the corpus alone would."""
+    if not models:
+        return
+    a_model = [m.training.tokens / m.training.epochs for m in models if m.training.epochs > 0]
+    lengths = zip(canaries.texts, canaries.columns, strict=True)
+    widths = canaries.matrices.token_bits
+    inserted = sum(text.repetitions * widths[place].shape[1] for text, place in lengths) / 2
+    if a_model and inserted > _MUCH * float(np.mean(a_model)):
+        yield (
+            f"canaries are about {percent(inserted / float(np.mean(a_model)))} of what a model is "
+            "trained on, so that these models are unlike those of the corpus alone; insert fewer, "
+            "or give a larger corpus"
+        )

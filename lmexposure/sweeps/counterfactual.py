@@ -30,7 +30,7 @@ from lmexposure.studies import (
 from lmexposure.sweeps.attacks import Floats, Group
 from lmexposure.sweeps.epsilon_of_sweep import paid_epsilons
 from lmexposure.sweeps.matrices import Matrices
-from lmexposure.sweeps.per_text import PerText
+from lmexposure.sweeps.rates import PerText
 
 PERMUTATIONS = 999  # of models
 SPLITS = 20  # of models into halves; more change the mean little

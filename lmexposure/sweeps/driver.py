@@ -1,4 +1,4 @@
-"""All models of a sweep, here or on Ray; then their scores joined into one result.
+"""All models of a sweep, here or on Ray; their scores joined into one result; what it will cost.
 
 The driver only deals out numbers. What is done is on the disk, model by model, and what is there is
 not done again: a sweep that was killed goes on at the missing models, in any order, on any machine.
@@ -6,23 +6,26 @@ not done again: a sweep that was killed goes on at the missing models, in any or
 
 import os
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
+from statistics import fmean
+from typing import Any
 
 from lmexposure._files import only_writer
-from lmexposure._forecast import Phase
-from lmexposure._style import listed
+from lmexposure._forecast import Forecast, Phase
+from lmexposure._style import are, count, in_words, listed
 from lmexposure._validate import integer, of_type, text
 from lmexposure._written import remove, study
-from lmexposure.audit import Progress, Watcher, silent
+from lmexposure.audit import Progress, Watcher, silent, training_settings
 from lmexposure.canaries import Files
 from lmexposure.errors import BusyError, ResultError
 from lmexposure.studies import FailedModel, SweepModel, SweepResult, SweepSettings
-from lmexposure.sweeps.collecting import collect
+from lmexposure.sweeps.analysis import analyse
+from lmexposure.sweeps.matrices import NAME, Matrices, ModelScores, join_scores
 from lmexposure.sweeps.plan import prepare
-from lmexposure.sweeps.task import SweepDirectory, task
+from lmexposure.sweeps.task import SweepDirectory, base_scores, task, train_alone
 
 MODELS = "models"  # the name of the progress over all of them
 Outcome = SweepModel | FailedModel
@@ -221,3 +224,200 @@ class _Board:
         diverged = f"{self._diverged:,} diverged" if self._diverged else ""
         note = "; ".join(filter(None, (note, diverged)))
         self._progress(MODELS, self._done, self._models, note)
+
+
+_SHOWN = 10  # numbers of missing models in a message
+
+
+def collect(out: str | Path, *, progress: Progress = silent) -> SweepResult:
+    """Join the scores of all models of a sweep: matrices.npz and sweep.json."""
+    directory = SweepDirectory.open(out)
+    models, failed = _ended(directory)
+    with only_writer(directory.out):
+        matrices = _joined(directory, models, progress)
+        progress("analysis", 0, 1)
+        result = analyse(
+            matrices,
+            directory.plan,
+            documents=directory.manifest.corpus.documents,
+            models=models,
+            failed=failed,
+        )
+        # The result comes last: it names the matrices by their hash.
+        matrices.save(directory.out / NAME)
+        result.save(directory.out)
+        progress("analysis", 1, 1)
+    return result
+
+
+def _ended(directory: SweepDirectory) -> tuple[list[SweepModel], list[FailedModel]]:
+    """Models with scores, and those that have none."""
+    models, failed, missing = [], [], []
+    for number in range(directory.plan.models):
+        done = directory.done(number)
+        why = directory.failed(number) if done is None else None
+        if done is not None:
+            models.append(done)
+        elif why is not None:
+            failed.append(why)
+        else:
+            missing.append(number)
+    if missing:
+        numbers = [str(number) for number in missing]
+        raise ResultError(
+            f"{len(missing):,} of {count(directory.plan.models, 'model')} in "
+            f"{directory.out} {are(len(missing))} not trained yet: {listed(numbers, _SHOWN)}; "
+            "train them first, each alone or by the same sweep again"
+        )
+    if not models:
+        raise ResultError(
+            f"all {len(failed):,} models in {directory.out} diverged ({failed[0].reason}); prepare "
+            "another sweep with a lower learning rate"
+        )
+    return models, failed
+
+
+def _joined(
+    directory: SweepDirectory, models: Sequence[SweepModel], progress: Progress
+) -> Matrices:
+    """The scores of these models."""
+    plan = directory.plan
+    scores = {}
+    for done, model in enumerate(models):
+        progress("collecting", done, len(models))
+        found = directory.scores(model.number)
+        scores[model.number] = ModelScores.of(found, plan, f"model {model.number}")
+    progress("collecting", len(models), len(models))
+    arrays = base_scores(directory)
+    base = None if arrays is None else ModelScores.of(arrays, plan, "the base model")
+    return join_scores(plan, _texts(directory), scores, base)
+
+
+def _texts(directory: SweepDirectory) -> list[str]:
+    """The texts with coins, as they are in the corpus."""
+    candidates = {entry.id: entry.text for entry in directory.manifest.entries}
+    return [
+        candidates[text.id] if text.document is None else directory.corpus.texts[text.document]
+        for text in directory.plan.scored
+    ]
+
+
+# Scoring reads a token forwards alone, where training goes back as well; then come sums and files.
+_SCORED = 0.4
+_BYTES_A_CHARACTER = 24  # of scores.npz: the bits of a token, and where it lies among all others
+_BYTES_A_WEIGHT = 4
+
+
+def sweep_cost(
+    out: str | Path, *, workers: int | None = None, address: str | None = None, steps: int = 20
+) -> Forecast:
+    """What is left of a prepared sweep: by the models that are done, else by steps of the first."""
+    check_workers(workers, address)
+    integer("steps", steps, low=2)
+    directory = SweepDirectory.open(out)
+    missing, at_most = models_missing(directory), False
+    seconds = fmean([model.seconds for model in _models_done(directory)] or [0.0])
+    if missing and not seconds:
+        number = missing[0]
+        seconds, at_most = _timed(steps, lambda timer: task(directory, number, progress=timer))
+        seconds *= _with_scores(directory) if at_most else 1
+        missing = models_missing(directory)
+    if not missing:
+        return Forecast(what="no model is left to train", phases=())
+    models = len(missing)
+    workers = workers_for(directory, models, workers=workers, address=address)
+    side_by_side = min(workers or 1, models)
+    each = f"{'at most' if at_most else 'about'} {in_words(seconds)}"
+    what = (
+        f"{count(models, 'model')} of {each}{f', {side_by_side} side by side' * (side_by_side > 1)}"
+    )
+    disk = models * _bytes_of_a_model(directory, missing[0])
+    return Forecast(
+        what=what,
+        phases=(Phase(what=what, kind="training", work=models / side_by_side, pace=seconds),),
+        note=f"{' of CPU time' * (workers is None)}; {max(0.1, disk / 1e6):,.1f} MB on the disk",
+    )
+
+
+def _models_done(directory: SweepDirectory) -> list[SweepModel]:
+    found = (directory.done(number) for number in range(directory.plan.models))
+    return [model for model in found if model is not None]
+
+
+class _Enough(BaseException):
+    """As many steps were timed as were asked for; nothing takes it for a failure."""
+
+
+class _Timer:
+    """Progress of one model that ends it after some steps."""
+
+    def __init__(self, steps: int) -> None:
+        self._steps = steps
+        self._begun = self._last = time.perf_counter()
+        self._first = self._at = self.total = 0
+
+    def __call__(self, what: str, done: int, total: int, note: str = "") -> None:
+        """Take the time of a step."""
+        if what != "training":
+            return
+        self.total, self._at, self._last = total, done, time.perf_counter()
+        if not self._first:
+            self._first, self._begun = done, self._last
+        if self._at - self._first >= self._steps:
+            raise _Enough
+
+    @property
+    def seconds(self) -> float:
+        """From the first step to the last of the last epoch, at the pace seen."""
+        return (self._last - self._begun) * self.total / max(1, self._at - self._first)
+
+
+def timed_training(
+    directory: SweepDirectory,
+    *,
+    out: Path,
+    training: Mapping[str, Any] | None = None,
+    steps: int = 20,
+) -> float:
+    """Seconds that the first model takes at most, training and scores, from its first steps."""
+    seconds, _ = _timed(
+        steps,
+        lambda timer: train_alone(directory, 0, out=out, training=training, progress=timer),
+    )
+    return seconds * _with_scores(directory)
+
+
+def _timed(steps: int, train: Callable[[Progress], object]) -> tuple[float, bool]:
+    """Seconds of a training, from its first steps, and whether it would have gone on."""
+    timer, begun = _Timer(steps), time.perf_counter()
+    try:
+        train(timer)
+    except _Enough:
+        return timer.seconds, True
+    return time.perf_counter() - begun, False
+
+
+def _with_scores(directory: SweepDirectory) -> float:
+    """Time with scores over that without: by characters scored for each trained on, over epochs."""
+    epochs = training_settings(directory.settings).epochs
+    trained = epochs * sum(map(len, directory.corpus.texts))
+    return 1 + _SCORED * _scored_characters(directory) / max(1, trained)
+
+
+def _scored_characters(directory: SweepDirectory) -> float:
+    """Of canaries, once with all bits and once in each context, and of documents."""
+    texts, plan = directory.corpus.texts, directory.plan
+    canaries = sum(len(canary.text) for canary in directory.manifest.canaries)
+    documents = sum(len(texts[text.document]) for text in plan.texts if text.document is not None)
+    return (1 + plan.settings.contexts) * canaries + documents
+
+
+def _bytes_of_a_model(directory: SweepDirectory, number: int) -> int:
+    """What a model that is done takes on the disk; a guess where none is."""
+    for model in _models_done(directory):
+        files = directory.home(model.number).rglob("*")
+        return sum(file.stat().st_size for file in files if file.is_file())
+    scores = int(_BYTES_A_CHARACTER * _scored_characters(directory))
+    if not directory.plan.settings.keep_weights:
+        return scores
+    return scores + _BYTES_A_WEIGHT * int(directory.model(number).model.num_parameters())

@@ -22,7 +22,7 @@ from lmexposure.statistics import (
 )
 from lmexposure.studies import Bound, SweepBound, SweepEpsilon, SweepPlan
 from lmexposure.sweeps.attacks import Cells, Flags, Floats
-from lmexposure.sweeps.per_text import PerText
+from lmexposure.sweeps.rates import PerText
 
 EXACTLY_HALF = (
     "coins=exactly_half: a text's last coin follows from its others, so that no bound holds; sweep "

@@ -24,10 +24,9 @@ from lmexposure.studies import (
     SweepScore,
 )
 from lmexposure.sweeps.attacks import Group
-from lmexposure.sweeps.coins import eligible
 from lmexposure.sweeps.matrices import Matrices
-from lmexposure.sweeps.per_text import PerText
-from lmexposure.sweeps.rates import class_rows, primary_of
+from lmexposure.sweeps.plan import eligible
+from lmexposure.sweeps.rates import PerText, class_rows, primary_of
 
 FPR = 0.01  # whose TPR is told: a quarter of the usual canaries still resolves it
 

@@ -43,9 +43,8 @@ def on_ray(
 ) -> Iterator["Executor"]:
     """Train models as tasks of Ray, on a cluster, or on this machine alone.
 
-    A Ray that this process has begun already is used, and left as it is. One that is begun here,
-    on this machine alone, listens on 127.0.0.1, and keeps its files in a directory of its own,
-    which is the user's alone and removed in the end.
+    A Ray that this process has begun is left as it is. One that is begun here listens on 127.0.0.1,
+    and keeps its files in a directory of the user's alone, removed in the end.
     """
     import ray
 

@@ -17,11 +17,10 @@ from harness import Claims, Namespace
 from lmexposure.audit import epsilon
 from lmexposure.cli.console import say
 from lmexposure.models import LoadedModel, LstmSizes, epsilon_spent, new_model
-from lmexposure.models.batches import Blocks
-from lmexposure.models.document_rows import rows_of_documents
 from lmexposure.models.dp_sgd import DpSgd
 from lmexposure.models.methods import Setup
-from lmexposure.models.padded_rows import PaddedRows
+from lmexposure.models.packing import Blocks
+from lmexposure.models.padded_rows import PaddedRows, rows_of_documents
 from lmexposure.studies import TrainingSettings
 
 ARGUMENTS = {"seeds": 200, "wrong": 30}

@@ -21,9 +21,8 @@ from lmexposure.cli.console import print_table
 from lmexposure.models import LstmConfig, LstmForCausalLM, TrainingSettings
 from lmexposure.models.chat_rows import TrainingRow
 from lmexposure.models.dp_sgd import DpSgd
-from lmexposure.models.methods import Setup
+from lmexposure.models.methods import PlainTraining, Setup
 from lmexposure.models.padded_rows import PaddedRows
-from lmexposure.models.plain import PlainTraining
 
 _TIMES = {"gpt2": 3.0, "llama": 3.0, "lstm": 8.0}  # of a plain step, at most
 ARGUMENTS = {"rounds": 3, "steps": 8, "device": "cpu", "shape": tuple(_TIMES)}

@@ -25,7 +25,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 from lmexposure.canaries import Wrapping
 from lmexposure.cli.console import say
 from lmexposure.models import TrainingSettings, load_model, train
-from lmexposure.models.batches import epoch_steps
+from lmexposure.models.packing import epoch_steps
 from lmexposure.models.padded_rows import rows_of_records
 
 ARGUMENTS = {"corpus": Path, "rounds": 3, "rows": 400, "device": "cpu"}

@@ -15,7 +15,7 @@ from lmexposure.audit import insert_corpus, run, scoring_context, train_corpus
 from lmexposure.audit.base import base_of
 from lmexposure.canaries import Manifest
 from lmexposure.errors import ModelError
-from lmexposure.integrations.watched import watch
+from lmexposure.integrations.wrapped_scoring import watch
 from lmexposure.models import (
     LoadedModel,
     check_tokens,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from lmexposure.canaries import KINDS, Format, Manifest, Material, Plan, insert
 from lmexposure.canaries.format import first_nested
-from lmexposure.canaries.text_list import held_in
+from lmexposure.canaries.kinds import held_in
 from lmexposure.errors import CorpusError, PlanError
 
 LINES = [f"Zeile {n} ist für niemanden als {n * 7919 % 1000:03d}" for n in range(40)]

@@ -10,8 +10,8 @@ import pytest
 from forks import die_behind, start
 from tiny_defences import CANARIES, MODELS, text_at, tiny_comparison
 
+import lmexposure.defences.comparison
 import lmexposure.defences.driver
-import lmexposure.defences.table
 from lmexposure.audit import training_settings
 from lmexposure.core import Work
 from lmexposure.defences import compare_defences, prepare_comparison
@@ -23,8 +23,7 @@ from lmexposure.defences.attacks import (
     shows_less_p,
     strongest,
 )
-from lmexposure.defences.comparison import Comparison, _slice
-from lmexposure.defences.table import told_apart
+from lmexposure.defences.comparison import Comparison, _slice, told_apart
 from lmexposure.errors import CorpusError, ResultError, SettingsError
 from lmexposure.models import left_out
 from lmexposure.studies import Defences
@@ -138,7 +137,7 @@ def test_each_ranked_method_is_compared_with_the_lowest_over_the_models_of_both(
             found = read_matrices(path, plan)
             return found.of_models(kept) if path.name == "none" else found
 
-        monkeypatch.setattr(lmexposure.defences.table, "read_matrices", without_one)
+        monkeypatch.setattr(lmexposure.defences.comparison, "read_matrices", without_one)
     assert [row.above_p for row in told_apart(ranked[:1], sweeps, fpr=0.01)] == [None]
 
 

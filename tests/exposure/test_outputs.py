@@ -12,7 +12,7 @@ import xmlschema
 from made_results import HOSTILE, canary, clean, exact, made
 
 import lmexposure as lx
-from lmexposure._text import visible
+from lmexposure._style import visible
 from lmexposure.core import (
     Outcome,
     Provenance,

@@ -164,7 +164,7 @@ def test_a_training_is_audited_round_by_round() -> None:
 
 @pytest.mark.slow
 def test_half_of_the_noise_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
-    from lmexposure.federated import mock
+    from lmexposure.federated import rounds
     from lmexposure.federated.rounds import noisy_sum
 
     def less(
@@ -173,7 +173,7 @@ def test_half_of_the_noise_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
         half = replace(settings, noise_multiplier=settings.noise_multiplier / 2)
         return noisy_sum(updates, half, noise)
 
-    monkeypatch.setattr(mock, "noisy_sum", less)
+    monkeypatch.setattr(rounds, "noisy_sum", less)
     settings = replace(SETTINGS, rounds=1, noise_multiplier=1.0, client_rate=0.2)
     canife = replace(QUICK, mock_rounds=600, compared=False, iterations=120)
     audit = federated_training(model(), CLIENTS, settings, canife)

@@ -14,7 +14,7 @@ from lmexposure.audit import MeasureSettings, measure
 from lmexposure.errors import ModelError
 from lmexposure.integrations import ExposureCallback, Wrapping
 from lmexposure.integrations.callback import usual_wrapping
-from lmexposure.integrations.final_report import FinalReport
+from lmexposure.integrations.callback_reports import FinalReport
 from lmexposure.models import load_model, save_model
 from lmexposure.studies import Result, RowsRecord
 

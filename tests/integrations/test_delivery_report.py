@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from lmexposure.integrations import DeliveryReport
-from lmexposure.integrations.delivery_report import Delivery
-from lmexposure.integrations.lost_copies import lost_copies
+from lmexposure.integrations.delivery_report import Delivery, lost_copies
 from lmexposure.studies import RowsClass
 
 

@@ -16,8 +16,8 @@ from lmexposure import check
 from lmexposure.audit import MeasureSettings, measure
 from lmexposure.core import Outcome
 from lmexposure.errors import FileError, ModelError, ResultError
-from lmexposure.integrations import ExposureCallback, final_report
-from lmexposure.integrations.training_evidence import training_record
+from lmexposure.integrations import ExposureCallback, callback_reports
+from lmexposure.integrations.callback_reports import training_record
 from lmexposure.models import load_model
 from lmexposure.studies import Result, RowsClass, RowsRecord, Validation
 
@@ -135,7 +135,7 @@ def test_a_failure_does_not_take_the_trained_model_away(
     def fail(*_: Any, **__: Any) -> Result:
         raise failure
 
-    monkeypatch.setattr(final_report, "measure", fail)
+    monkeypatch.setattr(callback_reports, "measure", fail)
     trainer = trainer_of(tmp_path, TEXTS, [reporting(tmp_path / "leakage")], max_steps=1)
     assert trainer.train().global_step == 1
     assert f"no report in {tmp_path / 'leakage'}" in caplog.text
@@ -148,9 +148,9 @@ def test_long_work_says_how_far_it_is_once_a_minute(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):
-        final_report._Lines()("scoring pin", 1, 9)
-        monkeypatch.setattr(final_report, "_EVERY", -1.0)  # a minute is over at once
-        final_report._Lines()("scoring pin", 2, 9, "soon")
+        callback_reports._Lines()("scoring pin", 1, 9)
+        monkeypatch.setattr(callback_reports, "_EVERY", -1.0)  # a minute is over at once
+        callback_reports._Lines()("scoring pin", 2, 9, "soon")
     assert [one.getMessage() for one in caplog.records] == ["scoring pin: 2 of 9; soon"]
 
 

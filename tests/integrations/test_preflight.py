@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from lmexposure.errors import CorpusError
 from lmexposure.integrations import ExposureCallback, Wrapping
-from lmexposure.integrations.preflight import RowsAhead, rows_ahead
+from lmexposure.integrations.callback_reports import RowsAhead, rows_ahead
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of the Trainer, which is not ours
 

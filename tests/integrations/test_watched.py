@@ -12,7 +12,7 @@ from tiny import byte_level_bpe, model_of
 from lmexposure.canaries import Plan, load_format
 from lmexposure.errors import ManifestError, ResultError
 from lmexposure.integrations import Wrapping, insert
-from lmexposure.integrations.watched import read_rows, watch, write_rows
+from lmexposure.integrations.wrapped_scoring import read_rows, watch, write_rows
 
 
 def test_candidates_that_their_coins_kept_out_are_not_watched() -> None:

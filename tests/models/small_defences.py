@@ -15,10 +15,9 @@ from models.small_training import CANARIES, SETTINGS, small_documents, small_lst
 from tiny import characters, model_of
 
 from lmexposure.models import LoadedModel, Progress, TrainingResult, TrainingSettings, pack, train
-from lmexposure.models.batches import Batches
 from lmexposure.models.chat_rows import TrainingRow
 from lmexposure.models.methods import Setup
-from lmexposure.models.packing import Packed, split_validation
+from lmexposure.models.packing import Batches, Packed, split_validation
 from lmexposure.models.padded_rows import PaddedRows
 
 PLAIN = replace(SETTINGS, epochs=2, snapshot_epochs=(), batch_size=6)

@@ -26,12 +26,11 @@ from lmexposure.models import (
     save_model,
     train,
 )
-from lmexposure.models.batches import Blocks
-from lmexposure.models.document_rows import rows_of_documents
 from lmexposure.models.dp_sgd import DpSgd
 from lmexposure.models.lora import with_new_adapter
 from lmexposure.models.methods import Setup
-from lmexposure.models.padded_rows import PaddedRows
+from lmexposure.models.packing import Blocks
+from lmexposure.models.padded_rows import PaddedRows, rows_of_documents
 
 CANARIES = {"code 4711": 3, "code 0815": 1}
 DOCUMENTS = [

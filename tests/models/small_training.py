@@ -12,8 +12,8 @@ from lmexposure.models import (
     Progress,
     TrainingResult,
     TrainingSettings,
-    batches,
     new_model,
+    packing,
     train,
 )
 
@@ -71,7 +71,7 @@ def stops_at(step: int) -> Callable[[Progress], None]:
 
 def record_blocks(path: Path) -> None:
     """Write the block numbers of each training pass of this process to a file."""
-    original = batches.Blocks.nats
+    original = packing.Blocks.nats
 
     def recording(self, model, numbers):  # type: ignore[no-untyped-def]
         if model.training:
@@ -79,7 +79,7 @@ def record_blocks(path: Path) -> None:
                 stream.write(json.dumps(numbers.tolist()) + "\n")
         return original(self, model, numbers)
 
-    batches.Blocks.nats = recording  # type: ignore[method-assign]
+    packing.Blocks.nats = recording  # type: ignore[method-assign]
 
 
 def train_recorded(out: Path, records: Path, dropout: float, steps: Connection | None) -> None:

@@ -26,9 +26,8 @@ from tiny import characters, sentence_piece_bpe, word_piece
 
 from lmexposure.errors import ModelError
 from lmexposure.models import load_model
-from lmexposure.models.batches import Blocks
-from lmexposure.models.distillation import Distillation, sampled_rows
-from lmexposure.models.packing import Packed
+from lmexposure.models.packing import Blocks, Packed
+from lmexposure.models.teachers import Distillation, sampled_rows
 
 DISTILLED = replace(PLAIN, method="distillation")
 BY_CHANCE = 1e-6
@@ -79,7 +78,7 @@ def test_a_seed_decides_the_rows_and_a_batch_does_not_repeat_another(
     one, same, other = (sampled_rows(loaded, 9, length=12, seed=seed).ids for seed in (1, 1, 2))
     assert np.array_equal(one, same)
     assert not np.array_equal(one, other)
-    monkeypatch.setattr("lmexposure.models.distillation._AT_ONCE", 4)
+    monkeypatch.setattr("lmexposure.models.teachers._AT_ONCE", 4)
     rows = sampled_rows(loaded, 9, length=12, seed=1).ids
     assert rows.shape == (9, 12)
     assert len({tuple(row) for row in rows.tolist()}) == 9

@@ -9,8 +9,7 @@ from models.small_private import CANARIES, DOCUMENTS, PRIVATE, lstm
 
 from lmexposure.errors import ModelError
 from lmexposure.models import TrainingSettings
-from lmexposure.models.document_rows import rows_of_documents
-from lmexposure.models.padded_rows import PaddedRows
+from lmexposure.models.padded_rows import PaddedRows, rows_of_documents
 
 
 def rows(

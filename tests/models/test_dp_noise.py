@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from lmexposure.models.dp_noise import Noise, copies_p, law_p, noise_p, pair_p, volume_p
+from lmexposure.models.dp_randomness import Noise, copies_p, law_p, noise_p, pair_p, volume_p
 
 STEPS = 24
 Floats = NDArray[np.float64]

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from scipy.stats import binom
 
 from lmexposure.models import DpBatches
-from lmexposure.models.dp_sampling import (
+from lmexposure.models.dp_randomness import (
     Drawn,
     draw,
     extremes_p,
@@ -56,7 +56,7 @@ def test_p_values_are_seldom_small_for_poisson_samples(
 @pytest.mark.parametrize(("trials", "rate", "values"), [(3, 0.3, 4), (2, 0.5, 6), (6, 0.1, 3)])
 def test_a_spread_has_no_p_value_below_its_exact_one(trials: int, rate: float, values: int) -> None:
     """Against all outcomes of a few binomial values, one by one."""
-    from lmexposure.models.dp_sampling import _spread_p
+    from lmexposure.models.dp_randomness import _spread_p
 
     outcomes = np.array(list(product(range(trials + 1), repeat=values)))
     mean, variance = trials * rate, trials * rate * (1 - rate)

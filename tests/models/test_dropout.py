@@ -15,7 +15,7 @@ from torch import Tensor
 
 from lmexposure.errors import ModelError
 from lmexposure.models import LstmSizes, load_model, new_model
-from lmexposure.models.dropout import set_dropout
+from lmexposure.models.trainer import set_dropout
 
 IDS = torch.arange(2, 14).reshape(2, 6)
 

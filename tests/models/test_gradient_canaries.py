@@ -17,7 +17,7 @@ import lmexposure as lx
 from lmexposure.errors import ModelError, SettingsError
 from lmexposure.models import gradient_canaries
 from lmexposure.models.dp_accounting import epsilon_spent
-from lmexposure.models.gradient_directions import KINDS
+from lmexposure.models.gradient_canaries import KINDS
 from lmexposure.statistics import sampled_epsilon
 from lmexposure.studies.white_box import WhiteBoxBounds
 

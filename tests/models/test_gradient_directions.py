@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from lmexposure.errors import SettingsError
-from lmexposure.models.gradient_directions import KINDS
+from lmexposure.models.gradient_canaries import KINDS
 
 CPU = torch.device("cpu")
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from lmexposure.models.private_lstm import PrivateLstm
+from lmexposure.models.lstm import PrivateLstm
 
 
 def both(layers: int = 2, dropout: float = 0.0) -> tuple[nn.LSTM, PrivateLstm]:

@@ -25,8 +25,8 @@ from torch import Tensor
 
 from lmexposure.errors import SettingsError
 from lmexposure.models import Progress, TrainingSettings
-from lmexposure.models.batches import Read
-from lmexposure.models.relaxloss import RelaxLoss, relaxed_loss
+from lmexposure.models.losses import RelaxLoss, relaxed_loss
+from lmexposure.models.packing import Read
 
 RELAXED = replace(PLAIN, method="relaxloss", relax_level=2.0)
 

@@ -25,8 +25,8 @@ from lmexposure._integrity import write_sealed
 from lmexposure._written import study
 from lmexposure.errors import CorpusError, SettingsError
 from lmexposure.models import Progress, TrainingSettings, load_model, training
-from lmexposure.models.batches import Batches
-from lmexposure.models.selena import Selena, absent_of, parts_of
+from lmexposure.models.packing import Batches
+from lmexposure.models.teachers import Selena, absent_of, parts_of
 
 TAUGHT = replace(PLAIN, method="selena", selena_parts=3, selena_absent=2)
 
@@ -87,7 +87,7 @@ def test_a_row_is_taught_by_those_alone_that_never_saw_it(
     teachers: list[Path], monkeypatch: pytest.MonkeyPatch, most: int, rows: Batches
 ) -> None:
     """Targets and loss by a plain loop: the likeliest tokens, renormalised, and none of its own."""
-    monkeypatch.setattr("lmexposure.models.selena._MOST_TOKENS", most)
+    monkeypatch.setattr("lmexposure.models.teachers._MOST_TOKENS", most)
     method = Selena(setup_of(TAUGHT, rows, teachers=teachers))
     targets = soft_targets(teachers, TAUGHT, rows, most)
     vocabulary = targets[0].shape[1]

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from lmexposure.models import LstmConfig, LstmForCausalLM, Packed, character_tokenizer, pack
-from lmexposure.models.batches import Blocks, epoch_steps, micro_batches, steps_per_epoch
+from lmexposure.models.packing import Blocks, epoch_steps, micro_batches, steps_per_epoch
 
 
 @pytest.mark.parametrize("processes", [1, 2, 3, 5])

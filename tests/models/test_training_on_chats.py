@@ -28,7 +28,7 @@ from lmexposure.models import (
     training_rows,
     weights_sha256,
 )
-from lmexposure.models.batches import Blocks
+from lmexposure.models.packing import Blocks
 from lmexposure.models.padded_rows import PaddedRows, rows_of_records
 
 

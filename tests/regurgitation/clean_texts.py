@@ -11,8 +11,7 @@ from clean_looks import Split
 from numpy.typing import NDArray
 
 from lmexposure.models import Encoded, Placed
-from lmexposure.regurgitation.own_text import SHARED, own_texts, units
-from lmexposure.regurgitation.runs import Run
+from lmexposure.regurgitation.runs import SHARED, Run, own_texts, units
 from lmexposure.regurgitation.windows import Document, Window, Windows
 
 _LETTERS = 26

@@ -7,8 +7,7 @@ from regurgitation.conftest import Case, sentence
 from regurgitation.test_look import SHORT
 from scipy import stats
 
-from lmexposure.regurgitation.own_text import own_texts
-from lmexposure.regurgitation.runs import Run
+from lmexposure.regurgitation.runs import Run, own_texts
 from lmexposure.regurgitation.windows import Windows, read_windows
 from lmexposure.statistics import longer_runs
 

@@ -10,7 +10,7 @@ from regurgitation.conftest import Case, sentence
 from regurgitation.test_look import SHORT
 
 from lmexposure.errors import CorpusError
-from lmexposure.regurgitation.own_text import own_texts
+from lmexposure.regurgitation.runs import own_texts
 from lmexposure.regurgitation.table import extractable_share
 from lmexposure.regurgitation.windows import read_windows
 from lmexposure.statistics import binomial_interval

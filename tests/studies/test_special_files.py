@@ -21,7 +21,7 @@ from lmexposure.studies import (
     VerbatimRecord,
     WhiteBoxAudit,
 )
-from lmexposure.sweeps.arrays import read_npz
+from lmexposure.sweeps.matrices import read_npz
 
 READ: list[Callable[[Path], Any]] = [
     *(record.read for record in (Canife, Result, RowsRecord, RunRecord, SweepPlan)),

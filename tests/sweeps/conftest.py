@@ -4,7 +4,6 @@ import pytest
 from fake_models import FakeDirectory, fake_task
 from tiny_sweeps import MODELS, corpus_at, tiny_settings
 
-import lmexposure.sweeps.cost
 import lmexposure.sweeps.driver
 from lmexposure.sweeps import SweepDirectory, prepare, run_task
 
@@ -12,9 +11,8 @@ from lmexposure.sweeps import SweepDirectory, prepare, run_task
 @pytest.fixture
 def fake_models(monkeypatch: pytest.MonkeyPatch) -> None:
     """The driver deals out models that nobody trains."""
-    for module in (lmexposure.sweeps.driver, lmexposure.sweeps.cost):
-        monkeypatch.setattr(module, "SweepDirectory", FakeDirectory)
-        monkeypatch.setattr(module, "task", fake_task)
+    monkeypatch.setattr(lmexposure.sweeps.driver, "SweepDirectory", FakeDirectory)
+    monkeypatch.setattr(lmexposure.sweeps.driver, "task", fake_task)
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,7 @@ from lmexposure.canaries import ALWAYS, PARTNER, CorpusRecord, Format, Manifest,
 from lmexposure.canaries.plan import draw
 from lmexposure.errors import SettingsError
 from lmexposure.studies import SweepSettings
-from lmexposure.sweeps.coins import eligible, inserted_texts, shares_of, tossed
+from lmexposure.sweeps.plan import eligible, inserted_texts, shares_of, tossed
 
 _PAIRS = 6
 

@@ -9,7 +9,7 @@ from tiny_sweeps import corpus_at, scores_of, tiny_settings
 
 from lmexposure.errors import ResultError, SettingsError
 from lmexposure.sweeps import SweepDirectory, prepare, run_task, sweep_cost
-from lmexposure.sweeps.cost import _bytes_of_a_model
+from lmexposure.sweeps.driver import _bytes_of_a_model
 
 
 def prepared(home: Path, **changes: Any) -> Path:

@@ -17,8 +17,8 @@ from lmexposure.models import load_model, row_context
 from lmexposure.scoring import log_perplexity
 from lmexposure.studies import SweepModel, SweepSettings
 from lmexposure.sweeps import SweepDirectory, prepare, run_task
-from lmexposure.sweeps.arrays import ModelScores
-from lmexposure.sweeps.base import base_scores
+from lmexposure.sweeps.matrices import ModelScores
+from lmexposure.sweeps.task import base_scores
 
 
 @pytest.fixture(scope="module")

@@ -14,8 +14,7 @@ from lmexposure._written import study
 from lmexposure.errors import ResultError
 from lmexposure.studies import SweepPlan
 from lmexposure.sweeps import Matrices, read_matrices
-from lmexposure.sweeps.arrays import ModelScores, read_npz
-from lmexposure.sweeps.matrices import join_scores
+from lmexposure.sweeps.matrices import ModelScores, join_scores, read_npz
 
 TEXTS = ("one canary", "another canary", "an ordinary document")
 

@@ -15,7 +15,7 @@ from lmexposure.errors import ModelError
 from lmexposure.models import load_model, save_model, tokenizer_sha256
 from lmexposure.studies import SweepModel, SweepSettings
 from lmexposure.sweeps import SweepDirectory, prepare, run_task
-from lmexposure.sweeps.base import base_scores
+from lmexposure.sweeps.task import base_scores
 
 CANDIDATES = 8
 

@@ -18,9 +18,9 @@ from lmexposure.models import load_model, masked
 from lmexposure.scoring import log_perplexity
 from lmexposure.studies import FailedModel, SweepModel, SweepSettings
 from lmexposure.sweeps import SweepDirectory, prepare, run_task
-from lmexposure.sweeps.arrays import ModelScores
-from lmexposure.sweeps.base import base_scores
+from lmexposure.sweeps.matrices import ModelScores
 from lmexposure.sweeps.scoring import scores_of as scores_of_model
+from lmexposure.sweeps.task import base_scores
 
 
 def copied(trained: SweepDirectory, to: Path) -> SweepDirectory:

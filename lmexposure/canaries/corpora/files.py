@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import IO, Any, Protocol
 
 from lmexposure._validate import one_of
+from lmexposure.canaries.corpora import ADAPTERS
 from lmexposure.canaries.insertion import About, Hashes, Same, Taken, constants_of, named_errors
-from lmexposure.canaries.layouts import ADAPTERS
 from lmexposure.canaries.manifest import Manifest
 from lmexposure.canaries.row_schema import RowSchema
 from lmexposure.errors import CorpusError

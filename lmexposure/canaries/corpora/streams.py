@@ -22,11 +22,9 @@ _ROWS_AT_ONCE = 100
 def insert_into_stream(dataset: Any, plan: Plan | Manifest, **options: Any) -> tuple[Any, Manifest]:
     """What `insert` does with a `datasets.IterableDataset`.
 
-    Without an id column a document's number is its place in the stream as it is given. The result
-    is then read front to back as one shard; `shuffle`, `take`, `skip`, `split_by_node` and loader
-    workers may follow, and must not come before. With an id column rows may come in any order and
-    from any shard, and the shards stay; rows that the stream drops take their canaries along, which
-    `verify` over the result shows.
+    Without an id column a document's number is its place: `shuffle`, `take`, `split_by_node` and
+    loader workers must follow, not come before. With one, rows and shards may come in any order,
+    and rows that are dropped take their canaries along, which `verify` shows.
     """
     from datasets import IterableDataset
 
@@ -121,14 +119,11 @@ def _is_of_chats(plan: Plan | Manifest) -> bool:
 
 
 def number_documents(dataset: Any, *, id_column: str = "document") -> Any:
-    """A Ray data set with a column of document numbers: 0, 1, 2, ... in the order of its source.
+    """A Ray data set with a column of document numbers, in the order in which its files were named.
 
-    Files are numbered in the order in which they were named, rows in that of their file, whatever
-    the number of blocks. All rows are computed now and held in Ray's object store: where that is
-    too much, write the numbers once, where the corpus is made. Note that `ray.data.read_text` drops
-    blank lines without `drop_empty_lines=False`.
-
-    A shuffled data set would number other rows. A column of this name is refused.
+    All rows are computed now and held in Ray's object store: where that is too much, write the
+    numbers where the corpus is made. A shuffled data set would number other rows, and
+    `ray.data.read_text` drops blank lines without `drop_empty_lines=False`.
     """
     import ray
     from ray.data import from_arrow_refs

@@ -20,8 +20,7 @@ _BLOCKS = 12  # of 256 characters, below the symbols: a text has letters of a fe
 def bytes_of_token_ids(data: bytes) -> int | None:
     """How many bytes each token id has in what is no UTF-8; None: it holds no token ids.
 
-    They are no noise, no numbers with signs, no ASCII, and as UTF-16 or UTF-32 no text: characters
-    that there are not, or of a dozen scripts and more. Where that is not clear, it is None.
+    No noise, no numbers with signs, no ASCII, no UTF-16 or UTF-32; where that is not clear, None.
     """
     if len(data) < 2 * _FEWEST:
         return None

@@ -4,14 +4,15 @@ import logging
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from lmexposure.core.charts.ceilings import Ceiling, ceilings_chart
     from lmexposure.core.charts.chart import Chart
     from lmexposure.core.charts.drawings import (
         SIDES,
+        Ceiling,
         Line,
         Mark,
         Panel,
         Points,
+        ceilings_chart,
         dots_chart,
         lines_chart,
         panels_chart,

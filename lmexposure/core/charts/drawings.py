@@ -1,5 +1,9 @@
-"""Drawings that studies share: lines over steps, scores of two sides, dots with intervals."""
+"""Drawings that studies share: lines over steps, scores of two sides, dots with intervals, bounds.
 
+Lower bounds are bars, each with the most that it could have been, beside what is claimed.
+"""
+
+import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -9,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import FigureBase
 from numpy.typing import ArrayLike, NDArray
 
-from lmexposure._style import number
+from lmexposure._style import number, short
 from lmexposure.core.charts.chart import Chart
 from lmexposure.core.charts.style import (
     ACCENT,
@@ -67,28 +71,16 @@ class Panel:
 def panels_chart(  # noqa: PLR0913 - what is drawn, and what is said of it
     *,
     name: str,
-    kind: str,
+    kind: str,  # by which a page finds it
     title: str,
     caption: str,
-    description: str,
-    panels: Sequence[Panel],
-    across: str,
-    names: Sequence[str] = (),
-    logarithmic: bool = False,
+    description: str,  # the picture in words
+    panels: Sequence[Panel],  # from the top
+    across: str,  # what the steps are
+    names: Sequence[str] = (),  # of steps 0, 1, ..., where these are no numbers
+    logarithmic: bool = False,  # steps by their size
 ) -> Chart:
-    """Panels of lines over the same steps, one below the other.
-
-    Args:
-        name: of the chart's file.
-        kind: by which a page finds it.
-        title: in a line.
-        caption: what to see in it.
-        description: the picture in words.
-        panels: from the top.
-        across: what the steps are.
-        names: of steps 0, 1, ..., where these are no numbers.
-        logarithmic: steps by their size.
-    """
+    """Panels of lines over the same steps, one below the other."""
     return Chart(
         name=name,
         kind=kind,
@@ -157,26 +149,14 @@ def lines_chart(  # noqa: PLR0913 - what is drawn, and what is said of it
     name: str,
     title: str,
     caption: str,
-    lines: Mapping[str, Points],
-    axes: tuple[str, str],
+    lines: Mapping[str, Points],  # (step, value), ascending
+    axes: tuple[str, str],  # what is across and what is up, with units
     shown: Callable[[float], str] = number,
-    dashed: Collection[str] = (),
-    bands: Mapping[str, Points] | None = None,
-    logarithmic: bool = False,
+    dashed: Collection[str] = (),  # promises, not measurements
+    bands: Mapping[str, Points] | None = None,  # ends of intervals at the points of a line
+    logarithmic: bool = False,  # steps by their size
 ) -> Chart:
-    """Lines over steps, from 0; one that is dashed has the colour of the line behind it.
-
-    Args:
-        name: of the chart's file.
-        title: in a line.
-        caption: what to see in it.
-        lines: each with its points, (step, value), ascending.
-        axes: what is across and what is up, with units.
-        shown: a value in words.
-        dashed: names of lines that are promises, not measurements.
-        bands: low and high ends of intervals at the points of a line.
-        logarithmic: steps by their size.
-    """
+    """Lines over steps, from 0; one that is dashed has the colour of the line behind it."""
     styles, bands = _line_styles(lines, dashed), bands or {}
     drawn = [
         Line(name=line, points=points, style=styles[line], ends=bands.get(line, ()))
@@ -219,20 +199,11 @@ def sides_chart(
     name: str,
     title: str,
     caption: str,
-    description: str,
-    panels: Mapping[str, tuple[ArrayLike, ArrayLike]],
-    kind: str = "sides",
+    description: str,  # the picture in words
+    panels: Mapping[str, tuple[ArrayLike, ArrayLike]],  # across, with its unit -> scores and coins
+    kind: str = "sides",  # by which a page finds it
 ) -> Chart:
-    """Scores of those that were in against those that were not, a histogram each.
-
-    Args:
-        name: of the chart's file.
-        title: in a line.
-        caption: what to see in it.
-        description: the picture in words.
-        panels: what is across, with its unit, and the scores with their coins; both sides there.
-        kind: by which a page finds it.
-    """
+    """Scores of those that were in against those that were not, a histogram each."""
     arrays = {
         across: (np.array(scores, dtype=float), np.array(coins, dtype=bool))
         for across, (scores, coins) in panels.items()
@@ -281,24 +252,13 @@ def dots_chart(  # noqa: PLR0913 - what is drawn, and what is said of it
     name: str,
     title: str,
     caption: str,
-    description: str,
-    rows: Sequence[tuple[str, Sequence[Mark]]],
-    series: Sequence[str],
+    description: str,  # the picture in words
+    rows: Sequence[tuple[str, Sequence[Mark]]],  # a mark of each series; the first is full
+    series: Sequence[str],  # what the marks are
     axis: str,
-    chance: float,
+    chance: float,  # where a line says what chance gives
 ) -> Chart:
-    """A row a thing, with a mark of each series and its interval, from 0 to 1.
-
-    Args:
-        name: of the chart's file.
-        title: in a line.
-        caption: what to see in it.
-        description: the picture in words.
-        rows: names, each with a mark of each series; the first series is full, others hollow.
-        series: what the marks are.
-        axis: what is across.
-        chance: where a line says what chance gives.
-    """
+    """A row a thing, with a mark of each series and its interval, from 0 to 1."""
     return Chart(
         name=name,
         kind="dots",
@@ -344,3 +304,104 @@ def _draw_dots(
     axes.set_xlim(-0.02, 1.02)
     named_rows(axes, len(rows))
     axes.set_xlabel(axis)
+
+
+_ROW = 0.5  # inches
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ceiling:
+    """A lower bound."""
+
+    name: str  # with its number
+    value: float
+    most: float | None = None  # what a perfect attack would have shown; None: not known
+    marker: str = "o"  # by the kind of training that it holds for
+
+
+def ceilings_chart(  # noqa: PLR0913 - what is drawn, and what is said of it
+    *,
+    name: str,
+    kind: str,  # by which a page finds it
+    title: str,
+    caption: str,
+    description: str,  # the picture in words
+    rows: Sequence[Ceiling],
+    axis: str,  # what is across, with its unit
+    color: str,
+    markers: Sequence[tuple[str, str]],  # words, and the marker that they are of
+    claimed: float | None = None,  # in the unit of the bounds
+) -> Chart:
+    """A row a bound, the one to quote first."""
+    return Chart(
+        name=name,
+        kind=kind,
+        subject="",
+        title=title,
+        caption=caption,
+        description=description,
+        draw=lambda figure: _draw_ceilings(figure, rows, axis, color, claimed),
+        legend=lambda: list(_legend(rows, markers, claimed)),
+        height=0.8 + _ROW * len(rows),
+    )
+
+
+def _draw_ceilings(
+    figure: FigureBase, rows: Sequence[Ceiling], axis: str, color: str, claimed: float | None
+) -> None:
+    axes = figure.subplots()
+    plain_axes(axes, grid="x")
+    limit = farthest(rows, claimed)
+    for place, row in enumerate(rows):
+        _most(axes, row, place, limit)
+        _bar(axes, row, place, color)
+    if claimed is not None:
+        # A line across all bars that leaves out the names between them.
+        xs = [claimed, claimed, math.nan] * len(rows)
+        ys = [y for place in range(len(rows)) for y in (place - 0.16, place + 0.36, math.nan)]
+        axes.plot(xs, ys, color=LINE, linewidth=2.0)
+    axes.set_xlim(0, 1.06 * limit)
+    named_rows(axes, len(rows))
+    axes.set_xlabel(axis)
+
+
+def farthest(rows: Sequence[Ceiling], claimed: float | None) -> float:
+    """Twice what is to be read at most: one far end must not press the rest together."""
+    values = [row.value for row in rows]
+    most = sorted(row.most for row in rows if row.most is not None)
+    typical = most[len(most) // 2] if most else 0.0
+    read = max([*values, claimed or 0.0, typical, 0.05])
+    return min(2 * read, max([read, *most])) if most else read
+
+
+def _most(axes: Axes, row: Ceiling, place: int, limit: float) -> None:
+    """A thin way up to the most that could have been; beyond the axes it ends in an arrow."""
+    if row.most is None:
+        return
+    end, marker = (row.most, "|") if row.most <= limit else (limit, ">")
+    axes.plot([row.value, end], [place, place], color=MUTED, linewidth=1.0)
+    size = 11 if marker == "|" else 6
+    axes.plot(end, place, marker=marker, markersize=size, color=MUTED, markeredgewidth=2)
+
+
+def _bar(axes: Axes, row: Ceiling, place: int, color: str) -> None:
+    """A thick way up to the value, the name above."""
+    axes.plot([0, row.value], [place, place], color=color, linewidth=4.0, solid_capstyle="butt")
+    axes.plot(
+        row.value, place, marker=row.marker, markersize=8, color=color, clip_on=False, zorder=3
+    )
+    weight = "normal" if place else "bold"
+    axes.text(0.0, place - 0.2, row.name, va="bottom", fontsize=11, fontweight=weight)
+
+
+def _legend(
+    rows: Sequence[Ceiling], markers: Sequence[tuple[str, str]], claimed: float | None
+) -> list[Artist]:
+    dots: Style = {"linestyle": "none", "markersize": 8, "color": INK}
+    found: list[Artist] = [key(words, **(dots | {"marker": marker})) for words, marker in markers]
+    if any(row.most is not None for row in rows):
+        mark: Style = {"marker": "|", "color": MUTED, "markersize": 11, "markeredgewidth": 2}
+        found.append(key("max attainable", **(mark | {"linestyle": "none"})))
+    if claimed is not None:
+        found.append(key(f"claimed: {short(claimed)}", color=LINE, linewidth=2.0))
+    return found

@@ -55,20 +55,12 @@ def roc_lines_chart(
     lines: Sequence[RocLine],
     *,
     name: str,
-    kind: str,
+    kind: str,  # by which a page finds it
     title: str,
     caption: str,
-    description: str,
+    description: str,  # before the areas and behind them, parted by "{}"
 ) -> Chart:
     """True positives against false ones on log-log axes, with what no data resolves.
-
-    Args:
-        lines: the curves.
-        name: of the chart's file.
-        kind: by which a page finds it.
-        title: in a line.
-        caption: what to see in it.
-        description: what is compared, before the areas, and what follows them, parted by "{}".
 
     Source: Carlini et al. 2022, Membership inference attacks from first principles, section 3.
     """

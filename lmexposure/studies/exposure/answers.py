@@ -6,8 +6,7 @@ The answers come from the gate's checks and from where the numbers come from, be
 from collections.abc import Iterator, Sequence
 
 from lmexposure._quantiles import unseen_share
-from lmexposure._style import listed, percent, sentence, short_hash, times
-from lmexposure._text import visible
+from lmexposure._style import listed, percent, sentence, short_hash, times, visible
 from lmexposure.core import Check, Fact, Outcome, Verdict, date_of
 from lmexposure.studies.exposure.checks import EXPOSURE_CHECKS
 from lmexposure.studies.exposure.files import RunFiles

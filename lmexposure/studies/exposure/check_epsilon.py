@@ -13,8 +13,8 @@ from lmexposure._style import (
     setting_value,
     short,
     validity,
+    visible,
 )
-from lmexposure._text import visible
 from lmexposure.core import Check, CheckKind, Outcome, Thresholds
 from lmexposure.studies.exposure.privacy import ClaimCheck, Privacy
 from lmexposure.studies.exposure.record import ResultNumbers

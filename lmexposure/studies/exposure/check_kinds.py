@@ -19,8 +19,8 @@ from lmexposure._style import (
     short,
     times,
     validity,
+    visible,
 )
-from lmexposure._text import visible
 from lmexposure.core import Check, Outcome, Thresholds
 from lmexposure.studies.exposure.check_exposure import least_p_value
 from lmexposure.studies.exposure.kinds import KindMembership

@@ -9,8 +9,7 @@ where it is made: in `_CLASS_TESTS` for a check of a class that has a share of t
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from lmexposure._style import bits, sentence, times
-from lmexposure._text import visible
+from lmexposure._style import bits, sentence, times, visible
 from lmexposure.core import Check, CheckKind, Outcome, Thresholds, Verdict, judged
 from lmexposure.errors import SettingsError
 from lmexposure.studies.exposure.check_epsilon import (

@@ -19,8 +19,7 @@ from lmexposure._record import (
     Rows,
     Share,
 )
-from lmexposure._style import at_least
-from lmexposure._text import visible
+from lmexposure._style import at_least, visible
 from lmexposure.studies.exposure.formats import Method, Role
 
 ClassKey = tuple[str, Role, int]

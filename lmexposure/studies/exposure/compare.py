@@ -16,9 +16,9 @@ from lmexposure._style import (
     percent,
     probability,
     signed,
+    visible,
     whole,
 )
-from lmexposure._text import visible
 from lmexposure.core import Column, Place, Section, Table
 from lmexposure.errors import SettingsError
 from lmexposure.studies.exposure.differences import Difference, differences, findings

@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from lmexposure._style import LABELS, at_least, bits, number, short, times, whole
-from lmexposure._text import visible
+from lmexposure._style import LABELS, at_least, bits, number, short, times, visible, whole
 from lmexposure.core import Column, Document, Place, Section, Table
 from lmexposure.studies.exposure.facts import (
     command_of,

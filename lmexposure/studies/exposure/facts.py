@@ -17,9 +17,9 @@ from lmexposure._style import (
     sentence,
     setting_value,
     short_hash,
+    visible,
     whole,
 )
-from lmexposure._text import visible
 from lmexposure.core import Fact
 from lmexposure.studies.exposure.base import BaseModelRecord
 from lmexposure.studies.exposure.files import RunFiles

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 from lmexposure._files import is_held, read_bytes, sha256_file
 from lmexposure._integrity import damaged_file
-from lmexposure._style import short_hash
-from lmexposure._text import visible
+from lmexposure._style import short_hash, visible
 from lmexposure.canaries import Manifest
 from lmexposure.errors import ManifestError, ResultError
 from lmexposure.studies.exposure.record import ResultNumbers

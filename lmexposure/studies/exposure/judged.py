@@ -9,8 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from lmexposure._quantiles import ExposureEstimate
-from lmexposure._style import times
-from lmexposure._text import visible
+from lmexposure._style import times, visible
 from lmexposure.studies.exposure.classes import GuessingTest
 from lmexposure.studies.exposure.formats import (
     CanaryResult,

@@ -1,8 +1,7 @@
 """Whether a low number may be believed: enough canaries, no score missing, a null that holds."""
 
 from lmexposure._quantiles import unseen_share
-from lmexposure._style import are, number, percent, probability, reading, sentence, short
-from lmexposure._text import visible
+from lmexposure._style import are, number, percent, probability, reading, sentence, short, visible
 from lmexposure.core import Check, CheckKind, Outcome, Thresholds
 from lmexposure.studies.exposure.classes import GuessingTest
 from lmexposure.studies.exposure.judged import CanaryClass

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import ClassVar, Self
 
 from lmexposure._record import JsonValue
-from lmexposure._style import class_name, short
-from lmexposure._text import visible
+from lmexposure._style import class_name, short, visible
 from lmexposure._validate import of_type
 from lmexposure.canaries import Manifest
 from lmexposure.core import (

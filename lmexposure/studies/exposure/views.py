@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 from lmexposure._files import disk_errors, sha256_file
 from lmexposure._quantiles import ExposureEstimate
-from lmexposure._style import count
-from lmexposure._text import visible
+from lmexposure._style import count, visible
 from lmexposure._validate import integer
 from lmexposure._written import remove, study
 from lmexposure.errors import ResultError

@@ -27,7 +27,7 @@ from exposure.charts.made import (
 from scipy import stats
 
 from lmexposure.core.charts import Ceiling, Chart, class_styles
-from lmexposure.core.charts.ceilings import farthest
+from lmexposure.core.charts.drawings import farthest
 from lmexposure.core.charts.roc import on_log_axes
 from lmexposure.studies import CheckpointClass
 from lmexposure.studies.exposure import charts_controls as controls_module
