@@ -24,7 +24,6 @@ from lmexposure.statistics import (
     roc_curve,
 )
 from lmexposure.studies import (
-    Bound,
     CounterfactualGroup,
     CounterfactualText,
     FailedModel,
@@ -309,7 +308,7 @@ def sweep_with(result: SweepResult, **parts: Any) -> SweepResult:
     return SweepResult(**values)
 
 
-def bound_of(value: float, most: float | None, **parts: Any) -> Bound:
+def bound_of(value: float, most: float | None, **parts: Any) -> EpsilonBound:
     """A bound on epsilon by hand."""
     values: dict[str, Any] = {
         "method": "one_run_audit",
@@ -326,12 +325,7 @@ def bound_of(value: float, most: float | None, **parts: Any) -> Bound:
         "assumptions": (),
         "notes": (),
     }
-    return Bound(value=value, max_attainable=most, **(values | parts))
-
-
-def _bound(found: EpsilonBound) -> Bound:
-    values: dict[str, Any] = {name: getattr(found, name, None) for name in Bound.model_fields}
-    return Bound(**values)
+    return EpsilonBound(value=value, max_attainable=most, **(values | parts))
 
 
 def _epsilon(scores: Floats, included: Coins, coins: str) -> SweepEpsilon:
@@ -339,7 +333,7 @@ def _epsilon(scores: Floats, included: Coins, coins: str) -> SweepEpsilon:
         return SweepEpsilon(
             primary=None, significance=SIGNIFICANCE, bounds=(), refused=(EXACTLY_HALF,)
         )
-    together = _bound(one_run_audit(scores.ravel(), included.ravel(), seed=1))
+    together = one_run_audit(scores.ravel(), included.ravel(), seed=1)
     models, canaries = scores.shape
     primary = SweepBound(question="together", repetitions=1, chosen_from=1, bound=together)
     others = (
@@ -352,7 +346,7 @@ def _epsilon(scores: Floats, included: Coins, coins: str) -> SweepEpsilon:
         bounds=(
             primary,
             *(
-                SweepBound(question=name, repetitions=1, chosen_from=most, bound=_bound(found))  # type: ignore[arg-type]
+                SweepBound(question=name, repetitions=1, chosen_from=most, bound=found)  # type: ignore[arg-type]
                 for name, most, found in others
             ),
         ),

@@ -26,6 +26,7 @@ FLOORS = {
     "_written": 1,
     "_files": 2,
     "_style": 1,
+    "_types": 2,
     "_forecast": 2,
     "_settings": 2,
     "_integrity": 3,

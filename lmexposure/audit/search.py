@@ -44,16 +44,8 @@ from lmexposure.scoring import (
     token_space,
     walked_bits,
 )
-from lmexposure.statistics import WeightedDraws, exact_exposure, importance_exposure
-from lmexposure.studies import (
-    Estimate,
-    EstimateName,
-    Extraction,
-    Margin,
-    MeasureSettings,
-    Search,
-    TokenProof,
-)
+from lmexposure.statistics import Estimate, WeightedDraws, exact_exposure, importance_exposure
+from lmexposure.studies import EstimateName, Extraction, Margin, MeasureSettings, Search, TokenProof
 
 _NOTHING = Likeliest(indices=(), bits=np.empty(0), proven=0, steps=0, most_live=0)
 # A walk whose expected cost is above this share of the budget is left to the draws.
@@ -326,7 +318,7 @@ class _Search:
             empirical=[rank.margin.empirical for rank in proven],
             steps=steps,
         )
-        return [Estimate.model_validate(exposure.row(i)) for i in range(len(proven))]
+        return [exposure.canary(i) for i in range(len(proven))]
 
     def _weigh(self, rows: list[Estimates], draws: Draws) -> None:
         """Ranks estimated from the draws."""
@@ -341,8 +333,7 @@ class _Search:
             level=self._settings.level,
         )
         for i, row in enumerate(rows):
-            found = exposure.row(i) | {"steps": draws.steps}
-            row["importance"] = Estimate.model_validate(found)
+            row["importance"] = replace(exposure.canary(i), steps=draws.steps)
 
     def _walked(self, paths: list[list[int]]) -> NDArray[np.float64]:
         """Costs as the draws have them, shape (n,)."""

@@ -23,7 +23,7 @@ from lmexposure._record import (
 )
 from lmexposure.core import Dated
 from lmexposure.errors import ResultError
-from lmexposure.studies.exposure.privacy import Bound
+from lmexposure.statistics import EpsilonBound
 from lmexposure.studies.exposure.run_record import TrainingRecord
 from lmexposure.studies.sweep_counterfactual import SweepCounterfactual
 from lmexposure.studies.sweep_plan import SweepOptions
@@ -143,7 +143,7 @@ class WorstText(Record):
     advantage_low: Share  # TPR - FPR is at least this
     separated: bool  # as in `SweepText`
     # on epsilon, at a level that pays for the choice; None where coins allow none
-    bound: Bound | None
+    bound: EpsilonBound | None
     # scores_in, scores_out: its raw primary scores, ascending
     scores_in: Rows[Number]
     scores_out: Rows[Number]
@@ -157,7 +157,8 @@ class SweepBound(Record):
     question: Literal["together", "per_model", "per_canary"]
     repetitions: Positive  # of the canaries that it is of
     chosen_from: Positive  # of how many bounds it is the largest, which its significance pays for
-    bound: Bound  # the bound; its `max_attainable` is the ceiling for these models and canaries
+    # the bound; its `max_attainable` is the ceiling for these models and canaries
+    bound: EpsilonBound
 
 
 class SweepEpsilon(Record):

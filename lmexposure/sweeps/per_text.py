@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from lmexposure.statistics import canaries_and_population
-from lmexposure.studies import Bound, SweepText, WorstText
+from lmexposure.statistics import EpsilonBound, canaries_and_population
+from lmexposure.studies import SweepText, WorstText
 from lmexposure.sweeps.attacks import Flags, Floats, Group
 
 _ANY_FPR = 0.5  # of the rates over all cells, which are not read here
@@ -69,7 +69,7 @@ class PerText:
             epsilon=_or_none(self.epsilon, text),
         )
 
-    def worst_row(self, bound: Bound | None) -> WorstText | None:
+    def worst_row(self, bound: EpsilonBound | None) -> WorstText | None:
         """The worst text, if any can be judged."""
         text = self.worst
         if text is None:

@@ -8,9 +8,9 @@ of a bound of 0.
 
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from functools import cache
-from typing import Any, Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,9 +19,7 @@ from scipy.optimize import brentq
 
 from lmexposure._validate import delta_of_dp, positive
 from lmexposure.errors import InputError, SettingsError
-
-Validity = Literal["any-dp", "iid-scores", "gaussian", "asymptotic", "bayesian"]
-Verdict = Literal["contradicted", "consistent", "cannot tell"]
+from lmexposure.statistics.results import ClaimCheck, EpsilonBound, Verdict
 
 SCORES_ALIKE = "scores are independent given the model, and alike but for the insertion"
 _NOTHING_TO_SHOW = (
@@ -33,76 +31,6 @@ _ROOT_WIDTH = 1e-10
 _UNLIKELY_COINS = 1e-6  # an honest audit is refused once in a million
 _MARKS = np.array([1e-12, 1e-6, 1e-3, 0.03, 0.2, 0.5])
 _GAUSS_NODES, _GAUSS_WEIGHTS = np.polynomial.legendre.leggauss(8)
-
-
-@dataclass(frozen=True, kw_only=True)
-class EpsilonBound:
-    """A lower bound on epsilon in nats; higher = less private. At no signal it is 0."""
-
-    method: str  # the function that gave it
-    value: float  # epsilon is at least this with confidence 1 - significance; never below 0
-    significance: float  # how often, at most, `value` may lie above the true epsilon
-    delta: float  # the delta of the pair (epsilon, delta) that `value` bounds, for one document
-    # for which mechanisms this holds. "any-dp": every (epsilon, delta)-DP training, from one
-    # trained model; "iid-scores": canary scores independent and alike given the model; "gaussian":
-    # a Gaussian trade-off; "asymptotic": only for large counts; "bayesian": a credible bound, not a
-    # confidence bound.
-    validity: Validity
-    counts: dict[str, int]  # what was counted, by name
-    # the score above which a canary was guessed to be in; None where there is no single one
-    threshold: float | None
-    threshold_choice: str  # how the threshold, or what takes its place, was chosen
-    # the most that a perfect attack on these canaries would have shown; None where the rule has no
-    # such limit
-    max_attainable: float | None
-    repetitions: int = 1  # copies of each canary
-    unit: str = "nats"
-    adjacency: str = field(init=False)  # the neighbouring data sets meant
-    assumptions: tuple[str, ...] = ()  # what must hold in addition to the class of validity
-    # what is unusual about these data, and how it was handled
-    notes: tuple[str, ...] = field(default=())
-
-    def __post_init__(self) -> None:
-        group = f" (by group privacy from one canary of {self.repetitions} copies)"
-        meant = "add or remove one document" + (group if self.repetitions > 1 else "")
-        object.__setattr__(self, "adjacency", meant)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain Python values; "mu" is None where the rule bounds none."""
-        values = {"mu": None} | asdict(self)
-        return values | {"assumptions": list(self.assumptions), "notes": list(self.notes)}
-
-
-@dataclass(frozen=True, kw_only=True)
-class ClaimCheck:
-    """What an audit says of a claim."""
-
-    # "contradicted": the lower bound is above the claim. "consistent": it is not, although a
-    # perfect attack would have put it there. "cannot tell": even a perfect attack on these canaries
-    # would not have reached the claim.
-    verdict: Verdict
-    reason: str  # the same with its numbers, in a sentence
-    claimed_epsilon: float  # in nats
-    claimed_delta: float  # of the same claim
-    # the lower bound on epsilon, in nats; None, as all below, where there is none
-    bound: float | None = None
-    # the most that the bound could have been, in nats; None where there is none
-    max_attainable: float | None = None
-    # how often, at most, a true claim is contradicted, where the conditions hold
-    significance: float | None = None
-    validity: str | None = None  # the class of conditions under which that is so
-    method: str | None = None  # the function that gave the bound
-    # what a perfect attack shows at least, with probability `power`; None, as the two below, where
-    # no coins were tossed
-    could_show: float | None = None
-    # the smallest true epsilon at which an ideal attack contradicts the claim with probability
-    # `power`; None where no leak, however large, would
-    refutable_from: float | None = None
-    power: float | None = None  # in (0, 1)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain Python values."""
-        return asdict(self)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,12 +19,12 @@ from lmexposure._validate import bits_array, delta_of_dp, fraction, integer, one
 from lmexposure.errors import InputError, SettingsError
 from lmexposure.statistics.bounds.bound import (
     SCORES_ALIKE,
-    EpsilonBound,
     Terms,
     per_document,
     rate_notes,
     two_sample_notes,
 )
+from lmexposure.statistics.results import EpsilonBound
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.signedinteger[Any]]

@@ -18,9 +18,8 @@ E[BinCDF(x; n, (V - delta)_+ e^-eps)].
 
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -30,7 +29,6 @@ from scipy.optimize import brentq
 from lmexposure._validate import bits_array, delta_of_dp, fraction, integer
 from lmexposure.errors import InputError
 from lmexposure.statistics.bounds.bound import (
-    EpsilonBound,
     beta_nodes,
     beta_quantiles,
     group_delta,
@@ -38,12 +36,8 @@ from lmexposure.statistics.bounds.bound import (
     refuse_unlikely_coins,
     zero_notes,
 )
+from lmexposure.statistics.results import EpsilonBound, EpsilonPoint
 
-_POINT = (
-    "a point value, not a bound: it says nothing about what another sample would give",
-    "pure differential privacy (delta = 0)",
-    "canary and reference scores are continuous, and alike but for the insertion",
-)
 _COINS = (
     "every fill went in by an independent coin of the probability given, tossed after fills and "
     "places were drawn",
@@ -55,37 +49,11 @@ _DESIGN_EPSILON = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class EpsilonPoint:
-    """An epsilon without a confidence statement, in nats; higher = less private.
-
-    `median_exposure` is the exposure in bits that `quantile` of the canaries reach or exceed;
-    the name is that of the usual quantile, 0.5.
-    """
-
-    value: float
-    median_exposure: float
-    repetitions: int
-    quantile: float = 0.5
-    validity: str = "point"
-    unit: str = "nats"
-    adjacency: str = "add or remove one document"
-    assumptions: tuple[str, ...] = _POINT
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain Python values."""
-        return asdict(self) | {"assumptions": list(self.assumptions)}
-
-
-@dataclass(frozen=True, kw_only=True)
 class ExposureEpsilon:
     """What exposures say of epsilon: a lower bound, and the point value."""
 
     bound: EpsilonBound
     point: EpsilonPoint
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain Python values."""
-        return {"bound": self.bound.to_dict(), "point": self.point.to_dict()}
 
 
 def epsilon_from_median_exposure(median_exposure: float, *, repetitions: int = 1) -> EpsilonPoint:

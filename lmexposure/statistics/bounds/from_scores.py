@@ -28,14 +28,9 @@ from scipy.optimize import brentq
 
 from lmexposure._validate import bits_array, delta_of_dp, fraction, integer
 from lmexposure.errors import NumericalError
-from lmexposure.statistics.bounds.bound import (
-    SCORES_ALIKE,
-    EpsilonBound,
-    Terms,
-    group_delta,
-    two_sample_notes,
-)
+from lmexposure.statistics.bounds.bound import SCORES_ALIKE, Terms, group_delta, two_sample_notes
 from lmexposure.statistics.bounds.clopper_pearson import OrderStatistics, Threshold, ThresholdRule
+from lmexposure.statistics.results import EpsilonBound
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]

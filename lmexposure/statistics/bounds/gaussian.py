@@ -22,10 +22,10 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 from scipy.optimize import brentq
 
+from lmexposure._types import NotNegative
 from lmexposure._validate import bits_array, delta_of_dp, fraction, integer, positive
 from lmexposure.errors import SettingsError
 from lmexposure.statistics.bounds.bound import (
-    EpsilonBound,
     at_least_zero,
     beta_nodes,
     beta_quantiles,
@@ -36,6 +36,7 @@ from lmexposure.statistics.bounds.bound import (
 )
 from lmexposure.statistics.bounds.one_run import FAIR_COINS, right_guesses
 from lmexposure.statistics.bounds.one_run_guesses import FIXED_GUESSES, check_guesses
+from lmexposure.statistics.results import EpsilonBound
 
 _MU_GDP = (
     "the training is mu-GDP: no test tells the neighbours apart better than N(0, 1) from N(mu, 1)"
@@ -168,7 +169,7 @@ def _mills(t: float) -> float:
 class GaussianEpsilon(EpsilonBound):
     """A lower bound on epsilon under a Gaussian trade-off."""
 
-    mu: float  # lower bound on the mu of one document; higher = less private; 0 without signal
+    mu: NotNegative  # at least, of one document; higher = less private; 0 without signal
 
 
 @dataclass(frozen=True, kw_only=True)

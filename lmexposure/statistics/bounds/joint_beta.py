@@ -10,13 +10,8 @@ from scipy.optimize import brentq
 
 from lmexposure._validate import delta_of_dp, fraction, integer
 from lmexposure.errors import InputError
-from lmexposure.statistics.bounds.bound import (
-    EpsilonBound,
-    beta_nodes,
-    beta_quantiles,
-    group_delta,
-    rate_notes,
-)
+from lmexposure.statistics.bounds.bound import beta_nodes, beta_quantiles, group_delta, rate_notes
+from lmexposure.statistics.results import EpsilonBound
 
 _ASSUMPTIONS = (
     "the rule that guesses was fixed before these counts were seen",

@@ -14,8 +14,9 @@ from scipy.optimize import brentq
 
 from lmexposure._validate import bits_array, delta_of_dp, fraction, integer
 from lmexposure.errors import InputError
-from lmexposure.statistics.bounds.bound import EpsilonBound, per_document, rate_notes
+from lmexposure.statistics.bounds.bound import per_document, rate_notes
 from lmexposure.statistics.intervals import binomial_interval
+from lmexposure.statistics.results import EpsilonBound
 
 # No single draw may cost more than this share of the capital.
 _STAKE = 0.75

@@ -26,9 +26,9 @@ from lmexposure._validate import delta_of_dp, fraction, integer
 from lmexposure.errors import InputError
 from lmexposure.statistics._references import alike_texts
 from lmexposure.statistics._rows import column
-from lmexposure.statistics.bounds.bound import EpsilonBound
 from lmexposure.statistics.bounds.one_run import Audit, one_run_audit, right_guesses
 from lmexposure.statistics.many_models import coin_matrix, score_matrix
+from lmexposure.statistics.results import EpsilonBound
 
 _TRAINED_APART = "the models were trained independently of each other, each from its own coins"
 

@@ -32,7 +32,6 @@ from scipy import special
 from lmexposure._validate import bits_array, delta_of_dp, fraction, integer
 from lmexposure.errors import InputError
 from lmexposure.statistics.bounds.bound import (
-    EpsilonBound,
     Terms,
     group_delta,
     guess_notes,
@@ -40,6 +39,7 @@ from lmexposure.statistics.bounds.bound import (
     refuse_unlikely_coins,
     true_or_false,
 )
+from lmexposure.statistics.results import EpsilonBound
 
 # Ties need a stream of their own: coins tossed with the same seed must not order them.
 _TIES = (0x7469_6573,)

@@ -6,13 +6,13 @@ from scipy import special
 from lmexposure._validate import delta_of_dp, fraction, integer
 from lmexposure.errors import InputError
 from lmexposure.statistics.bounds.bound import (
-    EpsilonBound,
     at_least_zero,
     guess_notes,
     largest_rejected,
     per_document,
 )
 from lmexposure.statistics.bounds.one_run import binomial_window
+from lmexposure.statistics.results import EpsilonBound
 
 # What every bound from a fixed number of guesses needs.
 FIXED_GUESSES = (
