@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lmexposure.statistics import (
+    CellRate,
     CounterfactualMemorisation,
     EpsilonBound,
     canaries_and_population,
@@ -38,7 +39,6 @@ from lmexposure.studies import (
     SweepEpsilon,
     SweepInfluence,
     SweepPower,
-    SweepRate,
     SweepResult,
     SweepScore,
     SweepSettings,
@@ -253,7 +253,7 @@ def made_power(**parts: Any) -> SweepPower:
 
 def _kind_power(group: str, kind: str, share: float, tpr: float | None) -> KindPower:
     known = tpr is not None
-    rate = SweepRate(
+    rate = CellRate(
         fpr=0.01,
         value=tpr,
         low=tpr - 0.05 if tpr is not None else None,
@@ -447,12 +447,12 @@ def _score(
     )
 
 
-def _rate(at: float, fpr: Floats, tpr: Floats, negatives: int) -> SweepRate:
+def _rate(at: float, fpr: Floats, tpr: Floats, negatives: int) -> CellRate:
     if at * negatives < 3:
         note = f"{negatives} cells cannot resolve it; it takes 1,000 models"
-        return SweepRate(fpr=at, value=None, low=None, high=None, note=note)
+        return CellRate(fpr=at, value=None, low=None, high=None, note=note)
     value = float(tpr[fpr <= at].max(initial=0.0))
-    return SweepRate(
+    return CellRate(
         fpr=at, value=value, low=max(0.0, value - 0.05), high=min(1.0, value + 0.05), note=None
     )
 

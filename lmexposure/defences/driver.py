@@ -19,12 +19,12 @@ from lmexposure.defences.comparison import Comparison
 from lmexposure.defences.knob_search import search
 from lmexposure.defences.table import Compared, Measured
 from lmexposure.errors import NumericalError, ResultError
-from lmexposure.models import TrainingResult
 from lmexposure.studies import (
     DefenceSearch,
     DefenceTry,
     Result,
     SweepResult,
+    TrainingResult,
 )
 from lmexposure.sweeps import (
     SweepDirectory,

@@ -17,6 +17,7 @@ from lmexposure.defences.attacks import (
 )
 from lmexposure.defences.catalogue import Defence
 from lmexposure.defences.comparison import Comparison
+from lmexposure.statistics import CellRate
 from lmexposure.studies import (
     ClassSummary,
     DefenceExposure,
@@ -24,7 +25,6 @@ from lmexposure.studies import (
     DefenceSearch,
     Result,
     SweepModel,
-    SweepRate,
     SweepResult,
 )
 from lmexposure.sweeps import SweepDirectory, read_matrices
@@ -176,7 +176,7 @@ def _why_not(method: Measured, ratio: float, target: float, tolerance: float) ->
     return f"{side} than the target by {abs(away):.1%} in these models{searched}"
 
 
-def _population(swept: SweepResult, fpr: float) -> SweepRate | None:
+def _population(swept: SweepResult, fpr: float) -> CellRate | None:
     row = next((r for r in swept.scores if r.group == "population" and r.primary), None)
     return None if row is None else next(rate for rate in row.rates if rate.fpr == fpr)
 

@@ -1,23 +1,20 @@
 """The whole audit of a federated training: users of a corpus, their training, attacked rounds."""
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from lmexposure._files import canonical_json, mode_like, sha256_bytes
 from lmexposure._record import JsonValue
 from lmexposure._validate import integer
 from lmexposure.canaries import corpus_files
 from lmexposure.core import REPORTS, Work, claimed
-from lmexposure.federated.audit import FederatedAudit, RoundAudit, federated_training
+from lmexposure.federated.audit import FederatedAudit, federated_training
 from lmexposure.federated.corpus import texts_of_users, tokens_of_users
 from lmexposure.federated.rounds import clients_of
 from lmexposure.models import LstmSizes, computing_threads, new_model, save_model
 from lmexposure.studies import (
     Canife,
-    CanifeRound,
     CanifeSettings,
     FederatedSettings,
 )
@@ -126,14 +123,7 @@ def _record(audit: FederatedAudit, inputs: str, clients: int, weights: int) -> C
         delta=settings.delta,
         frozen=audit.canife.frozen,
         significance=audit.canife.significance,
-        attacked=tuple(map(_round, audit.rounds)),
+        attacked=audit.rounds,
         attainable=audit.attainable,
         losses=audit.losses,
     )
-
-
-def _round(row: RoundAudit) -> CanifeRound:
-    values: dict[str, Any] = asdict(row)
-    for name in ("noise", "noise_at_most", "claimed_round", "claimed_so_far"):
-        values[name] = values[name] if math.isfinite(values[name]) else None
-    return CanifeRound(**values)

@@ -96,10 +96,9 @@ if TYPE_CHECKING:
     from lmexposure.models.packing import IGNORED, Packed, held_out, pack
     from lmexposure.models.quantised import is_quantised, precision_notes
     from lmexposure.models.training import check_private, train
-    from lmexposure.models.training_result import TrainingResult
     from lmexposure.models.vocabulary import tokenizer_sha256
     from lmexposure.models.weights import check_embeddings_are_here, weights_away, weights_sha256
-    from lmexposure.studies import TrainingSettings
+    from lmexposure.studies import TrainingResult, TrainingSettings
 else:
     from lmexposure._lazy import lazy_face as _lazy_face
 

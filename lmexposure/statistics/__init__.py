@@ -136,7 +136,6 @@ if TYPE_CHECKING:
     from lmexposure.statistics.max_t import MaxTTest, influence_test, memorisation_test
     from lmexposure.statistics.membership import area_under_curve, membership_metrics, tpr_at_fpr
     from lmexposure.statistics.model_units import (
-        CellRate,
         CellRates,
         RateParts,
         cell_rates,
@@ -149,6 +148,7 @@ if TYPE_CHECKING:
     from lmexposure.statistics.results import (
         GUESSING,
         AreaUnderCurve,
+        CellRate,
         ClaimCheck,
         ControlsComparison,
         EpsilonBound,

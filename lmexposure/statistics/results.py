@@ -401,6 +401,23 @@ class TprAtFpr(Found):
 
 
 @dataclass(frozen=True, kw_only=True)
+class CellRate(Found):
+    """TPR at a FPR, over the cells (model, text) of a group."""
+
+    fpr: Rate  # false-positive rate allowed
+    value: Share | None  # the TPR; None where these cells cannot resolve the FPR
+    # low, high: its interval, for which models are the units; None where there is none
+    low: Share | None
+    high: Share | None
+    # why there is no number, and how many models it takes; None where there is one
+    note: str | None
+
+    def __post_init__(self) -> None:
+        if self.value is None and self.note is None:
+            raise ValueError(f"the TPR at FPR {self.fpr:g} is missing, and no note says why")
+
+
+@dataclass(frozen=True, kw_only=True)
 class Membership(Found):
     """How well scores tell candidates that went in from those that did not."""
 

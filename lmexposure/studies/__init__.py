@@ -81,7 +81,7 @@ if TYPE_CHECKING:
         SEVERAL,
         RunOptions,
         RunRecord,
-        TrainingRecord,
+        TrainingResult,
     )
     from lmexposure.studies.exposure.scores import (
         ScoreColumns,
@@ -135,13 +135,7 @@ if TYPE_CHECKING:
         SweepInfluence,
     )
     from lmexposure.studies.sweep_plan import AuditedText, SweepOptions, SweepPlan
-    from lmexposure.studies.sweep_power import (
-        KindComparison,
-        KindPower,
-        ShareUtility,
-        SweepPower,
-        SweepRate,
-    )
+    from lmexposure.studies.sweep_power import KindComparison, KindPower, ShareUtility, SweepPower
     from lmexposure.studies.sweep_result import (
         MOST_LOST,
         FailedModel,
@@ -307,14 +301,13 @@ __all__ = [
     "SweepOptions",
     "SweepPlan",
     "SweepPower",
-    "SweepRate",
     "SweepResult",
     "SweepScore",
     "SweepSettings",
     "SweepText",
     "TokenProof",
     "TrainingFile",
-    "TrainingRecord",
+    "TrainingResult",
     "TrainingSettings",
     "Utility",
     "Validation",

@@ -23,11 +23,11 @@ from lmexposure._record import (
 )
 from lmexposure.core import Dated
 from lmexposure.errors import ResultError
-from lmexposure.statistics import EpsilonBound
-from lmexposure.studies.exposure.run_record import TrainingRecord
+from lmexposure.statistics import CellRate, EpsilonBound
+from lmexposure.studies.exposure.run_record import TrainingResult
 from lmexposure.studies.sweep_counterfactual import SweepCounterfactual
 from lmexposure.studies.sweep_plan import SweepOptions
-from lmexposure.studies.sweep_power import SweepPower, SweepRate
+from lmexposure.studies.sweep_power import SweepPower
 
 # Of the models, without scores or that learned nothing: of more than that, those that are left may
 # not be like the others.
@@ -47,7 +47,7 @@ class SweepModel(FileRecord):
     plan_sha256: Sha256  # of the plan that it was trained by
     seed: BigInteger  # of its initial weights and of the order of its training
     scores_sha256: Sha256  # of scores.npz next to it
-    training: TrainingRecord  # what the training came to
+    training: TrainingResult  # what the training came to
     device: str  # that it was trained on
     versions: dict[str, str]  # of lmexposure, torch and transformers, by name
     seconds: NotNegative  # that training and scoring took
@@ -101,7 +101,7 @@ class SweepScore(Record):
     # area_low, area_high: its interval, models as units; None where there is none
     area_low: Share | None
     area_high: Share | None
-    rates: Rows[SweepRate]  # TPR at low FPR
+    rates: Rows[CellRate]  # TPR at low FPR
     # cells_in, cells_out: that have a score
     cells_in: Count
     cells_out: Count

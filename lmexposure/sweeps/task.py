@@ -31,7 +31,6 @@ from lmexposure.models import (
     NEW_MODELS,
     LoadedModel,
     LstmSizes,
-    TrainingResult,
     TrainingSettings,
     context_window,
     grow,
@@ -43,7 +42,7 @@ from lmexposure.models import (
     train,
 )
 from lmexposure.models import Progress as TrainingProgress
-from lmexposure.studies import HAMP, FailedModel, RunSettings, SweepModel, SweepPlan, TrainingRecord
+from lmexposure.studies import HAMP, FailedModel, RunSettings, SweepModel, SweepPlan, TrainingResult
 from lmexposure.sweeps.arrays import TRAIN_AGAIN, npz, read_npz
 from lmexposure.sweeps.documents import SweepCorpus, read_corpus, saved_tokenizer
 from lmexposure.sweeps.scoring import Rows, rows_of, scores_of
@@ -237,7 +236,7 @@ def _made(directory: SweepDirectory, number: int, progress: Progress) -> SweepMo
         plan_sha256=directory.plan.sha256,
         seed=directory.seed(number),
         scores_sha256=sha256_bytes(scores),
-        training=TrainingRecord.model_validate(trained.to_dict()),
+        training=trained,
         device=str(loaded.model.device),
         versions={name: metadata.version(name) for name in _PACKAGES},
         seconds=round(time.monotonic() - begun, 3),

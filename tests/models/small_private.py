@@ -20,7 +20,6 @@ from lmexposure.models import (
     LoadedModel,
     LstmSizes,
     Progress,
-    TrainingResult,
     TrainingSettings,
     new_model,
     save_model,
@@ -32,6 +31,7 @@ from lmexposure.models.dp_sgd import DpSgd
 from lmexposure.models.lora import with_new_adapter
 from lmexposure.models.methods import Setup
 from lmexposure.models.padded_rows import PaddedRows
+from lmexposure.studies import TrainingResult
 
 CANARIES = {"code 4711": 3, "code 0815": 1}
 DOCUMENTS = [

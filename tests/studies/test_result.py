@@ -85,7 +85,7 @@ def test_a_number_that_is_missing_says_why() -> None:
 
 def test_not_a_number_is_no_number() -> None:
     for value in (float("nan"), float("inf")):
-        with pytest.raises(ValueError, match="finite number|outside its interval"):
+        with pytest.raises(ValueError, match=r"finite number|outside its interval"):
             made_canary(0, exact(value))
 
 
