@@ -1,6 +1,6 @@
 """What a lower bound on epsilon says, what it says of a claim, and what the bounds share.
 
-What they share: group privacy (`group_delta`, `per_document`), the bound that a p-value gives
+What they share: group privacy (`group_delta`, `Terms.per_document`), the bound that a p-value gives
 (`largest_rejected`), the refusal of coins that can hardly have been tossed
 (`refuse_unlikely_coins`), averages over a beta-distributed rate (`beta_nodes`), and the notes
 of a bound of 0.
@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 from scipy.optimize import brentq
 
-from lmexposure._validate import delta_of_dp, positive
+from lmexposure._validate import delta_of_dp, fraction, integer, positive
 from lmexposure.errors import InputError, SettingsError
 from lmexposure.statistics.results import ClaimCheck, EpsilonBound, Verdict
 
@@ -157,11 +157,33 @@ def at_least_zero(name: str, value: float) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Terms:
-    """What is asked of a bound: a significance, the claim's delta, and the copies of a canary."""
+    """What is asked of a bound, checked."""
 
-    significance: float
-    delta: float
-    repetitions: int
+    significance: float  # how often, at most, the bound may lie above the truth; in (0, 1)
+    delta: float  # the claim's for one document, in [0, 1)
+    repetitions: int  # copies of every canary
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "significance", fraction("significance", self.significance))
+        object.__setattr__(self, "delta", delta_of_dp("delta", self.delta))
+        object.__setattr__(self, "repetitions", integer("repetitions", self.repetitions, low=1))
+
+    def per_document(self, bound_at: Callable[[float], float]) -> float:
+        """The smallest epsilon of one document that a group's bound does not contradict, nats."""
+        if self.repetitions == 1 or self.delta == 0:
+            return max(0.0, bound_at(self.delta)) / self.repetitions
+
+        def short(epsilon: float) -> float:
+            grouped = group_delta(epsilon, self.delta, self.repetitions)
+            return (bound_at(grouped) if grouped < 1 else 0.0) - self.repetitions * epsilon
+
+        if short(0.0) <= 0:
+            return 0.0
+        # What the bound is at the smallest delta of all can only be too much.
+        most = bound_at(self.delta) / self.repetitions
+        if short(most) >= 0:
+            return most
+        return float(brentq(short, 0.0, most, xtol=1e-12))
 
 
 def two_sample_notes(
@@ -242,24 +264,6 @@ def group_delta(epsilon: float, delta: float, repetitions: int) -> float:
         math.expm1(-repetitions * epsilon) / math.expm1(-epsilon)
     )
     return math.exp(min(0.0, math.log(delta) + log_ratio))
-
-
-def per_document(bound_at: Callable[[float], float], *, delta: float, repetitions: int) -> float:
-    """The smallest epsilon of one document that a group's bound does not contradict, in nats."""
-    if repetitions == 1 or delta == 0:
-        return max(0.0, bound_at(delta)) / repetitions
-
-    def short(epsilon: float) -> float:
-        grouped = group_delta(epsilon, delta, repetitions)
-        return (bound_at(grouped) if grouped < 1 else 0.0) - repetitions * epsilon
-
-    if short(0.0) <= 0:
-        return 0.0
-    # What the bound is at the smallest delta of all can only be too much.
-    most = bound_at(delta) / repetitions
-    if short(most) >= 0:
-        return most
-    return float(brentq(short, 0.0, most, xtol=1e-12))
 
 
 def largest_rejected(excess: Callable[[float], float], above: float) -> float:
