@@ -45,6 +45,7 @@ JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, J
 JsonTable: TypeAlias = dict[str, JsonValue]
 
 _SHOWN = 60  # characters of a value in a message
+_UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")  # of a record, and of a dataclass
 _DATE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 
 
@@ -219,7 +220,7 @@ def first_problem(failure: ValidationError, *, shown: bool = True) -> str:
     bits='3': Input should be a valid number
     """
     problem = failure.errors(include_url=False)[0]
-    unknown = problem["type"] == "extra_forbidden"
+    unknown = problem["type"] in _UNKNOWN
     place = _place(problem["loc"][:-1] if unknown and not shown else problem["loc"])
     rule = problem.get("ctx", {}).get("error")
     if rule is not None:  # of ours, and says all itself
@@ -227,7 +228,8 @@ def first_problem(failure: ValidationError, *, shown: bool = True) -> str:
     value = visible(repr(problem["input"]))
     known = shown and not unknown and problem["type"] != "missing"
     what = f"{place}={value[:_SHOWN]}" if known else place
-    return f"{what}: {problem['msg']}" if what else problem["msg"]
+    said = "Extra inputs are not permitted" if unknown else problem["msg"]
+    return f"{what}: {said}" if what else said
 
 
 def _place(path: tuple[int | str, ...]) -> str:
