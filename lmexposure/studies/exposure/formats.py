@@ -4,6 +4,7 @@ Bits are base-2 logarithms. Of an exposure, higher = more memorised; of a log-pe
 more memorised.
 """
 
+from dataclasses import dataclass
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
@@ -19,6 +20,7 @@ from lmexposure._record import (
     Rows,
     Share,
 )
+from lmexposure._types import Found
 from lmexposure._validate import LARGEST_NUMBER
 from lmexposure.statistics import Estimate, GoodnessOfFit
 
@@ -42,7 +44,8 @@ class SkewNormalFit(Record):
     goodness: GoodnessOfFit | None  # how well it fits; None where the curve was not asked for
 
 
-class TokenProof(Record):
+@dataclass(frozen=True, kw_only=True)
+class TokenProof(Found):
     """How it was shown that every fill was followed as its own tokens."""
 
     rule: str  # of the tokenizer, that was shown to hold
@@ -50,7 +53,8 @@ class TokenProof(Record):
     looked_up: Count  # texts that were encoded to show it
 
 
-class Margin(Record):
+@dataclass(frozen=True, kw_only=True)
+class Margin(Found):
     """By how much a cost may be off, in bits, and how that is known."""
 
     bits: NotNegative  # two fills that are further apart are in their true order
