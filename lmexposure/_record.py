@@ -9,51 +9,44 @@ import math
 import re
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, ClassVar, Self, TypeAlias, TypeVar
+from typing import Annotated, ClassVar, Self, TypeAlias
 
 from pydantic import (
     AfterValidator,
     BaseModel,
-    BeforeValidator,
     ConfigDict,
-    Field,
-    PlainSerializer,
     StringConstraints,
     ValidationError,
-    ValidationInfo,
-    WithJsonSchema,
 )
-from pydantic_core import PydanticCustomError
 
 from lmexposure._files import canonical_json, content_hash, read_bytes, write_json
 from lmexposure._integrity import CONTENT, take_hash
 from lmexposure._style import visible
-from lmexposure._validate import LARGEST_NUMBER, LEAST_LEVEL
+from lmexposure._types import FROM_FILE
+from lmexposure._types import ROUNDING as ROUNDING
+from lmexposure._types import BigInteger as BigInteger
+from lmexposure._types import Bits as Bits
+from lmexposure._types import Count as Count
+from lmexposure._types import Delta as Delta
+from lmexposure._types import Level as Level
+from lmexposure._types import Nats as Nats
+from lmexposure._types import NotNegative as NotNegative
+from lmexposure._types import Number as Number
+from lmexposure._types import Positive as Positive
+from lmexposure._types import Rate as Rate
+from lmexposure._types import Rows as Rows
+from lmexposure._types import Share as Share
 from lmexposure.errors import InputError, ResultError
 
 JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, JsonValue] | None"
 JsonTable: TypeAlias = dict[str, JsonValue]
 
-_MOST_DIGITS = 4000  # Python reads no more than 4,300
 _SHOWN = 60  # characters of a value in a message
+_UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")  # of a record, and of a dataclass
 _DATE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
-_FROM_FILE = {"from": "a file"}  # how validation is told that it reads what was written
-_T = TypeVar("_T")
-
-
-def _from_decimal(value: object, info: "ValidationInfo[object]") -> object:
-    """A file's decimal string as a number; a JSON number there may have been rounded."""
-    if info.context is not _FROM_FILE:
-        return value
-    decimal = isinstance(value, str) and value.isascii() and value.isdecimal()
-    if not isinstance(value, str) or not decimal or len(value) > _MOST_DIGITS:
-        # Not a ValueError: its message would have to show the value, which may be a secret.
-        raise PydanticCustomError(
-            "decimal_string", f"Input should be a decimal string of at most {_MOST_DIGITS:,} digits"
-        )
-    return int(value)
 
 
 def is_date(value: str) -> bool:
@@ -73,29 +66,8 @@ def _dated(value: str) -> str:
     return value
 
 
-# An integer that may pass 2^53: a decimal string in files.
-BigInteger = Annotated[
-    int,
-    Field(ge=0),
-    BeforeValidator(_from_decimal),
-    PlainSerializer(str, when_used="json"),
-    WithJsonSchema({"type": "string", "pattern": f"^[0-9]{{1,{_MOST_DIGITS}}}$"}),
-]
-Count = Annotated[int, Field(ge=0, le=10**15)]  # every whole number up to it is a float as well
-Share = Annotated[float, Field(ge=0, le=1)]
-Level = Annotated[float, Field(ge=LEAST_LEVEL, le=1)]  # coverage of an interval; 1: it is proven
 Utc = Annotated[str, AfterValidator(_dated)]
 Sha256 = Annotated[str, StringConstraints(pattern="^[0-9a-f]{64}$")]
-NotNegative = Annotated[float, Field(ge=0)]
-Positive = Annotated[Count, Field(ge=1)]
-Rate = Annotated[float, Field(gt=0, lt=1)]
-Delta = Annotated[float, Field(ge=0, lt=1)]  # of differential privacy
-ROUNDING = 1e-6  # bits
-Number = Annotated[float, Field(ge=-LARGEST_NUMBER, le=LARGEST_NUMBER)]  # what a chart can show
-Bits = Annotated[float, Field(ge=-ROUNDING, le=LARGEST_NUMBER)]
-Nats = Annotated[float, Field(ge=0, le=LARGEST_NUMBER)]
-# JSON has lists alone; what is read is kept as a tuple, for records are frozen.
-Rows = Annotated[tuple[_T, ...], Field(strict=False)]
 
 
 class Record(BaseModel):
@@ -204,7 +176,7 @@ class FileRecord(Record):
     @classmethod
     def _validated(cls, values: JsonTable, path: Path) -> Self:
         try:
-            return cls.model_validate(values, context=_FROM_FILE)
+            return cls.model_validate(values, context=FROM_FILE)
         except ValidationError as failure:
             problem = first_problem(failure, shown=not cls.SECRET)
             raise cls.ERROR(f"{path}: {problem}; {cls.AGAIN}") from None
@@ -244,7 +216,7 @@ def first_problem(failure: ValidationError, *, shown: bool = True) -> str:
     bits='3': Input should be a valid number
     """
     problem = failure.errors(include_url=False)[0]
-    unknown = problem["type"] == "extra_forbidden"
+    unknown = problem["type"] in _UNKNOWN
     place = _place(problem["loc"][:-1] if unknown and not shown else problem["loc"])
     rule = problem.get("ctx", {}).get("error")
     if rule is not None:  # of ours, and says all itself
@@ -252,7 +224,8 @@ def first_problem(failure: ValidationError, *, shown: bool = True) -> str:
     value = visible(repr(problem["input"]))
     known = shown and not unknown and problem["type"] != "missing"
     what = f"{place}={value[:_SHOWN]}" if known else place
-    return f"{what}: {problem['msg']}" if what else problem["msg"]
+    said = "Extra inputs are not permitted" if unknown else problem["msg"]
+    return f"{what}: {said}" if what else said
 
 
 def _place(path: tuple[int | str, ...]) -> str:
@@ -288,7 +261,9 @@ def _refuse_half_characters(values: object, content: bytes) -> None:
 
 
 def plain(value: object) -> JsonValue:
-    """A value as JSON can hold it: numbers not finite become None, numpy becomes Python."""
+    """A value as JSON can hold it: numbers not finite become None, arrays and results plain."""
+    if is_dataclass(value):
+        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Mapping):
         return {str(name): plain(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):

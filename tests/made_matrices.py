@@ -6,13 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lmexposure.studies import (
-    AuditedText,
-    SweepModel,
-    SweepPlan,
-    SweepSettings,
-    TrainingRecord,
-)
+from lmexposure.studies import AuditedText, SweepModel, SweepPlan, SweepSettings, TrainingResult
 from lmexposure.sweeps import Matrices
 
 TOKENS, CONTEXTS, VALIDATION = 4, 2, 6
@@ -151,7 +145,7 @@ def made_models(matrices: Matrices, **training: Any) -> tuple[SweepModel, ...]:
         "threads": 1,
         "reused": False,
     }
-    record = TrainingRecord(**values | training)
+    record = TrainingResult(**values | training)
     return tuple(
         SweepModel(
             number=number,

@@ -26,27 +26,31 @@ from lmexposure._integrity import CONTENT
 from lmexposure._quantiles import quantile_of
 from lmexposure.canaries import Canary, Format, Manifest, Plan
 from lmexposure.integrations import insert
-from lmexposure.studies import (
-    BaseModelRecord,
-    Bound,
-    CanaryResult,
+from lmexposure.statistics import (
     ClaimCheck,
-    ClassBounds,
-    ClassSummary,
-    ContextRecord,
+    EpsilonBound,
+    EpsilonPoint,
     Estimate,
-    Extraction,
-    FormatResult,
     GuessingBaseline,
     GuessingTest,
-    Margin,
-    MeasureOptions,
+    JointBounds,
+    MeanInterval,
     Method,
-    Model,
     PrimaryBound,
     Privacy,
     PrivacyClass,
     QuantileInterval,
+)
+from lmexposure.studies import (
+    BaseModelRecord,
+    CanaryResult,
+    ClassSummary,
+    ContextRecord,
+    Extraction,
+    FormatResult,
+    Margin,
+    MeasureOptions,
+    Model,
     Result,
     RunRecord,
     Search,
@@ -54,7 +58,6 @@ from lmexposure.studies import (
     Validation,
     WitnessResult,
 )
-from lmexposure.studies.exposure.classes import EpsilonPoint, MeanInterval
 
 if TYPE_CHECKING:
     from lmexposure.audit import MeasureSettings
@@ -317,7 +320,7 @@ def changed(result: Result, **parts: Any) -> Result:
 def with_test(row: ClassSummary, **parts: Any) -> ClassSummary:
     """The summary with another test against guessing."""
     assert row.guessing_test is not None
-    return row.model_copy(update={"guessing_test": row.guessing_test.model_copy(update=parts)})
+    return replace(row, guessing_test=replace(row.guessing_test, **parts))
 
 
 def privacy(
@@ -349,8 +352,8 @@ def privacy(
     }
     bounds = None
     if value is not None:
-        bounds = ClassBounds(
-            primary=Bound(**bound),
+        bounds = JointBounds(
+            primary=EpsilonBound(**bound),
             others=(),
             refused=(),
             significance=2 * significance,

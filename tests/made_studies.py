@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,8 @@ from made_sweeps import made_sweep
 from tiny_defences import made_record, made_row
 
 from lmexposure.core import Study, register
-from lmexposure.statistics import one_run_audit
+from lmexposure.statistics import EpsilonBound, one_run_audit
 from lmexposure.studies import (
-    Bound,
     Canife,
     CanifeRound,
     DefenceRow,
@@ -267,13 +267,11 @@ def white_box(seed: int = 0) -> WhiteBoxAudit:
     )
 
 
-def _bound(rng: np.random.Generator) -> Bound:
+def _bound(rng: np.random.Generator) -> EpsilonBound:
     low, high = (float(value) for value in np.sort(rng.exponential(4, 2)))
     made = one_run_audit(rng.normal(size=40), np.arange(40) % 2, delta=1e-5, seed=1)
-    counts = {**made.to_dict()["counts"], "correct": int(rng.integers(20, 40))}
-    return Bound.model_validate(
-        {**made.to_dict(), "value": low, "max_attainable": high, "counts": counts}
-    )
+    counts = {**made.counts, "correct": int(rng.integers(20, 40))}
+    return replace(made, value=low, max_attainable=high, counts=counts)
 
 
 def dp_report(seed: int = 0) -> DocumentPrivacy:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lmexposure.statistics import (
+    CellRate,
     CounterfactualMemorisation,
     EpsilonBound,
     canaries_and_population,
@@ -24,7 +25,6 @@ from lmexposure.statistics import (
     roc_curve,
 )
 from lmexposure.studies import (
-    Bound,
     CounterfactualGroup,
     CounterfactualText,
     FailedModel,
@@ -39,7 +39,6 @@ from lmexposure.studies import (
     SweepEpsilon,
     SweepInfluence,
     SweepPower,
-    SweepRate,
     SweepResult,
     SweepScore,
     SweepSettings,
@@ -254,7 +253,7 @@ def made_power(**parts: Any) -> SweepPower:
 
 def _kind_power(group: str, kind: str, share: float, tpr: float | None) -> KindPower:
     known = tpr is not None
-    rate = SweepRate(
+    rate = CellRate(
         fpr=0.01,
         value=tpr,
         low=tpr - 0.05 if tpr is not None else None,
@@ -309,7 +308,7 @@ def sweep_with(result: SweepResult, **parts: Any) -> SweepResult:
     return SweepResult(**values)
 
 
-def bound_of(value: float, most: float | None, **parts: Any) -> Bound:
+def bound_of(value: float, most: float | None, **parts: Any) -> EpsilonBound:
     """A bound on epsilon by hand."""
     values: dict[str, Any] = {
         "method": "one_run_audit",
@@ -326,12 +325,7 @@ def bound_of(value: float, most: float | None, **parts: Any) -> Bound:
         "assumptions": (),
         "notes": (),
     }
-    return Bound(value=value, max_attainable=most, **(values | parts))
-
-
-def _bound(found: EpsilonBound) -> Bound:
-    values: dict[str, Any] = {name: getattr(found, name, None) for name in Bound.model_fields}
-    return Bound(**values)
+    return EpsilonBound(value=value, max_attainable=most, **(values | parts))
 
 
 def _epsilon(scores: Floats, included: Coins, coins: str) -> SweepEpsilon:
@@ -339,7 +333,7 @@ def _epsilon(scores: Floats, included: Coins, coins: str) -> SweepEpsilon:
         return SweepEpsilon(
             primary=None, significance=SIGNIFICANCE, bounds=(), refused=(EXACTLY_HALF,)
         )
-    together = _bound(one_run_audit(scores.ravel(), included.ravel(), seed=1))
+    together = one_run_audit(scores.ravel(), included.ravel(), seed=1)
     models, canaries = scores.shape
     primary = SweepBound(question="together", repetitions=1, chosen_from=1, bound=together)
     others = (
@@ -352,7 +346,7 @@ def _epsilon(scores: Floats, included: Coins, coins: str) -> SweepEpsilon:
         bounds=(
             primary,
             *(
-                SweepBound(question=name, repetitions=1, chosen_from=most, bound=_bound(found))  # type: ignore[arg-type]
+                SweepBound(question=name, repetitions=1, chosen_from=most, bound=found)  # type: ignore[arg-type]
                 for name, most, found in others
             ),
         ),
@@ -453,12 +447,12 @@ def _score(
     )
 
 
-def _rate(at: float, fpr: Floats, tpr: Floats, negatives: int) -> SweepRate:
+def _rate(at: float, fpr: Floats, tpr: Floats, negatives: int) -> CellRate:
     if at * negatives < 3:
         note = f"{negatives} cells cannot resolve it; it takes 1,000 models"
-        return SweepRate(fpr=at, value=None, low=None, high=None, note=note)
+        return CellRate(fpr=at, value=None, low=None, high=None, note=note)
     value = float(tpr[fpr <= at].max(initial=0.0))
-    return SweepRate(
+    return CellRate(
         fpr=at, value=value, low=max(0.0, value - 0.05), high=min(1.0, value + 0.05), note=None
     )
 

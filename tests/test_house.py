@@ -25,6 +25,7 @@ FLOORS = {
     "_validate": 1,
     "_written": 1,
     "_files": 2,
+    "_types": 2,
     "_forecast": 2,
     "_settings": 3,
     "_integrity": 3,

@@ -2,6 +2,7 @@
 
 import ast
 import re
+from dataclasses import replace
 from html import unescape
 from pathlib import Path
 
@@ -43,13 +44,13 @@ def _result() -> Result:
     rows[2] = with_test(rows[2], p_value=0.00005, permutations=99_999)
     found = privacy(1.23456, 3.45678, claimed=8.0, canaries=10)
     assert found.claim is not None
-    claim = found.claim.model_copy(update={"claimed_delta": 1e-5})
+    claim = replace(found.claim, claimed_delta=1e-5)
     return made(
         [*null, *once, *often],
         summary=rows,
         improved=None,
         settings=options(claimed_epsilon=8.0, delta=1e-5),
-        privacy=found.model_copy(update={"claim": claim}),
+        privacy=replace(found, claim=claim),
     )
 
 

@@ -2,8 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,11 +11,14 @@ from lmexposure._files import sha256_bytes
 from lmexposure.audit.format_scores import FormatScores
 from lmexposure.statistics import (
     CalibratedExposure,
+    Estimate,
+    ExposureEstimate,
+    QuantileInterval,
     calibrated_exposure,
     estimated_quantile,
     guessing_test,
 )
-from lmexposure.studies import BaseCanary, BaseClass, Estimate, MeasureSettings
+from lmexposure.studies import BaseCanary, BaseClass, MeasureSettings
 
 _NEVER_FIRST = "it is given beside the exposure that is shown, and decides no verdict"
 
@@ -48,10 +50,10 @@ def beside_base(
         found, i = made[control], place[control]
         assert found is not None
         place[control] += 1
-        row = found.calibrated.row(i)
-        row["assumptions"].append(_NEVER_FIRST)
-        estimates.append(Estimate.model_validate(row | {"method": "calibrated"}))
-        under_base = Estimate.model_validate(found.base.row(i))
+        ranked = found.calibrated.canary(i)
+        rests_on = (*ranked.assumptions, _NEVER_FIRST)
+        estimates.append(replace(ranked, method="calibrated", assumptions=rests_on))
+        under_base = found.base.canary(i)
         canaries.append(BaseCanary(id=canary.id, log_perplexity_bits=bits, exposure=under_base))
     return BesideBase(
         estimates=estimates, canaries=canaries, classes=_classes(scores, made, settings, origin)
@@ -131,7 +133,7 @@ def _class(
         capped=int(found.calibrated.capped[chosen].sum()),
         gained_bits=float(np.median(found.gained_bits[chosen])),
         reference_gained_bits=float(np.median(_gained(scores))),
-        guessing_test=test.to_dict(),  # type: ignore[arg-type]
+        guessing_test=test,
     )
 
 
@@ -142,9 +144,11 @@ def _gained(scores: FormatScores) -> NDArray[np.float64]:
     return gained
 
 
-def _median(estimates: Sequence[Any], chosen: NDArray[np.int64], level: float) -> Any:
+def _median(
+    estimates: Sequence[ExposureEstimate], chosen: NDArray[np.int64], level: float
+) -> QuantileInterval:
     own = [estimates[i] for i in chosen.tolist()]
-    return estimated_quantile(own, 0.5, level=level).to_dict()
+    return estimated_quantile(own, 0.5, level=level)
 
 
 def _seed_of(seed: int, origin: str, name: str, repetitions: int) -> int:

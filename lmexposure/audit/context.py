@@ -19,7 +19,6 @@ from lmexposure.models import (
     AnyContext,
     Context,
     LoadedModel,
-    TrainingResult,
     check_tokens,
     damaged_model,
     dated,
@@ -135,8 +134,7 @@ def recorded_training(model: str | Path, manifest: Manifest) -> Validation | Non
         return None
     if not record.model_files:
         return None
-    trained = TrainingResult.of_record(record.result, model)
-    return Validation.model_validate(trained, from_attributes=True)
+    return Validation.model_validate(record.result, from_attributes=True)
 
 
 def _training_of(model: Path) -> TrainingFile | None:

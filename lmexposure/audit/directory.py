@@ -34,7 +34,7 @@ from lmexposure.studies import (
     RunOptions,
     RunRecord,
     RunSettings,
-    TrainingRecord,
+    TrainingResult,
 )
 
 _PACKAGES = ("torch", "transformers", "tokenizers", "accelerate", "datasets", "numpy", "scipy")
@@ -100,7 +100,7 @@ class RunLog:
         self.timings.setdefault(name, round(time.perf_counter() - begun, 3))
         self.write()
 
-    def write(self, *, device: str | None = None, training: TrainingRecord | None = None) -> None:
+    def write(self, *, device: str | None = None, training: TrainingResult | None = None) -> None:
         """Write run.json; device and training are known at the end."""
         path = self.out / "run.json"
         before = _readable(path)

@@ -10,7 +10,7 @@ or drawn.
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from lmexposure.audit.search import Estimates, Extractions, FormatSearch
 from lmexposure.errors import InputError, ModelError, SettingsError
 from lmexposure.statistics import (
     GUESSING,
+    Estimate,
     ExposureEstimate,
     ExposureSummary,
     GuessingBaseline,
@@ -36,13 +37,13 @@ from lmexposure.statistics import (
 from lmexposure.studies import (
     CanaryResult,
     ClassSummary,
-    Estimate,
     EstimateName,
     Extraction,
     ExtractionCount,
     FormatResult,
     GuessCount,
     MeasureSettings,
+    OtherEstimate,
     SkewNormalFit,
 )
 
@@ -134,8 +135,8 @@ def _searched(scores: FormatScores, search: FormatSearch, i: int) -> Estimates:
     """What the search says of one canary; its certificate rests on counted paths."""
     if not search.secret_bits:
         return search.estimates[i]
-    row = certified_exposure(scores.format.bits, search.secret_bits[i]).row(0)
-    return {**search.estimates[i], "certificate": Estimate.model_validate(row)}
+    certificate = certified_exposure(scores.format.bits, search.secret_bits[i]).canary(0)
+    return {**search.estimates[i], "certificate": certificate}
 
 
 def _score_warnings(scores: FormatScores, search: FormatSearch) -> Iterator[str]:
@@ -161,7 +162,7 @@ def _by_rank(scores: FormatScores, settings: MeasureSettings) -> list[Estimate]:
     options: dict[str, Any] = {"space_size": scores.format.size, "level": settings.level}
     null = scores.reference_bits
     whole = np.concatenate([null, bits[controls]]) if scores.exhaustive else null
-    rows: list[dict[str, Any]] = [{} for _ in bits]
+    ranked: dict[int, Estimate] = {}
     for chosen, against, exhaustive in (
         (~controls, whole, scores.exhaustive),
         (controls, null, False),
@@ -169,9 +170,8 @@ def _by_rank(scores: FormatScores, settings: MeasureSettings) -> list[Estimate]:
         places = np.flatnonzero(chosen).tolist()
         if places:
             found = sampled_exposure(bits[chosen], against, exhaustive=exhaustive, **options)
-            for n, place in enumerate(places):
-                rows[place] = found.row(n)
-    return [Estimate.model_validate(row) for row in rows]
+            ranked |= {place: found.canary(n) for n, place in enumerate(places)}
+    return [ranked[place] for place in range(len(bits))]
 
 
 def _by_curve(
@@ -204,17 +204,17 @@ def _scored(
     if scores.certifiable:
         estimates["certificate"] = _certificate(scores, i)
     if curve is not None:
-        estimates["skew_normal"] = Estimate.model_validate(curve.row(i))
+        estimates["skew_normal"] = curve.canary(i)
     return estimates
 
 
 def _certificate(scores: FormatScores, i: int) -> Estimate:
-    row = certified_exposure(scores.format.bits, scores.secret_bits[i]).row(0)
-    row["assumptions"].append(
+    proven = certified_exposure(scores.format.bits, scores.secret_bits[i]).canary(0)
+    alike = (
         f"the fills not scored begin with the same {len(scores.beginning.ids)} tokens as the "
         f"{scores.bits.size} that were"
     )
-    return Estimate.model_validate(row)
+    return replace(proven, assumptions=(*proven.assumptions, alike))
 
 
 def _record(
@@ -224,8 +224,7 @@ def _record(
     quantiles = np.quantile(null, [0, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1])
     fit = None
     if curve is not None:
-        goodness = curve.goodness and curve.goodness.to_dict()
-        fit = SkewNormalFit.model_validate(curve.curve.to_dict() | {"goodness": goodness})
+        fit = SkewNormalFit(**asdict(curve.curve), goodness=curve.goodness)
     return FormatResult(
         name=scores.format.name,
         space_size=scores.format.size,
@@ -275,20 +274,21 @@ def _summaries(
         # With half of the exposures capped, so is the median, and epsilon with it.
         capped = 2 * summary.capped >= summary.n
         epsilon = epsilon_from_median_exposure(summary.median.value, repetitions=count or 1)
-        row = summary.to_dict() | {
-            "format": scores.format.name,
-            "role": "canary" if count else "control",
-            "repetitions": count,
-            "other_medians": _other_medians(own),
-            "skew_normal_flagged": None if curve is None else int(curve.flagged[chosen].sum()),
-            "guessing_test": test.to_dict(),
-            "median_capped": capped,
-            "epsilon": epsilon.to_dict() | {"capped": capped} if count else None,
-            "methods": dict(Counter(estimate.method for estimate in shown)),
-            "extraction": _found(own),
-            "guesses": _guessed(own, search),
-        }
-        rows.append(ClassSummary.model_validate(row))
+        row = ClassSummary(
+            **vars(summary),
+            format=scores.format.name,
+            role="canary" if count else "control",
+            repetitions=count,
+            other_medians=_other_medians(own),
+            skew_normal_flagged=None if curve is None else int(curve.flagged[chosen].sum()),
+            guessing_test=test,
+            median_capped=capped,
+            epsilon=replace(epsilon, capped=capped) if count else None,
+            methods=dict(Counter(canary.exposure.method for canary in own)),
+            extraction=_found(own),
+            guesses=_guessed(own, search),
+        )
+        rows.append(row)
     return rows
 
 
@@ -340,10 +340,10 @@ def _guessing(scores: FormatScores, methods: set[str]) -> GuessingBaseline:
     return GUESSING
 
 
-def _other_medians(canaries: Sequence[CanaryResult]) -> dict[EstimateName, float | None]:
+def _other_medians(canaries: Sequence[CanaryResult]) -> dict[OtherEstimate, float | None]:
     """Median exposure by the estimates that are given next to the rank; None: one is infinite."""
-    medians: dict[EstimateName, float | None] = {}
-    others: tuple[EstimateName, ...] = ("certificate", "skew_normal", "calibrated")
+    medians: dict[OtherEstimate, float | None] = {}
+    others: tuple[OtherEstimate, ...] = ("certificate", "skew_normal", "calibrated")
     for method in others:
         values = [
             canary.estimates[method].value for canary in canaries if method in canary.estimates
@@ -354,7 +354,7 @@ def _other_medians(canaries: Sequence[CanaryResult]) -> dict[EstimateName, float
     return medians
 
 
-def _found(canaries: Sequence[CanaryResult]) -> list[ExtractionCount]:
+def _found(canaries: Sequence[CanaryResult]) -> tuple[ExtractionCount, ...]:
     """How many of these canaries were found, for each method and number of revealed characters.
 
     `by_chance` is how many of them a beam of the same width would hold by guessing. A best-first
@@ -365,7 +365,7 @@ def _found(canaries: Sequence[CanaryResult]) -> list[ExtractionCount]:
         for search in canary.extraction:
             if search.proven != 0:
                 searches.setdefault((search.method, search.revealed), []).append(search)
-    return [
+    return tuple(
         ExtractionCount(
             method=chosen[0].method,
             revealed=chosen[0].revealed,
@@ -374,10 +374,10 @@ def _found(canaries: Sequence[CanaryResult]) -> list[ExtractionCount]:
             by_chance=sum(search.by_chance for search in chosen),
         )
         for _, chosen in sorted(searches.items())
-    ]
+    )
 
 
-def _guessed(canaries: Sequence[CanaryResult], search: FormatSearch) -> list[GuessCount]:
+def _guessed(canaries: Sequence[CanaryResult], search: FormatSearch) -> tuple[GuessCount, ...]:
     """How many of these canaries an attacker finds within 1, 10, 100 ... guesses."""
     proven = 0 if search.record is None else search.record.guesses_proven or 0
     places = [
@@ -387,7 +387,7 @@ def _guessed(canaries: Sequence[CanaryResult], search: FormatSearch) -> list[Gue
         if search.method == "best_first" and search.place is not None
     ]
     powers = [10**k for k in range(len(str(proven))) if 10**k <= proven]
-    return [
+    return tuple(
         GuessCount(guesses=g, found=sum(place <= g for place in places), of=len(canaries))
         for g in powers
-    ]
+    )

@@ -23,23 +23,17 @@ from lmexposure.models import (
 )
 from lmexposure.scoring import details_of_encoded
 from lmexposure.statistics import (
+    AreaUnderCurve,
     EpsilonBound,
+    GuessingTest,
+    TprAtFpr,
     area_under_curve,
     epsilon_from_exposure,
     guessing_test,
     one_run_audit,
     tpr_at_fpr,
 )
-from lmexposure.studies import (
-    AreaUnderCurve,
-    Bound,
-    GuessingTest,
-    KindCandidate,
-    KindMembership,
-    MeasureSettings,
-    RunSettings,
-    TruePositiveRate,
-)
+from lmexposure.studies import KindCandidate, KindMembership, MeasureSettings, RunSettings
 
 _RATES = (0.1, 0.01)
 _FAIR = 0.5
@@ -133,7 +127,7 @@ class _Compared:
     """Those in beside those out, of -bits; nothing where one side is empty."""
 
     area: AreaUnderCurve | None = None
-    rates: tuple[TruePositiveRate, ...] = ()
+    rates: tuple[TprAtFpr, ...] = ()
     test: GuessingTest | None = None
 
 
@@ -165,8 +159,7 @@ class _Class:
         if both:
             delta = settings.deltas(manifest.corpus.documents)[0]
             try:
-                found = self._bound(probability, share, delta, count, settings.bootstrap_seed)
-                bound = Bound.model_validate(found.to_dict())
+                bound = self._bound(probability, share, delta, count, settings.bootstrap_seed)
             except SettingsError:
                 raise
             except InputError as failure:  # coins that hardly ever fall so, for one
@@ -208,16 +201,9 @@ class _Class:
             self._inside, self._outside, seed=seed, permutations=settings.permutations
         )
         return _Compared(
-            area=AreaUnderCurve.model_validate(
-                area_under_curve(inside, outside, level=level).to_dict()
-            ),
-            rates=tuple(
-                TruePositiveRate.model_validate(
-                    tpr_at_fpr(inside, outside, fpr=rate, level=level).to_dict()
-                )
-                for rate in _RATES
-            ),
-            test=GuessingTest.model_validate(test.to_dict()),
+            area=area_under_curve(inside, outside, level=level),
+            rates=tuple(tpr_at_fpr(inside, outside, fpr=rate, level=level) for rate in _RATES),
+            test=test,
         )
 
     def _bound(

@@ -45,7 +45,6 @@ from lmexposure.studies import (
     MeasureSettings,
     Result,
     RunSettings,
-    TrainingRecord,
     Validation,
 )
 
@@ -150,8 +149,7 @@ def _run(files: list[str | Path], out: Path, settings: RunSettings, progress: Pr
             validation=Validation.model_validate(trained, from_attributes=True),
             progress=progress,
         )
-    training = TrainingRecord.model_validate(trained.to_dict())
-    log.write(device=chosen_device(settings), training=training)
+    log.write(device=chosen_device(settings), training=trained)
     return result
 
 

@@ -2,16 +2,16 @@
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lmexposure._record import plain
 from lmexposure._validate import bits_array, flag
 from lmexposure.errors import InputError, SettingsError
-from lmexposure.statistics import Claim, privacy_of, score_classes
-from lmexposure.studies import Privacy, ScoreColumns
+from lmexposure.statistics import Claim, Privacy, privacy_of, score_classes
+from lmexposure.studies import ScoreColumns
 
 if TYPE_CHECKING:  # scores of anyone need no model, and no torch
     from lmexposure.canaries import Manifest
@@ -64,7 +64,7 @@ def privacy_section(
     packed = [_PACKED if own_training else _PERHAPS_PACKED]
     if own_training and (manifest.wrapping is not None or private):
         packed = []  # a record is a row of its own, and so is a document of a private training
-    return Privacy.model_validate(section | {"notes": [*packed, *section["notes"]]})
+    return replace(section, notes=(*packed, *section.notes))
 
 
 _IN_AND_OUT = ({0.0, 1.0}, {0.0}, {1.0})
@@ -162,7 +162,7 @@ def epsilon_of_columns(  # noqa: PLR0913 - the options of `epsilon`
         raise SettingsError("deltas is empty; give one, such as (0.0,) for pure privacy")
     if claim is not None and not isinstance(claim, Claim):
         claim = Claim(epsilon=claim, delta=deltas[0])
-    found = privacy_of(
+    privacy = privacy_of(
         score_classes(
             columns.scores,
             columns.roles,
@@ -177,7 +177,6 @@ def epsilon_of_columns(  # noqa: PLR0913 - the options of `epsilon`
         seed=seed,
         if_reversed=if_reversed,
     )
-    privacy = Privacy.model_validate(plain(found))
     if warn:
         for note in (note for note in privacy.notes if note.endswith(if_reversed)):
             warnings.warn(note, stacklevel=3)

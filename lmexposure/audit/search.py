@@ -8,7 +8,7 @@ searches for each canary, with nothing and with a part of its secret given.
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -44,16 +44,8 @@ from lmexposure.scoring import (
     token_space,
     walked_bits,
 )
-from lmexposure.statistics import WeightedDraws, exact_exposure, importance_exposure
-from lmexposure.studies import (
-    Estimate,
-    EstimateName,
-    Extraction,
-    Margin,
-    MeasureSettings,
-    Search,
-    TokenProof,
-)
+from lmexposure.statistics import Estimate, WeightedDraws, exact_exposure, importance_exposure
+from lmexposure.studies import EstimateName, Extraction, MeasureSettings, Search
 
 _NOTHING = Likeliest(indices=(), bits=np.empty(0), proven=0, steps=0, most_live=0)
 # A walk whose expected cost is above this share of the budget is left to the draws.
@@ -183,9 +175,9 @@ class _Search:
     def _record(self) -> Search:
         draws, likeliest = self._draws, self._likeliest
         return Search(
-            tokens=TokenProof(**asdict(self._space.proof)),
+            tokens=self._space.proof,
             shared_tokens=len(self._space.beginning),
-            margin=Margin(**asdict(self._ranks.margin)),
+            margin=self._ranks.margin,
             budget_steps=self._most,
             draws=None if draws is None else self._settings.draws,
             draw_steps=None if draws is None else draws.steps,
@@ -326,7 +318,7 @@ class _Search:
             empirical=[rank.margin.empirical for rank in proven],
             steps=steps,
         )
-        return [Estimate.model_validate(exposure.row(i)) for i in range(len(proven))]
+        return [exposure.canary(i) for i in range(len(proven))]
 
     def _weigh(self, rows: list[Estimates], draws: Draws) -> None:
         """Ranks estimated from the draws."""
@@ -341,8 +333,7 @@ class _Search:
             level=self._settings.level,
         )
         for i, row in enumerate(rows):
-            found = exposure.row(i) | {"steps": draws.steps}
-            row["importance"] = Estimate.model_validate(found)
+            row["importance"] = replace(exposure.canary(i), steps=draws.steps)
 
     def _walked(self, paths: list[list[int]]) -> NDArray[np.float64]:
         """Costs as the draws have them, shape (n,)."""
@@ -501,5 +492,5 @@ def _most_revealed(extractor: Extractor, canary: Canary, revealed: int) -> int:
 def _searched(extractor: Extractor, search: SecretSearch, found: scoring.Extraction) -> Extraction:
     left = extractor.format.fills_left(search.index, search.revealed)
     return Extraction(
-        **found.to_dict(), proven=None, fills_left=left, by_chance=min(1.0, search.width / left)
+        **vars(found), proven=None, fills_left=left, by_chance=min(1.0, search.width / left)
     )

@@ -46,7 +46,6 @@ from lmexposure.models import (
     DpCheck,
     LoadedModel,
     LstmSizes,
-    TrainingResult,
     TrainingSettings,
     check_learns,
     check_lora,
@@ -61,7 +60,7 @@ from lmexposure.models import (
     template_sha256,
     train,
 )
-from lmexposure.studies import DP_SGD, DpClaim, RunSettings
+from lmexposure.studies import DP_SGD, DpClaim, RunSettings, TrainingResult
 
 _LOG = logging.getLogger(__name__)
 _LONGEST_RECORD = 1024  # tokens of a row: shorter ones take no more memory for it

@@ -1,6 +1,7 @@
 """`lmexposure epsilon`: bounds on epsilon from anyone's scores, without a model."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +12,7 @@ from lmexposure.cli import options
 from lmexposure.cli.console import print_section, say
 
 if TYPE_CHECKING:
-    from lmexposure.studies import Privacy
+    from lmexposure.statistics import Privacy
 
 
 def epsilon(  # noqa: PLR0913 - a command: its parameters are its flags
@@ -84,7 +85,7 @@ def epsilon(  # noqa: PLR0913 - a command: its parameters are its flags
 
 def _print(privacy: "Privacy", *, as_json: bool) -> None:
     if as_json:
-        say(json.dumps(privacy.model_dump(mode="json")))
+        say(json.dumps(asdict(privacy)))
         return
     from lmexposure.studies import privacy_sections
 

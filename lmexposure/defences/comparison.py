@@ -39,7 +39,7 @@ from lmexposure.defences.attacks import (
 )
 from lmexposure.defences.catalogue import Defence, chosen, refuse_own
 from lmexposure.errors import CorpusError, ResultError, SettingsError
-from lmexposure.statistics import models_needed
+from lmexposure.statistics import CellRate, models_needed
 from lmexposure.studies import (
     GOLDFISH,
     ClassSummary,
@@ -51,7 +51,6 @@ from lmexposure.studies import (
     Result,
     RunSettings,
     SweepModel,
-    SweepRate,
     SweepResult,
     SweepSettings,
 )
@@ -429,7 +428,7 @@ def _why_not(method: Measured, ratio: float, target: float, tolerance: float) ->
     return f"{side} than the target by {abs(away):.1%} in these models{searched}"
 
 
-def _population(swept: SweepResult, fpr: float) -> SweepRate | None:
+def _population(swept: SweepResult, fpr: float) -> CellRate | None:
     row = next((r for r in swept.scores if r.group == "population" and r.primary), None)
     return None if row is None else next(rate for rate in row.rates if rate.fpr == fpr)
 

@@ -22,7 +22,6 @@ from lmexposure.canaries import Files
 from lmexposure.defences.catalogue import Defence, Reference
 from lmexposure.defences.comparison import Compared, Comparison, Measured, prepare_comparison
 from lmexposure.errors import NumericalError, ResultError
-from lmexposure.models import TrainingResult
 from lmexposure.studies import (
     Defences,
     DefenceSearch,
@@ -30,6 +29,7 @@ from lmexposure.studies import (
     DefenceTry,
     Result,
     SweepResult,
+    TrainingResult,
 )
 from lmexposure.sweeps import (
     SweepDirectory,

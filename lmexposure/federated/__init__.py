@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from lmexposure.federated.audit import (
         FederatedAudit,
-        RoundAudit,
         federated_training,
     )
     from lmexposure.federated.canife import (
@@ -39,7 +38,6 @@ __all__ = [
     "CraftedCanary",
     "FederatedAudit",
     "FederatedSettings",
-    "RoundAudit",
     "RoundScores",
     "audit_update",
     "canife_audit",

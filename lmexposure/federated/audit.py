@@ -12,9 +12,8 @@ claimed (theory) and as seen (empirical). Mock clients and design clients take n
 
 import io
 import json
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -45,37 +44,10 @@ from lmexposure.statistics import (
     gaussian_dp_epsilon,
     step_guesses_epsilon,
 )
-from lmexposure.studies import CanifeSettings, FederatedSettings
+from lmexposure.studies import CanifeRound, CanifeSettings, FederatedSettings
 
 Clients = Mapping[str, NDArray[np.int64]]
 _FEWEST = 2  # clients of a pool
-
-
-@dataclass(frozen=True, kw_only=True)
-class RoundAudit:
-    """An attacked round; epsilons in nats, higher = less private."""
-
-    round: int  # its number, from 1; without frozen rounds the first in which the canary was
-    loss: float  # of the model on the mock clients, in nats a token
-    health: float  # of the canary, see `CraftedCanary`
-    norm: float  # of its client's update before the clip
-    # scores, coins: of the canary
-    scores: tuple[float, ...]
-    coins: tuple[bool, ...]
-    noise: float  # standard deviation of the scores but for the canary
-    point: float  # epsilon of the round as the source has it; no bound
-    mu: float  # lower bound on that of the round
-    epsilon_round: float  # of it, at delta
-    # the most that `epsilon_round` could have been: had the canary been seen in each mock round
-    attainable_round: float
-    noise_at_most: float  # noise multiplier that the bound leaves room for; infinite: any
-    epsilon_so_far: float  # composed to here
-    # claimed_round, claimed_so_far: as the noise promises; infinite without noise
-    claimed_round: float
-    claimed_so_far: float
-    # standard deviation of the scores of a random text as long as the clip
-    random_noise: float | None
-    random_epsilon_round: float | None  # lower bound by those; None where none was scored
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +57,7 @@ class FederatedAudit:
     settings: FederatedSettings  # of the training
     canife: CanifeSettings  # of the attacks
     clients: int  # that took part by their coins
-    rounds: tuple[RoundAudit, ...]  # those attacked, in order
+    rounds: tuple[CanifeRound, ...]  # those attacked, in order
     attainable: float  # the most that the last `epsilon_so_far` could have been
     # of the model on mock clients before each round and after the last, nats a token
     losses: tuple[float, ...]
@@ -93,7 +65,8 @@ class FederatedAudit:
     @property
     def refuted(self) -> bool:
         """Whether a round has less noise than is claimed."""
-        return any(row.noise_at_most < self.settings.noise_multiplier for row in self.rounds)
+        least = [row.noise_at_most for row in self.rounds if row.noise_at_most is not None]
+        return any(noise < self.settings.noise_multiplier for noise in least)
 
 
 class Kept(Protocol):
@@ -124,7 +97,7 @@ def federated_training(
     design, mock, training = _parted(clients, canife)
     names = sorted(training)
     attack = _Attack(model, settings, canife, design, mock, _attacked(settings, canife))
-    begin, losses, audits = 0, [_loss(model, mock)], list[RoundAudit]()
+    begin, losses, audits = 0, [_loss(model, mock)], list[CanifeRound]()
     if kept is not None and (before := kept.read()) is not None:
         begin, losses, audits = _unpacked(before, model, attack)
     for number in range(begin, settings.rounds):
@@ -159,13 +132,13 @@ def federated_training(
 
 
 def _packed(
-    number: int, model: Any, attack: "_Attack", losses: list[float], audits: list[RoundAudit]
+    number: int, model: Any, attack: "_Attack", losses: list[float], audits: list[CanifeRound]
 ) -> bytes:
     """A training in front of an attacked round: its weights, random numbers, and what was seen."""
     said = {
         "number": number,
         "losses": losses,
-        "audits": list(map(asdict, audits)),
+        "audits": [row.model_dump(mode="json") for row in audits],
         "history": attack.history,
         "perfect": attack.perfect,
     }
@@ -178,7 +151,7 @@ def _packed(
 
 def _unpacked(
     data: bytes, model: Any, attack: "_Attack"
-) -> tuple[int, list[float], list[RoundAudit]]:
+) -> tuple[int, list[float], list[CanifeRound]]:
     """Bring model, random numbers and attack to where they were; the round, and what was seen."""
     with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
         said = json.loads(arrays["said"].tobytes())
@@ -188,14 +161,8 @@ def _unpacked(
         torch.set_rng_state(torch.from_numpy(arrays["random"]))
     attack.history = [(noise, rate, steps) for noise, rate, steps in said["history"]]
     attack.perfect = [(noise, rate, steps) for noise, rate, steps in said["perfect"]]
-    audits = [_round_of(row) for row in said["audits"]]
+    audits = [CanifeRound.model_validate(row) for row in said["audits"]]
     return said["number"], said["losses"], audits
-
-
-def _round_of(values: dict[str, Any]) -> RoundAudit:
-    """A round as it was before it was kept: JSON has lists alone."""
-    values |= {name: tuple(values[name]) for name in ("scores", "coins")}
-    return RoundAudit(**values)
 
 
 def _parted(
@@ -283,7 +250,7 @@ class _Attack:
         if not self._canife.frozen and self._canary is not None:
             self._seen.append((audit_update(total, self._canary.update), self._coin))
 
-    def finished(self, number: int, losses: Sequence[float]) -> Iterator[RoundAudit]:
+    def finished(self, number: int, losses: Sequence[float]) -> Iterator[CanifeRound]:
         """What was seen since the canary was made, if there was one."""
         if self._canary is None:
             return
@@ -291,12 +258,11 @@ class _Attack:
         scores = np.array([score for score, _ in self._seen])
         coins = np.array([coin for _, coin in self._seen], dtype=bool)
         mu, perfect = self._mu(scores, coins), self._mu(coins.astype(float), coins)
-        least = 1 / mu if mu > 0 else math.inf
         self.history += _stretch(mu, settings.client_rate, steps)
         self.perfect += _stretch(perfect, settings.client_rate, steps)
         others = self._others
         random_mu = None if others is None else self._mu(others.scores, others.coins)
-        yield RoundAudit(
+        yield CanifeRound(
             round=self._begun + 1,
             loss=losses[self._begun],
             health=self._canary.health,
@@ -308,7 +274,7 @@ class _Attack:
             mu=mu,
             epsilon_round=epsilon_of_mu(mu=mu, delta=settings.delta),
             attainable_round=epsilon_of_mu(mu=perfect, delta=settings.delta),
-            noise_at_most=least,
+            noise_at_most=1 / mu if mu > 0 else None,
             epsilon_so_far=epsilon_at_least(self.history, delta=settings.delta),
             claimed_round=self._claimed_round(),
             claimed_so_far=self._claimed(number),
@@ -347,14 +313,14 @@ class _Attack:
         inside, outside = scores[coins], scores[~coins]
         return gaussian_dp_epsilon(inside, outside, significance=level, delta=delta).mu
 
-    def _claimed_round(self) -> float:
+    def _claimed_round(self) -> float | None:
         noise = self._settings.noise_multiplier
-        return epsilon_of_mu(mu=1 / noise, delta=self._settings.delta) if noise else math.inf
+        return epsilon_of_mu(mu=1 / noise, delta=self._settings.delta) if noise else None
 
-    def _claimed(self, rounds: int) -> float:
+    def _claimed(self, rounds: int) -> float | None:
         settings = self._settings
         if not settings.noise_multiplier:
-            return math.inf
+            return None
         history = [(settings.noise_multiplier, settings.client_rate, rounds)]
         return epsilon_spent(history, delta=settings.delta).epsilon
 

@@ -3,23 +3,20 @@
 Users are those that records name, or parts of a text.
 """
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from lmexposure._files import canonical_json, mode_like, sha256_bytes
 from lmexposure._record import JsonValue
 from lmexposure.canaries import corpus_files, layout_for, read_documents, read_records
 from lmexposure.core import REPORTS, Work, claimed
 from lmexposure.errors import CorpusError
-from lmexposure.federated.audit import FederatedAudit, RoundAudit, federated_training
+from lmexposure.federated.audit import FederatedAudit, federated_training
 from lmexposure.federated.rounds import clients_of
 from lmexposure.models import LoadedModel, LstmSizes, computing_threads, new_model, save_model
 from lmexposure.studies import (
     Canife,
-    CanifeRound,
     CanifeSettings,
     CanifeStudySettings,
     FederatedSettings,
@@ -175,14 +172,7 @@ def _record(audit: FederatedAudit, inputs: str, clients: int, weights: int) -> C
         delta=settings.delta,
         frozen=audit.canife.frozen,
         significance=audit.canife.significance,
-        attacked=tuple(map(_round, audit.rounds)),
+        attacked=audit.rounds,
         attainable=audit.attainable,
         losses=audit.losses,
     )
-
-
-def _round(row: RoundAudit) -> CanifeRound:
-    values: dict[str, Any] = asdict(row)
-    for name in ("noise", "noise_at_most", "claimed_round", "claimed_so_far"):
-        values[name] = values[name] if math.isfinite(values[name]) else None
-    return CanifeRound(**values)

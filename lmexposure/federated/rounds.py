@@ -139,10 +139,10 @@ class RoundScores:
     coins: NDArray[np.bool_]  # whether it did, shape (n,)
 
     @property
-    def noise(self) -> float:
-        """Standard deviation of the scores but for the canary's own part, in units of it."""
+    def noise(self) -> float | None:
+        """Standard deviation of the scores but for the canary's own part; None of a single one."""
         rest = self.scores - self.coins
-        return float(rest.std(ddof=1)) if rest.size > 1 else float("nan")
+        return float(rest.std(ddof=1)) if rest.size > 1 else None
 
 
 def audit_update(update: Any, canary: Any, *, clip: float | None = None) -> float:

@@ -33,7 +33,7 @@ from lmexposure.models import (
 )
 from lmexposure.scoring import score_encoded
 from lmexposure.statistics import sampled_exposure
-from lmexposure.studies import CanaryResult, Estimate
+from lmexposure.studies import CanaryResult
 
 
 def wrapped_log_perplexity(
@@ -152,7 +152,7 @@ def _by_rank(
     exposures = sampled_exposure(own, null, space_size=size, level=level)
     results = []
     for i, canary in enumerate(canary for canary in drawn if canary.role != "held_out"):
-        estimate = Estimate.model_validate(exposures.row(i))
+        estimate = exposures.canary(i)
         results.append(
             CanaryResult(
                 id=canary.id,

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from lmexposure.models.checkpoints import (
         Progress,
         ProgressCallback,
-        TrainingResult,
         damaged_model,
     )
     from lmexposure.models.cpu import computing_threads, threads_for, warn_imitated
@@ -103,7 +102,7 @@ if TYPE_CHECKING:
         weights_away,
         weights_sha256,
     )
-    from lmexposure.studies import TrainingSettings
+    from lmexposure.studies import TrainingResult, TrainingSettings
 else:
     from lmexposure._lazy import lazy_face as _lazy_face
 

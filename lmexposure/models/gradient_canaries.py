@@ -35,7 +35,7 @@ from lmexposure.statistics import (
     sampled_epsilon,
     step_guesses_epsilon,
 )
-from lmexposure.studies import Bound, WhiteBoxAudit, WhiteBoxBounds
+from lmexposure.studies import WhiteBoxAudit, WhiteBoxBounds
 
 HADAMARD, DIRAC = "hadamard", "dirac"
 
@@ -348,9 +348,9 @@ class GradientCanaries:
             tosses=tosses,
             noise_multiplier=min(self._noises),
             delta=delta,
-            one_run=_record(one_run),
-            one_run_gaussian=_record(gaussian),
-            step=_record(step),
+            one_run=one_run,
+            one_run_gaussian=gaussian,
+            step=step,
             noise_at_most=_noise_at_most(step),
             composed=self._composed(step, delta),
             attainable=_largest(*most, self._composed(perfect, delta)),
@@ -446,10 +446,6 @@ def _noise_at_most(step: GaussianEpsilon | None) -> float | None:
 def _largest(*values: float | None) -> float:
     """Of those that there are; without any of them nothing can be shown, which is 0."""
     return max((value for value in values if value is not None), default=0.0)
-
-
-def _record(bound: EpsilonBound | None) -> Bound | None:
-    return None if bound is None else Bound.model_validate(bound.to_dict())
 
 
 def _clip(optimizer: Any) -> float:

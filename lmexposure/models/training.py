@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,6 @@ from lmexposure.models.checkpoints import (
     CheckpointDirectory,
     Counters,
     ProgressCallback,
-    TrainingResult,
     damaged_model,
 )
 from lmexposure.models.cpu import computing_threads, threads_for, warn_imitated
@@ -64,6 +62,7 @@ from lmexposure.studies import (
     SELENA,
     TRAINING_SCHEMA,
     DpClaim,
+    TrainingResult,
     TrainingSettings,
     read_training,
 )
@@ -209,7 +208,8 @@ def _train(  # noqa: PLR0913  what `train` takes, as rows
     if claim is not None and inside is not None:
         claim = claim.model_copy(update={"white_box": inside.bounds})
     result = _result(counters, out, method.steps_per_epoch, accelerator.num_processes, claim)
-    result = replace(result, unigram_bits=unigram_bits(training, held), delivered=delivered)
+    more = {"unigram_bits": unigram_bits(training, held), "delivered": delivered}
+    result = result.model_copy(update=more)
     if accelerator.is_main_process:
         kept = [study.save(out) for study in (let_out, inside) if study is not None]
         _set_aside(out, checkpoints.best(counters.best_step))
@@ -219,7 +219,7 @@ def _train(  # noqa: PLR0913  what `train` takes, as rows
             "settings": settings.to_dict(),
             "manifest_sha256": manifest_sha256,
             "chat_date": chat_date,
-            "result": result.to_dict(),
+            "result": result.model_dump(mode="json"),
             "model_files": checkpoints.finish(counters.best_step),
             "beside": {path.name: sha256_file(path) for path in kept},
         }
@@ -449,7 +449,7 @@ def _finished(out: Path, inputs: str, settings: TrainingSettings) -> TrainingRes
                 f"{out / name} has gone since the training, which alone can make it; put it back, "
                 "or train into another directory"
             )
-        return TrainingResult.of_record(record.result, model)
+        return record.result.model_copy(update={"model_path": model, "reused": True})
     refuse_foreign(out, _written_by(settings))
     check(model)
     if path.exists():
@@ -523,5 +523,6 @@ def _result(
         stopped=counters.stopped,
         processes=processes,
         threads=counters.threads,
+        reused=False,
         claim=claim,
     )

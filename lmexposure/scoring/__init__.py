@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     )
     from lmexposure.scoring.exact_search import (
         Likeliest,
-        Margin,
         ProvenRank,
         RankSearch,
         likeliest_fills,
@@ -47,7 +46,7 @@ if TYPE_CHECKING:
     )
     from lmexposure.scoring.spelling import Vocabulary
     from lmexposure.scoring.steps import RecomputedSteps, Steps, WholeSteps, next_token_steps
-    from lmexposure.scoring.token_spaces import Continuations, Proof, TokenSpace, token_space
+    from lmexposure.scoring.token_spaces import Continuations, TokenSpace, token_space
     from lmexposure.scoring.windows import (
         WindowScores,
         score_windows,
@@ -73,11 +72,9 @@ __all__ = [
     "LabelOnly",
     "Leaves",
     "Likeliest",
-    "Margin",
     "NearSearch",
     "NearVerbatim",
     "PathSteps",
-    "Proof",
     "ProvenRank",
     "RankSearch",
     "RecomputedSteps",

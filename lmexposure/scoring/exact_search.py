@@ -26,6 +26,7 @@ from lmexposure.scoring.rescoring import Rescorer, measured_error
 from lmexposure.scoring.runtime import Floats
 from lmexposure.scoring.steps import Steps
 from lmexposure.scoring.token_spaces import TokenSpace
+from lmexposure.studies import Margin
 
 _MARGIN_BITS = 1e-3  # float32: what rounding may move a total by
 _SAFETY = 4  # the margin is at least this multiple of the largest error that was measured
@@ -35,18 +36,6 @@ _SAMPLE_HALF = 256
 _MOST_ALIKE = 4_096  # fills that cannot be distinguished from the k-th, at most
 _NARROW = 64  # a narrow batch finds a first bound soon
 _ANY_COST = float(np.finfo(np.float64).max)  # but not infinite: no attacker would guess such a fill
-
-
-@dataclass(frozen=True, kw_only=True)
-class Margin:
-    """How far a walked total may lie from the true one."""
-
-    bits: float  # totals that differ by less are scored again in float64
-    measured: float  # the largest error seen on a sample, in bits
-    sample: int  # the number of fills in it
-    # the margin rests on the sample alone; False where it is the fixed margin of a walk in float32
-    # or float64, 1e-3 bits, and the measured error stays far within it
-    empirical: bool
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ section 8, compares these with best-first search.)
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -55,10 +55,6 @@ class Extraction:
     # its place there among all fills, other inserted canaries included; 1 = first guess
     place: int | None
     steps: int  # prefixes that the model computed until it was settled
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values, as result.json holds them."""
-        return asdict(self)
 
 
 class Extractor:

@@ -28,23 +28,13 @@ from lmexposure.scoring.token_rules import (
     by_windows,
     sample_encodings,
 )
+from lmexposure.studies import TokenProof
 
 _SAMPLE = 256
 _MOST_ENUMERATED = 1 << 16
 _LONGEST_MEMORY = 3
 _MOST_EXAMPLES = 4096
 _MOST_CACHED = 1 << 21  # tokens in cached continuations
-
-
-@dataclass(frozen=True, kw_only=True)
-class Proof:
-    """How it is known that the paths of a space are the encodings of its fills."""
-
-    # what says which token may follow: "merges" (those of a BPE tokenizer), "windows" (the
-    # tokenizer itself, asked about the last few tokens), "enumerated" (all encodings)
-    rule: str
-    counted: int  # paths of the space, equal to the number of fills
-    looked_up: int  # fills whose encoding was looked up and found among the paths
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +72,7 @@ class TokenSpace:
         if not all(map(self._holds, rows)):
             raise NotApplicable("it does not give some fills the tokens of their encoding")
         # how it is known that the paths are right
-        self.proof = Proof(rule=built.rule, counted=counted, looked_up=len(rows))
+        self.proof = TokenProof(rule=built.rule, counted=counted, looked_up=len(rows))
 
     def count(self, state: int) -> int:
         """How many fills there are at or below a state."""

@@ -2,12 +2,11 @@
 
 Numpy and scipy only: nothing here knows a model. All log-perplexities and exposures are in bits.
 
-A new statistic is a file of its own, with its source and a record that has `to_dict()`, and a name
-here. Exposures: `exposures`, `exact`, `importance`, `skew_normal`, `calibrated`; bounds on epsilon:
-one file each in `bounds`; whether chance explains a difference: `chance`; telling members from
-others: `membership`, `roc`, `attack_scores`; over many models: `many_models`,
-`relative_likelihood`, `label_regression`, `counterfactual`,
-`max_t`.
+A new statistic is a file of its own, with its source, and a name here; what a record holds of it is
+in `results`. Exposures: `exposures`, `exact`, `importance`, `skew_normal`, `calibrated`; bounds on
+epsilon: one file each in `bounds`; whether chance explains a difference: `chance`; telling members
+from others: `membership`, `roc`, `attack_scores`; over many models: `many_models`,
+`relative_likelihood`, `label_regression`, `counterfactual`, `max_t`.
 """
 
 from typing import TYPE_CHECKING
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
         reference_difference,
         zlib_ratio,
     )
-    from lmexposure.statistics.bounds.bound import Claim, ClaimCheck, EpsilonBound
+    from lmexposure.statistics.bounds.bound import Claim
     from lmexposure.statistics.bounds.canife import canife_point
     from lmexposure.statistics.bounds.clopper_pearson import (
         Bonferroni,
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
         clopper_pearson_epsilon,
     )
     from lmexposure.statistics.bounds.from_exposure import (
-        EpsilonPoint,
         ExposureEpsilon,
         epsilon_from_exposure,
         epsilon_from_median_exposure,
@@ -46,7 +44,7 @@ if TYPE_CHECKING:
         one_run_gaussian_audit,
         sampled_epsilon,
     )
-    from lmexposure.statistics.bounds.joint import JointBounds, joint_bounds
+    from lmexposure.statistics.bounds.joint import joint_bounds
     from lmexposure.statistics.bounds.joint_beta import JointBetaEpsilon, joint_beta_epsilon
     from lmexposure.statistics.bounds.lidp import lidp_epsilon
     from lmexposure.statistics.bounds.many_runs import (
@@ -65,9 +63,6 @@ if TYPE_CHECKING:
     )
     from lmexposure.statistics.calibrated import CalibratedExposure, calibrated_exposure
     from lmexposure.statistics.chance import (
-        GUESSING,
-        GuessingBaseline,
-        GuessingTest,
         guessing_test,
         holm,
         median_test,
@@ -131,7 +126,6 @@ if TYPE_CHECKING:
     )
     from lmexposure.statistics.intervals import (
         BinomialInterval,
-        QuantileInterval,
         binomial_interval,
         estimated_quantile,
         quantile_interval,
@@ -140,15 +134,8 @@ if TYPE_CHECKING:
     from lmexposure.statistics.likelihood_ratios import LiraScores, lira, lira_matrix, lira_offline
     from lmexposure.statistics.many_models import CanariesAndPopulation, canaries_and_population
     from lmexposure.statistics.max_t import MaxTTest, influence_test, memorisation_test
-    from lmexposure.statistics.membership import (
-        AreaUnderCurve,
-        TprAtFpr,
-        area_under_curve,
-        membership_metrics,
-        tpr_at_fpr,
-    )
+    from lmexposure.statistics.membership import area_under_curve, membership_metrics, tpr_at_fpr
     from lmexposure.statistics.model_units import (
-        CellRate,
         CellRates,
         RateParts,
         cell_rates,
@@ -158,18 +145,39 @@ if TYPE_CHECKING:
     )
     from lmexposure.statistics.privacy import ScoreClass, privacy_of, score_classes
     from lmexposure.statistics.relative_likelihood import rmia, rmia_matrix
-    from lmexposure.statistics.roc import RocCurve, RocHull, concave_hull, roc_curve
-    from lmexposure.statistics.skew_normal import (
+    from lmexposure.statistics.results import (
+        GUESSING,
+        AreaUnderCurve,
+        CellRate,
+        ClaimCheck,
+        ControlsComparison,
+        EpsilonBound,
+        EpsilonPoint,
+        Estimate,
+        ExposureSummary,
         GoodnessOfFit,
-        SkewNormalExposure,
-        skew_normal_exposure,
+        GuessingBaseline,
+        GuessingTest,
+        JointBounds,
+        MeanInterval,
+        Membership,
+        Method,
+        PrimaryBound,
+        Privacy,
+        PrivacyClass,
+        QuantileInterval,
+        RefusedBound,
+        TprAtFpr,
+        Validity,
     )
+    from lmexposure.statistics.roc import RocCurve, RocHull, concave_hull, roc_curve
+    from lmexposure.statistics.skew_normal import SkewNormalExposure, skew_normal_exposure
     from lmexposure.statistics.skew_normal_curve import (
         SkewNormal,
         fit_skew_normal,
         skew_normal_log_cdf,
     )
-    from lmexposure.statistics.summary import ExposureSummary, exposure_summary
+    from lmexposure.statistics.summary import exposure_summary
     from lmexposure.statistics.witness import (
         draws_needed,
         witness_certificate,
@@ -195,10 +203,12 @@ __all__ = [
     "CertifiedExposure",
     "Claim",
     "ClaimCheck",
+    "ControlsComparison",
     "CounterfactualMemorisation",
     "Difference",
     "EpsilonBound",
     "EpsilonPoint",
+    "Estimate",
     "ExactExposure",
     "ExposureEpsilon",
     "ExposureEstimate",
@@ -217,10 +227,17 @@ __all__ = [
     "LiraScores",
     "LongerRuns",
     "MaxTTest",
+    "MeanInterval",
+    "Membership",
+    "Method",
     "OrderStatistics",
+    "PrimaryBound",
+    "Privacy",
+    "PrivacyClass",
     "QuantileInterval",
     "RanksAmongDraws",
     "RateParts",
+    "RefusedBound",
     "RocCurve",
     "RocHull",
     "SampledExposure",
@@ -230,6 +247,7 @@ __all__ = [
     "SplitSample",
     "TprAtFpr",
     "Unseen",
+    "Validity",
     "WeightedDraws",
     "area_under_curve",
     "beside_held_out",

@@ -1,4 +1,4 @@
-"""What the estimates share: read-only columns, midranks, and rows that JSON can hold."""
+"""What the estimates share: read-only columns, midranks, and numbers that JSON can hold."""
 
 from typing import Any
 
@@ -27,39 +27,3 @@ def midranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
 def finite_or_none(value: float) -> float | None:
     """JSON has no infinity: None is written for it, and a warning says why."""
     return float(value) if np.isfinite(value) else None
-
-
-def plain_list(values: NDArray[np.float64]) -> list[float | None]:
-    """Shape (n,) as a list, with None for what is not finite."""
-    return [finite_or_none(value) for value in values]
-
-
-def row(
-    value: float,
-    bounds: tuple[float, float, float],
-    rank: int | None,
-    capped: bool,
-    method: str,
-    assumptions: tuple[str, ...],
-    warnings: list[str],
-) -> dict[str, Any]:
-    """One canary's estimate as a result holds it; `bounds` is (low, high, level).
-
-    A rule replaces None where it has more: "place", "draws", "effective_draws", "steps".
-    """
-    low, high, level = bounds
-    return {
-        "method": method,
-        "value": finite_or_none(value),
-        "low": finite_or_none(low),
-        "high": finite_or_none(high),
-        "level": level,
-        "rank": rank,
-        "capped": capped,
-        "place": None,
-        "draws": None,
-        "effective_draws": None,
-        "steps": None,
-        "assumptions": list(assumptions),
-        "warnings": warnings,
-    }

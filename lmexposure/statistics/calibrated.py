@@ -36,17 +36,6 @@ class CalibratedExposure:
     gained_bits: NDArray[np.float64]
     reference_gained_bits: NDArray[np.float64]  # the same of the references, shape (m,)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain Python values, columns as lists; the references' gain by its median."""
-        return {
-            "calibrated": self.calibrated.to_dict(),
-            "base": self.base.to_dict(),
-            "added": self.added.tolist(),
-            "added_capped": self.added_capped.tolist(),
-            "gained_bits": self.gained_bits.tolist(),
-            "reference_gained_bits": float(np.median(self.reference_gained_bits)),
-        }
-
 
 def calibrated_exposure(
     canary_bits: ArrayLike,

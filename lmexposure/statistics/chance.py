@@ -8,10 +8,9 @@ the test is to show, so that a p-value is never smaller than that of the true va
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
 from functools import lru_cache
 from itertools import accumulate
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,6 +18,7 @@ from scipy.special import bdtr, betaln
 
 from lmexposure._validate import bits_array, integer, one_of
 from lmexposure.errors import InputError
+from lmexposure.statistics.results import GuessingTest
 
 _ASSUMPTIONS = ("without memorisation canaries and references of a group are exchangeable",)
 _CHUNK = 1024
@@ -28,80 +28,13 @@ _MOST_CELLS = 2500  # of the table behind an exact rank-sum test: 50 against 50
 _SHUFFLES, _AT_ONCE = 9999, 1000
 
 
-@dataclass(frozen=True, kw_only=True)
-class GuessingBaseline:
-    """Exposure in bits of canaries that a model knows nothing of; as it is given, the limit.
-
-    Among references without end the exposure is -log2 of a uniform number, exponential with mean
-    1 / ln 2; among few it is lower, since no rank is below 1.
-
-    Source: Jagielski 2023, A note on interpreting canary exposure (arXiv 2306.00133).
-    """
-
-    mean: float = 1 / math.log(2)
-    median: float = 1.0
-    upper_quartile: float = 2.0
-
-    @classmethod
-    def among(cls, references: int, *, space_size: int | None = None) -> "GuessingBaseline":
-        """The baseline among n references: the rank is uniform on 1 .. n + 1.
-
-        >>> round(GuessingBaseline.among(20).mean, 3)
-        1.204
-        """
-        n = integer("references", references, low=1)
-        most = math.log2(n if space_size is None else space_size)
-        # The mean of log2 of 1 .. n + 1.
-        mean = most - math.lgamma(n + 2) / math.log(2) / (n + 1)
-        return cls(
-            mean=mean, median=most - _log_rank(n, 0.5), upper_quartile=most - _log_rank(n, 0.25)
-        )
-
-    def to_dict(self) -> dict[str, float]:
-        """Plain Python values."""
-        return asdict(self)
-
-
-def _log_rank(n: int, share: float) -> float:
-    """The quantile of log2 of 1 .. n + 1, interpolated as `quantile_interval` interpolates."""
-    whole = math.floor(share * n)
-    low, high = math.log2(1 + whole), math.log2(2 + whole)
-    return low + (share * n - whole) * (high - low)
-
-
-GUESSING = GuessingBaseline()
-
-
-@dataclass(frozen=True, kw_only=True)
-class GuessingTest:
-    """How often chance alone gives a mean exposure such as this; lower p = harder to explain.
-
-    `statistic` is the canaries' mean exposure in bits among the references of their group; `n`
-    is the number of canaries. The p-value is exact, and at least 1 / (1 + permutations).
-    """
-
-    p_value: float
-    statistic: float
-    n: int
-    references: int
-    groups: int
-    alternative: str
-    permutations: int
-    seed: int
-    assumptions: tuple[str, ...] = _ASSUMPTIONS
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain Python values."""
-        return asdict(self) | {"assumptions": list(self.assumptions)}
-
-
 def guessing_test(
     canary_bits: ArrayLike,
     reference_bits: ArrayLike,
     *,
     seed: int,
     permutations: int = 9999,
-    alternative: str = "memorised",
+    alternative: Literal["memorised", "different"] = "memorised",
     canary_groups: ArrayLike | None = None,
     reference_groups: ArrayLike | None = None,
 ) -> GuessingTest:
@@ -135,6 +68,7 @@ def guessing_test(
         alternative=alternative,
         permutations=permutations,
         seed=seed,
+        assumptions=_ASSUMPTIONS,
     )
 
 

@@ -8,8 +8,7 @@ What sampling has not found yet is estimated from what it found once and twice (
 """
 
 import math
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -128,10 +127,6 @@ class Unseen:
         "samples are independent and by one rule; passages that hardly ever come out cannot be "
         "counted, so the estimate is of the least number that is left"
     )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain Python values."""
-        return asdict(self)
 
 
 def unseen_passages(counts: ArrayLike, draws: int, *, level: float = 0.95) -> Unseen:

@@ -10,8 +10,7 @@ to proves nothing
 
 import zlib
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -39,10 +38,6 @@ class Blind:
     significance: float  # how often groups of one source are called apart
     enough: bool  # whether there are documents enough for `apart` to say something
     fewest: int  # documents in each group from which on there are enough
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain Python values."""
-        return asdict(self)
 
 
 def shuffled_groups_p(

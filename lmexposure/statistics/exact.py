@@ -7,14 +7,14 @@ still proves that the rank is at least what it counted, and at most what it left
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lmexposure._validate import bits_array, integer, positive
 from lmexposure.errors import InputError
-from lmexposure.statistics._rows import column, row
+from lmexposure.statistics._rows import column
+from lmexposure.statistics.results import Estimate, Method
 
 _CERTIFIED = (
     "every fill shares the token prefix before the scored part",
@@ -34,7 +34,6 @@ _EMPIRICAL = (
     "the search's margin was measured on a sample of fills, so that it covers the error of its "
     "arithmetic as far as the sample shows"
 )
-_EXACT, _EXACT_EMPIRICAL, _BOUNDED = "exact", "exact up to an empirical margin", "bounded"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -47,24 +46,21 @@ class CertifiedExposure:
     low: NDArray[np.float64]
     secret_bits: NDArray[np.float64]
     space_bits: float
-    method: str = "certificate"
-    assumptions: tuple[str, ...] = _CERTIFIED
 
-    def row(self, i: int) -> dict[str, Any]:
-        """The i-th canary alone, in plain Python values; `capped`, for it is a lower bound."""
+    def canary(self, i: int) -> Estimate:
+        """The i-th canary alone; `capped`, for it is a lower bound."""
         low = float(self.low[i])
-        bounds = (low, self.space_bits, 1.0)
-        return row(low, bounds, None, True, self.method, self.assumptions, [])
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain Python values, columns as lists."""
-        return {
-            "method": self.method,
-            "low": self.low.tolist(),
-            "secret_bits": self.secret_bits.tolist(),
-            "space_bits": self.space_bits,
-            "assumptions": list(self.assumptions),
-        }
+        return Estimate(
+            method="certificate",
+            value=low,
+            low=low,
+            high=self.space_bits,
+            level=1.0,
+            rank=None,
+            capped=True,
+            assumptions=_CERTIFIED,
+            warnings=(),
+        )
 
 
 def certified_exposure(space_bits: float, secret_bits: ArrayLike) -> CertifiedExposure:
@@ -111,39 +107,27 @@ class ExactExposure:
     place_low: tuple[int, ...]
     place: tuple[int, ...]
     capped: NDArray[np.bool_]
-    methods: tuple[str, ...]
+    methods: tuple[Method, ...]
     empirical: NDArray[np.bool_]
     steps: int | None
     warnings: tuple[str, ...]
-    level: float = 1.0
 
-    def row(self, i: int) -> dict[str, Any]:
-        """The i-th canary alone, in plain Python values."""
-        value, capped = float(self.value[i]), bool(self.capped[i])
-        bounds = (float(self.low[i]), float(self.high[i]), self.level)
-        assumptions = (*_COUNTED, _EMPIRICAL if self.empirical[i] else _PROVEN)
-        warnings = [_open_warning(self.rank_low[i], self.rank[i])] if capped else []
-        found = row(value, bounds, self.rank[i], capped, self.methods[i], assumptions, warnings)
-        return found | {"place": self.place[i], "steps": self.steps}
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain Python values, columns as lists; ranks as decimal strings, for they may be huge."""
-        return {
-            "methods": list(self.methods),
-            "value": self.value.tolist(),
-            "low": self.low.tolist(),
-            "high": self.high.tolist(),
-            "level": self.level,
-            "rank_low": [str(rank) for rank in self.rank_low],
-            "rank": [str(rank) for rank in self.rank],
-            "place_low": [str(place) for place in self.place_low],
-            "place": [str(place) for place in self.place],
-            "capped": self.capped.tolist(),
-            "empirical": self.empirical.tolist(),
-            "steps": self.steps,
-            "assumptions": list(_COUNTED),
-            "warnings": list(self.warnings),
-        }
+    def canary(self, i: int) -> Estimate:
+        """The i-th canary alone."""
+        capped = bool(self.capped[i])
+        return Estimate(
+            method=self.methods[i],
+            value=float(self.value[i]),
+            low=float(self.low[i]),
+            high=float(self.high[i]),
+            level=1.0,
+            rank=self.rank[i],
+            capped=capped,
+            place=self.place[i],
+            steps=self.steps,
+            assumptions=(*_COUNTED, _EMPIRICAL if self.empirical[i] else _PROVEN),
+            warnings=(_open_warning(self.rank_low[i], self.rank[i]),) if capped else (),
+        )
 
 
 def exact_exposure(
@@ -188,8 +172,8 @@ def _result(
     least, most = counts["rank_low"], counts["rank_high"]
     capped = [a < b for a, b in zip(least, most, strict=True)]
     low, high = ([math.log2(size) - math.log2(rank) for rank in ranks] for ranks in (most, least))
-    methods = tuple(
-        _BOUNDED if is_open else _EXACT_EMPIRICAL if measured else _EXACT
+    methods: tuple[Method, ...] = tuple(
+        "bounded" if is_open else "exact up to an empirical margin" if measured else "exact"
         for is_open, measured in zip(capped, empirical, strict=True)
     )
     warning = (

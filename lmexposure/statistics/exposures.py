@@ -6,7 +6,7 @@
 import math
 import warnings
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,8 +16,9 @@ from lmexposure._quantiles import ExposureEstimate
 from lmexposure._style import count
 from lmexposure._validate import bits_array, fraction, integer
 from lmexposure.errors import InputError, SettingsError
-from lmexposure.statistics._rows import column, plain_list, row
+from lmexposure.statistics._rows import column, finite_or_none
 from lmexposure.statistics.intervals import binomial_interval
+from lmexposure.statistics.results import Estimate
 from lmexposure.statistics.skew_normal import SkewNormalExposure, skew_normal_exposure
 
 _SAME_SCORING = "canary and references are fills of one format, scored in the same way"
@@ -47,7 +48,7 @@ class SampledExposure:
     capped: NDArray[np.bool_]
     references: int
     level: float
-    method: str
+    method: Literal["exact", "sampled"]
     assumptions: tuple[str, ...]
     warnings: tuple[str, ...]
     space_bits: float = math.inf
@@ -74,30 +75,23 @@ class SampledExposure:
             for value, low, high, capped, rank in zip(*(c.tolist() for c in columns), strict=True)
         ]
 
-    def row(self, i: int) -> dict[str, Any]:
-        """The i-th canary alone, in plain Python values; None is infinity."""
-        bounds = (float(self.low[i]), float(self.high[i]), self.level)
+    def canary(self, i: int) -> Estimate:
+        """The i-th canary alone; what is not finite is None."""
         capped = bool(self.capped[i])
         warnings = [_cap_warning(self.references)] if capped else []
         if not math.isfinite(self.high[i]):
             warnings.append("no upper bound: the size of the randomness space was not given")
-        value, rank = float(self.value[i]), int(self.rank[i])
-        return row(value, bounds, rank, capped, self.method, self.assumptions, warnings)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain Python values, columns as lists; None is infinity."""
-        return {
-            "method": self.method,
-            "value": plain_list(self.value),
-            "low": plain_list(self.low),
-            "high": plain_list(self.high),
-            "level": self.level,
-            "rank": self.rank.tolist(),
-            "capped": self.capped.tolist(),
-            "references": self.references,
-            "assumptions": list(self.assumptions),
-            "warnings": list(self.warnings),
-        }
+        return Estimate(
+            method=self.method,
+            value=finite_or_none(self.value[i]),
+            low=finite_or_none(self.low[i]),
+            high=finite_or_none(self.high[i]),
+            level=self.level,
+            rank=int(self.rank[i]),
+            capped=capped,
+            assumptions=self.assumptions,
+            warnings=tuple(warnings),
+        )
 
 
 def sampled_exposure(

@@ -6,9 +6,8 @@ like fresh draws at all. Identifiers of a random split that were held out of the
 two apart: they look alike, whatever the source, and only those that were read can be known.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -55,10 +54,6 @@ class RanksAmongDraws:
         identifiers, it is the interval that says no.
         """
         return not self.shows and self.high <= _NEAR
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain Python values."""
-        return asdict(self)
 
 
 def rank_among_draws(bits: float, draw_bits: ArrayLike) -> int:

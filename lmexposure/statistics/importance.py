@@ -20,7 +20,8 @@ from scipy import special
 
 from lmexposure._validate import bits_array, fraction, integer
 from lmexposure.errors import InputError, SettingsError
-from lmexposure.statistics._rows import column, plain_list, row
+from lmexposure.statistics._rows import column, finite_or_none
+from lmexposure.statistics.results import Estimate
 
 ROUNDING = 1e-3  # bits by which a float32 total may lie off
 WHOLE = 50.0  # counts above 2^50 are not rounded to whole numbers: float64 cannot tell
@@ -288,36 +289,24 @@ class ImportanceExposure:
     level: float
     assumptions: tuple[str, ...]
     warnings: tuple[str, ...]
-    method: str = "importance"
 
-    def row(self, i: int) -> dict[str, Any]:
-        """The i-th canary alone, in plain Python values."""
-        value, capped = float(self.value[i]), bool(self.capped[i])
-        bounds = (float(self.low[i]), float(self.high[i]), self.level)
-        warnings = [_cap_warning(self.draws)] if capped else []
-        rank = self.rank[i]
-        return row(value, bounds, rank, capped, self.method, self.assumptions, warnings) | {
-            "place": self.place[i],
-            "draws": self.draws,
-            "effective_draws": float(self.effective_draws[i]),
-        }
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain Python values, columns as lists; ranks as decimal strings, for they may be huge."""
-        return {
-            "method": self.method,
-            "value": plain_list(self.value),
-            "low": plain_list(self.low),
-            "high": plain_list(self.high),
-            "level": self.level,
-            "rank": [str(rank) for rank in self.rank],
-            "place": [str(place) for place in self.place],
-            "capped": self.capped.tolist(),
-            "effective_draws": plain_list(self.effective_draws),
-            "draws": self.draws,
-            "assumptions": list(self.assumptions),
-            "warnings": list(self.warnings),
-        }
+    def canary(self, i: int) -> Estimate:
+        """The i-th canary alone; the draws' own steps are added by who drew."""
+        capped = bool(self.capped[i])
+        return Estimate(
+            method="importance",
+            value=finite_or_none(self.value[i]),
+            low=finite_or_none(self.low[i]),
+            high=finite_or_none(self.high[i]),
+            level=self.level,
+            rank=self.rank[i],
+            capped=capped,
+            place=self.place[i],
+            draws=self.draws,
+            effective_draws=float(self.effective_draws[i]),
+            assumptions=self.assumptions,
+            warnings=(_cap_warning(self.draws),) if capped else (),
+        )
 
 
 def importance_exposure(

@@ -6,8 +6,8 @@ Clopper and Pearson's interval, that of order statistics, and Efron's BCa, which
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,6 +18,7 @@ from lmexposure._quantiles import ExposureEstimate, order_tail, quantile_ends, q
 from lmexposure._validate import bits_array, fraction, integer
 from lmexposure.errors import InputError
 from lmexposure.statistics._rows import column
+from lmexposure.statistics.results import MeanInterval, QuantileInterval
 
 _MOST = 10_000  # beyond it the skew of a mean is too small to be worth n * resamples draws
 _CELLS = 2**22  # resampled values held at once
@@ -32,36 +33,6 @@ class BinomialInterval:
     high: NDArray[np.float64]
     level: float
     trials: int
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain Python values, columns as lists."""
-        return {
-            "low": self.low.tolist(),
-            "high": self.high.tolist(),
-            "level": self.level,
-            "trials": self.trials,
-        }
-
-
-@dataclass(frozen=True, kw_only=True)
-class QuantileInterval:
-    """A quantile of a sample, with the exact interval that its order statistics give.
-
-    `low` or `high` is None where the values are too few to reach the level on that side; then
-    `attained` is None too, and `note` says how many values it takes.
-    """
-
-    value: float
-    low: float | None
-    high: float | None
-    quantile: float
-    level: float
-    attained: float | None
-    note: str | None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain Python values."""
-        return asdict(self)
 
 
 def binomial_interval(counts: ArrayLike, trials: int, *, level: float = 0.95) -> BinomialInterval:
@@ -97,7 +68,7 @@ def quantile_interval(
 
     Source: David and Nagaraja 2003, Order Statistics, section 7.1.
 
-    >>> quantile_interval([1, 2, 3, 4, 5, 6]).to_dict()["high"]
+    >>> quantile_interval([1, 2, 3, 4, 5, 6]).high
     6.0
     """
     ordered = np.sort(bits_array("values", values))
@@ -168,28 +139,6 @@ def _too_few(n: int, quantile: float, level: float) -> str:
         f"from the lowest to the highest covers it with {max(widest, 0):.3g} only; "
         f"it takes at least {needed} values"
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class MeanInterval:
-    """A mean with an approximate interval, over canaries drawn like these.
-
-    `method` is "bca", "normal" (more than 10,000 values), or "none" where `low` and `high` are
-    None; `note` says what is to be known of it. `resamples` is 0 where none were drawn.
-    """
-
-    value: float
-    low: float | None
-    high: float | None
-    level: float
-    method: Literal["bca", "normal", "none"]
-    resamples: int
-    seed: int
-    note: str | None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain Python values."""
-        return asdict(self)
 
 
 def mean_interval(

@@ -6,7 +6,6 @@ became of that record (Aerni et al. 2024): `canaries_and_population` shows both.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,7 +13,7 @@ from scipy import special
 
 from lmexposure._validate import fraction
 from lmexposure.errors import InputError
-from lmexposure.statistics._rows import column, finite_or_none, plain_list
+from lmexposure.statistics._rows import column
 from lmexposure.statistics.membership import tpr_at_fpr
 from lmexposure.statistics.roc import roc_curve
 
@@ -120,31 +119,6 @@ class CanariesAndPopulation:
     # assumptions, notes: what must hold, and what is not as it should be
     assumptions: tuple[str, ...]
     notes: tuple[str, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain Python values; the worst canary, then the population, then every canary."""
-        return {
-            "worst": {
-                "canary": self.worst,
-                "tpr": finite_or_none(self.canary_tpr[self.worst]),
-                "advantage_low": float(self.canary_low[self.worst]),
-                "p": self.worst_p,
-            },
-            "population": {
-                "fpr": self.fpr,
-                "tpr": self.population_tpr,
-                "advantage": self.population_advantage,
-                "area": self.population_area,
-            },
-            "canary_tpr": plain_list(self.canary_tpr),
-            "canary_p": self.canary_p.tolist(),
-            "canary_low": self.canary_low.tolist(),
-            "significance": self.significance,
-            "models": self.models,
-            "canaries": self.canaries,
-            "assumptions": list(self.assumptions),
-            "notes": list(self.notes),
-        }
 
 
 def canaries_and_population(

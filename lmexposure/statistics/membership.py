@@ -7,7 +7,7 @@ scores.
 """
 
 from bisect import bisect_left
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from math import floor, log, log1p, sqrt
 from typing import Any, Literal
 
@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import optimize, special
 
 from lmexposure._validate import bits_array, fraction, one_of
+from lmexposure.statistics.results import AreaUnderCurve, Membership, TprAtFpr
 
 _INDEPENDENT = (
     "scores of those in are independent and alike given the model; so are those of the rest"
@@ -30,28 +31,6 @@ _ASSUMPTIONS = {
     ),
 }
 _RATES = (0.1, 0.01, 0.001)
-
-
-@dataclass(frozen=True, kw_only=True)
-class AreaUnderCurve:
-    """P(score in > score out) + P(equal) / 2, in [0, 1]; 0.5 = guessing, higher = more leaks."""
-
-    value: float  # of these scores
-    # low, high: two-sided interval of the area for such scores without end
-    low: float
-    high: float
-    level: float  # coverage wanted
-    method: str  # "effective", "newcombe" or "hoeffding"
-    validity: str  # "iid-scores" (holds for every sample size and distribution) or "asymptotic"
-    # positives, negatives: scores on each side
-    positives: int
-    negatives: int
-    assumptions: tuple[str, ...]
-    notes: tuple[str, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain Python values."""
-        return asdict(self) | {"assumptions": list(self.assumptions), "notes": list(self.notes)}
 
 
 def area_under_curve(
@@ -202,31 +181,6 @@ def _newcombe(found: _Placements, significance: float) -> float:
 _RULES = {"effective": _effective, "newcombe": _newcombe, "hoeffding": _hoeffding}
 
 
-@dataclass(frozen=True, kw_only=True)
-class TprAtFpr:
-    """The largest share of those in that a threshold finds at a FPR of at most `fpr`."""
-
-    fpr: float  # false-positive rate allowed, in (0, 1)
-    # TPR of these scores, in [0, 1]; higher = more leaks. None where not resolvable.
-    value: float | None
-    # low, high: two-sided interval of the TPR for such scores without end; None likewise
-    low: float | None
-    high: float | None
-    level: float  # coverage, at least
-    threshold: float | None  # a score strictly above it is guessed in, for `value`; None likewise
-    false_positives: int | None  # scores of those out above it; None likewise
-    # positives, negatives: scores on each side
-    positives: int
-    negatives: int
-    note: str | None  # why there is no number; None where there is one
-    # the scores of each side are independent and alike given the model
-    validity: str = "iid-scores"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain Python values."""
-        return asdict(self)
-
-
 def tpr_at_fpr(
     in_scores: ArrayLike, out_scores: ArrayLike, *, fpr: float, level: float = 0.95
 ) -> TprAtFpr:
@@ -309,13 +263,13 @@ def _high(
 
 def membership_metrics(
     in_scores: ArrayLike, out_scores: ArrayLike, *, level: float = 0.95
-) -> dict[str, Any]:
+) -> Membership:
     """Area under the curve, and the true-positive rates at false-positive rates of 10, 1, 0.1 %.
 
     Source: `area_under_curve` and `tpr_at_fpr`; at low rates, as Carlini et al. 2022 ask for.
     """
-    rates = [tpr_at_fpr(in_scores, out_scores, fpr=rate, level=level) for rate in _RATES]
-    return {
-        "area_under_curve": area_under_curve(in_scores, out_scores, level=level).to_dict(),
-        "tpr_at_fpr": [rate.to_dict() for rate in rates],
-    }
+    rates = (tpr_at_fpr(in_scores, out_scores, fpr=rate, level=level) for rate in _RATES)
+    return Membership(
+        area_under_curve=area_under_curve(in_scores, out_scores, level=level),
+        tpr_at_fpr=tuple(rates),
+    )

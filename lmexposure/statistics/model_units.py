@@ -23,6 +23,7 @@ from lmexposure.errors import InputError
 from lmexposure.statistics._rows import column
 from lmexposure.statistics.many_models import coin_matrix, score_matrix
 from lmexposure.statistics.membership import area_under_curve, tpr_at_fpr
+from lmexposure.statistics.results import CellRate
 
 # Given which models are kept, shape (M,): their scores, one row a kept model, NaN where there is
 # none, shape (kept, N).
@@ -33,24 +34,6 @@ _PARTS = 32  # of models, each left out once: more parts say hardly more of the 
 _FEWEST_MODELS = 4
 _LEAST = 1e-12  # variance of a share that is taken for none
 CURVE = tuple(float(f"{rate:.6g}") for rate in np.geomspace(1e-4, 1, 41))  # rates of the ROC curve
-
-
-@dataclass(frozen=True, kw_only=True)
-class CellRate:
-    """TPR at a FPR over all cells.
-
-    Source: as `tpr_at_fpr`.
-    """
-
-    fpr: float  # false-positive rate allowed
-    # TPR of these cells, in [0, 1], higher = more leaks; None where the cells cannot resolve the
-    # rate
-    value: float | None
-    # low, high: its interval, for these texts and models without end; None likewise
-    low: float | None
-    high: float | None
-    # why there is no number, and how many models it takes; None where there is one
-    note: str | None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

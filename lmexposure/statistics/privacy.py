@@ -6,7 +6,7 @@ over all formats; `privacy_of` bounds epsilon over all classes.
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -15,15 +15,17 @@ from numpy.typing import ArrayLike, NDArray
 from lmexposure._validate import bits_array, fraction, integer
 from lmexposure.errors import InputError, SettingsError
 from lmexposure.statistics._rows import midranks
-from lmexposure.statistics.bounds.bound import (
-    Claim,
-    EpsilonBound,
-    Terms,
-    refuse_unlikely_coins,
-)
+from lmexposure.statistics.bounds.bound import Claim, Terms, refuse_unlikely_coins
 from lmexposure.statistics.bounds.claim_power import claim_power
-from lmexposure.statistics.bounds.joint import JointBounds, joint_bounds
+from lmexposure.statistics.bounds.joint import joint_bounds
 from lmexposure.statistics.membership import area_under_curve, membership_metrics
+from lmexposure.statistics.results import (
+    EpsilonBound,
+    JointBounds,
+    PrimaryBound,
+    Privacy,
+    PrivacyClass,
+)
 
 ROLES = ("canary", "held_out", "reference", "control")
 
@@ -200,7 +202,7 @@ def privacy_of(  # noqa: PLR0913 - a public door: its parameters are its options
     level: float = 0.95,
     seed: int = 0,
     if_reversed: str = "higher must mean in: turn the sign of the scores",
-) -> dict[str, Any]:
+) -> Privacy:
     """Bounds on epsilon over all classes, at one joint level, and one verdict on a claim.
 
     The primary bound is the largest of the classes' primary ones. Each of those has half of an
@@ -212,7 +214,7 @@ def privacy_of(  # noqa: PLR0913 - a public door: its parameters are its options
     if not classes:
         raise InputError("no candidates, so there is nothing to bound; give canaries and others")
     share = fraction("significance", significance) / len(classes)
-    rows: list[dict[str, Any]] = []
+    rows: list[PrivacyClass] = []
     primary: list[tuple[EpsilonBound, ScoreClass]] = []
     for group in classes:
         try:
@@ -234,20 +236,24 @@ def privacy_of(  # noqa: PLR0913 - a public door: its parameters are its options
             continue
         rows.append(_row(group, bounds, level, None))
         primary.append((bounds.primary, group))
-    best = _largest(primary)
     attainable = [bound.max_attainable for bound, _ in primary if bound.max_attainable is not None]
-    return {
-        "inclusion_probability": inclusion_probability,
-        "significance": significance,
-        "deltas": list(deltas),
-        "primary": None if best is None else best[0].to_dict() | {"formats": list(best[1].formats)},
-        "max_attainable": max(attainable, default=None),
-        "classes": rows,
-        "claim": None
-        if claim is None
-        else _verdict(claim, best, attainable) | _power(claim, primary, inclusion_probability),
-        "notes": [*_left_out(classes), *_reversed(classes, level, if_reversed)],
-    }
+    most, best = max(attainable, default=None), _largest(primary)
+    check = None
+    if claim is not None:
+        check = claim.untested("no class of canaries has a bound")
+        if best is not None:  # it contradicts; what any class could have shown makes it consistent
+            check = claim.against(replace(best, max_attainable=most))
+            check = replace(check, **_power(claim, primary, inclusion_probability))
+    return Privacy(
+        inclusion_probability=inclusion_probability and float(inclusion_probability),
+        significance=float(significance),
+        deltas=tuple(map(float, deltas)),
+        primary=best,
+        max_attainable=most,
+        classes=tuple(rows),
+        claim=check,
+        notes=(*_left_out(classes), *_reversed(classes, level, if_reversed)),
+    )
 
 
 def _refuse_unlikely(classes: Sequence[ScoreClass], probability: float | None) -> None:
@@ -292,24 +298,14 @@ def _where(group: ScoreClass) -> str:
     return f"{formats + ', ' if formats else ''}repetitions {group.repetitions}"
 
 
-def _largest(
-    primary: Sequence[tuple[EpsilonBound, ScoreClass]],
-) -> tuple[EpsilonBound, ScoreClass] | None:
+def _largest(primary: Sequence[tuple[EpsilonBound, ScoreClass]]) -> PrimaryBound | None:
     """The largest bound with its class: it lies above the truth where any of them does (Boole)."""
     if not primary:
         return None
     bound, group = max(primary, key=lambda pair: pair[0].value)
     together = math.fsum(each.significance for each, _ in primary)
-    return replace(bound, significance=together), group
-
-
-def _verdict(
-    claim: Claim, best: tuple[EpsilonBound, ScoreClass] | None, attainable: list[float]
-) -> dict[str, Any]:
-    """The largest bound contradicts; what any class could have shown makes it consistent."""
-    if best is None:
-        return claim.untested("no class of canaries has a bound").to_dict()
-    return claim.against(replace(best[0], max_attainable=max(attainable, default=None))).to_dict()
+    values = {each.name: getattr(bound, each.name) for each in fields(EpsilonBound)}
+    return PrimaryBound(**values | {"significance": together}, formats=group.formats)
 
 
 def _power(
@@ -341,17 +337,17 @@ def _power(
 
 def _row(
     group: ScoreClass, bounds: JointBounds | None, level: float, note: str | None
-) -> dict[str, Any]:
+) -> PrivacyClass:
     """What is said of one class."""
-    return {
-        "formats": list(group.formats),
-        "repetitions": group.repetitions,
-        "canaries": int(group.included.sum()),
-        "held_out": int((~group.included).sum()),
-        "references": int(group.references.size),
-        "bounds": None if bounds is None else bounds.to_dict(),
-        "membership": None
+    return PrivacyClass(
+        formats=group.formats,
+        repetitions=group.repetitions,
+        canaries=int(group.included.sum()),
+        held_out=int((~group.included).sum()),
+        references=group.references.size,
+        bounds=bounds,
+        membership=None
         if bounds is None
         else membership_metrics(group.scores[group.included], group.outside, level=level),
-        "note": note,
-    }
+        note=note,
+    )

@@ -6,7 +6,6 @@ describes. It is no estimate and has no interval.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -64,18 +63,6 @@ class RocCurve:
         """Largest TPR - FPR in [0, 1]; its threshold is chosen on these very scores."""
         return float((self.tpr - self.fpr).max())
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain Python values; the last threshold, infinity, is None."""
-        return {
-            "curve": "ordinary",
-            "thresholds": [*self.thresholds[:-1].tolist(), None],
-            "true_positives": self.true_positives.tolist(),
-            "false_positives": self.false_positives.tolist(),
-            "positives": self.positives,
-            "negatives": self.negatives,
-            "area": self.area,
-        }
-
 
 def roc_curve(in_scores: ArrayLike, out_scores: ArrayLike) -> RocCurve:
     """The ordinary ROC curve of a score that should tell canaries that were in from others.
@@ -121,17 +108,6 @@ class RocHull:
         first = int(np.flatnonzero(self.false_positives == 0)[-1])
         x, y = self.false_positives[first:] / self.negatives, self.true_positives[first:]
         return float(np.interp(fpr, x, y / self.positives))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain Python values."""
-        return {
-            "curve": "concave hull",
-            "true_positives": self.true_positives.tolist(),
-            "false_positives": self.false_positives.tolist(),
-            "positives": self.positives,
-            "negatives": self.negatives,
-            "area": self.area,
-        }
 
 
 def concave_hull(curve: RocCurve) -> RocHull:

@@ -7,66 +7,23 @@ What was counted or drawn goes before it, and every value beyond the references 
 """
 
 import math
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lmexposure._quantiles import fewest_refits
 from lmexposure._validate import bits_array, fraction, integer
-from lmexposure.statistics._rows import column, plain_list, row
+from lmexposure.statistics._rows import column, finite_or_none
+from lmexposure.statistics.results import Estimate, GoodnessOfFit
 from lmexposure.statistics.skew_normal_curve import SkewNormal, fit_skew_normal, refit
 
-# Two tests share a false alarm rate of 5 % (Bonferroni).
-_P_VALUE_EACH = 0.025
 _ASSUMPTIONS = (
     "log-perplexities of never-inserted fills follow a skew-normal curve, also far beyond the "
     "references: no test on the references can show this",
     "the interval is the curve's sampling error only (parametric bootstrap), given that family",
     "references are drawn uniformly from the fills never inserted, scored like the canary",
 )
-
-
-@dataclass(frozen=True, kw_only=True)
-class GoodnessOfFit:
-    """How the curve fits; both p-values by parametric bootstrap; lower = worse fit.
-
-    `ks_statistic` is the largest distance between the curve's cdf and the sample's. `tail_bits`
-    says by how many bits, on average over the lowest hundredth of the references, the curve
-    overstates their exposure (below 0: understates).
-
-    Source: Stute, Gonzalez Manteiga, Presedo Quindimil 1993, Bootstrap based goodness-of-fit tests.
-    """
-
-    ks_statistic: float
-    ks_p_value: float
-    tail_bits: float
-    tail_p_value: float
-    bootstraps: int
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """One line for each test that fails; empty where the curve fits."""
-        lines = []
-        if self.ks_p_value <= _P_VALUE_EACH:
-            lines.append(
-                "DO NOT RELY ON THIS: the references do not follow a skew-normal curve "
-                f"(Kolmogorov-Smirnov distance {self.ks_statistic:.4f}, bootstrap "
-                f"p = {self.ks_p_value:.3g}); use the sampled exposure"
-            )
-        if self.tail_p_value <= _P_VALUE_EACH:
-            side = "overstates" if self.tail_bits > 0 else "understates"
-            lines.append(
-                f"DO NOT RELY ON THIS: the curve {side} exposure by {abs(self.tail_bits):.2f} bits "
-                "already among the lowest references, more beyond them (bootstrap "
-                f"p = {self.tail_p_value:.3g}); use the sampled exposure"
-            )
-        return tuple(lines)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain Python values."""
-        return asdict(self) | {"warnings": list(self.warnings)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,8 +105,6 @@ class SkewNormalExposure:
     curve: SkewNormal
     goodness: GoodnessOfFit | None  # None where no refits were made, and no interval with them
     warnings: tuple[str, ...]
-    method: str = "skew_normal"
-    assumptions: tuple[str, ...] = _ASSUMPTIONS
 
     @property
     def flagged(self) -> NDArray[np.bool_]:
@@ -157,9 +112,8 @@ class SkewNormalExposure:
         misfit = bool(_about_the_curve(self.curve, self.goodness))
         return misfit | (self.extrapolated_bits > 0) | self.below_all | self.exceeds_space
 
-    def row(self, i: int) -> dict[str, Any]:
-        """The i-th canary alone, in plain Python values, with the warnings that concern it."""
-        bounds = (float(self.low[i]), float(self.high[i]), self.level)
+    def canary(self, i: int) -> Estimate:
+        """The i-th canary alone, with the warnings that concern it."""
         warnings = list(_about_the_curve(self.curve, self.goodness))
         if self.extrapolated_bits[i] > 0:
             beyond = float(self.extrapolated_bits[i])
@@ -168,27 +122,17 @@ class SkewNormalExposure:
             warnings.append(_below(self.references) + _NO_VOUCHER)
         if self.exceeds_space[i]:
             warnings.append(_BEYOND_SPACE)
-        value = float(self.value[i])
-        return row(value, bounds, None, False, self.method, self.assumptions, warnings)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain Python values, columns as lists."""
-        return {
-            "method": self.method,
-            "value": plain_list(self.value),
-            "low": plain_list(self.low),
-            "high": plain_list(self.high),
-            "extrapolated_bits": plain_list(self.extrapolated_bits),
-            "exceeds_space": self.exceeds_space.tolist(),
-            "flagged": self.flagged.tolist(),
-            "references": self.references,
-            "level": self.level,
-            "seed": self.seed,
-            "curve": self.curve.to_dict(),
-            "goodness": None if self.goodness is None else self.goodness.to_dict(),
-            "assumptions": list(self.assumptions),
-            "warnings": list(self.warnings),
-        }
+        return Estimate(
+            method="skew_normal",
+            value=finite_or_none(self.value[i]),
+            low=finite_or_none(self.low[i]),
+            high=finite_or_none(self.high[i]),
+            level=self.level,
+            rank=None,
+            capped=False,
+            assumptions=_ASSUMPTIONS,
+            warnings=tuple(warnings),
+        )
 
 
 def skew_normal_exposure(

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -46,10 +46,6 @@ class SkewNormal:
         delta = self.shape / math.hypot(1, self.shape)
         half, whole = np.abs(generator.standard_normal(n)), generator.standard_normal(n)
         return self.location + self.scale * (delta * half + math.sqrt(1 - delta**2) * whole)
-
-    def to_dict(self) -> dict[str, float]:
-        """Plain Python values."""
-        return asdict(self)
 
 
 def skew_normal_log_cdf(z: ArrayLike, shape: float) -> NDArray[np.float64]:

@@ -5,8 +5,6 @@ Controls are fills that were never inserted, and so the null as it was measured.
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,14 +14,19 @@ from lmexposure._quantiles import ExposureEstimate
 from lmexposure._validate import bits_array, fraction, integer
 from lmexposure.errors import InputError
 from lmexposure.statistics._rows import midranks
-from lmexposure.statistics.chance import GUESSING, GuessingBaseline
 from lmexposure.statistics.exposures import SampledExposure
 from lmexposure.statistics.intervals import (
-    MeanInterval,
-    QuantileInterval,
     estimated_quantile,
     mean_interval,
     quantile_interval,
+)
+from lmexposure.statistics.results import (
+    GUESSING,
+    ControlsComparison,
+    ExposureSummary,
+    GuessingBaseline,
+    MeanInterval,
+    QuantileInterval,
 )
 
 _ASSUMPTIONS = (
@@ -32,31 +35,6 @@ _ASSUMPTIONS = (
 )
 _MOST = 500  # of the smaller sample; beyond it the normal approximation is as good
 _CHUNK = 1024
-
-
-@dataclass(frozen=True, kw_only=True)
-class ControlsComparison:
-    """What controls show, and how much higher canaries lie.
-
-    `mean` and `median` are the controls' exposures in bits; `exceeds` is the share of pairs in
-    which the canary's exposure is above the control's, ties counted half: 0.5 without
-    memorisation, 1 at most. `p_value` says how often chance alone puts canaries so high: exact
-    where it comes from permutations, and then at least 1 / (1 + permutations).
-    """
-
-    n: int
-    mean: float
-    median: QuantileInterval
-    exceeds: float
-    p_value: float
-    method: Literal["permutation", "normal approximation"]
-    permutations: int
-    seed: int
-    assumptions: tuple[str, ...] = _ASSUMPTIONS
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain Python values."""
-        return asdict(self) | {"assumptions": list(self.assumptions)}
 
 
 def compare_with_controls(
@@ -101,6 +79,7 @@ def compare_with_controls(
         method="permutation" if small else "normal approximation",
         permutations=permutations if small else 0,
         seed=seed,
+        assumptions=_ASSUMPTIONS,
     )
 
 
@@ -133,35 +112,6 @@ def _by_normal(ranks: NDArray[np.int64], n: int) -> float:
     if deviation == 0:
         return 1.0
     return float(ndtr(-(_wins(ranks, n) - n * m / 2 - 0.5) / deviation))
-
-
-@dataclass(frozen=True, kw_only=True)
-class ExposureSummary:
-    """Exposures in bits of canaries of one kind; higher = more memorised.
-
-    Quantiles carry intervals that hold, what references or draws leave open included where it is
-    known, the mean an approximate one: over canaries drawn like these and this one model. `notes`
-    says where an interval is missing or rough, and where capped exposures make a number a lower
-    bound. `controls` is None where none were given.
-    """
-
-    n: int
-    mean: float
-    standard_error: float | None
-    lower_quartile: QuantileInterval
-    median: QuantileInterval
-    upper_quartile: QuantileInterval
-    capped: int
-    level: float
-    notes: tuple[str, ...]
-    mean_interval: MeanInterval
-    controls: ControlsComparison | None
-    guessing: GuessingBaseline = GUESSING
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain Python values."""
-        controls = None if self.controls is None else self.controls.to_dict()
-        return asdict(self) | {"notes": list(self.notes), "controls": controls}
 
 
 def exposure_summary(  # noqa: PLR0913 - a public door: its parameters are its options

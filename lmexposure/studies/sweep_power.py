@@ -5,24 +5,7 @@ from typing import Literal, Self
 from pydantic import model_validator
 
 from lmexposure._record import Count, NotNegative, Number, Rate, Record, Rows, Share
-
-
-class SweepRate(Record):
-    """TPR at a FPR, over the cells (model, text) of a group."""
-
-    fpr: Rate  # false-positive rate allowed
-    value: Share | None  # the TPR; None where these cells cannot resolve the FPR
-    # low, high: its interval, for which models are the units; None where there is none
-    low: Share | None
-    high: Share | None
-    # why there is no number, and how many models it takes; None where there is one
-    note: str | None
-
-    @model_validator(mode="after")
-    def _missing_is_explained(self) -> Self:
-        if self.value is None and self.note is None:
-            raise ValueError(f"the TPR at FPR {self.fpr:g} is missing, and no note says why")
-        return self
+from lmexposure.statistics import CellRate
 
 
 class KindPower(Record):
@@ -38,7 +21,7 @@ class KindPower(Record):
     # area_low, area_high: its interval, models as units; None where there is none
     area_low: Share | None
     area_high: Share | None
-    rate: SweepRate  # TPR at the FPR of `SweepPower`
+    rate: CellRate  # TPR at the FPR of `SweepPower`
     separated: Count  # canaries that every model with them scores above every model without
 
 

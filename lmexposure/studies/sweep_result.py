@@ -23,11 +23,11 @@ from lmexposure._record import (
 )
 from lmexposure.core import Dated
 from lmexposure.errors import ResultError
-from lmexposure.studies.exposure.privacy import Bound
-from lmexposure.studies.exposure.run_record import TrainingRecord
+from lmexposure.statistics import CellRate, EpsilonBound
+from lmexposure.studies.exposure.run_record import TrainingResult
 from lmexposure.studies.sweep_counterfactual import SweepCounterfactual
 from lmexposure.studies.sweep_plan import SweepOptions
-from lmexposure.studies.sweep_power import SweepPower, SweepRate
+from lmexposure.studies.sweep_power import SweepPower
 
 # Of the models, without scores or that learned nothing: of more than that, those that are left may
 # not be like the others.
@@ -47,7 +47,7 @@ class SweepModel(FileRecord):
     plan_sha256: Sha256  # of the plan that it was trained by
     seed: BigInteger  # of its initial weights and of the order of its training
     scores_sha256: Sha256  # of scores.npz next to it
-    training: TrainingRecord  # what the training came to
+    training: TrainingResult  # what the training came to
     device: str  # that it was trained on
     versions: dict[str, str]  # of lmexposure, torch and transformers, by name
     seconds: NotNegative  # that training and scoring took
@@ -101,7 +101,7 @@ class SweepScore(Record):
     # area_low, area_high: its interval, models as units; None where there is none
     area_low: Share | None
     area_high: Share | None
-    rates: Rows[SweepRate]  # TPR at low FPR
+    rates: Rows[CellRate]  # TPR at low FPR
     # cells_in, cells_out: that have a score
     cells_in: Count
     cells_out: Count
@@ -143,7 +143,7 @@ class WorstText(Record):
     advantage_low: Share  # TPR - FPR is at least this
     separated: bool  # as in `SweepText`
     # on epsilon, at a level that pays for the choice; None where coins allow none
-    bound: Bound | None
+    bound: EpsilonBound | None
     # scores_in, scores_out: its raw primary scores, ascending
     scores_in: Rows[Number]
     scores_out: Rows[Number]
@@ -157,7 +157,8 @@ class SweepBound(Record):
     question: Literal["together", "per_model", "per_canary"]
     repetitions: Positive  # of the canaries that it is of
     chosen_from: Positive  # of how many bounds it is the largest, which its significance pays for
-    bound: Bound  # the bound; its `max_attainable` is the ceiling for these models and canaries
+    # the bound; its `max_attainable` is the ceiling for these models and canaries
+    bound: EpsilonBound
 
 
 class SweepEpsilon(Record):

@@ -18,8 +18,8 @@ from lmexposure._style import (
     whole,
 )
 from lmexposure.core import Column, Section, Table
+from lmexposure.statistics import CellRate
 from lmexposure.studies.sweep_counterfactual import CounterfactualText
-from lmexposure.studies.sweep_power import SweepRate
 from lmexposure.studies.sweep_result import (
     SweepBound,
     SweepNumbers,
@@ -86,7 +86,7 @@ def rates_of(rows: Sequence[SweepScore]) -> list[float]:
     return sorted({rate.fpr for row in rows for rate in row.rates})
 
 
-def rate_at(row: SweepScore, fpr: float) -> SweepRate | None:
+def rate_at(row: SweepScore, fpr: float) -> CellRate | None:
     """The TPR of a score at a false-positive rate; None where it was not asked."""
     return next((rate for rate in row.rates if rate.fpr == fpr), None)
 

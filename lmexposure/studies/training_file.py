@@ -11,7 +11,7 @@ from lmexposure._integrity import take_hash
 from lmexposure._record import Record, refuse_other_version
 from lmexposure._style import visible
 from lmexposure.errors import ResultError
-from lmexposure.studies.exposure.run_record import TrainingRecord
+from lmexposure.studies.exposure.run_record import TrainingResult
 
 TRAINING_SCHEMA = "lmexposure.training/1"
 _AGAIN = "train again into another directory, or copy the model elsewhere and measure it there"
@@ -24,7 +24,7 @@ class TrainingFile(Record):
     settings: dict[str, object] = Field(default={})  # of the training, by name
     manifest_sha256: str | None = None  # of the manifest of its corpus; None: it had none
     chat_date: str | None = None  # that its chats were rendered with; None: none
-    result: TrainingRecord  # what it came to
+    result: TrainingResult  # what it came to
     model_files: dict[str, str]  # SHA-256 of each file of the model, by its path from there
     # SHA-256 of what is private of it and lies next to this file, by name: dp_report.json,
     # white_box.json

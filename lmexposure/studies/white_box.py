@@ -32,7 +32,7 @@ from lmexposure.core import (
     Thresholds,
     attainable_outcome,
 )
-from lmexposure.studies.exposure.privacy import Bound
+from lmexposure.statistics import EpsilonBound
 
 if TYPE_CHECKING:
     from lmexposure.core.charts import Chart
@@ -58,10 +58,10 @@ class WhiteBoxBounds(Record):
     noise_multiplier: NotNegative  # the least that the optimizer had
     delta: Delta  # of all epsilons
     # by canaries of the whole training, for every private training; None: too few
-    one_run: Bound | None
-    one_run_gaussian: Bound | None  # by the same, for a Gaussian trade-off; None: too few
+    one_run: EpsilonBound | None
+    one_run_gaussian: EpsilonBound | None  # by the same, for a Gaussian trade-off; None: too few
     # of a single step that the canary is in; its `mu` counts. None: no such coins.
-    step: Bound | None
+    step: EpsilonBound | None
     noise_at_most: NotNegative | None  # the noise multiplier that `step` leaves room for; None: any
     # epsilon of all steps with that noise, granted that units are sampled at `sample_rate`; of one
     # step, where their noise changed; None: there is no `step`
@@ -368,7 +368,7 @@ def _noise(value: float | None) -> str:
     return "any" if value is None else short(value)
 
 
-def _value(bound: Bound | None) -> float | None:
+def _value(bound: EpsilonBound | None) -> float | None:
     return None if bound is None else bound.value
 
 

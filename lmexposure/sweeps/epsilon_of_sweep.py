@@ -20,7 +20,7 @@ from lmexposure.statistics import (
     per_text_epsilon,
     together_epsilon,
 )
-from lmexposure.studies import Bound, SweepBound, SweepEpsilon, SweepPlan
+from lmexposure.studies import SweepBound, SweepEpsilon, SweepPlan
 from lmexposure.sweeps.attacks import Cells, Flags, Floats
 from lmexposure.sweeps.rates import PerText
 
@@ -81,7 +81,7 @@ def ties(plan: SweepPlan, repetitions: int) -> int:
     return derive_seed(plan.seed, "sweep ties", str(repetitions))
 
 
-def bound_of_worst(plan: SweepPlan, of_texts: PerText) -> Bound | None:
+def bound_of_worst(plan: SweepPlan, of_texts: PerText) -> EpsilonBound | None:
     """A bound from the worst text alone, at a level that pays for the choice; None: no coins."""
     worst = of_texts.worst
     if worst is None or plan.settings.coins == "exactly_half":
@@ -97,7 +97,7 @@ def bound_of_worst(plan: SweepPlan, of_texts: PerText) -> Bound | None:
         )
     except InputError:
         return None
-    return bound_record(found)
+    return found
 
 
 def paid_epsilons(plan: SweepPlan, of_texts: PerText) -> Floats:
@@ -120,11 +120,6 @@ def paid_epsilons(plan: SweepPlan, of_texts: PerText) -> Floats:
         except InputError:  # coins that are hardly fair, or a text without a score
             continue
     return found
-
-
-def bound_record(found: EpsilonBound) -> Bound:
-    """A bound as a file has it."""
-    return Bound.model_validate(found.to_dict())
 
 
 def _epsilon(
@@ -206,5 +201,5 @@ class _Class:
             question=question,
             repetitions=self.repetitions,
             chosen_from=chosen_from,
-            bound=bound_record(bound),
+            bound=bound,
         )

@@ -11,7 +11,7 @@ import numpy as np
 
 from lmexposure.canaries import UNIFORM
 from lmexposure.errors import InputError
-from lmexposure.statistics import Difference, mean_difference, rate_difference
+from lmexposure.statistics import CellRate, Difference, mean_difference, rate_difference
 from lmexposure.studies import (
     AuditedText,
     KindComparison,
@@ -20,7 +20,6 @@ from lmexposure.studies import (
     SweepModel,
     SweepPlan,
     SweepPower,
-    SweepRate,
     SweepScore,
 )
 from lmexposure.sweeps.attacks import Group
@@ -108,7 +107,7 @@ def _strongest(rows: Sequence[KindPower]) -> str | None:
     return max(known, key=lambda row: (row.rate.value or 0.0, row.area or 0.0)).group
 
 
-def _rate(row: SweepScore) -> SweepRate:
+def _rate(row: SweepScore) -> CellRate:
     return next(rate for rate in row.rates if rate.fpr == FPR)
 
 
@@ -139,7 +138,7 @@ def _comparisons(plan: SweepPlan, rows: Mapping[str, SweepScore]) -> Iterator[Ki
         )
 
 
-def _difference(first: SweepRate, second: SweepRate) -> Difference | None:
+def _difference(first: CellRate, second: CellRate) -> Difference | None:
     """Of two rates with their intervals; None where one has none."""
     ends = [(rate.value, rate.low, rate.high) for rate in (first, second)]
     known = [(v, a, b) for v, a, b in ends if v is not None and a is not None and b is not None]

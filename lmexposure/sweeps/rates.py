@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 
 from lmexposure.errors import InputError
 from lmexposure.statistics import (
+    CellRate,
     CellRates,
+    EpsilonBound,
     canaries_and_population,
     cell_rates,
     models_needed,
@@ -19,10 +21,8 @@ from lmexposure.statistics import (
     tpr_at_fpr,
 )
 from lmexposure.studies import (
-    Bound,
     SweepCurve,
     SweepPlan,
-    SweepRate,
     SweepScore,
     SweepText,
     WorstText,
@@ -119,7 +119,7 @@ def _rows(
             area=part.area,
             area_low=None if rates is None else rates.area_low,
             area_high=None if rates is None else rates.area_high,
-            rates=part.rates(level) if rates is None else _rates_of(rates),
+            rates=part.rates(level) if rates is None else rates.rates,
             cells_in=part.inside.size,
             cells_out=part.outside.size,
             cells_missing=part.missing,
@@ -174,26 +174,22 @@ class _Found:
     def area(self) -> float | None:
         return roc_curve(self.inside, self.outside).area if self.two_sided else None
 
-    def rates(self, level: float) -> tuple[SweepRate, ...]:
+    def rates(self, level: float) -> tuple[CellRate, ...]:
         """Without intervals."""
         return tuple(self._rate(fpr, level) for fpr in FPRS)
 
-    def _rate(self, fpr: float, level: float) -> SweepRate:
+    def _rate(self, fpr: float, level: float) -> CellRate:
         value = None
         if self.two_sided:
             value = tpr_at_fpr(self.inside, self.outside, fpr=fpr, level=level).value
         if value is not None:
-            return SweepRate(fpr=fpr, value=value, low=None, high=None, note=None)
+            return CellRate(fpr=fpr, value=value, low=None, high=None, note=None)
         note = (
             f"{self.outside.size:,} cells without their text and {self.inside.size:,} with it do "
             f"not resolve a FPR of {fpr:g}; with {self.texts:,} texts it takes "
             f"{models_needed(fpr, self.texts, level=level):,} models"
         )
-        return SweepRate(fpr=fpr, value=None, low=None, high=None, note=note)
-
-
-def _rates_of(found: CellRates) -> tuple[SweepRate, ...]:
-    return tuple(SweepRate(**vars(rate)) for rate in found.rates)
+        return CellRate(fpr=fpr, value=None, low=None, high=None, note=note)
 
 
 def _curve_of(found: CellRates | None) -> SweepCurve | None:
@@ -263,7 +259,7 @@ class PerText:
             epsilon=_or_none(self.epsilon, text),
         )
 
-    def worst_row(self, bound: Bound | None) -> WorstText | None:
+    def worst_row(self, bound: EpsilonBound | None) -> WorstText | None:
         """The worst text, if any can be judged."""
         text = self.worst
         if text is None:

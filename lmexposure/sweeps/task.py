@@ -36,7 +36,6 @@ from lmexposure.models import (
     NEW_MODELS,
     LoadedModel,
     LstmSizes,
-    TrainingResult,
     TrainingSettings,
     context_window,
     grow,
@@ -55,7 +54,7 @@ from lmexposure.studies import (
     SweepModel,
     SweepPlan,
     SweepSettings,
-    TrainingRecord,
+    TrainingResult,
 )
 from lmexposure.sweeps.documents import SweepCorpus, read_corpus, saved_tokenizer
 from lmexposure.sweeps.matrices import TRAIN_AGAIN, npz, read_npz
@@ -250,7 +249,7 @@ def _made(directory: SweepDirectory, number: int, progress: Progress) -> SweepMo
         plan_sha256=directory.plan.sha256,
         seed=directory.seed(number),
         scores_sha256=sha256_bytes(scores),
-        training=TrainingRecord.model_validate(trained.to_dict()),
+        training=trained,
         device=str(loaded.model.device),
         versions={name: metadata.version(name) for name in _PACKAGES},
         seconds=round(time.monotonic() - begun, 3),

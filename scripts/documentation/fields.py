@@ -68,8 +68,10 @@ def _said_by(
 def published(record: Any) -> Any:
     """The JSON schema of a record's files, with a description of every field."""
     schema = record.json_schema()
-    ground = next(cls for cls in record.__mro__ if cls.__name__ == "Record")
-    known = {cls.__name__: cls for cls in _below(ground)}
+    from lmexposure._record import Record
+    from lmexposure._types import Found
+
+    known = {cls.__name__: cls for ground in (Record, Found) for cls in _below(ground)}
     for definition in (schema, *schema.get("$defs", {}).values()):
         cls = known[definition["title"]]
         said = dict(_ENVELOPE)

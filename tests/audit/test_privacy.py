@@ -18,8 +18,7 @@ from lmexposure.canaries import Format, Manifest, Plan
 from lmexposure.errors import SettingsError
 from lmexposure.integrations import insert
 from lmexposure.scoring import Vocabulary
-from lmexposure.statistics import joint_bounds
-from lmexposure.studies import Privacy
+from lmexposure.statistics import Privacy, joint_bounds
 
 FORMATS = (
     Format(name="code", template="number {digits:6}"),

@@ -22,9 +22,14 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> str:
     run = Result.read(
         small_run(home, **made, repetitions=(1, 4, 16), memorised=((4, 12.0), (16, 40.0)))
     )
-    gone = {"value": None, "low": None, "high": None, "warnings": ("it is missing",)}
+    gone: dict[str, Any] = {
+        "value": None,
+        "low": None,
+        "high": None,
+        "warnings": ("it is missing",),
+    }
     canaries = [
-        canary.model_copy(update={"exposure": canary.exposure.model_copy(update=gone)})
+        canary.model_copy(update={"exposure": replace(canary.exposure, **gone)})
         if canary.id.endswith("0009")
         else canary
         for canary in run.canaries

@@ -35,13 +35,7 @@ from lmexposure.statistics import (
     one_run_audit,
     sampled_exposure,
 )
-from lmexposure.studies import (
-    CanaryResult,
-    ClassSummary,
-    Estimate,
-    Result,
-    SeenFrom,
-)
+from lmexposure.studies import CanaryResult, ClassSummary, Result, SeenFrom
 from lmexposure.studies.exposure.check_exposure import exposure_by_chance
 from lmexposure.studies.exposure.checks import Shares
 
@@ -223,7 +217,7 @@ def _canaries(design: Design, own: Floats, references: Floats, name: str) -> Ite
     for place, bits in enumerate(own):
         among = sampled_exposure(bits, references, space_size=RANDOM_NUMBER)
         for i, value in enumerate(shown[place].tolist()):
-            row = exact(value) if design.exact else Estimate.model_validate(among.row(i))
+            row = exact(value) if design.exact else among.canary(i)
             yield canary(
                 i,
                 row,

@@ -10,8 +10,8 @@ import pytest
 from made_results import RANDOM_NUMBER, estimate, exact, sampled, small_result
 from scipy.stats import binomtest, mannwhitneyu
 
-from lmexposure.statistics import binomial_interval
-from lmexposure.studies import Estimate, Result, Scores
+from lmexposure.statistics import Estimate, binomial_interval
+from lmexposure.studies import Result, Scores
 from lmexposure.studies.exposure.differences import Difference, Finding, differences, findings
 from lmexposure.studies.exposure.rows import Floats
 

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import stat
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -242,5 +243,5 @@ def test_files_for_machines_have_numbers_in_full(run: Result) -> None:
 
 
 def _of_rank(canary: CanaryResult, rank: int) -> CanaryResult:
-    exposure = canary.exposure.model_copy(update={"rank": rank})
+    exposure = replace(canary.exposure, rank=rank)
     return canary.model_copy(update={"exposure": exposure})

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -27,8 +28,8 @@ from scipy.stats import norm
 
 import lmexposure as lx
 from lmexposure.core import Check, Outcome, Thresholds
-from lmexposure.statistics import quantile_interval, sampled_exposure
-from lmexposure.studies import Estimate, Method, Result
+from lmexposure.statistics import Estimate, Method, quantile_interval, sampled_exposure
+from lmexposure.studies import Result
 from lmexposure.studies.exposure.check_exposure import exposure_by_chance
 
 
@@ -40,7 +41,7 @@ def ranked(ranks: Sequence[int]) -> list[Estimate]:
     """Sampled exposures of these ranks among 10,000 references."""
     bits = np.array(ranks) - 1.5
     rows = sampled_exposure(bits, np.arange(REFERENCES), space_size=10**9)
-    return [Estimate.model_validate(rows.row(i)) for i in range(len(ranks))]
+    return [rows.canary(i) for i in range(len(ranks))]
 
 
 def drawn(value: float, low: float, high: float) -> list[Estimate]:
@@ -224,7 +225,7 @@ def test_switched_off_it_stands_in_untested() -> None:
 
 
 def test_a_class_without_a_test_says_so() -> None:
-    rows = [row.model_copy(update={"guessing_test": None}) for row in clean().summary]
+    rows = [replace(row, guessing_test=None) for row in clean().summary]
     result = changed(clean(), summary=rows)
     for key, words in (
         ("p_value", "is missing"),
@@ -292,9 +293,7 @@ def shared(rng: np.random.Generator, n: int, references: int, shift: float) -> R
     own, null = rng.standard_normal(n) - shift, rng.standard_normal(references)
     found = sampled_exposure(own, null, space_size=RANDOM_NUMBER)
     members = [
-        canary(
-            i, Estimate.model_validate(found.row(i)), guesses=None, log_perplexity_bits=30 + bits
-        )
+        canary(i, found.canary(i), guesses=None, log_perplexity_bits=30 + bits)
         for i, bits in enumerate(own.tolist())
     ]
     return made(members, references=references)

@@ -9,7 +9,8 @@ from made_results import canary, exact, form, made, sampled, searched
 from scipy import stats
 
 from lmexposure.core import Check, Outcome
-from lmexposure.studies import Estimate, Extraction
+from lmexposure.statistics import Estimate
+from lmexposure.studies import Extraction
 from lmexposure.studies.exposure.check_extraction import chance_of_finds, fewest_finds
 
 # Beyond all references: for all that its rank says, the secret may be the first guess.

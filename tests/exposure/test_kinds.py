@@ -1,5 +1,6 @@
 """Kinds of canaries whose texts were chosen, in the gate: leaks, passes, and what is no pass."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,22 +9,22 @@ from studies.test_result_kinds import values
 
 import lmexposure as lx
 from lmexposure.core import Check, Outcome, Thresholds, Verdict
-from lmexposure.statistics import one_run_audit
-from lmexposure.studies import Bound, KindMembership, Result
+from lmexposure.statistics import EpsilonBound, one_run_audit
+from lmexposure.studies import KindMembership, Result
 
 
-def _bound(value: float, most: float | None, repetitions: int = 2) -> Bound:
+def _bound(value: float, most: float | None, repetitions: int = 2) -> EpsilonBound:
     bits = [float(i) for i in range(20)]
     inside = [i % 2 == 0 for i in range(20)]
     made = one_run_audit(bits, inside, significance=0.05, repetitions=repetitions, seed=0)
-    return Bound.model_validate(made.to_dict() | {"value": value, "max_attainable": most})
+    return replace(made, value=value, max_attainable=most)
 
 
 def _kind(p_value: float = 0.5, **parts: Any) -> KindMembership:
     """A class of 20 candidates whose coins nothing tells, and a bound that could have been 6."""
     row = KindMembership.model_validate(values())
     assert row.test is not None
-    test = row.test.model_copy(update={"p_value": p_value})
+    test = replace(row.test, p_value=p_value)
     return row.model_copy(update={"test": test, "bound": _bound(0.0, 6.0), **parts})
 
 
@@ -105,7 +106,7 @@ def test_too_few_candidates_are_no_pass() -> None:
 def test_candidates_that_no_p_value_of_a_leak_comes_from_are_inconclusive() -> None:
     row = _kind()
     assert row.test is not None
-    coarse = row.test.model_copy(update={"permutations": 99})
+    coarse = replace(row.test, permutations=99)
     check = _of(_verdict(row.model_copy(update={"test": coarse})), "p_value")
     assert check.outcome is Outcome.INCONCLUSIVE
     assert "too few for p below" in check.reason

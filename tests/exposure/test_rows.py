@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from made_results import RANDOM_NUMBER, canary, estimate, made, sampled, small_result
 
-from lmexposure.statistics import roc_curve
-from lmexposure.studies import Estimate, Extraction, Method, Scores
+from lmexposure.statistics import Estimate, Method, roc_curve
+from lmexposure.studies import Extraction, Scores
 from lmexposure.studies.exposure.roc import roc_data
 from lmexposure.studies.exposure.rows import CanaryRow, canary_rows, class_rows, reference_bits
 

@@ -96,8 +96,8 @@ def test_what_is_a_lower_bound_says_so() -> None:
     shown = [sampled(13.288, 11.4, 29.9, capped=True), *(exact(2.0) for _ in range(3))]
     drawn = [canary(i, one) for i, one in enumerate(shown)]
     row = class_row(drawn)
-    top = row.median.model_copy(update={"low": 2.0, "high": math.log2(10_000)})
-    summary = [row.model_copy(update={"median": top})]
+    top = replace(row.median, low=2.0, high=math.log2(10_000))
+    summary = [replace(row, median=top)]
     table = sections(made(drawn, summary=summary))["Exposure in bits"]
     assert column(table, "mean")[0].startswith("≥ ")
     assert column(table, "median")[0] == "2.00"

@@ -13,7 +13,7 @@ from lmexposure.core.render import as_json, as_markdown, as_page
 from lmexposure.errors import ResultError
 from lmexposure.models import epsilon_spent
 from lmexposure.statistics import one_run_audit, step_guesses_epsilon
-from lmexposure.studies import Bound, DpClaim, Result, WhiteBoxAudit, WhiteBoxBounds
+from lmexposure.studies import DpClaim, Result, WhiteBoxAudit, WhiteBoxBounds
 from lmexposure.studies.exposure.tables_privacy import inside_section
 
 COINS = tuple(number % 3 == 0 or number % 7 == 0 for number in range(60))
@@ -34,9 +34,9 @@ def audit(composed: float | None = 1.5, shift: float = 6.0) -> WhiteBoxAudit:
         tosses=60,
         noise_multiplier=CLAIM.noise_multiplier,
         delta=1e-5,
-        one_run=Bound.model_validate(one_run.to_dict()),
+        one_run=one_run,
         one_run_gaussian=None,
-        step=Bound.model_validate(step.to_dict()),
+        step=step,
         noise_at_most=CLAIM.noise_multiplier,
         composed=composed,
         attainable=9.0,

@@ -8,8 +8,9 @@ import pytest
 import torch
 from models.small_training import small_lstm, train_small
 
-from lmexposure.models import Progress, TrainingResult, dp_sgd, save_model
+from lmexposure.models import Progress, dp_sgd, save_model
 from lmexposure.models.dp_accounting import epsilon_spent
+from lmexposure.studies import TrainingResult
 
 
 @pytest.fixture(scope="session")

@@ -8,14 +8,8 @@ from chats import chat_tokenizer
 from tiny import model_of
 
 from lmexposure.canaries import Wrapping
-from lmexposure.models import (
-    LoadedModel,
-    Progress,
-    TrainingResult,
-    TrainingSettings,
-    load_model,
-    train,
-)
+from lmexposure.models import LoadedModel, Progress, TrainingSettings, load_model, train
+from lmexposure.studies import TrainingResult
 
 WRAPPING = Wrapping(turn="assistant", loss="assistant", other="What is it?")
 CANARIES = {"My PIN is 0042.": 2, "My PIN is 2817.": 1}

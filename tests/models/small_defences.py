@@ -14,11 +14,12 @@ from hashes import sha256_tree
 from models.small_training import CANARIES, SETTINGS, small_documents, small_lstm, stops_at
 from tiny import characters, model_of
 
-from lmexposure.models import LoadedModel, Progress, TrainingResult, TrainingSettings, pack, train
+from lmexposure.models import LoadedModel, Progress, TrainingSettings, pack, train
 from lmexposure.models.chat_rows import TrainingRow
 from lmexposure.models.methods import Setup
 from lmexposure.models.packing import Batches, Packed, split_validation
 from lmexposure.models.padded_rows import PaddedRows
+from lmexposure.studies import TrainingResult
 
 PLAIN = replace(SETTINGS, epochs=2, snapshot_epochs=(), batch_size=6)
 # Every other line: what is trained several times over should be short.

@@ -20,7 +20,6 @@ from lmexposure.models import (
     LoadedModel,
     LstmSizes,
     Progress,
-    TrainingResult,
     TrainingSettings,
     new_model,
     save_model,
@@ -31,6 +30,7 @@ from lmexposure.models.lora import with_new_adapter
 from lmexposure.models.methods import Setup
 from lmexposure.models.packing import Blocks
 from lmexposure.models.padded_rows import PaddedRows, rows_of_documents
+from lmexposure.studies import TrainingResult
 
 CANARIES = {"code 4711": 3, "code 0815": 1}
 DOCUMENTS = [

@@ -10,12 +10,12 @@ from lmexposure.models import (
     LoadedModel,
     LstmSizes,
     Progress,
-    TrainingResult,
     TrainingSettings,
     new_model,
     packing,
     train,
 )
+from lmexposure.studies import TrainingResult
 
 CANARIES = {"the code is 4711": 3, "the code is 0815": 1}
 SETTINGS = TrainingSettings(

@@ -26,9 +26,9 @@ from models.small_private import (
 from torch import nn
 
 from lmexposure.errors import CorpusError, ResultError, SettingsError
-from lmexposure.models import Progress, TrainingResult, load_model
+from lmexposure.models import Progress, load_model
 from lmexposure.scoring import log_perplexity
-from lmexposure.studies import DocumentPrivacy, WhiteBoxAudit
+from lmexposure.studies import DocumentPrivacy, TrainingResult, WhiteBoxAudit
 
 pytest.importorskip("peft")
 

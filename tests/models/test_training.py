@@ -29,7 +29,6 @@ from lmexposure.errors import (
 from lmexposure.models import (
     LoadedModel,
     Progress,
-    TrainingResult,
     TrainingSettings,
     damaged_model,
     load_model,
@@ -37,6 +36,7 @@ from lmexposure.models import (
     train,
     weights_sha256,
 )
+from lmexposure.studies import TrainingResult
 
 Train = Callable[..., TrainingResult]
 Whole = tuple[Path, TrainingResult, list[Progress]]
@@ -101,7 +101,7 @@ def test_a_finished_training_is_neither_done_again_nor_replaced(
 ) -> None:
     out, first, _ = whole_training
     again = run(out=out, progress=lambda _: pytest.fail("trained again"))
-    assert again == dataclasses.replace(first, reused=True)
+    assert again == first.model_copy(update={"reused": True})
     for other in ({"seed": 1}, {"documents": [f"other {i}" for i in range(20)], "canaries": {}}):
         with pytest.raises(ResultError, match="holds a finished training with other settings, da"):
             run(out=out, **other)

@@ -13,7 +13,8 @@ from known import known
 from models.small_private import PRIVATE, adapted, interrupted_at, lstm, made, trained
 from torch import Tensor
 
-from lmexposure.models import TrainingResult, TrainingSettings, load_model
+from lmexposure.models import TrainingSettings, load_model
+from lmexposure.studies import TrainingResult
 
 pytest.importorskip("opacus")
 pytestmark = pytest.mark.usefixtures("accounted_once")

@@ -101,7 +101,7 @@ def test_find_says_place_and_steps() -> None:
     order = [g.text for g in extractor.search("", width=100)]
     third = PIN.index(order[2])
     found = extractor.find(third, revealed=0, width=100)
-    assert (found.place, found.to_dict()["place"]) == (3, 3)
+    assert found.place == 3
     missed = extractor.find(PIN.index(order[-1]), revealed=0, width=1)
     assert (missed.found, missed.place) == (False, None)
     assert missed.steps == 1  # the prefix: from the first digit on it cannot be found any more

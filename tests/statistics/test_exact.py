@@ -92,9 +92,9 @@ def test_an_empirical_margin_is_said() -> None:
     options = {"space_size": 64, "place_low": [2, 2, 2], "place_high": [2, 2, 9]}
     result = exact_exposure([2, 2, 2], [2, 2, 9], empirical=[True, False, True], **options)  # type: ignore[arg-type]
     assert result.methods == ("exact up to an empirical margin", "exact", "bounded")
-    assert "measured on a sample" in result.row(0)["assumptions"][-1]
-    assert "again in float64" in result.row(1)["assumptions"][-1]
-    assert "measured on a sample" in result.row(2)["assumptions"][-1]
+    assert "measured on a sample" in result.canary(0).assumptions[-1]
+    assert "again in float64" in result.canary(1).assumptions[-1]
+    assert "measured on a sample" in result.canary(2).assumptions[-1]
 
 
 def test_sizes_beyond_a_float() -> None:

@@ -1,4 +1,3 @@
-import json
 import math
 from dataclasses import replace
 from typing import Any
@@ -8,9 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from limit_spaces import KINDS, SIZE, mixture, small_draws, space
+from pydantic import TypeAdapter
 from scipy import stats
 
-from lmexposure.statistics import GUESSING, WeightedDraws, importance_exposure
+from lmexposure.statistics import GUESSING, Estimate, WeightedDraws, importance_exposure
 
 
 def _naive(draws: WeightedDraws, tau: float, own: int, size: int) -> tuple[float, float, float]:
@@ -157,7 +157,7 @@ def test_without_a_hit_the_value_is_a_lower_bound() -> None:
     # of at most 2 / (2^-20 + 2^-15) weight, a hundredth of it a draw: 3.689 of them at 97.5 %
     most = math.floor(-math.log(0.025) * 2 / (2**-20 + 2**-15) / 100)
     assert result.rank == (1 + most,)
-    assert "none of 100 draws" in result.row(0)["warnings"][0]
+    assert "none of 100 draws" in result.canary(0).warnings[0]
     assert result.warnings[0].startswith("1 of 1 canaries: none of 100 draws")
 
 
@@ -232,8 +232,8 @@ def test_sizes_beyond_a_float() -> None:
     assert result.value[0] == pytest.approx(math.log2(size) - math.log2(0.1) - 41, abs=1e-3)
     assert result.rank[0] == pytest.approx(0.1 * 2**41, rel=1e-3)
     assert (result.high - result.low)[0] < 0.7
-    whole = json.loads(json.dumps(result.to_dict(), allow_nan=False))
-    assert whole["rank"][0] == str(result.rank[0])
+    held = TypeAdapter(Estimate).dump_python(result.canary(0), mode="json")
+    assert held["rank"] == str(result.rank[0])
     # A tenth of the draws count at 14,000 bits, all of them light, and so might one of weight 2|R|.
     huge = importance_exposure(14_000.0, draws, space_size=size)
     assert huge.low[0] == pytest.approx(math.log2(1000 / (-math.log(0.025) * 2)), abs=1e-3)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from lmexposure._record import plain
 from lmexposure.statistics import area_under_curve, canaries_and_population
 from lmexposure.statistics.many_models import coin_notes
 
@@ -91,9 +92,9 @@ def test_what_few_models_and_negatives_cannot_tell_is_said() -> None:
     assert (found.canary_p[2], found.canary_low[2]) == (1, 0)
     assert "1 of 8 canaries were in all models or in none" in found.notes[0]
     assert "negatives do not resolve a FPR of 0.001" in found.notes[1]
-    record = json.loads(json.dumps(found.to_dict()))
-    assert record["population"]["tpr"] is None
-    assert record["canary_tpr"][2] is None
+    told = json.loads(json.dumps(plain(found)))
+    assert told["population_tpr"] is None
+    assert told["canary_tpr"][2] is None
 
 
 def test_cells_without_a_score_are_left_out_and_counted() -> None:
@@ -113,7 +114,7 @@ def test_cells_without_a_score_are_left_out_and_counted() -> None:
         "2 of 160 cells have no score (NaN) and are left out of the population; their 1 of 8 "
         "canaries have no rate of their own",
     )
-    json.dumps(found.to_dict(), allow_nan=False)
+    json.dumps(plain(found), allow_nan=False)
 
 
 @pytest.mark.parametrize("shape", [(16, 40), (3, 500), (64, 2), (2, 3), (1, 5), (5, 1)])

@@ -1,4 +1,3 @@
-import json
 import math
 from math import comb
 from typing import Any
@@ -9,9 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from interval_ends import ends, holds
 from numpy.typing import NDArray
+from pydantic import TypeAdapter
 from scipy import special, stats
 
-from lmexposure.statistics import area_under_curve, membership_metrics, roc_curve, tpr_at_fpr
+from lmexposure.statistics import (
+    Membership,
+    area_under_curve,
+    membership_metrics,
+    roc_curve,
+    tpr_at_fpr,
+)
 
 SCORES = st.lists(st.integers(-4, 4), min_size=1, max_size=25)
 Scores = NDArray[np.float64]
@@ -210,8 +216,9 @@ def test_each_metric_is_its_own_function_s() -> None:
     rng = np.random.default_rng(1)
     inside, outside = rng.normal(1, 1, 300), rng.normal(0, 1, 2_000)
     found = membership_metrics(inside, outside, level=0.9)
-    assert found["area_under_curve"] == area_under_curve(inside, outside, level=0.9).to_dict()
-    assert found["tpr_at_fpr"] == [
-        tpr_at_fpr(inside, outside, fpr=rate, level=0.9).to_dict() for rate in (0.1, 0.01, 0.001)
-    ]
-    assert json.loads(json.dumps(found)) == found
+    assert found.area_under_curve == area_under_curve(inside, outside, level=0.9)
+    assert found.tpr_at_fpr == tuple(
+        tpr_at_fpr(inside, outside, fpr=rate, level=0.9) for rate in (0.1, 0.01, 0.001)
+    )
+    held = TypeAdapter(Membership)
+    assert held.validate_json(held.dump_json(found)) == found

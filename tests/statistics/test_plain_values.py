@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from lmexposure._record import plain
 from lmexposure.statistics import (
     binomial_interval,
     calibrated_exposure,
@@ -27,10 +28,10 @@ CURVE = roc_curve(range(3), [1])
         (binomial_interval([0, 5], 5), {"level": 0.95}),
         (
             calibrated_exposure([1.0], [5.0], [2.0, 3.0], [2.0, 3.0]),
-            {"gained_bits": [4.0], "reference_gained_bits": 0.0},
+            {"gained_bits": [4.0], "reference_gained_bits": [0.0, 0.0]},
         ),
-        (CURVE, {"curve": "ordinary", "thresholds": [0, 1, 2, None]}),
-        (concave_hull(CURVE), {"curve": "concave hull"}),
+        (CURVE, {"thresholds": [0, 1, 2, None]}),
+        (concave_hull(CURVE), {"positives": 3}),
         (exposure_summary([1.0, 2.0], controls_bits=[1.0, 3.0, 4.0]), {"n": 2}),
         (compare_with_controls([9.0], [1, 2, 3, 4], permutations=9), {"n": 4}),
         (
@@ -42,8 +43,8 @@ CURVE = roc_curve(range(3), [1])
     ],
 )
 def test_results_are_plain(result: Any, some: dict[str, object]) -> None:
-    plain = json.loads(json.dumps(result.to_dict(), allow_nan=False))
-    assert {name: plain[name] for name in some} == some
+    told = json.loads(json.dumps(plain(result), allow_nan=False))
+    assert {name: told[name] for name in some} == some
 
 
 @pytest.mark.parametrize("array", [binomial_interval(0, 5).low, CURVE.true_positives])

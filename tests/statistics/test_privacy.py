@@ -47,26 +47,26 @@ EMPTY = replace(tossed(2, 0.0, 1, repetitions=4), included=np.array([False, Fals
 
 def test_one_class_is_the_joint_bounds_of_its_scores() -> None:
     group = tossed(400, 2.0, 1)
-    found = privacy_of([group], inclusion_probability=0.5, deltas=(0.0, 1e-5), seed=3)
+    found: Any = privacy_of([group], inclusion_probability=0.5, deltas=(0.0, 1e-5), seed=3)
     alone = joint_bounds(
         group.scores, group.included, inclusion_probability=0.5, deltas=(0.0, 1e-5), seed=3
     )
-    assert found["classes"][0]["bounds"] == alone.to_dict()
-    assert found["primary"]["value"] == alone.primary.value > 0
-    assert found["max_attainable"] == alone.primary.max_attainable
-    assert found["claim"] is None
+    assert found.classes[0].bounds == alone
+    assert found.primary.value == alone.primary.value > 0
+    assert found.max_attainable == alone.primary.max_attainable
+    assert found.claim is None
 
 
 def test_the_largest_of_several_classes_is_paid_for() -> None:
     classes = [tossed(400, 0.0, 1), tossed(400, 3.0, 2, repetitions=2)]
-    found = privacy_of(classes, inclusion_probability=0.5)
+    found: Any = privacy_of(classes, inclusion_probability=0.5)
     strong = classes[1]
     paid = one_run_audit(strong.scores, strong.included, significance=0.0125, repetitions=2, seed=0)
-    assert found["primary"]["value"] == paid.value
-    assert found["primary"]["repetitions"] == 2
-    levels = [group["bounds"]["primary"]["significance"] for group in found["classes"]]
+    assert found.primary.value == paid.value
+    assert found.primary.repetitions == 2
+    levels = [group.bounds.primary.significance for group in found.classes]
     assert levels == [0.0125, 0.0125]
-    assert found["primary"]["significance"] == pytest.approx(0.025)
+    assert found.primary.significance == pytest.approx(0.025)
 
 
 @pytest.mark.slow
@@ -85,11 +85,11 @@ def test_the_largest_of_many_bounds_and_its_verdict_have_the_sum_of_their_levels
             )
             for _ in range(10)
         ]
-        found = privacy_of(classes, claim=claim, significance=0.5)
-        wrong += found["claim"]["verdict"] == "contradicted"
-    level = found["claim"]["significance"]
-    assert level == found["primary"]["significance"] == pytest.approx(0.25)
-    assert found["classes"][0]["bounds"]["primary"]["significance"] == pytest.approx(0.025)
+        found: Any = privacy_of(classes, claim=claim, significance=0.5)
+        wrong += found.claim.verdict == "contradicted"
+    level = found.claim.significance
+    assert level == found.primary.significance == pytest.approx(0.25)
+    assert found.classes[0].bounds.primary.significance == pytest.approx(0.025)
     assert wrong / runs > 4 * 0.025  # far above the level of one class
     assert wrong / runs < level + 3 * np.sqrt(level * (1 - level) / runs)
 
@@ -97,34 +97,34 @@ def test_the_largest_of_many_bounds_and_its_verdict_have_the_sum_of_their_levels
 def test_a_claim_that_only_another_class_could_have_contradicted_is_consistent() -> None:
     # The many show nothing and could have shown much; the few of 16 copies could show little.
     classes = [tossed(2_000, 0.0, 1), tossed(400, 12.0, 2, repetitions=16)]
-    found = privacy_of(classes, inclusion_probability=0.5, claim=Claim(epsilon=3.0, delta=0.0))
-    assert found["primary"]["repetitions"] == 16
-    assert found["primary"]["max_attainable"] < 3 < found["max_attainable"]
-    assert found["claim"]["verdict"] == "consistent"
+    found: Any = privacy_of(classes, inclusion_probability=0.5, claim=Claim(epsilon=3.0, delta=0.0))
+    assert found.primary.repetitions == 16
+    assert found.primary.max_attainable < 3 < found.max_attainable
+    assert found.claim.verdict == "consistent"
 
 
 def test_a_class_without_a_bound_says_why_and_a_claim_is_never_dropped() -> None:
-    found = privacy_of(
+    found: Any = privacy_of(
         [EMPTY], inclusion_probability=0.5, claim=Claim(epsilon=1.0, delta=1e-5), deltas=(1e-5,)
     )
-    assert found["primary"] is None
-    assert "0 scores were in and 2 were not" in found["classes"][0]["note"]
-    assert found["claim"]["verdict"] == "cannot tell"
-    assert found["claim"]["bound"] is None
-    beside = privacy_of([tossed(400, 3.0, 1), EMPTY], inclusion_probability=0.5)
-    assert beside["primary"]["value"] > 0
+    assert found.primary is None
+    assert "0 scores were in and 2 were not" in found.classes[0].note
+    assert found.claim.verdict == "cannot tell"
+    assert found.claim.bound is None
+    beside: Any = privacy_of([tossed(400, 3.0, 1), EMPTY], inclusion_probability=0.5)
+    assert beside.primary.value > 0
 
 
 def test_scores_the_wrong_way_round_are_said_with_what_to_do() -> None:
     turned = tossed(400, -3.0, 1)
     classes = [tossed(400, 0.0, 2), turned]
-    found = privacy_of(classes, inclusion_probability=0.5, if_reversed="turn them")
-    assert found["primary"]["value"] == 0
-    (note,) = found["notes"]
+    found: Any = privacy_of(classes, inclusion_probability=0.5, if_reversed="turn them")
+    assert found.primary.value == 0
+    (note,) = found.notes
     assert note.startswith("pin, repetitions 1: those that were in score lower than the rest (AUC ")
     assert note.endswith("which no bound counts as a leak; turn them")
     right = replace(turned, scores=-turned.scores)
-    assert privacy_of([right], inclusion_probability=0.5)["notes"] == []
+    assert privacy_of([right], inclusion_probability=0.5).notes == ()
 
 
 def test_coins_that_no_class_alone_refutes_are_refuted_by_all() -> None:
@@ -137,11 +137,11 @@ def test_coins_that_no_class_alone_refutes_are_refuted_by_all() -> None:
     )
     fixed = [replace(once, repetitions=copies) for copies in (1, 4, 16)]
     alone = privacy_of(fixed[:1], inclusion_probability=0.5)
-    assert alone["primary"] is not None
-    found = privacy_of(fixed, inclusion_probability=0.5)
-    assert found["primary"] is None
-    assert all("30 of 30 candidates went in" in row["note"] for row in found["classes"])
-    assert privacy_of(fixed)["primary"] is not None
+    assert alone.primary is not None
+    found: Any = privacy_of(fixed, inclusion_probability=0.5)
+    assert found.primary is None
+    assert all("30 of 30 candidates went in" in row.note for row in found.classes)
+    assert privacy_of(fixed).primary is not None
 
 
 PIN = ("pin",)
@@ -267,15 +267,15 @@ def test_without_a_leak_the_joint_table_and_the_verdict_show_none() -> None:
     """Runs in which the table went up to 1.01 nats, by bounds that take scores for alike."""
     for seed in (2, 4, 6):
         group = pooled(UNEQUAL[2], np.random.default_rng([seed, 9]))
-        section = privacy_of([group], inclusion_probability=0.5, deltas=(1e-5,), seed=seed)
-        bounds = section["classes"][0]["bounds"]
-        assert all(bound["value"] == 0 for bound in [bounds["primary"], *bounds["others"]])
-        assert section["notes"] == [
+        section: Any = privacy_of([group], inclusion_probability=0.5, deltas=(1e-5,), seed=seed)
+        bounds = section.classes[0].bounds
+        assert all(bound.value == 0 for bound in [bounds.primary, *bounds.others])
+        assert section.notes == (
             "12 formats, repetitions 1: 2,000 of 2,000 references are left out: several formats "
-            "are compared by places, which takes as many references for each candidate in each"
-        ]
-        area = section["classes"][0]["membership"]["area_under_curve"]
-        assert area["low"] < 0.5 < area["high"]
+            "are compared by places, which takes as many references for each candidate in each",
+        )
+        area = section.classes[0].membership.area_under_curve
+        assert area.low < 0.5 < area.high
 
 
 def test_a_role_that_is_none_is_not_shown() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from limit_spaces import small_draws
 
+from lmexposure._record import plain
 from lmexposure.statistics import (
     calibrated_exposure,
     certified_exposure,
@@ -50,11 +51,11 @@ RANKS = {"space_size": 2**60, "place_low": [4, 2], "place_high": [4, 9], "steps"
     ],
 )
 def test_a_row(result: Any, second: dict[str, object], words: str | None) -> None:
-    rows = [json.loads(json.dumps(result.row(i), allow_nan=False)) for i in (0, 1)]
+    rows = [json.loads(json.dumps(plain(result.canary(i)), allow_nan=False)) for i in (0, 1)]
     assert list(rows[0])[:8] == list(rows[1])[:8] == KEYS
     assert {name: rows[1][name] for name in second} == second
     assert words is None or (rows[0]["warnings"], words in rows[1]["warnings"][0]) == ([], True)
-    whole = json.loads(json.dumps(result.to_dict(), allow_nan=False))
+    whole = json.loads(json.dumps(plain(result), allow_nan=False))
     assert [whole["low"][i] for i in (0, 1)] == [row["low"] for row in rows]
     with pytest.raises(ValueError, match="read-only"):
         result.low[0] = 0.0

@@ -9,6 +9,7 @@ from known import known
 from numpy.typing import NDArray
 from scipy import stats
 
+from lmexposure._record import plain
 from lmexposure.errors import InputError, SettingsError
 from lmexposure.statistics import GoodnessOfFit, SkewNormal, skew_normal_exposure
 from lmexposure.statistics.skew_normal import Fit, bootstrap_fits, fit_statistics, goodness_of_fit
@@ -62,7 +63,7 @@ def test_extrapolation_that_lies_is_marked(
     assert result.value[0] == pytest.approx(says, abs=tolerance)
     assert result.flagged.tolist() == [True]
     assert "extrapolated" in result.warnings[1]
-    assert "extrapolated" in result.row(0)["warnings"][1]
+    assert "extrapolated" in result.canary(0).warnings[1]
 
 
 @pytest.mark.slow
@@ -111,7 +112,7 @@ def test_no_value_that_is_wrong_by_3_bits_goes_unflagged(distribution: Any) -> N
         misfit = bool(known(found.goodness).warnings)
         unseen += not misfit and abs(found.value[0] - 30) > 3
         assert found.flagged.tolist() == [True, misfit]
-        assert any("DO NOT RELY ON THIS" in line for line in found.row(0)["warnings"])
+        assert any("DO NOT RELY ON THIS" in line for line in found.canary(0).warnings)
     assert unseen
 
 
@@ -124,11 +125,11 @@ def test_without_refits_there_is_the_value_alone() -> None:
     assert np.isnan([found.low, found.high]).all()
     assert found.flagged.tolist() == [True, True]
     assert tested.flagged.tolist() == [False, False]
-    row = found.row(1)
-    assert (row["low"], row["high"]) == (None, None)
-    assert "ask for the skew_normal estimate" in row["warnings"][0]
-    assert found.warnings == tuple(row["warnings"])
-    assert found.to_dict()["goodness"] is None
+    row = found.canary(1)
+    assert (row.low, row.high) == (None, None)
+    assert "ask for the skew_normal estimate" in row.warnings[0]
+    assert found.warnings == tuple(row.warnings)
+    assert found.goodness is None
 
 
 @pytest.mark.slow
@@ -148,7 +149,7 @@ def test_what_lies_below_all_references_is_flagged_however_little_the_curve_says
     assert found.below_all.tolist() == found.flagged.tolist() == [True]
     exposed = found.extrapolated_bits[0] > 0
     said = "extrapolated" if exposed else "read off the curve below all 1000 references"
-    assert said in found.row(0)["warnings"][-1]
+    assert said in found.canary(0).warnings[-1]
     assert said in found.warnings[-1]
 
 
@@ -199,19 +200,19 @@ def test_values_past_the_space_are_kept_and_marked() -> None:
     assert result.value[0] > math.log2(1000)
     assert result.exceeds_space.tolist() == [True, False]
     assert result.warnings[-1].startswith("1 of 2 canaries: more bits than the randomness space")
-    assert "more bits than the randomness space has" in result.row(0)["warnings"][-1]
-    assert result.row(1)["warnings"] == []
+    assert "more bits than the randomness space has" in result.canary(0).warnings[-1]
+    assert result.canary(1).warnings == ()
 
 
 def test_rows_and_dictionary_are_plain_json() -> None:
     result = skew_normal_exposure([-5.0, 0.0], _quantiles(stats.norm, 100), bootstraps=39)
-    row = json.loads(json.dumps(result.row(0), allow_nan=False))
+    row = json.loads(json.dumps(plain(result.canary(0)), allow_nan=False))
     assert (row["method"], row["rank"], row["capped"]) == ("skew_normal", None, False)
     assert row["low"] <= row["value"] <= row["high"]
     assert "beyond the 6.6 bits that 100 references can show" in row["warnings"][0]
-    plain = json.loads(json.dumps(result.to_dict(), allow_nan=False))
-    assert set(plain["curve"]) == {"location", "scale", "shape"}
-    assert plain["goodness"]["bootstraps"] == 39
+    told = json.loads(json.dumps(plain(result), allow_nan=False))
+    assert set(told["curve"]) == {"location", "scale", "shape"}
+    assert told["goodness"]["bootstraps"] == 39
 
 
 @pytest.mark.slow
@@ -221,7 +222,7 @@ def test_a_curve_without_low_tail_is_marked() -> None:
     result = skew_normal_exposure([9.0, 11.0], references, bootstraps=39)
     assert known(result.goodness).warnings == ()
     assert result.value[0] > 1000
-    for warnings in (result.warnings, result.row(0)["warnings"], result.row(1)["warnings"]):
+    for warnings in (result.warnings, result.canary(0).warnings, result.canary(1).warnings):
         assert "has no low tail" in warnings[0]
 
 
@@ -291,7 +292,7 @@ def test_each_look_warns_by_itself() -> None:
     assert "do not follow a skew-normal curve" in goodness(0.01, 0.5, 1.0).warnings[0]
     assert "overstates exposure by 1.50 bits" in goodness(0.5, 0.01, 1.5).warnings[0]
     assert "understates exposure by 0.40 bits" in goodness(0.5, 0.01, -0.4).warnings[0]
-    assert len(goodness(0.01, 0.01, 1.0).to_dict()["warnings"]) == 2
+    assert len(goodness(0.01, 0.01, 1.0).warnings) == 2
 
 
 def test_bootstraps_are_fitted_anew() -> None:

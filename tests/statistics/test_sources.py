@@ -2,12 +2,13 @@
 
 import inspect
 import typing
+from dataclasses import is_dataclass
 
 import lmexposure.statistics as room
 
 # They hold what others computed: their own sources say how.
-CONTAINERS = {"ClaimCheck", "ExposureEstimate"}
-CONSTANTS = {"GUESSING"}
+CONTAINERS = {"Estimate", "ExposureEstimate"}
+CONSTANTS = {"GUESSING", "Method", "Validity"}
 
 
 def cites(value: object) -> bool:
@@ -15,12 +16,14 @@ def cites(value: object) -> bool:
 
 
 def returned_by(function: object) -> set[type]:
-    """The classes of what a function returns, those within a list or a union included."""
+    """The classes of what a function returns, those within a list, a union or a part included."""
     found, rest = set(), [typing.get_type_hints(function)["return"]]
     while rest:
         kind = rest.pop()
-        found |= {kind} if inspect.isclass(kind) else set()
         rest += typing.get_args(kind)
+        if inspect.isclass(kind) and kind not in found:
+            found.add(kind)
+            rest += typing.get_type_hints(kind).values() if is_dataclass(kind) else ()
     return found
 
 

@@ -27,12 +27,12 @@ def values(**parts: object) -> dict[str, Any]:
         "canaries": 10,
         "held_out": 10,
         "inclusion_probability": 0.5,
-        "area_under_curve": area_under_curve(IN, OUT).to_dict(),
-        "tpr_at_fpr": [tpr_at_fpr(IN, OUT, fpr=0.1).to_dict()],
-        "test": guessing_test([-v for v in IN], [-v for v in OUT], seed=1).to_dict(),
+        "area_under_curve": area_under_curve(IN, OUT),
+        "tpr_at_fpr": [tpr_at_fpr(IN, OUT, fpr=0.1)],
+        "test": guessing_test([-v for v in IN], [-v for v in OUT], seed=1),
         "bound": one_run_audit(
             [-b for b in BITS], INSIDE, significance=0.05, repetitions=2, seed=0
-        ).to_dict(),
+        ),
         "significance": 0.05,
         "note": None,
         "candidates": [

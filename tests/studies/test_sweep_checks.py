@@ -23,16 +23,17 @@ from lmexposure.core import (
     verdict_summary,
     verdict_text,
 )
+from lmexposure.statistics import EpsilonBound
 from lmexposure.statistics.bounds.one_run import fixed_rays
-from lmexposure.studies import Bound, SweepBound, SweepEpsilon, SweepResult, SweepText
+from lmexposure.studies import SweepBound, SweepEpsilon, SweepResult, SweepText
 from lmexposure.studies.sweep_coins import MOST_LOOKS, _binomial_tail
 
 
-def asked(question: Any, chosen_from: int, bound: Bound) -> SweepBound:
+def asked(question: Any, chosen_from: int, bound: EpsilonBound) -> SweepBound:
     return SweepBound(question=question, repetitions=1, chosen_from=chosen_from, bound=bound)
 
 
-def with_bounds(primary: Bound, *others: SweepBound) -> SweepResult:
+def with_bounds(primary: EpsilonBound, *others: SweepBound) -> SweepResult:
     """A clean sweep with another primary bound, and those of other questions."""
     first = asked("together", 1, primary)
     epsilon = SweepEpsilon(primary=first, significance=0.05, bounds=(first, *others), refused=())

@@ -1,6 +1,6 @@
 """What a lower bound on epsilon says, what it says of a claim, and what the bounds share.
 
-What they share: group privacy (`group_delta`, `per_document`), the bound that a p-value gives
+What they share: group privacy (`group_delta`, `Terms.per_document`), the bound that a p-value gives
 (`largest_rejected`), the refusal of coins that can hardly have been tossed
 (`refuse_unlikely_coins`), averages over a beta-distributed rate (`beta_nodes`), and the notes
 of a bound of 0.
@@ -8,20 +8,18 @@ of a bound of 0.
 
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from functools import cache
-from typing import Any, Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 from scipy.optimize import brentq
 
-from lmexposure._validate import delta_of_dp, positive
+from lmexposure._validate import delta_of_dp, fraction, integer, positive
 from lmexposure.errors import InputError, SettingsError
-
-Validity = Literal["any-dp", "iid-scores", "gaussian", "asymptotic", "bayesian"]
-Verdict = Literal["contradicted", "consistent", "cannot tell"]
+from lmexposure.statistics.results import ClaimCheck, EpsilonBound, Verdict
 
 SCORES_ALIKE = "scores are independent given the model, and alike but for the insertion"
 _NOTHING_TO_SHOW = (
@@ -33,76 +31,6 @@ _ROOT_WIDTH = 1e-10
 _UNLIKELY_COINS = 1e-6  # an honest audit is refused once in a million
 _MARKS = np.array([1e-12, 1e-6, 1e-3, 0.03, 0.2, 0.5])
 _GAUSS_NODES, _GAUSS_WEIGHTS = np.polynomial.legendre.leggauss(8)
-
-
-@dataclass(frozen=True, kw_only=True)
-class EpsilonBound:
-    """A lower bound on epsilon in nats; higher = less private. At no signal it is 0."""
-
-    method: str  # the function that gave it
-    value: float  # epsilon is at least this with confidence 1 - significance; never below 0
-    significance: float  # how often, at most, `value` may lie above the true epsilon
-    delta: float  # the delta of the pair (epsilon, delta) that `value` bounds, for one document
-    # for which mechanisms this holds. "any-dp": every (epsilon, delta)-DP training, from one
-    # trained model; "iid-scores": canary scores independent and alike given the model; "gaussian":
-    # a Gaussian trade-off; "asymptotic": only for large counts; "bayesian": a credible bound, not a
-    # confidence bound.
-    validity: Validity
-    counts: dict[str, int]  # what was counted, by name
-    # the score above which a canary was guessed to be in; None where there is no single one
-    threshold: float | None
-    threshold_choice: str  # how the threshold, or what takes its place, was chosen
-    # the most that a perfect attack on these canaries would have shown; None where the rule has no
-    # such limit
-    max_attainable: float | None
-    repetitions: int = 1  # copies of each canary
-    unit: str = "nats"
-    adjacency: str = field(init=False)  # the neighbouring data sets meant
-    assumptions: tuple[str, ...] = ()  # what must hold in addition to the class of validity
-    # what is unusual about these data, and how it was handled
-    notes: tuple[str, ...] = field(default=())
-
-    def __post_init__(self) -> None:
-        group = f" (by group privacy from one canary of {self.repetitions} copies)"
-        meant = "add or remove one document" + (group if self.repetitions > 1 else "")
-        object.__setattr__(self, "adjacency", meant)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain Python values; "mu" is None where the rule bounds none."""
-        values = {"mu": None} | asdict(self)
-        return values | {"assumptions": list(self.assumptions), "notes": list(self.notes)}
-
-
-@dataclass(frozen=True, kw_only=True)
-class ClaimCheck:
-    """What an audit says of a claim."""
-
-    # "contradicted": the lower bound is above the claim. "consistent": it is not, although a
-    # perfect attack would have put it there. "cannot tell": even a perfect attack on these canaries
-    # would not have reached the claim.
-    verdict: Verdict
-    reason: str  # the same with its numbers, in a sentence
-    claimed_epsilon: float  # in nats
-    claimed_delta: float  # of the same claim
-    # the lower bound on epsilon, in nats; None, as all below, where there is none
-    bound: float | None = None
-    # the most that the bound could have been, in nats; None where there is none
-    max_attainable: float | None = None
-    # how often, at most, a true claim is contradicted, where the conditions hold
-    significance: float | None = None
-    validity: str | None = None  # the class of conditions under which that is so
-    method: str | None = None  # the function that gave the bound
-    # what a perfect attack shows at least, with probability `power`; None, as the two below, where
-    # no coins were tossed
-    could_show: float | None = None
-    # the smallest true epsilon at which an ideal attack contradicts the claim with probability
-    # `power`; None where no leak, however large, would
-    refutable_from: float | None = None
-    power: float | None = None  # in (0, 1)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain Python values."""
-        return asdict(self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -229,11 +157,33 @@ def at_least_zero(name: str, value: float) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Terms:
-    """What is asked of a bound: a significance, the claim's delta, and the copies of a canary."""
+    """What is asked of a bound, checked."""
 
-    significance: float
-    delta: float
-    repetitions: int
+    significance: float  # how often, at most, the bound may lie above the truth; in (0, 1)
+    delta: float  # the claim's for one document, in [0, 1)
+    repetitions: int  # copies of every canary
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "significance", fraction("significance", self.significance))
+        object.__setattr__(self, "delta", delta_of_dp("delta", self.delta))
+        object.__setattr__(self, "repetitions", integer("repetitions", self.repetitions, low=1))
+
+    def per_document(self, bound_at: Callable[[float], float]) -> float:
+        """The smallest epsilon of one document that a group's bound does not contradict, nats."""
+        if self.repetitions == 1 or self.delta == 0:
+            return max(0.0, bound_at(self.delta)) / self.repetitions
+
+        def short(epsilon: float) -> float:
+            grouped = group_delta(epsilon, self.delta, self.repetitions)
+            return (bound_at(grouped) if grouped < 1 else 0.0) - self.repetitions * epsilon
+
+        if short(0.0) <= 0:
+            return 0.0
+        # What the bound is at the smallest delta of all can only be too much.
+        most = bound_at(self.delta) / self.repetitions
+        if short(most) >= 0:
+            return most
+        return float(brentq(short, 0.0, most, xtol=1e-12))
 
 
 def two_sample_notes(
@@ -314,24 +264,6 @@ def group_delta(epsilon: float, delta: float, repetitions: int) -> float:
         math.expm1(-repetitions * epsilon) / math.expm1(-epsilon)
     )
     return math.exp(min(0.0, math.log(delta) + log_ratio))
-
-
-def per_document(bound_at: Callable[[float], float], *, delta: float, repetitions: int) -> float:
-    """The smallest epsilon of one document that a group's bound does not contradict, in nats."""
-    if repetitions == 1 or delta == 0:
-        return max(0.0, bound_at(delta)) / repetitions
-
-    def short(epsilon: float) -> float:
-        grouped = group_delta(epsilon, delta, repetitions)
-        return (bound_at(grouped) if grouped < 1 else 0.0) - repetitions * epsilon
-
-    if short(0.0) <= 0:
-        return 0.0
-    # What the bound is at the smallest delta of all can only be too much.
-    most = bound_at(delta) / repetitions
-    if short(most) >= 0:
-        return most
-    return float(brentq(short, 0.0, most, xtol=1e-12))
 
 
 def largest_rejected(excess: Callable[[float], float], above: float) -> float:

@@ -123,28 +123,18 @@ class _Simulated:
         """Orders audits as their bounds do, and is cheap."""
         if self.coin != 0.5:
             return self._bound(scores, included)
-        audit = Audit(
-            canaries=scores.size,
-            significance=self.terms.significance,
-            delta=self.terms.delta,
-            repetitions=self.terms.repetitions,
-        )
+        audit = Audit(canaries=scores.size, **vars(self.terms))
         return audit.strength(right_guesses(scores, included, seed=0)[1])
 
     def _bound(self, scores: NDArray[np.float64], included: NDArray[np.bool_]) -> float:
-        how = {
-            "significance": self.terms.significance,
-            "delta": self.terms.delta,
-            "repetitions": self.terms.repetitions,
-        }
         if self.coin == 0.5:
-            return one_run_audit(scores, included, seed=0, **how).value  # type: ignore[arg-type]
+            return one_run_audit(scores, included, seed=0, **vars(self.terms)).value
         if included.all() or not included.any():
             return 0.0
         found = epsilon_from_exposure(
             -scores[included],
             -scores[~included],
             inclusion_probability=self.coin,
-            **how,  # type: ignore[arg-type]
+            **vars(self.terms),
         )
         return found.bound.value

@@ -15,16 +15,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from lmexposure._validate import bits_array, delta_of_dp, fraction, integer, one_of
+from lmexposure._validate import bits_array, fraction, integer, one_of
 from lmexposure.errors import InputError, SettingsError
 from lmexposure.statistics.bounds.bound import (
     SCORES_ALIKE,
-    EpsilonBound,
     Terms,
-    per_document,
     rate_notes,
     two_sample_notes,
 )
+from lmexposure.statistics.results import EpsilonBound
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.signedinteger[Any]]
@@ -157,27 +156,21 @@ def clopper_pearson_epsilon(
     >>> round(bound.value, 6)
     1.542152
     """
-    significance, delta = fraction("significance", significance), delta_of_dp("delta", delta)
-    repetitions = integer("repetitions", repetitions, low=1)
+    terms = Terms(significance=significance, delta=delta, repetitions=repetitions)
     positives = integer("positives", positives, low=1, error=InputError)
     negatives = integer("negatives", negatives, low=1, error=InputError)
     tp = integer("true_positives", true_positives, low=0, high=positives, error=InputError)
     fp = integer("false_positives", false_positives, low=0, high=negatives, error=InputError)
 
     def bound(tp: int, fp: int) -> float:
-        low, high = rates(tp, positives, fp, negatives, tail=significance / 2)
-        return per_document(
-            lambda group: float(log_ratio(low, high, group)[0]),
-            delta=delta,
-            repetitions=repetitions,
-        )
+        low, high = rates(tp, positives, fp, negatives, tail=terms.significance / 2)
+        return terms.per_document(lambda group: float(log_ratio(low, high, group)[0]))
 
     value, most = bound(tp, fp), bound(positives, 0)
     return EpsilonBound(
         method="clopper_pearson_epsilon",
         value=value,
-        significance=significance,
-        delta=delta,
+        **vars(terms),
         validity="iid-scores",
         counts={
             "true_positives": tp,
@@ -188,9 +181,8 @@ def clopper_pearson_epsilon(
         threshold=None,
         threshold_choice="fixed beforehand by the caller, who counted",
         max_attainable=most,
-        repetitions=repetitions,
         assumptions=_ASSUMPTIONS,
-        notes=rate_notes(value, most, delta, tp / positives, fp / negatives),
+        notes=rate_notes(value, most, terms.delta, tp / positives, fp / negatives),
     )
 
 
@@ -228,8 +220,7 @@ class ThresholdRule(Terms):
         return EpsilonBound(
             method="epsilon_from_scores",
             value=value,
-            significance=self.significance,
-            delta=self.delta,
+            **vars(self),
             validity="iid-scores",
             counts={
                 "true_positives": int(tp[best]),
@@ -240,7 +231,6 @@ class ThresholdRule(Terms):
             threshold=float(at[best]),
             threshold_choice=choice,
             max_attainable=most,
-            repetitions=self.repetitions,
             assumptions=(SCORES_ALIKE,),
             notes=two_sample_notes(value, most, self.delta, ins, outs),
         )
@@ -280,10 +270,8 @@ class ThresholdRule(Terms):
             return _either_way(tpr, fpr, self.delta) / self.repetitions
 
         def at(index: int) -> float:
-            return per_document(
-                lambda group: float(_either_way(tpr[[index]], fpr[[index]], group)[0]),
-                delta=self.delta,
-                repetitions=self.repetitions,
+            return self.per_document(
+                lambda group: float(_either_way(tpr[[index]], fpr[[index]], group)[0])
             )
 
         return np.array([at(index) for index in range(len(tp))])

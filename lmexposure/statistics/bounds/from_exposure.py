@@ -18,32 +18,26 @@ E[BinCDF(x; n, (V - delta)_+ e^-eps)].
 
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 from scipy.optimize import brentq
 
-from lmexposure._validate import bits_array, delta_of_dp, fraction, integer
+from lmexposure._validate import bits_array, fraction, integer
 from lmexposure.errors import InputError
 from lmexposure.statistics.bounds.bound import (
-    EpsilonBound,
+    Terms,
     beta_nodes,
     beta_quantiles,
     group_delta,
-    per_document,
     refuse_unlikely_coins,
     zero_notes,
 )
+from lmexposure.statistics.results import EpsilonBound, EpsilonPoint
 
-_POINT = (
-    "a point value, not a bound: it says nothing about what another sample would give",
-    "pure differential privacy (delta = 0)",
-    "canary and reference scores are continuous, and alike but for the insertion",
-)
 _COINS = (
     "every fill went in by an independent coin of the probability given, tossed after fills and "
     "places were drawn",
@@ -55,37 +49,11 @@ _DESIGN_EPSILON = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class EpsilonPoint:
-    """An epsilon without a confidence statement, in nats; higher = less private.
-
-    `median_exposure` is the exposure in bits that `quantile` of the canaries reach or exceed;
-    the name is that of the usual quantile, 0.5.
-    """
-
-    value: float
-    median_exposure: float
-    repetitions: int
-    quantile: float = 0.5
-    validity: str = "point"
-    unit: str = "nats"
-    adjacency: str = "add or remove one document"
-    assumptions: tuple[str, ...] = _POINT
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain Python values."""
-        return asdict(self) | {"assumptions": list(self.assumptions)}
-
-
-@dataclass(frozen=True, kw_only=True)
 class ExposureEpsilon:
     """What exposures say of epsilon: a lower bound, and the point value."""
 
     bound: EpsilonBound
     point: EpsilonPoint
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain Python values."""
-        return {"bound": self.bound.to_dict(), "point": self.point.to_dict()}
 
 
 def epsilon_from_median_exposure(median_exposure: float, *, repetitions: int = 1) -> EpsilonPoint:
@@ -157,42 +125,32 @@ def epsilon_from_exposure(
     references = bits_array("reference_bits", reference_bits)
     if quantile != 1:
         quantile = fraction("quantile", quantile)
-    repetitions = integer("repetitions", repetitions, low=1)
-    significance, delta = fraction("significance", significance), delta_of_dp("delta", delta)
+    terms = Terms(significance=significance, delta=delta, repetitions=repetitions)
     m, n = canaries.size, references.size
     own = _rank(quantile, m)
-    epsilon_at, rank = _alike(own, m, n, significance, delta, repetitions), own
+    epsilon_at, rank = _alike(own, m, n, terms), own
     if inclusion_probability is not None:
         coin = fraction("inclusion_probability", inclusion_probability)
         refuse_unlikely_coins(m, m + n, coin)
         rank = _rank(quantile, coin * (m + n))
-        epsilon_at = CoinRule(
-            fills=m + n,
-            coin=coin,
-            rank=rank,
-            significance=significance,
-            delta=delta,
-            repetitions=repetitions,
-        ).epsilon
+        epsilon_at = CoinRule(fills=m + n, coin=coin, rank=rank, **vars(terms)).epsilon
     before = int((references <= canaries[rank - 1]).sum()) if rank <= m else n
     value, most = epsilon_at(before) if rank <= m else 0.0, epsilon_at(0)
     bound = EpsilonBound(
         method="epsilon_from_exposure",
         value=value,
-        significance=significance,
-        delta=delta,
+        **vars(terms),
         validity="iid-scores" if inclusion_probability is None else "any-dp",
         counts={"canaries": m, "references": n, "rank": rank, "references_before": before},
         threshold=-float(canaries[rank - 1]) if rank <= m else None,
         threshold_choice=f"canary {rank} from the lowest log-perplexity, fixed beforehand",
         max_attainable=most,
-        repetitions=repetitions,
         assumptions=_ALIKE if inclusion_probability is None else _COINS,
-        notes=_notes(value, most, delta, rank, m),
+        notes=_notes(value, most, terms.delta, rank, m),
     )
     passed = int((references <= canaries[own - 1]).sum())
     exposure = math.log2(n) - math.log2(1 + passed)
-    return ExposureEpsilon(bound=bound, point=_point(exposure, quantile, repetitions))
+    return ExposureEpsilon(bound=bound, point=_point(exposure, quantile, terms.repetitions))
 
 
 def _rank(quantile: float, canaries: float) -> int:
@@ -208,16 +166,12 @@ def _point(exposure: float, quantile: float, repetitions: int) -> EpsilonPoint:
     )
 
 
-def _alike(
-    k: int, m: int, n: int, significance: float, delta: float, repetitions: int
-) -> Callable[[int], float]:
+def _alike(k: int, m: int, n: int, terms: Terms) -> Callable[[int], float]:
     """The bound for independent log-perplexities, by how many references come before."""
 
     def epsilon(before: int) -> float:
-        return per_document(
-            lambda group: _beta_binomial_epsilon(before, k, m, n, significance, group),
-            delta=delta,
-            repetitions=repetitions,
+        return terms.per_document(
+            lambda group: _beta_binomial_epsilon(before, k, m, n, terms.significance, group)
         )
 
     return epsilon
@@ -252,15 +206,12 @@ def _notes(value: float, most: float, delta: float, rank: int, canaries: int) ->
 
 
 @dataclass(frozen=True, kw_only=True)
-class CoinRule:
+class CoinRule(Terms):
     """What is fixed before the coins are tossed."""
 
     fills: int  # N, all fills that a coin is tossed for
     coin: float  # p, the chance of each to go in, in (0, 1)
     rank: int  # k, of the canary whose place is counted, from the lowest log-perplexity
-    significance: float  # in (0, 1)
-    delta: float  # of one document
-    repetitions: int  # copies of each canary
 
     @property
     def given_up(self) -> int:
@@ -270,10 +221,8 @@ class CoinRule:
     def epsilon(self, before: int) -> float:
         """Lower bound for one document when `before` fills left out come before the canary."""
         given_up = self.given_up
-        return per_document(
-            lambda group: max(0.0, self.group_epsilon(before, given_up, group)),
-            delta=self.delta,
-            repetitions=self.repetitions,
+        return self.per_document(
+            lambda group: max(0.0, self.group_epsilon(before, given_up, group))
         )
 
     def group_epsilon(self, before: int, given_up: int, delta: float) -> float:

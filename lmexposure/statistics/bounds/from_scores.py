@@ -26,16 +26,11 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import fft, interpolate, special
 from scipy.optimize import brentq
 
-from lmexposure._validate import bits_array, delta_of_dp, fraction, integer
+from lmexposure._validate import bits_array, integer
 from lmexposure.errors import NumericalError
-from lmexposure.statistics.bounds.bound import (
-    SCORES_ALIKE,
-    EpsilonBound,
-    Terms,
-    group_delta,
-    two_sample_notes,
-)
+from lmexposure.statistics.bounds.bound import SCORES_ALIKE, Terms, group_delta, two_sample_notes
 from lmexposure.statistics.bounds.clopper_pearson import OrderStatistics, Threshold, ThresholdRule
+from lmexposure.statistics.results import EpsilonBound
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
@@ -108,8 +103,6 @@ def epsilon_from_scores(
     """
     ins = np.sort(bits_array("in_scores", in_scores))
     outs = np.sort(bits_array("out_scores", out_scores))
-    significance, delta = fraction("significance", significance), delta_of_dp("delta", delta)
-    repetitions = integer("repetitions", repetitions, low=1)
     seed = integer("seed", seed, low=0)
     terms = Terms(significance=significance, delta=delta, repetitions=repetitions)
     if threshold is not None and not isinstance(threshold, OrderStatistics):
@@ -122,16 +115,14 @@ def epsilon_from_scores(
     return EpsilonBound(
         method="epsilon_from_scores",
         value=found.value,
-        significance=significance,
-        delta=delta,
+        **vars(terms),
         validity="iid-scores",
         counts=counts,
         threshold=found.threshold,
         threshold_choice="best of all ranks on a ladder from both ends, at one exact joint level",
         max_attainable=most,
-        repetitions=repetitions,
         assumptions=(SCORES_ALIKE,),
-        notes=two_sample_notes(found.value, most, delta, ins, outs),
+        notes=two_sample_notes(found.value, most, terms.delta, ins, outs),
     )
 
 

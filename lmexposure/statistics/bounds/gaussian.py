@@ -22,10 +22,11 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 from scipy.optimize import brentq
 
-from lmexposure._validate import bits_array, delta_of_dp, fraction, integer, positive
+from lmexposure._types import NotNegative
+from lmexposure._validate import bits_array, delta_of_dp, fraction, positive
 from lmexposure.errors import SettingsError
 from lmexposure.statistics.bounds.bound import (
-    EpsilonBound,
+    Terms,
     at_least_zero,
     beta_nodes,
     beta_quantiles,
@@ -36,6 +37,7 @@ from lmexposure.statistics.bounds.bound import (
 )
 from lmexposure.statistics.bounds.one_run import FAIR_COINS, right_guesses
 from lmexposure.statistics.bounds.one_run_guesses import FIXED_GUESSES, check_guesses
+from lmexposure.statistics.results import EpsilonBound
 
 _MU_GDP = (
     "the training is mu-GDP: no test tells the neighbours apart better than N(0, 1) from N(mu, 1)"
@@ -168,7 +170,7 @@ def _mills(t: float) -> float:
 class GaussianEpsilon(EpsilonBound):
     """A lower bound on epsilon under a Gaussian trade-off."""
 
-    mu: float  # lower bound on the mu of one document; higher = less private; 0 without signal
+    mu: NotNegative  # at least, of one document; higher = less private; 0 without signal
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -213,9 +215,10 @@ def gaussian_dp_epsilon(
     in David and Nagaraja 2003, section 2.1. Ties count against the bound.
     """
     inside, outside = bits_array("in_scores", in_scores), bits_array("out_scores", out_scores)
-    level, delta = fraction("significance", significance), fraction("delta", delta)
-    copies = integer("repetitions", repetitions, low=1)
-    looks = _fixed_looks(outside.size, level)
+    terms = Terms(
+        significance=significance, delta=fraction("delta", delta), repetitions=repetitions
+    )
+    looks = _fixed_looks(outside.size, terms.significance)
     inside, outside = np.sort(inside), np.sort(outside)
     thresholds = outside[[outside.size - look.rank for look in looks]]
     above = inside.size - np.searchsorted(inside, thresholds, side="right")  # (looks,)
@@ -225,15 +228,14 @@ def gaussian_dp_epsilon(
     ]
     best = int(np.argmax(bounds))
     most = max(_least_mu(inside.size, inside.size, outside.size, look) for look in looks)
-    mu = bounds[best] / copies
+    mu = bounds[best] / terms.repetitions
     value = epsilon_of_mu(mu=mu, delta=delta)
-    attainable = epsilon_of_mu(mu=most / copies, delta=delta)
+    attainable = epsilon_of_mu(mu=most / terms.repetitions, delta=delta)
     return GaussianEpsilon(
         method="gaussian_dp_epsilon",
         value=value,
         mu=mu,
-        significance=level,
-        delta=delta,
+        **vars(terms),
         validity="gaussian",
         counts={
             "in": inside.size,
@@ -244,7 +246,6 @@ def gaussian_dp_epsilon(
         threshold=float(thresholds[best]),
         threshold_choice=f"best of {len(looks)} ranks of the out-scores fixed beforehand",
         max_attainable=attainable,
-        repetitions=copies,
         assumptions=_TWO_SAMPLES,
         notes=_paid_by_delta(mu, value, attainable)
         or two_sample_notes(value, attainable, 0.0, inside, outside),
@@ -329,26 +330,25 @@ def one_run_fdp_epsilon(
     3.2956
     """
     check_guesses(canaries, guesses, correct)
-    significance, delta = fraction("significance", significance), fraction("delta", delta)
-    repetitions = integer("repetitions", repetitions, low=1)
+    terms = Terms(
+        significance=significance, delta=fraction("delta", delta), repetitions=repetitions
+    )
 
     # A group of r documents of a mu-GDP training is r mu-GDP (Dong, Roth and Su, Theorem 2.14).
     mu, most = (
-        _largest_excluded_mu(canaries, guesses, right, significance) / repetitions
+        _largest_excluded_mu(canaries, guesses, right, terms.significance) / terms.repetitions
         for right in (correct, guesses)
     )
     value, attainable = epsilon_of_mu(mu=mu, delta=delta), epsilon_of_mu(mu=most, delta=delta)
     return EpsilonBound(
         method="one_run_fdp_epsilon",
         value=value,
-        significance=significance,
-        delta=delta,
+        **vars(terms),
         validity="gaussian",
         counts={"canaries": canaries, "guesses": guesses, "correct": correct},
         threshold=None,
         threshold_choice="a number of guesses fixed beforehand",
         max_attainable=attainable,
-        repetitions=repetitions,
         assumptions=_GAUSSIAN_GUESSES,
         notes=_paid_by_delta(mu, value, attainable)
         or guess_notes(value, attainable, 0.0, guesses, correct),
@@ -446,21 +446,21 @@ def one_run_gaussian_audit(
     (1.35, 6.24)
     """
     coins, right = right_guesses(scores, included, seed=seed)
-    significance, delta = fraction("significance", significance), fraction("delta", delta)
-    copies = integer("repetitions", repetitions, low=1)
-    rungs = _ladder(coins.size, significance)
+    terms = Terms(
+        significance=significance, delta=fraction("delta", delta), repetitions=repetitions
+    )
+    rungs = _ladder(coins.size, terms.significance)
     found = [rung.mu(coins.size, rung.correct(right)) for rung in rungs]
     best = rungs[int(np.argmax(found))]
     most = max(rung.mu(coins.size, rung.guesses) for rung in rungs)
-    mu = max(found) / copies
+    mu = max(found) / terms.repetitions
     value = epsilon_of_mu(mu=mu, delta=delta)
-    attainable = epsilon_of_mu(mu=most / copies, delta=delta)
+    attainable = epsilon_of_mu(mu=most / terms.repetitions, delta=delta)
     return GaussianEpsilon(
         method="one_run_gaussian_audit",
         value=value,
         mu=mu,
-        significance=significance,
-        delta=delta,
+        **vars(terms),
         validity="gaussian",
         counts={
             "canaries": coins.size,
@@ -474,7 +474,6 @@ def one_run_gaussian_audit(
             f"{best.guesses} from {'both ends' if best.end == 'both' else 'the top'} decided"
         ),
         max_attainable=attainable,
-        repetitions=copies,
         assumptions=_GAUSSIAN_COINS,
         notes=_paid_by_delta(mu, value, attainable)
         or guess_notes(value, attainable, 0.0, right.size, int(right.sum())),

@@ -14,37 +14,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from lmexposure._validate import bits_array, delta_of_dp, fraction
 from lmexposure.errors import InputError, SettingsError
-from lmexposure.statistics.bounds.bound import EpsilonBound, true_or_false
+from lmexposure.statistics.bounds.bound import true_or_false
 from lmexposure.statistics.bounds.from_exposure import epsilon_from_exposure
 from lmexposure.statistics.bounds.from_scores import epsilon_from_scores
 from lmexposure.statistics.bounds.gaussian import gaussian_dp_epsilon, one_run_gaussian_audit
 from lmexposure.statistics.bounds.one_run import one_run_audit
+from lmexposure.statistics.results import EpsilonBound, JointBounds, RefusedBound
 
 _MANY = 10  # never-inserted scores for each canary: from here on the canaries are few
-
-
-@dataclass(frozen=True, kw_only=True)
-class JointBounds:
-    """Lower bounds on epsilon that hold together."""
-
-    primary: EpsilonBound  # the one named beforehand, at half of the significance
-    # what else the data supports, each at an equal part of the other half
-    others: tuple[EpsilonBound, ...]
-    refused: tuple[tuple[str, str], ...]  # (the bound, why the data does not support it)
-    # how often, at most, any of those that are no "gaussian" model's lies above the truth, each
-    # under its own conditions
-    significance: float
-    inclusion_probability: float | None  # of each candidate; None where no coins were tossed
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain Python values."""
-        return {
-            "primary": self.primary.to_dict(),
-            "others": [bound.to_dict() for bound in self.others],
-            "refused": [{"method": method, "reason": why} for method, why in self.refused],
-            "significance": self.significance,
-            "inclusion_probability": self.inclusion_probability,
-        }
 
 
 def joint_bounds(  # noqa: PLR0913 - a public door: its parameters are its options
@@ -93,7 +70,7 @@ def joint_bounds(  # noqa: PLR0913 - a public door: its parameters are its optio
             rule.bound(significance=share, delta=delta, repetitions=repetitions)
             for rule, delta in rest
         ),
-        refused=tuple(refused),
+        refused=tuple(RefusedBound(method=name, reason=why) for name, why in refused),
         significance=significance,
         inclusion_probability=data.inclusion_probability,
     )

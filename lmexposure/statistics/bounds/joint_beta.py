@@ -8,15 +8,16 @@ import numpy as np
 from scipy import special
 from scipy.optimize import brentq
 
-from lmexposure._validate import delta_of_dp, fraction, integer
+from lmexposure._validate import integer
 from lmexposure.errors import InputError
 from lmexposure.statistics.bounds.bound import (
-    EpsilonBound,
+    Terms,
     beta_nodes,
     beta_quantiles,
     group_delta,
     rate_notes,
 )
+from lmexposure.statistics.results import EpsilonBound
 
 _ASSUMPTIONS = (
     "the rule that guesses was fixed before these counts were seen",
@@ -126,11 +127,11 @@ def joint_beta_epsilon(
         true_positives=integer("true_positives", true_positives, low=0),
     )
     _both_sides(counts)
-    level, delta = fraction("significance", significance), delta_of_dp("delta", delta)
-    copies = integer("repetitions", repetitions, low=1)
+    terms = Terms(significance=significance, delta=delta, repetitions=repetitions)
+    level = terms.significance
 
     def above(epsilon: float, counts: _Counts = counts) -> float:
-        return _beyond(counts, epsilon, delta, copies)
+        return _beyond(counts, epsilon, terms.delta, terms.repetitions)
 
     def above_either_way(epsilon: float) -> float:
         return above(epsilon) + above(epsilon, counts.turned())
@@ -143,16 +144,14 @@ def joint_beta_epsilon(
         low=_quantile(above_either_way, 1 - level / 2),
         high=_quantile(above_either_way, level / 2),
         one_sided_low=_quantile(above_either_way, 1 - level),
-        significance=level,
-        delta=delta,
+        **vars(terms),
         validity="bayesian",
         counts=vars(counts).copy(),
         threshold=None,
         threshold_choice="given by the counts",
         max_attainable=most,
-        repetitions=copies,
         assumptions=_ASSUMPTIONS,
-        notes=rate_notes(value, most, delta, *counts.rates()),
+        notes=rate_notes(value, most, terms.delta, *counts.rates()),
     )
 
 

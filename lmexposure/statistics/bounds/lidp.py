@@ -12,10 +12,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 
-from lmexposure._validate import bits_array, delta_of_dp, fraction, integer
+from lmexposure._validate import bits_array
 from lmexposure.errors import InputError
-from lmexposure.statistics.bounds.bound import EpsilonBound, per_document, rate_notes
+from lmexposure.statistics.bounds.bound import Terms, rate_notes
 from lmexposure.statistics.intervals import binomial_interval
+from lmexposure.statistics.results import EpsilonBound
 
 # No single draw may cost more than this share of the capital.
 _STAKE = 0.75
@@ -106,18 +107,16 @@ def lidp_epsilon(
     """
     inside, outside = _scores("in_scores", in_scores), _scores("out_scores", out_scores)
     cut = float(bits_array("threshold", threshold)[0])
-    level, delta = fraction("significance", significance), delta_of_dp("delta", delta)
-    copies = integer("repetitions", repetitions, low=1)
+    terms = Terms(significance=significance, delta=delta, repetitions=repetitions)
     hits, alarms = inside > cut, outside > cut  # (models, canaries)
-    value = _epsilon(hits, alarms, level, delta, copies)
+    value = _epsilon(hits, alarms, terms)
     perfect = np.ones_like(hits), np.zeros_like(alarms)
     # A bet adapts to what it sees, so that no order of draws is provably the best one.
-    most = max(value, _epsilon(*perfect, level, delta, copies))
+    most = max(value, _epsilon(*perfect, terms))
     return EpsilonBound(
         method="lidp_epsilon",
         value=value,
-        significance=level,
-        delta=delta,
+        **vars(terms),
         validity="any-dp",
         counts={
             "in_models": inside.shape[0],
@@ -130,9 +129,8 @@ def lidp_epsilon(
         threshold=cut,
         threshold_choice="fixed beforehand",
         max_attainable=most,
-        repetitions=copies,
         assumptions=_ASSUMPTIONS,
-        notes=rate_notes(value, most, delta, float(hits.mean()), float(alarms.mean())),
+        notes=rate_notes(value, most, terms.delta, float(hits.mean()), float(alarms.mean())),
     )
 
 
@@ -148,18 +146,17 @@ def _scores(name: str, values: ArrayLike) -> NDArray[np.float64]:
     return scores.reshape(len(scores), -1)
 
 
-def _epsilon(
-    hits: NDArray[np.bool_], alarms: NDArray[np.bool_], level: float, delta: float, copies: int
-) -> float:
+def _epsilon(hits: NDArray[np.bool_], alarms: NDArray[np.bool_], terms: Terms) -> float:
     """The bound for one document; the rates do not depend on delta and are bounded once."""
-    inside, outside = _at_least(hits, level / 2), 1 - _at_least(~alarms, level / 2)
+    tail = terms.significance / 2
+    inside, outside = _at_least(hits, tail), 1 - _at_least(~alarms, tail)
 
     def bound_at(grouped: float) -> float:
         return max(
             _log_ratio(inside - grouped, outside), _log_ratio(1 - outside - grouped, 1 - inside)
         )
 
-    return per_document(bound_at, delta=delta, repetitions=copies)
+    return terms.per_document(bound_at)
 
 
 def _at_least(guesses: NDArray[np.bool_], significance: float) -> float:

@@ -22,13 +22,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lmexposure._validate import delta_of_dp, fraction, integer
+from lmexposure._validate import integer
 from lmexposure.errors import InputError
 from lmexposure.statistics._references import alike_texts
 from lmexposure.statistics._rows import column
-from lmexposure.statistics.bounds.bound import EpsilonBound
+from lmexposure.statistics.bounds.bound import Terms
 from lmexposure.statistics.bounds.one_run import Audit, one_run_audit, right_guesses
 from lmexposure.statistics.many_models import coin_matrix, score_matrix
+from lmexposure.statistics.results import EpsilonBound
 
 _TRAINED_APART = "the models were trained independently of each other, each from its own coins"
 
@@ -125,7 +126,8 @@ def per_model_epsilon(
     x = score_matrix("scores", scores, may_miss=True)
     coins = coin_matrix("included", included, x.shape)
     rows = [(own[~np.isnan(own)], its[~np.isnan(own)]) for own, its in zip(x, coins, strict=True)]
-    return _largest(rows, significance, delta, repetitions, seed, what="models")
+    terms = Terms(significance=significance, delta=delta, repetitions=repetitions)
+    return _largest(rows, terms, seed, what="models")
 
 
 def per_text_epsilon(
@@ -157,25 +159,21 @@ def per_text_epsilon(
     x = score_matrix("scores", scores)
     coins = coin_matrix("included", included, x.shape)
     columns = list(zip(x.T, coins.T, strict=True))
-    return _largest(columns, significance, delta, repetitions, seed, what="texts")
+    terms = Terms(significance=significance, delta=delta, repetitions=repetitions)
+    return _largest(columns, terms, seed, what="texts")
 
 
 def _largest(
     cells: Sequence[tuple[NDArray[np.float64], NDArray[np.bool_]]],
-    significance: float,
-    delta: float,
-    repetitions: int,
+    terms: Terms,
     seed: int,
     *,
     what: str,
 ) -> LargestBound:
     """Audit each by itself; only the best is audited again at its share of the level."""
-    significance, delta = fraction("significance", significance), delta_of_dp("delta", delta)
-    repetitions = integer("repetitions", repetitions, low=1)
     seed = integer("seed", seed, low=0)
-    share = significance / len(cells)
-    alone = _Several(significance, delta, repetitions)
-    paid = _Several(share, delta, repetitions)
+    share = replace(terms, significance=terms.significance / len(cells))
+    alone, paid = _Several(terms), _Several(share)
     values, shares = np.full(len(cells), np.nan), np.full(len(cells), -np.inf)
     for number, (own, its) in enumerate(cells):
         try:
@@ -189,16 +187,14 @@ def _largest(
             "has a score; give each cell a fair coin of its own"
         )
     best = int(np.argmax(np.where(np.isneginf(shares), -1, shares)))
-    bound = one_run_audit(
-        *cells[best], significance=share, delta=delta, repetitions=repetitions, seed=seed
-    )
+    bound = one_run_audit(*cells[best], **vars(share), seed=seed)
     return LargestBound(
         bound=replace(
             bound,
-            significance=significance,
+            significance=terms.significance,
             assumptions=(*bound.assumptions, _TRAINED_APART),
             threshold_choice=f"{bound.threshold_choice}; the largest of {len(cells)} {what}, each "
-            f"at a significance of {share:.3g}",
+            f"at a significance of {share.significance:.3g}",
         ),
         number=best,
         chosen_from=len(cells),
@@ -209,13 +205,13 @@ def _largest(
 class _Several:
     """Bounds of many audits: those of as many guesses, with one strongest look, are one number."""
 
-    def __init__(self, significance: float, delta: float, repetitions: int) -> None:
-        self._terms = {"significance": significance, "delta": delta, "repetitions": repetitions}
+    def __init__(self, terms: Terms) -> None:
+        self._terms = terms
         self._known: dict[tuple[int, float], float] = {}
 
     def bound(self, right: NDArray[np.bool_]) -> float:
         """Of guesses right or wrong, in the order of their reveal."""
-        audit = Audit(canaries=right.size, **self._terms)  # type: ignore[arg-type]
+        audit = Audit(canaries=right.size, **vars(self._terms))
         if audit.delta > 0:  # what is forgiven differs from stage to stage
             return audit.decide(right).epsilon
         key = right.size, audit.strength(right)

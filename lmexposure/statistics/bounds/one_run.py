@@ -29,10 +29,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from lmexposure._validate import bits_array, delta_of_dp, fraction, integer
+from lmexposure._validate import bits_array, integer
 from lmexposure.errors import InputError
 from lmexposure.statistics.bounds.bound import (
-    EpsilonBound,
     Terms,
     group_delta,
     guess_notes,
@@ -40,6 +39,7 @@ from lmexposure.statistics.bounds.bound import (
     refuse_unlikely_coins,
     true_or_false,
 )
+from lmexposure.statistics.results import EpsilonBound
 
 # Ties need a stream of their own: coins tossed with the same seed must not order them.
 _TIES = (0x7469_6573,)
@@ -109,26 +109,21 @@ def one_run_audit(
     4.7
     """
     coins, right = right_guesses(scores, included, seed=seed)
-    significance, delta = fraction("significance", significance), delta_of_dp("delta", delta)
-    repetitions = integer("repetitions", repetitions, low=1)
-    audit = Audit(
-        canaries=coins.size, significance=significance, delta=delta, repetitions=repetitions
-    )
+    terms = Terms(significance=significance, delta=delta, repetitions=repetitions)
+    audit = Audit(canaries=coins.size, **vars(terms))
     found, most = audit.decide(right), _max_attainable(audit)
     looks = audit.strongest(right, found.forgiven)
     return EpsilonBound(
         method="one_run_audit",
         value=found.epsilon,
-        significance=significance,
-        delta=delta,
+        **vars(terms),
         validity="any-dp",
         counts=_counts(coins, looks, found.forgiven),
         threshold=None,
         threshold_choice=_choice(looks),
         max_attainable=most,
-        repetitions=repetitions,
         assumptions=FAIR_COINS,
-        notes=guess_notes(found.epsilon, most, delta, right.size, int(right.sum())),
+        notes=guess_notes(found.epsilon, most, terms.delta, right.size, int(right.sum())),
     )
 
 

@@ -3,16 +3,16 @@
 import numpy as np
 from scipy import special
 
-from lmexposure._validate import delta_of_dp, fraction, integer
+from lmexposure._validate import delta_of_dp, integer
 from lmexposure.errors import InputError
 from lmexposure.statistics.bounds.bound import (
-    EpsilonBound,
+    Terms,
     at_least_zero,
     guess_notes,
     largest_rejected,
-    per_document,
 )
 from lmexposure.statistics.bounds.one_run import binomial_window
+from lmexposure.statistics.results import EpsilonBound
 
 # What every bound from a fixed number of guesses needs.
 FIXED_GUESSES = (
@@ -55,29 +55,26 @@ def one_run_epsilon(
     0.7022
     """
     check_guesses(canaries, guesses, correct)
-    delta, significance = delta_of_dp("delta", delta), fraction("significance", significance)
-    repetitions = integer("repetitions", repetitions, low=1)
+    terms = Terms(significance=significance, delta=delta, repetitions=repetitions)
 
     def bound(right: int) -> float:
         def at(paid: float) -> float:
-            return _group_bound(canaries, guesses, right, paid, significance)
+            return _group_bound(canaries, guesses, right, paid, terms.significance)
 
-        return per_document(at, delta=delta, repetitions=repetitions)
+        return terms.per_document(at)
 
     value, most = bound(correct), bound(guesses)
     return EpsilonBound(
         method="one_run_epsilon",
         value=value,
-        significance=significance,
-        delta=delta,
+        **vars(terms),
         validity="any-dp",
         counts={"canaries": canaries, "guesses": guesses, "correct": correct},
         threshold=None,
         threshold_choice="a number of guesses fixed beforehand",
         max_attainable=most,
-        repetitions=repetitions,
         assumptions=FIXED_GUESSES,
-        notes=guess_notes(value, most, delta, guesses, correct),
+        notes=guess_notes(value, most, terms.delta, guesses, correct),
     )
 
 

@@ -5,8 +5,9 @@ minus the base's, so that what any model finds likely is not taken for memorised
 """
 
 from lmexposure._record import Bits, Count, Number, Positive, Record, Rows, Sha256
-from lmexposure.studies.exposure.classes import ClassKey, GuessingTest, QuantileInterval
-from lmexposure.studies.exposure.formats import Estimate, Role
+from lmexposure.statistics import Estimate, GuessingTest, QuantileInterval
+from lmexposure.studies.exposure.classes import ClassKey
+from lmexposure.studies.exposure.formats import Role
 
 
 class BaseCanary(Record):

@@ -12,7 +12,7 @@ from lmexposure.core.charts import (
     clipped,
     joined,
 )
-from lmexposure.studies.exposure.privacy import Bound, Privacy, PrivacyClass, Validity
+from lmexposure.statistics import EpsilonBound, Privacy, PrivacyClass, Validity
 
 _SHAPES: dict[Validity, str] = {
     "any-dp": "o",
@@ -72,20 +72,20 @@ def _class(part: PrivacyClass) -> str:
     return f"{formats + ', ' if formats else ''}{count(part.repetitions, 'repetition')}"
 
 
-def _name(bound: Bound, primary: bool, common_delta: str) -> str:
+def _name(bound: EpsilonBound, primary: bool, common_delta: str) -> str:
     """What the bound is and says; its delta where not all of them have the same."""
     delta = "" if common_delta else f" at delta {short(bound.delta)}"
     first = "primary: " if primary else ""
     return f"{first}{clipped(bound_name(bound.name))} ≥ {nats(bound.value)}{delta}"
 
 
-def _common_delta(bounds: Sequence[Bound]) -> str:
+def _common_delta(bounds: Sequence[EpsilonBound]) -> str:
     """The delta of all bounds; "" where they differ."""
     deltas = {bound.delta for bound in bounds}
     return f" at delta {short(deltas.pop())}" if len(deltas) == 1 else ""
 
 
-def _description(claimed: float | None, part: PrivacyClass, bounds: Sequence[Bound]) -> str:
+def _description(claimed: float | None, part: PrivacyClass, bounds: Sequence[EpsilonBound]) -> str:
     parts = []
     for bound in bounds:
         most = bound.max_attainable

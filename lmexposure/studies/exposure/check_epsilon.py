@@ -16,7 +16,7 @@ from lmexposure._style import (
     visible,
 )
 from lmexposure.core import Check, CheckKind, Outcome, Thresholds
-from lmexposure.studies.exposure.privacy import ClaimCheck, Privacy
+from lmexposure.statistics import ClaimCheck, Privacy
 from lmexposure.studies.exposure.record import ResultNumbers
 from lmexposure.studies.white_box import inside_checks
 

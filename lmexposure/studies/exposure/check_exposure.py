@@ -29,7 +29,7 @@ from lmexposure._style import (
     whole,
 )
 from lmexposure.core import Check, CheckKind, Outcome, Thresholds
-from lmexposure.studies.exposure.classes import GuessingTest
+from lmexposure.statistics import GuessingTest
 from lmexposure.studies.exposure.judged import CanaryClass
 
 _MOST_SHIFT = 0.05  # bits

@@ -22,9 +22,9 @@ from lmexposure._style import (
     visible,
 )
 from lmexposure.core import Check, Outcome, Thresholds
+from lmexposure.statistics import EpsilonBound
 from lmexposure.studies.exposure.check_exposure import least_p_value
 from lmexposure.studies.exposure.kinds import KindMembership
-from lmexposure.studies.exposure.privacy import Bound
 from lmexposure.studies.exposure.record import ResultNumbers
 
 
@@ -151,7 +151,7 @@ def _bound_judged(row: KindMembership, most: float) -> tuple[Outcome, str]:
     )
 
 
-def _said(bound: Bound) -> str:
+def _said(bound: EpsilonBound) -> str:
     return (
         f"epsilon is at least {nats(bound.value)} nats (delta {short(bound.delta)}, significance "
         f"{short(bound.significance)}, holds for {validity(bound.validity)})"

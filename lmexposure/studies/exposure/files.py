@@ -15,7 +15,7 @@ from lmexposure._style import short_hash, visible
 from lmexposure.canaries import Manifest
 from lmexposure.errors import ManifestError, ResultError
 from lmexposure.studies.exposure.record import ResultNumbers
-from lmexposure.studies.exposure.run_record import RunRecord, TrainingRecord
+from lmexposure.studies.exposure.run_record import RunRecord, TrainingResult
 from lmexposure.studies.training_file import read_training
 
 if TYPE_CHECKING:
@@ -171,7 +171,7 @@ def _is_of(record: RunRecord, result: ResultNumbers) -> bool:
     return asked == found and (record.training is None or _alike(record.training, result))
 
 
-def _alike(told: TrainingRecord, result: ResultNumbers) -> bool:
+def _alike(told: TrainingResult, result: ResultNumbers) -> bool:
     """Whether a training can be that of the measured model, as far as the result knows of it."""
     known = result.model.validation
     return known is None or all(getattr(told, n) == getattr(known, n) for n in _OF_TRAINING)

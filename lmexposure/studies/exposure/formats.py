@@ -4,18 +4,15 @@ Bits are base-2 logarithms. Of an exposure, higher = more memorised; of a log-pe
 more memorised.
 """
 
-import math
+from dataclasses import dataclass
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from lmexposure._quantiles import ExposureEstimate
 from lmexposure._record import (
-    ROUNDING,
     BigInteger,
     Bits,
     Count,
-    Level,
     NotNegative,
     Number,
     Positive,
@@ -23,18 +20,10 @@ from lmexposure._record import (
     Rows,
     Share,
 )
-from lmexposure._validate import LARGEST_NUMBER, LEAST_LEVEL
+from lmexposure._types import Found
+from lmexposure._validate import LARGEST_NUMBER
+from lmexposure.statistics import Estimate, GoodnessOfFit
 
-Method = Literal[
-    "exact",
-    "exact up to an empirical margin",
-    "bounded",
-    "importance",
-    "sampled",
-    "skew_normal",
-    "certificate",
-    "calibrated",
-]
 # What estimates are kept under; a rank that is exact up to a margin is an "exact" one.
 EstimateName = Literal[
     "exact", "bounded", "importance", "sampled", "skew_normal", "certificate", "calibrated"
@@ -42,17 +31,6 @@ EstimateName = Literal[
 Role = Literal["canary", "control"]
 
 _QUANTILES = 9  # of the references that are kept
-
-
-class Goodness(Record):
-    """How well the skew-normal curve fits its references."""
-
-    ks_statistic: Share  # Kolmogorov-Smirnov distance between curve and references
-    ks_p_value: Share  # of that, by bootstrap; small = a bad fit
-    tail_bits: float  # by how much the curve overstates exposure among the lowest references
-    tail_p_value: Share  # of that, by the same bootstrap
-    bootstraps: Count  # how many refits
-    warnings: Rows[str]  # what does not fit
 
 
 class SkewNormalFit(Record):
@@ -63,10 +41,11 @@ class SkewNormalFit(Record):
     # how lopsided it is, without unit: 0 is a normal curve, above 0 the long tail is to the right,
     # towards fills that surprise the model more
     shape: Number
-    goodness: Goodness | None  # how well it fits; None where the curve was not asked for
+    goodness: GoodnessOfFit | None  # how well it fits; None where the curve was not asked for
 
 
-class TokenProof(Record):
+@dataclass(frozen=True, kw_only=True)
+class TokenProof(Found):
     """How it was shown that every fill was followed as its own tokens."""
 
     rule: str  # of the tokenizer, that was shown to hold
@@ -74,7 +53,8 @@ class TokenProof(Record):
     looked_up: Count  # texts that were encoded to show it
 
 
-class Margin(Record):
+@dataclass(frozen=True, kw_only=True)
+class Margin(Found):
     """By how much a cost may be off, in bits, and how that is known."""
 
     bits: NotNegative  # two fills that are further apart are in their true order
@@ -136,69 +116,6 @@ class FormatResult(Record):
                 "order"
             )
         return self
-
-
-class Estimate(Record):
-    """One estimate of one canary's exposure."""
-
-    method: Method  # how it was made
-    value: Number | None  # bits; None where it is not finite
-    # low, high: its interval; None where it has no end on that side
-    low: Number | None
-    high: Number | None
-    level: Level  # two-sided coverage; 1: it is proven
-    # 1 + fills never inserted that cost no more; None where no rank was counted
-    rank: Annotated[BigInteger, Field(ge=1)] | None
-    capped: bool  # the value is a lower bound
-    # the rank among all of R, inserted ones too; None where it is not known
-    place: Annotated[BigInteger, Field(ge=1)] | None
-    # draws, effective_draws: behind an "importance" estimate, and how many independent ones they
-    # are worth; None for others
-    draws: Count | None
-    effective_draws: NotNegative | None
-    steps: Count | None  # model steps that it took; None where it took none of its own
-    assumptions: Rows[str]  # what it rests on
-    warnings: Rows[str]  # what is not as it should be, and why a number is missing
-
-    @model_validator(mode="after")
-    def _missing_is_explained(self) -> Self:
-        if None in (self.value, self.low, self.high) and not self.warnings:
-            raise ValueError(
-                f"an exposure by {self.method!r} lacks its value or an end, and no warning says why"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _value_lies_in_its_interval(self) -> Self:
-        value = self.value
-        if value is None:
-            return self
-        low = -math.inf if self.low is None else self.low
-        high = math.inf if self.high is None else self.high
-        if not low - ROUNDING <= value <= high + ROUNDING:
-            raise ValueError(f"exposure {value:g} lies outside its interval {low:g} .. {high:g}")
-        if self.method == "sampled" and self.level > 1 - LEAST_LEVEL:
-            raise ValueError("an interval of a sample that never misses would have no end")
-        return self
-
-    def with_error(
-        self, bits: float | None, *, references: int, space_bits: float
-    ) -> ExposureEstimate | None:
-        """The same with what its error comes from, for a quantile of a class."""
-        if self.value is None or bits is None:
-            return None
-        least = self.value if self.capped else 0.0
-        return ExposureEstimate(
-            method=self.method,
-            value=self.value,
-            low=least if self.low is None else self.low,
-            high=space_bits if self.high is None else min(self.high, space_bits),
-            capped=self.capped,
-            level=self.level,
-            bits=bits,
-            references=references,
-            space_bits=space_bits,
-        )
 
 
 class Extraction(Record):

@@ -10,15 +10,8 @@ from dataclasses import dataclass
 
 from lmexposure._quantiles import ExposureEstimate
 from lmexposure._style import times, visible
-from lmexposure.studies.exposure.classes import GuessingTest
-from lmexposure.studies.exposure.formats import (
-    CanaryResult,
-    Estimate,
-    EstimateName,
-    Extraction,
-    FormatResult,
-    Method,
-)
+from lmexposure.statistics import Estimate, GuessingTest, Method
+from lmexposure.studies.exposure.formats import CanaryResult, EstimateName, Extraction, FormatResult
 from lmexposure.studies.exposure.record import ResultNumbers
 
 # An extrapolation or a certificate may be shown, but what was counted or drawn decides.

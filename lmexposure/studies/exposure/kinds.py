@@ -9,8 +9,7 @@ from typing import Self
 from pydantic import model_validator
 
 from lmexposure._record import Bits, Count, Positive, Rate, Record, Rows
-from lmexposure.studies.exposure.classes import GuessingTest
-from lmexposure.studies.exposure.privacy import AreaUnderCurve, Bound, TruePositiveRate
+from lmexposure.statistics import AreaUnderCurve, EpsilonBound, GuessingTest, TprAtFpr
 
 
 class KindCandidate(Record):
@@ -34,11 +33,11 @@ class KindMembership(Record):
     # of -bits; None, as the four below, where one side is empty
     area_under_curve: AreaUnderCurve | None
     # a row for each false-positive rate; empty where one side is
-    tpr_at_fpr: Rows[TruePositiveRate]
+    tpr_at_fpr: Rows[TprAtFpr]
     # of the coins, which are shuffled; higher exposure among those that are out = harder to explain
     # by chance
     test: GuessingTest | None
-    bound: Bound | None  # on epsilon, by these coins alone
+    bound: EpsilonBound | None  # on epsilon, by these coins alone
     # of this bound; those of all kinds together are at most that of the settings
     significance: Rate
     note: str | None  # why something is missing; None where nothing is

@@ -3,7 +3,7 @@
 from lmexposure._quantiles import unseen_share
 from lmexposure._style import are, number, percent, probability, reading, sentence, short, visible
 from lmexposure.core import Check, CheckKind, Outcome, Thresholds
-from lmexposure.studies.exposure.classes import GuessingTest
+from lmexposure.statistics import GuessingTest
 from lmexposure.studies.exposure.judged import CanaryClass
 from lmexposure.studies.exposure.record import ResultNumbers
 

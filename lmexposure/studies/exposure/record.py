@@ -35,12 +35,12 @@ from lmexposure._record import (
 )
 from lmexposure.core import Study
 from lmexposure.errors import SettingsError
+from lmexposure.statistics import Privacy, QuantileInterval
 from lmexposure.studies.dp_claim import DpClaim
 from lmexposure.studies.exposure.base import BaseModelRecord
-from lmexposure.studies.exposure.classes import ClassKey, ClassSummary, QuantileInterval
+from lmexposure.studies.exposure.classes import ClassKey, ClassSummary
 from lmexposure.studies.exposure.formats import CanaryResult, FormatResult
 from lmexposure.studies.exposure.kinds import KindMembership
-from lmexposure.studies.exposure.privacy import Privacy
 
 if TYPE_CHECKING:
     from lmexposure.studies.exposure.scores import Scores

@@ -1,8 +1,9 @@
 """run.json: what was run, with which settings, versions and device, how long it took, and when."""
 
-from typing import ClassVar, Literal, Self
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import model_validator
+from pydantic import BeforeValidator, PlainSerializer, model_validator
 
 from lmexposure._record import (
     BigInteger,
@@ -15,10 +16,21 @@ from lmexposure._record import (
     Utc,
 )
 from lmexposure.studies.dp_claim import DpClaim
-from lmexposure.studies.exposure.record import MeasureOptions
+from lmexposure.studies.exposure.record import LEAST_GAIN, MeasureOptions
 
 # Between the names of several files or patterns in `RunRecord.corpus`: no name can hold it.
 SEVERAL = "\0"
+
+
+def _path(value: object) -> object:
+    return Path(value) if isinstance(value, str) else value
+
+
+def _name(path: Path) -> str:
+    return path.name
+
+
+_Directory = Annotated[Path, BeforeValidator(_path), PlainSerializer(_name, when_used="json")]
 
 
 class RunOptions(Record):
@@ -67,10 +79,10 @@ class RunOptions(Record):
     revision: str | None  # of a hub name; None: its default branch
 
 
-class TrainingRecord(Record):
+class TrainingResult(Record):
     """What a training came to."""
 
-    model_path: str  # the name of the model's directory
+    model_path: _Directory  # of the model; a file has its name alone
     validation_bits: NotNegative  # loss of the kept checkpoint, bits per token, lower = more useful
     initial_validation_bits: NotNegative  # the same before training
     # best_step, best_epoch: when the kept checkpoint was made
@@ -84,13 +96,18 @@ class TrainingRecord(Record):
     stopped: str  # what ended it, such as "epochs" or "patience"
     processes: Count  # how many it ran on
     threads: Count | None  # of each process; None: not known
-    reused: bool  # it had been finished before
+    reused: bool  # it had been finished before, and nothing was trained now
     claim: DpClaim | None = None  # what was promised of each document; None: nothing
     # of the validation text, by how often each token is in the training text, bits per token; None:
     # not known
     unigram_bits: NotNegative | None = None
     # copies of canaries that were read, each whole, in an epoch; None where it is not known
     delivered: Count | None = None
+
+    @property
+    def improved(self) -> bool:
+        """Whether training lowered the validation loss by more than a rounding's worth."""
+        return self.validation_bits < self.initial_validation_bits - LEAST_GAIN
 
 
 class RunRecord(FileRecord):
@@ -120,7 +137,7 @@ class RunRecord(FileRecord):
     measured: Utc | None
     device: str | None  # that the model was measured on; None before
     # what the training came to; None before, and of a measurement alone
-    training: TrainingRecord | None
+    training: TrainingResult | None
 
     @model_validator(mode="after")
     def _a_run_has_settings(self) -> Self:

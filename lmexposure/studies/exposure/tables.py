@@ -23,8 +23,8 @@ from lmexposure._style import (
     whole,
 )
 from lmexposure.core import Column, Table
+from lmexposure.statistics import GuessingBaseline
 from lmexposure.studies.exposure.base import BaseClass
-from lmexposure.studies.exposure.classes import GuessingBaseline
 from lmexposure.studies.exposure.record import CheckpointClass
 from lmexposure.studies.exposure.rows import CanaryRow, ClassRow, FormatData, Found
 

@@ -13,8 +13,8 @@ from lmexposure._style import (
     whole,
 )
 from lmexposure.core import Column, Section, Table
+from lmexposure.statistics import TprAtFpr
 from lmexposure.studies.exposure.kinds import KindMembership
-from lmexposure.studies.exposure.privacy import TruePositiveRate
 from lmexposure.studies.sweep_kinds import kind_lines
 
 _RATES = (0.01, 0.1)
@@ -43,7 +43,7 @@ def _rate(row: KindMembership, fpr: float) -> str:
     return f"{number(found.value, 3)} ({interval(found.low, found.high, 3)})"
 
 
-def _found(row: KindMembership, fpr: float) -> TruePositiveRate | None:
+def _found(row: KindMembership, fpr: float) -> TprAtFpr | None:
     return next((rate for rate in row.tpr_at_fpr if rate.fpr == fpr), None)
 
 

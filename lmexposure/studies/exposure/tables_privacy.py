@@ -16,19 +16,18 @@ from lmexposure._style import (
     whole,
 )
 from lmexposure.core import Column, Section, Table, facts
-from lmexposure.studies.dp_claim import DpClaim
-from lmexposure.studies.dp_report import PRIVATE_NOTES, ExPost
-from lmexposure.studies.exposure.privacy import (
+from lmexposure.statistics import (
     AreaUnderCurve,
-    Bound,
     ClaimCheck,
-    ClassBounds,
+    JointBounds,
     Membership,
     PrimaryBound,
     Privacy,
     PrivacyClass,
-    TruePositiveRate,
+    TprAtFpr,
 )
+from lmexposure.studies.dp_claim import DpClaim
+from lmexposure.studies.dp_report import PRIVATE_NOTES, ExPost
 from lmexposure.studies.white_box import inside_notes, inside_table
 
 _BOUNDS = (
@@ -116,7 +115,7 @@ def class_sections(privacy: Privacy) -> Iterator[Section]:
         )
 
 
-def _bounds_table(bounds: ClassBounds) -> Table:
+def _bounds_table(bounds: JointBounds) -> Table:
     """All bounds of one class, the primary one first."""
     return Table([(bounds.primary, True), *((bound, False) for bound in bounds.others)], _BOUNDS)
 
@@ -143,7 +142,7 @@ def where(about: PrivacyClass | PrimaryBound) -> str:
     return ", ".join(filter(None, [*about.formats, f"repetitions {about.repetitions}"]))
 
 
-def _remarks(bounds: ClassBounds) -> Iterator[str]:
+def _remarks(bounds: JointBounds) -> Iterator[str]:
     """What belongs to a single bound, and which are not supported."""
     for bound in (bounds.primary, *bounds.others):
         for line in bound.notes:
@@ -159,13 +158,13 @@ def _membership(metrics: Membership) -> Iterator[str]:
         yield f"membership: {'; '.join(map(_rate, metrics.tpr_at_fpr))}"
 
 
-def _rate(rate: TruePositiveRate) -> str:
+def _rate(rate: TprAtFpr) -> str:
     if rate.value is None:
         return f"at FPR {short(rate.fpr)}: {rate.note}"
     return f"TPR {_with_ends(rate)} at FPR {short(rate.fpr)}"
 
 
-def _with_ends(rate: AreaUnderCurve | TruePositiveRate | None) -> str:
+def _with_ends(rate: AreaUnderCurve | TprAtFpr | None) -> str:
     """A rate with its interval."""
     if rate is None or rate.value is None:
         return MISSING
@@ -188,11 +187,11 @@ def _area(part: PrivacyClass) -> AreaUnderCurve | None:
     return None if part.membership is None else part.membership.area_under_curve
 
 
-def _value(rate: AreaUnderCurve | TruePositiveRate | None) -> float | None:
+def _value(rate: AreaUnderCurve | TprAtFpr | None) -> float | None:
     return None if rate is None else rate.value
 
 
-def _found_at_few(part: PrivacyClass) -> TruePositiveRate | None:
+def _found_at_few(part: PrivacyClass) -> TprAtFpr | None:
     rates = () if part.membership is None else part.membership.tpr_at_fpr
     return next((rate for rate in rates if rate.fpr == _FPR), None)
 
@@ -200,7 +199,7 @@ def _found_at_few(part: PrivacyClass) -> TruePositiveRate | None:
 def bounds_legend(privacy: Privacy) -> list[str]:
     """What the tables hold; only of what is there."""
     tables = [part.bounds for part in privacy.classes if part.bounds is not None]
-    bounds: list[Bound] = [bound for table in tables for bound in (table.primary, *table.others)]
+    bounds = [bound for table in tables for bound in (table.primary, *table.others)]
     kinds = dict.fromkeys(bound.validity for bound in bounds)
     lines = [f"{kind}: holds for {validity(kind)}" for kind in kinds]
     if bounds:

@@ -16,7 +16,8 @@ from lmexposure._style import count, visible
 from lmexposure._validate import integer
 from lmexposure._written import remove, study
 from lmexposure.errors import ResultError
-from lmexposure.studies.exposure.classes import ClassKey, ClassSummary, QuantileInterval
+from lmexposure.statistics import QuantileInterval
+from lmexposure.studies.exposure.classes import ClassKey, ClassSummary
 from lmexposure.studies.exposure.formats import CanaryResult
 from lmexposure.studies.exposure.record import ResultNumbers
 
@@ -75,8 +76,7 @@ def quantile_of_class(result: ResultNumbers, quantile: float, key: ClassKey) -> 
 
     form = result.format_named[key[0]]
     estimates = [_estimate(canary, form.references, form.bits) for canary in result.classes[key]]
-    found = estimated_quantile(estimates, quantile, level=result.settings.level)
-    return QuantileInterval.model_validate(found.to_dict())
+    return estimated_quantile(estimates, quantile, level=result.settings.level)
 
 
 def _estimate(canary: CanaryResult, references: int, space_bits: float) -> ExposureEstimate:

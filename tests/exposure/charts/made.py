@@ -8,17 +8,16 @@ from typing import Any
 import numpy as np
 
 from lmexposure.core.charts import VARIABLES, Chart
-from lmexposure.studies import (
-    Bound,
+from lmexposure.statistics import (
     ClaimCheck,
-    ClassBounds,
-    Evaluation,
+    EpsilonBound,
+    GoodnessOfFit,
+    JointBounds,
     PrimaryBound,
     Privacy,
     PrivacyClass,
-    SkewNormalFit,
 )
-from lmexposure.studies.exposure.formats import Goodness
+from lmexposure.studies import Evaluation, SkewNormalFit
 from lmexposure.studies.exposure.roc import RocData
 from lmexposure.studies.exposure.rows import CanaryRow, ClassRow, FormatData, Found
 
@@ -28,7 +27,7 @@ FIT = SkewNormalFit(
     location=24.0,
     scale=3.0,
     shape=0.5,
-    goodness=Goodness(
+    goodness=GoodnessOfFit(
         ks_statistic=0.0123,
         ks_p_value=0.4567,
         tail_bits=0.1,
@@ -136,8 +135,8 @@ def roc_data(**other: Any) -> RocData:
     return RocData(**values | other)
 
 
-def bound(value: float, **other: Any) -> Bound:
-    return Bound(**(_bound_values(value) | other))
+def bound(value: float, **other: Any) -> EpsilonBound:
+    return EpsilonBound(**(_bound_values(value) | other))
 
 
 def _bound_values(value: float) -> dict[str, Any]:
@@ -161,7 +160,11 @@ def _bound_values(value: float) -> dict[str, Any]:
 
 
 def bounded_class(
-    primary: Bound, *others: Bound, name: str = "pin", repetitions: int = 8, n: int = 9
+    primary: EpsilonBound,
+    *others: EpsilonBound,
+    name: str = "pin",
+    repetitions: int = 8,
+    n: int = 9,
 ) -> PrivacyClass:
     """A class of which nothing but its bounds is known."""
     return PrivacyClass(
@@ -170,7 +173,7 @@ def bounded_class(
         canaries=n,
         held_out=n,
         references=100,
-        bounds=ClassBounds(
+        bounds=JointBounds(
             primary=primary,
             others=others,
             refused=(),
@@ -183,7 +186,7 @@ def bounded_class(
 
 
 def privacy(
-    *others: Bound, name: str = "pin", claimed: float | None = 2.0, **primary: Any
+    *others: EpsilonBound, name: str = "pin", claimed: float | None = 2.0, **primary: Any
 ) -> Privacy:
     """Two classes; the quoted bound is of the second, smaller one."""
     more = (bound(0.5, method="epsilon_from_exposure"), bound(1.5, validity="asymptotic"))

@@ -51,8 +51,9 @@ CLASSES = (
 )
 UNBOUNDED: dict[str, Any] = {
     "primary": None,
+    "max_attainable": None,
     "claim": None,
-    "classes": (bounded_class(bound(0.1)).model_copy(update={"bounds": None}),),
+    "classes": (replace(bounded_class(bound(0.1)), bounds=None, note="none"),),
 }
 
 
@@ -268,8 +269,8 @@ def test_what_is_drawn_is_said_in_words(said: Said) -> None:
         lambda: controls_chart(controls_of(1.0, 2.0, None)),
         lambda: trajectory_chart(()),
         lambda: epsilon_chart(None),
-        lambda: epsilon_chart(privacy().model_copy(update=UNBOUNDED | {"classes": ()})),
-        lambda: epsilon_chart(privacy().model_copy(update=UNBOUNDED)),
+        lambda: epsilon_chart(replace(privacy(), **UNBOUNDED | {"classes": ()})),
+        lambda: epsilon_chart(replace(privacy(), **UNBOUNDED)),
         lambda: training_chart(()),
         lambda: training_chart((evaluation(1, None, None),)),
         lambda: roc_chart([]),

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from lmexposure._record import plain
 from lmexposure.errors import InputError
 from lmexposure.statistics import Claim, EpsilonBound
 from lmexposure.statistics.bounds.bound import (
@@ -64,8 +65,8 @@ def test_a_smaller_delta_is_refused() -> None:
 
 def test_a_pure_claim() -> None:
     check = Claim(epsilon=0, delta=0).against(_bound(0.5, 3.0, delta=0.0))
-    plain = json.loads(json.dumps(check.to_dict()))
-    assert (plain["verdict"], plain["claimed_epsilon"], plain["bound"]) == ("contradicted", 0, 0.5)
+    told = json.loads(json.dumps(plain(check)))
+    assert (told["verdict"], told["claimed_epsilon"], told["bound"]) == ("contradicted", 0, 0.5)
 
 
 @pytest.mark.parametrize("root", [1e-3, 0.7, 12.0])

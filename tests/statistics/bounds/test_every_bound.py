@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from lmexposure._record import plain
 from lmexposure.statistics import (
     Bonferroni,
     EpsilonBound,
@@ -133,14 +134,14 @@ def test_a_perfect_attack_shows_what_is_attainable(name: str) -> None:
     assert (found.value > 2, found.notes, found.validity) == (True, (), validity)
     weaker = bound(np.append(UP[:90], DOWN[:10]), np.append(DOWN[:90], UP[:10]))
     assert 0 < weaker.value < weaker.max_attainable == pytest.approx(found.max_attainable)
-    plain = json.loads(json.dumps(found.to_dict(), allow_nan=False))
-    assert (plain["value"], plain["validity"], plain["unit"]) == (found.value, validity, "nats")
+    told = json.loads(json.dumps(plain(found), allow_nan=False))
+    assert (told["value"], told["validity"], told["unit"]) == (found.value, validity, "nats")
 
 
 def test_an_exposure_s_point_is_plain_too() -> None:
-    plain = json.loads(json.dumps(epsilon_from_exposure([1], [2, 3]).to_dict(), allow_nan=False))
-    assert plain["bound"]["method"] == "epsilon_from_exposure"
-    assert (plain["point"]["validity"], plain["point"]["unit"]) == ("point", "nats")
+    told = json.loads(json.dumps(plain(epsilon_from_exposure([1], [2, 3])), allow_nan=False))
+    assert told["bound"]["method"] == "epsilon_from_exposure"
+    assert (told["point"]["validity"], told["point"]["unit"]) == ("point", "nats")
 
 
 @every

@@ -8,7 +8,7 @@ from lmexposure.statistics import (
     JointBetaEpsilon,
     joint_beta_epsilon,
 )
-from lmexposure.statistics.bounds.bound import per_document
+from lmexposure.statistics.bounds.bound import Terms
 
 
 def _bound(
@@ -103,9 +103,8 @@ def test_how_often_the_value_is_above_the_truth(
 def test_groups_are_paid_for(copies: int) -> None:
     counts = (12, 58, 200, 200)
     found = _bound(*counts, delta=1e-4, repetitions=copies)
-    by_hand = per_document(
-        lambda delta: _bound(*counts, delta=delta).value, delta=1e-4, repetitions=copies
-    )
+    terms = Terms(significance=0.05, delta=1e-4, repetitions=copies)
+    by_hand = terms.per_document(lambda delta: _bound(*counts, delta=delta).value)
     assert found.value == pytest.approx(by_hand, abs=1e-6)
     assert found.value < _bound(*counts, delta=1e-4).value / copies + 1e-9
     assert f"{copies} copies" in found.adjacency
