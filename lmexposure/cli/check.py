@@ -267,14 +267,10 @@ def _measured(model: str, manifest: Path, flags: CheckFlags, thresholds: "Thresh
     """Measure as `lmexposure measure` does; without --out nothing is left on the disk."""
     import tempfile
 
-    from lmexposure.audit import (
-        load_for_measuring,
-        recorded_training,
-        rows_beside,
-        told_wrapping,
-    )
     from lmexposure.audit import measure as measure_model
+    from lmexposure.audit import recorded_training, rows_beside, told_wrapping
     from lmexposure.canaries import Manifest
+    from lmexposure.scoring import load_for_measuring
     from lmexposure.studies import Result
 
     chosen = _settings(flags, thresholds)

@@ -132,9 +132,10 @@ def _look_ahead(
     files: list[str], manifest: Path, tokenizer: str, layout: str | None, template: str | None
 ) -> None:
     """What a training will make of the records of chats, before it begins."""
-    from lmexposure.audit import rows_ahead, tokenizer_named, told_wrapping
+    from lmexposure.audit import rows_ahead, told_wrapping
     from lmexposure.canaries import Manifest, corpus_files, read_records
     from lmexposure.errors import SettingsError
+    from lmexposure.models import tokenizer_named
     from lmexposure.studies import RunSettings
 
     known = Manifest.read(manifest)

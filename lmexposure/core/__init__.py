@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from lmexposure.core.compare import compare_document
     from lmexposure.core.directories import HOME, kind_of, open_study, refuse_other_study
     from lmexposure.core.document import Column, Document, Excerpt, Place, Section, Table, facts
+    from lmexposure.core.lm import Encoded, LanguageModel, Stepping, TokenModel, TokenScores
     from lmexposure.core.markdown import code, fence, inline, table
     from lmexposure.core.outputs import (
         verdict_json,
@@ -65,10 +66,12 @@ __all__ = [
     "Count",
     "Dated",
     "Document",
+    "Encoded",
     "Excerpt",
     "Fact",
     "Held",
     "JsonValue",
+    "LanguageModel",
     "NotNegative",
     "Number",
     "Outcome",
@@ -80,9 +83,12 @@ __all__ = [
     "Rows",
     "Section",
     "Share",
+    "Stepping",
     "Study",
     "Table",
     "Thresholds",
+    "TokenModel",
+    "TokenScores",
     "Verdict",
     "Work",
     "as_csv",

@@ -17,11 +17,12 @@ from transformers import TrainerCallback
 from transformers.trainer_utils import has_length
 
 from lmexposure.canaries import Manifest, Wrapping
+from lmexposure.core import Encoded
 from lmexposure.errors import InputError, SettingsError
 from lmexposure.integrations.delivery_report import Delivery, DeliveryReport
 from lmexposure.integrations.token_search import Hit, TokenSearch
 from lmexposure.integrations.wrapped_scoring import encode_wrapped
-from lmexposure.models import IGNORED, Encoded
+from lmexposure.models import IGNORED
 
 _Row: TypeAlias = NDArray[np.int64]
 _Counts: TypeAlias = Counter[tuple[str, str]]  # (canary, kind)

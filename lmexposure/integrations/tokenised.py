@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from lmexposure.audit import tokenizer_named
 from lmexposure.canaries import (
     CorpusCount,
     Found,
@@ -224,4 +223,8 @@ def count_tokenised(
 
 def load_tokenizer(name: Any) -> Any:
     """A tokenizer of transformers, by its directory or hub name; anything else as it is."""
-    return tokenizer_named(name) if isinstance(name, str | Path) else name
+    if not isinstance(name, str | Path):
+        return name
+    from lmexposure.models import tokenizer_named  # brings torch
+
+    return tokenizer_named(name)

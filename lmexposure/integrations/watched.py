@@ -16,9 +16,10 @@ import numpy as np
 from lmexposure._files import atomic_write, read_bytes
 from lmexposure._written import refuse_foreign, study
 from lmexposure.canaries import Canary, Manifest, Wrapping
+from lmexposure.core import Encoded
 from lmexposure.errors import ManifestError, ModelError, ResultError
 from lmexposure.integrations.wrapped_scoring import check_place, encode_wrapped
-from lmexposure.models import Context, Encoded, check_tokens, context_window, encode_in_context
+from lmexposure.models import Context, check_tokens, context_window, encode_in_context
 from lmexposure.statistics import sampled_exposure
 
 LEAST_REFERENCES = 64  # with fewer the cap is so low that a class says little

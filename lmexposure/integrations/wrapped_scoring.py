@@ -13,14 +13,9 @@ from transformers import PreTrainedTokenizerBase
 
 from lmexposure._validate import coverage
 from lmexposure.canaries import Canary, Manifest, Wrapping
+from lmexposure.core import Encoded
 from lmexposure.errors import InputError, ManifestError, ModelError
-from lmexposure.models import (
-    AnyContext,
-    Encoded,
-    context_window,
-    encode_in_context,
-    row_context,
-)
+from lmexposure.models import AnyContext, context_window, encode_in_context, row_context
 from lmexposure.scoring import score_encoded
 from lmexposure.statistics import sampled_exposure
 from lmexposure.studies import CanaryResult, Estimate

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
         ProgressCallback,
         damaged_model,
     )
-    from lmexposure.models.cpu import computing_threads, threads_for, warn_imitated
+    from lmexposure.models.cpu import computing_threads, threads_for, training_places, warn_imitated
     from lmexposure.models.dp_accounting import (
         Spent,
         epsilon_at_least,
@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     from lmexposure.models.encoding import (
         AnyContext,
         Context,
-        Encoded,
         Placed,
         Row,
         context_window,
@@ -73,6 +72,8 @@ if TYPE_CHECKING:
         load_model,
         model_outline,
         save_model,
+        tokenizer_named,
+        window_of,
     )
     from lmexposure.models.lora import check_lora
     from lmexposure.models.lstm import LstmConfig, LstmForCausalLM, LstmState
@@ -113,7 +114,6 @@ __all__ = [
     "DpBatches",
     "DpCheck",
     "DpFinding",
-    "Encoded",
     "GradientCanaries",
     "LoadedModel",
     "LstmConfig",
@@ -185,12 +185,15 @@ __all__ = [
     "template_sha256",
     "threads_for",
     "tiny_gpt2_config",
+    "tokenizer_named",
     "tokenizer_sha256",
     "train",
+    "training_places",
     "training_rows",
     "two_batches",
     "unmerged_adapters",
     "warn_imitated",
     "weights_away",
     "weights_sha256",
+    "window_of",
 ]

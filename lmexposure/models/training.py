@@ -29,7 +29,6 @@ from lmexposure.models.document_rows import rows_of_documents
 from lmexposure.models.dp_checker import DpCheck
 from lmexposure.models.dp_sgd import DpSgd
 from lmexposure.models.dropout import set_dropout
-from lmexposure.models.encoding import context_window
 from lmexposure.models.goldfish import Goldfish
 from lmexposure.models.hamp import Hamp
 from lmexposure.models.load import LoadedModel, check_fit
@@ -325,7 +324,7 @@ def _run(
 
 
 def _check_model(loaded: LoadedModel, settings: TrainingSettings) -> None:
-    window = context_window(loaded.model.config)
+    window = loaded.window
     if window is not None and settings.block_size > window:
         raise SettingsError(
             f"block_size={settings.block_size} must be at most {window}, the context window of "

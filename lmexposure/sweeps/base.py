@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lmexposure._written import study
-from lmexposure.audit import chosen_device
 from lmexposure.core import Part
 from lmexposure.errors import ModelError, SettingsError
 from lmexposure.models import NEW_MODELS, LoadedModel, grow, load_model, tokenizer_sha256
+from lmexposure.scoring import chosen_device
 from lmexposure.studies import RunSettings, SweepSettings
 from lmexposure.sweeps.arrays import npz
 from lmexposure.sweeps.scoring import scores_of

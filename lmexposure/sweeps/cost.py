@@ -132,4 +132,4 @@ def _bytes_of_a_model(directory: SweepDirectory, number: int) -> int:
     scores = int(_BYTES_A_CHARACTER * _scored_characters(directory))
     if not directory.plan.settings.keep_weights:
         return scores
-    return scores + _BYTES_A_WEIGHT * int(directory.model(number).model.num_parameters())
+    return scores + _BYTES_A_WEIGHT * directory.model(number).size

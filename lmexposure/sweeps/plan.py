@@ -9,13 +9,12 @@ from lmexposure._files import PRIVATE, atomic_directory, only_writer
 from lmexposure._record import JsonTable
 from lmexposure._validate import of_type
 from lmexposure._written import refuse_foreign
-from lmexposure.audit import chosen_device, insert_for_training, training_settings, wrapping_of
+from lmexposure.audit import insert_for_training, training_settings, wrapping_of
 from lmexposure.canaries import Files, Manifest, derive_seed, fresh_seed, listed_files, permutation
 from lmexposure.core import refuse_other_study, refuse_other_wish
 from lmexposure.errors import ModelError, ResultError, SettingsError
 from lmexposure.models import (
     NEW_MODELS,
-    context_window,
     encode_documents,
     grow,
     held_out,
@@ -25,6 +24,7 @@ from lmexposure.models import (
     tokenizer_sha256,
     training_rows,
 )
+from lmexposure.scoring import chosen_device
 from lmexposure.studies import (
     AuditedText,
     RunSettings,
@@ -125,7 +125,7 @@ def _tokenizer(out: Path, corpus: SweepCorpus, settings: RunSettings) -> "_Reade
     if settings.model not in NEW_MODELS:
         loaded = load_model(settings.model, revision=settings.revision, offline=settings.offline)
         grow(loaded, new_tokens)
-        return _Reader(loaded.tokenizer, context_window(loaded.model.config))
+        return _Reader(loaded.tokenizer, loaded.window)
     made = new_tokenizer(
         settings.model,
         corpus.documents,
