@@ -1,5 +1,6 @@
 """`lmexposure verify`: which canaries a corpus really holds, whatever was done to it."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,8 +11,6 @@ from lmexposure.cli import options
 from lmexposure.cli.console import print_table, say
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
-
     from lmexposure.canaries import CorpusCount
     from lmexposure.studies import RowsRecord
 
@@ -173,7 +172,7 @@ def _look_at_rows(
     if place != names[0]:
         say(f"data  {place}")
     record = verify_corpus(names, manifest, tokenizer=known, rows=True)
-    _print_rows(record, known)
+    _print_rows(record, known.decode)
     other = template_difference(record, Manifest.read(manifest), known)
     if other is not None:
         say(f"the rows do not follow the chat template in {tokenizer}: {other}")
@@ -183,7 +182,7 @@ def _look_at_rows(
     raise typer.Exit(0 if record.as_planned else _NOT_AS_INSERTED)
 
 
-def _print_rows(record: "RowsRecord", tokenizer: "PreTrainedTokenizerBase") -> None:
+def _print_rows(record: "RowsRecord", decode: Callable[[list[int]], str]) -> None:
     table = [
         (each.format, *(f"{getattr(each, name):,}" for name in _OCCURRENCES.values()))
         for each in record.classes
@@ -192,7 +191,7 @@ def _print_rows(record: "RowsRecord", tokenizer: "PreTrainedTokenizerBase") -> N
     packed = "several texts in a row" if record.packed else "a text in a row"
     say(f"{record.rows:,} rows, {packed}; loss on: {record.loss}")
     if record.start is not None:
-        front = tokenizer.decode(list(record.start)) + record.before
+        front = decode(list(record.start)) + record.before
         say(f"in front of each canary: {_shown(front, last=True)}")
         say(f"behind it: {_shown(record.behind)}")
         say(f"{record.agreeing:,} of {record.found:,} occurrences are in that row")

@@ -1,29 +1,29 @@
 """Privacy of users in federated training, tested by crafted canaries (CANIFE).
 
-`rounds.py` trains in one process, DP-FedSGD and DP-FedAvg; `design.py` crafts a text whose update
-no client's covers; `mock.py` lets it take part in rounds, by a coin each; `audit.py` bounds epsilon
-round by round, beside the claim.
+The training itself is in `models`: `federated_rounds.py` trains in one process, DP-FedSGD and
+DP-FedAvg; `federated_design.py` crafts a text whose update no client's covers; `federated_mock.py`
+lets it take part in rounds, by a coin each; `federated_audit.py` bounds epsilon round by round,
+beside the claim.
 """
 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from lmexposure.federated.audit import (
+    from lmexposure.federated.canife import canife_audit, texts_of_users, tokens_of_users
+    from lmexposure.models import (
+        CraftedCanary,
         FederatedAudit,
         RoundAudit,
-        federated_training,
-    )
-    from lmexposure.federated.canife import (
-        canife_audit,
-    )
-    from lmexposure.federated.corpus import texts_of_users, tokens_of_users
-    from lmexposure.federated.design import CraftedCanary, design_canary, random_canary
-    from lmexposure.federated.mock import RoundScores, audit_update, mock_rounds
-    from lmexposure.federated.rounds import (
+        RoundScores,
+        audit_update,
         clients_of,
         clipped,
+        design_canary,
+        federated_training,
         local_update,
+        mock_rounds,
         noisy_sum,
+        random_canary,
     )
     from lmexposure.studies import CanifeSettings, FederatedSettings
 else:

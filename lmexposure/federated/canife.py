@@ -9,12 +9,20 @@ from typing import Any
 from lmexposure._files import canonical_json, mode_like, sha256_bytes
 from lmexposure._record import JsonValue
 from lmexposure._validate import integer
-from lmexposure.canaries import corpus_files
+from lmexposure.canaries import corpus_files, layout_for, read_documents, read_records
 from lmexposure.core import REPORTS, Work, claimed
-from lmexposure.federated.audit import FederatedAudit, RoundAudit, federated_training
-from lmexposure.federated.corpus import texts_of_users, tokens_of_users
-from lmexposure.federated.rounds import clients_of
-from lmexposure.models import LstmSizes, computing_threads, new_model, save_model
+from lmexposure.errors import CorpusError
+from lmexposure.models import (
+    FederatedAudit,
+    LoadedModel,
+    LstmSizes,
+    RoundAudit,
+    clients_of,
+    computing_threads,
+    federated_training,
+    new_model,
+    save_model,
+)
 from lmexposure.studies import (
     Canife,
     CanifeRound,
@@ -103,8 +111,7 @@ def _trained(asked: _Asked, work: Work[Canife], mode: int, progress: Said | None
     audit = federated_training(
         loaded.model.train(), clients, settings, attacks, progress=told, kept=work.part("training")
     )
-    weights = sum(weight.numel() for weight in loaded.model.parameters())
-    record = _record(audit, work.sha256, len(clients), weights)
+    record = _record(audit, work.sha256, len(clients), loaded.size)
     save_model(loaded.model.eval(), loaded.tokenizer, work.out / "model", mode=mode)
     record.save(work.out)
     return record
@@ -137,3 +144,54 @@ def _round(row: RoundAudit) -> CanifeRound:
     for name in ("noise", "noise_at_most", "claimed_round", "claimed_so_far"):
         values[name] = values[name] if math.isfinite(values[name]) else None
     return CanifeRound(**values)
+
+
+def texts_of_users(
+    corpus: Corpus, user_field: str | None, parts: int, text_field: str
+) -> dict[str, str]:
+    """All that each user wrote; without a field of users all of it, under no name."""
+    names = [corpus] if isinstance(corpus, str | Path) else list(corpus)
+    if user_field is None:
+        files = corpus_files(names)
+        layout = layout_for(files, None, text_field)
+        whole = "\n".join(read_documents(files, layout=layout.name, text_field=text_field))
+        if len(whole) < parts:
+            raise CorpusError(
+                f"the corpus has {len(whole)} characters, of which {parts} clients cannot be made; "
+                "give more text, or fewer clients (--clients)"
+            )
+        return {"": whole}
+    found: dict[str, list[str]] = {}
+    for number, record in enumerate(read_records(names), 1):
+        user, text = record.get(user_field), record.get(text_field)
+        if user is None or not isinstance(text, str):
+            continue
+        if isinstance(user, dict | list):
+            raise CorpusError(
+                f"record {number}: {user_field!r} is no text and no number; name a field with one "
+                "value a user (--user-field)"
+            )
+        found.setdefault(str(user), []).append(text)
+    if not found:
+        raise CorpusError(
+            f"no record has both {user_field!r} and a text in {text_field!r}; name other fields "
+            "(--user-field, --text-field)"
+        )
+    return {name: "\n".join(own) for name, own in found.items()}
+
+
+def _tokens(loaded: LoadedModel, text: str) -> list[int]:
+    ids: list[int] = loaded.tokenizer(text, add_special_tokens=False)["input_ids"]
+    return ids
+
+
+def tokens_of_users(
+    loaded: LoadedModel, texts: Mapping[str, str], parts: int
+) -> dict[str, list[int]]:
+    """What each user wrote as tokens; a text of no user is cut into parts."""
+    tokens = {name: _tokens(loaded, text) for name, text in texts.items()}
+    if list(tokens) != [""]:
+        return tokens
+    whole = tokens[""]
+    size = max(1, len(whole) // parts)
+    return {f"part {part + 1}": whole[part * size : (part + 1) * size] for part in range(parts)}

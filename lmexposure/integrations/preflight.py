@@ -12,13 +12,11 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Any
 
-from torch.utils.data import IterableDataset
-from transformers.trainer_utils import has_length
-
 from lmexposure.canaries import Manifest, Wrapping, permutation
 from lmexposure.errors import LmexposureError
 from lmexposure.integrations.row_contexts import RowsCounter, each_row
 from lmexposure.integrations.training_evidence import LabelFrequencies, predicted
+from lmexposure.models import is_stream
 from lmexposure.scoring import same_random_numbers
 from lmexposure.studies import RowsRecord
 
@@ -50,7 +48,7 @@ def rows_ahead(
 ) -> RowsAhead:
     """Look at the rows of a training's loader for some seconds, and leave the loader as it is."""
     data: Any = getattr(loader, "dataset", None)
-    if isinstance(data, IterableDataset) or not (has_length(data) and hasattr(data, "__getitem__")):
+    if is_stream(data):
         return _unchecked("its data is a stream, or has no rows to read by number")
     until, rows = clock() + seconds, 0
     try:

@@ -17,8 +17,6 @@ from lmexposure.canaries import (
 from lmexposure.errors import CorpusError, SettingsError
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
-
     from lmexposure.studies import RowsRecord
 
 _COLUMN = "input_ids"
@@ -32,7 +30,7 @@ def verify(
     *,
     layout: str | None = None,
     text_field: str | None = None,
-    tokenizer: "str | Path | PreTrainedTokenizerBase | None" = None,
+    tokenizer: Any = None,
     rows: Literal[False] = False,
 ) -> CorpusCount: ...
 
@@ -42,7 +40,7 @@ def verify(
     corpus: Any,
     manifest: Manifest | str | Path,
     *,
-    tokenizer: "str | Path | PreTrainedTokenizerBase",
+    tokenizer: Any,
     rows: Literal[True],
 ) -> "RowsRecord": ...
 
@@ -53,7 +51,7 @@ def verify(
     *,
     layout: str | None = None,
     text_field: str | None = None,
-    tokenizer: "str | Path | PreTrainedTokenizerBase | None" = None,
+    tokenizer: Any = None,
     rows: bool = False,
 ) -> "CorpusCount | RowsRecord":
     """Count what of the canaries is in a corpus, whatever was done to it since insertion.

@@ -19,7 +19,7 @@ from lmexposure.canaries import Canary, Manifest, Wrapping
 from lmexposure.core import Encoded
 from lmexposure.errors import ManifestError, ModelError, ResultError
 from lmexposure.integrations.wrapped_scoring import check_place, encode_wrapped
-from lmexposure.models import Context, check_tokens, context_window, encode_in_context
+from lmexposure.models import Context, check_tokens, encode_in_context
 from lmexposure.statistics import sampled_exposure
 
 LEAST_REFERENCES = 64  # with fewer the cap is so low that a class says little
@@ -96,7 +96,7 @@ def _class_exposure(
 def watch(
     manifest: Manifest,
     tokenizer: Any,
-    config: Any,
+    window: int | None,
     *,
     references: int,
     wrapping: Wrapping | None = None,
@@ -119,16 +119,19 @@ def watch(
                 f"format {name!r} has no secret left to compare with; plan fewer canaries"
             )
         fills = [canary.text for canary in canaries] + drawn
-        encoded += _encoded(fills, tokenizer, config, name, row or wrapping)
+        encoded += _encoded(fills, tokenizer, window, name, row or wrapping)
         owners += [(name, canary) for canary in [*canaries, *[None] * len(drawn)]]
     return Watched(encoded=tuple(encoded), owners=tuple(owners))
 
 
 def _encoded(
-    texts: list[str], tokenizer: Any, config: Any, name: str, wrapping: Wrapping | Context
+    texts: list[str],
+    tokenizer: Any,
+    window: int | None,
+    name: str,
+    wrapping: Wrapping | Context,
 ) -> list[Encoded]:
     """In their wrapping or row, scored from the same token on, each with tokens of its own."""
-    window = context_window(config)
     try:
         if isinstance(wrapping, Context):
             return encode_in_context(tokenizer, texts, context=wrapping, max_length=window)

@@ -9,14 +9,18 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from transformers import PreTrainedTokenizerBase
 
 from lmexposure._validate import coverage
 from lmexposure.canaries import Canary, Manifest, Wrapping
 from lmexposure.core import Encoded
 from lmexposure.errors import InputError, ManifestError, ModelError
-from lmexposure.models import AnyContext, context_window, encode_in_context, row_context
-from lmexposure.scoring import score_encoded
+from lmexposure.models import (
+    AnyContext,
+    encode_in_context,
+    is_tokenizer,
+    row_context,
+)
+from lmexposure.scoring import TorchModel
 from lmexposure.statistics import sampled_exposure
 from lmexposure.studies import CanaryResult, Estimate
 
@@ -33,10 +37,9 @@ def wrapped_log_perplexity(
 
     Source: Carlini et al. 2019, "The Secret Sharer", Definition 1, given the wrapping.
     """
-    window = context_window(model.config)
-    wrapped = encode_wrapped(tokenizer, texts, wrapping, max_length=window)
-    scores = score_encoded(model, wrapped, batch_size=batch_size)
-    return np.array([bits.sum() for bits in scores.bits], dtype=np.float64)
+    lm = TorchModel(model=model, tokenizer=tokenizer, name="trained")
+    wrapped = encode_wrapped(tokenizer, texts, wrapping, max_length=lm.window)
+    return lm.token_bits(wrapped, batch_size=batch_size).totals
 
 
 def encode_wrapped(
@@ -45,7 +48,7 @@ def encode_wrapped(
     """Tokens of each text as the training had them, scored where they carry loss."""
     if isinstance(texts, str) or not texts:
         raise InputError("texts must be a list of at least one text; give [text] for a single one")
-    if not isinstance(tokenizer, PreTrainedTokenizerBase):
+    if not is_tokenizer(tokenizer):
         raise ModelError(
             f"{type(tokenizer).__name__} is no tokenizer of transformers; give that of the training"
         )

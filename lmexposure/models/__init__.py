@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         is_adapter,
         unmerged_adapters,
     )
+    from lmexposure.models.batches import has_length, is_stream
     from lmexposure.models.chat_rows import (
         TrainingRow,
         check_template,
@@ -59,6 +60,10 @@ if TYPE_CHECKING:
         place_documents,
         secret_tokens,
     )
+    from lmexposure.models.federated_audit import FederatedAudit, RoundAudit, federated_training
+    from lmexposure.models.federated_design import CraftedCanary, design_canary, random_canary
+    from lmexposure.models.federated_mock import RoundScores, audit_update, mock_rounds
+    from lmexposure.models.federated_rounds import clients_of, clipped, local_update, noisy_sum
     from lmexposure.models.goldfish import left_out
     from lmexposure.models.gradient_canaries import GradientCanaries
     from lmexposure.models.hamp import masked
@@ -98,8 +103,13 @@ if TYPE_CHECKING:
     from lmexposure.models.quantised import is_quantised, precision_notes
     from lmexposure.models.training import check_private, train
     from lmexposure.models.training_result import TrainingResult
-    from lmexposure.models.vocabulary import tokenizer_sha256
-    from lmexposure.models.weights import check_embeddings_are_here, weights_away, weights_sha256
+    from lmexposure.models.vocabulary import is_tokenizer, tokenizer_sha256
+    from lmexposure.models.weights import (
+        check_embeddings_are_here,
+        is_sharded,
+        weights_away,
+        weights_sha256,
+    )
     from lmexposure.studies import TrainingSettings
 else:
     from lmexposure._lazy import lazy_face as _lazy_face
@@ -111,9 +121,11 @@ __all__ = [
     "NEW_MODELS",
     "AnyContext",
     "Context",
+    "CraftedCanary",
     "DpBatches",
     "DpCheck",
     "DpFinding",
+    "FederatedAudit",
     "GradientCanaries",
     "LoadedModel",
     "LstmConfig",
@@ -124,6 +136,8 @@ __all__ = [
     "Placed",
     "Progress",
     "ProgressCallback",
+    "RoundAudit",
+    "RoundScores",
     "Row",
     "Spent",
     "TrainingResult",
@@ -134,6 +148,7 @@ __all__ = [
     "adapters_off",
     "add_tokens",
     "as_loaded",
+    "audit_update",
     "base_of_adapter",
     "base_sha256",
     "byte_level_tokenizer",
@@ -149,34 +164,46 @@ __all__ = [
     "check_switch",
     "check_template",
     "check_tokens",
+    "clients_of",
+    "clipped",
     "comes_off",
     "computing_threads",
     "context_window",
     "damaged_model",
     "dated",
+    "design_canary",
     "dp_check",
     "encode_documents",
     "encode_in_context",
     "encode_rows",
     "epsilon_at_least",
     "epsilon_spent",
+    "federated_training",
     "group_epsilon",
     "grow",
+    "has_length",
     "held_out",
     "is_adapter",
     "is_quantised",
+    "is_sharded",
+    "is_stream",
+    "is_tokenizer",
     "is_usable_tokenizer",
     "left_out",
     "load_model",
+    "local_update",
     "masked",
+    "mock_rounds",
     "model_outline",
     "new_model",
     "new_token_texts",
     "new_tokenizer",
     "noise_for",
+    "noisy_sum",
     "pack",
     "place_documents",
     "precision_notes",
+    "random_canary",
     "record_text",
     "row_context",
     "save_model",

@@ -39,6 +39,11 @@ def is_spread(model: PreTrainedModel) -> bool:
     return any(hasattr(module, "_hf_hook") for module in model.modules())
 
 
+def is_sharded(model: Any) -> bool:
+    """Whether DeepSpeed keeps the weights in parts, one a process."""
+    return any(hasattr(weight, "ds_id") for weight in model.parameters())
+
+
 def weights_offloaded(model: PreTrainedModel) -> bool:
     """Whether weights are brought from the memory of the CPU or the disk when they are needed."""
     return next(_offloading(model), None) is not None

@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     from lmexposure.scoring.runtime import (
         MODEL_FAILURES,
         evaluation_mode,
+        from_all,
+        from_first,
+        in_loader_worker,
         same_random_numbers,
         single_process,
     )
@@ -112,7 +115,10 @@ __all__ = [
     "draw_fills",
     "evaluation_mode",
     "find_beginning",
+    "from_all",
+    "from_first",
     "greedy_tokens",
+    "in_loader_worker",
     "label_only",
     "likeliest_fills",
     "load_base",

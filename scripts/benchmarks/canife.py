@@ -132,14 +132,14 @@ def one_weight(frozen: bool, share: float, seed: int) -> bool:
     Frozen, ten rounds are attacked of a training whose clients are in every round; else the canary
     is in its own hundred rounds by coins, and clients are at a rate of .2.
     """
-    from lmexposure.federated import rounds as real
+    from lmexposure.models import noisy_sum
 
     @cache
     def with_less(how: FederatedSettings) -> FederatedSettings:
         return replace(how, noise_multiplier=share * how.noise_multiplier)
 
     def less(updates: Any, how: FederatedSettings, noise: Any) -> Any:
-        return real.noisy_sum(updates, with_less(how), noise)
+        return noisy_sum(updates, with_less(how), noise)
 
     whole = torch.ones(1)
     canary = CraftedCanary(tokens=np.zeros(2, int), update=whole, norm=1.0, health=1.0, course=())
@@ -158,11 +158,11 @@ def one_weight(frozen: bool, share: float, seed: int) -> bool:
         canary_seed=seed,
     )
     clients = {f"client {number}": np.zeros((1, 2), dtype=np.int64) for number in range(6)}
-    there = "lmexposure.federated"
+    there = "lmexposure.models.federated_"
     with (
-        mock.patch(f"{there}.audit.design_canary", return_value=canary),
-        mock.patch(f"{there}.audit.noisy_sum", less),
-        mock.patch(f"{there}.mock.noisy_sum", less),
+        mock.patch(f"{there}audit.design_canary", return_value=canary),
+        mock.patch(f"{there}audit.noisy_sum", less),
+        mock.patch(f"{there}mock.noisy_sum", less),
     ):
         found = federated_training(OneWeight(), clients, how, attacks)
     return found.refuted or any(

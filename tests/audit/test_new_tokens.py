@@ -87,7 +87,7 @@ def test_a_model_of_another_training_without_entries_is_refused(tmp_path: Path) 
     with pytest.raises(ModelError, match=message):
         scoring_context(loaded, manifest)
     with pytest.raises(ModelError, match=message):
-        watch(manifest, loaded.tokenizer, loaded.model.config, references=20)
+        watch(manifest, loaded.tokenizer, loaded.window, references=20)
 
 
 def in_memory() -> LoadedModel:

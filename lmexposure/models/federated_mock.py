@@ -18,7 +18,7 @@ from lmexposure._style import short
 from lmexposure._validate import integer, positive
 from lmexposure.canaries import derive_seed
 from lmexposure.errors import InputError
-from lmexposure.federated.rounds import generator_of, noisy_sum
+from lmexposure.models.federated_rounds import generator_of, noisy_sum
 from lmexposure.studies import FederatedSettings
 
 _ROUNDING = 1e-3  # of a clip computed in half precision
