@@ -182,9 +182,10 @@ def measure(  # noqa: PLR0913 - its data; each may be left out
             edited or damaged; another process is at work there.
         SettingsError: a setting that there is not, out of range, or without effect.
     """
-    from lmexposure.audit import load_base, load_for_measuring, recorded_training, told_wrapping
     from lmexposure.audit import measure as made
+    from lmexposure.audit import recorded_training, told_wrapping
     from lmexposure.canaries import Manifest
+    from lmexposure.scoring import load_base, load_for_measuring
 
     asked, named = _chosen(settings, _OF_MEASUREMENTS), isinstance(model, str | Path)
     if not named:

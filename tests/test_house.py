@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,14 @@ FLOORS = {
     "calls": 13,
     "cli": 14,
     "__main__": 15,
+}
+HOLDERS = {"models", "scoring"}
+ASKING = {"audit", "defences", "federated", "integrations", "regurgitation", "sweeps"}
+LIBRARIES = {"torch", "transformers", "peft", "accelerate", "safetensors", "opacus", "torchao"}
+# Of a model of transformers: what depends on the library, and on its version.
+INSIDE = {
+    *("config", "device", "dtype", "parameters", "num_parameters", "modules", "state_dict"),
+    *("forward", "generate", "get_input_embeddings", "get_output_embeddings", "peft_config"),
 }
 ROOMS = sorted({path.parent.name for path in PACKAGE.glob("*/__init__.py")} - {"cli"})
 # Their names are imported when they are asked for: a light command needs few of them. Those of
@@ -109,6 +118,54 @@ def test_a_room_imports_only_rooms_below() -> None:
         and FLOORS[module.split(".")[1]] >= FLOORS[room_of(path)]
     }
     assert above == set()
+
+
+def test_only_models_and_scoring_touch_torch() -> None:
+    """At any depth of a file, and for type checkers too; a Trainer calls classes of its own."""
+    found = {
+        (str(path.relative_to(PACKAGE)), name)
+        for path in IMPORTS
+        if room_of(path) not in HOLDERS
+        for name in libraries_of(path)
+    }
+    trainer = {("callback", "Trainer"), ("callback", "TrainerCallback")}
+    trainer |= {("delivered", "TrainerCallback")}
+    assert found == {(f"integrations/{file}.py", f"transformers.{name}") for file, name in trainer}
+
+
+def libraries_of(path: Path) -> Iterator[str]:
+    """What a file imports of the libraries that a model of torch is made with."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            module = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
+            names = [module + alias.name for alias in node.names]
+            yield from (name for name in names if name.split(".")[0] in LIBRARIES)
+
+
+def test_only_models_and_scoring_read_what_is_in_a_model_of_torch() -> None:
+    """What a measurement needs of one, `core.lm` names."""
+    found = {
+        (str(path.relative_to(PACKAGE)), node.lineno, node.attr)
+        for path in IMPORTS
+        if room_of(path) in ASKING
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Attribute) and node.attr in INSIDE and is_model(node.value)
+    }
+    assert found == set()
+
+
+def is_model(node: ast.expr) -> bool:
+    """Whether it is `model`, or somebody's `.model`."""
+    return getattr(node, "id", getattr(node, "attr", "")) == "model"
+
+
+def test_protocols_of_a_model_bring_numpy_alone() -> None:
+    script = (
+        "import sys, lmexposure.core; from lmexposure.core import Encoded, Stepping\n"
+        "assert 'numpy' in sys.modules and Encoded.__module__ == 'lmexposure.core.lm'\n"
+        f"assert not {LIBRARIES | {'scipy', 'pydantic'}} & set(sys.modules)\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
 
 
 def test_rooms_meet_at_their_faces() -> None:

@@ -3,7 +3,6 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from lmexposure.audit.base import load_base
     from lmexposure.audit.context import (
         ScoringContext,
         recorded_training,
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
         plan_of,
         preview,
         share_warning,
-        tokenizer_named,
         wrapping_of,
     )
     from lmexposure.audit.directory import refuse_foreign
@@ -27,7 +25,6 @@ if TYPE_CHECKING:
         natural_identifiers,
     )
     from lmexposure.audit.kinds import refuse_kinds_of_run
-    from lmexposure.audit.loaded_model import chosen_device, load_for_measuring, model_in_memory
     from lmexposure.audit.measurement import measure
     from lmexposure.audit.pipeline import (
         demo_corpus,
@@ -55,7 +52,6 @@ __all__ = [
     "ScoringContext",
     "Watcher",
     "check_private_training",
-    "chosen_device",
     "demo_corpus",
     "demo_settings",
     "epsilon",
@@ -63,12 +59,9 @@ __all__ = [
     "estimate_cost",
     "insert_corpus",
     "insert_for_training",
-    "load_base",
-    "load_for_measuring",
     "max_attainable",
     "measure",
     "measure_checkpoints",
-    "model_in_memory",
     "natural_identifiers",
     "plan_of",
     "preview",
@@ -83,7 +76,6 @@ __all__ = [
     "silent",
     "spooled_corpus",
     "template_difference",
-    "tokenizer_named",
     "told_wrapping",
     "train_corpus",
     "training_settings",

@@ -65,7 +65,7 @@ class ScoringContext:
 
 
 def scoring_context(
-    loaded: LoadedModel,
+    lm: LoadedModel,
     manifest: Manifest,
     *,
     left_context: str | None = None,
@@ -74,15 +74,15 @@ def scoring_context(
     wrapping: Wrapping | None = None,
 ) -> ScoringContext:
     """The row that canaries and references are to be scored in."""
-    check_tokens(loaded.tokenizer, manifest)
+    check_tokens(lm.tokenizer, manifest)
     said = _said_of(wrapping, manifest)
     texts, wrapping = _texts(manifest), wrapping or manifest.wrapping
-    record = _training_of(Path(loaded.name))
+    record = _training_of(Path(lm.name))
     own = own_training or record is not None
     _refuse_both(left_context, rows, wrapping, said)
     warnings: list[str] = []
     if rows is not None:
-        _refuse_other_rows(rows, manifest, loaded.tokenizer)
+        _refuse_other_rows(rows, manifest, lm.tokenizer)
         warnings += _of_rows(rows)
     source: Source
     shared: AnyContext
@@ -92,13 +92,13 @@ def scoring_context(
             start=rows.start, before=rows.before, behind=rows.behind, unscored=rows.unscored
         )
     elif left_context is not None:
-        source, shared = "setting", _said(left_context, loaded.tokenizer)
+        source, shared = "setting", _said(left_context, lm.tokenizer)
     elif wrapping is not None:
         source = "setting" if said else "training" if own else "manifest"
         if wrapping.chat_date is None and record is not None:
             wrapping = replace(wrapping, chat_date=record.chat_date)
         described = _in_wrapping(
-            loaded.tokenizer, manifest, wrapping, texts, source, warnings, said=said
+            lm.tokenizer, manifest, wrapping, texts, source, warnings, said=said
         )
         return _lacking(described, rows)
     else:
@@ -106,7 +106,7 @@ def scoring_context(
     by_format = dict.fromkeys(texts, shared)
     loss = rows.loss if rows is not None and source == "rows" else None
     return _lacking(
-        _described(loaded.tokenizer, by_format, texts, wrapping, source, warnings, loss=loss), rows
+        _described(lm.tokenizer, by_format, texts, wrapping, source, warnings, loss=loss), rows
     )
 
 

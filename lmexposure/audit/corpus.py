@@ -45,7 +45,7 @@ from lmexposure.canaries import (
     refuse_inserted,
     spooled,
 )
-from lmexposure.errors import CorpusError, InputError, ModelError, SettingsError
+from lmexposure.errors import CorpusError, InputError, SettingsError
 from lmexposure.studies import RunSettings
 
 # Beyond, the model learns the canaries as well, and is no longer the model of the corpus.
@@ -187,6 +187,8 @@ def insert_for_training(
     """As `insert_corpus`, for a training by this package: its tokenizer is known, and its day."""
     if chats is None:
         return insert_corpus(files, out=out, settings=settings)[1]
+    from lmexposure.models import tokenizer_named  # brings torch
+
     tokenizer = tokenizer_named(
         settings.model, offline=settings.offline, revision=settings.revision
     )
@@ -278,7 +280,7 @@ def _described(
     if tokenizer is None:
         return wrapping
     from lmexposure.audit.first_rows import rows_ahead  # brings torch
-    from lmexposure.models import template_record
+    from lmexposure.models import template_record, tokenizer_named
 
     if isinstance(tokenizer, str | Path):
         tokenizer = tokenizer_named(tokenizer, offline=settings.offline, revision=settings.revision)
@@ -310,27 +312,6 @@ def read_template(path: str) -> str:
             "training's tokenizer"
         )
     return re.sub("\r\n?", "\n", text)  # as transformers reads it
-
-
-def tokenizer_named(name: str | Path, *, offline: bool = False, revision: str | None = None) -> Any:
-    """The tokenizer of a training, by its directory or hub name."""
-    from transformers import AutoTokenizer
-
-    import lmexposure.models  # noqa: F401  (registers our own tokenizers)
-
-    try:
-        return AutoTokenizer.from_pretrained(
-            name,
-            local_files_only=offline,
-            revision=revision or "main",
-            trust_remote_code=False,
-        )
-    except Exception as failure:  # whatever damaged files ran into
-        reason = str(failure).strip().split("\n")[0] or type(failure).__name__
-        raise ModelError(
-            f"cannot load a tokenizer from {str(name)!r}: {reason}; give the directory or hub name "
-            "of the model that is trained"
-        ) from failure
 
 
 def _planned(

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from lmexposure._files import sha256_bytes
-from lmexposure.audit.calibration import BesideBase, beside_base
+from lmexposure.audit.base import BesideBase, beside_base
 from lmexposure.audit.format_scores import FormatScores
 from lmexposure.audit.search import Estimates, Extractions, FormatSearch
 from lmexposure.errors import InputError, ModelError, SettingsError

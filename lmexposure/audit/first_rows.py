@@ -7,11 +7,9 @@ the insertion than after the training. Which rows a foreign trainer really makes
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice, takewhile
 from os.path import commonprefix
-from pathlib import Path
 from typing import Any
 
 from lmexposure._files import is_utf8
@@ -19,19 +17,18 @@ from lmexposure._style import count
 from lmexposure.canaries import Format, Manifest, Wrapping
 from lmexposure.errors import ModelError
 from lmexposure.models import (
-    context_window,
     dated,
     encode_in_context,
     encode_rows,
     row_context,
     training_rows,
+    window_of,
 )
 from lmexposure.studies import RowsRecord
 
 _FILLS = 20  # of each format
 _RECORDS = 100  # of the corpus
 _SHOWN = 60  # characters of a row in a message
-_NO_LIMIT = 10**6  # tokens; a tokenizer that knows no limit says more
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,22 +107,6 @@ def _fills(form: Format) -> Sequence[str]:
     """Some fills, from all over R."""
     number = min(_FILLS, form.size)
     return [form.text(i * form.size // number) for i in range(number)]
-
-
-def window_of(tokenizer: Any) -> int | None:
-    """How many tokens the model of a tokenizer reads, as the two say; None: no limit is known."""
-    from transformers import AutoConfig
-
-    said, place = [tokenizer.model_max_length], Path(tokenizer.name_or_path)
-    if (place / "config.json").is_file():
-        # Of a model that this transformers does not know, the tokenizer's word has to do.
-        with suppress(OSError, ValueError, KeyError):
-            config = AutoConfig.from_pretrained(
-                place, local_files_only=True, trust_remote_code=False
-            )
-            said.append(context_window(config))
-    known = [limit for limit in said if isinstance(limit, int) and 0 < limit < _NO_LIMIT]
-    return min(known, default=None)
 
 
 def template_difference(rows: RowsRecord, manifest: Manifest, tokenizer: Any) -> str | None:

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from lmexposure._integrity import say_rebuilt
 from lmexposure.audit.directory import OTHER_VERSION
 from lmexposure.canaries import DEFAULT_REFERENCES, Canary, Format, Manifest
-from lmexposure.core import Part
+from lmexposure.core import Encoded, Part
 from lmexposure.errors import ManifestError, ModelError
-from lmexposure.models import AnyContext, Encoded, LoadedModel, context_window, encode_in_context
-from lmexposure.scoring import Beginning, Vocabulary, find_beginning, score_encoded
+from lmexposure.models import AnyContext
+from lmexposure.scoring import Beginning, TorchModel, Vocabulary, find_beginning
 from lmexposure.studies import MeasureSettings, Scores, write_score_table
 
 _COLUMNS = ("bits", "tokens", "secret_bits")
@@ -94,7 +94,7 @@ class FormatScores:
 
 
 def score_format(  # noqa: PLR0913 (what is scored, how, and where it is kept)
-    loaded: LoadedModel,
+    lm: TorchModel,
     manifest: Manifest,
     name: str,
     *,
@@ -115,9 +115,9 @@ def score_format(  # noqa: PLR0913 (what is scored, how, and where it is kept)
     indices = manifest.references(name, count, strict=settings.references is not None)
     # In the order of drawing, so that not even a rounding in a batch depends on a coin.
     texts = [c.text for c in drawn] + [form.text(i) for i in indices]
-    encoded = _encode(loaded, manifest, name, texts, context)
+    encoded = _encode(lm, manifest, name, texts, context)
     beginning = find_beginning(
-        loaded.tokenizer,
+        lm.tokenizer,
         vocabulary,
         texts,
         encoded,
@@ -127,9 +127,7 @@ def score_format(  # noqa: PLR0913 (what is scored, how, and where it is kept)
     order = _held_out_behind(drawn, len(texts))
     saved = _saved(kept, len(texts))
     if saved is None:
-        scores = score_encoded(
-            loaded.model, encoded, batch_size=settings.scoring_batch, progress=progress
-        )
+        scores = lm.token_bits(encoded, batch_size=settings.scoring_batch, progress=progress)
         saved = {
             "bits": scores.totals[order],
             "tokens": scores.tokens[order],
@@ -168,17 +166,12 @@ def _held_out_behind(drawn: tuple[Canary, ...], texts: int) -> NDArray[np.int64]
 
 
 def _encode(
-    loaded: LoadedModel, manifest: Manifest, name: str, texts: list[str], context: AnyContext
+    lm: TorchModel, manifest: Manifest, name: str, texts: list[str], context: AnyContext
 ) -> list[Encoded]:
     """The texts in context, scored from the same token on."""
     ids = [canary.id for canary in manifest.entries if canary.format == name]
     try:
-        encoded = encode_in_context(
-            loaded.tokenizer,
-            texts,
-            context=context,
-            max_length=context_window(loaded.model.config),
-        )
+        encoded = lm.encode(texts, context)
     except ModelError as failure:
         known = f"texts 0 to {len(ids) - 1} are {ids[0]} to {ids[-1]}, then references"
         raise ModelError(f"format {name!r}: {failure} ({known})") from failure

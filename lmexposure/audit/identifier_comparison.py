@@ -114,7 +114,7 @@ def study_of_ranks(compared: Compared, inputs_sha256: str) -> NaturalIdentifiers
     """The record of a comparison."""
     found, ranks, settings = compared.found, compared.ranks, compared.settings
     held_out = compared.held_out
-    sides = [IdentifierModel(path=s.loaded.name, weights_sha256=s.sha256) for s in compared.sides]
+    sides = [IdentifierModel(path=s.lm.name, weights_sha256=s.lm.identity) for s in compared.sides]
     tested = set(map(id, found.one_per_document()))
     chosen = np.array([id(identifier) in tested for identifier in found.kept])
     names = np.array([identifier.format for identifier in found.kept])

@@ -18,7 +18,6 @@ from lmexposure._forecast import Phase
 from lmexposure._record import JsonValue
 from lmexposure._settings import own_values
 from lmexposure._style import count
-from lmexposure.audit.loaded_model import load_for_measuring
 from lmexposure.audit.workload import Progress, Watcher
 from lmexposure.canaries import (
     Format,
@@ -28,17 +27,14 @@ from lmexposure.canaries import (
     find_identifiers,
     load_format,
 )
-from lmexposure.core import Part
+from lmexposure.core import Encoded, Part
 from lmexposure.errors import CorpusError, ModelError, SettingsError
 from lmexposure.models import (
     Context,
-    Encoded,
     LoadedModel,
-    context_window,
     encode_in_context,
-    weights_sha256,
 )
-from lmexposure.scoring import score_encoded
+from lmexposure.scoring import TorchModel, load_for_measuring
 from lmexposure.statistics import identifiers_needed, rank_among_draws
 from lmexposure.studies import IdentifierSettings, RunSettings
 
@@ -85,7 +81,7 @@ class Comparison:
     @property
     def named(self) -> dict[str, JsonValue]:
         """All that decides the ranks, by names that people know; texts by their hash."""
-        weights = [side.sha256 for side in self.sides]
+        weights = [side.lm.identity for side in self.sides]
         return {
             **own_values(self.settings),
             "formats": {name: form.template for name, form in self.found.formats.items()},
@@ -253,14 +249,13 @@ class _Place:
 class Side:
     """A model that ranks the identifiers."""
 
-    loaded: LoadedModel
-    sha256: str  # of its weights
+    lm: TorchModel
 
     @classmethod
     def of(cls, model: str | Path | LoadedModel, machine: RunSettings) -> "Side":
         """Of a model that is loaded where it is not."""
         found = model if isinstance(model, LoadedModel) else load_for_measuring(model, machine)
-        return cls(loaded=found, sha256=weights_sha256(found.model))
+        return cls(lm=TorchModel.of(found))
 
     def ranks(self, places: Sequence[_Place]) -> list[tuple[int, float]]:
         """The rank of the first text of each place among the others, and its bits above them.
@@ -269,7 +264,7 @@ class Side:
         first, they tell still how much likelier each is.
         """
         encoded = [self._encoded(place) for place in places]
-        bits = score_encoded(self.loaded.model, [text for row in encoded for text in row]).totals
+        bits = self.lm.token_bits([text for row in encoded for text in row]).totals
         each = np.split(bits, np.cumsum([len(row) for row in encoded])[:-1])
         return [
             (rank_among_draws(float(row[0]), row[1:]), float(row[0] - np.median(row[1:])))
@@ -277,12 +272,12 @@ class Side:
         ]
 
     def _encoded(self, place: _Place) -> list[Encoded]:
-        name = self.loaded.name
+        name = self.lm.name
         try:
-            encoded = encode_in_context(self.loaded.tokenizer, place.texts, context=place.context)
+            encoded = encode_in_context(self.lm.tokenizer, place.texts, context=place.context)
         except ModelError as failure:
             raise ModelError(f"{place.where}, under model {name!r}: {failure}") from failure
-        window = context_window(self.loaded.model.config)
+        window = self.lm.window
         longest = max(len(text.ids) for text in encoded)
         if window is not None and longest > window:
             raise ModelError(
@@ -293,12 +288,12 @@ class Side:
 
     def refuse_unknown(self, form: Format) -> None:
         """Refuse a format some of whose fills the tokenizer cannot read."""
-        tokenizer = self.loaded.tokenizer
+        tokenizer = self.lm.tokenizer
         tokens = {c: tokenizer(c, add_special_tokens=False)["input_ids"] for c in form.characters}
         lacking = [c for c, ids in tokens.items() if not ids or tokenizer.unk_token_id in ids]
         if lacking:
             raise ModelError(
-                f"the tokenizer of model {self.loaded.name!r} has no token for "
+                f"the tokenizer of model {self.lm.name!r} has no token for "
                 f"{', '.join(map(ascii, lacking))}, which fills of format {form.name!r} hold; "
                 "leave the format out, or give one whose characters it knows"
             )
@@ -362,4 +357,4 @@ def _packed(ranks: NDArray[np.int64], bits: NDArray[np.float64]) -> bytes:
 
 def _tokens(side: Side, identifier: Identifier, found: Identifiers) -> int:
     text = found.formats[identifier.format].text(identifier.index)
-    return len(side.loaded.tokenizer(text, add_special_tokens=False)["input_ids"])
+    return len(side.lm.tokenizer(text, add_special_tokens=False)["input_ids"])

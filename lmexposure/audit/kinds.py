@@ -16,12 +16,9 @@ from lmexposure.canaries import UNIFORM, Canary, Format, Manifest
 from lmexposure.errors import InputError, ModelError, SettingsError
 from lmexposure.models import (
     AnyContext,
-    LoadedModel,
-    context_window,
-    encode_in_context,
     secret_tokens,
 )
-from lmexposure.scoring import details_of_encoded
+from lmexposure.scoring import TorchModel, details_of_encoded
 from lmexposure.statistics import (
     AreaUnderCurve,
     EpsilonBound,
@@ -71,7 +68,7 @@ def kind_warnings(manifest: Manifest) -> list[str]:
 
 
 def kinds_section(
-    loaded: LoadedModel,
+    lm: TorchModel,
     manifest: Manifest,
     contexts: Mapping[str, AnyContext],
     settings: MeasureSettings,
@@ -89,7 +86,7 @@ def kinds_section(
         what = f"scoring {form.name}"
         progress(what, 0, len(drawn))
         context = contexts[form.name]
-        bits = secret_bits(loaded, form, drawn, context=context, batch_size=settings.scoring_batch)
+        bits = secret_bits(lm, form, drawn, context=context, batch_size=settings.scoring_batch)
         progress(what, len(drawn), len(drawn))
         for count in sorted({canary.repetitions for canary in drawn}):
             own = [i for i, canary in enumerate(drawn) if canary.repetitions == count]
@@ -99,7 +96,7 @@ def kinds_section(
 
 
 def secret_bits(
-    loaded: LoadedModel,
+    lm: TorchModel,
     form: Format,
     canaries: Sequence[Canary],
     *,
@@ -107,18 +104,17 @@ def secret_bits(
     batch_size: int | None,
 ) -> _Floats:
     """Log-perplexity of each text's secret alone, bits, shape (n,); lower = more memorised."""
-    tokenizer, texts = loaded.tokenizer, [canary.text for canary in canaries]
-    window = context_window(loaded.model.config)
+    texts = [canary.text for canary in canaries]
     try:
-        encoded = encode_in_context(tokenizer, texts, context=context, max_length=window)
+        encoded = lm.encode(texts, context)
     except ModelError as failure:
         known = f"text 0 is {canaries[0].id}, the others follow it in the manifest"
         raise ModelError(f"format {form.name!r}: {failure} ({known})") from failure
     masks = [
-        secret_tokens(tokenizer, c.text, form.free_mask(c.index), tokens, context=context)
+        secret_tokens(lm.tokenizer, c.text, form.free_mask(c.index), tokens, context=context)
         for c, tokens in zip(canaries, encoded, strict=True)
     ]
-    details = details_of_encoded(loaded.model, encoded, batch_size=batch_size)
+    details = details_of_encoded(lm.model, encoded, batch_size=batch_size)
     return np.array([bits[mask].sum() for bits, mask in zip(details.bits, masks, strict=True)])
 
 

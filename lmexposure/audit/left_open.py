@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from lmexposure._style import number
 from lmexposure.audit.format_scores import FormatScores
 from lmexposure.canaries import Manifest
-from lmexposure.models import LoadedModel
+from lmexposure.core import TokenModel
 from lmexposure.studies import MeasureSettings, Validation
 
 
@@ -44,10 +44,10 @@ def open_warnings(
         yield f"budget_seconds={settings.budget_seconds:g} ends each search by the clock, {differs}"
 
 
-def tokenizer_warnings(loaded: LoadedModel, scores: Sequence[FormatScores]) -> Iterator[str]:
+def tokenizer_warnings(lm: TokenModel, scores: Sequence[FormatScores]) -> Iterator[str]:
     """Tokens of another model's tokenizer are noise to a model, and it knows no canary in them."""
     bits = sum(part.bits.sum() for part in scores) / sum(part.tokens.sum() for part in scores)
-    guessing = math.log2(loaded.model.get_output_embeddings().weight.shape[0])
+    guessing = math.log2(lm.vocabulary)
     if bits > guessing:
         yield (
             f"the model finds these texts less likely than random tokens ({bits:.1f} bits per "

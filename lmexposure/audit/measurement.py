@@ -6,24 +6,22 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from threading import RLock
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lmexposure import __version__
-from lmexposure._files import only_writer
+from lmexposure._files import canonical_json, only_writer, sha256_bytes
 from lmexposure._style import number
 from lmexposure._validate import of_type
-from lmexposure.audit.base import Base, base_of, own_base
+from lmexposure.audit.base import Base
 from lmexposure.audit.context import ScoringContext, recorded_training, rows_beside, scoring_context
 from lmexposure.audit.directory import MeasurementDirectory, finished, mend_record
 from lmexposure.audit.estimates import FormatEstimates, estimate_format
 from lmexposure.audit.format_scores import FormatScores, score_format, scores_of, write_scores
-from lmexposure.audit.inputs import inputs_sha256
 from lmexposure.audit.kinds import kind_warnings, kinds_section
 from lmexposure.audit.left_open import open_warnings, tokenizer_warnings
-from lmexposure.audit.loaded_model import model_in_memory
 from lmexposure.audit.privacy import privacy_section
 from lmexposure.audit.search import Extractions, extract_format, search_format
 from lmexposure.audit.witness import IN_TOKENIZER, measure_witness
@@ -35,20 +33,18 @@ from lmexposure.audit.workload import (
     silent,
 )
 from lmexposure.canaries import WITNESS, Manifest, Wrapping
-from lmexposure.core import Part
+from lmexposure.core import Encoded, Part
 from lmexposure.errors import ManifestError, ModelError, SettingsError
-from lmexposure.models import (
-    Encoded,
-    LoadedModel,
-    computing_threads,
-    load_model,
-    threads_for,
-)
+from lmexposure.models import LoadedModel, computing_threads, load_model, threads_for
 from lmexposure.scoring import (
+    AnyModel,
+    BaseModel,
     Extractor,
+    TorchModel,
     Vocabulary,
-    evaluation_mode,
-    log_perplexity,
+    base_of,
+    model_in_memory,
+    own_base,
     same_random_numbers,
 )
 from lmexposure.studies import (
@@ -62,26 +58,22 @@ from lmexposure.studies import (
     WitnessResult,
 )
 
-if TYPE_CHECKING:
-    from peft import PeftModel
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
-
 # The model's modes, the random number generators and torch's threads are those of the process.
 _ONE_AT_A_TIME = RLock()
 _OF_DAYS = 16  # canaries of a format that are scored as of another day, too
 
 
 def measure(  # noqa: PLR0913 (the front door: each may be left out)
-    model: "str | Path | PreTrainedModel | PeftModel | LoadedModel",
+    model: AnyModel,
     manifest: str | Path | Manifest,
     *,
-    tokenizer: "PreTrainedTokenizerBase | None" = None,
+    tokenizer: Any = None,
     out: str | Path | None = None,
     settings: MeasureSettings | None = None,
     validation: Validation | None = None,
     rows: RowsRecord | str | Path | None = None,
     progress: Progress | None = None,
-    base: "str | Path | PreTrainedModel | LoadedModel | None" = None,
+    base: "AnyModel | None" = None,
     wrapping: Wrapping | None = None,
 ) -> Result:
     """Measure how far a model's view of the inserted canaries differs from chance.
@@ -145,11 +137,11 @@ def measure(  # noqa: PLR0913 (the front door: each may be left out)
     if validation is None and isinstance(model, str | Path):
         validation = recorded_training(model, manifest)
     with _ONE_AT_A_TIME, nullcontext() if out is None else only_writer(out), same_random_numbers():
-        loaded = _loaded(model, tokenizer)
-        with evaluation_mode(loaded.model):
+        lm = _loaded(model, tokenizer)
+        with lm.asking():
             return _measure_loaded(
                 model,
-                loaded,
+                lm,
                 manifest,
                 out,
                 settings,
@@ -157,7 +149,7 @@ def measure(  # noqa: PLR0913 (the front door: each may be left out)
                 rows,
                 progress,
                 paired_by_hand=tokenizer is not None,
-                base=None if base is None else partial(base_of, base, model=model, loaded=loaded),
+                base=None if base is None else partial(base_of, base, model=model, lm=lm),
                 wrapping=wrapping,
             )
 
@@ -195,7 +187,7 @@ def _checked_manifest(given: Any, model: Any) -> Manifest:
     return manifest
 
 
-def _loaded(model: Any, tokenizer: Any) -> LoadedModel:
+def _loaded(model: Any, tokenizer: Any) -> TorchModel:
     if not isinstance(model, str | Path | LoadedModel):
         return model_in_memory(model, tokenizer)
     if tokenizer is not None:
@@ -203,12 +195,12 @@ def _loaded(model: Any, tokenizer: Any) -> LoadedModel:
             "tokenizer is for a model in memory: a saved model comes with its own, and so does "
             "what load_model returns; leave it out"
         )
-    return model if isinstance(model, LoadedModel) else load_model(model)
+    return TorchModel.of(model if isinstance(model, LoadedModel) else load_model(model))
 
 
 def _measure_loaded(  # noqa: PLR0913 (what `measure` takes, checked)
     model: Any,
-    loaded: LoadedModel,
+    lm: TorchModel,
     manifest: Manifest,
     out: str | Path | None,
     settings: MeasureSettings,
@@ -217,31 +209,27 @@ def _measure_loaded(  # noqa: PLR0913 (what `measure` takes, checked)
     progress: Progress,
     *,
     paired_by_hand: bool,
-    base: Callable[..., Base] | None,
+    base: Callable[..., BaseModel] | None,
     wrapping: Wrapping | None,
 ) -> Result:
     own_training = validation is not None and not validation.foreign
     context = scoring_context(
-        loaded,
+        lm,
         manifest,
         left_context=settings.left_context,
         rows=rows,
         own_training=own_training,
         wrapping=wrapping,
     )
-    described = loaded.to_dict()
-    beside = None
-    if base is not None:
-        beside = base(model_sha256=described["weights_sha256"], manifest=manifest)
-    inputs = inputs_sha256(loaded, described, manifest, settings, context, beside)
+    beside = None if base is None else Base(lm=base(manifest=manifest))
+    inputs = _inputs_sha256(lm, manifest, settings, context, beside)
     if out is not None and (before := finished(Path(out), inputs)) is not None:
         mend_record(Path(out), settings.record())
         return before
     with nullcontext() if out is None else MeasurementDirectory.held(out, inputs) as directory:
         measurement = _Measurement(
             model=model,
-            loaded=loaded,
-            described=described,
+            lm=lm,
             manifest=manifest,
             context=context,
             settings=settings,
@@ -261,11 +249,11 @@ def _measured(
     paired_by_hand: bool,
 ) -> Result:
     """Measure, and write what was found."""
-    directory, settings, loaded = measurement.directory, measurement.settings, measurement.loaded
+    directory, settings, lm = measurement.directory, measurement.settings, measurement.lm
     manifest, context, beside = measurement.manifest, measurement.context, measurement.base
     own_training = validation is not None and not validation.foreign
     threads = threads_for(
-        loaded.model,
+        lm.model,
         asked=settings.threads,
         recorded=None if directory is None else directory.threads(),
     )
@@ -282,8 +270,8 @@ def _measured(
         *kind_warnings(manifest),
         *context.warnings,
         *of_days,
-        *(tokenizer_warnings(loaded, scores) if paired_by_hand else ()),
-        *loaded.notes,
+        *(tokenizer_warnings(lm, scores) if paired_by_hand else ()),
+        *lm.notes,
         *measurement.notes.values(),
         *([IN_TOKENIZER] if witness is not None and witness.in_tokenizer else []),
         *measurement.warnings,
@@ -293,7 +281,7 @@ def _measured(
         inputs_sha256=inputs,
         manifest_sha256=manifest.sha256,
         scores_sha256=None,
-        model=_model(measurement.described, out, validation),
+        model=_model(lm, out, validation),
         settings=settings.record(threads=threads),
         formats=tuple(part.record for part in estimates),
         canaries=tuple(canary for part in estimates for canary in part.canaries),
@@ -316,14 +304,34 @@ def _measured(
     return result.with_scores(table)
 
 
-def _model(
-    described: dict[str, Any], out: str | Path | None, validation: Validation | None
-) -> Model:
+def _model(lm: TorchModel, out: str | Path | None, validation: Validation | None) -> Model:
     """What the result says of the model; a path within `out` is given from there on."""
+    described = lm.to_dict()
     path = Path(described.pop("name"))
     if out is not None and path.is_relative_to(out):
         path = path.relative_to(out)
     return Model(path=path.as_posix(), **described, validation=validation)
+
+
+def _inputs_sha256(
+    lm: TorchModel,
+    manifest: Manifest,
+    settings: MeasureSettings,
+    context: ScoringContext,
+    base: Base | None,
+) -> str:
+    """One hash for all that decides the numbers; where the model lies is not part of it."""
+    values = {
+        "version": __version__,
+        "manifest": manifest.sha256,
+        "settings": settings.decisive(),
+        **lm.decisive(),
+    }
+    if rows := context.decisive():
+        values["rows"] = rows
+    if base is not None:
+        values["base"] = [base.lm.identity, base.lm.switched_off]
+    return sha256_bytes(canonical_json(values))
 
 
 @dataclass(kw_only=True)
@@ -331,8 +339,7 @@ class _Measurement:
     """A measurement under way."""
 
     model: Any  # as it was given
-    loaded: LoadedModel
-    described: dict[str, Any]  # what the model says of itself
+    lm: TorchModel
     manifest: Manifest
     context: ScoringContext  # the rows that the texts are scored in
     settings: MeasureSettings
@@ -346,15 +353,15 @@ class _Measurement:
     base: Base | None = None
 
     def __post_init__(self) -> None:
-        self.vocabulary = Vocabulary(self.loaded.tokenizer)
-        self.origin = f"{self.manifest.sha256} {self.described['weights_sha256']}"
+        self.vocabulary = Vocabulary(self.lm.tokenizer)
+        self.origin = f"{self.manifest.sha256} {self.lm.identity}"
 
     def run(self) -> tuple[list[FormatScores], list[FormatEstimates]]:
         """Scores of all formats that have ranks, then their estimates."""
         if isinstance(self.progress, Watcher):
             title = measurement_title(self.manifest, self.settings)
             phases = measurement_phases(
-                self.loaded,
+                self.lm,
                 self.manifest,
                 self.settings,
                 contexts=self.context.by_format,
@@ -366,7 +373,7 @@ class _Measurement:
 
     def score(self, name: str) -> FormatScores:
         scores = score_format(
-            self.loaded,
+            self.lm,
             self.manifest,
             name,
             context=self.context.by_format[name],
@@ -393,7 +400,7 @@ class _Measurement:
     def estimate(self, scores: FormatScores) -> FormatEstimates:
         name = scores.format.name
         search = search_format(
-            self.loaded,
+            self.lm,
             self.manifest,
             scores,
             settings=self.settings,
@@ -423,8 +430,8 @@ class _Measurement:
             return {}, 0
         try:
             extractor = Extractor(
-                self.loaded.model,
-                self.loaded.tokenizer,
+                self.lm.model,
+                self.lm.tokenizer,
                 scores.format,
                 context=scores.context,
                 vocabulary=self.vocabulary,
@@ -445,7 +452,7 @@ class _Measurement:
     def kinds(self) -> tuple[KindMembership, ...]:
         """What the coins of chosen texts say."""
         return kinds_section(
-            self.loaded,
+            self.lm,
             self.manifest,
             self.context.by_format,
             self.settings,
@@ -458,7 +465,7 @@ class _Measurement:
         if not self.manifest.witnesses:
             return None
         return measure_witness(
-            self.loaded,
+            self.lm,
             self.manifest,
             self.context.by_format[WITNESS.name],
             self.settings,
@@ -474,9 +481,7 @@ class _Measurement:
         for name, other in self.context.other_day.items():
             texts = [each.text for each in self.manifest.entries if each.format == name]
             bits = [
-                log_perplexity(
-                    self.loaded.model, self.loaded.tokenizer, texts[:_OF_DAYS], context=context
-                )
+                self.lm.bits(texts[:_OF_DAYS], context)
                 for context in (self.context.by_format[name], other)
             ]
             most = max(most, float(np.abs(bits[0] - bits[1]).max()))
@@ -491,12 +496,10 @@ class _Measurement:
         ]
 
     def _witness_base(self) -> Base | None:
-        return self.base or own_base(
-            self.model,
-            self.loaded,
-            model_sha256=self.described["weights_sha256"],
-            manifest=self.manifest,
-        )
+        if self.base is not None:
+            return self.base
+        own = own_base(model=self.model, lm=self.lm, manifest=self.manifest)
+        return None if own is None else Base(lm=own)
 
     def _kept(self, name: str) -> Part | None:
         """A file for a finished part; None where nothing is written."""

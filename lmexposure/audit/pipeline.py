@@ -23,7 +23,6 @@ from lmexposure.audit.corpus import (
 )
 from lmexposure.audit.directory import RunLog, set_aside
 from lmexposure.audit.kinds import refuse_kinds_of_run
-from lmexposure.audit.loaded_model import check_model, chosen_device, load_for_measuring
 from lmexposure.audit.measurement import measure
 from lmexposure.audit.training import check_model_for, train_corpus, training_settings
 from lmexposure.audit.workload import Progress, silent
@@ -39,6 +38,7 @@ from lmexposure.canaries import (
     witness_copies,
 )
 from lmexposure.errors import CorpusError, ManifestError, ResultError, SettingsError
+from lmexposure.scoring import check_model, chosen_device, load_for_measuring
 from lmexposure.studies import (
     SEVERAL,
     DpClaim,

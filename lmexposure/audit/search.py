@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +24,6 @@ from lmexposure.audit.workload import WITHOUT_SEARCH, Progress, end_asked
 from lmexposure.canaries import Canary, Manifest
 from lmexposure.core import Part
 from lmexposure.errors import MarginError, ModelError
-from lmexposure.models import LoadedModel, context_window
 from lmexposure.scoring import (
     Budget,
     Draws,
@@ -36,11 +34,11 @@ from lmexposure.scoring import (
     RecomputedSteps,
     SecretSearch,
     TokenSpace,
+    TorchModel,
     Vocabulary,
     beam_width,
     draw_fills,
     likeliest_fills,
-    next_token_steps,
     token_space,
     walked_bits,
 )
@@ -81,7 +79,7 @@ class FormatSearch(Record):
 
 
 def search_format(
-    loaded: LoadedModel,
+    lm: TorchModel,
     manifest: Manifest,
     scores: FormatScores,
     *,
@@ -99,9 +97,9 @@ def search_format(
         return before
     try:
         space = token_space(
-            loaded.tokenizer, scores.format, context=scores.context, vocabulary=vocabulary
+            lm.tokenizer, scores.format, context=scores.context, vocabulary=vocabulary
         )
-        search = _Search(loaded, manifest, scores, settings, space, progress)
+        search = _Search(lm, manifest, scores, settings, space, progress)
     except ModelError as failure:
         if settings.estimate in ("exact", "importance"):
             raise
@@ -118,7 +116,7 @@ class _Search:
 
     def __init__(
         self,
-        loaded: LoadedModel,
+        lm: TorchModel,
         manifest: Manifest,
         scores: FormatScores,
         settings: MeasureSettings,
@@ -127,21 +125,21 @@ class _Search:
     ) -> None:
         self._settings, self._space, self._scores = settings, space, scores
         self._watcher, self._end_asked = progress, partial(end_asked, progress)
-        _refuse_beyond_window(space, loaded.model)
+        _refuse_beyond_window(space, lm.window)
         self._indices = [canary.index for canary in scores.canaries]
         self._paths = [space.path(index) for index in self._indices]
         self._aside = list(manifest.set_aside.get(scores.format.name, ()))
         planted = [canary.index for canary in scores.canaries if canary.role == "canary"]
-        self._steps = next_token_steps(loaded.model, [*space.beginning, *self._paths[0]])
+        self._steps = lm.steps([*space.beginning, *self._paths[0]])
         self._ranks = RankSearch(
             space,
             self._steps,
-            loaded.model,
+            lm.model,
             excluded=[*planted, *self._aside],
             live_states=settings.live_states,
             seed=settings.bootstrap_seed,
         )
-        self._most = settings.steps_for(loaded.model.num_parameters())
+        self._most = settings.steps_for(lm.size)
         self._budget = Budget(
             steps=self._most, seconds=settings.budget_seconds, ended=self._end_asked
         )
@@ -402,9 +400,9 @@ class _EndedError(Exception):
     """A person ended the search while fills were drawn; incomplete draws prove nothing."""
 
 
-def _refuse_beyond_window(space: TokenSpace, model: Any) -> None:
+def _refuse_beyond_window(space: TokenSpace, window: int | None) -> None:
     """Beyond its window a model gives wrong numbers, and many do not say so."""
-    longest, window = len(space.beginning) + space.longest, context_window(model.config)
+    longest = len(space.beginning) + space.longest
     if window is not None and longest > window:
         raise ModelError(
             f"fills of format {space.format.name!r} have up to {longest} tokens with their context,"

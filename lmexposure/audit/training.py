@@ -13,7 +13,6 @@ from lmexposure._files import mode_like, only_writer
 from lmexposure._forecast import Phase
 from lmexposure._style import visible
 from lmexposure.audit.corpus import read_template, wrapping_of
-from lmexposure.audit.loaded_model import chosen_device
 from lmexposure.audit.workload import (
     Progress,
     Speaker,
@@ -51,7 +50,6 @@ from lmexposure.models import (
     check_lora,
     check_private,
     check_template,
-    context_window,
     dated,
     grow,
     load_model,
@@ -60,6 +58,7 @@ from lmexposure.models import (
     template_sha256,
     train,
 )
+from lmexposure.scoring import TorchModel, chosen_device
 from lmexposure.studies import DP_SGD, DpClaim, RunSettings, TrainingResult
 
 _LOG = logging.getLogger(__name__)
@@ -156,7 +155,7 @@ def _train(
     then: tuple[str, list[Phase]] = ("", [])
     if then_measure and manifest is not None and isinstance(progress, Watcher):
         measured = manifest, settings.measure
-        phases = measurement_phases(prepared.loaded, *measured)
+        phases = measurement_phases(TorchModel.of(prepared.loaded), *measured)
         then = (measurement_title(*measured), phases)
     return train(
         prepared.loaded,
@@ -201,11 +200,10 @@ class _Prepared:
         loaded = _model(settings, documents, layout.separator, manifest)
         _check_template_known(loaded, manifest, wrapping)
         wrapping = _of_today(loaded, wrapping)
-        window = context_window(loaded.model.config)
         return cls(
             loaded=loaded,
             documents=documents,
-            settings=training_settings(settings, window, records=wrapping is not None),
+            settings=training_settings(settings, loaded.window, records=wrapping is not None),
             arguments={
                 "separator": layout.separator,
                 "canaries": {} if manifest is None else _inserted(manifest),

@@ -13,9 +13,10 @@ from lmexposure.audit.base import Base
 from lmexposure.audit.estimates import class_seed
 from lmexposure.audit.workload import Progress, Watcher
 from lmexposure.canaries import WITNESS, Manifest
+from lmexposure.core import Encoded
 from lmexposure.errors import InputError
-from lmexposure.models import AnyContext, Encoded, LoadedModel, context_window, encode_in_context
-from lmexposure.scoring import Vocabulary, find_beginning, score_encoded
+from lmexposure.models import AnyContext
+from lmexposure.scoring import TorchModel, Vocabulary, find_beginning
 from lmexposure.statistics import draws_needed, witness_certificate, witness_p_value
 from lmexposure.studies import MeasureSettings, WitnessResult
 
@@ -37,7 +38,7 @@ IN_TOKENIZER = (
 
 
 def measure_witness(  # noqa: PLR0913 (what a measurement has)
-    loaded: LoadedModel,
+    lm: TorchModel,
     manifest: Manifest,
     context: AnyContext,
     settings: MeasureSettings,
@@ -69,12 +70,12 @@ def measure_witness(  # noqa: PLR0913 (what a measurement has)
     draws = manifest.references(WITNESS.name, 2 * needed + 1_000)
     texts = [entry.text for entry in witnesses] + [WITNESS.text(index) for index in draws]
     try:
-        encoded = _encode(loaded, texts, context)
+        encoded = _encode(lm, texts, context)
         tokens = np.array([len(text.ids) for text in encoded])
         own, drawn = tokens[:k], tokens[k:]
         if (own < drawn.min()).any():
             return result.model_copy(update={"note": _OWN_TOKENS, "in_tokenizer": True})
-        own_bits = _own_bits(loaded, vocabulary, texts, encoded, context, settings, k)
+        own_bits = _own_bits(lm, vocabulary, texts, encoded, context, settings, k)
         bits = None if own_bits is None else _certificate(own_bits, own, drawn, _left(manifest))
         if bits is not None and bits >= _SETTLED:
             return result.model_copy(update={"certificate_bits": bits})
@@ -82,7 +83,7 @@ def measure_witness(  # noqa: PLR0913 (what a measurement has)
         before = base()
         if before is not None and not before.reads(encoded):  # tokens were added for the training
             before = None
-        score = _Scorer(loaded, before, settings.scoring_batch)
+        score = _Scorer(lm, before, settings.scoring_batch)
         known = score(encoded[:k])
         alike = np.concatenate([np.flatnonzero(drawn == n)[:needed] for n in np.unique(own)])
         others = np.empty(0)
@@ -113,13 +114,13 @@ def measure_witness(  # noqa: PLR0913 (what a measurement has)
 class _Scorer:
     """Log-perplexities under a model, less those under its base where there is one."""
 
-    loaded: LoadedModel
+    lm: TorchModel
     base: Base | None
     batch_size: int | None
 
     def __call__(self, texts: list[Encoded]) -> NDArray[np.float64]:
         size = self.batch_size
-        scores = score_encoded(self.loaded.model, texts, batch_size=size).totals
+        scores = self.lm.token_bits(texts, batch_size=size).totals
         if self.base is None:
             return scores
         return scores - self.base.bits(texts, batch_size=size, kept=None, progress=lambda *_: None)
@@ -144,16 +145,15 @@ def _left(manifest: Manifest) -> int:
     return WITNESS.size - len(manifest.set_aside.get(WITNESS.name, ()))
 
 
-def _encode(loaded: LoadedModel, texts: list[str], context: AnyContext) -> list[Encoded]:
+def _encode(lm: TorchModel, texts: list[str], context: AnyContext) -> list[Encoded]:
     """The texts in context, scored from the same token on."""
-    window = context_window(loaded.model.config)
-    encoded = encode_in_context(loaded.tokenizer, texts, context=context, max_length=window)
+    encoded = lm.encode(texts, context)
     earliest = min(text.scored_from for text in encoded)
     return [replace(text, scored_from=earliest) for text in encoded]
 
 
 def _own_bits(
-    loaded: LoadedModel,
+    lm: TorchModel,
     vocabulary: Vocabulary,
     texts: Sequence[str],
     encoded: Sequence[Encoded],
@@ -163,10 +163,10 @@ def _own_bits(
 ) -> NDArray[np.float64] | None:
     """Bits of the witnesses behind what all fills begin with; None where they prove nothing."""
     beginning = find_beginning(
-        loaded.tokenizer, vocabulary, texts, encoded, context=context, literal=WITNESS.prefix
+        lm.tokenizer, vocabulary, texts, encoded, context=context, literal=WITNESS.prefix
     )
     if not beginning.scored or beginning.characters is None:
         return None
     own = encoded[:witnesses]
-    scores = score_encoded(loaded.model, own, batch_size=settings.scoring_batch)
+    scores = lm.token_bits(own, batch_size=settings.scoring_batch)
     return scores.bits_from(len(beginning.ids))

@@ -1,12 +1,8 @@
 """How much work lies ahead, in tokens that the model reads: what an announcement is made of."""
 
 import math
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol, runtime_checkable
-
-import numpy as np
-import torch
 
 from lmexposure._forecast import Phase
 from lmexposure.canaries import DEFAULT_REFERENCES, WITNESS, Format, Manifest
@@ -14,12 +10,11 @@ from lmexposure.errors import LmexposureError
 from lmexposure.models import (
     AnyContext,
     Context,
-    LoadedModel,
     TrainingSettings,
     encode_documents,
 )
 from lmexposure.models import Progress as TrainingProgress
-from lmexposure.scoring import MODEL_FAILURES, beam_width, next_token_steps
+from lmexposure.scoring import MODEL_FAILURES, TorchModel, beam_width, step_pace
 from lmexposure.statistics import draws_needed
 from lmexposure.studies import MeasureSettings
 
@@ -60,8 +55,6 @@ def end_asked(progress: Progress) -> bool:
 
 
 WITHOUT_SEARCH = ("sampled", "skew_normal")
-_FEW_ROWS, _MANY_ROWS = 16, 256
-_TRIAL_SECONDS = 0.3  # so long that what else the machine does is seen
 # A search also sorts, weighs and copies, and meets some prefixes twice: 0.8 to
 # 2.5 times a bare step, on the LSTM and on a small GPT-2.
 _AROUND_A_STEP = 1.5
@@ -88,7 +81,7 @@ def measurement_title(manifest: Manifest, settings: MeasureSettings) -> str:
 
 
 def measurement_phases(
-    loaded: LoadedModel,
+    lm: TorchModel,
     manifest: Manifest,
     settings: MeasureSettings,
     *,
@@ -96,11 +89,11 @@ def measurement_phases(
     base: bool = False,
 ) -> list[Phase]:
     """The parts of a measurement, in order; steps of the model are timed for the searches' pace."""
-    tokens = {name: _tokens(loaded, manifest, name) for name in manifest.ranked.formats}
-    rows = {name: _row(loaded, manifest, name, contexts or {}) for name in tokens}
+    tokens = {name: _tokens(lm, manifest, name) for name in manifest.ranked.formats}
+    rows = {name: _row(lm, manifest, name, contexts or {}) for name in tokens}
     pace = None
     if settings.estimate not in WITHOUT_SEARCH or settings.extraction:
-        pace = _trial(loaded, next(iter(rows.values())))
+        pace = _trial(lm, next(iter(rows.values())))
     phases = [
         Phase(
             what=f"scoring {name}{under}",
@@ -110,40 +103,40 @@ def measurement_phases(
         for name, ids in rows.items()
         for under in ("", *[" under the base"] * base)
     ]
-    most = settings.steps_for(loaded.model.num_parameters())
+    most = settings.steps_for(lm.size)
     for name, ids in tokens.items():
-        length = max(1, len(ids) - _public_tokens(loaded, manifest.formats[name], ids))
+        length = max(1, len(ids) - _public_tokens(lm, manifest.formats[name], ids))
         phases += _search_phases(manifest.formats[name], settings, length, most, pace)
         if settings.extraction:
             phases.append(_extraction_phase(manifest, name, settings, length, pace))
         refits = settings.bootstraps * (settings.estimate == "skew_normal")
         spent = _STATISTICS_SECONDS + _REFIT_SECONDS * refits
         phases.append(Phase(what=f"estimating {name}", kind="statistics", work=spent, pace=1.0))
-    own = _of_chosen_texts(loaded, manifest, contexts or {})
-    return [*phases, *own, *_of_witnesses(loaded, manifest, contexts or {}, base=base)]
+    own = _of_chosen_texts(lm, manifest, contexts or {})
+    return [*phases, *own, *_of_witnesses(lm, manifest, contexts or {}, base=base)]
 
 
 def _of_witnesses(
-    loaded: LoadedModel, manifest: Manifest, contexts: Mapping[str, AnyContext], *, base: bool
+    lm: TorchModel, manifest: Manifest, contexts: Mapping[str, AnyContext], *, base: bool
 ) -> Iterator[Phase]:
     """They are compared with others only where their own probabilities settle nothing."""
     witnesses = [canary.text for canary in manifest.witnesses]
     if not witnesses:
         return
-    row = len(_in_row(loaded, witnesses[0], contexts.get(WITNESS.name)))
+    row = len(_in_row(lm, witnesses[0], contexts.get(WITNESS.name)))
     whole = row * (len(witnesses) + draws_needed(len(witnesses))) * (1 + base)
     yield Phase(what="witness", kind="scoring", work=float(row), most=float(whole))
 
 
 def _of_chosen_texts(
-    loaded: LoadedModel, manifest: Manifest, contexts: Mapping[str, AnyContext]
+    lm: TorchModel, manifest: Manifest, contexts: Mapping[str, AnyContext]
 ) -> Iterator[Phase]:
     """They are scored where coins judge them."""
     if manifest.plan.inclusion_probability is None:
         return
     for form in manifest.chosen:
         texts = sum(canary.format == form.name for canary in manifest.entries)
-        work = float(texts * len(_row(loaded, manifest, form.name, contexts)))
+        work = float(texts * len(_row(lm, manifest, form.name, contexts)))
         yield Phase(what=f"scoring {form.name}", kind="scoring", work=work)
 
 
@@ -193,9 +186,9 @@ def _texts(manifest: Manifest, name: str, settings: MeasureSettings) -> int:
     return drawn + _references(manifest, name, settings)
 
 
-def _tokens(loaded: LoadedModel, manifest: Manifest, name: str) -> list[int]:
+def _tokens(lm: TorchModel, manifest: Manifest, name: str) -> list[int]:
     """The tokens of one fill; without its context, which is short."""
-    return _in_row(loaded, _text(manifest, name), None)
+    return _in_row(lm, _text(manifest, name), None)
 
 
 def _text(manifest: Manifest, name: str) -> str:
@@ -203,56 +196,33 @@ def _text(manifest: Manifest, name: str) -> str:
 
 
 def _row(
-    loaded: LoadedModel, manifest: Manifest, name: str, contexts: Mapping[str, AnyContext]
+    lm: TorchModel, manifest: Manifest, name: str, contexts: Mapping[str, AnyContext]
 ) -> list[int]:
     """The tokens of one fill in its row, up to its end."""
-    return _in_row(loaded, _text(manifest, name), contexts.get(name))
+    return _in_row(lm, _text(manifest, name), contexts.get(name))
 
 
-def _in_row(loaded: LoadedModel, text: str, context: AnyContext) -> list[int]:
+def _in_row(lm: TorchModel, text: str, context: AnyContext) -> list[int]:
     if isinstance(context, Context):
-        return encode_documents(loaded.tokenizer, [text], context=context)[0]
-    ids: list[int] = loaded.tokenizer(text, add_special_tokens=False)["input_ids"]
+        return encode_documents(lm.tokenizer, [text], context=context)[0]
+    ids: list[int] = lm.tokenizer(text, add_special_tokens=False)["input_ids"]
     return ids
 
 
-def _public_tokens(loaded: LoadedModel, form: Format, ids: Sequence[int]) -> int:
+def _public_tokens(lm: TorchModel, form: Format, ids: Sequence[int]) -> int:
     """About how many of these tokens are the template's beginning."""
     if not form.prefix:
         return 0
-    public = loaded.tokenizer(form.prefix, add_special_tokens=False)["input_ids"]
+    public = lm.tokenizer(form.prefix, add_special_tokens=False)["input_ids"]
     return min(len(public), len(ids) - 1)
 
 
-def _trial(loaded: LoadedModel, ids: Sequence[int]) -> float | None:
+def _trial(lm: TorchModel, ids: Sequence[int]) -> float | None:
     """The pace of a search; None of a model that cannot step, of which the search says why."""
     try:
-        return _AROUND_A_STEP * step_pace(loaded, ids)
+        return _AROUND_A_STEP * step_pace(lm, ids)
     except (*MODEL_FAILURES, LmexposureError, MemoryError):
         return None
-
-
-@torch.inference_mode()
-def step_pace(loaded: LoadedModel, ids: Sequence[int]) -> float:
-    """Seconds to read one token more behind one of many prefixes: the first half of a fill's."""
-    ids = [*ids, *ids] if len(ids) < 2 else list(ids)
-    steps = next_token_steps(loaded.model, ids)
-    column = np.array([ids[-1]], dtype=np.int64)
-    state, _ = steps.start(ids[: len(ids) // 2], column)
-
-    def seconds(rows: int) -> float:
-        which, begun = np.arange(rows), time.perf_counter()
-        steps.advance(state, 0 * which, 0 * which + ids[-1], which, np.repeat(column, rows))
-        return time.perf_counter() - begun
-
-    seconds(_FEW_ROWS)  # a first call is slower than all others
-    few = seconds(_FEW_ROWS)
-    if few > _TRIAL_SECONDS:
-        return few / _FEW_ROWS
-    spent = [seconds(_MANY_ROWS)]
-    while sum(spent) < _TRIAL_SECONDS:
-        spent.append(seconds(_MANY_ROWS))
-    return sum(spent) / len(spent) / _MANY_ROWS
 
 
 def watch_training(

@@ -273,13 +273,9 @@ def _measured(model: str, manifest: Path, flags: CheckFlags, thresholds: "Thresh
     chosen = _settings(flags, thresholds)
     inserted = Manifest.read(manifest)  # a bad one is found before a model is loaded
     begin(f"loading {model}")
-    from lmexposure.audit import (
-        load_for_measuring,
-        recorded_training,
-        rows_beside,
-        told_wrapping,
-    )
     from lmexposure.audit import measure as measure_model
+    from lmexposure.audit import recorded_training, rows_beside, told_wrapping
+    from lmexposure.scoring import load_for_measuring
 
     rows = rows_beside(manifest)
     kept = flags.out is not None

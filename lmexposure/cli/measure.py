@@ -72,14 +72,9 @@ def _measure_one(
     base: str | None,
     progress: LongWork,
 ) -> "Result":
-    from lmexposure.audit import (
-        load_base,
-        load_for_measuring,
-        measure,
-        recorded_training,
-        told_wrapping,
-    )
+    from lmexposure.audit import measure, recorded_training, told_wrapping
     from lmexposure.canaries import Manifest
+    from lmexposure.scoring import load_base, load_for_measuring
 
     known = Manifest.read(manifest)
     wrapping = told_wrapping(known, settings)
@@ -103,9 +98,10 @@ def _measure_several(
     base: str | None,
     progress: LongWork,
 ) -> "Result":
-    from lmexposure.audit import load_for_measuring, measure_checkpoints, told_wrapping
+    from lmexposure.audit import measure_checkpoints, told_wrapping
     from lmexposure.canaries import Manifest
     from lmexposure.errors import SettingsError
+    from lmexposure.scoring import load_for_measuring
 
     if base is not None:
         raise SettingsError(

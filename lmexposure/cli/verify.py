@@ -1,5 +1,6 @@
 """`lmexposure verify`: which canaries a corpus really holds, whatever was done to it."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,8 +11,6 @@ from lmexposure.cli import options
 from lmexposure.cli.console import print_table, say
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
-
     from lmexposure.canaries import CorpusCount
     from lmexposure.studies import RowsRecord
 
@@ -132,9 +131,10 @@ def _look_ahead(
     files: list[str], manifest: Path, tokenizer: str, layout: str | None, template: str | None
 ) -> None:
     """What a training will make of the records of chats, before it begins."""
-    from lmexposure.audit import rows_ahead, tokenizer_named, told_wrapping
+    from lmexposure.audit import rows_ahead, told_wrapping
     from lmexposure.canaries import Manifest, corpus_files, read_records
     from lmexposure.errors import SettingsError
+    from lmexposure.models import tokenizer_named
     from lmexposure.studies import RunSettings
 
     known = Manifest.read(manifest)
@@ -172,7 +172,7 @@ def _look_at_rows(
     if place != names[0]:
         say(f"data  {place}")
     record = verify_corpus(names, manifest, tokenizer=known, rows=True)
-    _print_rows(record, known)
+    _print_rows(record, known.decode)
     other = template_difference(record, Manifest.read(manifest), known)
     if other is not None:
         say(f"the rows do not follow the chat template in {tokenizer}: {other}")
@@ -182,7 +182,7 @@ def _look_at_rows(
     raise typer.Exit(0 if record.as_planned else _NOT_AS_INSERTED)
 
 
-def _print_rows(record: "RowsRecord", tokenizer: "PreTrainedTokenizerBase") -> None:
+def _print_rows(record: "RowsRecord", decode: Callable[[list[int]], str]) -> None:
     table = [
         (each.format, *(f"{getattr(each, name):,}" for name in _OCCURRENCES.values()))
         for each in record.classes
@@ -191,7 +191,7 @@ def _print_rows(record: "RowsRecord", tokenizer: "PreTrainedTokenizerBase") -> N
     packed = "several texts in a row" if record.packed else "a text in a row"
     say(f"{record.rows:,} rows, {packed}; loss on: {record.loss}")
     if record.start is not None:
-        front = tokenizer.decode(list(record.start)) + record.before
+        front = decode(list(record.start)) + record.before
         say(f"in front of each canary: {_shown(front, last=True)}")
         say(f"behind it: {_shown(record.behind)}")
         say(f"{record.agreeing:,} of {record.found:,} occurrences are in that row")

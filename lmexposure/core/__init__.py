@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         date_of,
         facts,
     )
+    from lmexposure.core.lm import Encoded, LanguageModel, Stepping, TokenModel, TokenScores
     from lmexposure.core.outputs import (
         verdict_json,
         verdict_junit,
@@ -75,10 +76,12 @@ __all__ = [
     "Count",
     "Dated",
     "Document",
+    "Encoded",
     "Excerpt",
     "Fact",
     "Held",
     "JsonValue",
+    "LanguageModel",
     "NotNegative",
     "Number",
     "Outcome",
@@ -90,9 +93,12 @@ __all__ = [
     "Rows",
     "Section",
     "Share",
+    "Stepping",
     "Study",
     "Table",
     "Thresholds",
+    "TokenModel",
+    "TokenScores",
     "Verdict",
     "Work",
     "as_csv",

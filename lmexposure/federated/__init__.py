@@ -1,31 +1,28 @@
 """Privacy of users in federated training, tested by crafted canaries (CANIFE).
 
-`rounds.py` trains in one process, DP-FedSGD and DP-FedAvg, and lets a canary take part in mock
-rounds, by a coin each; `design.py` crafts a text whose update no client's covers; `audit.py` bounds
-epsilon round by round, beside the claim.
+The training itself is in `models`: `federated_rounds.py` trains in one process, DP-FedSGD and
+DP-FedAvg, and lets a canary take part in mock rounds, by a coin each; `federated_design.py` crafts
+a text whose update no client's covers; `federated_audit.py` bounds epsilon round by round, beside
+the claim.
 """
 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from lmexposure.federated.audit import (
+    from lmexposure.federated.canife import canife_audit, texts_of_users, tokens_of_users
+    from lmexposure.models import (
+        CraftedCanary,
         FederatedAudit,
-        federated_training,
-    )
-    from lmexposure.federated.canife import (
-        canife_audit,
-        texts_of_users,
-        tokens_of_users,
-    )
-    from lmexposure.federated.design import CraftedCanary, design_canary, random_canary
-    from lmexposure.federated.rounds import (
         RoundScores,
         audit_update,
         clients_of,
         clipped,
+        design_canary,
+        federated_training,
         local_update,
         mock_rounds,
         noisy_sum,
+        random_canary,
     )
     from lmexposure.studies import CanifeSettings, FederatedSettings
 else:

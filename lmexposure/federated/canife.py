@@ -12,9 +12,16 @@ from lmexposure._record import JsonValue
 from lmexposure.canaries import corpus_files, layout_for, read_documents, read_records
 from lmexposure.core import REPORTS, Work, claimed
 from lmexposure.errors import CorpusError
-from lmexposure.federated.audit import FederatedAudit, federated_training
-from lmexposure.federated.rounds import clients_of
-from lmexposure.models import LoadedModel, LstmSizes, computing_threads, new_model, save_model
+from lmexposure.models import (
+    FederatedAudit,
+    LoadedModel,
+    LstmSizes,
+    clients_of,
+    computing_threads,
+    federated_training,
+    new_model,
+    save_model,
+)
 from lmexposure.studies import (
     Canife,
     CanifeSettings,
@@ -149,8 +156,7 @@ def _trained(asked: _Asked, work: Work[Canife], mode: int, progress: Said | None
     audit = federated_training(
         loaded.model.train(), clients, settings, attacks, progress=told, kept=work.part("training")
     )
-    weights = sum(weight.numel() for weight in loaded.model.parameters())
-    record = _record(audit, work.sha256, len(clients), weights)
+    record = _record(audit, work.sha256, len(clients), loaded.size)
     save_model(loaded.model.eval(), loaded.tokenizer, work.out / "model", mode=mode)
     record.save(work.out)
     return record

@@ -3,14 +3,13 @@
 import inspect
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from math import log2
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
-import torch.distributed
-from transformers import PreTrainedTokenizerBase, Trainer, TrainerCallback
+from transformers import Trainer, TrainerCallback
 
 from lmexposure._validate import integer, of_type, one_of, positive
 from lmexposure.audit import MeasureSettings
@@ -32,8 +31,8 @@ from lmexposure.integrations.wrapped_scoring import (
     watch,
     write_rows,
 )
-from lmexposure.models import Context, encode_in_context
-from lmexposure.scoring import same_random_numbers, score_encoded
+from lmexposure.models import Context, encode_in_context, is_sharded, is_tokenizer
+from lmexposure.scoring import TorchModel, from_first, same_random_numbers, score_encoded
 from lmexposure.studies import RowsRecord
 
 _LOG = logging.getLogger(__name__)
@@ -173,9 +172,14 @@ class ExposureCallback(TrainerCallback):  # type: ignore[misc]
     def _watch(
         self, trainer: Any, tokenizer: Any, wrapping: Wrapping, *, row: Context | None = None
     ) -> Watched:
-        config, references = trainer.model.config, self._references
+        window = TorchModel(model=trainer.model, tokenizer=tokenizer, name="trained").window
         return watch(
-            self._manifest, tokenizer, config, references=references, wrapping=wrapping, row=row
+            self._manifest,
+            tokenizer,
+            window,
+            references=self._references,
+            wrapping=wrapping,
+            row=row,
         )
 
     def _are_others(self, rows: RowsRecord | None, watched: Watched, tokenizer: Any) -> bool:
@@ -281,26 +285,6 @@ class ExposureCallback(TrainerCallback):  # type: ignore[misc]
                 _LOG.warning("exposure.jsonl: %s", failure)
 
 
-Out = TypeVar("Out")
-
-
-def from_first(work: Callable[[], Out]) -> Out:
-    """What `work` gives in the first process, in all of them; the others do not run it."""
-    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
-        return work()
-    sent: list[Any] = [None]
-    if torch.distributed.get_rank() == 0:
-        try:
-            sent = [work()]
-        except LmexposureError as failure:
-            sent = [failure]  # the others wait for this process, and must hear of it
-    torch.distributed.broadcast_object_list(sent, src=0)
-    if isinstance(sent[0], LmexposureError):
-        raise sent[0]
-    outcome: Out = sent[0]
-    return outcome
-
-
 def _row_of(rows: RowsRecord | None) -> Context | None:
     """The row that a training was seen to have its canaries in."""
     if rows is None or rows.start is None:
@@ -394,7 +378,7 @@ def usual_wrapping(trainer: Any, manifest: Manifest) -> Wrapping:
 def _tokenizer_of(trainer: Any) -> Any:
     """The Trainer's tokenizer, or that of its processor."""
     found = getattr(trainer.processing_class, "tokenizer", trainer.processing_class)
-    if isinstance(found, PreTrainedTokenizerBase):
+    if is_tokenizer(found):
         return found
     raise ModelError(
         f"the Trainer has processing_class={type(trainer.processing_class).__name__}, which is no "
@@ -404,7 +388,7 @@ def _tokenizer_of(trainer: Any) -> Any:
 
 def _refuse_sharded(trainer: Any) -> None:
     """The bare model must hold all of its weights."""
-    if trainer.is_fsdp_enabled or any(hasattr(p, "ds_id") for p in trainer.model.parameters()):
+    if trainer.is_fsdp_enabled or is_sharded(trainer.model):
         raise ModelError(
             "the weights are spread over processes (FSDP, or DeepSpeed's ZeRO-3), so that the model"
             " cannot be scored while it trains; leave ExposureCallback out, and measure the "

@@ -21,8 +21,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from torch.utils.data import IterableDataset
-from transformers.trainer_utils import has_length
 
 from lmexposure import _written
 from lmexposure._files import only_writer
@@ -32,7 +30,7 @@ from lmexposure.canaries import Manifest, Wrapping, permutation
 from lmexposure.errors import LmexposureError, ModelError, ResultError, SettingsError
 from lmexposure.integrations.row_contexts import RowsCounter, each_row
 from lmexposure.integrations.wrapped_scoring import write_rows
-from lmexposure.models import IGNORED, LoadedModel
+from lmexposure.models import IGNORED, LoadedModel, is_stream
 from lmexposure.scoring import evaluation_mode, same_random_numbers, single_process
 from lmexposure.studies import LEAST_GAIN, Result, RowsRecord, Validation
 
@@ -175,7 +173,7 @@ def rows_ahead(
 ) -> RowsAhead:
     """Look at the rows of a training's loader for some seconds, and leave the loader as it is."""
     data: Any = getattr(loader, "dataset", None)
-    if isinstance(data, IterableDataset) or not (has_length(data) and hasattr(data, "__getitem__")):
+    if is_stream(data):
         return _unchecked("its data is a stream, or has no rows to read by number")
     until, rows = clock() + seconds, 0
     try:

@@ -11,17 +11,17 @@ from itertools import pairwise
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from transformers import TrainerCallback
-from transformers.trainer_utils import has_length
 
 from lmexposure.canaries import Manifest, Wrapping
+from lmexposure.core import Encoded
 from lmexposure.errors import InputError, SettingsError
 from lmexposure.integrations.delivery_report import Delivery, DeliveryReport
 from lmexposure.integrations.token_search import Hit, TokenSearch
 from lmexposure.integrations.wrapped_scoring import encode_wrapped
-from lmexposure.models import IGNORED, Encoded
+from lmexposure.models import IGNORED, has_length
+from lmexposure.scoring import from_all, in_loader_worker
 
 _Row: TypeAlias = NDArray[np.int64]
 _Counts: TypeAlias = Counter[tuple[str, str]]  # (canary, kind)
@@ -119,7 +119,7 @@ class DeliveredCounter:
         """
 
         def counting(examples: Any) -> Any:
-            if torch.utils.data.get_worker_info() is not None:
+            if in_loader_worker():
                 raise SettingsError(
                     "the counter runs in a worker process of the loader, where its counts are "
                     "lost; use num_workers=0, or counter.watch(loader)"
@@ -345,7 +345,7 @@ def _others(manifest: Manifest) -> dict[str, list[str]]:
 
 def _rows(values: Any) -> list[_Row]:
     """The rows of a batch, each of shape (T,)."""
-    values = values.detach().cpu().numpy() if isinstance(values, torch.Tensor) else values
+    values = values.detach().cpu().numpy() if hasattr(values, "detach") else values
     rows = [np.asarray(row, dtype=np.int64) for row in values]
     if not rows or any(row.ndim != 1 for row in rows):
         raise InputError("a batch must hold rows of tokens, shape (B, T); give such a one")
@@ -367,10 +367,7 @@ def _aligned(name: str, values: Any, rows: Sequence[_Row]) -> list[_Row]:
 
 def _gathered(counts: _Counts, batches: int, epochs: _Epochs) -> tuple[_Counts, int, _Epochs]:
     """The counts of all processes together; all must call this alike."""
-    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
-        return counts, batches, epochs
-    parts: list[Any] = [None] * torch.distributed.get_world_size()
-    torch.distributed.all_gather_object(parts, (counts, batches, epochs))
+    parts = from_all((counts, batches, epochs))
     total: _Counts = Counter()
     for part, _, _ in parts:
         total.update(part)

@@ -13,10 +13,9 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from transformers import PreTrainedTokenizerBase
 
 from lmexposure.errors import ModelError
-from lmexposure.models import encode_in_context
+from lmexposure.models import encode_in_context, is_tokenizer
 
 _LEAST = 4  # pieces' characters of a canary, at the least, that begin or end a row
 _SPACES = "\u0120\u2581"  # how byte-level and SentencePiece vocabularies write a space
@@ -104,7 +103,7 @@ class TokenSearch:
         groups: Mapping[str, Mapping[str, str]],
         others: Mapping[str, Sequence[str]],
     ) -> None:
-        if not isinstance(tokenizer, PreTrainedTokenizerBase):
+        if not is_tokenizer(tokenizer):
             raise ModelError(
                 f"{type(tokenizer).__name__} is no tokenizer of transformers; give that of the "
                 "training"

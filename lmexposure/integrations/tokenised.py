@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from lmexposure.audit import tokenizer_named
 from lmexposure.canaries import (
     CorpusCount,
     Found,
@@ -18,8 +17,6 @@ from lmexposure.canaries import (
 from lmexposure.errors import CorpusError, SettingsError
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
-
     from lmexposure.studies import RowsRecord
 
 _COLUMN = "input_ids"
@@ -33,7 +30,7 @@ def verify(
     *,
     layout: str | None = None,
     text_field: str | None = None,
-    tokenizer: "str | Path | PreTrainedTokenizerBase | None" = None,
+    tokenizer: Any = None,
     rows: Literal[False] = False,
 ) -> CorpusCount: ...
 
@@ -43,7 +40,7 @@ def verify(
     corpus: Any,
     manifest: Manifest | str | Path,
     *,
-    tokenizer: "str | Path | PreTrainedTokenizerBase",
+    tokenizer: Any,
     rows: Literal[True],
 ) -> "RowsRecord": ...
 
@@ -54,7 +51,7 @@ def verify(
     *,
     layout: str | None = None,
     text_field: str | None = None,
-    tokenizer: "str | Path | PreTrainedTokenizerBase | None" = None,
+    tokenizer: Any = None,
     rows: bool = False,
 ) -> "CorpusCount | RowsRecord":
     """Count what of the canaries is in a corpus, whatever was done to it since insertion.
@@ -224,4 +221,8 @@ def count_tokenised(
 
 def load_tokenizer(name: Any) -> Any:
     """A tokenizer of transformers, by its directory or hub name; anything else as it is."""
-    return tokenizer_named(name) if isinstance(name, str | Path) else name
+    if not isinstance(name, str | Path):
+        return name
+    from lmexposure.models import tokenizer_named  # brings torch
+
+    return tokenizer_named(name)

@@ -15,23 +15,22 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from transformers import PreTrainedTokenizerBase
 
 from lmexposure._files import atomic_write, read_bytes
 from lmexposure._validate import coverage
 from lmexposure._written import refuse_foreign, study
 from lmexposure.canaries import Canary, Manifest, Wrapping
+from lmexposure.core import Encoded
 from lmexposure.errors import InputError, ManifestError, ModelError, ResultError
 from lmexposure.models import (
     AnyContext,
     Context,
-    Encoded,
     check_tokens,
-    context_window,
     encode_in_context,
+    is_tokenizer,
     row_context,
 )
-from lmexposure.scoring import score_encoded
+from lmexposure.scoring import TorchModel
 from lmexposure.statistics import sampled_exposure
 from lmexposure.studies import CanaryResult
 
@@ -48,10 +47,9 @@ def wrapped_log_perplexity(
 
     Source: Carlini et al. 2019, "The Secret Sharer", Definition 1, given the wrapping.
     """
-    window = context_window(model.config)
-    wrapped = encode_wrapped(tokenizer, texts, wrapping, max_length=window)
-    scores = score_encoded(model, wrapped, batch_size=batch_size)
-    return np.array([bits.sum() for bits in scores.bits], dtype=np.float64)
+    lm = TorchModel(model=model, tokenizer=tokenizer, name="trained")
+    wrapped = encode_wrapped(tokenizer, texts, wrapping, max_length=lm.window)
+    return lm.token_bits(wrapped, batch_size=batch_size).totals
 
 
 def encode_wrapped(
@@ -60,7 +58,7 @@ def encode_wrapped(
     """Tokens of each text as the training had them, scored where they carry loss."""
     if isinstance(texts, str) or not texts:
         raise InputError("texts must be a list of at least one text; give [text] for a single one")
-    if not isinstance(tokenizer, PreTrainedTokenizerBase):
+    if not is_tokenizer(tokenizer):
         raise ModelError(
             f"{type(tokenizer).__name__} is no tokenizer of transformers; give that of the training"
         )
@@ -242,7 +240,7 @@ def _class_exposure(
 def watch(
     manifest: Manifest,
     tokenizer: Any,
-    config: Any,
+    window: int | None,
     *,
     references: int,
     wrapping: Wrapping | None = None,
@@ -265,16 +263,19 @@ def watch(
                 f"format {name!r} has no secret left to compare with; plan fewer canaries"
             )
         fills = [canary.text for canary in canaries] + drawn
-        encoded += _encoded(fills, tokenizer, config, name, row or wrapping)
+        encoded += _encoded(fills, tokenizer, window, name, row or wrapping)
         owners += [(name, canary) for canary in [*canaries, *[None] * len(drawn)]]
     return Watched(encoded=tuple(encoded), owners=tuple(owners))
 
 
 def _encoded(
-    texts: list[str], tokenizer: Any, config: Any, name: str, wrapping: Wrapping | Context
+    texts: list[str],
+    tokenizer: Any,
+    window: int | None,
+    name: str,
+    wrapping: Wrapping | Context,
 ) -> list[Encoded]:
     """In their wrapping or row, scored from the same token on, each with tokens of its own."""
-    window = context_window(config)
     try:
         if isinstance(wrapping, Context):
             return encode_in_context(tokenizer, texts, context=wrapping, max_length=window)

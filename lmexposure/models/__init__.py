@@ -37,7 +37,7 @@ if TYPE_CHECKING:
         ProgressCallback,
         damaged_model,
     )
-    from lmexposure.models.cpu import computing_threads, threads_for, warn_imitated
+    from lmexposure.models.cpu import computing_threads, threads_for, training_places, warn_imitated
     from lmexposure.models.dp_accounting import (
         Spent,
         epsilon_at_least,
@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from lmexposure.models.encoding import (
         AnyContext,
         Context,
-        Encoded,
         Placed,
         Row,
         context_window,
@@ -60,6 +59,17 @@ if TYPE_CHECKING:
         encode_rows,
         place_documents,
         secret_tokens,
+    )
+    from lmexposure.models.federated_audit import FederatedAudit, federated_training
+    from lmexposure.models.federated_design import CraftedCanary, design_canary, random_canary
+    from lmexposure.models.federated_rounds import (
+        RoundScores,
+        audit_update,
+        clients_of,
+        clipped,
+        local_update,
+        mock_rounds,
+        noisy_sum,
     )
     from lmexposure.models.gradient_canaries import GradientCanaries
     from lmexposure.models.load import (
@@ -72,6 +82,8 @@ if TYPE_CHECKING:
         load_model,
         model_outline,
         save_model,
+        tokenizer_named,
+        window_of,
     )
     from lmexposure.models.lora import check_lora
     from lmexposure.models.losses import left_out, masked
@@ -93,11 +105,20 @@ if TYPE_CHECKING:
         new_token_texts,
     )
     from lmexposure.models.one_document import TwoBatches, two_batches
-    from lmexposure.models.packing import IGNORED, Packed, held_out, pack
+    from lmexposure.models.packing import (
+        IGNORED,
+        Packed,
+        has_length,
+        held_out,
+        is_stream,
+        pack,
+    )
     from lmexposure.models.quantised import is_quantised, precision_notes
     from lmexposure.models.training import check_private, train
     from lmexposure.models.weights import (
         check_embeddings_are_here,
+        is_sharded,
+        is_tokenizer,
         tokenizer_sha256,
         weights_away,
         weights_sha256,
@@ -113,10 +134,11 @@ __all__ = [
     "NEW_MODELS",
     "AnyContext",
     "Context",
+    "CraftedCanary",
     "DpBatches",
     "DpCheck",
     "DpFinding",
-    "Encoded",
+    "FederatedAudit",
     "GradientCanaries",
     "LoadedModel",
     "LstmConfig",
@@ -127,6 +149,7 @@ __all__ = [
     "Placed",
     "Progress",
     "ProgressCallback",
+    "RoundScores",
     "Row",
     "Spent",
     "TrainingResult",
@@ -137,6 +160,7 @@ __all__ = [
     "adapters_off",
     "add_tokens",
     "as_loaded",
+    "audit_update",
     "base_of_adapter",
     "base_sha256",
     "byte_level_tokenizer",
@@ -152,34 +176,46 @@ __all__ = [
     "check_switch",
     "check_template",
     "check_tokens",
+    "clients_of",
+    "clipped",
     "comes_off",
     "computing_threads",
     "context_window",
     "damaged_model",
     "dated",
+    "design_canary",
     "dp_check",
     "encode_documents",
     "encode_in_context",
     "encode_rows",
     "epsilon_at_least",
     "epsilon_spent",
+    "federated_training",
     "group_epsilon",
     "grow",
+    "has_length",
     "held_out",
     "is_adapter",
     "is_quantised",
+    "is_sharded",
+    "is_stream",
+    "is_tokenizer",
     "is_usable_tokenizer",
     "left_out",
     "load_model",
+    "local_update",
     "masked",
+    "mock_rounds",
     "model_outline",
     "new_model",
     "new_token_texts",
     "new_tokenizer",
     "noise_for",
+    "noisy_sum",
     "pack",
     "place_documents",
     "precision_notes",
+    "random_canary",
     "record_text",
     "row_context",
     "save_model",
@@ -188,12 +224,15 @@ __all__ = [
     "template_sha256",
     "threads_for",
     "tiny_gpt2_config",
+    "tokenizer_named",
     "tokenizer_sha256",
     "train",
+    "training_places",
     "training_rows",
     "two_batches",
     "unmerged_adapters",
     "warn_imitated",
     "weights_away",
     "weights_sha256",
+    "window_of",
 ]

@@ -54,6 +54,15 @@ def computing_threads(number: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
+def training_places(device: str) -> int:
+    """Cores of this machine, or GPUs where the models are trained on them."""
+    if device != "cpu" and torch.cuda.is_available():
+        return torch.cuda.device_count() if device in ("auto", "cuda") else 1
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 def is_native(dtype: torch.dtype, device: str | torch.device) -> bool | None:
     """Whether products in `dtype` are no slower on this device than in float32."""
     if torch.device(device).type != "cpu" or dtype not in _NEEDS_ONE_OF:

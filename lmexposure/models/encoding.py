@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
+from lmexposure.core import Encoded
 from lmexposure.errors import ModelError
 
 _MOST_BYTES = 4  # of a character in UTF-8: a context has at most this many tokens for each
@@ -42,19 +43,6 @@ class Row:
     # what is before and behind
     first: int
     stop: int
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Encoded:
-    """Tokens of a text in context."""
-
-    ids: list[int]  # start token if there is one, then the tokens of context and text together
-    # ids[scored_from:] belong to the text; at least 1, since nothing predicts the first token. A
-    # token that straddles context and text belongs to the text.
-    scored_from: int
-    # the text's own first token is at position 0 and goes unscored, because the tokenizer has
-    # neither BOS nor EOS and there is no context
-    first_unscored: bool = False
 
 
 def encode_in_context(

@@ -7,7 +7,7 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -58,6 +58,7 @@ _OLD_BUFFERS = re.compile(
     r"|rotary_emb\.(inv_freq|cos_cached|sin_cached))$"
 )
 _SHOWN = 3
+_NO_LIMIT = 10**6  # tokens; a tokenizer that knows no limit says more
 _HUB_SECONDS = 10.0  # for the hub to answer at all
 _ALIKE = 0.9  # of a base's tokens that an adapter's tokenizer must have, at the least
 _SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads")
@@ -75,15 +76,40 @@ class LoadedModel:
     # what a reader of its numbers must know, such as that its weights are quantised
     notes: tuple[str, ...] = ()
 
+    @property
+    def identity(self) -> str:
+        """SHA-256 of the weights themselves, wherever they lie."""
+        return weights_sha256(self.model)
+
+    @property
+    def window(self) -> int | None:
+        """Most tokens that it reads at once; None: no limit."""
+        return context_window(self.model.config)
+
+    @property
+    def device(self) -> str:
+        """Where it computes, such as "cpu" or "cuda:0"."""
+        return str(self.model.device)
+
+    @property
+    def vocabulary(self) -> int:
+        """How many next tokens it tells apart."""
+        return int(self.model.get_output_embeddings().weight.shape[0])
+
+    @property
+    def size(self) -> int:
+        """How many parameters it has, those of 4 bits that one number holds apart."""
+        return int(self.model.num_parameters())
+
     def to_dict(self) -> dict[str, Any]:
         """What a result says of its model; the hash is over the weights themselves."""
         return {
             "name": self.name,
             "type": str(self.model.config.model_type),
-            "parameters": _parameters(self.model),
+            "parameters": self.size,
             "dtype": str(self.model.dtype).removeprefix("torch."),
-            "context_window": context_window(self.model.config),
-            "weights_sha256": weights_sha256(self.model),
+            "context_window": self.window,
+            "weights_sha256": self.identity,
         }
 
 
@@ -165,13 +191,6 @@ def load_model(  # noqa: PLR0913 (as transformers' own from_pretrained, whose na
     check_causal(name, model)
     notes = (*precision_notes(name, model), *notes)
     return LoadedModel(model=model, tokenizer=tokenizer, name=name, notes=notes)
-
-
-def _parameters(model: PreTrainedModel) -> int:
-    """How many; transformers counts those of 4 bits that one number holds several of."""
-    if is_quantised(model):
-        return int(model.num_parameters())
-    return sum(p.numel() for p in model.parameters())
 
 
 def _placing(
@@ -533,6 +552,37 @@ def _load_tokenizer(name: str, options: dict[str, Any]) -> PreTrainedTokenizerBa
             "tokenizer.save_pretrained"
         )
     return tokenizer
+
+
+def tokenizer_named(name: str | Path, *, offline: bool = False, revision: str | None = None) -> Any:
+    """The tokenizer of a training, by its directory or hub name."""
+    try:
+        return AutoTokenizer.from_pretrained(
+            name,
+            local_files_only=offline,
+            revision=revision or "main",
+            trust_remote_code=False,
+        )
+    except Exception as failure:  # whatever damaged files ran into
+        reason = str(failure).strip().split("\n")[0] or type(failure).__name__
+        raise ModelError(
+            f"cannot load a tokenizer from {str(name)!r}: {reason}; give the directory or hub name "
+            "of the model that is trained"
+        ) from failure
+
+
+def window_of(tokenizer: Any) -> int | None:
+    """How many tokens the model of a tokenizer reads, as the two say; None: no limit is known."""
+    said, place = [tokenizer.model_max_length], Path(tokenizer.name_or_path)
+    if (place / "config.json").is_file():
+        # Of a model that this transformers does not know, the tokenizer's word has to do.
+        with suppress(OSError, ValueError, KeyError):
+            config = AutoConfig.from_pretrained(
+                place, local_files_only=True, trust_remote_code=False
+            )
+            said.append(context_window(config))
+    known = [limit for limit in said if isinstance(limit, int) and 0 < limit < _NO_LIMIT]
+    return min(known, default=None)
 
 
 def is_usable_tokenizer(tokenizer: PreTrainedTokenizerBase) -> bool:

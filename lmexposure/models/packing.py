@@ -8,12 +8,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.utils.data import IterableDataset
 from transformers import PreTrainedTokenizerBase
 
 from lmexposure.canaries import derive_seed, permutation
@@ -320,6 +321,20 @@ def _powers(base: int, count: int) -> NDArray[np.uint64]:
 
 
 _ROWS_AT_ONCE = 256
+
+
+def has_length(data: Any) -> bool:
+    """Whether it is known how many rows or batches there are."""
+    try:
+        return len(data) is not None
+    except (TypeError, AttributeError):  # the latter of Ray's
+        return False
+
+
+def is_stream(data: Any) -> bool:
+    """Whether rows come one after the other, and none can be had by its number."""
+    by_number = has_length(data) and hasattr(data, "__getitem__")
+    return isinstance(data, IterableDataset) or not by_number
 
 
 def steps_per_epoch(blocks: int, batch_size: int) -> int:

@@ -24,7 +24,6 @@ from lmexposure.models.cpu import computing_threads, threads_for, warn_imitated
 from lmexposure.models.deduplication import deduplicated
 from lmexposure.models.dp_checker import DpCheck
 from lmexposure.models.dp_sgd import DpSgd
-from lmexposure.models.encoding import context_window
 from lmexposure.models.load import LoadedModel, check_fit
 from lmexposure.models.lora import check_lora, with_new_adapter
 from lmexposure.models.losses import Goldfish, Hamp, RelaxLoss
@@ -335,7 +334,7 @@ def _run(
 
 
 def _check_model(loaded: LoadedModel, settings: TrainingSettings) -> None:
-    window = context_window(loaded.model.config)
+    window = loaded.window
     if window is not None and settings.block_size > window:
         raise SettingsError(
             f"block_size={settings.block_size} must be at most {window}, the context window of "

@@ -43,6 +43,11 @@ def is_spread(model: PreTrainedModel) -> bool:
     return any(hasattr(module, "_hf_hook") for module in model.modules())
 
 
+def is_sharded(model: Any) -> bool:
+    """Whether DeepSpeed keeps the weights in parts, one a process."""
+    return any(hasattr(weight, "ds_id") for weight in model.parameters())
+
+
 def weights_offloaded(model: PreTrainedModel) -> bool:
     """Whether weights are brought from the memory of the CPU or the disk when they are needed."""
     return next(_offloading(model), None) is not None
@@ -103,6 +108,11 @@ def _parts(name: str, tensor: Any) -> Iterator[tuple[str, torch.Tensor]]:
     # In JSON: what is a tuple before saving is a list behind it.
     described = json.dumps([type(tensor).__name__, rest], default=str, sort_keys=True).encode()
     yield f"{name}:kind", torch.frombuffer(bytearray(described), dtype=torch.uint8)
+
+
+def is_tokenizer(value: Any) -> bool:
+    """Whether it is a tokenizer of transformers."""
+    return isinstance(value, PreTrainedTokenizerBase)
 
 
 def tokenizer_sha256(tokenizer: PreTrainedTokenizerBase) -> str:

@@ -13,19 +13,19 @@ import numpy as np
 
 from lmexposure._files import canonical_json
 from lmexposure.audit import Progress
-from lmexposure.core import Work
-from lmexposure.models import Encoded, LoadedModel, context_window
+from lmexposure.core import Encoded, Work
 from lmexposure.regurgitation.controls import Asked
-from lmexposure.regurgitation.free import greedy_tokens, sample_tokens
 from lmexposure.regurgitation.runs import Run
 from lmexposure.regurgitation.windows import Windows
 from lmexposure.scoring import (
     DecodingRule,
     NearSearch,
+    TorchModel,
     WholeSteps,
     WindowScores,
+    greedy_tokens,
     near_verbatim,
-    next_token_steps,
+    sample_tokens,
     score_windows,
 )
 from lmexposure.statistics import tries_for
@@ -41,7 +41,7 @@ _PROMPTS = 10  # beginnings of documents that are sampled behind
 class Asking:
     """Questions to one model."""
 
-    loaded: LoadedModel  # the model
+    lm: TorchModel  # the model
     settings: VerbatimSettings  # of the look
     work: Work[VerbatimRecord]  # what is done of it is kept there
     progress: Progress  # watches
@@ -52,11 +52,6 @@ class Asking:
         chosen = self.settings
         return DecodingRule(temperature=chosen.temperature, top_k=chosen.top_k, top_p=chosen.top_p)
 
-    @property
-    def limit(self) -> int | None:
-        """Tokens that the model reads at once; None: no limit."""
-        return context_window(self.loaded.model.config)
-
     def windows(self, name: str, windows: Windows, encoded: Sequence[Encoded]) -> Asked:
         """What the model says of all windows, part by part."""
         total = len(encoded)
@@ -66,7 +61,7 @@ class Asking:
             kept = self._kept(part)
             if kept is None:
                 scores = score_windows(
-                    self.loaded.model,
+                    self.lm.model,
                     encoded[first : first + _PART],
                     self.rule,
                     progress=self._watch(name, first, total),
@@ -158,8 +153,8 @@ class Asking:
                 assert run is not None, "only documents with a run are picked"
                 asked = document.encoded(run.first, run.prompt, 0).ids
                 tokens = min(run.tokens + _BEYOND, _LONGEST_SHOWN)
-                if self.limit is not None:
-                    tokens = max(1, min(tokens, self.limit - len(asked)))
+                if self.lm.window is not None:
+                    tokens = max(1, min(tokens, self.lm.window - len(asked)))
                 output = self._text(
                     greedy_tokens(self.steps(windows.windows[0].encoded.ids), asked, tokens)
                 )
@@ -188,7 +183,7 @@ class Asking:
     def steps(self, probe: Sequence[int]) -> WholeSteps:
         """Next-token steps of the model, tried once."""
         if "steps" not in self._made:
-            self._made["steps"] = next_token_steps(self.loaded.model, probe)
+            self._made["steps"] = self.lm.steps(probe)
         return self._made["steps"]
 
     @cached_property
@@ -198,16 +193,16 @@ class Asking:
     def _room(self, prompt: Sequence[int]) -> tuple[Sequence[int], int]:
         """A prompt, and how many tokens fit behind it; of a long one the end, and one token."""
         most = self.settings.sample_tokens
-        if self.limit is None:
+        if self.lm.window is None:
             return prompt, most
-        begun = prompt[-(self.limit - 1) :]
-        return begun, min(most, self.limit - len(begun))
+        begun = prompt[-(self.lm.window - 1) :]
+        return begun, min(most, self.lm.window - len(begun))
 
     def _watch(self, name: str, first: int, total: int) -> Callable[[int], None]:
         return lambda done: self.progress(name, first + done, total)
 
     def _text(self, ids: Sequence[int]) -> str:
-        text: str = self.loaded.tokenizer.decode(
+        text: str = self.lm.tokenizer.decode(
             list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False
         )
         return text
@@ -222,7 +217,7 @@ class Asking:
         picked = np.sort(draws.choice(len(windows.documents), size=few, replace=False))
         placed = (windows.documents[number].placed for number in picked.tolist())
         begun = [document.ids[: document.first + prefix] for document in placed]
-        encode = self.loaded.tokenizer
+        encode = self.lm.tokenizer
         begun += [nothing + encode(text, add_special_tokens=False)["input_ids"] for text in prompts]
         half = total // 2
         each = [half // len(begun) + (k < half % len(begun)) for k in range(len(begun))]

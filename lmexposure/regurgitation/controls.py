@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lmexposure.core import Encoded
 from lmexposure.errors import InputError, ModelError
-from lmexposure.models import Encoded, place_documents
+from lmexposure.models import place_documents
 from lmexposure.regurgitation.runs import Run, Units
 from lmexposure.regurgitation.windows import Document, Windows
 from lmexposure.scoring import WindowScores, score_windows

@@ -7,19 +7,13 @@ came out says how many are left.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
-import torch
 
 from lmexposure.errors import SettingsError
 from lmexposure.regurgitation.corpus_index import Match
-from lmexposure.scoring import DecodingRule, WholeSteps
 from lmexposure.statistics import unseen_passages
 from lmexposure.studies import FoundPassage, FreeExtraction
 
 _SAME = 90.0  # likeness in percent from which two passages count as one
-_AT_ONCE = 256  # texts that are sampled side by side
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,55 +23,6 @@ class Passages:
     rows: Sequence[FoundPassage]  # longest first
     texts: Sequence[str]  # of these
     with_match: int  # samples that hold one
-
-
-def sample_tokens(
-    steps: WholeSteps,
-    prompt: Sequence[int],
-    samples: int,
-    *,
-    tokens: int,
-    rule: DecodingRule,
-    seed: Sequence[int],
-    progress: Callable[[int], None] = lambda done: None,
-) -> list[list[int]]:
-    """Texts that a model makes up behind a prompt."""
-    draws = np.random.default_rng(list(seed))
-    found: list[list[int]] = []
-    while len(found) < samples:
-        n = min(_AT_ONCE, samples - len(found))
-        state, logits = steps.start_all(list(prompt))
-        ids = np.empty((n, tokens), dtype=np.int64)
-        rows = np.zeros(n, dtype=np.int64)
-        for place in range(tokens):
-            totals = _shares(logits, rule).cumsum(1)[rows]
-            points = draws.random(n)[:, None] * totals[:, -1:]
-            ids[:, place] = np.minimum((totals <= points).sum(1), totals.shape[1] - 1)
-            if place < tokens - 1:
-                state, logits = steps.advance_all(state, rows, ids[:, place].copy())
-            rows = np.arange(n)
-        found += ids.tolist()
-        progress(len(found))
-    return found
-
-
-def greedy_tokens(steps: WholeSteps, prompt: Sequence[int], tokens: int) -> list[int]:
-    """What greedy decoding gives behind a prompt."""
-    state, logits = steps.start_all(list(prompt))
-    found: list[int] = []
-    nowhere = np.zeros(1, dtype=np.int64)
-    while True:
-        found.append(int(logits[0].argmax()))
-        if len(found) == tokens:
-            return found
-        state, logits = steps.advance_all(state, nowhere, np.array(found[-1:], dtype=np.int64))
-
-
-def _shares(logits: torch.Tensor, rule: DecodingRule) -> np.ndarray[Any, np.dtype[np.float64]]:
-    shares: np.ndarray[Any, np.dtype[np.float64]] = (
-        rule.log_shares(logits).double().exp().cpu().numpy()
-    )
-    return shares
 
 
 def fold(texts: Sequence[str], matches: Sequence[Sequence[Match]]) -> Passages:

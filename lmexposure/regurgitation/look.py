@@ -12,7 +12,7 @@ from lmexposure import __version__
 from lmexposure._files import PRIVATE, canonical_json, content_hash, sha256_bytes
 from lmexposure._record import plain
 from lmexposure._validate import of_type
-from lmexposure.audit import Progress, load_for_measuring, model_in_memory, silent
+from lmexposure.audit import Progress, silent
 from lmexposure.canaries import Files, corpus_files, layout_for, listed_files
 from lmexposure.core import REPORTS, Held, JsonValue, Work, claimed
 from lmexposure.errors import CorpusError, ModelError, ResultError, SettingsError
@@ -36,9 +36,9 @@ from lmexposure.regurgitation.table import (
     worse_than_guessing,
 )
 from lmexposure.regurgitation.windows import Documents, Windows, lead_of, read_windows
+from lmexposure.scoring import TorchModel, load_for_measuring, model_in_memory
 from lmexposure.studies import (
     FreeExtraction,
-    VerbatimModel,
     VerbatimPassages,
     VerbatimRecord,
     VerbatimSettings,
@@ -137,9 +137,9 @@ def _documents(corpus: Files, settings: VerbatimSettings) -> tuple[Documents, st
     return read, layout.separator
 
 
-def _loaded(model: Any, tokenizer: Any, settings: VerbatimSettings) -> LoadedModel:
+def _loaded(model: Any, tokenizer: Any, settings: VerbatimSettings) -> TorchModel:
     if isinstance(model, LoadedModel):
-        return model
+        return TorchModel.of(model)
     if isinstance(model, str | Path):
         return load_for_measuring(model, settings.run)
     return model_in_memory(model, tokenizer)
@@ -157,8 +157,8 @@ def _has_texts(made: VerbatimRecord) -> bool:
 class _Look:
     """One look; see `verbatim` for what each is."""
 
-    model: LoadedModel
-    reference: LoadedModel | None
+    model: TorchModel
+    reference: TorchModel | None
     documents: Documents
     separator: str | None
     held_out: Documents | None
@@ -169,7 +169,7 @@ class _Look:
     def check_length(self) -> None:
         """Refuse windows that are longer than the model reads at once."""
         chosen, lead = self.settings, lead_of(self.model.tokenizer)
-        limit = getattr(self.model.model.config.get_text_config(), "max_position_embeddings", None)
+        limit = self.model.window
         length = chosen.prefix_tokens + chosen.suffix_tokens + len(lead)
         if limit and length > limit:
             raise ModelError(
@@ -187,9 +187,7 @@ class _Look:
             separator=self.separator,
             held_out=self.held_out,
         )
-        model = described(self.model)
-        reference = None if self.reference is None else described(self.reference)
-        asked = self._asked(model, reference, windows, others)
+        asked = self._asked(windows, others)
         with held.work(asked, hidden=_HIDDEN) as work:
             made = work.finished()
             if made is None or not _has_texts(made):
@@ -273,16 +271,10 @@ class _Look:
         record.save(work.out)
         return record
 
-    def _asking(self, loaded: LoadedModel, work: Work[VerbatimRecord]) -> Asking:
-        return Asking(loaded=loaded, settings=self.settings, work=work, progress=self.progress)
+    def _asking(self, lm: TorchModel, work: Work[VerbatimRecord]) -> Asking:
+        return Asking(lm=lm, settings=self.settings, work=work, progress=self.progress)
 
-    def _asked(
-        self,
-        model: VerbatimModel,
-        reference: VerbatimModel | None,
-        windows: Windows,
-        others: Windows | None,
-    ) -> dict[str, JsonValue]:
+    def _asked(self, windows: Windows, others: Windows | None) -> dict[str, JsonValue]:
         """All that decides the numbers, by names that people know."""
         chosen = self.settings
         places = [
@@ -292,8 +284,8 @@ class _Look:
         ]
         return {
             "version of lmexposure": __version__,
-            "model": model.weights_sha256,
-            "reference": reference and reference.weights_sha256,
+            "model": self.model.identity,
+            "reference": self.reference and self.reference.identity,
             "corpus": windows.sha256,
             "held_out": others and others.sha256,
             **rule_of(chosen).model_dump(mode="json"),
@@ -310,7 +302,7 @@ class _Look:
             asked.windows,
             asked.scores,
             prefix=self.settings.prefix_tokens,
-            limit=ask.limit,
+            limit=ask.lm.window,
         )
 
     def _by_reference(
@@ -328,12 +320,12 @@ class _Look:
         # The same tokens are asked for in the same way; those of another tokenizer by text.
         same = tokenizer_sha256(own) == tokenizer_sha256(self.model.tokenizer)
         tokenizer = None if same else own
-        encoded = encoded_by(tokenizer, windows, prefix, limit=ask.limit)
+        encoded = encoded_by(tokenizer, windows, prefix, limit=ask.lm.window)
         base = ask.windows("reference", windows, encoded)
-        followed = reference_runs(self.reference.model, tokenizer, windows, runs, ask.limit)
+        followed = reference_runs(self.reference.model, tokenizer, windows, runs, ask.lm.window)
         if others is None:
             return base, followed, None
-        of_others = encoded_by(tokenizer, others, prefix, limit=ask.limit)
+        of_others = encoded_by(tokenizer, others, prefix, limit=ask.lm.window)
         return base, followed, ask.windows("reference, held out", others, of_others).bits
 
     def _looked_up(

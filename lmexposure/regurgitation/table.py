@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lmexposure._style import count, percent, probability
-from lmexposure.models import LoadedModel, weights_sha256
 from lmexposure.regurgitation.controls import Asked
 from lmexposure.regurgitation.runs import OwnText, Run, Units, longest
 from lmexposure.regurgitation.windows import Windows
+from lmexposure.scoring import TorchModel
 from lmexposure.statistics import binomial_interval, conformal_p, false_shares, tries_for
 from lmexposure.studies import (
     ExtractableShare,
@@ -219,12 +219,12 @@ def rule_of(settings: VerbatimSettings) -> VerbatimRule:
     )
 
 
-def described(loaded: LoadedModel) -> VerbatimModel:
+def described(lm: TorchModel) -> VerbatimModel:
     """A model, as the record has it."""
     return VerbatimModel(
-        name=loaded.name,
-        weights_sha256=weights_sha256(loaded.model),
-        parameters=max(1, sum(weight.numel() for weight in loaded.model.parameters())),
+        name=lm.name,
+        weights_sha256=lm.identity,
+        parameters=max(1, lm.size),
     )
 
 

@@ -21,8 +21,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lmexposure.core import Encoded
 from lmexposure.errors import CorpusError
-from lmexposure.models import Encoded, Placed, place_documents
+from lmexposure.models import Placed, place_documents
 from lmexposure.studies import VerbatimSettings
 
 Documents = Callable[[], Iterable[str]]  # from the beginning, each time

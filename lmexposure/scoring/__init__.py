@@ -3,13 +3,12 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from lmexposure.scoring.base_model import BaseModel, base_of, load_base, own_base
     from lmexposure.scoring.beam_search import Guess
     from lmexposure.scoring.beginnings import Beginning, find_beginning
     from lmexposure.scoring.branch_and_bound import BranchAndBound, Budget, Leaves
     from lmexposure.scoring.cached_steps import CachedSteps, PathSteps
-    from lmexposure.scoring.decoding import (
-        DecodingRule,
-    )
+    from lmexposure.scoring.decoding import DecodingRule, greedy_tokens, sample_tokens
     from lmexposure.scoring.edit_rows import (
         METRICS,
     )
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
         label_only,
     )
     from lmexposure.scoring.perplexity import (
-        TokenScores,
         log_perplexity,
         score_encoded,
     )
@@ -41,12 +39,29 @@ if TYPE_CHECKING:
     from lmexposure.scoring.runtime import (
         MODEL_FAILURES,
         evaluation_mode,
+        from_all,
+        from_first,
+        in_loader_worker,
         same_random_numbers,
         single_process,
     )
     from lmexposure.scoring.spelling import Vocabulary
-    from lmexposure.scoring.steps import RecomputedSteps, Steps, WholeSteps, next_token_steps
+    from lmexposure.scoring.steps import (
+        RecomputedSteps,
+        Steps,
+        WholeSteps,
+        next_token_steps,
+        step_pace,
+    )
     from lmexposure.scoring.token_spaces import Continuations, TokenSpace, token_space
+    from lmexposure.scoring.torch_model import (
+        AnyModel,
+        TorchModel,
+        check_model,
+        chosen_device,
+        load_for_measuring,
+        model_in_memory,
+    )
     from lmexposure.scoring.windows import (
         WindowScores,
         score_windows,
@@ -59,6 +74,8 @@ else:
 __all__ = [
     "METRICS",
     "MODEL_FAILURES",
+    "AnyModel",
+    "BaseModel",
     "Beginning",
     "BranchAndBound",
     "Budget",
@@ -82,25 +99,38 @@ __all__ = [
     "SecretSearch",
     "Steps",
     "TokenDetails",
-    "TokenScores",
     "TokenSpace",
+    "TorchModel",
     "Vocabulary",
     "WholeSteps",
     "WindowScores",
+    "base_of",
     "beam_width",
+    "check_model",
+    "chosen_device",
     "details_of_encoded",
     "draw_fills",
     "evaluation_mode",
     "find_beginning",
+    "from_all",
+    "from_first",
+    "greedy_tokens",
+    "in_loader_worker",
     "label_only",
     "likeliest_fills",
+    "load_base",
+    "load_for_measuring",
     "log_perplexity",
+    "model_in_memory",
     "near_verbatim",
     "next_token_steps",
+    "own_base",
     "same_random_numbers",
+    "sample_tokens",
     "score_encoded",
     "score_windows",
     "single_process",
+    "step_pace",
     "token_space",
     "walked_bits",
 ]

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lmexposure.models import AnyContext, Context, Encoded, encode_documents, encode_rows
+from lmexposure.core import Encoded
+from lmexposure.models import AnyContext, Context, encode_documents, encode_rows
 from lmexposure.scoring.spelling import Vocabulary
 
 

@@ -4,14 +4,20 @@ The order is that of `generate` in transformers, and so is what happens to ties:
 as the k-th stays.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from lmexposure._validate import integer, positive
 from lmexposure.errors import SettingsError
+from lmexposure.scoring.runtime import Floats
+from lmexposure.scoring.steps import WholeSteps
+
+_AT_ONCE = 256  # texts that are sampled side by side
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,3 +84,48 @@ class DecodingRule:
             dropped[..., -1:] = False
             kept = kept.masked_fill(dropped.scatter(-1, order, dropped), -inf)
         return kept
+
+
+def sample_tokens(
+    steps: WholeSteps,
+    prompt: Sequence[int],
+    samples: int,
+    *,
+    tokens: int,
+    rule: DecodingRule,
+    seed: Sequence[int],
+) -> list[list[int]]:
+    """Texts that a model makes up behind a prompt."""
+    draws = np.random.default_rng(list(seed))
+    found: list[list[int]] = []
+    while len(found) < samples:
+        n = min(_AT_ONCE, samples - len(found))
+        state, logits = steps.start_all(list(prompt))
+        ids = np.empty((n, tokens), dtype=np.int64)
+        rows = np.zeros(n, dtype=np.int64)
+        for place in range(tokens):
+            totals = _shares(logits, rule).cumsum(1)[rows]
+            points = draws.random(n)[:, None] * totals[:, -1:]
+            ids[:, place] = np.minimum((totals <= points).sum(1), totals.shape[1] - 1)
+            if place < tokens - 1:
+                state, logits = steps.advance_all(state, rows, ids[:, place].copy())
+            rows = np.arange(n)
+        found += ids.tolist()
+    return found
+
+
+def greedy_tokens(steps: WholeSteps, prompt: Sequence[int], tokens: int) -> list[int]:
+    """What greedy decoding gives behind a prompt."""
+    state, logits = steps.start_all(list(prompt))
+    found: list[int] = []
+    nowhere = np.zeros(1, dtype=np.int64)
+    while True:
+        found.append(int(logits[0].argmax()))
+        if len(found) == tokens:
+            return found
+        state, logits = steps.advance_all(state, nowhere, np.array(found[-1:], dtype=np.int64))
+
+
+def _shares(logits: Tensor, rule: DecodingRule) -> Floats:
+    shares: Floats = rule.log_shares(logits).double().exp().cpu().numpy()
+    return shares

@@ -13,8 +13,9 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
+from lmexposure.core import Encoded
 from lmexposure.errors import ModelError, NumericalError
-from lmexposure.models import Encoded, LstmForCausalLM
+from lmexposure.models import LstmForCausalLM
 from lmexposure.scoring.lm_head import LmHead, working
 from lmexposure.scoring.prefix_tree import LevelNodes, PackedNodes, PrefixTree, SortedTexts
 from lmexposure.scoring.runtime import (

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from torch import nn
 
 from lmexposure._validate import integer
+from lmexposure.core import Encoded
 from lmexposure.errors import InputError, ModelError
-from lmexposure.models import Encoded
 from lmexposure.scoring.forward import PlainForward, PlainPass, refuse_nonfinite
 from lmexposure.scoring.runtime import evaluation_mode, in_batches, share_spans
 

@@ -5,7 +5,6 @@ Lower = less surprised = more memorised. Never a mean per token.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,42 +12,11 @@ import torch
 from numpy.typing import NDArray
 
 from lmexposure._validate import integer
+from lmexposure.core import Encoded, TokenScores
 from lmexposure.errors import InputError
-from lmexposure.models import AnyContext, Encoded, context_window, encode_in_context
+from lmexposure.models import AnyContext, context_window, encode_in_context
 from lmexposure.scoring.forward import choose_forward, refuse_nonfinite
 from lmexposure.scoring.runtime import evaluation_mode, in_batches, share_spans
-
-
-@dataclass(frozen=True, kw_only=True)
-class TokenScores:
-    """Bits of every scored token of some texts, in input order."""
-
-    # for each text a float64 array, one number per token from `scored_from` on
-    bits: tuple[NDArray[np.float64], ...]
-    encoded: tuple[Encoded, ...]  # the texts as tokens, in context
-    # why the texts were scored in a slower way than those of other models; empty where they were
-    # not
-    slower: str = ""
-
-    @property
-    def totals(self) -> NDArray[np.float64]:
-        """Log-perplexity of each text in bits, shape (n,). Lower = more memorised."""
-        return np.array([b.sum() for b in self.bits], dtype=np.float64)
-
-    @property
-    def tokens(self) -> NDArray[np.int64]:
-        """How many tokens of each text were scored, shape (n,)."""
-        return np.array([b.size for b in self.bits], dtype=np.int64)
-
-    def bits_from(self, position: int) -> NDArray[np.float64]:
-        """Bits of each text from token `position` of its encoding on, shape (n,)."""
-        return np.array(
-            [
-                b[max(0, position - e.scored_from) :].sum()
-                for b, e in zip(self.bits, self.encoded, strict=True)
-            ],
-            dtype=np.float64,
-        )
 
 
 def log_perplexity(

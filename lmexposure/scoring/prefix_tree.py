@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from transformers import DynamicCache
 
-from lmexposure.models import Encoded
+from lmexposure.core import Encoded
 from lmexposure.scoring.lm_head import LmHead
 from lmexposure.scoring.runtime import Bools, Floats, Ints
 from lmexposure.scoring.steps import Steps

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from lmexposure.core import Encoded
 from lmexposure.errors import ModelError, NumericalError
-from lmexposure.models import Encoded, is_quantised
+from lmexposure.models import is_quantised
 from lmexposure.scoring.forward import PlainPass
 from lmexposure.scoring.runtime import (
     MODEL_FAILURES,

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 import torch.distributed
+import torch.utils.data
 from numpy.typing import NDArray
 from transformers.activations import FastGELUActivation, NewGELUActivation
 
@@ -233,12 +234,42 @@ def share_spans(costs: Ints, work: Callable[[range], list[Out]]) -> list[Out]:
         mine: list[Out] | LmexposureError = work(spans(costs, processes)[own])
     except LmexposureError as failure:
         mine = failure  # the others wait for this process, and must hear of it
-    gathered: list[Any] = [None] * processes
-    torch.distributed.all_gather_object(gathered, mine)
+    gathered = from_all(mine)
     for part in gathered:
         if isinstance(part, LmexposureError):
             raise part
     return [item for part in gathered for item in part]
+
+
+def from_all(mine: Any) -> list[Any]:
+    """What each process has; all must call this alike. With one it is what this one has."""
+    if not _is_distributed():
+        return [mine]
+    gathered: list[Any] = [None] * torch.distributed.get_world_size()
+    torch.distributed.all_gather_object(gathered, mine)
+    return gathered
+
+
+def from_first(work: Callable[[], Out]) -> Out:
+    """What `work` gives in the first process, in all of them; the others do not run it."""
+    if not _is_distributed():
+        return work()
+    sent: list[Any] = [None]
+    if torch.distributed.get_rank() == 0:
+        try:
+            sent = [work()]
+        except LmexposureError as failure:
+            sent = [failure]  # the others wait for this process, and must hear of it
+    torch.distributed.broadcast_object_list(sent, src=0)
+    if isinstance(sent[0], LmexposureError):
+        raise sent[0]
+    outcome: Out = sent[0]
+    return outcome
+
+
+def in_loader_worker() -> bool:
+    """Whether this is a process that a loader began, where what is counted is lost."""
+    return torch.utils.data.get_worker_info() is not None
 
 
 def spans(costs: Ints, parts: int) -> list[range]:
@@ -252,7 +283,10 @@ def spans(costs: Ints, parts: int) -> list[range]:
 
 def _processes() -> tuple[int, int]:
     """How many processes score together, and the number of this one."""
-    up = torch.distributed.is_available() and torch.distributed.is_initialized()
-    if _SINGLE.get() or not up:
+    if _SINGLE.get() or not _is_distributed():
         return 1, 0
     return torch.distributed.get_world_size(), torch.distributed.get_rank()
+
+
+def _is_distributed() -> bool:
+    return torch.distributed.is_available() and torch.distributed.is_initialized()

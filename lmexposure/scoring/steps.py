@@ -10,6 +10,7 @@ sequences, and a search asks for single tokens behind many states.
 """
 
 import inspect
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -20,6 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from lmexposure.core import Stepping
 from lmexposure.models import LstmForCausalLM
 from lmexposure.scoring.cached_steps import CachedSteps, PathSteps
 from lmexposure.scoring.lm_head import working
@@ -37,6 +39,8 @@ _LN2 = log(2)
 # (state to advance, its rows); what a walk does: fork, repeat, drop, come back.
 _FORKS = ((0, (0, 0, 0)), (1, (2, 0)), (2, (1, 1, 0)), (1, (0, 1)), (2, (0,)))
 _LSTM_ROWS = 1024  # the gates of this many rows fit into a core's cache
+_FEW_ROWS, _MANY_ROWS = 16, 256
+_TRIAL_SECONDS = 0.3  # so long that what else the machine does is seen
 _WEIGHTS = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
 
 
@@ -204,6 +208,28 @@ def _agree(fast: Steps, slow: Steps, probe: list[int], model: Any) -> bool:
         a, b = pairs[origin]
         pairs.append((fast.advance(a[0], *wanted), slow.advance(b[0], *wanted)))
     return all(np.allclose(a[1], b[1], rtol=0, atol=rounding_bits(model)) for a, b in pairs)
+
+
+def step_pace(lm: Stepping[Steps], ids: Sequence[int]) -> float:
+    """Seconds to read one token more behind one of many prefixes: the first half of a fill's."""
+    ids = [*ids, *ids] if len(ids) < 2 else list(ids)
+    steps = lm.steps(ids)
+    column = np.array([ids[-1]], dtype=np.int64)
+    state, _ = steps.start(ids[: len(ids) // 2], column)
+
+    def seconds(rows: int) -> float:
+        which, begun = np.arange(rows), time.perf_counter()
+        steps.advance(state, 0 * which, 0 * which + ids[-1], which, np.repeat(column, rows))
+        return time.perf_counter() - begun
+
+    seconds(_FEW_ROWS)  # a first call is slower than all others
+    few = seconds(_FEW_ROWS)
+    if few > _TRIAL_SECONDS:
+        return few / _FEW_ROWS
+    spent = [seconds(_MANY_ROWS)]
+    while sum(spent) < _TRIAL_SECONDS:
+        spent.append(seconds(_MANY_ROWS))
+    return sum(spent) / len(spent) / _MANY_ROWS
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from lmexposure.core import Encoded
 from lmexposure.errors import InputError
-from lmexposure.models import Encoded
 from lmexposure.scoring.decoding import DecodingRule
 from lmexposure.scoring.forward import PlainForward, PlainPass, refuse_nonfinite
 from lmexposure.scoring.runtime import Bools, Floats, evaluation_mode, in_batches, share_spans

@@ -7,8 +7,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from transformers import AutoTokenizer
-
 from lmexposure.canaries import (
     Canary,
     FileCorpus,
@@ -20,8 +18,8 @@ from lmexposure.canaries import (
     layout_of,
     read_records,
 )
-from lmexposure.errors import ResultError
-from lmexposure.models import record_text
+from lmexposure.errors import ModelError, ResultError
+from lmexposure.models import record_text, tokenizer_named
 from lmexposure.studies import SweepPlan
 
 TOKENIZER = "tokenizer"  # the folder of the one of new models
@@ -121,6 +119,6 @@ def saved_tokenizer(out: Path) -> Any:
     if not path.is_dir():  # else its path would be looked up as a name on the hub
         raise ResultError(wrong)
     try:
-        return AutoTokenizer.from_pretrained(path, local_files_only=True)
-    except Exception as failure:  # damaged files raise whatever reading them ran into
+        return tokenizer_named(path, offline=True)
+    except ModelError as failure:
         raise ResultError(wrong) from failure

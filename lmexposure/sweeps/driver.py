@@ -4,7 +4,6 @@ The driver only deals out numbers. What is done is on the disk, model by model, 
 not done again: a sweep that was killed goes on at the missing models, in any order, on any machine.
 """
 
-import os
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -21,6 +20,7 @@ from lmexposure._written import remove, study
 from lmexposure.audit import Progress, Watcher, silent, training_settings
 from lmexposure.canaries import Files
 from lmexposure.errors import BusyError, ResultError
+from lmexposure.models import training_places
 from lmexposure.studies import FailedModel, SweepModel, SweepResult, SweepSettings
 from lmexposure.sweeps.analysis import analyse
 from lmexposure.sweeps.matrices import NAME, Matrices, ModelScores, join_scores
@@ -136,24 +136,12 @@ def workers_for(
     """How many models are trained side by side; None: as many as the cluster takes."""
     if workers is not None or address is not None:
         return workers
-    most = _places(directory.plan.settings.run.device) if _has_ray() else 1
+    most = training_places(directory.plan.settings.run.device) if _has_ray() else 1
     return max(1, min(most, models))
 
 
 def _has_ray() -> bool:
     return find_spec("ray") is not None
-
-
-def _places(device: str) -> int:
-    """Cores of this machine, or GPUs where the models are trained on them."""
-    if device != "cpu":
-        import torch
-
-        if torch.cuda.is_available():
-            return torch.cuda.device_count() if device in ("auto", "cuda") else 1
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 @contextmanager
@@ -420,4 +408,4 @@ def _bytes_of_a_model(directory: SweepDirectory, number: int) -> int:
     scores = int(_BYTES_A_CHARACTER * _scored_characters(directory))
     if not directory.plan.settings.keep_weights:
         return scores
-    return scores + _BYTES_A_WEIGHT * int(directory.model(number).model.num_parameters())
+    return scores + _BYTES_A_WEIGHT * directory.model(number).size

@@ -17,7 +17,7 @@ from lmexposure._files import PRIVATE, atomic_directory, only_writer
 from lmexposure._record import JsonTable
 from lmexposure._validate import of_type
 from lmexposure._written import refuse_foreign
-from lmexposure.audit import chosen_device, insert_for_training, training_settings, wrapping_of
+from lmexposure.audit import insert_for_training, training_settings, wrapping_of
 from lmexposure.canaries import (
     ALWAYS,
     KINDS,
@@ -34,7 +34,6 @@ from lmexposure.core import refuse_other_study, refuse_other_wish
 from lmexposure.errors import ModelError, ResultError, SettingsError
 from lmexposure.models import (
     NEW_MODELS,
-    context_window,
     encode_documents,
     grow,
     held_out,
@@ -44,6 +43,7 @@ from lmexposure.models import (
     tokenizer_sha256,
     training_rows,
 )
+from lmexposure.scoring import chosen_device
 from lmexposure.studies import (
     AuditedText,
     RunSettings,
@@ -240,7 +240,7 @@ def _tokenizer(out: Path, corpus: SweepCorpus, settings: RunSettings) -> "_Reade
     if settings.model not in NEW_MODELS:
         loaded = load_model(settings.model, revision=settings.revision, offline=settings.offline)
         grow(loaded, new_tokens)
-        return _Reader(loaded.tokenizer, context_window(loaded.model.config))
+        return _Reader(loaded.tokenizer, loaded.window)
     made = new_tokenizer(
         settings.model,
         corpus.documents,

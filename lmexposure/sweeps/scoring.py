@@ -9,12 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lmexposure.canaries import Canary
+from lmexposure.core import Encoded
 from lmexposure.models import (
     AnyContext,
-    Encoded,
     LoadedModel,
     check_tokens,
-    context_window,
     encode_documents,
     encode_in_context,
     row_context,
@@ -127,7 +126,7 @@ def scores_of(loaded: LoadedModel, rows: Rows, *, canaries: int) -> dict[str, ND
     own = [
         top[mask] for top, mask in zip(details.top1, (t.secret for t in rows.texts), strict=True)
     ]
-    matches = [own[:canaries], *_elsewhere(loaded.model, rows, canaries)]
+    matches = [own[:canaries], *_elsewhere(loaded, rows, canaries)]
     by_canary = [np.concatenate(found) for found in zip(*matches, strict=True)]
     return {
         "lengths": np.array([len(values) for values in bits], dtype=np.int64),
@@ -140,12 +139,12 @@ def scores_of(loaded: LoadedModel, rows: Rows, *, canaries: int) -> dict[str, ND
     }
 
 
-def _elsewhere(model: Any, rows: Rows, canaries: int) -> list[list[NDArray[np.bool_]]]:
+def _elsewhere(loaded: LoadedModel, rows: Rows, canaries: int) -> list[list[NDArray[np.bool_]]]:
     """Greedy matches of each canary's secret behind other documents, lead by lead."""
     texts = rows.texts[:canaries]
     if not texts:
         return []
-    window = context_window(model.config) or sys.maxsize
+    window = loaded.window or sys.maxsize
     room = max(window - max(len(text.encoded.ids) for text in texts), 0)
     found = []
     for lead in (lead[:room] for lead in rows.leads):
@@ -153,6 +152,6 @@ def _elsewhere(model: Any, rows: Rows, canaries: int) -> list[list[NDArray[np.bo
             Encoded(ids=lead + text.encoded.ids, scored_from=len(lead) + text.encoded.scored_from)
             for text in texts
         ]
-        hits = label_only(model, moved).hits
+        hits = label_only(loaded.model, moved).hits
         found.append([h[t.secret] for h, t in zip(hits, texts, strict=True)])
     return found

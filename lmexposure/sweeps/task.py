@@ -28,7 +28,7 @@ from lmexposure._files import (
 )
 from lmexposure._validate import integer
 from lmexposure._written import remove, study
-from lmexposure.audit import Progress, chosen_device, silent, training_settings
+from lmexposure.audit import Progress, silent, training_settings
 from lmexposure.canaries import Manifest, derive_seed
 from lmexposure.core import Part
 from lmexposure.errors import ModelError, NumericalError, ResultError, SettingsError
@@ -37,7 +37,6 @@ from lmexposure.models import (
     LoadedModel,
     LstmSizes,
     TrainingSettings,
-    context_window,
     grow,
     load_model,
     masked,
@@ -47,6 +46,7 @@ from lmexposure.models import (
     train,
 )
 from lmexposure.models import Progress as TrainingProgress
+from lmexposure.scoring import chosen_device
 from lmexposure.studies import (
     HAMP,
     FailedModel,
@@ -199,10 +199,10 @@ class SweepDirectory:
         """How a model is trained; on the CPU in one thread, so that all machines agree."""
         chosen = training_settings(
             self.settings,
-            context_window(loaded.model.config),
+            loaded.window,
             records=self.corpus.wrapping is not None,
         )
-        threads = 1 if loaded.model.device.type == "cpu" else chosen.threads
+        threads = 1 if loaded.device == "cpu" else chosen.threads
         return replace(chosen, seed=self.seed(number), threads=threads)
 
 
@@ -250,7 +250,7 @@ def _made(directory: SweepDirectory, number: int, progress: Progress) -> SweepMo
         seed=directory.seed(number),
         scores_sha256=sha256_bytes(scores),
         training=trained,
-        device=str(loaded.model.device),
+        device=loaded.device,
         versions={name: metadata.version(name) for name in _PACKAGES},
         seconds=round(time.monotonic() - begun, 3),
     )

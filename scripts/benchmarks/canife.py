@@ -27,7 +27,6 @@ from lmexposure.federated import (
     federated_training,
     local_update,
     mock_rounds,
-    noisy_sum,
     random_canary,
 )
 from lmexposure.models import LstmSizes, new_model
@@ -133,6 +132,7 @@ def one_weight(frozen: bool, share: float, seed: int) -> bool:
     Frozen, ten rounds are attacked of a training whose clients are in every round; else the canary
     is in its own hundred rounds by coins, and clients are at a rate of .2.
     """
+    from lmexposure.models import noisy_sum
 
     @cache
     def with_less(how: FederatedSettings) -> FederatedSettings:
@@ -158,11 +158,11 @@ def one_weight(frozen: bool, share: float, seed: int) -> bool:
         canary_seed=seed,
     )
     clients = {f"client {number}": np.zeros((1, 2), dtype=np.int64) for number in range(6)}
-    there = "lmexposure.federated"
+    there = "lmexposure.models.federated_"
     with (
-        mock.patch(f"{there}.audit.design_canary", return_value=canary),
-        mock.patch(f"{there}.audit.noisy_sum", less),
-        mock.patch(f"{there}.rounds.noisy_sum", less),
+        mock.patch(f"{there}audit.design_canary", return_value=canary),
+        mock.patch(f"{there}audit.noisy_sum", less),
+        mock.patch(f"{there}rounds.noisy_sum", less),
     ):
         found = federated_training(OneWeight(), clients, how, attacks)
     return found.refuted or any(

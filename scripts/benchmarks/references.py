@@ -25,7 +25,8 @@ from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
 from lmexposure.canaries import Format
 from lmexposure.cli.console import say
-from lmexposure.models import AnyContext, Context, Encoded, encode_in_context
+from lmexposure.core import Encoded
+from lmexposure.models import AnyContext, Context, encode_in_context
 from lmexposure.scoring import log_perplexity, score_encoded
 from lmexposure.scoring.prefix_tree import SortedTexts
 

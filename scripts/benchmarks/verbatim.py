@@ -17,7 +17,7 @@ import torch
 from harness import Claims, Namespace, in_turn, ratio, timed
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
-from lmexposure.models import Encoded
+from lmexposure.core import Encoded
 from lmexposure.regurgitation import look_up
 from lmexposure.scoring import DecodingRule, near_verbatim, next_token_steps, score_windows
 

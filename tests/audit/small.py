@@ -10,7 +10,7 @@ from tiny import byte_level_bpe, characters, model_of
 
 from lmexposure.canaries import Format, Manifest, Plan
 from lmexposure.integrations import insert
-from lmexposure.models import LoadedModel
+from lmexposure.scoring import TorchModel
 from lmexposure.studies import Result, Validation
 
 TOKENIZER = byte_level_bpe()
@@ -28,10 +28,10 @@ def gpt2() -> Any:
     return model_of("gpt2", len(TOKENIZER))
 
 
-def loaded_of(kind: str, tokenizer: Any = None) -> LoadedModel:
+def loaded_of(kind: str, tokenizer: Any = None) -> TorchModel:
     """A model of the kind; without a tokenizer it reads characters."""
     tokenizer = characters() if tokenizer is None else tokenizer
-    return LoadedModel(model=model_of(kind, len(tokenizer)), tokenizer=tokenizer, name="tiny")
+    return TorchModel(model=model_of(kind, len(tokenizer)), tokenizer=tokenizer, name="tiny")
 
 
 def with_lora(base: Any, **options: Any) -> Any:

@@ -16,12 +16,12 @@ from tiny import byte_level_bpe, model_of
 from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerFast
 
-from lmexposure.audit import base as base_module
 from lmexposure.audit import measure
 from lmexposure.canaries import Format
 from lmexposure.errors import ModelError, NumericalError, ResultError
 from lmexposure.models import LoadedModel, load_model, save_model, weights_sha256
-from lmexposure.scoring import log_perplexity
+from lmexposure.scoring import TorchModel, log_perplexity
+from lmexposure.scoring import base_model as base_module
 from lmexposure.studies import Result
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*gradient_checkpointing:FutureWarning")
@@ -253,7 +253,9 @@ def test_a_broken_base_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     broken = gpt2()
     with torch.no_grad():
         broken.transformer.ln_f.weight.fill_(float("nan"))
-    monkeypatch.setattr(base_module, "model_in_memory", lambda model, tokenizer: _loaded(model))
+    monkeypatch.setattr(
+        base_module, "model_in_memory", lambda model, tokenizer: TorchModel.of(_loaded(model))
+    )
     with pytest.raises(NumericalError, match="base model 'GPT2LMHeadModel': "):
         measured(gpt2(), broken)
 

@@ -15,19 +15,12 @@ from hashes import sha256_tree
 from lmexposure._files import atomic_directory, only_writer, sha256_file
 from lmexposure._integrity import take_hash, write_hashed, write_sealed
 from lmexposure._written import study
-from lmexposure.audit import (
-    MeasureSettings,
-    RunSettings,
-    insert_corpus,
-    load_for_measuring,
-    measure,
-    run,
-    train_corpus,
-)
+from lmexposure.audit import MeasureSettings, RunSettings, insert_corpus, measure, run, train_corpus
 from lmexposure.audit.directory import MeasurementDirectory
 from lmexposure.canaries import Plan, insert_files
 from lmexposure.errors import FileError, ModelError, ResultError
 from lmexposure.models.checkpoints import CheckpointDirectory
+from lmexposure.scoring import load_for_measuring
 from lmexposure.studies import Result
 
 SETTINGS = RunSettings(

@@ -16,7 +16,7 @@ from lmexposure.core import Part
 from lmexposure.errors import ManifestError
 from lmexposure.integrations import insert
 from lmexposure.models import new_model
-from lmexposure.scoring import Vocabulary, log_perplexity
+from lmexposure.scoring import TorchModel, Vocabulary, log_perplexity
 
 PIN = load_format("pin")
 TWO = Format(name="two", template="My code is {digits:2}")
@@ -49,7 +49,7 @@ UNTRAINED = new_model(
 
 def scored(manifest: Manifest, kept: Part | None = None) -> FormatScores:
     return score_format(
-        UNTRAINED,
+        TorchModel.of(UNTRAINED),
         manifest,
         "pin",
         context=manifest.separator,

@@ -32,7 +32,7 @@ from lmexposure.errors import (
 )
 from lmexposure.integrations import insert
 from lmexposure.models import LoadedModel, new_model
-from lmexposure.scoring import Vocabulary, log_perplexity
+from lmexposure.scoring import TorchModel, Vocabulary, log_perplexity
 from lmexposure.studies import Result
 
 
@@ -374,7 +374,7 @@ def test_fills_that_merge_with_the_context_are_scored_like_the_others() -> None:
     lines = inserted.corpus.model_copy(update={"separator": "\n"})
     manifest = replace(inserted, corpus=lines)
     scores = score_format(
-        loaded,
+        TorchModel.of(loaded),
         manifest,
         "f",
         context=manifest.separator,

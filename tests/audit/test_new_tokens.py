@@ -12,7 +12,6 @@ from new_token_canaries import choose_by_hand
 from tiny import byte_level_bpe, model_of
 
 from lmexposure.audit import insert_corpus, run, scoring_context, train_corpus
-from lmexposure.audit.base import base_of
 from lmexposure.canaries import Manifest
 from lmexposure.errors import ModelError
 from lmexposure.integrations.wrapped_scoring import watch
@@ -24,6 +23,7 @@ from lmexposure.models import (
     new_token_texts,
     weights_sha256,
 )
+from lmexposure.scoring import TorchModel, base_of
 from lmexposure.studies import RunSettings
 
 SETTINGS = RunSettings(
@@ -87,7 +87,7 @@ def test_a_model_of_another_training_without_entries_is_refused(tmp_path: Path) 
     with pytest.raises(ModelError, match=message):
         scoring_context(loaded, manifest)
     with pytest.raises(ModelError, match=message):
-        watch(manifest, loaded.tokenizer, loaded.model.config, references=20)
+        watch(manifest, loaded.tokenizer, loaded.window, references=20)
 
 
 def in_memory() -> LoadedModel:
@@ -114,17 +114,11 @@ def test_a_base_grows_as_the_model_did_and_stays_as_it_was(how: str, tmp_path: P
         before.tokenizer.save_pretrained(tmp_path / "b")
         given = tmp_path / "b"
     known, digest = len(before.tokenizer), weights_sha256(before.model)
-    base = base_of(
-        given,
-        model=loaded,
-        loaded=loaded,
-        model_sha256=weights_sha256(loaded.model),
-        manifest=manifest,
-    )
-    check_tokens(base.loaded.tokenizer, manifest)
-    assert base.weights_sha256 == digest == weights_sha256(before.model)
+    base = base_of(given, model=loaded, lm=TorchModel.of(loaded), manifest=manifest)
+    check_tokens(base.tokenizer, manifest)
+    assert base.identity == digest == weights_sha256(before.model)
     assert len(before.tokenizer) == known
-    head = base.loaded.model.get_output_embeddings()
+    head = base.model.get_output_embeddings()
     assert bool((head.weight[known:] == 0).all())
     assert len(head.weight) == known + 4
 
@@ -133,10 +127,4 @@ def test_a_base_in_memory_that_lacks_the_entries_is_refused(tmp_path: Path) -> N
     _, manifest = inserted(tmp_path)
     loaded = learned(manifest)
     with pytest.raises(ModelError, match="tokens, but the model only"):
-        base_of(
-            in_memory().model,
-            model=loaded.model,
-            loaded=loaded,
-            model_sha256="0",
-            manifest=manifest,
-        )
+        base_of(in_memory().model, model=loaded.model, lm=TorchModel.of(loaded), manifest=manifest)

@@ -23,7 +23,6 @@ from lmexposure.audit import (
     demo_settings,
     estimate_cost,
     insert_corpus,
-    load_for_measuring,
     measure,
     run,
     train_corpus,
@@ -41,6 +40,7 @@ from lmexposure.errors import (
     SettingsError,
 )
 from lmexposure.models import load_model
+from lmexposure.scoring import load_for_measuring
 from lmexposure.studies import Result, RunRecord
 
 SEED = 987654321

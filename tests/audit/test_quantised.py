@@ -12,10 +12,11 @@ from audit.small import TOKENIZER, pins
 from tiny import one_by_one
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from lmexposure.audit import RunSettings, load_for_measuring, measure
+from lmexposure.audit import RunSettings, measure
 from lmexposure.canaries import Format
 from lmexposure.errors import SettingsError
 from lmexposure.models import encode_in_context, load_model, save_model
+from lmexposure.scoring import load_for_measuring
 
 pytest.importorskip("torchao")
 

@@ -165,8 +165,8 @@ def test_a_training_is_audited_round_by_round() -> None:
 
 @pytest.mark.slow
 def test_half_of_the_noise_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
-    from lmexposure.federated import rounds
-    from lmexposure.federated.rounds import noisy_sum
+    from lmexposure.models import federated_rounds as rounds
+    from lmexposure.models import noisy_sum
 
     def less(
         updates: list[torch.Tensor], settings: FederatedSettings, noise: torch.Generator

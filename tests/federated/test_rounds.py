@@ -9,7 +9,12 @@ from federated.small_clients import CLIENTS, LENGTH, model
 
 from lmexposure.errors import CorpusError, NumericalError, SettingsError
 from lmexposure.federated import FederatedSettings, clients_of, clipped, local_update, noisy_sum
-from lmexposure.federated.rounds import apply_round, generator_of, taking_part, trained_weights
+from lmexposure.models.federated_rounds import (
+    apply_round,
+    generator_of,
+    taking_part,
+    trained_weights,
+)
 
 
 def flat(weights: list[Any]) -> torch.Tensor:

@@ -9,7 +9,7 @@ from forks import together
 from integrations import train_in_processes
 
 from lmexposure.errors import ResultError
-from lmexposure.integrations.callback import from_first
+from lmexposure.scoring import from_first
 from lmexposure.studies import Result
 
 

@@ -7,18 +7,20 @@ from typing import Any
 import pytest
 from chats import TEMPLATE
 from integrations.tiny_training import hidden
-from tiny import byte_level_bpe, model_of
+from tiny import byte_level_bpe
 
 from lmexposure.canaries import Plan, load_format
 from lmexposure.errors import ManifestError, ResultError
 from lmexposure.integrations import Wrapping, insert
 from lmexposure.integrations.wrapped_scoring import read_rows, watch, write_rows
 
+WINDOW = 96  # tokens
+
 
 def test_candidates_that_their_coins_kept_out_are_not_watched() -> None:
     _, manifest = hidden(canaries=8, inclusion_probability=0.5, inclusion_seed=3)
     tokenizer = byte_level_bpe()
-    found = watch(manifest, tokenizer, model_of("gpt2", len(tokenizer)).config, references=64)
+    found = watch(manifest, tokenizer, WINDOW, references=64)
     roles = {c.role for _, c in found.owners if c}
     assert roles == {"canary", "control"}
 
@@ -29,11 +31,10 @@ def test_canaries_in_chats_are_not_watched_as_plain_text() -> None:
     wrapping = Wrapping(turn="assistant")
     _, manifest = insert(chats, plan, wrapping=wrapping)
     tokenizer = byte_level_bpe()
-    config = model_of("gpt2", len(tokenizer)).config
     with pytest.raises(ManifestError, match=r"scores them as text, .* give the wrapping of insert"):
-        watch(manifest, tokenizer, config, references=100, wrapping=Wrapping())
+        watch(manifest, tokenizer, WINDOW, references=100, wrapping=Wrapping())
     tokenizer.chat_template = TEMPLATE
-    found = watch(manifest, tokenizer, config, references=100)  # as the manifest says
+    found = watch(manifest, tokenizer, WINDOW, references=100)  # as the manifest says
     assert tokenizer.decode(found.encoded[0].ids).startswith("<|user|>")
 
 

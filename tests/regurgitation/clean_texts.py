@@ -10,7 +10,8 @@ import numpy as np
 from clean_looks import Split
 from numpy.typing import NDArray
 
-from lmexposure.models import Encoded, Placed
+from lmexposure.core import Encoded
+from lmexposure.models import Placed
 from lmexposure.regurgitation.runs import SHARED, Run, own_texts, units
 from lmexposure.regurgitation.windows import Document, Window, Windows
 

@@ -12,12 +12,11 @@ import pytest
 from regurgitation.conftest import WORDS, Case
 from regurgitation.test_look import SHORT
 
-from lmexposure.core import Part
-from lmexposure.models import Encoded
+from lmexposure.core import Encoded, Part
 from lmexposure.regurgitation import asking, controls, look, verbatim
 from lmexposure.regurgitation import runs as following
 from lmexposure.regurgitation.table import described
-from lmexposure.scoring import WindowScores
+from lmexposure.scoring import TorchModel, WindowScores
 from lmexposure.statistics import longer_runs, shuffled_groups_p
 from lmexposure.studies import VerbatimPassages, VerbatimRecord
 
@@ -60,7 +59,7 @@ def test_nothing_is_found_where_nothing_was_read(
 ) -> None:
     for module in (asking, following):
         monkeypatch.setattr(module, "score_windows", scored)
-    known = described(case.loaded)
+    known = described(TorchModel.of(case.loaded))
     monkeypatch.setattr(look, "described", lambda loaded: known)
     # What is kept on the disk says nothing here, and takes most of the time.
     monkeypatch.setattr(look, "_SHOWN", 0)

@@ -9,8 +9,8 @@ import torch
 import torch.distributed
 from scoring.families import family
 
+from lmexposure.core import Encoded
 from lmexposure.errors import NumericalError
-from lmexposure.models import Encoded
 from lmexposure.scoring import score_encoded
 
 BROKEN = 59  # a token that only the last texts hold

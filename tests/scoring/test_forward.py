@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from scoring.families import FAMILIES, VOCABULARY, family
 
-from lmexposure.models import Encoded
+from lmexposure.core import Encoded
 from lmexposure.scoring import Rescorer, score_encoded
 from lmexposure.scoring.forward import PlainPass, choose_forward
 

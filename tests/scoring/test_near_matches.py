@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import GPT2Config, GPT2LMHeadModel
 
+from lmexposure.core import Encoded
 from lmexposure.errors import InputError, NumericalError, SettingsError
-from lmexposure.models import Encoded, LstmConfig, LstmForCausalLM
+from lmexposure.models import LstmConfig, LstmForCausalLM
 from lmexposure.scoring import (
     METRICS,
     DecodingRule,

@@ -8,8 +8,9 @@ import torch
 from numpy.typing import NDArray
 from tiny import characters, model_of
 
+from lmexposure.core import Encoded
 from lmexposure.errors import InputError, ModelError, NumericalError, SettingsError
-from lmexposure.models import Encoded, LstmForCausalLM, encode_in_context
+from lmexposure.models import LstmForCausalLM, encode_in_context
 from lmexposure.scoring import (
     TokenDetails,
     details_of_encoded,

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scoring.families import family
 
-from lmexposure.models import Encoded
+from lmexposure.core import Encoded
 from lmexposure.scoring import (
     prefix_tree,
 )

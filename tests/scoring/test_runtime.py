@@ -22,11 +22,9 @@ from tiny import byte_level_bpe, model_of
 from transformers.activations import FastGELUActivation, NewGELUActivation
 
 from lmexposure.canaries import Format
+from lmexposure.core import Encoded
 from lmexposure.errors import ModelError, NumericalError
-from lmexposure.models import (
-    Encoded,
-    encode_in_context,
-)
+from lmexposure.models import encode_in_context
 from lmexposure.scoring import (
     Budget,
     CachedSteps,

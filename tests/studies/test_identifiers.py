@@ -31,7 +31,7 @@ from lmexposure.errors import (
     SettingsError,
 )
 from lmexposure.models import Context, LoadedModel, new_model
-from lmexposure.scoring import log_perplexity
+from lmexposure.scoring import TorchModel, log_perplexity
 from lmexposure.statistics import identifiers_needed
 from lmexposure.studies import NaturalIdentifiers
 
@@ -328,7 +328,7 @@ def test_an_identifier_longer_than_the_window_is_refused(corpus: Path) -> None:
 
 
 def test_a_text_that_cannot_be_encoded_is_named() -> None:
-    side = Side(loaded=base(), sha256="0" * 64)
+    side = Side(lm=TorchModel.of(base()))
     place = _Place(texts=["\u03a9"], context=Context(before="no "), where="an identifier of x")
     with pytest.raises(ModelError, match=r"an identifier of x, under model .*: text 0 of"):
         side.ranks([place])

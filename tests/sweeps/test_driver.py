@@ -138,7 +138,7 @@ def test_without_ray_models_are_trained_here_and_with_it_on_every_core(
     def workers(models: int, *, workers: int | None = None, address: str | None = None) -> object:
         return driver.workers_for(directory, models, workers=workers, address=address)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(driver, "_places", lambda device: 8)
+    monkeypatch.setattr(driver, "training_places", lambda device: 8)
     assert (workers(64), workers(3), workers(3, workers=5)) == (8, 3, 5)
     assert workers(64, address="auto") is None
     monkeypatch.setattr(driver, "find_spec", lambda name: None)

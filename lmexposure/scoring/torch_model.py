@@ -1,16 +1,24 @@
-"""The model that is measured: loaded as the settings say, or one that is in memory already."""
+"""The model of transformers behind a measurement, and where it comes from: disk, hub or memory."""
 
+import json
 import os
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, fields
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import torch
 from transformers import PreTrainedTokenizerBase
 
+from lmexposure._files import sha256_bytes
 from lmexposure._style import visible
+from lmexposure.core import Encoded, TokenScores
 from lmexposure.errors import ModelError, SettingsError
 from lmexposure.models import (
     NEW_MODELS,
+    AnyContext,
     LoadedModel,
     active_adapters,
     as_loaded,
@@ -24,13 +32,96 @@ from lmexposure.models import (
     is_usable_tokenizer,
     load_model,
     precision_notes,
+    unmerged_adapters,
     weights_away,
 )
-from lmexposure.scoring import evaluation_mode
+from lmexposure.scoring.perplexity import encode_texts, score_encoded
+from lmexposure.scoring.runtime import Floats, evaluation_mode, rounding_bits
+from lmexposure.scoring.steps import WholeSteps, next_token_steps
 from lmexposure.studies import RunSettings
 
 if TYPE_CHECKING:
+    from peft import PeftModel
     from transformers import PreTrainedModel
+
+# A directory or hub name, what `load_model` gives, or a model in memory.
+AnyModel: TypeAlias = "str | Path | PreTrainedModel | PeftModel | LoadedModel"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TorchModel(LoadedModel):
+    """All that a measurement asks of a model of transformers: `core.Stepping`.
+
+    Contexts of rows, windows of text and walks in float64 ask for `tokenizer` and `model` by name.
+    """
+
+    @classmethod
+    def of(cls, loaded: LoadedModel) -> Self:
+        """A loaded model, to be asked from now on; it may have been trained before."""
+        return cls(**{field.name: getattr(loaded, field.name) for field in fields(LoadedModel)})
+
+    @cached_property
+    def identity(self) -> str:
+        """SHA-256 of the weights themselves, computed once: they stay while it is asked."""
+        return super().identity
+
+    @property
+    def rounding(self) -> float:
+        """By how many bits a token may differ between two right ways to compute it."""
+        return rounding_bits(self.model)
+
+    def encode(self, texts: Sequence[str], context: AnyContext) -> list[Encoded]:
+        """The texts as tokens in context, within the window."""
+        return encode_texts(self.model, self.tokenizer, texts, context)
+
+    def bits(self, texts: Sequence[str], context: AnyContext = None) -> Floats:
+        """See `log_perplexity`."""
+        return self.token_bits(self.encode(texts, context)).totals
+
+    def token_bits(
+        self,
+        encoded: Sequence[Encoded],
+        *,
+        batch_size: int | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> TokenScores:
+        """See `score_encoded`."""
+        return score_encoded(self.model, encoded, batch_size=batch_size, progress=progress)
+
+    def steps(self, probe: Sequence[int]) -> WholeSteps:
+        """See `next_token_steps`."""
+        return next_token_steps(self.model, probe)
+
+    def asking(self) -> AbstractContextManager[None]:
+        """The model in evaluation mode, for many questions; see `evaluation_mode`."""
+        return evaluation_mode(self.model)
+
+    def decisive(self) -> dict[str, Any]:
+        """All of it that decides the numbers, by name; not where it came from."""
+        tokenizer = self.tokenizer
+        if tokenizer.is_fast:
+            spelled = tokenizer.backend_tokenizer.to_str()
+        else:
+            spelled = f"{tokenizer!r} {sorted(tokenizer.get_vocab().items())}"
+        special = [tokenizer.bos_token_id, tokenizer.eos_token_id, tokenizer.unk_token_id]
+        adapters = unmerged_adapters(self.model)
+        return {
+            "weights": self.identity,
+            "config": self._config(),
+            "special_tokens": special,
+            "splits_special": getattr(tokenizer, "split_special_tokens", None),
+            "tokenizer": sha256_bytes(spelled.encode()),
+            "device": self.device.split(":")[0],
+            **({"adapters": adapters} if adapters else {}),
+        }
+
+    def _config(self) -> dict[str, Any]:
+        """The model's config as saving the model writes it, but for where it came from."""
+        values = json.loads(self.model.config.to_json_string(use_diff=False))
+        values["architectures"] = [type(self.model).__name__]
+        values["dtype"] = str(self.model.dtype).removeprefix("torch.")
+        origin = ("_name_or_path", "transformers_version")
+        return {name: value for name, value in values.items() if name not in origin}
 
 
 def chosen_device(settings: RunSettings) -> str:
@@ -50,7 +141,7 @@ def check_model(settings: RunSettings) -> None:
         check_name(settings.model)
 
 
-def load_for_measuring(model: str | Path, settings: RunSettings) -> LoadedModel:
+def load_for_measuring(model: str | Path, settings: RunSettings) -> TorchModel:
     """Load a model as the settings say: device, dtype, quantised, spread, revision, offline."""
     _refuse_damaged(model)
     if str(model) in NEW_MODELS and not Path(model).exists():
@@ -63,7 +154,7 @@ def load_for_measuring(model: str | Path, settings: RunSettings) -> LoadedModel:
             f"device_map={settings.device_map} takes all devices, and device={settings.device!r} "
             "asks for one; leave one of them out"
         )
-    return load_model(
+    loaded = load_model(
         model,
         device=chosen_device(settings),
         dtype=settings.dtype,
@@ -72,6 +163,7 @@ def load_for_measuring(model: str | Path, settings: RunSettings) -> LoadedModel:
         revision=settings.revision,
         offline=settings.offline,
     )
+    return TorchModel.of(loaded)
 
 
 def _refuse_damaged(model: str | Path) -> None:
@@ -100,7 +192,7 @@ _DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 _SHARDED = ("FullyShardedDataParallel", "DeepSpeedEngine")
 
 
-def model_in_memory(model: Any, tokenizer: Any) -> LoadedModel:
+def model_in_memory(model: Any, tokenizer: Any) -> TorchModel:
     """What is measured of a model in memory; the model itself stays as it is.
 
     What wraps it for speed or for several processes is taken off (`torch.compile`, DDP). An adapter
@@ -123,7 +215,7 @@ def model_in_memory(model: Any, tokenizer: Any) -> LoadedModel:
     measured = as_loaded(name, model) if adapted else base
     with evaluation_mode(measured):
         notes = precision_notes(name, measured)
-    return LoadedModel(model=measured, tokenizer=tokenizer, name=name, notes=notes)
+    return TorchModel(model=measured, tokenizer=tokenizer, name=name, notes=notes)
 
 
 def _unwrapped(model: Any) -> Any:

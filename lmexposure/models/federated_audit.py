@@ -23,8 +23,9 @@ from torch import Tensor
 
 from lmexposure.canaries import derive_seed
 from lmexposure.errors import CorpusError, SettingsError
-from lmexposure.federated.design import CraftedCanary, design_canary, random_canary
-from lmexposure.federated.rounds import (
+from lmexposure.models.dp_accounting import epsilon_at_least, epsilon_spent
+from lmexposure.models.federated_design import CraftedCanary, design_canary, random_canary
+from lmexposure.models.federated_rounds import (
     RoundScores,
     apply_round,
     audit_update,
@@ -37,7 +38,6 @@ from lmexposure.federated.rounds import (
     taking_part,
     trained_weights,
 )
-from lmexposure.models import epsilon_at_least, epsilon_spent
 from lmexposure.statistics import (
     canife_point,
     epsilon_of_mu,

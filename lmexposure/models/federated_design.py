@@ -21,7 +21,7 @@ from torch import Tensor
 from lmexposure._validate import integer, positive
 from lmexposure.canaries import derive_seed
 from lmexposure.errors import InputError, ModelError, SettingsError
-from lmexposure.federated.rounds import clipped, local_update, trained_weights
+from lmexposure.models.federated_rounds import clipped, local_update, trained_weights
 from lmexposure.studies import FederatedSettings
 
 _TEXTS = 64  # that are drawn from the soft text, and of random ones beside them
