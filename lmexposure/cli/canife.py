@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from lmexposure.studies import CanifeStudySettings
 
 
-@takes(settings=options.TAKEN["canife"])
+@takes(settings=options.told("canife"))
 def canife(
     corpus: Annotated[
         list[str],

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from lmexposure.studies import DefencesSettings
 
 
-@takes(settings=options.TAKEN["defences"])
+@takes(settings=options.told("defences"))
 def defences(
     corpus: Annotated[
         list[str],

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _WRONG, _NOT_SEEN = 1, 2  # exit codes
 
 
-@takes(settings=options.TAKEN["dp-check"])
+@takes(settings=options.told("dp-check"))
 def dp_check(
     corpus: options.Corpus,
     manifest: Annotated[

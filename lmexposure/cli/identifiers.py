@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from lmexposure.studies import IdentifierSettings
 
 
-@takes(settings=options.TAKEN["identifiers"])
+@takes(settings=options.told("identifiers"))
 def identifiers(
     model: Annotated[str, typer.Argument(help="The audited model: a directory or hub name.")],
     corpus: Annotated[

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from lmexposure.canaries import Files, Manifest, Preview, Wrapping
 
 
-@takes(settings=options.TAKEN["insert"])
+@takes(settings=options.told("insert"))
 def insert(
     corpus: options.PipedCorpus,
     out: Annotated[Path, options.out_option("For corpus/ and manifest.json.")],

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from lmexposure.studies import Result, RunSettings
 
 
-@takes(settings=options.TAKEN["measure"])
+@takes(settings=options.told("measure"))
 def measure(
     model: Annotated[
         list[str],

@@ -409,6 +409,11 @@ def option(name: str) -> OptionInfo:
     return option_of(_KNOWN[name])
 
 
+def told(command: str) -> Group:
+    """The settings of a command."""
+    return TAKEN[command]
+
+
 TAKEN = {command: _group(command, *settings) for command, settings in _COMMANDS.items()}
 DEMO = Group(
     flags={name: _KNOWN[name] for name in ("model", "seed", "epochs")},

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from lmexposure.studies import RunSettings
 
 
-@takes(settings=options.TAKEN["run"])
+@takes(settings=options.told("run"))
 def run(
     corpus: options.Corpus,
     out: Annotated[Path, options.out_option("The run; the same command resumes it.")],

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _STEP = "Instead of the whole sweep"  # what a help says of the flags for one step of it
 
 
-@takes(given=replace(options.TAKEN["sweep"], make=dict))  # a step of it takes none of them
+@takes(given=replace(options.told("sweep"), make=dict))  # a step of it takes none of them
 def sweep(  # noqa: PLR0913 - a command: its parameters are its flags
     corpus: Annotated[
         list[str] | None,
@@ -110,7 +110,7 @@ def _refuse_mixed(*, prepare: bool, only: str | None, collect: Path | None) -> N
 
 def _flags(given: Given) -> dict[str, object]:
     """The flags of settings that were given, as they were written, with their values."""
-    told = options.TAKEN["sweep"].flags
+    told = options.told("sweep").flags
     return {
         told[name].flag if name in told else "--settings or --set": given[name] for name in given
     }
@@ -138,7 +138,7 @@ def _sweep(
     from lmexposure._files import only_writer
     from lmexposure.sweeps import check_workers, prepare, sweep, sweep_cost
 
-    settings = cast("SweepSettings", options.TAKEN["sweep"].make(given))
+    settings = cast("SweepSettings", options.told("sweep").make(given))
     check_workers(workers, address)
     with only_writer(out):
         plan = prepare(corpus, out=out, settings=settings)

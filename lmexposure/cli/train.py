@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from lmexposure.studies import RunSettings
 
 
-@takes(settings=options.TAKEN["train"])
+@takes(settings=options.told("train"))
 def train(
     corpus: options.Corpus,
     out: Annotated[Path, options.out_option("For model/ and metrics.jsonl.")],

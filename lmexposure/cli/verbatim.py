@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from lmexposure.studies import VerbatimSettings
 
 
-@takes(settings=options.TAKEN["verbatim"])
+@takes(settings=options.told("verbatim"))
 def verbatim(  # noqa: PLR0913 - a command: its parameters are its flags
     model: Annotated[str, typer.Argument(help="A model directory or hub name.")],
     corpus: Annotated[
