@@ -12,10 +12,10 @@ from audit.small import TOKENIZER, base_bits, bits, pins
 from known import known
 from tiny import byte_level_bpe, model_of
 
-from lmexposure.audit import base as base_module
 from lmexposure.audit import measure
 from lmexposure.errors import ModelError
 from lmexposure.models import load_model, save_model, weights_sha256
+from lmexposure.scoring import base_model as base_module
 from lmexposure.studies import Result
 
 peft = pytest.importorskip("peft")
