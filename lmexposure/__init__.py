@@ -46,37 +46,5 @@ else:
 
     __getattr__, __dir__ = _lazy_face(__name__, __file__)
 
-__all__ = [
-    "ExposureCallback",
-    "Format",
-    "GradientCanaries",
-    "InsertionStep",
-    "Manifest",
-    "Plan",
-    "Result",
-    "Thresholds",
-    "Wrapping",
-    "__version__",
-    "audit_update",
-    "canife",
-    "check",
-    "compare",
-    "compare_defences",
-    "dp_check",
-    "epsilon",
-    "exposure",
-    "identifiers",
-    "insert",
-    "insert_files",
-    "load_model",
-    "measure",
-    "open",
-    "remove",
-    "report",
-    "run",
-    "sweep",
-    "verbatim",
-    "verify",
-]
 
 __version__ = "0.1.0"

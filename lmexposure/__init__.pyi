@@ -1,4 +1,4 @@
-"""Made by scripts/stubs from the face and from what is declared of settings."""
+"""Made by scripts/stubs of the face, and of what is declared of settings."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,8 @@
 """Faces that import the home of a name when the name is first asked for, and not before.
 
-A face says once where its names live, as imports under `TYPE_CHECKING`, which readers, editors and
-type checkers understand; `lazy_face` reads the same lines.
+A face says once where its names live, as imports under `TYPE_CHECKING`, which readers understand;
+`lazy_face` reads the same lines, and scripts/stubs makes of them what type checkers and editors
+read.
 """
 
 import ast
@@ -21,6 +22,7 @@ def lazy_face(
     Source: PEP 562.
     """
     home_of = _homes(package, face)
+    vars(sys.modules[package])["__all__"] = sorted(home_of)
 
     def __getattr__(name: str) -> Any:  # noqa: N807
         if name not in home_of and _is_room(package, name):

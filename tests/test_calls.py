@@ -27,9 +27,11 @@ TINY: dict[str, Any] = {"layers": 1, "units": 8, "epochs": 1, "batch_size": 8, "
 FEW: dict[str, Any] = {"canaries": 4, "repetitions": (2,), "controls": 4, "formats": ["pin"]}
 
 
-def test_the_stub_is_what_is_declared() -> None:
-    written = STUBS["STUB"].read_text(encoding="utf-8")
-    assert STUBS["tidy"](STUBS["stub"]()) == written, "scripts/stubs writes it anew"
+def test_the_stubs_are_what_is_declared() -> None:
+    made = STUBS["stubs"]()
+    for path, text in made.items():
+        assert path.read_text(encoding="utf-8") == text, "scripts/stubs writes them anew"
+    assert set(made) == set((ROOT / "lmexposure").rglob("*.pyi"))
 
 
 @pytest.mark.parametrize("command", CALLS)

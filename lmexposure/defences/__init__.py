@@ -25,20 +25,3 @@ else:
     from lmexposure._lazy import lazy_face as _lazy_face
 
     __getattr__, __dir__ = _lazy_face(__name__, __file__)
-
-__all__ = [
-    "DEFENCES",
-    "Compared",
-    "Comparison",
-    "Defence",
-    "DefencesSettings",
-    "Found",
-    "Knob",
-    "Reference",
-    "Tried",
-    "compare_defences",
-    "forecast",
-    "prepare_comparison",
-    "search",
-    "trained_and_attacked",
-]

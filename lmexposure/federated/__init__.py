@@ -29,23 +29,3 @@ else:
     from lmexposure._lazy import lazy_face as _lazy_face
 
     __getattr__, __dir__ = _lazy_face(__name__, __file__)
-
-__all__ = [
-    "CanifeSettings",
-    "CraftedCanary",
-    "FederatedAudit",
-    "FederatedSettings",
-    "RoundScores",
-    "audit_update",
-    "canife_audit",
-    "clients_of",
-    "clipped",
-    "design_canary",
-    "federated_training",
-    "local_update",
-    "mock_rounds",
-    "noisy_sum",
-    "random_canary",
-    "texts_of_users",
-    "tokens_of_users",
-]

@@ -18,19 +18,3 @@ else:
     from lmexposure._lazy import lazy_face as _lazy_face
 
     __getattr__, __dir__ = _lazy_face(__name__, __file__)
-
-__all__ = [
-    "DeliveredCounter",
-    "DeliveryReport",
-    "ExposureCallback",
-    "Inserted",
-    "Wrapping",
-    "delivered_rows",
-    "insert",
-    "load_tokenizer",
-    "prepared_directory",
-    "remove",
-    "verify",
-    "wrapped_exposures",
-    "wrapped_log_perplexity",
-]

@@ -15,13 +15,3 @@ else:
     from lmexposure._lazy import lazy_face as _lazy_face
 
     __getattr__, __dir__ = _lazy_face(__name__, __file__)
-
-__all__ = [
-    "CorpusIndex",
-    "Match",
-    "VerbatimPassages",
-    "VerbatimRecord",
-    "VerbatimSettings",
-    "look_up",
-    "verbatim",
-]

@@ -59,7 +59,7 @@ FLAGS: Mapping[str, tuple[str, str]] = {
 }
 
 # Settings that are shown only where they were given.
-RARE = (
+RARE: tuple[str, ...] = (
     *("prompt_field", "completion_field"),
     *("form", "turn", "loss", "rendering", "other_turn", "system", "chat_template", "chat_date"),
     *("load_in", "device_map", "texts"),

@@ -27,26 +27,3 @@ else:
     from lmexposure._lazy import lazy_face as _lazy_face
 
     __getattr__, __dir__ = _lazy_face(__name__, __file__)
-
-__all__ = [
-    "Group",
-    "Matrices",
-    "SweepDirectory",
-    "SweepPlan",
-    "SweepResult",
-    "SweepSettings",
-    "analyse",
-    "attack_cells",
-    "check_workers",
-    "collect",
-    "part_rates",
-    "places_of_kinds",
-    "prepare",
-    "read_matrices",
-    "run_task",
-    "sweep",
-    "sweep_cost",
-    "timed_training",
-    "train_alone",
-    "workers_for",
-]

@@ -1,6 +1,7 @@
-"""What type checkers and editors know of the front door: its names, each call with its keywords.
+"""What type checkers and editors know of each face: its names; of the calls, each keyword.
 
-stubs.py writes lmexposure/__init__.pyi; scripts/test holds it against the declarations.
+stubs.py writes the __init__.pyi of the package and of its rooms; a test holds them against the
+faces and the declarations.
 """
 
 import ast
@@ -8,6 +9,7 @@ import inspect
 import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from types import GenericAlias, UnionType
 from typing import Any, get_args, get_origin
@@ -15,20 +17,40 @@ from typing import Any, get_args, get_origin
 ROOT = Path(__file__).parents[2]
 FACE = ROOT / "lmexposure" / "__init__.py"
 CALLS = ROOT / "lmexposure" / "calls.py"
-STUB = FACE.with_suffix(".pyi")
-_HEAD = '''"""Made by scripts/stubs from the face and from what is declared of settings."""
+_HEAD = '''"""Made by scripts/stubs of the face, and of what is declared of settings."""
 
 '''
 
 
-def stub() -> str:
-    """The text of the stub."""
+def stubs() -> dict[Path, str]:
+    """The stub of each lazy face, as it is written."""
+    faces = sorted(path for path in FACE.parent.rglob("__init__.py") if _imports(path))
+    made = {path.with_suffix(".pyi"): _stub(path) for path in faces}
+    return dict(zip(made, _tidy(list(made.values())), strict=True))
+
+
+def _imports(face: Path) -> list[ast.ImportFrom]:
+    """The imports by which a face says where its names live; none of one that is not lazy."""
+    tree = ast.parse(face.read_text(encoding="utf-8"))
+    branch = next((node for node in tree.body if isinstance(node, ast.If)), None)
+    return [node for node in branch.body if isinstance(node, ast.ImportFrom)] if branch else []
+
+
+def _stub(face: Path) -> str:
+    """The text of a stub: the face's names; of the front door, its rooms and calls too."""
     from lmexposure import calls
 
-    face, source = (ast.parse(path.read_text(encoding="utf-8")) for path in (FACE, CALLS))
-    branch = next(node for node in face.body if isinstance(node, ast.If))
-    imports = [node for node in branch.body if isinstance(node, ast.ImportFrom)]
+    imports = _imports(face)
+    lines = {
+        name.name: f"from {node.module} import {name.name} as {name.name}\n"
+        for node in imports
+        if node.module != calls.__name__
+        for name in node.names
+    }
+    if face != FACE:
+        return _HEAD + "".join(lines.values()) + "\n__all__: list[str]\n"
     made = [name.name for node in imports if node.module == calls.__name__ for name in node.names]
+    source = ast.parse(CALLS.read_text(encoding="utf-8"))
     functions = {node.name: node for node in source.body if isinstance(node, ast.FunctionDef)}
     types = next(node for node in source.body if isinstance(node, ast.If))
     named = {
@@ -39,21 +61,11 @@ def stub() -> str:
     }
     signatures = [_signature(functions[name], getattr(calls, name)) for name in made]
     words = set(re.findall(r"\w+", "".join(signatures)))
-    lines = {n: f"from {module} import {n}\n" for n, module in named.items() if n in words}
-    lines["Literal"] = "from typing import Literal\n"
-    lines |= {room: f"from lmexposure import {room} as {room}\n" for room in rooms()}
-    lines |= {
-        name.name: f"from {node.module} import {name.name} as {name.name}\n"
-        for node in imports
-        if node.module != calls.__name__
-        for name in node.names
-    }
-    return (
-        _HEAD
-        + "".join(lines.values())
-        + "\n__all__: list[str]\n__version__: str\n\n"
-        + "\n".join(signatures)
-    )
+    needed = {n: f"from {module} import {n}\n" for n, module in named.items() if n in words}
+    needed |= {room: f"from lmexposure import {room} as {room}\n" for room in rooms()}
+    lines = needed | {"Literal": "from typing import Literal\n"} | lines
+    whole = [_HEAD, *lines.values(), "\n__all__: list[str]\n__version__: str\n\n", *signatures]
+    return "".join(whole)
 
 
 def rooms() -> list[str]:
@@ -99,13 +111,19 @@ def _words(kind: Any) -> str:
     return str(kind.__name__)
 
 
-def tidy(text: str) -> str:
-    """The text as ruff writes it, its imports in order."""
-    for words in (["check", "--select", "I", "--fix-only"], ["format"]):
-        command = [sys.executable, "-m", "ruff", *words, "--quiet", "--stdin-filename", STUB, "-"]
-        text = subprocess.run(command, input=text, encoding="utf-8", check=True, stdout=-1).stdout
-    return text
+def _tidy(texts: list[str]) -> list[str]:
+    """The texts as ruff writes them, their imports in order."""
+    with tempfile.TemporaryDirectory() as passing:
+        paths = [Path(passing, f"{number}.pyi") for number in range(len(texts))]
+        for path, text in zip(paths, texts, strict=True):
+            path.write_text(text, encoding="utf-8")
+        ruff = [sys.executable, "-m", "ruff"]
+        config = ["--config", str(ROOT / "pyproject.toml"), "--quiet", passing]
+        for words in (["check", "--select", "I", "--fix-only"], ["format"]):
+            subprocess.run([*ruff, *words, *config], check=True)
+        return [path.read_text(encoding="utf-8") for path in paths]
 
 
 if __name__ == "__main__":
-    STUB.write_text(tidy(stub()), encoding="utf-8")
+    for stub, text in stubs().items():
+        stub.write_text(text, encoding="utf-8")

@@ -30,7 +30,7 @@ _UNSAID = (
     "an epsilon was claimed, and the result says nothing about it; measure again with this version"
 )
 
-EPSILON = CheckKind(
+EPSILON: CheckKind = CheckKind(
     help="A lower bound on the epsilon of differential privacy that the training can "
     "have had, in nats; higher = less private. It holds under the conditions given with it.",
     remedy="Insert more canaries, each with probability 1/2 (--inclusion-probability 0.5): "
@@ -40,7 +40,7 @@ EPSILON = CheckKind(
     said_pass="not above the limit",
     after_leak="Do not release this model under this limit on epsilon: it is less private.",
 )
-CLAIM = CheckKind(
+CLAIM: CheckKind = CheckKind(
     help="The epsilon that was claimed of the training, compared with the lower bound "
     "that an audit found.",
     remedy="Insert more canaries, each with probability 1/2 (--inclusion-probability 0.5): "

@@ -36,26 +36,26 @@ _MOST_SHIFT = 0.05  # bits
 _MOST_BITS = 20_000  # of a number that is written out; no space has as many
 _MORE_CANARIES = "Insert more canaries of each class (--canaries), and train again."
 
-P_VALUE = CheckKind(
+P_VALUE: CheckKind = CheckKind(
     help="A permutation test of a class of canaries against fills that the model never saw. "
     "A small p-value means that chance hardly explains how familiar the canaries look to the "
     "model: it has memorised some of what it was trained on.",
     remedy="Measure with more permutations, or judge fewer classes.",
     low_is_worse=True,
 )
-LARGEST = CheckKind(
+LARGEST: CheckKind = CheckKind(
     help="The exposure of a canary says, in bits, how far it moved up among all fills "
     "of its format by being in the training data; higher = more memorised. Chance alone passes t "
     "bits with probability 2^-t at most.",
     remedy="Measure with more --references or --draws, so that exposures are known more closely.",
     shows_margin=True,
 )
-MEDIAN = CheckKind(
+MEDIAN: CheckKind = CheckKind(
     help="The median exposure of a class of canaries in bits, with an "
     "interval; higher = more memorised. Guessing gives 1 bit.",
     remedy=_MORE_CANARIES,
 )
-QUANTILE = CheckKind(
+QUANTILE: CheckKind = CheckKind(
     help="A quantile of the exposures of a class of canaries in bits, with an "
     "interval; higher = more memorised.",
     remedy=_MORE_CANARIES,

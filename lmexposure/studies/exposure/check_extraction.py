@@ -11,7 +11,7 @@ from lmexposure.studies.exposure.judged import CanaryClass
 _SOME = 0.5  # finds, in expectation, from which on chance is worth a word
 _SEARCHES = {"best_first": "likeliest in order", "greedy": "greedy", "beam": "by beam search"}
 
-GUESSES = CheckKind(
+GUESSES: CheckKind = CheckKind(
     help="A secret of the training data is among the first fills that an attacker "
     "tries who has the model and knows the format. Where secrets are drawn at random from a "
     "large space, finding one is proof of memorisation.",

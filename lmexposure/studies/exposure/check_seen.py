@@ -9,7 +9,7 @@ SEEN_LEVEL = 0.001
 # Witnesses and classes of canaries share it.
 _SHARE = SEEN_LEVEL / 2
 
-SEEN = CheckKind(
+SEEN: CheckKind = CheckKind(
     help="Low exposure means something only of a model that was trained on the canaries. A base in "
     "place of its fine-tune, another corpus' manifest, canaries lost before the training: each "
     "looks like a model that keeps secrets.",
