@@ -168,26 +168,6 @@ class CorpusRecord(Record):
     wrapping: WrappingRecord | None
 
 
-class Entry(Record):
-    """A canary, a held-out candidate, a control or a witness, as `Canary` describes it."""
-
-    model_config = _HIDDEN
-
-    id: str  # "pin/x4/0003", of a control "pin/control/0000"
-    format: str  # the name of its format
-    # the secret's number among all fills of the format, from 0; a decimal string
-    index: BigInteger = Field(repr=False)
-    text: str = Field(repr=False)  # the whole fill, as it is in the corpus
-    # "canary" was inserted, "held_out" was kept out by its coin, "control" is never inserted,
-    # "witness" was inserted and is never judged
-    role: Role
-    # how often it is inserted, or would be if its coin had let it in; 0 for a control
-    repetitions: Count
-    # numbers, from 0 and ascending, of the corpus' documents that a copy comes before, or would if
-    # it were not held out
-    positions: Rows[Count]
-
-
 class ManifestFile(FileRecord):
     """Which secrets there are, and where each was inserted: manifest.json."""
 
@@ -205,7 +185,7 @@ class ManifestFile(FileRecord):
     corpus: CorpusRecord  # what it went into
     # canaries, held-out candidates and controls, format by format, in drawing order; then the
     # witnesses
-    entries: Rows[Entry]
+    entries: Rows[Canary]
     # per format, the secrets that were in the corpus already, ascending
     set_aside: dict[str, Rows[BigInteger]] = Field(repr=False)
 
@@ -220,9 +200,10 @@ class ManifestFile(FileRecord):
                 self.corpus.wrapping.wrapping()
         except InputError as failure:
             raise ManifestError(f"the manifest is not sound: {failure}; insert again") from None
-        entries = tuple(Canary(**vars(entry)) for entry in self.entries)
-        made = Manifest(plan=plan, corpus=self.corpus, entries=entries, set_aside=self.set_aside)
-        check_texts(made.hidden_formats, entries)
+        made = Manifest(
+            plan=plan, corpus=self.corpus, entries=self.entries, set_aside=self.set_aside
+        )
+        check_texts(made.hidden_formats, self.entries)
         return made
 
 

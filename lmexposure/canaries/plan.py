@@ -29,6 +29,7 @@ from secrets import randbits
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from lmexposure._files import canonical_json, sha256_bytes
+from lmexposure._types import BigInteger, Count, Found, Rows
 from lmexposure._validate import LARGEST_SEED, flag, fraction, integer
 from lmexposure.canaries.fills import find_fills
 from lmexposure.canaries.format import ALWAYS, Format
@@ -399,20 +400,22 @@ def _all_different(name: str, values: Sequence[object]) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Canary:
+class Canary(Found):
     """A fill with its fate; its secret stays out of its repr."""
 
-    id: str  # "pin/x4/0003", for a control "pin/control/0000"
-    format: str  # name of the format
-    index: int = field(repr=False)  # which secret
-    text: str = field(repr=False)  # the whole fill
+    id: str  # "pin/x4/0003", of a control "pin/control/0000"
+    format: str  # the name of its format
+    # the secret's number among all fills of the format, from 0; a decimal string
+    index: BigInteger = field(repr=False)
+    text: str = field(repr=False)  # the whole fill, as it is in the corpus
     # "canary" is in the corpus; "held_out" would be, had its coin fallen the other way; "control"
     # is never inserted; "witness" is in the corpus, and is never judged
     role: Role
-    repetitions: int  # the class: how often it is inserted if it is, 0 for a control
-    # numbers (from 0) of the corpus' documents that it comes before, or would if it were not held
-    # out, ascending
-    positions: tuple[int, ...]
+    # how often it is inserted, or would be if its coin had let it in; 0 for a control
+    repetitions: Count
+    # numbers, from 0 and ascending, of the corpus' documents that a copy comes before, or would if
+    # it were not held out
+    positions: Rows[Count]
 
     @property
     def inserted(self) -> int:

@@ -237,13 +237,17 @@ def test_no_value_is_in_what_pydantic_says(manifest: Manifest) -> None:
     fields: list[tuple[Record, tuple[str, ...]]] = [
         (file.plan, ("seed", "inclusion_seed", "formats")),
         (file.corpus, ("separator",)),
-        (file.entries[0], ("index", "text")),
     ]
     for record, names in fields:
         for name in names:
             with pytest.raises(ValidationError, match=name) as refused:
                 type(record).model_validate({**vars(record), name: -665577.5})
             assert "665577" not in str(refused.value)
+    for name in ("index", "text"):
+        entry = {**vars(file.entries[0]), name: -665577.5}
+        with pytest.raises(ValidationError, match=name) as refused:
+            ManifestFile.model_validate({**vars(file), "entries": [entry]})
+        assert "665577" not in str(refused.value)
     with pytest.raises(ValidationError, match="Field required") as refused:
         ManifestFile.model_validate({"plan": 665577.5})
     assert "665577" not in str(refused.value)
