@@ -17,16 +17,15 @@ from lmexposure.core import Study
 from lmexposure.errors import SettingsError
 from lmexposure.studies import (
     MACHINE,
-    SETTINGS_OF_ROWS,
     TRAINING,
     CanifeStudySettings,
     DefencesSettings,
     IdentifierSettings,
-    MeasureSettings,
     RunSettings,
     SweepSettings,
     TrainingSettings,
     VerbatimSettings,
+    settings_for,
 )
 
 if TYPE_CHECKING:
@@ -46,8 +45,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., object])
 AnyStudy = TypeVar("AnyStudy", bound=Study)
 _OF_LOADING = [n for n, told in settings_taken(RunSettings).items() if told.panel == MACHINE]
-# What a measurement takes of a run: what is measured, how a model is loaded, and its rows.
-_OF_MEASUREMENTS = [*settings_taken(MeasureSettings), *_OF_LOADING, *SETTINGS_OF_ROWS]
+_OF_MEASUREMENTS = settings_for("measure", RunSettings)
 
 
 def keywords(record: type[Settings], names: Collection[str] | None = None) -> Callable[[F], F]:

@@ -2,7 +2,7 @@
 
 import inspect
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial, update_wrapper
 from pathlib import Path
@@ -34,6 +34,7 @@ from lmexposure.studies import (
     SweepSettings,
     VerbatimSettings,
     flags_of,
+    settings_for,
 )
 
 Given: TypeAlias = dict[str, object]
@@ -294,14 +295,21 @@ def refuse_swapped(names: Sequence[str], manifest: Path, what: str) -> None:
         )
 
 
-def asked(record: AnySettings, given: Given) -> AnySettings:
-    """These settings, then a file's, then flags and --set; all at once, for some need others."""
+def asked(
+    record: AnySettings, given: Given, *, names: Collection[str] | None = None
+) -> AnySettings:
+    """These settings, then a file's, then flags and --set; all at once, for some need others.
+
+    A file may be of several commands; --set takes these names alone.
+    """
     given, kind = dict(given), type(record)
     file, pairs = given.pop(_FILE, None), given.pop(_SET, None)
     known = settings_taken(kind)
     chosen = parsed(known, given)
     for name, value in dict(map(_pair, cast("Sequence[str]", pairs or ()))).items():
         refuse_untaken([name], kind)
+        if names is not None and name not in names:
+            raise SettingsError(f"{name!r} has no effect here; leave it out")
         if name in chosen:
             raise SettingsError(f"--set {name}={value} and {known[name].flag} say two things of it")
         chosen[name] = known[name].read(value)
@@ -393,14 +401,14 @@ _COMMANDS: Mapping[str, tuple[Settings, Mapping[str, str]]] = {
 
 def _group(command: str, record: Settings, words: Mapping[str, str]) -> Group:
     """The settings of a record for a command, some of them as flags."""
-    taken = settings_taken(type(record))
+    taken = settings_for(command, type(record))
     return Group(
         flags={name: taken[name] for name in flags_of(command)},
         first=FLAGS[command][0].split(),
         help=words,
         more=_files(),
-        make=partial(asked, record),
-        settings={name: taken[name] for name in (*flags_of(command), *taken)},
+        make=partial(asked, record, names=taken),
+        settings=taken,
     )
 
 

@@ -113,6 +113,7 @@ if TYPE_CHECKING:
         flags_of,
         run_settings,
         set_words,
+        settings_for,
         word,
     )
     from lmexposure.studies.settings import (

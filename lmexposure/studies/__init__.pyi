@@ -86,6 +86,7 @@ from lmexposure.studies.setting_words import flag_words as flag_words
 from lmexposure.studies.setting_words import flags_of as flags_of
 from lmexposure.studies.setting_words import run_settings as run_settings
 from lmexposure.studies.setting_words import set_words as set_words
+from lmexposure.studies.setting_words import settings_for as settings_for
 from lmexposure.studies.setting_words import word as word
 from lmexposure.studies.settings import HIDDEN as HIDDEN
 from lmexposure.studies.settings import MACHINE as MACHINE

@@ -3,11 +3,19 @@
 import shlex
 from collections.abc import Iterator, Mapping
 
-from lmexposure._settings import Setting
+from lmexposure._settings import Setting, settings_taken
 from lmexposure._style import Value, setting_value
 from lmexposure.canaries import KINDS
 from lmexposure.core import Fact
+from lmexposure.studies.defence_settings import TRAINING
 from lmexposure.studies.exposure.run_record import RunOptions
+from lmexposure.studies.settings import (
+    HIDDEN,
+    MACHINE,
+    MEASURING,
+    PRIVACY,
+    SETTINGS_OF_ROWS,
+)
 
 # The settings that a command has flags for, those that people use most first; --set has the rest.
 FLAGS: Mapping[str, tuple[str, str]] = {
@@ -58,6 +66,20 @@ FLAGS: Mapping[str, tuple[str, str]] = {
     ),
 }
 
+# Of a run's settings those that decide something of a part of it: panels, others, but these.
+_OF_RECORDS = (
+    *("seed", "layout", "text_field", "prompt_field", "completion_field", "delta"),
+    *("form", "turn", *SETTINGS_OF_ROWS),
+)
+_MEASURED = ("dtype", "load_in", "device_map", "scoring_batch")
+_LEARNING = ((TRAINING, MACHINE), _OF_RECORDS, _MEASURED)
+_PARTS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]] = {
+    "insert": ((HIDDEN,), (), ()),
+    "train": _LEARNING,
+    "dp-check": _LEARNING,
+    "measure": ((MEASURING, PRIVACY, MACHINE), SETTINGS_OF_ROWS, ()),
+}
+
 # Settings that are shown only where they were given.
 RARE: tuple[str, ...] = (
     *("prompt_field", "completion_field"),
@@ -87,6 +109,17 @@ def named_facts(
 def path_word(name: str) -> str:
     """A file's name that no command line takes for a flag."""
     return shlex.quote(f"./{name}" if name.startswith("-") else name)
+
+
+def settings_for(command: str, record: type) -> dict[str, Setting]:
+    """The settings of a record that have an effect on a command, those with flags first."""
+    taken = settings_taken(record)
+    names = [*flags_of(command), *taken]
+    if command not in _PARTS:
+        return {name: taken[name] for name in names}
+    panels, also, without = _PARTS[command]
+    own = {n for n, told in taken.items() if told.panel in panels or n in also}
+    return {name: taken[name] for name in names if name in own and name not in without}
 
 
 def flags_of(command: str) -> list[str]:
