@@ -208,7 +208,7 @@ def _chat_trainer(names: dict[str, Any], out: Path) -> Trainer:
 # To the end of a command of the tutorial on chats: the same with less to do.
 LESS = {
     "insert": "--canaries 4 --controls 8 --seed 3",
-    "run": "--canaries 4 --controls 8 --seed 3 --references 200 --draws 200 --revealed 0 "
+    "run": "--canaries 4 --controls 8 --seed 3 --references 200 --set draws=200 --set revealed=0 "
     "--epochs 9 --learning-rate 1e-2",
     "measure": "--references 200 --draws 200 --revealed 0",
 }
@@ -253,7 +253,7 @@ def _script(monkeypatch: pytest.MonkeyPatch, name: str, words: str) -> None:
     runpy.run_path(str(ROOT / "scripts" / "examples" / name), run_name="__main__")
 
 
-FEWER = "--models 6 --canaries 2 --units 8 --layers 1 --epochs 1 --population 4 --workers 1"
+FEWER = "--models 6 --canaries 2 --set units=8 --set layers=1 --epochs 1 --population 4 --workers 1"
 
 
 @pytest.mark.slow

@@ -214,13 +214,12 @@ REFUSED = [
     ("Result.read(RESULT)", InputError, "path is of type Result; give that of a run direct"),
     ("ExposureCallback(lx.insert(TEXTS, **PLAN))", InputError, "manifest is of type Inserted; gi"),
     ("load_model({})", InputError, "name_or_path is of type dict; give the path of a saved model"),
-    ("run('c.txt', out='r', settings={})", InputError, "settings is of type dict; give RunSettin"),
+    ("run('c.txt', out='r', settings={})", InputError, "unknown setting 'settings'; there are acc"),
     (
         "run(TEXTS, out='r')",
         InputError,
         "sources holds an empty name; give paths of files: no texts",
     ),
-    ("RunSettings(measure={})", InputError, "measure is of type dict; give MeasureSettings[(]"),
     (
         "epsilon([1, 2, 3], [True, False])",
         InputError,

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import numpy as np
 
-import lmexposure as lx
 from lmexposure.cli.console import print_table, say
+from lmexposure.studies import RunSettings
 from lmexposure.sweeps import SweepResult, SweepSettings, sweep
 
 _LINES, _WORDS, _WORDS_A_LINE = 400, 300, 8
@@ -125,7 +125,7 @@ def _settings(home: Path, kind: Kind, seed: int, arguments: argparse.Namespace) 
     of_lines = kind.group == "population"
     form = home / "canary.toml"
     form.write_text(f'name = "canary"\ntemplate = "{kind.template}"\n', encoding="utf-8")
-    run = lx.RunSettings(
+    run = RunSettings(
         formats=(str(form),),
         kinds=(kind.chosen,),
         canaries=2 if of_lines else arguments.texts,

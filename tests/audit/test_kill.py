@@ -18,8 +18,8 @@ from lmexposure.cli.entry import _run
 __all__ = ["call"]  # a fixture of the tests of commands
 
 PLAN = ["--canaries", "4", "--repetitions", "1,8", "--controls", "4", "--set", "units=48"]
-ARGUMENTS = [*PLAN, "--seed", "0", "--epochs", "3", "--references", "1000", "--revealed", "4"]
-ARGUMENTS += ["--budget-steps", "20000", "--draws", "2000", "--guesses", "100"]
+ARGUMENTS = [*PLAN, "--seed", "0", "--epochs", "3", "--references", "1000", "--set", "revealed=4"]
+ARGUMENTS += ["--set", "budget_steps=20000", "--set", "draws=2000", "--set", "guesses=100"]
 
 
 def command(corpus: Path, out: Path) -> list[str]:

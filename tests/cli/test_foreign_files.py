@@ -17,7 +17,16 @@ from tiny_sweeps import FLAGS as SWEEP
 import lmexposure.defences.driver
 from lmexposure._written import LIST
 
-QUICK = ("--references", 50, "--revealed", 1, "--budget-steps", 500, "--draws", 100)
+QUICK = (
+    "--references",
+    50,
+    "--set",
+    "revealed=1",
+    "--set",
+    "budget_steps=500",
+    "--set",
+    "draws=100",
+)
 FILES = (
     *("training.json", "checkpoint.pt", "metrics.jsonl", "result.json", "scores.parquet"),
     *("run.json", "manifest.json", "report.html", "report.md", "report.csv", "verbatim.json"),

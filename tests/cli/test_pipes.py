@@ -23,8 +23,8 @@ from lmexposure.studies.exposure.facts import command_of
 PLAN = ["--format", "pin", "--canaries", "2", "--repetitions", "1,3", "--controls", "2"]
 PLAN += ["--seed", "0"]
 TRAINING = ["--set", "layers=1", "--set", "units=16", "--epochs", "1"]
-SMALL = [*TRAINING, "--references", "300", "--revealed", "1", "--budget-steps", "20000"]
-SMALL += ["--draws", "1000"]
+SMALL = [*TRAINING, "--references", "300", "--set", "revealed=1", "--set", "budget_steps=20000"]
+SMALL += ["--set", "draws=1000"]
 
 
 def stream(data: bytes = b"") -> io.TextIOWrapper:
@@ -104,7 +104,7 @@ def test_records_through_a_pipe_need_a_layout(pipe: Pipe, tmp_path: Path) -> Non
     for command in ("insert", "run"):
         refused = pipe(data, command, "-", "--out", out, *PLAN)
         assert (refused.outcome.code, refused.written, out.exists()) == (3, b"", False)
-        assert "standard input: JSON; if it has a record a line" in refused.outcome.err
+        assert "the corpus standard input is JSON; if it has a record a line" in refused.outcome.err
     inserted = pipe(data, "insert", "-", "--layout", "jsonl", "--out", out, *PLAN)
     assert inserted.outcome.code == 0
     assert all(json.loads(line) for line in inserted.written.splitlines())

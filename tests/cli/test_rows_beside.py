@@ -11,7 +11,7 @@ from tiny import model_of
 from lmexposure.models import save_model, tokenizer_sha256
 from lmexposure.studies import Result
 
-FEW = "method = 'sampled'\nextraction = false\npermutations = 99\nbootstraps = 39\n"
+FEW = "estimate = 'sampled'\nextraction = false\npermutations = 99\nbootstraps = 39\n"
 
 
 def test_rows_next_to_the_manifest_are_used(call: Call, tmp_path: Path) -> None:

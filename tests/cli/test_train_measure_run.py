@@ -15,7 +15,16 @@ from lmexposure.studies.exposure.facts import command_of
 
 SMALL = ("--set", "layers=1", "--set", "units=16", "--epochs", "1")
 PLAN = ("--format", "pin", "--canaries", "2", "--repetitions", "1,20", "--controls", "4")
-QUICK = ("--references", "300", "--revealed", "1", "--budget-steps", "20000", "--draws", "1000")
+QUICK = (
+    "--references",
+    "300",
+    "--set",
+    "revealed=1",
+    "--set",
+    "budget_steps=20000",
+    "--set",
+    "draws=1000",
+)
 
 
 @pytest.fixture

@@ -205,7 +205,7 @@ def _agree_terminal(name: str, seen: Outcome, out: Path) -> None:
 # The settings of SMALL that no flag has.
 FILE = f"bootstraps = {SMALL.bootstraps}\npermutations = {SMALL.permutations}\n"
 DRAWN = ("--references", 40, "--draws", 1000, "--guesses", 20)
-CLAIM = ("--claimed-epsilon", 0.1, "--delta", 1e-5, "--significance", 0.1)
+CLAIM = ("--claimed-epsilon", 0.1, "--delta", 1e-5, "--set", "significance=0.1")
 # Model, manifest, settings file and flags of a measurement on the command line; the terminal tells
 # all classes.
 MEASURED: dict[str, tuple[str, str, str, tuple[object, ...]]] = {

@@ -96,7 +96,7 @@ def test_the_command_names_every_kind_and_what_it_reads() -> None:
     said = sweep_command(result, "s")
     assert (
         "--kind uniform --kind near_duplicate --kind texts --texts '/data/rare words.txt' "
-        "--partner always"
+        "--set partner=always"
     ) in said
     facts = {fact.name: fact.value for fact in sweep_setting_facts(result)}
     assert facts["kinds"] == "uniform, near_duplicate, texts"
@@ -112,7 +112,7 @@ def test_what_no_kind_reads_is_left_out() -> None:
 def test_shares_are_in_the_command() -> None:
     result = made_sweep()
     settings = result.settings.model_copy(update={"shares": (1.0, 0.5, 0.0)})
-    assert "--shares 1.0,0.5,0.0" in sweep_command(sweep_with(result, settings=settings), "s")
+    assert "--set shares=1.0,0.5,0.0" in sweep_command(sweep_with(result, settings=settings), "s")
 
 
 def test_the_gate_names_the_kind_of_the_worst_canary() -> None:
