@@ -279,7 +279,7 @@ def test_the_tutorial_on_sweeps_runs_in_short_form(
     assert [done.code for done in outcomes[2:]] == [0, 0]
     names: dict[str, Any] = {}
     exec(compile(block_with("tutorials/sweeps.md", "read_matrices"), "sweeps.md", "exec"), names)
-    assert names["sweep"].models == 6
+    assert names["study"].models == 6
     assert names["matrices"].included.shape == (6, 6 + 4)
 
 

@@ -214,7 +214,7 @@ REFUSED = [
     ("Result.read(RESULT)", InputError, "path is of type Result; give that of a run direct"),
     ("ExposureCallback(lx.insert(TEXTS, **PLAN))", InputError, "manifest is of type Inserted; gi"),
     ("load_model({})", InputError, "name_or_path is of type dict; give the path of a saved model"),
-    ("run('c.txt', out='r', settings={})", InputError, "unknown setting 'settings'; there are acc"),
+    ("run('c.txt', out='r', settings={})", InputError, "unknown setting 'settings'; did you mean"),
     (
         "run(TEXTS, out='r')",
         InputError,

@@ -377,7 +377,7 @@ def test_the_cache_of_a_transformer_is_walked() -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"method": "best"}, "method='best'"),
+        ({"estimate": "best"}, "estimate='best'"),
         ({"draws": 9}, "draws=9"),
         ({"guesses": 0}, "guesses=0"),
         ({"budget_steps": 0}, "budget_steps=0.*to leave the exact search out"),

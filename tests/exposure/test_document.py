@@ -179,7 +179,7 @@ def test_one_screen_of_markdown_says_it_all(run: Result) -> None:
     assert "the whole secret has 29.9 bits" in text
     assert "epsilon ≥ 0.860 nats at delta 0, a lower bound" in text
     assert "\n- assumes: " in text
-    assert "--settings mine-again.toml\n```" in text
+    assert "--set permutations=999" in text
     assert "Fill in the words in capitals, if there are any" in text
     assert "SEED is plan.seed in manifest.json" in text
     assert len(text.splitlines()) < 75

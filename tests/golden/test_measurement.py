@@ -221,7 +221,7 @@ MEASURED: dict[str, tuple[str, str, str, tuple[object, ...]]] = {
         "coins",
         "coins",
         FILE + "extraction = false\n",
-        ("--references", 40, "--estimate", "sampled", *CLAIM, "--bootstrap-seed", 2),
+        ("--references", 40, "--estimate", "sampled", *CLAIM, "--set", "bootstrap_seed=2"),
     ),
     "quick": ("gpt2", "gpt2", FILE, ("--quick", *DRAWN)),
     # All by default, where every fill is a reference, and nothing is to the left of a text.

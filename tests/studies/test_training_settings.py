@@ -93,10 +93,7 @@ def test_unknown_kind_and_unknown_setting_are_refused() -> None:
             PRIVATE | {"accumulation": 2},
             "accumulation=2 does not go with method='dp-sgd', whose batch_size",
         ),
-        (
-            PRIVATE | {"method": "other"},
-            "method='other' must be one of plain, dp-sgd, .*; an estimate of exposure",
-        ),
+        (PRIVATE | {"method": "other"}, "method='other' must be one of plain, dp-sgd, "),
         (PRIVATE | {"delta": 0.0}, r"delta=0\.0 must lie strictly between"),
         (PRIVATE | {"delta": 1.0}, r"delta=1\.0 must lie strictly between"),
         (PRIVATE | {"clip": 0.0}, r"clip=0\.0 must be a finite number above 0"),
