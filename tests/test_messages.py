@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer.main
 from corpora import write_corpus
 
 import lmexposure as lx
 from lmexposure._settings import Setting, settings_of
 from lmexposure.canaries import Wrapping, WrappingChoice
+from lmexposure.cli.app import app
 from lmexposure.core import Thresholds
 from lmexposure.errors import LmexposureError, SettingsError
 from lmexposure.studies import (
@@ -29,6 +31,7 @@ from lmexposure.studies import (
 
 PACKAGE = Path(lx.__file__).parent
 _FLAG = re.compile(r"(?<!-)--(?:[a-z]|$)")
+_NAMED = re.compile(r"(?<![\w-])--(?!chart)[a-z][a-z-]+")  # but for variables of a stylesheet
 _NAME = re.compile(r"--[a-z-]*(?:/--[a-z-]+)?")  # a flag, or a variable of a stylesheet, alone
 # Calls that declare a flag with its help, or what the document of a study says.
 _DECLARED = {"setting", "CheckKind"}
@@ -93,6 +96,23 @@ def test_no_string_that_is_raised_or_warned_names_a_flag() -> None:
         for name, _ in flags_in(ast.parse(path.read_text(encoding="utf-8"))):
             found.setdefault(path.relative_to(PACKAGE).as_posix(), set()).add(name)
     assert found == REPORTS
+
+
+def test_every_flag_that_is_named_is_one_of_a_command() -> None:
+    known = {"--help", *flags_under(typer.main.get_command(app))}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            text = node.value if isinstance(node, ast.Constant) else None
+            named = set(_NAMED.findall(text)) if isinstance(text, str) else set()
+            assert named <= known, (path.name, named - known)
+
+
+def flags_under(command: Any) -> Iterator[str]:
+    """The flags of a command and of those under it."""
+    for parameter in command.params:
+        yield from (*parameter.opts, *parameter.secondary_opts)
+    for other in getattr(command, "commands", {}).values():
+        yield from flags_under(other)
 
 
 def test_a_flag_in_a_message_is_found() -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lmexposure._validate import bits_array, flag
+from lmexposure._validate import bits_array, delta_of_dp, flag
 from lmexposure.errors import InputError, SettingsError
 from lmexposure.statistics import Claim, Privacy, privacy_of, score_classes
 from lmexposure.studies import ScoreColumns
@@ -160,6 +160,8 @@ def epsilon_of_columns(  # noqa: PLR0913 - the options of `epsilon`
     """The same of columns with roles."""
     if not deltas:
         raise SettingsError("deltas is empty; give one, such as (0.0,) for pure privacy")
+    for delta in deltas:
+        delta_of_dp("deltas", delta)
     if claim is not None and not isinstance(claim, Claim):
         claim = Claim(epsilon=claim, delta=deltas[0])
     privacy = privacy_of(

@@ -12,7 +12,9 @@ from lmexposure.cli.console import say
 def dp_report(
     training: Annotated[
         Path,
-        typer.Argument(help="Of `run` or `train --method dp-sgd --document-norms`: its directory."),
+        typer.Argument(
+            help="The directory of a training by dp-sgd with document_norms=true."
+        ),
     ],
     each: Annotated[
         Path | None,

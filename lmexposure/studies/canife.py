@@ -127,7 +127,7 @@ class Canife(Dated):
             help="How little a crafted canary has in common with clients: below this it says "
             "little.",
             remedy="Design canaries for longer (--iterations), against more clients "
-            "(--design-clients).",
+            "(--set design_clients=N).",
             precondition=True,
         ),
     }

@@ -134,7 +134,7 @@ class DocumentPrivacy(Dated):
         """None: what single gradients let out bounds no epsilon, from above or below."""
         yield (
             "epsilon: these numbers are of the gradients that there were, and no bound; audit the "
-            "training from inside (--gradient-canaries)"
+            "training from inside (--set gradient_canaries=N)"
         )
 
     def numbers(self) -> Iterator[Number]:

@@ -30,7 +30,7 @@ def _rate(name: str, value: float) -> None:
 
 
 def _noise(name: str, value: float) -> None:
-    if isinstance(value, bool) or not 0 <= value < math.inf:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
         raise SettingsError(
             f"{name}={value!r} must be at least 0, where 0 is a training without privacy"
         )
@@ -102,13 +102,11 @@ class CanifeSettings(Settings):
         True,
         "mock rounds of the attacked round's model, or coins in the training's own rounds",
         panel=CANIFE,
-        flag_name="--frozen/--no-frozen",
     )
     compared: bool = setting(
         True,
         "score a random text beside each canary",
         panel=CANIFE,
-        flag_name="--compared/--no-compared",
     )
     significance: float = setting(
         0.05, "how often, at most, a bound lies above the truth", panel=CANIFE, rule=fraction

@@ -141,7 +141,7 @@ class TrainingSettings(DefenceSettings):
     learning_rate: float = setting(
         5e-3,
         "the highest learning rate",
-        usual=f"{_usual('learning_rate', 5e-3)}; --lora {_LORA['learning_rate']}",
+        usual=f"{_usual('learning_rate', 5e-3)}; with lora {_LORA['learning_rate']}",
         panel=TRAINING,
         rule=positive,
     )
@@ -207,12 +207,10 @@ class TrainingSettings(DefenceSettings):
     )
     lora_targets: tuple[str, ...] = setting(
         ("all-linear",),
-        "a layer that gets an adapter, by the end of its name; may be repeated",
+        "layers that get an adapter, by the ends of their names",
         panel=TRAINING,
         rule=_targets,
         usual="all-linear, every linear layer but the output",
-        flag_name="--lora-target",
-        metavar="NAME",
     )
     method: str = setting(
         "plain",
@@ -226,21 +224,20 @@ class TrainingSettings(DefenceSettings):
         "of dp-sgd, the epsilon to be promised, in nats",
         panel=TRAINING,
         rule=_finite,
-        usual="as --noise-multiplier gives it",
+        usual="as the noise multiplier gives it",
     )
     delta: float = setting(
         1e-5,
         "of dp-sgd, the delta next to it, at most 1 / documents",
         panel=TRAINING,
         rule=fraction,
-        flag_name="--delta",
     )
     noise_multiplier: float | None = setting(
         None,
         "of dp-sgd, the noise over the largest gradient, in the place of epsilon",
         panel=TRAINING,
         rule=_finite,
-        usual="as --epsilon needs it",
+        usual="as epsilon needs it",
     )
     clip: float = setting(
         1.0, "of dp-sgd, the largest norm of a document's gradient", panel=TRAINING, rule=_finite

@@ -18,7 +18,7 @@ VERBATIM_CHECKS: Mapping[str, CheckKind] = {
     ),
     "max_extractable": CheckKind(
         help="The share of windows of the corpus whose suffix comes out within the tries, held "
-        "against the limit by its interval: at the --level of the look, whatever --significance.",
+        "against the limit by its interval: at the level of the look, whatever --significance.",
         remedy="Look at more windows (--windows), so that the share is known more closely.",
         said_leak="above the limit",
         said_pass="not above the limit",

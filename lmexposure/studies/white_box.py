@@ -42,7 +42,7 @@ _PROMISE = {
     Outcome.PASS: "seen from inside, nothing contradicts the promise",
     Outcome.INCONCLUSIVE: "seen from inside, nothing could have contradicted the promise",
 }
-_MORE = "Train longer, or with more gradient canaries (--gradient-canaries)."
+_MORE = "Train longer, or with more gradient canaries (--set gradient_canaries=N)."
 
 
 class WhiteBoxBounds(Record):
@@ -310,7 +310,7 @@ def _check(
     if outcome is Outcome.INCONCLUSIVE:
         reason += (
             f"; max attainable in {count(found.steps, 'step')} is {nats(found.attainable)}: train "
-            "longer, or with more gradient canaries (--gradient-canaries)"
+            "longer, or with more gradient canaries (--set gradient_canaries=N)"
         )
     return Check(
         name=f"{name}, from inside",

@@ -155,7 +155,7 @@ def test_what_no_canary_could_have_shown_is_no_pass() -> None:
     assert verdict.outcome == "inconclusive"
     assert "nothing could have contradicted the promise" in verdict.sentence
     assert "max attainable in 60 steps is" in verdict.sentence
-    assert "(--gradient-canaries)" in verdict.sentence
+    assert "(--set gradient_canaries=N)" in verdict.sentence
     # Either could have: a claim is of the noise, and of epsilon.
     for seen in ({"noise_attainable": None}, {"attainable": 0.0}):
         assert from_inside(claimed(clean(), **seen)) == {"claimed_epsilon": "pass"}
