@@ -3,13 +3,10 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from lmexposure.cli import options
 from lmexposure.cli.console import begin, show_study
 from lmexposure.cli.long_work import long_work
 from lmexposure.cli.options import takes
-from lmexposure.errors import SettingsError
 
 if TYPE_CHECKING:
     from lmexposure.studies import CanifeStudySettings
@@ -17,13 +14,7 @@ if TYPE_CHECKING:
 
 @takes(settings=options.told("canife"))
 def canife(
-    corpus: Annotated[
-        list[str],
-        typer.Argument(
-            help="What users wrote: JSONL or Parquet with a field that says whose a record is, or "
-            "text; .gz and .zst too; several, or a pattern in quotes.",
-        ),
-    ],
+    corpus: Annotated[list[str], options.files_argument("What users wrote")],
     out: Annotated[Path, options.out_option("For canife.json, the report and model/.")],
     settings: "CanifeStudySettings",
 ) -> None:
@@ -33,10 +24,6 @@ def canife(
     each user. A crafted canary is put into mock rounds by coins; what it shows is a lower bound,
     beside the promise, of each attacked round and of the training.
     """
-    if options.STDIN in corpus:
-        raise SettingsError(
-            "the corpus is read from files; write standard input to a file and name that"
-        )
     begin(options.reading(corpus))
     from lmexposure.federated import canife_audit
 

@@ -3,14 +3,10 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from lmexposure.cli import options
 from lmexposure.cli.console import begin, say, show_study
 from lmexposure.cli.long_work import long_work
 from lmexposure.cli.options import takes
-from lmexposure.errors import SettingsError
-from lmexposure.studies import MACHINE
 
 if TYPE_CHECKING:
     from lmexposure.studies import DefencesSettings
@@ -18,34 +14,13 @@ if TYPE_CHECKING:
 
 @takes(settings=options.told("defences"))
 def defences(
-    corpus: Annotated[
-        list[str],
-        typer.Argument(
-            help="The corpus: text, JSONL or Parquet; .gz and .zst too; several files, or a "
-            "pattern in quotes, 'DIRECTORY/*' for a directory's files.",
-        ),
-    ],
+    corpus: Annotated[list[str], options.files_argument()],
     out: Annotated[
         Path,
         options.out_option("The comparison; the same command goes on where it was ended."),
     ],
-    workers: Annotated[
-        int | None,
-        typer.Option(
-            rich_help_panel=MACHINE,
-            help="Models side by side, by Ray; 1 does without it.  [default: as many as there are "
-            "cores, or GPUs; 1 where Ray is not installed]",
-        ),
-    ] = None,
-    address: Annotated[
-        str | None,
-        typer.Option(
-            metavar="HOST:PORT",
-            rich_help_panel=MACHINE,
-            help="A Ray cluster, whose machines share OUT; auto finds the one that runs here.  "
-            "[default: this machine]",
-        ),
-    ] = None,
+    workers: options.Workers = None,
+    address: options.Address = None,
     *,
     settings: "DefencesSettings",
 ) -> None:
@@ -55,11 +30,6 @@ def defences(
     of each are trained with the same canaries, and attacked in every way that fits. What each
     costs is said before time is spent.
     """
-    if options.STDIN in corpus:
-        raise SettingsError(
-            "a comparison reads its corpus again for every model, and standard input only once; "
-            "write it to a file and name that"
-        )
     begin(options.reading(corpus))
     from lmexposure.defences import compare_defences
 

@@ -12,9 +12,7 @@ from lmexposure.cli.console import say
 def dp_report(
     training: Annotated[
         Path,
-        typer.Argument(
-            help="The directory of a training by dp-sgd with document_norms=true."
-        ),
+        typer.Argument(help="The directory of a training by dp-sgd with document_norms=true."),
     ],
     each: Annotated[
         Path | None,

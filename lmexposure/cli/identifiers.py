@@ -17,13 +17,7 @@ if TYPE_CHECKING:
 @takes(settings=options.told("identifiers"))
 def identifiers(
     model: Annotated[str, typer.Argument(help="The audited model: a directory or hub name.")],
-    corpus: Annotated[
-        list[str],
-        typer.Argument(
-            help="What it was trained on: text, JSONL or Parquet; .gz and .zst too; several files, "
-            "or a pattern in quotes, 'DIRECTORY/*' for a directory's files."
-        ),
-    ],
+    corpus: Annotated[list[str], options.files_argument("What it was trained on")],
     formats: Annotated[
         list[str],
         typer.Option(

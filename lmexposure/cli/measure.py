@@ -26,7 +26,7 @@ def measure(
             "trajectory.",
         ),
     ],
-    manifest: Annotated[Path, typer.Argument(help="The manifest.json of the insertion.")],
+    manifest: options.Manifest,
     out: Annotated[Path, options.out_option("For result.json, scores.parquet and the report.")],
     settings: "RunSettings",
     base: Annotated[

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO, Annotated, Literal, ParamSpec, TypeAlias, TypeVar, cast, get_origin
 
 import typer
-from typer.models import OptionInfo
+from typer.models import ArgumentInfo, OptionInfo
 
 from lmexposure._files import open_regular
 from lmexposure._settings import (
@@ -26,6 +26,7 @@ from lmexposure.core import Thresholds, own_records
 from lmexposure.errors import CorpusError, SettingsError
 from lmexposure.studies import (
     FLAGS,
+    MACHINE,
     SETTINGS_OF_ROWS,
     CanifeStudySettings,
     DefencesSettings,
@@ -258,6 +259,44 @@ _CORPUS = (
 )
 Corpus = Annotated[list[str], typer.Argument(help=f"{_CORPUS}.")]
 PipedCorpus = Annotated[list[str], typer.Argument(help=f"{_CORPUS} and writes standard output.")]
+Manifest = Annotated[Path, typer.Argument(help="The manifest.json of the insertion.")]
+Workers = Annotated[
+    int | None,
+    typer.Option(
+        rich_help_panel=MACHINE,
+        help="Models side by side, by Ray; 1 does without it.  [default: as many as there are "
+        "cores, or GPUs; 1 where Ray is not installed]",
+    ),
+]
+Address = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOST:PORT",
+        rich_help_panel=MACHINE,
+        help="A Ray cluster, whose machines share OUT; auto finds the one that runs here.  "
+        "[default: this machine]",
+    ),
+]
+
+
+def files_argument(what: str = "The corpus") -> ArgumentInfo:
+    """Files that are read more than once, so that standard input cannot be one of them."""
+    argument: ArgumentInfo = typer.Argument(
+        help=f"{what}: text, JSONL or Parquet; .gz and .zst too; several, or a pattern in quotes, "
+        "'DIRECTORY/*' for a directory's files.",
+        callback=no_stdin,
+    )
+    return argument
+
+
+def no_stdin(names: list[str] | None) -> list[str] | None:
+    """The names, unless one of them is standard input."""
+    if STDIN in (names or ()):
+        raise SettingsError(
+            "these files are read more than once, and standard input can be read only once; write "
+            "it to a file and name that"
+        )
+    return names
 
 
 def opened(corpus: list[str]) -> "list[str] | IO[bytes]":

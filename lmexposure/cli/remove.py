@@ -20,7 +20,7 @@ def remove(
             "a directory's files; - reads standard input."
         ),
     ],
-    manifest: Annotated[Path, typer.Argument(help="The manifest.json of the insertion.")],
+    manifest: options.Manifest,
     out: Annotated[
         Path | None, options.out_option("For the corpus, each file under its own name.")
     ] = None,

@@ -13,7 +13,7 @@ from lmexposure.cli.console import begin, say, show_study, warn
 from lmexposure.cli.long_work import long_work
 from lmexposure.cli.options import Given, takes
 from lmexposure.errors import SettingsError
-from lmexposure.studies import MACHINE, SWEEPING
+from lmexposure.studies import SWEEPING
 
 if TYPE_CHECKING:
     from lmexposure.studies import SweepPlan, SweepResult, SweepSettings
@@ -23,13 +23,7 @@ _STEP = "Instead of the whole sweep"  # what a help says of the flags for one st
 
 @takes(given=replace(options.told("sweep"), make=dict))  # a step of it takes none of them
 def sweep(  # noqa: PLR0913 - a command: its parameters are its flags
-    corpus: Annotated[
-        list[str] | None,
-        typer.Argument(
-            help="The corpus: text, JSONL or Parquet; .gz and .zst too; several files, or a "
-            "pattern in quotes, 'DIRECTORY/*' for a directory's files.",
-        ),
-    ] = None,
+    corpus: Annotated[list[str] | None, options.files_argument()] = None,
     out: Annotated[
         Path | None,
         options.out_option("The sweep; the same command goes on at the models that are missing."),
@@ -59,23 +53,8 @@ def sweep(  # noqa: PLR0913 - a command: its parameters are its flags
             help=f"{_STEP}: join the scores of its models, and report.",
         ),
     ] = None,
-    workers: Annotated[
-        int | None,
-        typer.Option(
-            rich_help_panel=MACHINE,
-            help="Models side by side, by Ray; 1 does without it.  [default: as many as there are "
-            "cores, or GPUs; 1 where Ray is not installed]",
-        ),
-    ] = None,
-    address: Annotated[
-        str | None,
-        typer.Option(
-            metavar="HOST:PORT",
-            rich_help_panel=MACHINE,
-            help="A Ray cluster, whose machines share OUT; auto finds the one that runs here.  "
-            "[default: this machine]",
-        ),
-    ] = None,
+    workers: options.Workers = None,
+    address: options.Address = None,
     *,
     given: Given,
 ) -> None:
@@ -93,11 +72,6 @@ def sweep(  # noqa: PLR0913 - a command: its parameters are its flags
         return
     if not corpus:
         raise SettingsError("CORPUS is missing; name its files, or --collect a sweep")
-    if options.STDIN in corpus:
-        raise SettingsError(
-            "a sweep reads its corpus again for every model, and standard input only once; write "
-            "it to a file and name that"
-        )
     _sweep(corpus, out, given, workers=workers, address=address, prepare_alone=prepare)
 
 

@@ -9,7 +9,7 @@ from lmexposure.cli import options
 from lmexposure.cli.console import begin, show_study
 from lmexposure.cli.long_work import long_work
 from lmexposure.cli.options import takes
-from lmexposure.errors import CorpusError, SettingsError
+from lmexposure.errors import CorpusError
 
 if TYPE_CHECKING:
     from lmexposure.studies import VerbatimSettings
@@ -18,13 +18,7 @@ if TYPE_CHECKING:
 @takes(settings=options.told("verbatim"))
 def verbatim(  # noqa: PLR0913 - a command: its parameters are its flags
     model: Annotated[str, typer.Argument(help="A model directory or hub name.")],
-    corpus: Annotated[
-        list[str],
-        typer.Argument(
-            help="Files that the model was trained on: text, JSONL or Parquet; .gz and .zst too; "
-            "several, or a pattern in quotes.",
-        ),
-    ],
+    corpus: Annotated[list[str], options.files_argument("What it was trained on")],
     out: Annotated[
         Path,
         options.out_option("For verbatim.json and the report; the same command goes on there."),
@@ -40,6 +34,7 @@ def verbatim(  # noqa: PLR0913 - a command: its parameters are its flags
         list[str] | None,
         typer.Option(
             metavar="FILE",
+            callback=options.no_stdin,
             help="A control: documents of the same source that MODEL never saw; may be repeated.",
         ),
     ] = None,
@@ -61,11 +56,6 @@ def verbatim(  # noqa: PLR0913 - a command: its parameters are its flags
     Likely text is not memorised text: name --held-out documents of a --random-split, or a
     --reference model. Without a random split nothing is called memorised.
     """
-    if options.STDIN in [*corpus, *(held_out or ())]:
-        raise SettingsError(
-            "the corpus is read several times, and standard input only once; write it to a file "
-            "and name that"
-        )
     begun = [] if prompts is None else _lines(prompts)
     begin(f"loading {model}")
     from lmexposure.regurgitation import verbatim as look

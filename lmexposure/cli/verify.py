@@ -53,7 +53,7 @@ def verify(
             "tokenized_path among them, with --tokenizer."
         ),
     ],
-    manifest: Annotated[Path, typer.Argument(help="The manifest.json of the insertion.")],
+    manifest: options.Manifest,
     layout: Annotated[
         str | None,
         typer.Option(

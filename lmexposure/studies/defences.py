@@ -33,18 +33,14 @@ from lmexposure.core import (
 )
 from lmexposure.core import Number as MainNumber
 from lmexposure.studies.defences_record import DefenceAttack, DefenceRow
+from lmexposure.studies.sweep_settings import SCORES
 
 if TYPE_CHECKING:
     from lmexposure.core.charts import Chart
 
 _UNDEFENDED = "none"
 _NAME = 40  # characters of a method in the chart
-_SCORES = {
-    "log_perplexity": "log-perplexity",
-    "secret_tokens": "tokens of the secret",
-    "label_only": "greedy matches",
-    "kept_tokens": "secret tokens with loss",
-}
+_SCORES = {**SCORES, "kept_tokens": "secret tokens with loss"}
 _SEARCHES = {"best_first": "in 10 guesses", "beam": "by beam search", "greedy": "greedily"}
 # What of language models has no counterpart among the defences of the paper.
 NO_COUNTERPART = (

@@ -31,18 +31,23 @@ MOST_POPULATION, POPULATION_SHARE = 500, 0.1  # what is asked for where nothing 
 SHARES = (1.0, 0.5, 0.25, 0.0)  # of the canaries, where several kinds are compared
 
 # Each by the name that files and reports have; higher = more likely in, see `sweeps.matrices`.
-SCORES = (
-    "log_perplexity",
-    "secret_tokens",
-    "calibrated",
-    "min_k",
-    "min_k_plus_plus",
-    "zlib",
-    "label_only",
-)
+SCORES: Mapping[str, str] = {
+    "log_perplexity": "log-perplexity",
+    "secret_tokens": "tokens of the secret",
+    "calibrated": "beside the base",
+    "min_k": "min-k",
+    "min_k_plus_plus": "min-k++",
+    "zlib": "zlib",
+    "label_only": "greedy matches",
+}
 # What other models make of a score: nothing, how far it lies above "out" (offline), or between "in"
 # and "out" (online).
-ATTACKS = ("plain", "lira", "lira_offline", "rmia")
+ATTACKS: Mapping[str, str] = {
+    "plain": "as it is",
+    "lira": "LiRA",
+    "lira_offline": "LiRA offline",
+    "rmia": "RMIA",
+}
 # Which scores an attack reads, where it does not read all.
 READS: Mapping[str, tuple[str, ...]] = {
     "rmia": ("log_perplexity",),

@@ -27,24 +27,10 @@ from lmexposure.studies.sweep_result import (
     SweepText,
     WorstText,
 )
+from lmexposure.studies.sweep_settings import ATTACKS, SCORES
 
 _GROUPS = {"canaries": "all canaries", "population": "ordinary documents"}
-_SCORES = {
-    "log_perplexity": "log-perplexity",
-    "secret_tokens": "tokens of the secret",
-    "calibrated": "beside the base",
-    "min_k": "min-k",
-    "min_k_plus_plus": "min-k++",
-    "zlib": "zlib",
-    "label_only": "greedy matches",
-}
-_ATTACKS = {
-    "plain": "as it is",
-    "lira": "LiRA",
-    "lira_offline": "LiRA offline",
-    "rmia": "RMIA",
-    "label_regression": "regression on matches",
-}
+_ATTACKS = {**ATTACKS, "label_regression": "regression on matches"}
 QUESTIONS = {
     "together": "all models together",
     "per_model": "largest of one model",
@@ -72,7 +58,7 @@ def score_name(row: SweepScore) -> str:
 
 def _score_and_attack(score: str, attack: str) -> str:
     """In words; a name without better ones is a file's of a later version."""
-    words = _SCORES.get(score, score.replace("_", " "))
+    words = SCORES.get(score, score.replace("_", " "))
     return f"{words}, {_ATTACKS.get(attack, attack.replace('_', ' '))}"
 
 
