@@ -64,8 +64,13 @@ def without_torchao() -> Iterator[None]:
     """Keep torchao, where it is not imported yet, from being so: no weight can be one of its own.
 
     transformers imports it beside every model, and peft to ask whether it made a weight. It is slow
-    and logs which kernels it lacks.
+    and logs which kernels it lacks. In a process that is none of ours it comes, in silence: what
+    else uses it there must find its own classes.
     """
+    if "lmexposure.cli.entry" not in sys.modules:
+        with quiet_libraries():
+            yield
+        return
     if "torchao" in sys.modules or find_spec("torchao") is None:
         yield
         return

@@ -231,6 +231,7 @@ _UNTIL_ASKED = """
 import sys
 from pathlib import Path
 
+import lmexposure.cli.entry
 from lmexposure.audit import measure, model_in_memory
 from lmexposure.models import load_model, save_model
 from lmexposure.models.lora import with_new_adapter
@@ -249,6 +250,26 @@ weights = load_model(quantised).model.state_dict()
 flat, metadata = quantizer_torchao.flatten_tensor_state_dict(weights)
 assert is_metadata_torchao(metadata) and len(flat) > len(weights)
 """
+
+
+_AMONG_OTHERS = """
+import sys
+
+import lmexposure.models
+from transformers.quantizers import quantizer_torchao
+
+import torchao
+assert quantizer_torchao.flatten_tensor_state_dict.__module__.startswith("torchao.")
+assert all(type(each).__name__ == "module" for n, each in sys.modules.items() if "torchao" in n)
+"""
+
+
+def test_in_a_process_of_others_torchao_is_its_own_and_silent() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _AMONG_OTHERS], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Failed to load" not in done.stderr
 
 
 def test_torchao_is_imported_to_quantise_and_its_advice_unsaid(
