@@ -69,7 +69,7 @@ def test_a_model_that_diverges_is_said_and_is_no_failure(call: Call, tmp_path: P
     ("words", "message"),
     [
         (("--out", "o"), "CORPUS is missing; name its files, or --collect a sweep"),
-        (("-", "--out", "o"), "a sweep reads its corpus again for every model, and standard input"),
+        (("-", "--out", "o"), "these files are read more than once, and standard input"),
         (("--only", "1", "--prepare", "--out", "o"), "--prepare and --only are steps of their own"),
         (
             ("--only", "1", "--out", "o", "--epochs", "3"),
