@@ -3,6 +3,7 @@
 import re
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer.main
@@ -11,7 +12,7 @@ from cli.conftest import Call, assert_refused
 from lmexposure.cli import options
 from lmexposure.cli.app import app
 from lmexposure.errors import SettingsError
-from lmexposure.studies import set_words
+from lmexposure.studies import RunSettings, set_words
 
 
 def flags_of(command: str) -> set[str]:
@@ -69,6 +70,40 @@ def test_what_is_wrong_in_a_settings_file(
     seen = call(*words, "--settings", path)
     assert seen.code == 3
     assert re.search(f"settings.toml: {message}", seen.err.replace("\n", "")), seen.err
+
+
+def test_a_setting_is_set_by_its_name() -> None:
+    """The last of two wins, as of a flag; hyphens are as good as underscores."""
+    pairs = ["epochs=4", "draws=50", "formats=pin,email", "quick=true", "learning-rate=1e-3"]
+    pairs += ["chat_date=none", "system=a = b, c", "draws=60"]
+    chosen = options.TAKEN["run"].make({"set_values": pairs, "canaries": 5})
+    assert isinstance(chosen, RunSettings)
+    assert (chosen.training, chosen.formats) == (
+        {"epochs": 4, "learning_rate": 1e-3},
+        ("pin", "email"),
+    )
+    assert (chosen.measure.draws, chosen.measure.quick, chosen.canaries) == (60, True, 5)
+    assert (chosen.chat_date, chosen.system) == (None, "a = b, c")
+
+
+@pytest.mark.parametrize(
+    ("command", "given", "message"),
+    [
+        ("run", {"set_values": ["epochs"]}, "--set 'epochs' must be NAME=VALUE, such as"),
+        ("run", {"set_values": ["=3"]}, "--set '=3' must be NAME=VALUE"),
+        ("run", {"set_values": ["epoch=3"]}, "unknown setting 'epoch'; did you mean 'epochs'"),
+        ("run", {"set_values": ["epochs=abc"]}, "epochs='abc' must be a whole number"),
+        ("run", {"set_values": ["epochs=3"], "epochs": 3}, "--set epochs=3 and --epochs say two"),
+        ("sweep", {"set_values": ["controls=3"]}, "'controls' has no effect here"),
+        ("measure", {"set_values": ["epochs=3"]}, "'epochs' has no effect here"),
+        ("insert", {"set_values": ["draws=30"]}, "'draws' has no effect here"),
+        ("run", {"set_values": ["quick=yes"]}, "quick='yes' must be true or false"),
+        ("run", {"set_values": ["repetitions=1,x"]}, "repetitions='1,x' must be whole numbers"),
+    ],
+)
+def test_what_cannot_be_set_is_refused(command: str, given: dict[str, Any], message: str) -> None:
+    with pytest.raises(SettingsError, match=re.escape(message)):
+        options.TAKEN[command].make(given)
 
 
 @pytest.mark.parametrize(
