@@ -1,8 +1,8 @@
 """What is in the files of a run: typed, checked once where it is read, attributes ever after.
 
-Open `result.py` to learn what result.json holds and what must be true in it, `run_record.py` for
-run.json, `rows_record.py` for rows.json, `sweep_plan.py` and `sweep_result.py` for the files of a
-sweep; `scores.py` reads the scores of every text, and `run.py` a directory of them all.
+Open `exposure/record.py` to learn what result.json holds and what must be true in it,
+`exposure/run_record.py` for run.json, `sweep_record.py` for the files of a sweep;
+`exposure/scores.py` reads the scores of every text, and `exposure/files.py` a run's directory.
 """
 
 from typing import TYPE_CHECKING
@@ -128,23 +128,26 @@ if TYPE_CHECKING:
         RunSettings,
     )
     from lmexposure.studies.sweep import SweepResult
-    from lmexposure.studies.sweep_counterfactual import (
+    from lmexposure.studies.sweep_record import (
+        MOST_LOST,
+        AuditedText,
         CounterfactualGroup,
         CounterfactualText,
-        InfluentialPair,
-        MeansApart,
-        SweepCounterfactual,
-        SweepInfluence,
-    )
-    from lmexposure.studies.sweep_plan import AuditedText, SweepOptions, SweepPlan
-    from lmexposure.studies.sweep_power import KindComparison, KindPower, ShareUtility, SweepPower
-    from lmexposure.studies.sweep_result import (
-        MOST_LOST,
         FailedModel,
+        InfluentialPair,
+        KindComparison,
+        KindPower,
+        MeansApart,
+        ShareUtility,
         SweepBound,
+        SweepCounterfactual,
         SweepCurve,
         SweepEpsilon,
+        SweepInfluence,
         SweepModel,
+        SweepOptions,
+        SweepPlan,
+        SweepPower,
         SweepScore,
         SweepText,
         Utility,

@@ -20,7 +20,7 @@ from lmexposure.errors import SettingsError
 from lmexposure.studies.settings import MeasureSettings, RunSettings
 
 if TYPE_CHECKING:
-    from lmexposure.studies.sweep_plan import SweepOptions
+    from lmexposure.studies.sweep_record import SweepOptions
 
 SWEEPING = "Sweep"  # the panel of a command's help
 # With fewer, no canary is in two others and out of two others for each model that is left out.
@@ -208,7 +208,7 @@ class SweepSettings(Settings):
 
     def record(self) -> "SweepOptions":
         """What plan.json says of them: all but the seed of the coins, which it has as coins."""
-        from lmexposure.studies.sweep_plan import SweepOptions  # brings pydantic
+        from lmexposure.studies.sweep_record import SweepOptions  # brings pydantic
 
         values = {
             name: getattr(self, name)

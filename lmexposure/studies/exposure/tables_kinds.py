@@ -15,7 +15,7 @@ from lmexposure._style import (
 from lmexposure.core import Column, Section, Table
 from lmexposure.statistics import TprAtFpr
 from lmexposure.studies.exposure.kinds import KindMembership
-from lmexposure.studies.sweep_kinds import kind_lines
+from lmexposure.studies.sweep_tables import kind_lines
 
 _RATES = (0.01, 0.1)
 _CLAIM = (
