@@ -55,7 +55,7 @@ REPORTS = {
     "studies/setting_words.py": {"set_words"},
     "studies/sweep.py": {"steps", "_differences"},
     "studies/sweep_checks.py": {"_untested"},
-    "studies/verbatim_checks.py": {"_longest_check", "_share_check"},
+    "studies/verbatim_record.py": {"_longest_check", "_share_check"},
     "studies/white_box.py": {"_MORE", "_check"},
 }
 

@@ -46,7 +46,7 @@ from lmexposure.studies.exposure.preconditions import (
     check_learned,
 )
 from lmexposure.studies.exposure.record import ResultNumbers
-from lmexposure.studies.verbatim_checks import VERBATIM_CHECKS
+from lmexposure.studies.verbatim_record import VERBATIM_CHECKS
 
 _CLASSES = CheckKind(
     help="There was nothing that a check could judge.",
