@@ -43,7 +43,7 @@ REPORTS = {
     "core/charts/style.py": {"VARIABLES"},
     "studies/canife.py": {"_MORE", "_no_noise", "_of_epsilon"},
     "studies/defences.py": {"checks"},
-    "studies/dp_report.py": {"checks"},
+    "studies/dp.py": {"checks"},
     "studies/exposure/answers.py": {"_UNKNOWN", "_undecided", "_after_a_pass"},
     "studies/exposure/check_epsilon.py": {"_judge"},
     "studies/exposure/check_exposure.py": {"_MORE_CANARIES"},

@@ -15,34 +15,20 @@ if TYPE_CHECKING:
         Canife,
         CanifeRound,
     )
-    from lmexposure.studies.defence_settings import (
-        DISTILLATION,
-        DP_SGD,
-        GOLDFISH,
-        HAMP,
-        OF_METHOD,
-        PLAIN,
-        RELAXLOSS,
-        SELENA,
-        TRAINING,
-    )
     from lmexposure.studies.defences import (
-        Defences,
-        alike_to,
-    )
-    from lmexposure.studies.defences_record import (
         DefenceAttack,
         DefenceExposure,
         DefenceRow,
+        Defences,
         DefenceSearch,
         DefenceTry,
+        alike_to,
     )
     from lmexposure.studies.defences_settings import (
         COMPARING,
         DefencesSettings,
     )
-    from lmexposure.studies.dp_claim import NOT_COVERED, DpClaim
-    from lmexposure.studies.dp_report import DocumentPrivacy
+    from lmexposure.studies.dp import NOT_COVERED, DocumentPrivacy, DpClaim
     from lmexposure.studies.exposure.base import BaseCanary, BaseClass, BaseModelRecord
     from lmexposure.studies.exposure.classes import (
         ClassSummary,
@@ -161,7 +147,18 @@ if TYPE_CHECKING:
         SweepSettings,
     )
     from lmexposure.studies.training_file import TRAINING_SCHEMA, TrainingFile, read_training
-    from lmexposure.studies.training_settings import TrainingSettings
+    from lmexposure.studies.training_settings import (
+        DISTILLATION,
+        DP_SGD,
+        GOLDFISH,
+        HAMP,
+        OF_METHOD,
+        PLAIN,
+        RELAXLOSS,
+        SELENA,
+        TRAINING,
+        TrainingSettings,
+    )
     from lmexposure.studies.verbatim import VerbatimRecord
     from lmexposure.studies.verbatim_record import (
         ExtractableShare,
@@ -196,7 +193,7 @@ else:
 # In the order in which they are listed.
 _register("canife", "lmexposure.studies.canife:Canife")
 _register("defences", "lmexposure.studies.defences:Defences")
-_register("dp_report", "lmexposure.studies.dp_report:DocumentPrivacy", part=True)
+_register("dp_report", "lmexposure.studies.dp:DocumentPrivacy", part=True)
 _register("identifiers", "lmexposure.studies.identifiers:NaturalIdentifiers")
 _register("result", "lmexposure.studies.exposure.result:Result", begun="run.json")
 _register("sweep", "lmexposure.studies.sweep:SweepResult", begun="plan.json")

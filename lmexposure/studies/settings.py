@@ -34,8 +34,7 @@ from lmexposure._validate import (
 )
 from lmexposure.canaries import ADAPTERS, FORMS, KINDS, UNIFORM, layouts_listed
 from lmexposure.errors import SettingsError
-from lmexposure.studies.defence_settings import TRAINING
-from lmexposure.studies.training_settings import TrainingSettings
+from lmexposure.studies.training_settings import TRAINING, TrainingSettings
 
 if TYPE_CHECKING:
     from lmexposure.studies.exposure.record import MeasureOptions

@@ -36,7 +36,7 @@ from lmexposure._record import (
 from lmexposure.core import Study
 from lmexposure.errors import SettingsError
 from lmexposure.statistics import Privacy, QuantileInterval
-from lmexposure.studies.dp_claim import DpClaim
+from lmexposure.studies.dp import DpClaim
 from lmexposure.studies.exposure.base import BaseModelRecord
 from lmexposure.studies.exposure.classes import ClassKey, ClassSummary
 from lmexposure.studies.exposure.formats import CanaryResult, FormatResult

@@ -15,7 +15,7 @@ from lmexposure._record import (
     Rows,
     Utc,
 )
-from lmexposure.studies.dp_claim import DpClaim
+from lmexposure.studies.dp import DpClaim
 from lmexposure.studies.exposure.record import LEAST_GAIN, MeasureOptions
 
 # Between the names of several files or patterns in `RunRecord.corpus`: no name can hold it.
