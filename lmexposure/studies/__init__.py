@@ -1,7 +1,7 @@
 """What is in the files of a run: typed, checked once where it is read, attributes ever after.
 
 Open `exposure/record.py` to learn what result.json holds and what must be true in it,
-`exposure/run_record.py` for run.json, `sweep_record.py` for the files of a sweep;
+`exposure/run_record.py` for run.json and rows.json, `sweep_record.py` for the files of a sweep;
 `exposure/scores.py` reads the scores of every text, and `exposure/files.py` a run's directory.
 """
 
@@ -29,27 +29,28 @@ if TYPE_CHECKING:
         DefencesSettings,
     )
     from lmexposure.studies.dp import NOT_COVERED, DocumentPrivacy, DpClaim
-    from lmexposure.studies.exposure.base import BaseCanary, BaseClass, BaseModelRecord
-    from lmexposure.studies.exposure.classes import (
-        ClassSummary,
-        ExtractionCount,
-        GuessCount,
-        OtherEstimate,
-    )
     from lmexposure.studies.exposure.files import Evaluation, RunFiles, read_look
-    from lmexposure.studies.exposure.formats import (
+    from lmexposure.studies.exposure.model_card import card_with_results, save_card
+    from lmexposure.studies.exposure.parts import (
+        BaseCanary,
+        BaseClass,
+        BaseModelRecord,
         CanaryResult,
+        ClassSummary,
         EstimateName,
         Extraction,
+        ExtractionCount,
         FormatResult,
+        GuessCount,
+        KindCandidate,
+        KindMembership,
         Margin,
+        OtherEstimate,
         Role,
         Search,
         SkewNormalFit,
         TokenProof,
     )
-    from lmexposure.studies.exposure.kinds import KindCandidate, KindMembership
-    from lmexposure.studies.exposure.model_card import card_with_results, save_card
     from lmexposure.studies.exposure.record import (
         LEAST_GAIN,
         MOST_SHOWN,
@@ -61,12 +62,16 @@ if TYPE_CHECKING:
         WitnessResult,
     )
     from lmexposure.studies.exposure.result import Result
-    from lmexposure.studies.exposure.rows_record import RowsClass, RowsRecord
     from lmexposure.studies.exposure.run_record import (
         SEVERAL,
+        TRAINING_SCHEMA,
+        RowsClass,
+        RowsRecord,
         RunOptions,
         RunRecord,
+        TrainingFile,
         TrainingResult,
+        read_training,
     )
     from lmexposure.studies.exposure.scores import (
         ScoreColumns,
@@ -146,7 +151,6 @@ if TYPE_CHECKING:
         SWEEPING,
         SweepSettings,
     )
-    from lmexposure.studies.training_file import TRAINING_SCHEMA, TrainingFile, read_training
     from lmexposure.studies.training_settings import (
         DISTILLATION,
         DP_SGD,

@@ -20,7 +20,7 @@ from lmexposure.core.charts import (
     series_style,
 )
 from lmexposure.studies.exposure.charts_exposure import frame, frame_keys
-from lmexposure.studies.exposure.formats import Role
+from lmexposure.studies.exposure.parts import Role
 from lmexposure.studies.exposure.rows import ClassRow
 
 _CARET: Literal[10] = 10  # matplotlib.markers.CARETUPBASE

@@ -23,7 +23,7 @@ from lmexposure.core.charts import (
     plain_axes,
     rug,
 )
-from lmexposure.studies.exposure.formats import SkewNormalFit
+from lmexposure.studies.exposure.parts import SkewNormalFit
 from lmexposure.studies.exposure.rows import AnyRole, CanaryRow, Floats, FormatData
 
 _LEVELS = np.array([0, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1])  # of `quantiles`

@@ -5,8 +5,8 @@ import math
 from lmexposure._quantiles import unseen_share
 from lmexposure._style import count, large, percent, sentence, short, whole
 from lmexposure.core import Check, CheckKind, Outcome, Thresholds
-from lmexposure.studies.exposure.formats import Extraction
 from lmexposure.studies.exposure.judged import CanaryClass
+from lmexposure.studies.exposure.parts import Extraction
 
 _SOME = 0.5  # finds, in expectation, from which on chance is worth a word
 _SEARCHES = {"best_first": "likeliest in order", "greedy": "greedy", "beam": "by beam search"}

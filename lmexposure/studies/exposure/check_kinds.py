@@ -24,7 +24,7 @@ from lmexposure._style import (
 from lmexposure.core import Check, Outcome, Thresholds
 from lmexposure.statistics import EpsilonBound
 from lmexposure.studies.exposure.check_exposure import least_p_value
-from lmexposure.studies.exposure.kinds import KindMembership
+from lmexposure.studies.exposure.parts import KindMembership
 from lmexposure.studies.exposure.record import ResultNumbers
 
 

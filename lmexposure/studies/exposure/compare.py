@@ -24,7 +24,7 @@ from lmexposure.errors import SettingsError
 from lmexposure.studies.exposure.differences import Difference, differences, findings
 from lmexposure.studies.exposure.facts import command_of, where_of
 from lmexposure.studies.exposure.files import RunFiles
-from lmexposure.studies.exposure.formats import Role
+from lmexposure.studies.exposure.parts import Role
 from lmexposure.studies.exposure.record import ResultNumbers
 from lmexposure.studies.exposure.rows import ClassRow, class_rows
 from lmexposure.studies.exposure.tables import compared_columns, how_to_read

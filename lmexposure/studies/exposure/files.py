@@ -15,8 +15,7 @@ from lmexposure._style import short_hash, visible
 from lmexposure.canaries import Manifest
 from lmexposure.errors import ManifestError, ResultError
 from lmexposure.studies.exposure.record import ResultNumbers
-from lmexposure.studies.exposure.run_record import RunRecord, TrainingResult
-from lmexposure.studies.training_file import read_training
+from lmexposure.studies.exposure.run_record import RunRecord, TrainingResult, read_training
 
 if TYPE_CHECKING:
     from lmexposure.studies.verbatim import VerbatimRecord

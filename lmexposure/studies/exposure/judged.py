@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from lmexposure._quantiles import ExposureEstimate
 from lmexposure._style import times, visible
 from lmexposure.statistics import Estimate, GuessingTest, Method
-from lmexposure.studies.exposure.formats import CanaryResult, EstimateName, Extraction, FormatResult
+from lmexposure.studies.exposure.parts import CanaryResult, EstimateName, Extraction, FormatResult
 from lmexposure.studies.exposure.record import ResultNumbers
 
 # An extrapolation or a certificate may be shown, but what was counted or drawn decides.

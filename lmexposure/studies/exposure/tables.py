@@ -24,7 +24,7 @@ from lmexposure._style import (
 )
 from lmexposure.core import Column, Table
 from lmexposure.statistics import GuessingBaseline
-from lmexposure.studies.exposure.base import BaseClass
+from lmexposure.studies.exposure.parts import BaseClass
 from lmexposure.studies.exposure.record import CheckpointClass
 from lmexposure.studies.exposure.rows import CanaryRow, ClassRow, FormatData, Found
 

@@ -14,7 +14,7 @@ from lmexposure._style import (
 )
 from lmexposure.core import Column, Section, Table
 from lmexposure.statistics import TprAtFpr
-from lmexposure.studies.exposure.kinds import KindMembership
+from lmexposure.studies.exposure.parts import KindMembership
 from lmexposure.studies.sweep_tables import kind_lines
 
 _RATES = (0.01, 0.1)
