@@ -9,7 +9,7 @@ from made_results import small_result, small_run, with_result
 
 from lmexposure.core.render import as_json, as_markdown, as_page
 from lmexposure.studies import Result
-from lmexposure.studies.exposure.charts_calibrated import _shown, calibrated_chart
+from lmexposure.studies.exposure.charts_exposure import _shown, calibrated_chart
 from lmexposure.studies.exposure.facts import command_of, model_facts
 from lmexposure.studies.exposure.rows import BaseDot, format_data
 

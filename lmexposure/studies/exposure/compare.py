@@ -195,7 +195,7 @@ def _classes(name: str, runs: Runs, place: int) -> Section:
     chosen = [(run, list(own.values())) for (run, _), own in zip(runs, columns, strict=True)]
 
     def chart() -> "Chart | None":
-        from lmexposure.studies.exposure.charts_comparison import comparison_chart
+        from lmexposure.studies.exposure.charts_exposure import comparison_chart
 
         return comparison_chart(name, known.bits, chosen)
 

@@ -31,15 +31,18 @@ from lmexposure.core.charts.drawings import farthest
 from lmexposure.core.charts.roc import on_log_axes
 from lmexposure.studies import CheckpointClass
 from lmexposure.studies.exposure import charts_controls as controls_module
-from lmexposure.studies.exposure.charts_comparison import comparison_chart
-from lmexposure.studies.exposure.charts_controls import controls_chart
-from lmexposure.studies.exposure.charts_epsilon import epsilon_chart
-from lmexposure.studies.exposure.charts_exposure import GUESSING_HIGH, GUESSING_LOW, exposure_chart
-from lmexposure.studies.exposure.charts_extraction import extraction_chart
-from lmexposure.studies.exposure.charts_references import _density, _histogram, reference_chart
-from lmexposure.studies.exposure.charts_roc import roc_chart
-from lmexposure.studies.exposure.charts_training import training_chart
-from lmexposure.studies.exposure.charts_trajectory import trajectory_chart
+from lmexposure.studies.exposure.charts import extraction_chart, training_chart, trajectory_chart
+from lmexposure.studies.exposure.charts_exposure import (
+    GUESSING_HIGH,
+    GUESSING_LOW,
+    _density,
+    _histogram,
+    comparison_chart,
+    controls_chart,
+    exposure_chart,
+    reference_chart,
+)
+from lmexposure.studies.exposure.charts_privacy import epsilon_chart, roc_chart
 
 Make = Callable[[], Chart | None]
 NO_BITS = np.array([])
