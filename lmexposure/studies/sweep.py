@@ -375,11 +375,7 @@ class SweepResult(SweepNumbers):
         return {fact.name: fact.value for fact in sweep_setting_facts(self)}
 
     def beside(self, studies: "Sequence[tuple[str, Study]]") -> Iterator[Section]:
-        """Differences of rates and areas with intervals, models as units.
-
-        Raises:
-            SettingsError: intervals of several levels.
-        """
+        """Differences of rates and areas with intervals of one level, models as units."""
         sweeps = [(name, sweep) for name, sweep in studies if isinstance(sweep, SweepResult)]
         levels = {sweep.settings.level for _, sweep in sweeps}
         if len(levels) > 1:

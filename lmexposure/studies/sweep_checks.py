@@ -307,9 +307,8 @@ GUESSED_COINS = CheckKind(
 def check_guessed_coins(result: SweepNumbers, share: float) -> Check | None:
     """Whether all coins together were guessed right more often than chance explains.
 
-    The looks are those of the bounds "together", one for each number of repetitions, whose level is
-    their own; here the chance of the best look is paid for by the number of all looks, so that the
-    check has a share like the others.
+    The chance of the best look is paid for by the number of all looks, one for each number of
+    repetitions, so that the check has a share like the others.
     """
     audits = [row.bound.counts for row in result.epsilon.bounds if row.question == "together"]
     looks = [(look, counts["canaries"]) for counts in audits for look in _looks(counts)]

@@ -189,19 +189,11 @@ class SweepSettings(Settings):
         return SHARES if len(self.run.kinds) > 1 else (1.0,)
 
     def models_of(self, share: float) -> int:
-        """How many models have this share of the canaries.
-
-        Args:
-            share: one of `shares_used`.
-        """
+        """How many models have this share of the canaries, one of `shares_used`."""
         return self.models if share > 0 else max(_FEWEST_MODELS, self.models // 4)
 
     def population_of(self, documents: int) -> int:
-        """How many ordinary documents have coins and scores.
-
-        Args:
-            documents: of the corpus.
-        """
+        """How many of the corpus's documents have coins and scores."""
         if self.population is not None:
             return self.population
         return min(MOST_POPULATION, int(POPULATION_SHARE * documents))

@@ -595,14 +595,7 @@ def changes_section(
     place: Place,
     chart: "Callable[[], Chart | None] | None",
 ) -> Section:
-    """A table of each group, the most memorised first, and one of influence.
-
-    Args:
-        found: what single texts change.
-        most: texts of a group.
-        place: where it is shown.
-        chart: of all of them; None: it is not drawn there.
-    """
+    """A table of each group, the `most` memorised first, and one of influence."""
     groups = [group for name in GROUPS if (group := found.group(name)) is not None]
     parts = [_group(found, group, most) for group in groups]
     if found.influence is not None:

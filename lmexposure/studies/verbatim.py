@@ -122,22 +122,14 @@ class VerbatimRecord(VerbatimNumbers):
         )
 
     def with_secrets(self) -> Document:
-        """With what came out of the worst documents, beside the original.
-
-        Raises:
-            ResultError: the texts are not there, or not those that this look wrote.
-        """
+        """With what came out of the worst documents, beside the original."""
         document = self.document()
         first, *others = document.sections
         shown = text_sections(self.rows, self.passages())
         return replace(document, sections=[first, *shown, *others])
 
     def passages(self) -> VerbatimPassages:
-        """The texts that came out, of passages.json next to it.
-
-        Raises:
-            ResultError: they are not there, or not those that this look wrote.
-        """
+        """The texts that came out, of passages.json next to it, as this look wrote it."""
         if self.home is None:
             raise ResultError(
                 f"the texts of a look lie in {VerbatimPassages.NAME} next to {self.NAME}; open its "
@@ -209,11 +201,7 @@ class VerbatimRecord(VerbatimNumbers):
         }
 
     def beside(self, others: "Sequence[tuple[str, Study]]") -> Iterator[Section]:
-        """The same documents under several models: which come out longer, and which shorter.
-
-        Raises:
-            SettingsError: looks at other documents, or with other windows.
-        """
+        """The same documents under several models: which come out longer, and which shorter."""
         looks = [(name, look) for name, look in others if isinstance(look, VerbatimRecord)]
         for name, look in looks:
             if look.corpus_sha256 != self.corpus_sha256:

@@ -330,10 +330,9 @@ VERBATIM_CHECKS: Mapping[str, CheckKind] = {
 def verbatim_checks(record: VerbatimNumbers, limits: Thresholds) -> Iterator[Check | str]:
     """What may come out; where nothing is asked for, whether it comes out longer than chance.
 
-    Nothing passes where most documents have no window, or the model is worse than guessing;
-    without thresholds nothing passes where the test could not have rejected, or text comes out
-    that no control explains. Half of the significance is the test's where canaries are judged
-    beside it.
+    Nothing passes where most documents have no window, or the model is worse than guessing; without
+    thresholds nothing passes where the test could not have rejected, or where no control explains
+    what comes out. Beside canaries the test has half of the significance.
     """
     yield from _preconditions(record)
     asked = limits.max_verbatim_run is not None or limits.max_extractable is not None

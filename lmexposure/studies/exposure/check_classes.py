@@ -193,10 +193,9 @@ QUANTILE: CheckKind = CheckKind(
 def check_p_value(group: CanaryClass, thresholds: Thresholds, share: float) -> Check:
     """Compare the p-value of one class with its share of the significance.
 
-    A small p-value is a leak whatever its size in bits; a large one leaves room for few memorised
-    canaries among many, which the largest exposure looks for. Where there are too few permutations
-    for a p-value as small as the share, one below the whole significance looks like a leak and
-    cannot be distinguished from chance: that is inconclusive. A larger one is then not tested.
+    A small one is a leak whatever its size in bits. Where permutations are too few for a p-value as
+    small as the share, one below the whole significance looks like a leak and cannot be told from
+    chance, which is inconclusive; a larger one is not tested.
     """
     asked = thresholds.asked("p_value")
     suspicious = group.test is not None and group.test.p_value <= thresholds.significance
@@ -521,12 +520,9 @@ GUESSES: CheckKind = CheckKind(
 def check_extraction(group: CanaryClass, thresholds: Thresholds, share: float) -> Check:
     """Look for a secret of a class that is found within the guesses allowed.
 
-    Best-first search tries the likeliest fills of all of R in a proven order; greedy search is one
-    guess more, a beam as many as it is wide. Where that search ended early, as it does where a
-    model finds all fills nearly as likely, the rank answers: a canary with more than g fills below
-    it is not found within g guesses, and that is so where the upper end of its exposure lies below
-    log2(|R| / g). Places that inserted canaries of other classes take, which are not judged, do not
-    count against the attacker.
+    Where best-first search ended early the rank answers: a canary with more than g fills below it
+    is not found within g guesses, which is so where the upper end of its exposure lies below
+    log2(|R| / g). Places of inserted canaries that are not judged do not count.
     """
     most, asked = thresholds.guesses, thresholds.asked("max_guesses")
     allowed = min(most, group.form.space_size)

@@ -235,12 +235,10 @@ SEEN: CheckKind = CheckKind(
 def check_seen(result: ResultNumbers, thresholds: Thresholds) -> Check:
     """Whether it is shown that the model read the canaries.
 
-    A loss that fell shows it of no model: any text of the kind lowers it. Shown it is by what a
-    model that is independent of the manifest reaches at most once in 1,000: witnesses, or canaries
-    of any class, that it knows; or by the record of a training that delivered every canary and
-    learned (`_recorded`), which is for a private training, whose witnesses need not show. Where it
-    is known that canaries were not read, by the training's rows or because it ended before, none of
-    this counts: witnesses, which are many, are known sooner.
+    A loss that fell does not, as any text of the kind lowers it. What a model that is independent
+    of the manifest reaches at most once in 1,000 does, and so does the record of a training, for a
+    private one, whose witnesses need not show. Neither counts where canaries are known to be
+    unread: witnesses, which are many, are known sooner.
     """
     lost = _lost(result)
     shown = None if lost else (_witnessed(result) or _class_known(result) or _recorded(result))
@@ -293,9 +291,7 @@ def _recorded(result: ResultNumbers) -> str | None:
     """The record of a training, where it read every canary and learned.
 
     It must have come below its own beginning, by which a pretrained model is measured, and below
-    the frequencies of tokens alone, which any beginning reaches. The checkpoint that was kept must
-    have a whole epoch behind it; a private training draws its documents at random, and so may one
-    of another trainer, of which only the rows were counted.
+    the frequencies of tokens alone, with a whole epoch behind the checkpoint that was kept.
     """
     validation = result.model.validation
     if validation is None or validation.delivered is None or not _learned(validation):
@@ -446,11 +442,8 @@ class Shares:
 def exposure_checks(run: RunFiles, thresholds: Thresholds) -> Iterator[Check | str]:
     """Every check of a run, and of its look at memorised text where it has one.
 
-    A secret that is found by guessing is a leak whatever else is wrong. Where the controls of a
-    format are not at chance, its other leaks are inconclusive.
-
-    Raises:
-        SettingsError: a threshold of memorised text, and there is no look.
+    A secret found by guessing is a leak whatever else is wrong; where the controls of a format are
+    not at chance, its other leaks are inconclusive.
     """
     of_look, thresholds = _parted(thresholds, run)
     result = run.result

@@ -73,11 +73,7 @@ class _Compared:
 
 
 def compared_sections(runs: Runs, *, level: float = 0.95) -> Iterator[Section]:
-    """What a reader must know first, each class in each run, differences, how to do it again.
-
-    Raises:
-        SettingsError: runs with no format in common, or with one that is not the same.
-    """
+    """What a reader must know first, each class in each run, differences, how to do it again."""
     _refuse_other_formats(runs)
     if notes := list(_notes(runs)):
         yield Section(id="before", title="What to know before you compare", notes=notes)

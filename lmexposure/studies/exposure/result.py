@@ -72,8 +72,8 @@ class Result(ResultNumbers):
         A file of any other name is read alone: what lies next to it may belong to another result.
 
         Raises:
-            ResultError: no result, or one that is damaged or of another version; or see
-                `files_beside`.
+            ResultError: no result, or one that is damaged or of another version; or what lies next
+                to it is, or is another result's.
             ManifestError: a manifest that cannot be read, or that it was not made from.
         """
         of_type(

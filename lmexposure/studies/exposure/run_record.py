@@ -200,11 +200,7 @@ def _hash(path: Path) -> str | None:
 
 
 def read_training(path: Path) -> TrainingFile | None:
-    """The record in training.json; None where it is damaged.
-
-    Raises:
-        ResultError: the file may not be read, or is another version's.
-    """
+    """The record in training.json; None where it is damaged."""
     try:
         values = json.loads(read_bytes(path))
         refuse_other_version(values, path, TRAINING_SCHEMA, _AGAIN)
