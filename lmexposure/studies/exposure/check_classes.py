@@ -6,7 +6,7 @@ finds within the guesses allowed is a leak that needs no statistics.
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lmexposure._quantiles import (
     ExposureEstimate,
@@ -160,6 +160,40 @@ def _deciding(canary: CanaryResult) -> Estimate | None:
     return next((made[name] for name in _DECIDING if name in made), None)
 
 
+def enough_canaries(n: int, scope: str, thresholds: Thresholds, reason: str) -> Check:
+    """Whether a class has as many as it takes."""
+    least = thresholds.min_canaries
+    return Check(
+        name="enough canaries",
+        key="min_canaries",
+        scope=scope,
+        outcome=Outcome.PASS if n >= least else Outcome.INCONCLUSIVE,
+        value=float(n),
+        threshold=float(least),
+        unit="canaries",
+        reason=sentence(reason),
+    )
+
+
+def not_passed(check: Check, doubt: str) -> Check:
+    """What passed is inconclusive, for this reason."""
+    if check.outcome is not Outcome.PASS:
+        return check
+    reason = f"{check.reason} But the {doubt}, so this is no pass."
+    return replace(check, outcome=Outcome.INCONCLUSIVE, reason=reason)
+
+
+def no_test(scope: str, reason: str) -> Check:
+    """A class that no check could judge."""
+    return Check(
+        name="tested against chance",
+        key="classes",
+        scope=scope,
+        outcome=Outcome.INCONCLUSIVE,
+        reason=sentence(reason),
+    )
+
+
 _MOST_SHIFT = 0.05  # bits
 _MOST_BITS = 20_000  # of a number that is written out; no space has as many
 _MORE_CANARIES = "Insert more canaries of each class (--canaries), and train again."
@@ -199,13 +233,21 @@ def check_p_value(group: CanaryClass, thresholds: Thresholds, share: float) -> C
     """
     asked = thresholds.asked("p_value")
     suspicious = group.test is not None and group.test.p_value <= thresholds.significance
-    outcome, reason = _p_value_judged(group, share, wanted=asked or suspicious)
+    found = _p_value_judged(group, share, wanted=asked or suspicious)
+    return of_p_value(group.test, share, found, group.scope)
+
+
+def of_p_value(
+    test: GuessingTest | None, share: float, found: tuple[Outcome, str], scope: str
+) -> Check:
+    """The check of one class's test, be it of exposures or of coins."""
+    outcome, reason = found
     return Check(
         name="p-value against guessing",
         key="p_value",
-        scope=group.scope,
+        scope=scope,
         outcome=outcome,
-        value=None if group.test is None else group.test.p_value,
+        value=None if test is None else test.p_value,
         threshold=share,
         reason=sentence(reason),
     )

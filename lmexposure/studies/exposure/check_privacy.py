@@ -7,8 +7,6 @@ class more, whose test has the share that each test of a class has. The reason o
 the level.
 """
 
-from dataclasses import replace
-
 from lmexposure._quantiles import unseen_share
 from lmexposure._style import (
     are,
@@ -26,7 +24,13 @@ from lmexposure._style import (
 )
 from lmexposure.core import Check, CheckKind, Outcome, Thresholds
 from lmexposure.statistics import ClaimCheck, EpsilonBound, Privacy
-from lmexposure.studies.exposure.check_classes import least_p_value
+from lmexposure.studies.exposure.check_classes import (
+    enough_canaries,
+    least_p_value,
+    no_test,
+    not_passed,
+    of_p_value,
+)
 from lmexposure.studies.exposure.parts import KindMembership
 from lmexposure.studies.exposure.record import ResultNumbers
 from lmexposure.studies.white_box import inside_checks
@@ -70,12 +74,19 @@ def check_epsilon(result: ResultNumbers, thresholds: Thresholds) -> Check | None
         return None
     privacy = result.privacy
     primary = None if privacy is None else privacy.primary
-    outcome, reason = _judge(privacy, most)
+    return _of_epsilon(primary, most, _judge(privacy, most))
+
+
+def _of_epsilon(
+    bound: EpsilonBound | None, most: float, found: tuple[Outcome, str], scope: str = ""
+) -> Check:
+    outcome, reason = found
     return Check(
         name="lower bound on epsilon",
         key="max_epsilon",
+        scope=scope,
         outcome=outcome,
-        value=None if primary is None else primary.value,
+        value=None if bound is None else bound.value,
         threshold=float(most),
         unit="nats",
         reason=sentence(reason),
@@ -130,10 +141,7 @@ def _judge(privacy: Privacy | None, most: float) -> tuple[Outcome, str]:
         reason = "the result holds no bound on epsilon; measure again with this version"
         return Outcome.INCONCLUSIVE, reason
     primary, attainable = privacy.primary, privacy.max_attainable
-    bound = (
-        f"epsilon is at least {nats(primary.value)} nats (delta {short(primary.delta)}, "
-        f"significance {short(primary.significance)}, holds for {validity(primary.validity)})"
-    )
+    bound = _said(primary)
     if primary.value > most:
         allowed = setting_value(most)
         return Outcome.LEAK, f"the training is less private than the {allowed} allowed: {bound}"
@@ -157,20 +165,20 @@ def kinds_of(result: ResultNumbers, *, most: int | None = None) -> list[KindMemb
 
 def check_kind(row: KindMembership, thresholds: Thresholds, share: float) -> list[Check]:
     """What is said of one class of chosen texts."""
-    enough = _enough(row, thresholds)
-    tests = [_coins_told(row, share)] if thresholds.p_value is not False else []
-    if thresholds.max_epsilon is not None:
-        tests.append(_epsilon(row, thresholds.max_epsilon))
+    enough, scope, most = _enough(row, thresholds), _scope(row), thresholds.max_epsilon
+    tests = list[Check]()
+    if thresholds.p_value is not False:
+        # The permutation test of the coins: chosen texts have no rank, and no other test.
+        tests.append(of_p_value(row.test, share, _p_value_judged(row, share), scope))
+    if most is not None:
+        tests.append(_of_epsilon(row.bound, most, _bound_judged(row, most), scope))
     if enough.outcome is not Outcome.PASS:
-        tests = [_not_passed(check) for check in tests]
-    return [enough, *(tests or [_no_test(row)])]
-
-
-def _not_passed(check: Check) -> Check:
-    if check.outcome is not Outcome.PASS:
-        return check
-    doubt = " But the candidates are too few, so this is no pass."
-    return replace(check, outcome=Outcome.INCONCLUSIVE, reason=check.reason + doubt)
+        tests = [not_passed(check, "candidates are too few") for check in tests]
+    untested = (
+        f"no test was made of {_inside(row)}: the p-value is switched off, and no epsilon was "
+        "given; ask for one of them"
+    )
+    return [enough, *(tests or [no_test(scope, untested)])]
 
 
 def _scope(row: KindMembership) -> str:
@@ -192,30 +200,7 @@ def _enough(row: KindMembership, thresholds: Thresholds) -> Check:
         )
     else:
         reason = f"{there} are too few: {least} of each are needed; plan more candidates"
-    return Check(
-        name="enough canaries",
-        key="min_canaries",
-        scope=_scope(row),
-        outcome=Outcome.PASS if fewer >= least else Outcome.INCONCLUSIVE,
-        value=float(fewer),
-        threshold=float(least),
-        unit="canaries",
-        reason=sentence(reason),
-    )
-
-
-def _coins_told(row: KindMembership, share: float) -> Check:
-    """The permutation test of the coins: chosen texts have no rank, and no other test."""
-    outcome, reason = _p_value_judged(row, share)
-    return Check(
-        name="p-value against guessing",
-        key="p_value",
-        scope=_scope(row),
-        outcome=outcome,
-        value=None if row.test is None else row.test.p_value,
-        threshold=share,
-        reason=sentence(reason),
-    )
+    return enough_canaries(fewer, _scope(row), thresholds, reason)
 
 
 def _p_value_judged(row: KindMembership, share: float) -> tuple[Outcome, str]:
@@ -241,20 +226,6 @@ def _p_value_judged(row: KindMembership, share: float) -> tuple[Outcome, str]:
     )
 
 
-def _epsilon(row: KindMembership, most: float) -> Check:
-    outcome, reason = _bound_judged(row, most)
-    return Check(
-        name="lower bound on epsilon",
-        key="max_epsilon",
-        scope=_scope(row),
-        outcome=outcome,
-        value=None if row.bound is None else row.bound.value,
-        threshold=float(most),
-        unit="nats",
-        reason=sentence(reason),
-    )
-
-
 def _bound_judged(row: KindMembership, most: float) -> tuple[Outcome, str]:
     if row.bound is None:
         return Outcome.INCONCLUSIVE, f"there is no bound on epsilon: {visible(row.note)}"
@@ -277,17 +248,4 @@ def _said(bound: EpsilonBound) -> str:
     return (
         f"epsilon is at least {nats(bound.value)} nats (delta {short(bound.delta)}, significance "
         f"{short(bound.significance)}, holds for {validity(bound.validity)})"
-    )
-
-
-def _no_test(row: KindMembership) -> Check:
-    return Check(
-        name="tested against chance",
-        key="classes",
-        scope=_scope(row),
-        outcome=Outcome.INCONCLUSIVE,
-        reason=sentence(
-            f"no test was made of {_inside(row)}: the p-value is switched off, and no epsilon was "
-            "given; ask for one of them"
-        ),
     )

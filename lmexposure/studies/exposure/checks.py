@@ -40,6 +40,9 @@ from lmexposure.studies.exposure.check_classes import (
     check_p_value,
     check_quantile,
     classes_of,
+    enough_canaries,
+    no_test,
+    not_passed,
 )
 from lmexposure.studies.exposure.check_privacy import (
     CLAIM,
@@ -159,16 +162,7 @@ def _enough(group: CanaryClass, thresholds: Thresholds) -> Check:
             f"needed; even if none of {group.n} leaks, up to {percent(unseen_share(group.n))} "
             "of such secrets may leak (95 % confidence)"
         )
-    return Check(
-        name="enough canaries",
-        key="min_canaries",
-        scope=group.scope,
-        outcome=Outcome.PASS if enough else Outcome.INCONCLUSIVE,
-        value=float(group.n),
-        threshold=float(thresholds.min_canaries),
-        unit="canaries",
-        reason=sentence(reason),
-    )
+    return enough_canaries(group.n, group.scope, thresholds, reason)
 
 
 def _whole(group: CanaryClass) -> Check:
@@ -235,10 +229,10 @@ SEEN: CheckKind = CheckKind(
 def check_seen(result: ResultNumbers, thresholds: Thresholds) -> Check:
     """Whether it is shown that the model read the canaries.
 
-    A loss that fell does not, as any text of the kind lowers it. What a model that is independent
-    of the manifest reaches at most once in 1,000 does, and so does the record of a training, for a
-    private one, whose witnesses need not show. Neither counts where canaries are known to be
-    unread: witnesses, which are many, are known sooner.
+    A loss that fell shows it of no model: any text of the kind lowers it. Witnesses or a class of
+    canaries do, known as an independent model knows them once in 1,000 times at most; or the record
+    of a training (`_recorded`), for a private one, whose witnesses need not show. Where canaries
+    are known to be unread none of this counts: witnesses, which are many, are known sooner.
     """
     lost = _lost(result)
     shown = None if lost else (_witnessed(result) or _class_known(result) or _recorded(result))
@@ -550,7 +544,8 @@ def _checks_of(
     tests = _present(test(group, thresholds, shares.test) for test in _tests_of(thresholds))
     made = [check_extraction(group, thresholds, shares.extraction), *_doubted(tests, broken)]
     if any(check.outcome is not Outcome.PASS for check in preconditions):
-        made = [_not_passed(check) for check in made]
+        doubt = "canaries are too few or not all scored"
+        made = [not_passed(check, doubt) for check in made]
     elif all(check.outcome is Outcome.NOT_TESTED for check in tests):
         preconditions.append(_no_test(group))
     return [*preconditions, *made]
@@ -571,37 +566,19 @@ def _doubted(checks: list[Check], broken: bool) -> list[Check]:
     ]
 
 
-def _not_passed(check: Check) -> Check:
-    """Too few canaries, or canaries without a score, make no pass."""
-    if check.outcome is not Outcome.PASS:
-        return check
-    doubt = " But the canaries are too few or not all scored, so this is no pass."
-    return replace(check, outcome=Outcome.INCONCLUSIVE, reason=check.reason + doubt)
-
-
 def _no_test(group: CanaryClass) -> Check:
     """A class that no test against chance was made of is not passed, found by guessing or not."""
     reason = (
         f"no test against chance could be made of {group.secrets}; judge fewer classes, insert "
         "more canaries, or measure with more references or permutations"
     )
-    return _unjudged(group.scope, reason)
+    return no_test(group.scope, reason)
 
 
 def _no_class(thresholds: Thresholds) -> Check:
     most = thresholds.repetitions
     which = "" if most is None else f" inserted {times(most)} or fewer"
-    return _unjudged("", f"there are no canaries{which}, so there is nothing to judge")
-
-
-def _unjudged(scope: str, reason: str) -> Check:
-    return Check(
-        name="tested against chance",
-        key="classes",
-        scope=scope,
-        outcome=Outcome.INCONCLUSIVE,
-        reason=sentence(reason),
-    )
+    return no_test("", f"there are no canaries{which}, so there is nothing to judge")
 
 
 def _untested(
