@@ -64,8 +64,9 @@ class ExPost(Record):
 class DocumentPrivacy(Dated):
     """dp_report.json: each unit's epsilon ex post.
 
-    A unit's epsilon says something about what the unit holds: the file is for the corpus's owner
-    alone. It is not adaptively composable: who stops because of it has no promise left.
+    A unit's epsilon depends on what the unit holds, and says something about it: the file is for
+    the owner of the corpus alone. And it is not adaptively composable: who stops, or drops
+    documents, because of these numbers has no promise left.
     """
 
     KIND: ClassVar[str] = "dp_report"
