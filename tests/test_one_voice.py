@@ -27,7 +27,7 @@ from lmexposure.studies import Result
 PACKAGE = Path(_style.__file__).parent
 ROOMS = ("cli", "studies/exposure")
 # What is wrong in a file is said with its own digits.
-RECORDS = ("classes.py", "formats.py", "privacy.py", "record.py", "rows_record.py", "scores.py")
+RECORDS = ("run_record.py", "scores.py")
 # Durations, and numbers that a machine reads back; of charts the coordinates alone.
 NOT_FOR_PEOPLE = ("cli/long_work.py", "studies/exposure/model_card.py")
 COORDINATES = "_rounded"

@@ -1,8 +1,8 @@
 """What is in the files of a run: typed, checked once where it is read, attributes ever after.
 
-Open `result.py` to learn what result.json holds and what must be true in it, `run_record.py` for
-run.json, `rows_record.py` for rows.json, `sweep_plan.py` and `sweep_result.py` for the files of a
-sweep; `scores.py` reads the scores of every text, and `run.py` a directory of them all.
+Open `exposure/record.py` to learn what result.json holds and what must be true in it,
+`exposure/run_record.py` for run.json and rows.json, `sweep_record.py` for the files of a sweep;
+`exposure/scores.py` reads the scores of every text, and `exposure/files.py` a run's directory.
 """
 
 from typing import TYPE_CHECKING
@@ -15,55 +15,42 @@ if TYPE_CHECKING:
         Canife,
         CanifeRound,
     )
-    from lmexposure.studies.defence_settings import (
-        DISTILLATION,
-        DP_SGD,
-        GOLDFISH,
-        HAMP,
-        OF_METHOD,
-        PLAIN,
-        RELAXLOSS,
-        SELENA,
-        TRAINING,
-    )
     from lmexposure.studies.defences import (
-        Defences,
-        alike_to,
-    )
-    from lmexposure.studies.defences_record import (
         DefenceAttack,
         DefenceExposure,
         DefenceRow,
+        Defences,
         DefenceSearch,
         DefenceTry,
+        alike_to,
     )
     from lmexposure.studies.defences_settings import (
         COMPARING,
         DefencesSettings,
     )
-    from lmexposure.studies.dp_claim import NOT_COVERED, DpClaim
-    from lmexposure.studies.dp_report import DocumentPrivacy
-    from lmexposure.studies.exposure.base import BaseCanary, BaseClass, BaseModelRecord
-    from lmexposure.studies.exposure.classes import (
-        ClassSummary,
-        ExtractionCount,
-        GuessCount,
-        OtherEstimate,
-    )
+    from lmexposure.studies.dp import NOT_COVERED, DocumentPrivacy, DpClaim
     from lmexposure.studies.exposure.files import Evaluation, RunFiles, read_look
-    from lmexposure.studies.exposure.formats import (
+    from lmexposure.studies.exposure.model_card import card_with_results, save_card
+    from lmexposure.studies.exposure.parts import (
+        BaseCanary,
+        BaseClass,
+        BaseModelRecord,
         CanaryResult,
+        ClassSummary,
         EstimateName,
         Extraction,
+        ExtractionCount,
         FormatResult,
+        GuessCount,
+        KindCandidate,
+        KindMembership,
         Margin,
+        OtherEstimate,
         Role,
         Search,
         SkewNormalFit,
         TokenProof,
     )
-    from lmexposure.studies.exposure.kinds import KindCandidate, KindMembership
-    from lmexposure.studies.exposure.model_card import card_with_results, save_card
     from lmexposure.studies.exposure.record import (
         LEAST_GAIN,
         MOST_SHOWN,
@@ -75,12 +62,16 @@ if TYPE_CHECKING:
         WitnessResult,
     )
     from lmexposure.studies.exposure.result import Result
-    from lmexposure.studies.exposure.rows_record import RowsClass, RowsRecord
     from lmexposure.studies.exposure.run_record import (
         SEVERAL,
+        TRAINING_SCHEMA,
+        RowsClass,
+        RowsRecord,
         RunOptions,
         RunRecord,
+        TrainingFile,
         TrainingResult,
+        read_training,
     )
     from lmexposure.studies.exposure.scores import (
         ScoreColumns,
@@ -128,23 +119,26 @@ if TYPE_CHECKING:
         RunSettings,
     )
     from lmexposure.studies.sweep import SweepResult
-    from lmexposure.studies.sweep_counterfactual import (
+    from lmexposure.studies.sweep_record import (
+        MOST_LOST,
+        AuditedText,
         CounterfactualGroup,
         CounterfactualText,
-        InfluentialPair,
-        MeansApart,
-        SweepCounterfactual,
-        SweepInfluence,
-    )
-    from lmexposure.studies.sweep_plan import AuditedText, SweepOptions, SweepPlan
-    from lmexposure.studies.sweep_power import KindComparison, KindPower, ShareUtility, SweepPower
-    from lmexposure.studies.sweep_result import (
-        MOST_LOST,
         FailedModel,
+        InfluentialPair,
+        KindComparison,
+        KindPower,
+        MeansApart,
+        ShareUtility,
         SweepBound,
+        SweepCounterfactual,
         SweepCurve,
         SweepEpsilon,
+        SweepInfluence,
         SweepModel,
+        SweepOptions,
+        SweepPlan,
+        SweepPower,
         SweepScore,
         SweepText,
         Utility,
@@ -157,8 +151,18 @@ if TYPE_CHECKING:
         SWEEPING,
         SweepSettings,
     )
-    from lmexposure.studies.training_file import TRAINING_SCHEMA, TrainingFile, read_training
-    from lmexposure.studies.training_settings import TrainingSettings
+    from lmexposure.studies.training_settings import (
+        DISTILLATION,
+        DP_SGD,
+        GOLDFISH,
+        HAMP,
+        OF_METHOD,
+        PLAIN,
+        RELAXLOSS,
+        SELENA,
+        TRAINING,
+        TrainingSettings,
+    )
     from lmexposure.studies.verbatim import VerbatimRecord
     from lmexposure.studies.verbatim_record import (
         ExtractableShare,
@@ -193,7 +197,7 @@ else:
 # In the order in which they are listed.
 _register("canife", "lmexposure.studies.canife:Canife")
 _register("defences", "lmexposure.studies.defences:Defences")
-_register("dp_report", "lmexposure.studies.dp_report:DocumentPrivacy", part=True)
+_register("dp_report", "lmexposure.studies.dp:DocumentPrivacy", part=True)
 _register("identifiers", "lmexposure.studies.identifiers:NaturalIdentifiers")
 _register("result", "lmexposure.studies.exposure.result:Result", begun="run.json")
 _register("sweep", "lmexposure.studies.sweep:SweepResult", begun="plan.json")

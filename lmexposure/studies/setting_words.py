@@ -7,7 +7,6 @@ from lmexposure._settings import Setting, settings_taken
 from lmexposure._style import Value, setting_value
 from lmexposure.canaries import KINDS
 from lmexposure.core import Fact
-from lmexposure.studies.defence_settings import TRAINING
 from lmexposure.studies.exposure.run_record import RunOptions
 from lmexposure.studies.settings import (
     HIDDEN,
@@ -16,6 +15,7 @@ from lmexposure.studies.settings import (
     PRIVACY,
     SETTINGS_OF_ROWS,
 )
+from lmexposure.studies.training_settings import TRAINING
 
 # The settings that a command has flags for, those that people use most first; --set has the rest.
 FLAGS: Mapping[str, tuple[str, str]] = {

@@ -34,8 +34,7 @@ from lmexposure._validate import (
 )
 from lmexposure.canaries import ADAPTERS, FORMS, KINDS, UNIFORM, layouts_listed
 from lmexposure.errors import SettingsError
-from lmexposure.studies.defence_settings import TRAINING
-from lmexposure.studies.training_settings import TrainingSettings
+from lmexposure.studies.training_settings import TRAINING, TrainingSettings
 
 if TYPE_CHECKING:
     from lmexposure.studies.exposure.record import MeasureOptions
@@ -244,11 +243,7 @@ class MeasureSettings(Settings):
         return build(cls, {"quick": True, **QUICK, **values})
 
     def references_for(self, usual: int) -> int:
-        """References per format, where the format has as many.
-
-        Args:
-            usual: their number where none is asked for.
-        """
+        """References per format, where the format has as many; `usual` where none is asked for."""
         return self.references or (usual // _TENTH if self.quick else usual)
 
     @property
@@ -272,29 +267,17 @@ class MeasureSettings(Settings):
         return f"a quick look, with {', '.join(fewer)}" if fewer else None
 
     def deltas(self, documents: int) -> tuple[float, ...]:
-        """The deltas at which epsilon is bounded, the primary bound's first.
-
-        Args:
-            documents: of the corpus; a claim's delta should be far below one by their number.
-        """
+        """The deltas at which epsilon is bounded, the primary's first, by documents of a corpus."""
         return (0.0, 1 / max(2, documents)) if self.delta is None else (self.delta,)
 
     def steps_for(self, parameters: int) -> int:
-        """Model steps that a search may take: as asked, or by the size of the model.
-
-        Args:
-            parameters: of the model; a step takes about twice as many operations.
-        """
+        """Model steps that a search may take: as asked, or by the model's number of parameters."""
         by_size = int(_BUDGET_OPERATIONS // (2 * max(1, parameters)))
         whole = min(max(by_size, _FEWEST_STEPS), _MOST_STEPS)
         return self.budget_steps or (whole // _TENTH if self.quick else whole)
 
     def record(self, *, threads: int | None = None) -> "MeasureOptions":
-        """What a result says of them: all but what changes speed alone.
-
-        Args:
-            threads: that were computed with; None before it is known.
-        """
+        """What a result says of them, all but what changes speed; `threads` None: not known."""
         from lmexposure.studies.exposure.record import MeasureOptions  # brings pydantic
 
         return MeasureOptions.model_validate({**self._by_file_names(), "threads": threads})

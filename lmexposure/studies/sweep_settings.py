@@ -20,7 +20,7 @@ from lmexposure.errors import SettingsError
 from lmexposure.studies.settings import MeasureSettings, RunSettings
 
 if TYPE_CHECKING:
-    from lmexposure.studies.sweep_plan import SweepOptions
+    from lmexposure.studies.sweep_record import SweepOptions
 
 SWEEPING = "Sweep"  # the panel of a command's help
 # With fewer, no canary is in two others and out of two others for each model that is left out.
@@ -194,26 +194,18 @@ class SweepSettings(Settings):
         return SHARES if len(self.run.kinds) > 1 else (1.0,)
 
     def models_of(self, share: float) -> int:
-        """How many models have this share of the canaries.
-
-        Args:
-            share: one of `shares_used`.
-        """
+        """How many models have this share of the canaries, one of `shares_used`."""
         return self.models if share > 0 else max(_FEWEST_MODELS, self.models // 4)
 
     def population_of(self, documents: int) -> int:
-        """How many ordinary documents have coins and scores.
-
-        Args:
-            documents: of the corpus.
-        """
+        """How many of the corpus's documents have coins and scores."""
         if self.population is not None:
             return self.population
         return min(MOST_POPULATION, int(POPULATION_SHARE * documents))
 
     def record(self) -> "SweepOptions":
         """What plan.json says of them: all but the seed of the coins, which it has as coins."""
-        from lmexposure.studies.sweep_plan import SweepOptions  # brings pydantic
+        from lmexposure.studies.sweep_record import SweepOptions  # brings pydantic
 
         values = {
             name: getattr(self, name)

@@ -1,12 +1,16 @@
-"""Tables of a sweep: the worst texts, each canary, averages, bounds on epsilon."""
+"""Tables of a sweep: worst texts, canaries, averages, bounds, kinds, what single texts change."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import sqrt
+from typing import TYPE_CHECKING
 
 from lmexposure._style import (
     MISSING,
     bound_name,
+    count,
     interval,
+    listed,
     nats,
     number,
     percent,
@@ -17,17 +21,30 @@ from lmexposure._style import (
     visible,
     whole,
 )
-from lmexposure.core import Column, Section, Table
+from lmexposure.canaries import KINDS, UNIFORM
+from lmexposure.core import Column, Place, Section, Table
 from lmexposure.statistics import CellRate
-from lmexposure.studies.sweep_counterfactual import CounterfactualText
-from lmexposure.studies.sweep_result import (
+from lmexposure.studies.sweep_record import (
+    CounterfactualGroup,
+    CounterfactualText,
+    InfluentialPair,
+    KindComparison,
+    KindPower,
+    MeansApart,
     SweepBound,
+    SweepCounterfactual,
+    SweepInfluence,
     SweepNumbers,
+    SweepPower,
     SweepScore,
     SweepText,
     WorstText,
 )
 from lmexposure.studies.sweep_settings import ATTACKS, SCORES
+
+if TYPE_CHECKING:
+    from lmexposure.core.charts import Chart
+
 
 _GROUPS = {"canaries": "all canaries", "population": "ordinary documents"}
 _ATTACKS = {**ATTACKS, "label_regression": "regression on matches"}
@@ -338,3 +355,351 @@ def texts_table(result: SweepNumbers) -> Table:
     names = dict.fromkeys((*canaries, *changes))
     rows = [_Row(own=canaries.get(name), change=changes.get(name)) for name in names]
     return Table(rows, _FLAT)
+
+
+_VERDICTS = {
+    "stronger": "stronger than a uniform fill",
+    "weaker": "weaker than a uniform fill",
+    "open": "not told apart from a uniform fill",
+}
+_WHAT_KINDS = (
+    "What is hidden decides how much is seen. Each class had as many canaries, as often inserted, "
+    "in the same models; only uniform fills have ranks, the others are judged by their coins alone."
+)
+
+
+def kinds_section(power: SweepPower, chart: "Callable[[], Chart | None]") -> Section:
+    """The table of kinds with its chart, and that of what canaries cost the models."""
+    return Section(
+        id="kinds",
+        title="Kinds of canaries",
+        text=_WHAT_KINDS,
+        caption="Power of each kind of canary, at equal cost: as many canaries, copies and models",
+        table=Table(by_strength(power), _kind_columns(power)),
+        notes=tuple(_kind_notes(power)),
+        parts=[_cost(power)] if len(power.utility) > 1 else [],
+        chart=chart,
+    )
+
+
+def by_strength(power: SweepPower) -> list[KindPower]:
+    """The classes in the models with all canaries, the strongest first."""
+    rows = [row for row in power.rows if row.share == 1]
+    return sorted(rows, key=lambda row: (-(row.rate.value or 0.0), -(row.area or 0.0)))
+
+
+def shares_of(power: SweepPower) -> list[float]:
+    """The shares of the canaries that have rates, descending."""
+    return sorted({row.share for row in power.rows}, reverse=True)
+
+
+def _four(value: float) -> str:
+    return number(value, 4)
+
+
+def _kind_columns(power: SweepPower) -> list[Column]:
+    beside = {row.group: row for row in power.comparisons}
+    found = {(row.group, row.share): row for row in power.rows}
+
+    def fewer(share: float) -> Column:
+        def tpr(row: KindPower) -> float | None:
+            other = found.get((row.group, share))
+            return None if other is None else other.rate.value
+
+        return Column(head=f"with {percent(share)} of them", value=tpr, shown=_three)
+
+    def compared(shown: Callable[[KindComparison], str]) -> Callable[[KindPower], str | None]:
+        return lambda row: shown(beside[row.group]) if row.group in beside else None
+
+    head = f"TPR at FPR {short(power.fpr)}"
+    return [
+        Column(head="canaries", value="group", shown=visible, words=True),
+        Column(head="each", value="canaries", shown=whole),
+        Column(head=head, value="rate.value", shown=_three, worse="high"),
+        Column(head="interval", value=lambda row: interval(row.rate.low, row.rate.high, 3)),
+        *map(fewer, shares_of(power)[1:]),
+        Column(head="AUC", value="area", shown=_three, worse="high"),
+        Column(head="interval of AUC", value=lambda row: interval(row.area_low, row.area_high, 3)),
+        Column(
+            head="separated",
+            value=lambda row: f"{whole(row.separated)} of {whole(row.canaries)}",
+        ),
+        Column(
+            head="TPR − uniform fill's",
+            value=compared(lambda row: signed(row.difference, 3)),
+            worse="high",
+        ),
+        Column(head="interval", value=compared(lambda row: interval(row.low, row.high, 3))),
+    ]
+
+
+def _kind_notes(power: SweepPower) -> Iterator[str]:
+    level = percent(power.level)
+    classes = len(by_strength(power))
+    yield (
+        f"each: candidates, of which about half are in a model; intervals at {level}, with models "
+        "as units; those of differences hold for all kinds at once"
+    )
+    uniform = [visible(row.group) for row in by_strength(power) if row.kind == UNIFORM]
+    if uniform:
+        yield f"{listed(uniform)}: uniform fills, which have ranks as well"
+    if len(uniform) < classes:
+        yield "kinds that are no uniform fills are judged by their coins alone: they have no ranks"
+    yield from kind_lines(row.kind for row in by_strength(power))
+    if len(shares_of(power)) > 1:
+        yield (
+            "with fewer of them: the same in models of their own, where only that share of every "
+            "class can be in; a kind that shows more there is disturbed by other canaries"
+        )
+    yield strongest_line(power, classes)
+    for row in power.comparisons:
+        yield f"{visible(row.group)}: {_VERDICTS[row.verdict]} ({visible(row.against)})"
+    yield from (visible(note) for note in power.notes)
+
+
+def strongest_line(power: SweepPower, classes: int) -> str:
+    """Which kind shows most, with what is certain of it after the choice."""
+    if power.strongest is None:
+        return "strongest: no class resolves that FPR; train more models"
+    sure = ""
+    if power.strongest_low is not None:
+        sure = (
+            f"; its TPR is at least {number(power.strongest_low, 3)}, which pays for the choice "
+            f"among {count(classes, 'class', 'classes')}"
+        )
+    return f"strongest: {visible(power.strongest)}{sure}"
+
+
+def _cost(power: SweepPower) -> Section:
+    """Validation loss by share, beside that of the models without canaries."""
+    without = any(row.share == 0 for row in power.utility)
+    return Section(
+        id="cost",
+        title="What the canaries cost the models",
+        table=Table(power.utility, _COST),
+        notes=(
+            ("lower = more useful; above 0: canaries make the model worse on ordinary text",)
+            if without
+            else ("no models without canaries were trained: add the share 0",)
+        ),
+    )
+
+
+_COST = (
+    Column(head="share of the canaries", value="share", shown=percent, words=True),
+    Column(head="models", value="models", shown=whole),
+    Column(head="copies in a model", value="inserted", shown=lambda copies: number(copies, 1)),
+    Column(head="validation loss, bits a token", value="bits", shown=_four, worse="high"),
+    Column(head="sd between models", value="sd", shown=_four),
+    Column(head="more than without canaries", value="cost", shown=lambda cost: signed(cost, 4)),
+    Column(head="interval", value=lambda row: interval(row.cost_low, row.cost_high, 4)),
+)
+
+
+def power_rows_in_words(rows: Sequence[KindPower], fpr: float) -> str:
+    """For who cannot see the chart."""
+    told = [
+        f"{visible(row.group)} {number(row.rate.value, 3)} "
+        f"({interval(row.rate.low, row.rate.high, 3)})"
+        for row in rows
+    ]
+    return f"TPR at FPR {short(fpr)}: {', '.join(told)}."
+
+
+def kind_lines(names: Iterable[str]) -> Iterator[str]:
+    """Which part of each kind is scored, and what is otherwise with it than with all others."""
+    for name in dict.fromkeys(names):
+        if name == UNIFORM or name not in KINDS:
+            continue
+        kind = KINDS[name]
+        exception = f"; an exception to the rules of canaries: {kind.exception}"
+        yield f"{name}: scored is {kind.secret}{exception if kind.exception else ''}"
+
+
+GROUPS = ("population", "canaries")  # in reading order
+_TITLES = {
+    "population": "Ordinary documents, the most memorised first",
+    "canaries": "Canaries, the most memorised first",
+}
+_NOUNS = {"population": "documents", "canaries": "canaries"}
+_WHAT_CHANGES = (
+    "How much better do the models know a text that had it in their training than those that had "
+    "not? That difference is counterfactual memorisation: what is likely anyway is likely in both, "
+    "and does not count [5] [6]. Influence is the same difference of another text's score."
+)
+
+
+def _signed(value: float) -> str:
+    return signed(value, 3)
+
+
+def _ends(name: str) -> Column:
+    """The interval of what a field holds."""
+
+    def shown(row: CounterfactualText | InfluentialPair) -> str | None:
+        means: MeansApart | None = getattr(row, name)
+        return None if means is None else interval(means.low, means.high, 3)
+
+    return Column(head="interval", value=shown)
+
+
+_SIDES = (
+    Column(head="models in", value="models_in", shown=whole),
+    Column(head="models out", value="models_out", shown=whole),
+)
+_OF_TEXTS = (
+    Column(head="text", value="id", shown=visible, words=True),
+    *_SIDES,
+    Column(head="score in", value="memorised.mean_in", shown=_three),
+    Column(head="score out", value="memorised.mean_out", shown=_three),
+    Column(head="memorised", value="memorised.difference", shown=_signed, worse="high"),
+    _ends("memorised"),
+    Column(head="log ratio", value="log_ratio", shown=signed, unit="bits", worse="high"),
+    Column(head="p (any text)", value="p", shown=probability, worse="low"),
+)
+_EPSILON = Column(head="epsilon ≥", value="epsilon", shown=nats, unit="nats", worse="high")
+_GREEDY = (
+    Column(head="greedy in", value="reproduced.mean_in", shown=_three, worse="high"),
+    Column(head="greedy out", value="reproduced.mean_out", shown=_three),
+    replace(_ends("reproduced"), head="interval of the difference"),
+)
+_OF_PAIRS = (
+    Column(head="document", value="id", shown=visible, words=True),
+    Column(head="on", value="held_out", shown=visible, words=True),
+    *_SIDES,
+    Column(head="score in", value="change.mean_in", shown=_three),
+    Column(head="score out", value="change.mean_out", shown=_three),
+    Column(head="change", value="change.difference", shown=_signed),
+    _ends("change"),
+    Column(head="p (any pair)", value="p", shown=probability),
+)
+
+
+def changes_section(
+    found: SweepCounterfactual,
+    most: int,
+    place: Place,
+    chart: "Callable[[], Chart | None] | None",
+) -> Section:
+    """A table of each group, the `most` memorised first, and one of influence."""
+    groups = [group for name in GROUPS if (group := found.group(name)) is not None]
+    parts = [_group(found, group, most) for group in groups]
+    if found.influence is not None:
+        parts.append(_influence(found, most))
+    less = sum(max(0, len(group.texts) - most) for group in found.groups)
+    more = [f"{less:,} less memorised texts are in the CSV file"] if less else []
+    return Section(
+        id="changes",
+        title="What single texts change",
+        text=_WHAT_CHANGES,
+        said=_lines(found),
+        parts=parts,
+        notes=(*more, *found.notes),
+        chart=chart,
+        on=frozenset({place}),
+    )
+
+
+def standard_error(group: CounterfactualGroup, models: int) -> float | None:
+    """About that of one text's memorisation, bits a token: sd * sqrt(4 / S); None: not known."""
+    return None if group.spread is None else group.spread * sqrt(4 / models)
+
+
+def certain(found: SweepCounterfactual, group: CounterfactualGroup) -> list[CounterfactualText]:
+    """The texts that chance does not explain, all texts of the group taken together."""
+    return [text for text in group.texts if text.p is not None and text.p <= found.significance]
+
+
+def _group(found: SweepCounterfactual, group: CounterfactualGroup, most: int) -> Section:
+    greedy = any(text.reproduced for text in group.texts)
+    halves = {text.id: half for text, half in zip(group.texts, group.by_halves, strict=True)}
+    by_halves = Column(head="by halves", value=lambda text: halves[text.id], shown=_signed)
+    columns = [*_OF_TEXTS, by_halves, _EPSILON, *(_GREEDY if greedy else ())]
+    return Section(
+        id=f"changes-{group.group}",
+        title=_TITLES[group.group],
+        table=Table(group.texts[:most], columns),
+        notes=tuple(_change_notes(found, group, greedy=greedy)),
+        folded=True,
+    )
+
+
+def _change_notes(
+    found: SweepCounterfactual, group: CounterfactualGroup, *, greedy: bool
+) -> Iterator[str]:
+    noun, texts = _NOUNS[group.group], len(group.texts)
+    of_secret = group.group == "canaries"
+    yield (
+        f"score: minus the bits of {'the secret' if of_secret else 'the document'} a token, mean "
+        "over the models with the text and over those without; higher = likelier"
+    )
+    yield (
+        "memorised: score in − score out, higher = more memorised; intervals at "
+        f"{percent(found.level)} by Welch, each text by itself"
+    )
+    yield (
+        f"log ratio: by how many bits the whole {'secret' if of_secret else 'document'} became "
+        "likelier, the log2 of the ratio of the geometric means of its probability"
+    )
+    yield (
+        f"p (any text): how often chance gives any of the {texts:,} {noun} so large a difference "
+        f"for its spread; {found.permutations:,} permutations of whole models"
+    )
+    yield (
+        "by halves: what the text in this place of the order shows in models that did not choose "
+        "it, where half of them do; the difference before it was chosen for being large. Mean of "
+        f"{count(found.splits, 'split')}"
+    )
+    if any(text.epsilon is not None for text in group.texts):
+        yield (
+            f"epsilon ≥: from this text alone, of all {texts:,} {noun} at once at significance "
+            f"{short(found.significance)}"
+        )
+    if greedy:
+        yield (
+            "greedy: the share of models whose likeliest next tokens are the whole secret, in the "
+            "canary's own context; the interval is Newcombe's"
+        )
+    error = standard_error(group, found.models)
+    if error is not None:
+        yield (
+            f"standard error: about sd · √(4/S) = {number(error, 3)} bits a token, with sd = "
+            f"{number(group.spread, 3)} between models alike (the median text) and S = "
+            f"{found.models:,} models; it assumes that half of the models had a text, that both "
+            "sides spread alike, and that the models were trained independently"
+        )
+
+
+def _influence(found: SweepCounterfactual, most: int) -> Section:
+    influence = found.influence
+    assert influence is not None
+    return Section(
+        id="influence",
+        title="Influence of documents on documents that no model learned",
+        table=Table(influence.pairs[:most], _OF_PAIRS),
+        notes=tuple(_influence_notes(found, influence)),
+        folded=True,
+    )
+
+
+def _influence_notes(found: SweepCounterfactual, influence: SweepInfluence) -> Iterator[str]:
+    pairs = influence.documents * influence.held_out
+    yield (
+        "change: what the first document in the training changes in the score of the second, which "
+        "none learned, in bits a token; above 0 = it became likelier"
+    )
+    yield (
+        f"p (any pair): how often chance gives any of {pairs:,} pairs so large a change for its "
+        f"spread, up or down; {count(influence.found, 'pair')} at most {short(found.significance)}"
+    )
+
+
+def _lines(found: SweepCounterfactual) -> Sequence[str]:
+    """What was found, a sentence a group."""
+    level = short(found.significance)
+    return [
+        f"{len(certain(found, group)):,} of {len(group.texts):,} {_NOUNS[group.group]} left a "
+        f"trace that chance does not explain (p at most {level}, all of them together)."
+        for name in GROUPS
+        if (group := found.group(name)) is not None
+    ]

@@ -1,15 +1,28 @@
 """Memorised text: which text of a corpus a model gives back, how easily, beside what control."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import ClassVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar
 
-from lmexposure._style import count, short, short_hash, visible, whole
+from lmexposure._style import (
+    MISSING,
+    count,
+    interval,
+    number,
+    percent,
+    probability,
+    short,
+    short_hash,
+    visible,
+    whole,
+)
 from lmexposure.core import (
     Check,
     CheckKind,
+    Column,
     Document,
+    Excerpt,
     JsonValue,
     Number,
     Section,
@@ -18,19 +31,25 @@ from lmexposure.core import (
     Thresholds,
 )
 from lmexposure.errors import ResultError, SettingsError
-from lmexposure.studies.verbatim_checks import VERBATIM_CHECKS, verbatim_checks
-from lmexposure.studies.verbatim_record import AGAIN, VerbatimNumbers, VerbatimPassages
-from lmexposure.studies.verbatim_tables import (
-    DOCUMENT_COLUMNS,
-    FEW,
-    documents_section,
-    notes_of,
-    paired_section,
-    run_length,
-    run_words,
-    sections_of,
-    text_sections,
+from lmexposure.studies.verbatim_record import (
+    AGAIN,
+    VERBATIM_CHECKS,
+    ExtractableShare,
+    FreeExtraction,
+    GroupTest,
+    Passage,
+    RunTest,
+    VerbatimDocument,
+    VerbatimNumbers,
+    VerbatimPassages,
+    VerbatimWindows,
+    verbatim_checks,
+    within,
 )
+
+if TYPE_CHECKING:
+    from lmexposure.core.charts import Chart
+
 
 _SORTS = {
     "memorised": "memorised",
@@ -103,22 +122,14 @@ class VerbatimRecord(VerbatimNumbers):
         )
 
     def with_secrets(self) -> Document:
-        """With what came out of the worst documents, beside the original.
-
-        Raises:
-            ResultError: the texts are not there, or not those that this look wrote.
-        """
+        """With what came out of the worst documents, beside the original."""
         document = self.document()
         first, *others = document.sections
         shown = text_sections(self.rows, self.passages())
         return replace(document, sections=[first, *shown, *others])
 
     def passages(self) -> VerbatimPassages:
-        """The texts that came out, of passages.json next to it.
-
-        Raises:
-            ResultError: they are not there, or not those that this look wrote.
-        """
+        """The texts that came out, of passages.json next to it, as this look wrote it."""
         if self.home is None:
             raise ResultError(
                 f"the texts of a look lie in {VerbatimPassages.NAME} next to {self.NAME}; open its "
@@ -190,11 +201,7 @@ class VerbatimRecord(VerbatimNumbers):
         }
 
     def beside(self, others: "Sequence[tuple[str, Study]]") -> Iterator[Section]:
-        """The same documents under several models: which come out longer, and which shorter.
-
-        Raises:
-            SettingsError: looks at other documents, or with other windows.
-        """
+        """The same documents under several models: which come out longer, and which shorter."""
         looks = [(name, look) for name, look in others if isinstance(look, VerbatimRecord)]
         for name, look in looks:
             if look.corpus_sha256 != self.corpus_sha256:
@@ -208,3 +215,436 @@ class VerbatimRecord(VerbatimNumbers):
                     "the same settings"
                 )
         yield paired_section(looks)
+
+
+_APART = 0.05  # p of a blind classifier from which on a shift is told
+_ROWS = 50  # documents in a table
+FEW = 10  # on a terminal, or beside canaries
+_BESIDE = 5  # documents that are listed though the model does not give them back
+_DOUBT = (
+    "Likely text is not memorised text: what a model that never saw a document says as well is no "
+    "memory of it. The corpus is tested as a whole against held-out documents of a random split "
+    "[1]. A document is called memorised only where there are enough of these to name it [5]; else "
+    "it is reproduced, or explained by a control."
+)
+
+
+def run_length(row: VerbatimDocument) -> int:
+    """Characters of its longest run."""
+    return 0 if row.run is None else row.run.characters
+
+
+def run_words(row: VerbatimDocument) -> str:
+    """How long the run of a document is, and how often the corpus has it."""
+    if row.run is None:
+        return f"of document {row.number}, without a greedy run"
+    copies = f", which the corpus has {row.copies:,} times" if row.copies > 1 else ""
+    return f"{count(row.run.characters, 'character')} of document {row.number}{copies}"
+
+
+DOCUMENT_COLUMNS = (
+    Column(value="number", name="document"),
+    *(Column(value=name) for name in ("copies", "characters", "verdict")),
+    Column(value="run.characters", name="run_characters", unit="characters", worse="high"),
+    *(
+        Column(value=f"run.{name}", name=key)
+        for name, key in (
+            ("tokens", "run_tokens"),
+            ("start", "run_start"),
+            ("prompt", "run_prompt_tokens"),
+            ("copies", "run_copies"),
+            ("reference", "reference_run"),
+        )
+    ),
+    Column(value="windows"),
+    Column(value="greedy", name="greedy_windows", worse="high"),
+    Column(value="extractable", name="extractable_windows", worse="high"),
+    Column(value="least_tries", worse="low"),
+    Column(value="unheld", name="unheld_characters"),
+    *(Column(value=name, worse="low") for name in ("p", "false_share")),
+)
+
+
+def sections_of(record: VerbatimNumbers) -> list[Section]:
+    """The tables, in the order of a reader's questions; a terminal shows fewer documents."""
+    there = {
+        "the corpus": record.corpus,
+        "the same, reference model": record.of_reference,
+        "held-out documents": record.held_out,
+    }
+    groups = [(name, group) for name, group in there.items() if group is not None]
+    sections = [
+        Section(
+            id="groups",
+            title="What comes out, and what any model would say",
+            text=_DOUBT,
+            table=Table(groups, _group_columns(record.rule.tries)),
+            chart=lambda: _tries_chart(record),
+            notes=tuple(notes_of(record)),
+        ),
+        documents_section(record, FEW, on=frozenset({"terminal"})),
+        documents_section(record, _ROWS, on=frozenset({"md", "html"})),
+        _curve(record),
+    ]
+    if record.near:
+        sections.append(_near(record))
+    if record.free is not None:
+        sections.append(_free(record.free))
+    return sections
+
+
+def text_sections(rows: Sequence[VerbatimDocument], texts: VerbatimPassages) -> Iterator[Section]:
+    """What came out of the worst documents, and of sampling, word for word."""
+    by_number = {row.number: row for row in rows if row.verdict != "no"}
+    given = [
+        _excerpt(by_number[passage.document], passage)
+        for passage in texts.passages
+        if passage.document in by_number
+    ]
+    if given:
+        said = (
+            "Each prompt is the document up to there; what greedy decoding gives is marked as far "
+            "as it is the document's own text.",
+        )
+        yield Section(id="passages", title="What comes out", said=said, excerpts=given)
+    if texts.found:
+        lines = [(f"{place}.", "", text) for place, text in enumerate(texts.found, start=1)]
+        found = [Excerpt(title="The longest first", lines=lines)]
+        yield Section(id="found", title="What was found by sampling", excerpts=found)
+
+
+_Group = tuple[str, VerbatimWindows]
+
+
+def _group_columns(tries: int) -> list[Column]:
+    def share(row: _Group) -> ExtractableShare:
+        return within(row[1], tries)
+
+    def greedy(row: _Group) -> float:
+        return row[1].greedy / max(1, row[1].windows)
+
+    def ends(row: _Group) -> str:
+        low, high = share(row).low, share(row).high
+        return f"{percent(low)} to {percent(high)}" if low < high else "all"
+
+    some = f"in {short(tries)} tries"
+    bits, run = "bits a character", "longest run"
+    return [
+        Column(head="asked for", value=lambda row: row[0], words=True),
+        Column(head="documents", value=lambda row: row[1].documents, shown=whole),
+        Column(head="windows", value=lambda row: f"{row[1].windows:,} of {row[1].among:,}"),
+        Column(head="greedy", value=greedy, shown=percent, worse="high"),
+        Column(head=some, value=lambda row: share(row).share, shown=percent, worse="high"),
+        Column(head="interval", value=ends),
+        Column(head=run, value=lambda row: row[1].longest_run, shown=whole, worse="high"),
+        Column(head=bits, value=lambda row: row[1].bits_per_character, shown=number, worse="low"),
+    ]
+
+
+def notes_of(record: VerbatimNumbers) -> Iterator[str]:
+    """What the heads of the groups mean, and what the controls say."""
+    rule = record.rule
+    top = "all tokens" if rule.top_k is None else f"the {rule.top_k} likeliest tokens"
+    yield (
+        f"a window: {rule.prefix_tokens} tokens of a document as the prompt, and the "
+        f"{rule.suffix_tokens} that follow; greedy: decoding gives them all"
+    )
+    yield (
+        f"in {short(rule.tries)} tries: at least one gives the whole suffix with chance "
+        f"{number(rule.chance, 2)}; sampled at temperature {short(rule.temperature)} from {top}"
+    )
+    yield (
+        "longest run: characters that greedy decoding gives in a row; bits a character under the "
+        "model itself, lower = less surprised"
+    )
+    if record.runs is not None:
+        yield _test_words(record.runs)
+    if record.group is not None:
+        yield _group_words(record.group, record.level)
+
+
+def _test_words(test: RunTest) -> str:
+    if test.p is None:
+        return "documents against held-out ones: none is comparable in length"
+    return (
+        f"documents against held-out ones: p {probability(test.p)} that runs of "
+        f"{count(test.documents, 'document')} are longer than those of {test.held_out:,} by chance "
+        f"alone (many somewhat longer: {probability(test.p_rank_sum)}, some longer than most: "
+        f"{probability(test.p_tail)}, a few far longer: {probability(test.p_mean)}); "
+        f"{count(test.near_copies, 'near copy', 'near copies')} counted with others"
+    )
+
+
+def _group_words(group: GroupTest, level: float) -> str:
+    beside = ", less what the reference model differs" if group.beside_reference else ""
+    told = (
+        f"{number(group.bits_members, 3)} bits a character in the corpus, "
+        f"{number(group.bits_held_out, 3)} in the held-out documents; difference{beside}: "
+        f"{number(group.difference, 3)} ({interval(group.low, group.high, 3)} at {percent(level)})"
+    )
+    if group.p is not None:
+        return f"{told}, p {probability(group.p)} by shuffling documents of a random split"
+    apart = ""
+    if group.blind_p is not None and group.blind_p <= _APART:
+        apart = (
+            "; a classifier that never asks the model tells them apart as well (AUC "
+            f"{number(group.blind_auc, 2)})"
+        )
+    return f"{told}; memory only if {group.assumes}{apart}"
+
+
+def documents_section(record: VerbatimNumbers, most: int, **place: frozenset[str]) -> Section:
+    """Worst first: all that the model gives back, and some of the rest to compare them with."""
+    told = [row for row in record.rows if row.run is not None]
+    given = sum(row.verdict != "no" for row in told)
+    rows = told[: max(given + _BESIDE, 1)][:most]
+    columns = [*_OF_DOCUMENTS]
+    if record.reference is not None:
+        columns.append(Column(head="reference run", value="run.reference", shown=whole))
+    if record.held_out is not None:
+        columns.append(Column(head="not held out", value="unheld", shown=whole))
+    if record.runs is not None:
+        columns.append(Column(head="false share", value="false_share", shown=probability))
+    notes = [
+        "starts at: the first character of the run in its document, from 0; prompt: tokens of the "
+        "document that the model was given in front",
+        "tries: for the easiest window of the document",
+    ]
+    if record.held_out is not None:
+        notes.append("not held out: characters of a run that no held-out document has as well")
+    if record.runs is not None:
+        notes.append(
+            "false share: of the documents up to this number, at most this share is false on "
+            f"average; memorised: at most {percent(record.runs.named_at)}"
+        )
+    if left := record.corpus.documents - len(rows):
+        notes.append(f"{count(left, 'further document')} with shorter runs: see report.csv")
+    return Section(
+        id="documents",
+        title="Documents, worst first",
+        table=Table(rows, columns),
+        notes=notes,
+        **place,  # type: ignore[arg-type]
+    )
+
+
+def _run_shown(row: VerbatimDocument) -> str:
+    run = row.run
+    if run is None:
+        return MISSING
+    return whole(run.characters) + ("" if run.whole else " or more")
+
+
+def _copies(row: VerbatimDocument) -> int:
+    return (row.run.copies if row.run else None) or row.copies
+
+
+_OF_DOCUMENTS = (
+    Column(head="document", value="number", words=True),
+    Column(head="verdict", value="verdict", words=True),
+    Column(head="longest run", value=_run_shown),
+    Column(head="starts at", value="run.start", shown=whole),
+    Column(head="prompt", value="run.prompt", shown=whole),
+    Column(head="copies", value=_copies, shown=whole),
+    Column(head="greedy windows", value=lambda row: f"{row.greedy} of {row.windows}"),
+    Column(head="tries", value="least_tries", shown=short, worse="low"),
+)
+
+
+def _by_tries(record: VerbatimNumbers) -> dict[str, VerbatimWindows]:
+    groups = {
+        "the corpus": record.corpus,
+        "reference model": record.of_reference,
+        "held-out documents": record.held_out,
+    }
+    return {name: group for name, group in groups.items() if group is not None}
+
+
+def _curve(record: VerbatimNumbers) -> Section:
+    there = _by_tries(record)
+
+    def share_of(group: VerbatimWindows) -> Callable[[ExtractableShare], float]:
+        return lambda row: within(group, row.tries).share
+
+    shares = [
+        Column(head=name, value=share_of(group), shown=percent) for name, group in there.items()
+    ]
+    return Section(
+        id="tries",
+        title="How many tries it takes",
+        table=Table(
+            record.corpus.curve, [Column(head="tries", value="tries", shown=short), *shares]
+        ),
+        notes=("share of the windows whose suffix comes out within this many tries",),
+    )
+
+
+def _near(record: VerbatimNumbers) -> Section:
+    rule = record.rule
+    return Section(
+        id="near",
+        title=f"Within {count(rule.distance, 'edit')}",
+        table=Table(record.near, _NEAR),
+        notes=(
+            f"chance that one sample is within {count(rule.distance, 'edit')} of the suffix "
+            f"({rule.metric} distance in tokens), at {percent(record.level)}; known to: the "
+            "probability whose fate a beam has settled, the rest is sampled",
+        ),
+    )
+
+
+_NEAR = (
+    Column(head="document", value="document"),
+    Column(head="starts at", value="start", shown=whole),
+    Column(head="word for word", value="exact", shown=probability),
+    Column(head="at least", value="low", shown=probability),
+    Column(head="at most", value="high", shown=probability),
+    Column(head="known to", value=lambda row: 1 - row.open_mass, shown=number),
+)
+
+
+def _free(free: FreeExtraction) -> Section:
+    return Section(
+        id="sampled",
+        title="Found by sampling, without a known beginning",
+        table=Table(free.passages[:_ROWS], _SAMPLED),
+        notes=(
+            f"{count(free.with_match, 'sample')} of {free.samples:,} hold a passage of at least "
+            f"{free.least_match} characters of the corpus; near duplicates count as one",
+            *_left(free),
+        ),
+    )
+
+
+_SAMPLED = (
+    Column(head="longest match", value="characters", shown=whole, unit="characters", worse="high"),
+    Column(head="document", value="document"),
+    Column(head="starts at", value="start", shown=whole),
+    Column(head="samples", value="samples", shown=whole),
+    Column(head="copies", value="copies", shown=whole),
+)
+
+
+def _left(free: FreeExtraction) -> Iterator[str]:
+    """What sampling has not found yet."""
+    if not free.passages:
+        yield "nothing was found, so that nothing can be said of what more samples would find"
+        return
+    yield (
+        f"at least {number(free.unseen, 1)} more passages would come out of further samples "
+        f"({interval(free.unseen_low, free.unseen_high, 1)}, by Chao's estimate); the next "
+        f"sample holds a new one with chance {probability(free.next_new)}: {free.assumes}"
+    )
+
+
+def _excerpt(row: VerbatimDocument, passage: Passage) -> Excerpt:
+    """What was given, what came out, and what the document has."""
+    same = passage.output[: passage.matching]
+    output, original = (text[passage.matching :] for text in (passage.output, passage.original))
+    return Excerpt(
+        title=f"Document {row.number}: {run_words(row)}",
+        lines=(
+            ("Prompt", "", passage.prompt),
+            ("Output", same, output),
+            ("Original", same, original),
+        ),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Pair:
+    """The longest run of one document under each model; None: not listed there."""
+
+    number: int
+    runs: Sequence[int | None]
+    # shortest run that each look lists, which stands for one that it left out
+    least: Sequence[int]
+
+    @property
+    def change(self) -> int:
+        """The largest, against the first model."""
+        first, *others = (
+            least if run is None else run for run, least in zip(self.runs, self.least, strict=True)
+        )
+        return max(abs(run - first) for run in others)
+
+
+def paired_section(looks: Sequence[tuple[str, VerbatimNumbers]]) -> Section:
+    """The same documents under several models, each with its name."""
+    each = [{row.number: run_length(row) for row in look.rows} for _, look in looks]
+    numbers = sorted(set[int]().union(*each))
+    least = [min(runs.values(), default=0) for runs in each]
+    pairs = [_Pair(number=n, runs=[runs.get(n) for runs in each], least=least) for n in numbers]
+    pairs.sort(key=lambda pair: -pair.change)
+    lone = sum(None in pair.runs for pair in pairs)
+    left_out = (
+        f"{count(lone, 'document')} missing from a look: to find those that differ most, the "
+        "shortest run that it lists stands for theirs"
+    )
+    return Section(
+        id="documents",
+        title="Documents, those first that differ most",
+        table=Table(pairs[:_ROWS], _paired_columns([name for name, _ in looks])),
+        chart=lambda: _sizes(looks),
+        notes=(
+            "longest run: characters that greedy decoding gives of a document; missing where a "
+            "look did not list it; single documents differ by chance as well",
+            *[left_out] * bool(lone),
+        ),
+    )
+
+
+def _paired_columns(names: Sequence[str]) -> list[Column]:
+    def nth(place: int) -> Callable[[_Pair], int | None]:
+        return lambda pair: pair.runs[place]
+
+    runs = [
+        Column(head=name, value=nth(place), shown=whole, name=f"run_{place}", worse="high")
+        for place, name in enumerate(names)
+    ]
+    return [Column(head="document", value="number", words=True), *runs]
+
+
+def _tries_chart(record: VerbatimNumbers) -> "Chart":
+    """The share of windows that comes out, against the tries it takes."""
+    from lmexposure.core.charts import lines_chart
+
+    groups = {name: group.curve for name, group in _by_tries(record).items()}
+    return lines_chart(
+        name="verbatim",
+        title="How easily the corpus comes out",
+        caption=(
+            "Share of the windows whose suffix at least one of the tries gives, with the chance of "
+            "the rule. The higher, and the farther left, the more easily; controls show what is "
+            "likely text."
+        ),
+        lines={name: [(row.tries, row.share) for row in curve] for name, curve in groups.items()},
+        bands={name: [(row.low, row.high) for row in curve] for name, curve in groups.items()},
+        axes=("Tries", "Share of windows"),
+        shown=percent,
+        logarithmic=True,
+    )
+
+
+def _sizes(looks: Sequence[tuple[str, VerbatimNumbers]]) -> "Chart":
+    """The longest run of each model against its parameters."""
+    from lmexposure.core.charts import clipped, lines_chart
+
+    points = {
+        f"{clipped(look.model.name.rsplit('/', 1)[-1], 20)} ({name})": [
+            (look.model.parameters, look.longest_run)
+        ]
+        for name, look in looks
+    }
+    return lines_chart(
+        name="verbatim-models",
+        title="The longest run against the size of the model",
+        caption=(
+            "Characters that greedy decoding gives in a row, of the same documents. Larger models "
+            "memorise more of what they read as often."
+        ),
+        lines=points,
+        axes=("Parameters", "Characters"),
+        shown=lambda value: whole(int(value)),
+        logarithmic=True,
+    )

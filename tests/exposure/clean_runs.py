@@ -36,7 +36,7 @@ from lmexposure.statistics import (
     sampled_exposure,
 )
 from lmexposure.studies import CanaryResult, ClassSummary, Result, SeenFrom
-from lmexposure.studies.exposure.check_exposure import exposure_by_chance
+from lmexposure.studies.exposure.check_classes import exposure_by_chance
 from lmexposure.studies.exposure.checks import Shares
 
 Floats = NDArray[np.float64]

@@ -6,8 +6,8 @@ from made_results import assumed, canary, changed, clean, exact, made, options, 
 import lmexposure as lx
 from lmexposure.core import Answers, Check, CheckLine, Fact, Outcome, Thresholds, Verdict
 from lmexposure.studies import Result
-from lmexposure.studies.exposure.answers import class_of, next_steps
 from lmexposure.studies.exposure.checks import EXPOSURE_CHECKS
+from lmexposure.studies.exposure.result import class_of, next_steps
 
 # For all that their ranks say within 1,000 guesses, and the search ended early.
 OPEN = made([canary(i, sampled(1.2, 0.5, 20.5), guesses=200) for i in range(10)])

@@ -9,7 +9,7 @@ from made_results import small_result, small_run, with_result
 
 from lmexposure.core.render import as_json, as_markdown, as_page
 from lmexposure.studies import Result
-from lmexposure.studies.exposure.charts_calibrated import _shown, calibrated_chart
+from lmexposure.studies.exposure.charts_exposure import _shown_dots, calibrated_chart
 from lmexposure.studies.exposure.facts import command_of, model_facts
 from lmexposure.studies.exposure.rows import BaseDot, format_data
 
@@ -62,7 +62,7 @@ def test_of_very_many_dots_some_are_drawn() -> None:
         BaseDot(role="canary", repetitions=1, base=1.0, calibrated=float(n), capped=False)
         for n in range(5000)
     ]
-    shown = _shown(dots)
+    shown = _shown_dots(dots)
     assert len(shown) == 2000
     assert (shown[0], shown[-1]) == (dots[0], dots[-1])
 

@@ -30,7 +30,7 @@ import lmexposure as lx
 from lmexposure.core import Check, Outcome, Thresholds
 from lmexposure.statistics import Estimate, Method, quantile_interval, sampled_exposure
 from lmexposure.studies import Result
-from lmexposure.studies.exposure.check_exposure import exposure_by_chance
+from lmexposure.studies.exposure.check_classes import exposure_by_chance
 
 
 def of_exposures(exposures: Sequence[Estimate], **parts: Any) -> Result:

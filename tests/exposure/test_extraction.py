@@ -11,7 +11,7 @@ from scipy import stats
 from lmexposure.core import Check, Outcome
 from lmexposure.statistics import Estimate
 from lmexposure.studies import Extraction
-from lmexposure.studies.exposure.check_extraction import chance_of_finds, fewest_finds
+from lmexposure.studies.exposure.check_classes import chance_of_finds, fewest_finds
 
 # Beyond all references: for all that its rank says, the secret may be the first guess.
 BEYOND = sampled(13.3, 11.4, 29.9, capped=True)

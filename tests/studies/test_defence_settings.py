@@ -7,7 +7,7 @@ import pytest
 
 from lmexposure.errors import SettingsError
 from lmexposure.studies import OF_METHOD, TrainingSettings
-from lmexposure.studies.defence_settings import METHODS, TAUGHT, DefenceSettings
+from lmexposure.studies.training_settings import METHODS, TAUGHT, DefenceSettings
 
 # The least that a training by each method is given.
 LEAST: dict[str, dict[str, Any]] = {method: {"method": method} for method in METHODS}

@@ -12,7 +12,7 @@ from made_sweeps import made_sweep, sweep_with
 from lmexposure.core import Section, Table, as_csv, as_markdown
 from lmexposure.core.render import as_page
 from lmexposure.studies import CounterfactualGroup, SweepCounterfactual, SweepResult
-from lmexposure.studies.sweep_changes import changes_section
+from lmexposure.studies.sweep_tables import changes_section
 
 
 def sections(found: SweepCounterfactual, most: int) -> list[Section]:

@@ -10,7 +10,7 @@ from made_sweeps import made_sweep, sweep_with
 
 from lmexposure.core.charts import Chart
 from lmexposure.studies import SweepResult
-from lmexposure.studies.sweep_charts_rates import _by_chance
+from lmexposure.studies.sweep_charts import _by_chance
 
 
 def sweep_charts(result: SweepResult) -> list[Chart]:

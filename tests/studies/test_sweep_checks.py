@@ -26,7 +26,7 @@ from lmexposure.core import (
 from lmexposure.statistics import EpsilonBound
 from lmexposure.statistics.bounds.one_run import fixed_rays
 from lmexposure.studies import SweepBound, SweepEpsilon, SweepResult, SweepText
-from lmexposure.studies.sweep_coins import MOST_LOOKS, _binomial_tail
+from lmexposure.studies.sweep_checks import MOST_LOOKS, _binomial_tail
 
 
 def asked(question: Any, chosen_from: int, bound: EpsilonBound) -> SweepBound:

@@ -10,9 +10,9 @@ import lmexposure as lx
 from lmexposure.core import Section, Table, as_markdown
 from lmexposure.core.render import as_page
 from lmexposure.studies import SweepPower, SweepResult
-from lmexposure.studies.sweep_charts_kinds import power_chart
-from lmexposure.studies.sweep_facts import sweep_command, sweep_setting_facts
-from lmexposure.studies.sweep_kinds import by_strength, kinds_section, strongest_line
+from lmexposure.studies.sweep import sweep_command, sweep_setting_facts
+from lmexposure.studies.sweep_charts import power_chart
+from lmexposure.studies.sweep_tables import by_strength, kinds_section, strongest_line
 
 
 def sections(power: SweepPower) -> list[Section]:

@@ -1,24 +1,46 @@
-"""The charts of a run, which share the colours of its classes."""
+"""The charts of a run, which share the colours of its classes; here extraction and training."""
 
+import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 
-from lmexposure._style import slug
-from lmexposure.core.charts import Chart, Styles, class_styles
-from lmexposure.studies.exposure.charts_calibrated import calibrated_chart
-from lmexposure.studies.exposure.charts_controls import controls_chart
-from lmexposure.studies.exposure.charts_epsilon import epsilon_chart
-from lmexposure.studies.exposure.charts_exposure import exposure_chart
-from lmexposure.studies.exposure.charts_extraction import extraction_chart
-from lmexposure.studies.exposure.charts_references import reference_chart
-from lmexposure.studies.exposure.charts_roc import roc_chart
-from lmexposure.studies.exposure.charts_training import training_chart
-from lmexposure.studies.exposure.charts_trajectory import trajectory_chart
-from lmexposure.studies.exposure.files import RunFiles
-from lmexposure.studies.exposure.roc import RocData, roc_data
-from lmexposure.studies.exposure.rows import CURVES, FormatData, reference_bits
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import FigureBase
+from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator
+
+from lmexposure._style import class_name, count, found_of, number, percent, probability, short, slug
+from lmexposure.core.charts import (
+    FIT,
+    INK,
+    REFERENCE,
+    Chart,
+    Line,
+    Panel,
+    Points,
+    Style,
+    Styles,
+    class_styles,
+    clipped,
+    joined,
+    key,
+    log_ticks,
+    panels_chart,
+    plain_axes,
+    series_style,
+)
+from lmexposure.studies.exposure.charts_exposure import (
+    calibrated_chart,
+    controls_chart,
+    exposure_chart,
+    reference_chart,
+)
+from lmexposure.studies.exposure.charts_privacy import RocData, epsilon_chart, roc_chart, roc_data
+from lmexposure.studies.exposure.files import Evaluation, RunFiles
+from lmexposure.studies.exposure.record import CheckpointClass
+from lmexposure.studies.exposure.rows import CURVES, ClassRow, FormatData, Found, reference_bits
 
 
 class RunCharts:
@@ -95,3 +117,288 @@ class RunCharts:
         names = [form.name for form in self._formats]
         before = Counter(map(slug, names[: names.index(chart.subject)]))[slug(chart.subject)]
         return replace(chart, name=f"{chart.name}-{before + 1}") if before else chart
+
+
+_FoundOf = Callable[[ClassRow], tuple[Found, ...]]
+_FoundPanel = tuple[_FoundOf, str]
+
+_CHANCE: Style = {"color": INK, "linestyle": (0, (2, 2)), "linewidth": 1.2}
+
+
+def extraction_chart(data: FormatData, styles: Styles | None = None) -> Chart | None:
+    """The share of a class's secrets that was found, against guesses tried and characters known.
+
+    Source: section 7 of Carlini et al. 2019, The Secret Sharer.
+    """
+    panels = _panels(data.classes)
+    if not panels:
+        return None
+    by_class = styles or class_styles(row.repetitions for row in data.classes)
+    return Chart(
+        name=f"extraction-{slug(data.name)}",
+        kind="extraction",
+        subject=data.name,
+        title=f"Secrets found by an attacker, {clipped(data.name)}",
+        caption=(
+            "Lines that rise from the dotted one are secrets that the model gives away: the "
+            "sooner, the cheaper for an attacker."
+        ),
+        description=_extraction_description(data),
+        draw=lambda figure: _draw_extraction(figure, data.classes, panels, by_class),
+        legend=lambda: _extraction_legend(data.classes, by_class),
+        height=3.1,
+    )
+
+
+def _panels(classes: Sequence[ClassRow]) -> list[_FoundPanel]:
+    choices: tuple[_FoundPanel, ...] = (
+        (lambda row: _tried(row.guesses), "Guesses tried"),
+        (lambda row: _tried(row.revealed), "Characters known"),
+    )
+    return [panel for panel in choices if any(panel[0](row) for row in classes)]
+
+
+def _tried(rows: Sequence[Found]) -> tuple[Found, ...]:
+    return tuple(sorted((row for row in rows if row.of > 0), key=lambda row: row.given))
+
+
+def _draw_extraction(
+    figure: FigureBase, classes: Sequence[ClassRow], panels: Sequence[_FoundPanel], styles: Styles
+) -> None:
+    every = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+    for axes, (rows, label) in zip(every, panels, strict=True):
+        plain_axes(axes, ticks=4)
+        if label == "Guesses tried":
+            given = [result.given for row in classes for result in rows(row)]
+            smallest, largest = max(1, min(given)), max(given)
+            log_ticks(axes, "x", smallest / 1.4, max(largest, 10 * smallest) * 2.5)
+        else:
+            axes.xaxis.set_major_locator(MaxNLocator(nbins=5, integer=True, min_n_ticks=1))
+        _draw_found(axes, classes, rows, styles)
+        axes.set_xlabel(label)
+        axes.set_ylim(-0.04, 1.04)
+    every[0].set_ylabel("Secrets found")
+    every[0].yaxis.set_major_locator(FixedLocator([0, 0.25, 0.5, 0.75, 1]))
+    every[0].yaxis.set_major_formatter(FuncFormatter(lambda share, _: percent(share)))
+
+
+def _draw_found(axes: Axes, classes: Sequence[ClassRow], rows: _FoundOf, styles: Styles) -> None:
+    """Between two numbers of guesses the share is known to lie between theirs: steps."""
+    for row in classes:
+        found, style = rows(row), styles[row.repetitions]
+        shares = [result.found / result.of for result in found]
+        given = [result.given for result in found]
+        if found:  # a line without points would still be laid out, at the corner of the figure
+            axes.plot(given, shares, drawstyle="steps-post", clip_on=False, **style)
+    longest = max((rows(row) for row in classes), key=len)
+    chance = [min(1.0, result.by_chance / result.of) for result in longest]
+    axes.plot([result.given for result in longest], chance, **_CHANCE)
+
+
+def _extraction_legend(classes: Sequence[ClassRow], styles: Styles) -> list[Artist]:
+    tried = [(row, styles[row.repetitions]) for row in classes if row.guesses or row.revealed]
+    keys: list[Artist] = [key(class_name(row.role, row.repetitions), **s) for row, s in tried]
+    return [*keys, key("by chance", **_CHANCE)]
+
+
+def _extraction_description(data: FormatData) -> str:
+    by_guessing = [(row, _tried(row.guesses)) for row in data.classes]
+    by_revealing = [(row, _tried(row.revealed)) for row in data.classes]
+    parts = [
+        _most(by_guessing, "guess", "guesses"),
+        _most(by_revealing, "character known", "characters known"),
+    ]
+    return f"Secrets found by search. {' '.join(filter(None, parts))}"
+
+
+def _most(found: Sequence[tuple[ClassRow, tuple[Found, ...]]], singular: str, plural: str) -> str:
+    """How many were found with the most that was given."""
+    ends = [(row, rows[-1]) for row, rows in found if rows]
+    if not ends:
+        return ""
+    given = max(end.given for _, end in ends)
+    shares = [
+        f"{class_name(row.role, row.repetitions)} {found_of(end.found, end.of, end.by_chance)}"
+        for row, end in ends
+        if end.given == given
+    ]
+    chance = max(min(1.0, end.by_chance / end.of) for _, end in ends if end.given == given)
+    return (
+        f"With {count(given, singular, plural)}: {joined(shares)}; guessing finds each with "
+        f"probability {probability(chance)}."
+    )
+
+
+_Evaluations = Sequence[Evaluation]
+
+_MOST_SERIES = 6
+_TRAINING: Style = {"color": REFERENCE, "marker": "s", "linestyle": "--", "markersize": 4}
+_VALIDATION: Style = {"color": FIT, "marker": "o", "linestyle": "-", "markersize": 4}
+
+
+def training_chart(rows: _Evaluations, styles: Styles | None = None) -> Chart | None:
+    """Training and validation loss, the best checkpoint, and median exposures, if any."""
+    where, across = _where(rows)
+    train = _known(where, [row.train_bits for row in rows])
+    validation = _known(where, [row.validation_bits for row in rows])
+    if not train and not validation:
+        return None
+    losses = [
+        Line(name=name, points=points, style=style)
+        for name, points, style in (
+            ("training", train, _TRAINING),
+            ("validation", validation, _VALIDATION),
+        )
+        if points
+    ]
+    best = min(validation, key=lambda point: point[1], default=None)
+    star = None if best is None else ("lowest validation loss", *best)
+    followed = _followed(rows, where, styles or {})
+    panels = [Panel(lines=losses, up="Bits per token", best=star)]
+    if followed:
+        panels.append(Panel(lines=followed, up="Median exposure\n(bits)", chance=1.0))
+    return panels_chart(
+        name="training",
+        kind="training",
+        title="Loss while training" + (", and exposure" if followed else ""),
+        caption=(
+            "Falling curves are a model that learns; the star is the checkpoint that predicts held "
+            "out text best."
+        ),
+        description=_training_description(rows, train, validation, followed, across=across.lower()),
+        panels=panels,
+        across=across,
+    )
+
+
+def _where(rows: _Evaluations) -> tuple[list[float], str]:
+    """Epochs where every row has one and they move, else steps, else the row's number."""
+    for name, values in (
+        ("Epoch", [row.epoch for row in rows]),
+        ("Step", [row.step for row in rows]),
+    ):
+        known = [float(value) for value in values if value is not None and math.isfinite(value)]
+        if len(known) == len(rows) and len(set(known)) > 1:
+            return known, name
+    return [float(number) for number in range(len(rows))], "Evaluation"
+
+
+def _known(where: Sequence[float], values: Sequence[float | None]) -> Points:
+    """Those that there are, at their places."""
+    return [
+        (at, value)
+        for at, value in zip(where, values, strict=True)
+        if value is not None and math.isfinite(value)
+    ]
+
+
+def _followed(rows: _Evaluations, where: Sequence[float], styles: Styles) -> list[Line]:
+    """Medians in bits by class; where classes are many, the highest at the end."""
+    maps = [dict(row.exposures) for row in rows]
+    names = dict.fromkeys(name for medians in maps for name in medians)
+    series = {name: _known(where, [medians.get(name) for medians in maps]) for name in names}
+    known = {name: points for name, points in series.items() if points}
+    chosen = sorted(known, key=lambda name: -known[name][-1][1])[:_MOST_SERIES]
+    return [
+        Line(name=name, points=known[name], style=_style(name, place, styles))
+        for place, name in enumerate(name for name in known if name in chosen)
+    ]
+
+
+def _style(name: str, place: int, styles: Styles) -> Style:
+    """In the colour of its class, where the name is as "pin, 16 repetitions" or "pin, controls"."""
+    number = name.rpartition(", ")[2].partition(" ")[0].replace("controls", "0")
+    known = styles.get(int(number)) if number.isdecimal() else None
+    return series_style(place) | ({"color": known["color"]} if known else {})
+
+
+def _training_description(
+    rows: _Evaluations, train: Points, validation: Points, followed: Sequence[Line], *, across: str
+) -> str:
+    parts = []
+    if validation:
+        at, lowest = min(validation, key=lambda point: point[1])
+        parts.append(
+            f"Validation loss goes from {number(validation[0][1], 3)} to its lowest, "
+            f"{number(lowest, 3)} bits per token, at {across} {short(at)}"
+        )
+    if train:
+        parts.append(f"training loss ends at {number(train[-1][1], 3)}")
+    text = "; ".join(parts) + "."
+    text = text[0].upper() + text[1:]
+    ends = [f"{clipped(line.name)} {number(line.points[-1][1])}" for line in followed]
+    names = {name for row in rows for name, bits in row.exposures if bits is not None}
+    more = len(names) - len(followed)
+    rest = f" (the highest; {more} more are not drawn)" if more > 0 else ""
+    return text + (f" Median exposure at the end, in bits{rest}: {joined(ends)}." if ends else "")
+
+
+def trajectory_chart(rows: Sequence[CheckpointClass], styles: Styles | None = None) -> Chart | None:
+    """Median exposure of each class, with its interval, at each checkpoint."""
+    if not rows:
+        return None
+    names = list(dict.fromkeys(row.checkpoint for row in rows))
+    steps = _steps(rows, names)
+    lines = _trajectory_lines(rows, names, steps or range(len(names)), styles or {})
+    return panels_chart(
+        name="trajectory",
+        kind="trajectory",
+        title="Exposure from checkpoint to checkpoint",
+        caption=(
+            "Lines that leave the dotted one are classes that the model has begun to memorise; the "
+            "shade is the interval of a median."
+        ),
+        description=_trajectory_description(rows, names, lines),
+        panels=[Panel(lines=lines, up="Median exposure\n(bits)", chance=1.0)],
+        across="Step" if steps else "Checkpoint",
+        names=() if steps else names,
+    )
+
+
+def _steps(rows: Sequence[CheckpointClass], names: Sequence[str]) -> list[int]:
+    """Of the checkpoints, where each has one of its own; else none."""
+    by_name = {row.checkpoint: row.step for row in rows}
+    known = [step for name in names if (step := by_name[name]) is not None]
+    return known if len(set(known)) == len(names) else []
+
+
+def _trajectory_lines(
+    rows: Sequence[CheckpointClass], names: Sequence[str], steps: Sequence[int], styles: Styles
+) -> list[Line]:
+    """The classes that are highest at the end, in the rows' order."""
+    kinds = dict.fromkeys((row.format, row.repetitions) for row in rows)
+    several = len({form for form, _ in kinds}) > 1
+    found = []
+    for place, (form, repetitions) in enumerate(kinds):
+        here = {r.checkpoint: r for r in rows if (r.format, r.repetitions) == (form, repetitions)}
+        known, plain = styles.get(repetitions), series_style(place)
+        told_apart = plain | ({"color": known["color"]} if known else {})
+        name = class_name("canary" if repetitions else "control", repetitions)
+        there = [(at, here[n]) for n, at in zip(names, steps, strict=True) if n in here]
+        found.append(
+            Line(
+                name=f"{form}, {name}" if several else name,
+                style=known if known and not several else told_apart,
+                points=[(at, row.median) for at, row in there],
+                ends=[(_end(row.low), _end(row.high)) for _, row in there],
+            )
+        )
+    chosen = sorted(found, key=lambda line: -line.points[-1][1])[:_MOST_SERIES]
+    return [line for line in found if line in chosen]
+
+
+def _end(end: float | None) -> float:
+    return math.nan if end is None else end
+
+
+def _trajectory_description(
+    rows: Sequence[CheckpointClass], names: Sequence[str], lines: Sequence[Line]
+) -> str:
+    more = len({(row.format, row.repetitions) for row in rows}) - len(lines)
+    rest = f" (the highest; {more} more are not drawn)" if more > 0 else ""
+    ends = [
+        f"{clipped(line.name)} from {number(line.points[0][1])} to {number(line.points[-1][1])}"
+        for line in lines
+    ]
+    over = f"Median exposure over {len(names)} checkpoints, in bits{rest}: "
+    return f"{over}{joined(ends)}."

@@ -1,20 +1,27 @@
-"""Exposure against repetitions: every canary, what guessing gives, and where extraction is."""
+"""Charts of exposure: every canary, beside the base, of several runs, controls, references."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import FigureBase
 from matplotlib.patches import Patch
+from numpy.typing import NDArray
+from scipy import special
 
-from lmexposure._style import at_least, class_name, count, number, slug
+from lmexposure._style import at_least, class_name, count, number, probability, slug
 from lmexposure.core.charts import (
     BAND,
+    CONTROL,
+    FIT,
     INK,
     LINE,
     MUTED,
+    REFERENCE,
     Chart,
     Style,
     Styles,
@@ -24,8 +31,18 @@ from lmexposure.core.charts import (
     joined,
     key,
     plain_axes,
+    rug,
+    series_style,
 )
-from lmexposure.studies.exposure.rows import AnyRole, CanaryRow, ClassRow, Floats, FormatData
+from lmexposure.studies.exposure.parts import Role, SkewNormalFit
+from lmexposure.studies.exposure.rows import (
+    AnyRole,
+    BaseDot,
+    CanaryRow,
+    ClassRow,
+    Floats,
+    FormatData,
+)
 
 # Exposure under guessing is -log2 of a uniform number: its 5th and 95th percentile, in bits.
 GUESSING_LOW, GUESSING_HIGH = 0.0740, 4.3219
@@ -247,3 +264,430 @@ def _left_out(data: FormatData, columns: Sequence[_Column]) -> str:
     if drawn > _MOST_INTERVALS:
         parts.append("the intervals of single canaries are left out")
     return f" {'; '.join(parts).capitalize()}." if parts else ""
+
+
+def calibrated_chart(data: FormatData, styles: Styles | None = None) -> Chart | None:
+    """Each canary's calibrated exposure, by its exposure before the training.
+
+    Source: Jagielski 2023, A note on interpreting canary exposure.
+    """
+    if data.base is None or not data.base.canaries:
+        return None
+    shown = _shown_dots(data.base.canaries)
+    by_class = styles or class_styles(dot.repetitions for dot in shown)
+    return Chart(
+        name=f"calibrated-{slug(data.name)}",
+        kind="calibrated",
+        subject=data.name,
+        title=f"Calibrated exposure beside the base, {clipped(data.name)}",
+        caption=(
+            "Dots above the shaded band were memorised; dots far to the right were likely before "
+            "the training, whatever their exposure is now."
+        ),
+        description=_calibrated_description(data, shown),
+        draw=lambda figure: _draw_calibrated(figure, data, shown, by_class),
+        legend=lambda: _calibrated_legend(data, shown, by_class),
+        height=3.7,
+    )
+
+
+def _shown_dots(dots: Sequence[BaseDot]) -> list[BaseDot]:
+    """Of very many evenly by calibrated exposure, lowest and highest kept."""
+    known = sorted(dots, key=lambda dot: dot.calibrated)
+    if len(known) <= _MOST_DOTS:
+        return known
+    return [known[i] for i in np.linspace(0, len(known) - 1, _MOST_DOTS).round().astype(int)]
+
+
+def _most(data: FormatData) -> float:
+    """The most that ranks among the references show; all of R where they are all others."""
+    return data.bits if data.exhaustive else math.log2(data.references)
+
+
+def _draw_calibrated(
+    figure: FigureBase, data: FormatData, shown: Sequence[BaseDot], styles: Styles
+) -> None:
+    axes, most = figure.subplots(), _most(data)
+    plain_axes(axes, grid="both")
+    top = min(GUESSING_HIGH, most)
+    axes.axhspan(min(GUESSING_LOW, top), top, color=BAND, zorder=0.5)
+    axes.axhline(most, color=LINE, linewidth=1.6, linestyle="--")
+    for repetitions in sorted({dot.repetitions for dot in shown}):
+        color = styles[repetitions]["color"]
+        for capped in (False, True):
+            own = [d for d in shown if (d.repetitions, d.capped) == (repetitions, capped)]
+            axes.plot(
+                [dot.base for dot in own],
+                [dot.calibrated for dot in own],
+                linestyle="none",
+                marker="^" if capped else "o" if repetitions else "D",
+                markersize=5.5,
+                color=color,
+                markerfacecolor=color if repetitions else "none",
+                zorder=3,
+                clip_on=False,
+            )
+    axes.set_xlim(-0.03 * most, 1.06 * most)
+    axes.set_ylim(-0.03 * most, 1.06 * most)
+    axes.set_xlabel("Exposure under the base (bits)")
+    axes.set_ylabel("Calibrated exposure (bits),\nhigher = more memorised")
+
+
+def _calibrated_legend(data: FormatData, shown: Sequence[BaseDot], styles: Styles) -> list[Artist]:
+    classes = sorted({(dot.repetitions, dot.role) for dot in shown})
+    colors = {repetitions: styles[repetitions]["color"] for repetitions, _ in classes}
+    found: list[Artist] = [
+        key(
+            class_name(role, repetitions),
+            linestyle="none",
+            marker="o" if repetitions else "D",
+            markersize=6,
+            color=colors[repetitions],
+            markerfacecolor=colors[repetitions] if repetitions else "none",
+        )
+        for repetitions, role in classes
+    ]
+    if any(dot.capped for dot in shown):
+        found.append(key("lower bound", linestyle="none", marker="^", color=INK, markersize=6))
+    return [
+        *found,
+        Patch(facecolor=BAND, edgecolor=MUTED, label="middle 90 % of guessing"),
+        key(f"most among references, {number(_most(data), 1)}", color=LINE, linestyle="--"),
+    ]
+
+
+def _calibrated_description(data: FormatData, shown: Sequence[BaseDot]) -> str:
+    inserted = [dot for dot in shown if dot.role == "canary"]
+    above = sum(dot.calibrated > GUESSING_HIGH for dot in inserted)
+    before = sum(dot.base > GUESSING_HIGH for dot in inserted)
+    rows = () if data.base is None else data.base.classes
+    medians = [
+        f"{class_name(row.role, row.repetitions)} "
+        f"{at_least(row.calibrated.value, row.calibrated_capped)}"
+        for row in rows
+    ]
+    return (
+        f"Of {count(len(inserted), 'canary', 'canaries')}, {above:,} have a calibrated exposure "
+        f"above {number(GUESSING_HIGH)} bits, where the middle 90 % of guessing ends, and "
+        f"{before:,} lay above that before the training. Medians: {joined(medians)}."
+    )
+
+
+_CARET: Literal[10] = 10  # matplotlib.markers.CARETUPBASE
+
+Run = tuple[str, Sequence[ClassRow]]
+
+
+def comparison_chart(format_name: str, bits: float, runs: Sequence[Run]) -> Chart | None:
+    """Median exposures with their intervals, class by class, one series a run."""
+    classes = sorted({(row.repetitions, row.role) for _, rows in runs for row in rows})
+    if not classes:
+        return None
+    return Chart(
+        name=f"compare-{slug(format_name)}",
+        kind="compare",
+        subject=format_name,
+        title=f"Median exposure of {len(runs)} runs, {clipped(format_name)}",
+        caption=(
+            "The higher a run's mark in a column, the more of that class it memorised; where bars "
+            "overlap, chance may explain it."
+        ),
+        description=_comparison_description(bits, runs),
+        draw=lambda figure: _draw_comparison(figure, bits, runs, classes),
+        legend=lambda: _comparison_legend(bits, runs),
+        height=3.7,
+    )
+
+
+def _draw_comparison(
+    figure: FigureBase, bits: float, runs: Sequence[Run], classes: Sequence[tuple[int, Role]]
+) -> None:
+    axes = figure.subplots()
+    plain_axes(axes)
+    frame(axes, bits)
+    offsets = (np.arange(len(runs)) - (len(runs) - 1) / 2) * min(0.2, 0.7 / len(runs))
+    for position, ((_, rows), offset) in enumerate(zip(runs, offsets, strict=True)):
+        _series(axes, rows, classes, position, float(offset))
+    zero = "controls" if len(classes) <= 6 else "0"
+    category_ticks(axes, [zero if role == "control" else f"{n:,}" for n, role in classes], 7)
+    axes.set_ylabel("Median exposure (bits),\nhigher = more memorised")
+
+
+def _series(
+    axes: Axes,
+    rows: Sequence[ClassRow],
+    classes: Sequence[tuple[int, Role]],
+    position: int,
+    offset: float,
+) -> None:
+    style = series_style(position) | {"linestyle": "none"}
+    for row in rows:
+        x = classes.index((row.repetitions, row.role)) + offset
+        ends = [row.median if end is None else end for end in (row.low, row.high)]
+        axes.plot([x, x], ends, color=style["color"], linewidth=1.2)
+        axes.plot(x, row.median, **style)
+        if row.capped:
+            axes.plot(x, max(ends), marker=_CARET, color=INK, markersize=6)
+
+
+def _comparison_legend(bits: float, runs: Sequence[Run]) -> list[Artist]:
+    found: list[Artist] = [
+        key(clipped(name, 34), **(series_style(position) | {"linestyle": "none"}))
+        for position, (name, _) in enumerate(runs)
+    ]
+    if any(row.capped for _, rows in runs for row in rows):
+        found.append(key("lower bound", marker=_CARET, color=INK, linestyle="none"))
+    return found + frame_keys(bits)
+
+
+def _comparison_description(bits: float, runs: Sequence[Run]) -> str:
+    parts = []
+    for name, rows in runs:
+        medians = [
+            f"{class_name(row.role, row.repetitions)} {at_least(row.median, row.capped)}"
+            for row in rows
+        ]
+        parts.append(f"{clipped(name)}: {', '.join(medians[-4:]) or 'no medians'}")
+    return (
+        f"Median exposure in bits, higher = more memorised, of the classes repeated most. "
+        f"{joined(parts, 6)}. Extraction is at "
+        f"{number(bits, 1)} bits, the median of guessing at 1."
+    )
+
+
+_FEWEST_CONTROLS, _MOST_CONTROLS = 3, 400
+_LEVEL = 0.95
+_EXPECTED: Style = {"color": INK, "linewidth": 1.2, "linestyle": "--"}
+_DOTS: Style = {
+    "marker": "D",
+    "markersize": 5,
+    "linestyle": "none",
+    "color": CONTROL,
+    "markerfacecolor": "none",
+}
+
+
+def controls_chart(data: FormatData) -> Chart | None:
+    """The controls' exposures, in order, against what as many guesses give.
+
+    The i-th largest of n uniform numbers has a Beta(n + 1 - i, i) distribution; exposure under
+    guessing is -log2 of such a number. The band is pointwise: of 20 points one may lie outside.
+
+    Source: David and Nagaraja 2003, Order statistics, section 2.1; Jagielski 2023.
+    """
+    values = [canary.exposure for canary in data.canaries if canary.role == "control"]
+    exposures = np.sort([value for value in values if value is not None])
+    if exposures.size < _FEWEST_CONTROLS:
+        return None
+    expected = _expected(exposures.size, data.bits)
+    return Chart(
+        name=f"controls-{slug(data.name)}",
+        kind="controls",
+        subject=data.name,
+        title=f"Controls against expectation, {clipped(data.name)}",
+        caption=(
+            "Dots along the dashed line and in the band look like guessing, as they should; dots "
+            "that leave it say that the measurement is at fault."
+        ),
+        description=_controls_description(exposures, expected),
+        draw=lambda figure: _draw_controls(figure, exposures, expected),
+        legend=lambda: _controls_legend(exposures.size),
+        height=3.7,
+    )
+
+
+def _expected(n: int, bits: float) -> Floats:
+    """Low, median and high exposure of each of n guesses in ascending order, shape (3, n)."""
+    place = np.arange(n, 0, -1)  # the smallest exposure belongs to the largest uniform number
+    tails = np.array([(1 + _LEVEL) / 2, 0.5, (1 - _LEVEL) / 2])[:, None]
+    uniform: Floats = special.betaincinv(place, n + 1 - place, tails)
+    # No rank is below 1, so that no exposure is above log2|R|.
+    return np.clip(-np.log2(uniform), 0.0, bits)
+
+
+def _draw_controls(figure: FigureBase, exposures: Floats, expected: Floats) -> None:
+    axes = figure.subplots()
+    plain_axes(axes, grid="both")
+    shown = _shown_controls(exposures.size)
+    low, median, high = expected[:, shown]
+    axes.fill_between(median, low, high, color=BAND, linewidth=0)
+    for edge in (low, high):
+        axes.plot(median, edge, color=MUTED, linewidth=0.8, linestyle=":")
+    axes.plot(median[[0, -1]], median[[0, -1]], **_EXPECTED)
+    axes.plot(median, exposures[shown], **_DOTS)
+    axes.set_xlim(left=-0.02 * median[-1])
+    axes.set_ylim(bottom=-0.02 * max(exposures[-1], high[-1]))
+    axes.set_xlabel("Expected of guessing (bits)")
+    axes.set_ylabel("Exposure of controls (bits)")
+
+
+def _controls_legend(n: int) -> list[Artist]:
+    return [
+        key(f"control (n = {n:,})", **_DOTS),
+        key("as expected", **_EXPECTED),
+        Patch(facecolor=BAND, edgecolor=MUTED, label="95 % of guessing, point by point"),
+    ]
+
+
+def _shown_controls(n: int) -> NDArray[np.int64]:
+    """All of them; of very many, those with the highest exposure and evenly spaced others."""
+    if n <= _MOST_CONTROLS:
+        return np.arange(n)
+    half = _MOST_CONTROLS // 2
+    return np.unique(np.r_[np.linspace(0, n - half - 1, half).astype(int), n - half : n])
+
+
+def _controls_description(exposures: Floats, expected: Floats) -> str:
+    low, _, high = expected
+    # A rank is whole: an exposure may differ from the band's edge by rounding only.
+    inside = int(((exposures >= low - 1e-9) & (exposures <= high + 1e-9)).sum())
+    drawn = _shown_controls(exposures.size).size
+    rest = "" if drawn == exposures.size else f" {drawn:,} dots are drawn."
+    return (
+        f"Exposures of {count(exposures.size, 'control')}, in order, against those of as many "
+        f"guesses: {inside:,} lie in the band that holds 95 % of guessing at each place. Their "
+        f"median is {number(float(np.median(exposures)))} bits, that of guessing 1.{rest}"
+    )
+
+
+_LEVELS = np.array([0, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1])  # of `quantiles`
+_MOST_BINS, _FEWEST_BINS = 80, 5
+_Class = tuple[AnyRole, int, Floats]  # role, repetitions, ascending log-perplexities
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Histogram:
+    """Density a bit, shape (k,), between k + 1 ascending edges in bits."""
+
+    density: Floats
+    edges: Floats
+    scores: bool  # from all scores, not from quantiles
+
+
+def reference_chart(data: FormatData, bits: Floats, styles: Styles | None = None) -> Chart | None:
+    """The references' log-perplexities as a histogram, their skew-normal curve, the canaries.
+
+    `bits`: log-perplexities of the references, shape (n,); empty without scores. Source: figure 3
+    of Carlini et al. 2019, The Secret Sharer.
+    """
+    histogram = _histogram(data, bits)
+    if histogram is None:
+        return None
+    rows = _reference_rows(data.canaries)
+    by_class = styles or class_styles(repetitions for _, repetitions, _ in rows)
+    return Chart(
+        name=f"references-{slug(data.name)}",
+        kind="references",
+        subject=data.name,
+        title=f"Log-perplexity of references and canaries, {clipped(data.name)}",
+        caption=(
+            "Each tick below is a canary or control: the farther left of the references, the "
+            "better the model knows it."
+        ),
+        description=_reference_description(data, histogram, rows),
+        draw=lambda figure: _draw_references(figure, data, histogram, rows, by_class),
+        legend=lambda: _reference_legend(data, histogram),
+        height=3.0 + 0.26 * len(rows),
+    )
+
+
+def _histogram(data: FormatData, bits: Floats) -> _Histogram | None:
+    scores = bits[np.isfinite(bits)]
+    if scores.size:
+        bins = int(np.clip(2 * scores.size ** (1 / 3), _FEWEST_BINS, _MOST_BINS))
+        density, edges = np.histogram(scores, bins=bins, density=True)
+        return _Histogram(density=density, edges=edges, scores=True)
+    return _from_quantiles(np.array(data.quantiles, dtype=np.float64))
+
+
+def _from_quantiles(quantiles: Floats) -> _Histogram | None:
+    """Between two quantiles lies a known share; equal ones are one edge."""
+    if not quantiles.size:
+        return None
+    edges, last = np.unique(quantiles[::-1], return_index=True)
+    if edges.size < 2:
+        return None
+    levels = _LEVELS[::-1][last]
+    levels[0] = 0  # whatever lies at the lowest edge belongs to the first bar
+    shares = np.diff(levels)
+    return _Histogram(density=shares / np.diff(edges), edges=edges, scores=False)
+
+
+def _reference_rows(canaries: Sequence[CanaryRow]) -> list[_Class]:
+    """The classes, controls first: they have repetitions 0."""
+    groups: dict[tuple[int, AnyRole], list[float]] = {}
+    for canary in canaries:
+        if canary.log_perplexity_bits is not None:
+            key_of = canary.repetitions, canary.role
+            groups.setdefault(key_of, []).append(canary.log_perplexity_bits)
+    return [(role, n, np.sort(bits)) for (n, role), bits in sorted(groups.items())]
+
+
+def _draw_references(
+    figure: FigureBase,
+    data: FormatData,
+    histogram: _Histogram,
+    rows: Sequence[_Class],
+    styles: Styles,
+) -> None:
+    if rows:
+        ratios = [2.4, 0.26 * len(rows) + 0.1]
+        axes, below = figure.subplots(2, 1, sharex=True, height_ratios=ratios)
+        rug(
+            below,
+            [(class_name(role, n), bits, str(styles[n]["color"])) for role, n, bits in rows],
+        )
+        axes.tick_params(axis="x", length=0, labelbottom=False)
+    else:
+        axes = below = figure.subplots()
+    plain_axes(axes, ticks=4)
+    axes.stairs(histogram.density, histogram.edges, fill=True, color=REFERENCE, alpha=0.55)
+    if data.fit is not None:
+        xs = _span(histogram, rows)
+        ys = _density(data.fit, xs)
+        seen = ys > ys.max() / 1000
+        axes.plot(xs[seen], ys[seen], color=FIT)
+    axes.set_ylim(bottom=0)
+    axes.set_ylabel("Density (per bit)")
+    below.set_xlabel("Log-perplexity (bits), lower = more memorised")
+
+
+def _density(fit: SkewNormalFit, bits: Floats) -> Floats:
+    """The skew-normal density 2 phi(z) Phi(shape z) / scale a bit, at these bits, shape (n,)."""
+    z = (bits - fit.location) / fit.scale
+    found: Floats = 2 * np.exp(-(z**2) / 2) * special.ndtr(fit.shape * z)
+    return found / (math.sqrt(2 * math.pi) * fit.scale)
+
+
+def _span(histogram: _Histogram, rows: Sequence[_Class]) -> Floats:
+    ends = [histogram.edges[0], histogram.edges[-1]]
+    ends += [float(end) for *_, bits in rows for end in (bits[0], bits[-1])]
+    return np.linspace(min(ends), max(ends), 241)
+
+
+def _reference_legend(data: FormatData, histogram: _Histogram) -> list[Artist]:
+    of = "" if histogram.scores else ", from quantiles"
+    label = f"{data.references:,} references{of}"
+    found: list[Artist] = [Patch(facecolor=REFERENCE, alpha=0.55, label=label)]
+    if data.fit is not None:
+        found.append(key(f"skew-normal fit{_goodness(data.fit)}", color=FIT))
+    return found
+
+
+def _goodness(fit: SkewNormalFit) -> str:
+    goodness = fit.goodness
+    if goodness is None:
+        return " (not tested)"
+    return f" (KS {number(goodness.ks_statistic, 4)}, p = {probability(goodness.ks_p_value)})"
+
+
+def _reference_description(data: FormatData, histogram: _Histogram, rows: Sequence[_Class]) -> str:
+    low, high = histogram.edges[0], histogram.edges[-1]
+    share = "" if histogram.scores else " (drawn from nine quantiles)"
+    classes = [f"{class_name(role, n)} {number(float(np.median(bits)))}" for role, n, bits in rows]
+    medians = f" Median of each class, in bits: {joined(classes)}." if classes else ""
+    fit = f" A skew-normal curve is fitted{_goodness(data.fit)}." if data.fit else ""
+    return (
+        f"{count(data.references, 'reference')} have log-perplexities from {number(low)} to "
+        f"{number(high)} bits{share}, lower = more memorised.{medians}{fit}"
+    )

@@ -24,7 +24,7 @@ from lmexposure.errors import SettingsError
 from lmexposure.studies.exposure.differences import Difference, differences, findings
 from lmexposure.studies.exposure.facts import command_of, where_of
 from lmexposure.studies.exposure.files import RunFiles
-from lmexposure.studies.exposure.formats import Role
+from lmexposure.studies.exposure.parts import Role
 from lmexposure.studies.exposure.record import ResultNumbers
 from lmexposure.studies.exposure.rows import ClassRow, class_rows
 from lmexposure.studies.exposure.tables import compared_columns, how_to_read
@@ -73,11 +73,7 @@ class _Compared:
 
 
 def compared_sections(runs: Runs, *, level: float = 0.95) -> Iterator[Section]:
-    """What a reader must know first, each class in each run, differences, how to do it again.
-
-    Raises:
-        SettingsError: runs with no format in common, or with one that is not the same.
-    """
+    """What a reader must know first, each class in each run, differences, how to do it again."""
     _refuse_other_formats(runs)
     if notes := list(_notes(runs)):
         yield Section(id="before", title="What to know before you compare", notes=notes)
@@ -195,7 +191,7 @@ def _classes(name: str, runs: Runs, place: int) -> Section:
     chosen = [(run, list(own.values())) for (run, _), own in zip(runs, columns, strict=True)]
 
     def chart() -> "Chart | None":
-        from lmexposure.studies.exposure.charts_comparison import comparison_chart
+        from lmexposure.studies.exposure.charts_exposure import comparison_chart
 
         return comparison_chart(name, known.bits, chosen)
 

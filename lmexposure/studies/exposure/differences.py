@@ -19,8 +19,7 @@ from lmexposure.statistics import (
     rank_sum_test,
     sign_test,
 )
-from lmexposure.studies.exposure.classes import ClassKey
-from lmexposure.studies.exposure.formats import Role
+from lmexposure.studies.exposure.parts import ClassKey, Role
 from lmexposure.studies.exposure.record import ResultNumbers
 from lmexposure.studies.exposure.rows import Floats
 

@@ -21,8 +21,8 @@ from lmexposure._style import (
     whole,
 )
 from lmexposure.core import Fact
-from lmexposure.studies.exposure.base import BaseModelRecord
 from lmexposure.studies.exposure.files import RunFiles
+from lmexposure.studies.exposure.parts import BaseModelRecord
 from lmexposure.studies.exposure.record import (
     MOST_SHOWN,
     ContextRecord,

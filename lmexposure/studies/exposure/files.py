@@ -15,8 +15,7 @@ from lmexposure._style import short_hash, visible
 from lmexposure.canaries import Manifest
 from lmexposure.errors import ManifestError, ResultError
 from lmexposure.studies.exposure.record import ResultNumbers
-from lmexposure.studies.exposure.run_record import RunRecord, TrainingResult
-from lmexposure.studies.training_file import read_training
+from lmexposure.studies.exposure.run_record import RunRecord, TrainingResult, read_training
 
 if TYPE_CHECKING:
     from lmexposure.studies.verbatim import VerbatimRecord
@@ -73,11 +72,7 @@ class RunFiles:
         return self.record is not None and self.record.command == "run"
 
     def with_manifest(self, manifest: Manifest) -> "RunFiles":
-        """The same with a manifest from elsewhere.
-
-        Raises:
-            ManifestError: it is not that of the result.
-        """
+        """The same with a manifest from elsewhere, which must be that of the result."""
         if manifest.sha256 != self.result.manifest_sha256:
             raise ManifestError(
                 f"the manifest given has sha256 {manifest.sha256[:16]}, but {self.name} was made "
@@ -87,17 +82,7 @@ class RunFiles:
 
 
 def files_beside(home: Path, result: ResultNumbers) -> RunFiles:
-    """What lies next to a result in its directory; refused where it is of another.
-
-    What `lmexposure verbatim` wrote into the directory `verbatim` of a run is read with it.
-
-    Raises:
-        ResultError: a file that is torn, was edited or is of a newer schema, a whole run (it has a
-            run.json) without its manifest; or such a look at memorised text. A model in it that is
-            not the one its training wrote, by the hashes in training.json. Scores, white_box.json
-            or a run.json that are another result's.
-        ManifestError: a manifest that cannot be read, or that the result was not made from.
-    """
+    """What lies next to a result, its directory `verbatim` too; refused where it is of another."""
     try:
         return _files_beside(home, result)
     except PermissionError as failure:
@@ -178,10 +163,7 @@ def _alike(told: TrainingResult, result: ResultNumbers) -> bool:
 
 
 def _refuse_other_model(home: Path, result: ResultNumbers) -> tuple[str, ...]:
-    """Refuse a model beside its result that was put there, or changed, since its training.
-
-    The same holds of what the training wrote next to it; what has gone of that is said.
-    """
+    """Refuse a model, or what its training wrote beside it, that was put there or changed since."""
     model, path = home / "model", home / "training.json"
     if result.model.path != model.name or not model.is_dir() or not path.exists():
         return ()

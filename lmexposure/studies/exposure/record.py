@@ -36,11 +36,15 @@ from lmexposure._record import (
 from lmexposure.core import Study
 from lmexposure.errors import SettingsError
 from lmexposure.statistics import Privacy, QuantileInterval
-from lmexposure.studies.dp_claim import DpClaim
-from lmexposure.studies.exposure.base import BaseModelRecord
-from lmexposure.studies.exposure.classes import ClassKey, ClassSummary
-from lmexposure.studies.exposure.formats import CanaryResult, FormatResult
-from lmexposure.studies.exposure.kinds import KindMembership
+from lmexposure.studies.dp import DpClaim
+from lmexposure.studies.exposure.parts import (
+    BaseModelRecord,
+    CanaryResult,
+    ClassKey,
+    ClassSummary,
+    FormatResult,
+    KindMembership,
+)
 
 if TYPE_CHECKING:
     from lmexposure.studies.exposure.scores import Scores

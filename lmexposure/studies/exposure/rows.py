@@ -9,16 +9,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lmexposure.canaries import Manifest
-from lmexposure.studies.exposure.base import BaseCanary, BaseClass
-from lmexposure.studies.exposure.classes import ClassSummary, ExtractionCount, GuessCount
-from lmexposure.studies.exposure.formats import (
+from lmexposure.studies.exposure.parts import (
+    BaseCanary,
+    BaseClass,
     CanaryResult,
+    ClassSummary,
     Extraction,
+    ExtractionCount,
     FormatResult,
+    GuessCount,
+    KindMembership,
     Role,
     SkewNormalFit,
 )
-from lmexposure.studies.exposure.kinds import KindMembership
 from lmexposure.studies.exposure.record import ResultNumbers
 
 Floats = NDArray[np.float64]

@@ -26,8 +26,7 @@ from lmexposure.statistics import (
     PrivacyClass,
     TprAtFpr,
 )
-from lmexposure.studies.dp_claim import DpClaim
-from lmexposure.studies.dp_report import PRIVATE_NOTES, ExPost
+from lmexposure.studies.dp import PRIVATE_NOTES, DpClaim, ExPost
 from lmexposure.studies.white_box import inside_notes, inside_table
 
 _BOUNDS = (

@@ -17,8 +17,7 @@ from lmexposure._validate import integer
 from lmexposure._written import remove, study
 from lmexposure.errors import ResultError
 from lmexposure.statistics import QuantileInterval
-from lmexposure.studies.exposure.classes import ClassKey, ClassSummary
-from lmexposure.studies.exposure.formats import CanaryResult
+from lmexposure.studies.exposure.parts import CanaryResult, ClassKey, ClassSummary
 from lmexposure.studies.exposure.record import ResultNumbers
 
 if TYPE_CHECKING:

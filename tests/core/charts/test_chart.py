@@ -25,8 +25,8 @@ from matplotlib.image import imread
 from lmexposure.core.charts import Chart
 from lmexposure.errors import SettingsError
 from lmexposure.studies.exposure.charts import RunCharts
-from lmexposure.studies.exposure.charts_comparison import comparison_chart
-from lmexposure.studies.exposure.charts_roc import roc_chart
+from lmexposure.studies.exposure.charts_exposure import comparison_chart
+from lmexposure.studies.exposure.charts_privacy import roc_chart
 
 
 def every(name: str = "pin") -> list[Chart]:

@@ -18,7 +18,7 @@ from lmexposure.statistics import (
     PrivacyClass,
 )
 from lmexposure.studies import Evaluation, SkewNormalFit
-from lmexposure.studies.exposure.roc import RocData
+from lmexposure.studies.exposure.charts_privacy import RocData
 from lmexposure.studies.exposure.rows import CanaryRow, ClassRow, FormatData, Found
 
 HOSTILE = '<script>alert(1)</script> & $x^2$ $\\frac{a}{b}$ "quoted" \x07'

@@ -30,16 +30,19 @@ from lmexposure.core.charts import Ceiling, Chart, class_styles
 from lmexposure.core.charts.drawings import farthest
 from lmexposure.core.charts.roc import on_log_axes
 from lmexposure.studies import CheckpointClass
-from lmexposure.studies.exposure import charts_controls as controls_module
-from lmexposure.studies.exposure.charts_comparison import comparison_chart
-from lmexposure.studies.exposure.charts_controls import controls_chart
-from lmexposure.studies.exposure.charts_epsilon import epsilon_chart
-from lmexposure.studies.exposure.charts_exposure import GUESSING_HIGH, GUESSING_LOW, exposure_chart
-from lmexposure.studies.exposure.charts_extraction import extraction_chart
-from lmexposure.studies.exposure.charts_references import _density, _histogram, reference_chart
-from lmexposure.studies.exposure.charts_roc import roc_chart
-from lmexposure.studies.exposure.charts_training import training_chart
-from lmexposure.studies.exposure.charts_trajectory import trajectory_chart
+from lmexposure.studies.exposure.charts import extraction_chart, training_chart, trajectory_chart
+from lmexposure.studies.exposure.charts_exposure import (
+    GUESSING_HIGH,
+    GUESSING_LOW,
+    _density,
+    _expected,
+    _histogram,
+    comparison_chart,
+    controls_chart,
+    exposure_chart,
+    reference_chart,
+)
+from lmexposure.studies.exposure.charts_privacy import epsilon_chart, roc_chart
 
 Make = Callable[[], Chart | None]
 NO_BITS = np.array([])
@@ -316,13 +319,13 @@ def test_what_guessing_gives() -> None:
     """Exposure is minus log2 of a uniform number; its order statistics are of scipy's beta."""
     assert pytest.approx(-math.log2(0.95), abs=1e-4) == GUESSING_LOW
     assert pytest.approx(-math.log2(0.05), abs=1e-4) == GUESSING_HIGH
-    low, median, high = controls_module._expected(5, 40.0)
+    low, median, high = _expected(5, 40.0)
     for i in range(5):  # ascending exposure, descending uniform
         uniform = stats.beta(5 - i, i + 1)
         assert median[i] == pytest.approx(-np.log2(uniform.median()))
         assert low[i] == pytest.approx(-np.log2(uniform.ppf(0.975)))
         assert high[i] == pytest.approx(-np.log2(uniform.ppf(0.025)))
-    assert controls_module._expected(1000, 3.0).max() == 3.0
+    assert _expected(1000, 3.0).max() == 3.0
 
 
 def test_the_curve_is_the_skew_normal_density() -> None:

@@ -1,7 +1,9 @@
-"""What result.json holds of a format and of each of its canaries: references, estimates, searches.
+"""What result.json holds of formats, canaries and classes, of the base, and of chosen texts.
 
 Bits are base-2 logarithms. Of an exposure, higher = more memorised; of a log-perplexity, lower =
-more memorised.
+more memorised. Calibrated exposures are by ranks of log-perplexity minus the base's, so that what
+any model finds likely is not taken for memorised. Canaries whose texts were chosen have neither
+rank nor exposure: coins alone tell whether one is in.
 """
 
 from dataclasses import dataclass
@@ -16,13 +18,27 @@ from lmexposure._record import (
     NotNegative,
     Number,
     Positive,
+    Rate,
     Record,
     Rows,
+    Sha256,
     Share,
 )
+from lmexposure._style import at_least, visible
 from lmexposure._types import Found
 from lmexposure._validate import LARGEST_NUMBER
-from lmexposure.statistics import Estimate, GoodnessOfFit
+from lmexposure.statistics import (
+    AreaUnderCurve,
+    EpsilonBound,
+    EpsilonPoint,
+    Estimate,
+    ExposureSummary,
+    GoodnessOfFit,
+    GuessingTest,
+    Method,
+    QuantileInterval,
+    TprAtFpr,
+)
 
 # What estimates are kept under; a rank that is exact up to a margin is an "exact" one.
 EstimateName = Literal[
@@ -182,4 +198,171 @@ class CanaryResult(Record):
             raise ValueError(
                 f"canary {self.id!r} has role {self.role!r} and repetitions {self.repetitions}"
             )
+        return self
+
+
+ClassKey = tuple[str, Role, int]
+OtherEstimate = Literal["certificate", "skew_normal", "calibrated"]  # never shown first
+
+
+class ExtractionCount(Record):
+    """How many canaries of a class a search found, and how many guessing would have."""
+
+    method: Literal["greedy", "beam", "best_first"]  # of the search, as in `Extraction`
+    revealed: Count  # characters of the secret that were given
+    found: Count  # canaries whose secret was found; more = more leaks
+    of: Count  # canaries that were searched for
+    # how many of them blind guesses, as many as the search tried, find on average
+    by_chance: NotNegative
+
+    @model_validator(mode="after")
+    def _found_are_some_of_all(self) -> Self:
+        if self.found > self.of:
+            raise ValueError(f"{self.found} of {self.of} secrets are said to be found")
+        return self
+
+
+class GuessCount(Record):
+    """How many canaries of a class an attacker finds within a number of guesses."""
+
+    guesses: Positive  # fills tried for each canary, the likeliest first
+    found: Count  # canaries whose secret is among them; more = more leaks
+    of: Count  # canaries of the class
+
+    @model_validator(mode="after")
+    def _found_are_some_of_all(self) -> Self:
+        if self.found > self.of:
+            raise ValueError(f"{self.found} of {self.of} secrets are said to be found")
+        return self
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ClassSummary(ExposureSummary):
+    """Canaries of one format and number of repetitions, or its controls."""
+
+    # format, role, repetitions: which; a control has repetitions 0
+    format: str
+    role: Role
+    repetitions: Count
+    # medians by estimates that are never shown first; None where one is infinite
+    other_medians: dict[OtherEstimate, float | None]
+    # how many extrapolations reach beyond the references; None where none was made
+    skew_normal_flagged: Count | None
+    guessing_test: GuessingTest | None  # of the mean against chance; None where none was made
+    median_capped: bool  # half of the exposures, or more, are lower bounds
+    epsilon: EpsilonPoint | None  # the point value; None for controls
+    methods: dict[Method, Count]  # how many exposures were estimated in which way
+    # how many secrets each search found, a row per method and characters given
+    extraction: Rows[ExtractionCount]
+    guesses: Rows[GuessCount]  # how many are found within 1, 10, 100 ... guesses.
+
+    @property
+    def key(self) -> ClassKey:
+        """Which class."""
+        return self.format, self.role, self.repetitions
+
+    @property
+    def name(self) -> str:
+        """The same for a message."""
+        return f"{visible(self.format)}, {self.role}, repetitions {self.repetitions}"
+
+    def __repr__(self) -> str:
+        median = at_least(self.median.value, self.median_capped)
+        return f"<{self.name}: n={self.n}, median exposure {median} bits>"
+
+    __str__ = __repr__
+
+    @property
+    def counted(self) -> int:
+        """Canaries whose rank was counted over all of R."""
+        return sum(n for method, n in self.methods.items() if method.startswith("exact"))
+
+    def __post_init__(self) -> None:
+        if (self.epsilon is None) != (self.role == "control"):
+            raise ValueError(f"{self.name}: a point value of epsilon is of canaries, and of each")
+
+
+class BaseCanary(Record):
+    """One canary or control under the base."""
+
+    id: str  # as in the manifest
+    log_perplexity_bits: Bits  # under the base; lower = likelier before the training
+    exposure: Estimate  # under the base, by its rank among the references
+
+
+class BaseClass(Record):
+    """A class of canaries, or the controls of a format, beside the base."""
+
+    # format, role, repetitions: which; a control has repetitions 0
+    format: str
+    role: Role
+    repetitions: Count
+    n: Positive  # how many
+    exposure: QuantileInterval  # the median under the base, by ranks among the references
+    # median of what the training added to each exposure by rank; below 0: it took away
+    added: Number
+    added_capped: bool  # `added` is a lower bound
+    calibrated: QuantileInterval  # the median of calibrated exposures
+    calibrated_mean: Number  # their mean; 1.44 where the training left nothing
+    capped: Count  # how many calibrated exposures are lower bounds
+    gained_bits: Number  # median of the bits by which the training made a canary likelier
+    reference_gained_bits: Number  # the same of the references
+    guessing_test: GuessingTest  # of the calibrated mean against chance
+
+    @property
+    def key(self) -> ClassKey:
+        """Which class."""
+        return self.format, self.role, self.repetitions
+
+    @property
+    def calibrated_capped(self) -> bool:
+        """Whether the median of calibrated exposures is a lower bound."""
+        return 2 * self.capped >= self.n
+
+
+class BaseModelRecord(Record):
+    """The model before the training that is judged, and what the canaries are under it."""
+
+    path: str  # its directory or name, as in `Model`
+    weights_sha256: Sha256  # of its weights
+    switched_off: bool  # whether it is the measured model with its adapters switched off
+    canaries: Rows[BaseCanary]  # canaries and controls, in the result's order
+    classes: Rows[BaseClass]  # in the order of the result's summary
+
+
+class KindCandidate(Record):
+    """One candidate of a chosen text."""
+
+    id: str  # as in the manifest
+    included: bool  # whether its coin put it in
+    secret_bits: Bits  # log-perplexity of the tokens of its secret alone; lower = more memorised
+
+
+class KindMembership(Record):
+    """How well a model tells the candidates of one kind that went in from those that did not."""
+
+    group: str  # the class, such as "new_token/x1"
+    kind: str  # of `canaries.KINDS`
+    format: str  # of its texts
+    repetitions: Positive  # copies of each candidate that went in
+    canaries: Count  # how many went in
+    held_out: Count  # how many did not
+    inclusion_probability: Rate  # of each candidate's own coin
+    # of -bits; None, as the four below, where one side is empty
+    area_under_curve: AreaUnderCurve | None
+    # a row for each false-positive rate; empty where one side is
+    tpr_at_fpr: Rows[TprAtFpr]
+    # of the coins, which are shuffled; higher exposure among those that are out = harder to explain
+    # by chance
+    test: GuessingTest | None
+    bound: EpsilonBound | None  # on epsilon, by these coins alone
+    # of this bound; those of all kinds together are at most that of the settings
+    significance: Rate
+    note: str | None  # why something is missing; None where nothing is
+    candidates: Rows[KindCandidate]  # in the manifest's order
+
+    @model_validator(mode="after")
+    def _missing_is_explained(self) -> Self:
+        if None in (self.area_under_curve, self.test, self.bound) and self.note is None:
+            raise ValueError(f"{self.group}: a number is missing, and no note says why")
         return self
