@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from lmexposure._validate import bits_array, integer, positive
 from lmexposure.errors import InputError
-from lmexposure.statistics._rows import column
+from lmexposure.statistics.arrays import column
 from lmexposure.statistics.results import Estimate, Method
 
 _CERTIFIED = (

@@ -20,7 +20,7 @@ from scipy import special
 
 from lmexposure._validate import bits_array, fraction, integer
 from lmexposure.errors import InputError, SettingsError
-from lmexposure.statistics._rows import column, finite_or_none
+from lmexposure.statistics.arrays import column, finite_or_none
 from lmexposure.statistics.results import Estimate
 
 ROUNDING = 1e-3  # bits by which a float32 total may lie off
