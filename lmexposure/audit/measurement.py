@@ -18,10 +18,14 @@ from lmexposure._validate import of_type
 from lmexposure.audit.base import Base
 from lmexposure.audit.context import ScoringContext, recorded_training, rows_beside, scoring_context
 from lmexposure.audit.directory import MeasurementDirectory, finished, mend_record
-from lmexposure.audit.estimates import FormatEstimates, estimate_format
+from lmexposure.audit.estimates import (
+    FormatEstimates,
+    estimate_format,
+    open_warnings,
+    tokenizer_warnings,
+)
 from lmexposure.audit.format_scores import FormatScores, score_format, scores_of, write_scores
 from lmexposure.audit.kinds import kind_warnings, kinds_section
-from lmexposure.audit.left_open import open_warnings, tokenizer_warnings
 from lmexposure.audit.privacy import privacy_section
 from lmexposure.audit.search import Extractions, extract_format, search_format
 from lmexposure.audit.witness import IN_TOKENIZER, measure_witness
