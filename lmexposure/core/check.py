@@ -1,23 +1,25 @@
-"""What a check is, and the one verdict that the checks of a study come to.
+"""What a check is, the thresholds of checks, and the one verdict that those of a study come to.
 
 A check is a number, a threshold and words. What holds for all checks of one key is its `CheckKind`;
 a study lists its kinds in the order in which a reader should hear of them: of leaks the most
 convincing first, of preconditions what makes everything else doubtful.
-
-What the gate checks a result against: each threshold with its default and the reason for it.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from lmexposure._style import outcome_word
-import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+
 from lmexposure._settings import check_settings, setting, settings_of, whole
-from lmexposure._style import setting_value, short
+from lmexposure._style import outcome_word, setting_value, short
 from lmexposure._validate import fraction, positive
 from lmexposure.errors import SettingsError
+
+DEFAULT_GUESSES = 1000
+_MOST = 10**15  # of a count
+_LEAST = 1e-9  # of a probability, to calculate with
+PANEL = "Thresholds"  # of the command's help
+
 
 class Outcome(StrEnum):
     """What one check, or the gate as a whole, came to."""
@@ -266,12 +268,6 @@ class _Checks:
 
 def _word(outcome: Outcome) -> str:
     return outcome_word(outcome).capitalize()
-
-
-DEFAULT_GUESSES = 1000
-_MOST = 10**15  # of a count
-_LEAST = 1e-9  # of a probability, to calculate with
-PANEL = "Thresholds"  # of the command's help
 
 
 def quantile_pair(flag: str, value: object) -> tuple[float, float]:

@@ -1,48 +1,52 @@
 """A study: what was measured, in one file, and what it tells; judged and shown alike.
 
 A kind is one class with a `KIND`, a `document` and `checks`; its module says all of it,
-`registry` knows where it is, and `directories` opens it.
-
-Which study a directory or a file holds, done or begun: opened, or refused to another kind.
+and `registry` knows where it is. A directory or a file holds one study, done or begun: it is opened
+(`open_study`), or refused to another kind.
 """
 
+import errno
+import json
 import re
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+
 from lmexposure import __version__
-from lmexposure._files import PRIVATE, canonical_json, read_bytes, sha256_bytes
+from lmexposure._files import (
+    PRIVATE,
+    canonical_json,
+    is_held,
+    open_regular,
+    read_bytes,
+    sha256_bytes,
+)
+from lmexposure._integrity import check_seal, read_sealed
 from lmexposure._record import FileRecord, JsonValue, Sha256, Utc
 from lmexposure._settings import settings_of
 from lmexposure._style import short_hash, visible
 from lmexposure._validate import of_type
-from lmexposure.core.check import Check, CheckKind, Verdict, verdict_of
+from lmexposure.core.check import Check, CheckKind, Thresholds, Verdict, verdict_of
 from lmexposure.core.document import Document, Fact, Section, answers_of, date_of, next_steps
-from lmexposure.core.render import as_cell, as_frame
-from lmexposure.core.thresholds import Thresholds
-from lmexposure.errors import ResultError, SettingsError
-import errno
-import json
-import re
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
-from importlib import import_module
-from pathlib import Path
-from lmexposure._files import is_held, open_regular
-from lmexposure._integrity import check_seal, read_sealed
-from lmexposure._record import JsonValue
-from lmexposure._style import visible
 from lmexposure.core.registry import begun_by, kinds, others, own_records, parts_of_others
+from lmexposure.core.render import as_cell, as_frame
 from lmexposure.errors import ResultError, SettingsError
+
 if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped]
 
 _CONTENT = re.compile(rb'"content_sha256": ?"([0-9a-f]{64})"')
-_HOME = "_home"
+_FROM = "_home"
 _MOST_LINES = 8  # of checks on a first screen
+HOME: str = ".work"  # of work under way, in the directory of its study
+ASKED = "asked.json"
+_NOTHING = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+_SCHEMA = re.compile(rb'"schema": ?"lmexposure\.([\w-]+)/\d')
+_LOOKED_AT = 2**20  # bytes of a file, whose schema may come after longer parts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,12 +190,12 @@ class Study(FileRecord):
     @property
     def home(self) -> Path | None:
         """The directory that its file lies in; None: it is in memory alone."""
-        home: Path | None = self.__dict__.get(_HOME)
+        home: Path | None = self.__dict__.get(_FROM)
         return home
 
     def in_memory(self) -> Self:
         """The same study, after what it reads next to its file was read: that may go away."""
-        self.__dict__.pop(_HOME, None)
+        self.__dict__.pop(_FROM, None)
         return self
 
     @property
@@ -234,7 +238,7 @@ class Study(FileRecord):
         """Write its file into a directory, whole or not at all; where it is."""
         path = Path(out) / self.NAME
         self.write(path, mode=PRIVATE if self.PRIVATE else 0o644)
-        self.__dict__[_HOME] = path.parent  # as a cached property: no field, and nothing compared
+        self.__dict__[_FROM] = path.parent  # as a cached property: no field, and nothing compared
         return path
 
     @classmethod
@@ -245,7 +249,7 @@ class Study(FileRecord):
         home = path if path.is_dir() else path.parent
         if path.is_dir() or path.name == cls.NAME:
             made.refuse_strange(home)
-        made.__dict__[_HOME] = home
+        made.__dict__[_FROM] = home
         return made
 
     def refuse_strange(self, home: Path) -> None:
@@ -318,13 +322,6 @@ def _refuse_others(study: Study, limits: Thresholds) -> None:
             fitting = ", ".join(sorted(study.LIMITS))
             remedy = f"leave it out, or give {fitting}" if fitting else "leave it out"
             raise SettingsError(f"{name}={value!r} does not apply to {study.WHAT}; {remedy}")
-
-
-HOME: str = ".work"  # of work under way, in the directory of its study
-ASKED = "asked.json"
-_NOTHING = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
-_SCHEMA = re.compile(rb'"schema": ?"lmexposure\.([\w-]+)/\d')
-_LOOKED_AT = 2**20  # bytes of a file, whose schema may come after longer parts
 
 
 def kind_of(name: str) -> type[Study]:

@@ -17,8 +17,7 @@ from lmexposure._files import PRIVATE, canonical_json, only_writer, sha256_bytes
 from lmexposure._integrity import read_sealed, write_sealed
 from lmexposure._record import JsonValue, plain
 from lmexposure._style import visible
-from lmexposure.core.directories import ASKED, HOME, read_asked, refuse_other_study
-from lmexposure.core.study import Study
+from lmexposure.core.study import ASKED, HOME, Study, read_asked, refuse_other_study
 from lmexposure.errors import ResultError
 
 _Kind = TypeVar("_Kind", bound=Study)
