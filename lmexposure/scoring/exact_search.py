@@ -236,32 +236,13 @@ class RankSearch:
         self.interrupted = False  # a person ended the last walk; what it had proven was returned
 
     def bits(self, indices: Sequence[int]) -> Floats:
-        """Costs behind the shared tokens in float64, shape (n,); lower = more memorised.
-
-        Raises:
-            FormatError: an index is outside R.
-        """
+        """Costs behind the shared tokens in float64, shape (n,); lower = more memorised."""
         return self.rescorer.bits([self._space.path(index) for index in indices])
 
     def ranks(
         self, indices: Sequence[int], *, budget: Budget, watch: Callable[[int], None] | None = None
     ) -> list[ProvenRank]:
-        """Bounds of the rank of each fill, equal where the budget sufficed.
-
-        Args:
-            indices: of the fills, each in [0, |R|).
-            budget: what the walk may cost. Where it ends the walk early, the bounds hold what was
-                counted and what is still open. So do they after Ctrl-C.
-            watch: called with the model steps spent so far, while the walk goes on.
-
-        Returns:
-            one `ProvenRank` per index, in the order given.
-
-        Raises:
-            FormatError: an index is outside R.
-            MarginError: the walk missed fills, its error being above the margin.
-            NumericalError: the model gave NaN on some branch.
-        """
+        """Bounds of the rank of each fill, in the order given; equal where the budget sufficed."""
         if not indices:
             return []
         self.interrupted = False

@@ -369,11 +369,7 @@ class Extractor:
         done: int = 0,
         watch: Callable[[int], None] = lambda done: None,
     ) -> Iterator[list[Extraction]]:
-        """Search for many secrets, as many searches side by side as memory holds.
-
-        Adjoining searches that begin alike and are as wide share one beam. Which go together
-        depends on the searches alone.
-        """
+        """Search for many secrets, as many searches side by side as memory holds."""
         before = 0
         for group in self._together(searches):
             if before >= done:

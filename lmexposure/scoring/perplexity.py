@@ -90,11 +90,7 @@ def score_encoded(
     batch_size: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> TokenScores:
-    """Bits of every scored token of texts that are encoded already.
-
-    What several texts begin with is computed once. Where torch.distributed is up, the processes
-    share the texts; all must call this alike, and all get everything.
-    """
+    """Bits of every scored token of texts that are encoded already."""
     if not encoded:
         raise InputError("no texts to score; give at least one")
 

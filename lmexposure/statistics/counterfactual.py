@@ -50,12 +50,10 @@ _CELLS = 2**15  # statistics of pairs held at once: what a cache holds
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CounterfactualMemorisation:
-    """What each of N texts changes in its own score; higher = more memorised.
+    """What each of N texts changes in its own score; higher = more memorised."""
 
-    A text with fewer than two models on a side has NaN for all but its counts.
-    """
-
-    # models_in, models_out: that had the text, and that had not, shape (N,)
+    # models_in, models_out: that had the text, and that had not, shape (N,); with fewer than two on
+    # a side all else is NaN
     models_in: NDArray[np.int64]
     models_out: NDArray[np.int64]
     # mean_in, mean_out: of the score in these models, in its unit, shape (N,)

@@ -42,32 +42,26 @@ _ASSUMPTIONS = (
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SampledExposure:
-    """Exposures by rank, in bits; higher = more memorised; columns of shape (n,), order as given.
+    """Exposures by rank, in bits; higher = more memorised; columns of shape (n,), as given."""
 
-    `value` = log2(n) - log2(rank); where `capped`, no reference came as low as the canary, and
-    `value` is a lower bound: show it with ">=". `rank` counts among the references, ties against
-    the canary. `method` is "sampled", or "exact" where the references are all there are: then
-    `value` = log2(space_size) - log2(rank) and the interval is that point.
-    """
-
-    value: NDArray[np.float64]
+    value: NDArray[np.float64]  # log2(references) - log2(rank)
     low: NDArray[np.float64]
     high: NDArray[np.float64]
-    rank: NDArray[np.int64]
-    capped: NDArray[np.bool_]
+    rank: NDArray[np.int64]  # among the references, ties against the canary
+    capped: NDArray[np.bool_]  # no reference came as low: `value` is a lower bound, shown with ">="
     references: int
     level: float
+    # "exact" where the references are all there are: then `value` is of log2(space_size), and the
+    # interval is that point
     method: Literal["exact", "sampled"]
     assumptions: tuple[str, ...]
     warnings: tuple[str, ...]
     space_bits: float = math.inf
 
     def estimates(self) -> list[ExposureEstimate]:
-        """Each canary with what its error comes from, as `exposure_summary` takes it.
-
-        `bits` is the rank, since log-perplexities are not kept: next to estimates of another kind
-        give all of them their log-perplexities (`dataclasses.replace`), or none are in order.
-        """
+        """Each canary with what its error comes from, as `exposure_summary` takes it."""
+        # Log-perplexities are not kept: `bits` is the rank. Next to estimates of another kind give
+        # all of them their log-perplexities (`dataclasses.replace`), or none are in order.
         columns = (self.value, self.low, self.high, self.capped, self.rank)
         return [
             ExposureEstimate(

@@ -127,16 +127,14 @@ class WeightedDraws:
 
 @dataclass(frozen=True, kw_only=True)
 class WeightedCount:
-    """Number of fills that cost no more than one canary; `value`, `low`, `high` as log2.
+    """Number of fills that cost no more than one canary."""
 
-    `hits` is how many of them were drawn, `effective` (sum w)^2 / sum w^2 over these draws.
-    """
-
+    # value, low, high: as log2
     value: float
     low: float
     high: float
-    hits: int
-    effective: float
+    hits: int  # how many of them were drawn
+    effective: float  # (sum w)^2 / sum w^2 over these draws
 
 
 class WeightedCounts:
@@ -270,20 +268,16 @@ def _refuse_mixture(
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ImportanceExposure:
-    """Exposures from weighted draws, in bits; higher = more memorised; columns of shape (n,).
+    """Exposures from weighted draws, in bits; higher = more memorised; columns of shape (n,)."""
 
-    `value` = log2(space_size) - log2(rank). Where `capped`, no draw came as low as the canary:
-    `rank` is then the most that the interval leaves open, and `value` = `low` is to be shown with
-    ">=". `place` counts the excluded fills too. `effective_draws` is (sum w)^2 / sum w^2 over the
-    draws that count for a canary: the number of draws of equal weight that would say as much.
-    """
-
-    value: NDArray[np.float64]
+    value: NDArray[np.float64]  # log2(space_size) - log2(rank)
     low: NDArray[np.float64]
     high: NDArray[np.float64]
-    rank: tuple[int, ...]
-    place: tuple[int, ...]
-    capped: NDArray[np.bool_]
+    rank: tuple[int, ...]  # where `capped` the most that the interval leaves open
+    place: tuple[int, ...]  # counts the excluded fills too
+    capped: NDArray[np.bool_]  # no draw came as low: `value` = `low`, to be shown with ">="
+    # (sum w)^2 / sum w^2 over the draws that count for a canary: how many draws of equal weight
+    # would say as much
     effective_draws: NDArray[np.float64]
     draws: int
     level: float

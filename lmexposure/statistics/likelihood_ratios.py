@@ -404,10 +404,7 @@ def _offline(own: Floats, inside: Side, outside: Side) -> Floats:
 
 
 def _variances(inside: Side, outside: Side) -> tuple[Floats, Floats]:
-    """Of a new score around its mean, in and out, each of shape (C, 1); NaN where nothing tells.
-
-    In and out share a text's variance but for a factor of the kind.
-    """
+    """Of a new score around its mean, in and out, (C, 1) each; NaN where nothing tells."""
     freedom = [float(side.freedom.sum()) for side in (inside, outside)]
     if sum(freedom) == 0:
         nothing = np.full_like(inside.means, np.nan)

@@ -24,10 +24,7 @@ _ASSUMPTIONS = (
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CanariesAndPopulation:
-    """How well members can be told from others, canary by canary and over all cells together.
-
-    All rates lie in [0, 1]; higher = more leaks.
-    """
+    """How well members are told from others, by canary and over all cells; higher = more leaks."""
 
     # for each canary the share of the models that saw it whose score is strictly above that of
     # every model that did not: its TPR without a false positive. Shape (N,); NaN where a canary was

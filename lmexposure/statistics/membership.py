@@ -92,11 +92,9 @@ def area_under_curve(
 
 @dataclass(frozen=True)
 class _Placements:
-    """For each score the share of the other side that it is on the right side of, ties as half.
+    """For each score the share of the other side that it is on the right side of, ties as half."""
 
-    `inside` has shape (m,), `outside` (n,); the mean of either is the area.
-    """
-
+    # inside, outside: shapes (m,) and (n,); the mean of either is the area
     inside: NDArray[np.float64]
     outside: NDArray[np.float64]
 

@@ -262,22 +262,15 @@ def goodness_of_fit(observed: Fit, bootstrapped: list[Fit]) -> GoodnessOfFit:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SkewNormalExposure:
-    """Extrapolated exposures in bits; higher = more memorised; columns of shape (n,), as given.
-
-    `extrapolated_bits` is how far `value` lies beyond log2(references), the most that the sample
-    itself can show. `exceeds_space` marks values above log2 of the space's size, which no
-    exposure can have; they are left as fitted. `flagged` marks values not to be relied on: all of
-    a curve that does not fit or was not tested, and, however well it fits, those of canaries below
-    all references or beyond log2(references): a good fit among the references does not vouch for
-    the tail. Within 3 bits of them, values were seen that were wrong by 15 and not found out by the
-    fit. `low` and `high` are NaN where no refits were made. `warnings` is never to be dropped: a
-    curve has been seen to say 90 or 15 bits where the truth was 30.
-    """
+    """Extrapolated exposures in bits; higher = more memorised; columns of shape (n,), as given."""
 
     value: NDArray[np.float64]
+    # low, high: NaN where no refits were made
     low: NDArray[np.float64]
     high: NDArray[np.float64]
+    # how far `value` lies beyond log2(references), the most that the sample itself can show
     extrapolated_bits: NDArray[np.float64]
+    # above log2 of the space's size, which no exposure can be; left as fitted
     exceeds_space: NDArray[np.bool_]
     below_all: NDArray[np.bool_]
     references: int
@@ -285,11 +278,14 @@ class SkewNormalExposure:
     seed: int
     curve: SkewNormal
     goodness: GoodnessOfFit | None  # None where no refits were made, and no interval with them
+    # never to be dropped: a curve has been seen to say 90 or 15 bits where the truth was 30
     warnings: tuple[str, ...]
 
     @property
     def flagged(self) -> NDArray[np.bool_]:
         """Which values are not to be relied on, shape (n,)."""
+        # A good fit among the references does not vouch for the tail: within 3 bits of them, values
+        # were seen that were wrong by 15 and not found out by the fit.
         misfit = bool(_about_the_curve(self.curve, self.goodness))
         return misfit | (self.extrapolated_bits > 0) | self.below_all | self.exceeds_space
 

@@ -69,15 +69,6 @@ class Claim:
         (epsilon, delta) implies (epsilon, delta') for every larger delta', never for a smaller
         one: a bound at a larger delta may contradict the claim, one at a smaller may not. What a
         bound at a larger delta does not contradict, the bound at the claim's delta still might.
-
-        Args:
-            bound: a lower bound at the claim's delta or above, of one document.
-
-        Returns:
-            The verdict with its numbers and conditions.
-
-        Raises:
-            InputError: the bound is for a smaller delta than the claim's.
         """
         claimed_delta = float(self.delta or 0.0)
         if bound.delta < claimed_delta:

@@ -199,10 +199,7 @@ def clopper_pearson_epsilon(
 
 
 class ThresholdRule(Terms):
-    """The bound for each choice of threshold, on these terms.
-
-    Scores that were in and scores that were not are ascending, of shapes (n,) and (m,).
-    """
+    """The bound for each choice of threshold; all scores are ascending, of shapes (n,) and (m,)."""
 
     def bound(self, ins: Floats, outs: Floats, threshold: Threshold, seed: int) -> EpsilonBound:
         """The bound at a threshold that is chosen so; `seed` is of the split."""
@@ -323,13 +320,10 @@ def _candidates(ins: Floats, outs: Floats) -> Floats:
 
 @dataclass(frozen=True, kw_only=True)
 class JointBetaEpsilon(EpsilonBound):
-    """A posterior of epsilon; `value` is a lower credible bound that is 0 without signal.
+    """A posterior of epsilon; `value` is a lower credible bound that is 0 without signal."""
 
-    These three follow the source, which takes an attack that is worse than chance as one that
-    guesses the other way round: they are above 0 even without signal. `value` counts the side
-    better than chance only, and equals `one_sided_low` wherever the attack works.
-    """
-
+    # low, high, one_sided_low: as the source has them, which takes an attack that is worse than
+    # chance as one that guesses the other way round: they are above 0 even without signal
     low: float  # lower end of the two-sided credible interval, in nats
     high: float  # upper end: epsilon as far as this one attack shows it, not a guarantee
     one_sided_low: float  # exceeded with posterior probability 1 - significance
