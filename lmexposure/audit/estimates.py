@@ -359,15 +359,11 @@ def _other_medians(canaries: Sequence[CanaryResult]) -> dict[OtherEstimate, floa
 
 
 def _found(canaries: Sequence[CanaryResult]) -> tuple[ExtractionCount, ...]:
-    """How many of these canaries were found, for each method and number of revealed characters.
-
-    `by_chance` is how many of them a beam of the same width would hold by guessing. A best-first
-    search that proved nothing is left out: it found none, for it was not made.
-    """
+    """How many of these canaries were found, for each method and number of revealed characters."""
     searches: dict[tuple[str, int], list[Extraction]] = {}
     for canary in canaries:
         for search in canary.extraction:
-            if search.proven != 0:
+            if search.proven != 0:  # a best-first search that proved nothing was not made
                 searches.setdefault((search.method, search.revealed), []).append(search)
     return tuple(
         ExtractionCount(

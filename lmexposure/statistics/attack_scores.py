@@ -365,10 +365,7 @@ def _logits(
 
 
 def _fits(x: Design, y: NDArray[np.bool_], ridge: float) -> NDArray[np.float64]:
-    """Weights without each model, and last with all of them: (M + 1, 1 + L).
-
-    NaN where the models that are left were all in, or all out.
-    """
+    """Weights without each model, last with all, (M + 1, 1 + L); NaN where one side is empty."""
     models = len(x)
     found = np.full((models + 1, x.shape[2]), np.nan)
     inside = y.sum() - np.append(y.sum(axis=1), 0)

@@ -148,10 +148,7 @@ def _features(texts: Sequence[str]) -> NDArray[np.float64]:
 def _cross_fitted(
     table: NDArray[np.float64], labels: NDArray[np.float64], draws: np.random.Generator
 ) -> NDArray[np.float64]:
-    """What ridge regressions say of rows they were not fitted on, shape of `labels`, (L, N).
-
-    What is said is linear in the labels, so that one factorisation serves all L of them.
-    """
+    """What ridge regressions say of rows they were not fitted on, shape of `labels`, (L, N)."""
     scale = table.std(0)
     scale[scale == 0] = 1.0
     centred = (table - table.mean(0)) / scale
@@ -162,6 +159,7 @@ def _cross_fitted(
         fitted, read = folds != fold, folds == fold
         own = gram[np.ix_(fitted, fitted)] + _RIDGE * table.shape[1] * np.eye(int(fitted.sum()))
         wanted = labels[:, fitted] - labels[:, fitted].mean(1, keepdims=True)
+        # Linear in the labels, so that one factorisation serves all L of them.
         found[:, read] = (gram[np.ix_(read, fitted)] @ np.linalg.solve(own, wanted.T)).T
     return found
 

@@ -138,11 +138,7 @@ class WeightedCount:
 
 
 class WeightedCounts:
-    """The draws in order of cost, ready to be summed up to any canary's cost.
-
-    With q = 1/w, a fill is among M draws with probability pi = 1 - (1 - q)^M. Sums run in units of
-    a power of two, because a weight may pass what float64 can hold.
-    """
+    """The draws in order of cost, ready to be summed up to any canary's cost."""
 
     def __init__(self, draws: WeightedDraws, level: float) -> None:
         order = np.argsort(draws.bits, kind="stable")
@@ -150,6 +146,7 @@ class WeightedCounts:
         self._m, self._tail = len(draws), (1 - level) / 2
         self._bits, self._fills = draws.bits[order], draws.fills[order]
         self._weights = draws.log2_weights[order]
+        # A fill is among M draws with probability pi = 1 - (1 - q)^M, q = 1/w.
         # (M,) log2 of 1 / pi and of (1 - pi) / pi, the unseen fills that a seen one speaks for
         self._inverse, self._unseen = _log2_odds(self._weights, self._m)
         self._first = np.zeros(len(order), bool)
@@ -167,7 +164,7 @@ class WeightedCounts:
         high = max(min(high, log2_most), least)
         if not hits.size:
             return WeightedCount(value=-math.inf, low=-math.inf, high=high, hits=0, effective=0.0)
-        unit = float(self._inverse[distinct].max())
+        unit = float(self._inverse[distinct].max())  # a weight may pass what float64 can hold
         total = float(np.exp2(self._inverse[distinct] - unit).sum())
         low = _log2_gamma(total, self._variance(hits, distinct, unit), self._tail, unit)
         low = min(max(_whole(low, math.ceil), least), high)
@@ -193,10 +190,8 @@ class WeightedCounts:
         return max(0.0, float(alone - (pairs / np.maximum(self._drawn - 1, 1)).sum()))
 
     def _high(self, hits: NDArray[Any], distinct: NDArray[Any], log2_step: float) -> float:
-        """Upper limit, as log2: those seen, and the most that can be unseen.
-
-        `log2_step` is log2(B / M), B the largest weight possible: what one more hit could add.
-        """
+        """Upper limit, as log2: those seen, and the most that can be unseen."""
+        # `log2_step` is log2(B / M), B the largest weight possible: what one more hit could add.
         unit = max(log2_step, float(self._inverse[distinct].max(initial=-math.inf)))
         step = 2 ** (log2_step - unit)
         unseen = float(np.exp2(self._unseen[distinct] - unit).sum()) + step

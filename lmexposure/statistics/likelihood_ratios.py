@@ -18,6 +18,7 @@ from scipy import optimize, special
 from lmexposure._validate import bits_array, one_of
 from lmexposure.errors import InputError
 from lmexposure.statistics.arrays import (
+    Floats,
     alike_texts,
     coin_matrix,
     coin_notes,
@@ -26,7 +27,6 @@ from lmexposure.statistics.arrays import (
     shadow_models,
 )
 
-Floats = NDArray[np.float64]
 FLAT = 1e-5  # a spread below this is rounding in float32
 _LEAST = 0.01  # variance of a scaled score: a side that never changes is no surer than that
 _ALIKE = 1e-6  # variances whose logarithms have a variance below this are one variance
@@ -163,17 +163,14 @@ def _middle(logs: Floats, loose: NDArray[np.bool_]) -> Floats:
 def _differences(
     inside: Side, outside: Side, logs: Floats, loose: NDArray[np.bool_], freedom: Floats
 ) -> tuple[float, float]:
-    """The variance of the logarithms of true variances, and how far degrees of freedom count.
-
-    Where too few have a variance on both sides, scores are taken as normal.
-    """
+    """The variance of the logarithms of true variances, and how far degrees of freedom count."""
     sides = [_logarithms(side.squares, side.freedom) for side in (inside, outside)]
     both = sides[0][1] & sides[1][1]
     left = int(both.sum()) - int(both.any(axis=0).sum())
     spread = _spread(logs, loose)
     by_chance = float(np.where(loose, special.polygamma(1, np.maximum(freedom, 1) / 2), 0).sum())
     by_chance /= int(loose.sum())
-    if left < _FEWEST_LOGS:
+    if left < _FEWEST_LOGS:  # too few on both sides: scores are taken as normal
         return spread - by_chance, 1.0
     away = [np.where(both, its - _middle(its, both), 0) for its, _ in sides]
     differ = min(float((away[0] * away[1]).sum()) / left, spread - by_chance)

@@ -230,14 +230,12 @@ def fit_statistics(ordered: NDArray[np.float64], curve: SkewNormal) -> Fit:
 
 
 def bootstrap_fits(curve: SkewNormal, n: int, *, bootstraps: int, seed: int) -> list[Fit]:
-    """Fits to samples of n that follow the curve, each fitted anew.
-
-    A p-value that takes the fitted curve for the true one is wrong (Lilliefors 1967).
-    """
+    """Fits to samples of n that follow the curve, each fitted anew."""
     generator = np.random.default_rng(seed)
     fits = []
     for _ in range(bootstraps):
         ordered = np.sort(curve.sample(n, generator))
+        # By the fitted curve as if it were the true one, a p-value is wrong (Lilliefors 1967).
         fits.append(fit_statistics(ordered, refit(ordered)))
     return fits
 

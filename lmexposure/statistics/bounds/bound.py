@@ -287,15 +287,11 @@ def largest_rejected(excess: Callable[[float], float], above: float) -> float:
 
 
 def refuse_unlikely_coins(included: int, candidates: int, probability: float) -> None:
-    """Refuse a number of canaries that such coins would hardly ever give.
-
-    A bound that rests on coins which were never tossed can be anything. To refuse cannot raise the
-    share of bounds above the truth.
-    """
+    """Refuse a number of canaries that such coins would hardly ever give."""
     below = float(special.bdtr(included, candidates, probability))
     above = float(special.bdtrc(included - 1, candidates, probability)) if included else 1.0
     chance = 2 * min(below, above)
-    if chance < _UNLIKELY_COINS:
+    if chance < _UNLIKELY_COINS:  # to refuse cannot raise the share of bounds above the truth
         raise InputError(
             f"{included} of {candidates} candidates went in, which an inclusion probability of "
             f"{probability:g} gives with probability {chance:.1g}; declare the one that was used, "

@@ -28,11 +28,11 @@ from scipy.optimize import brentq
 
 from lmexposure._validate import bits_array, integer
 from lmexposure.errors import NumericalError
+from lmexposure.statistics.arrays import Floats
 from lmexposure.statistics.bounds.bound import SCORES_ALIKE, Terms, group_delta, two_sample_notes
 from lmexposure.statistics.bounds.clopper_pearson import OrderStatistics, Threshold, ThresholdRule
 from lmexposure.statistics.results import EpsilonBound
 
-Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
 
 # Ranks grow by this factor: finer ladders cost more than they show.

@@ -212,10 +212,7 @@ class Audit(Terms):
         return max(float(_odds(ray, right, forgiven).max()) for ray in self.rays)
 
     def _reach(self, right: NDArray[np.bool_], forgiven: int, enough: float = math.inf) -> float:
-        """The largest epsilon of one document at which this outcome, less k, is too rare.
-
-        The search ends at `enough`: if the outcome is too rare there, that is the answer.
-        """
+        """The largest epsilon of a document, up to `enough`, at which this outcome is too rare."""
         rays = self.rays
         reached = self.strength(right, forgiven)
         if reached == -np.inf:
