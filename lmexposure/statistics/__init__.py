@@ -2,7 +2,7 @@
 
 Numpy and scipy only: nothing here knows a model. All log-perplexities and exposures are in bits.
 
-A new statistic stands with its like, with its source, and has a name here; what a record holds of
+A new statistic goes next to its like, with its source, and has a name here; what a record holds of
 it is in `results`. Exposures: `exposures`, `exact`, `importance`, `skew_normal`; bounds on epsilon:
 `bounds`; whether chance explains a difference: `chance`; telling members from others: `membership`,
 `attack_scores`, `likelihood_ratios`; over many models: `many_models`, `model_units`,
