@@ -16,14 +16,16 @@ import numpy as np
 
 from lmexposure._files import only_writer, read_bytes, sha256_bytes
 from lmexposure._style import percent
-from lmexposure.audit.crafting import chosen_formats, kept_formats
 from lmexposure.canaries import (
+    KINDS,
     OF_RECORDS,
+    PARTNERS,
     UNIFORM,
     WITNESS,
     Files,
     Format,
     Manifest,
+    Material,
     Plan,
     Preview,
     Reading,
@@ -45,12 +47,15 @@ from lmexposure.canaries import (
     refuse_inserted,
     spooled,
 )
-from lmexposure.errors import CorpusError, InputError, SettingsError
+from lmexposure.errors import CorpusError, InputError, ResultError, SettingsError
 from lmexposure.studies import RunSettings
 
 # Beyond, the model learns the canaries as well, and is no longer the model of the corpus.
 _FEWEST = 10  # of a class: the gate takes no fewer for a pass
 _MOST_OF_TOKENS, _MOST_OF_DOCUMENTS = 0.01, 0.05
+# Beyond, the search takes longer than a person waits, and the claim is out of reach.
+_MOST_CANDIDATES = 2**17
+_CLOSE_ENOUGH = 1.05
 
 
 def plan_of(
@@ -342,11 +347,6 @@ def _texts(files: Files, wrapping: Wrapping | None, settings: RunSettings) -> It
     return (record_text(number, record, wrapping) for number, record in records)
 
 
-# Beyond, the search takes longer than a person waits, and the claim is out of reach.
-_MOST_CANDIDATES = 2**17
-_CLOSE_ENOUGH = 1.05
-
-
 @dataclass(frozen=True, kw_only=True)
 class MaxAttainable:
     """The most that the primary bound can be."""
@@ -445,3 +445,38 @@ def _most(settings: RunSettings, per_class: int) -> float:
 def _delta(settings: RunSettings) -> float:
     """The first delta, which is the primary bound's and does not depend on the documents."""
     return settings.measure.deltas(1)[0]
+
+
+def chosen_formats(
+    settings: RunSettings, *, seed: int, documents: Callable[[], Iterable[str]]
+) -> tuple[Format, ...]:
+    """The formats of the kinds that are no uniform fills, in the order of the settings."""
+    material = _material(settings, seed, documents)
+    return tuple(form for name in settings.kinds for form in KINDS[name].choose(material))
+
+
+def kept_formats(settings: RunSettings, drawn: Sequence[Format]) -> tuple[Format, ...] | None:
+    """Those that were chosen for the same settings before; None where others were."""
+    chosen = tuple(form for form in drawn if not form.is_uniform)
+    kinds = {form.kind for form in chosen}
+    if kinds - {*PARTNERS} != {*settings.kinds} - {UNIFORM}:
+        return None
+    material = _material(settings, 0, tuple)
+    for form in chosen:
+        if form.kind in KINDS and not KINDS[form.kind].unchanged(form, material):
+            name = KINDS[form.kind].needs
+            raise ResultError(
+                f"{name}={getattr(settings, name)!r} has changed since canaries were chosen from "
+                "it; put the old file back, or choose another directory"
+            )
+    return chosen
+
+
+def _material(settings: RunSettings, seed: int, documents: Callable[[], Iterable[str]]) -> Material:
+    return Material(
+        documents=documents,
+        count=settings.per_class * len(settings.repetitions) + settings.controls,
+        seed=seed,
+        partner=settings.partner,
+        texts=None if settings.texts is None else Path(settings.texts),
+    )

@@ -4,10 +4,11 @@ Nothing is picked because it is larger: the shown estimate is the exact rank whe
 sufficed to count it, else the one from draws, else the one among references, or the one asked for.
 The others are given next to it, and so is the skew-normal curve's even where it was asked for,
 which adds its tests and intervals: an extrapolation is not shown first where something was counted
-or drawn.
+or drawn. What insertion, settings, training and a tokenizer leave open is warned of.
 """
 
 import json
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -16,9 +17,12 @@ from typing import Any
 import numpy as np
 
 from lmexposure._files import sha256_bytes
+from lmexposure._style import number
 from lmexposure.audit.base import BesideBase, beside_base
 from lmexposure.audit.format_scores import FormatScores
 from lmexposure.audit.search import Estimates, Extractions, FormatSearch
+from lmexposure.canaries import Manifest
+from lmexposure.core import TokenModel
 from lmexposure.errors import InputError, ModelError, SettingsError
 from lmexposure.statistics import (
     GUESSING,
@@ -45,19 +49,8 @@ from lmexposure.studies import (
     MeasureSettings,
     OtherEstimate,
     SkewNormalFit,
+    Validation,
 )
-
-
-@dataclass(frozen=True, kw_only=True)
-class FormatEstimates:
-    """The estimates of one format, ready for the result."""
-
-    canaries: list[CanaryResult]  # canaries and controls, in the manifest's order
-    record: FormatResult  # what is said of the format itself
-    summary: list[ClassSummary]  # of each class of repetitions, and of the controls
-    warnings: list[str]  # what concerns the whole format
-    base: BesideBase | None = None  # the same beside the base model; None where none was measured
-
 
 # The estimates that may be shown, best first, by what was asked for.
 _SHOWN: dict[str, tuple[EstimateName, ...]] = {
@@ -73,6 +66,17 @@ _NEVER_FIRST = (
     "an extrapolation is never the exposure that is shown, which is what was counted or drawn; it "
     "has a column of its own, and is among each canary's estimates"
 )
+
+
+@dataclass(frozen=True, kw_only=True)
+class FormatEstimates:
+    """The estimates of one format, ready for the result."""
+
+    canaries: list[CanaryResult]  # canaries and controls, in the manifest's order
+    record: FormatResult  # what is said of the format itself
+    summary: list[ClassSummary]  # of each class of repetitions, and of the controls
+    warnings: list[str]  # what concerns the whole format
+    base: BesideBase | None = None  # the same beside the base model; None where none was measured
 
 
 def estimate_format(
@@ -355,15 +359,11 @@ def _other_medians(canaries: Sequence[CanaryResult]) -> dict[OtherEstimate, floa
 
 
 def _found(canaries: Sequence[CanaryResult]) -> tuple[ExtractionCount, ...]:
-    """How many of these canaries were found, for each method and number of revealed characters.
-
-    `by_chance` is how many of them a beam of the same width would hold by guessing. A best-first
-    search that proved nothing is left out: it found none, for it was not made.
-    """
+    """How many of these canaries were found, for each method and number of revealed characters."""
     searches: dict[tuple[str, int], list[Extraction]] = {}
     for canary in canaries:
         for search in canary.extraction:
-            if search.proven != 0:
+            if search.proven != 0:  # a best-first search that proved nothing was not made
                 searches.setdefault((search.method, search.revealed), []).append(search)
     return tuple(
         ExtractionCount(
@@ -391,3 +391,49 @@ def _guessed(canaries: Sequence[CanaryResult], search: FormatSearch) -> tuple[Gu
         GuessCount(guesses=g, found=sum(place <= g for place in places), of=len(canaries))
         for g in powers
     )
+
+
+def open_warnings(
+    manifest: Manifest, settings: MeasureSettings, validation: Validation | None
+) -> Iterator[str]:
+    """What insertion, settings and training leave open, whatever was measured."""
+    if not manifest.corpus.verified:
+        yield (
+            "the insertion was not verified: fills that the corpus already held would be taken for "
+            "never inserted, which makes canaries seem less memorised; insert with verification"
+        )
+    if settings.coarser is not None:
+        yield (
+            f"{settings.coarser}: intervals are wider and fewer ranks are exact; before a release, "
+            "measure in full"
+        )
+    # A model that learned nothing cannot leak, which says nothing of a model that did.
+    if validation is not None and not validation.has_loss and validation.best_epoch < 1:
+        yield (
+            f"INCONCLUSIVE: the weights are of epoch {validation.best_epoch:.2f}, before all "
+            "canaries were read; train for an epoch at least"
+        )
+    elif validation is not None and not validation.improved:
+        yield (
+            "INCONCLUSIVE: the model did not learn (validation "
+            f"{number(validation.validation_bits, 3)} bits per token, "
+            f"{number(validation.initial_validation_bits, 3)} before training), so low exposure "
+            "says nothing; train longer or with another learning rate"
+        )
+    differs = "so another machine, or the same one when it is busy, gives other numbers"
+    if validation is not None and validation.stopped == "max_seconds":
+        yield f"max_seconds ended the training by the clock, {differs}"
+    if settings.budget_seconds is not None:
+        yield f"budget_seconds={settings.budget_seconds:g} ends each search by the clock, {differs}"
+
+
+def tokenizer_warnings(lm: TokenModel, scores: Sequence[FormatScores]) -> Iterator[str]:
+    """Tokens of another model's tokenizer are noise to a model, and it knows no canary in them."""
+    bits = sum(part.bits.sum() for part in scores) / sum(part.tokens.sum() for part in scores)
+    guessing = math.log2(lm.vocabulary)
+    if bits > guessing:
+        yield (
+            f"the model finds these texts less likely than random tokens ({bits:.1f} bits per "
+            f"token; random tokens take {guessing:.1f}), so low exposure says nothing: check that "
+            "the tokenizer is that of the model, and that the model was trained"
+        )

@@ -51,11 +51,8 @@ class FormatScores:
 
     @property
     def reference_bits(self) -> NDArray[np.float64]:
-        """Log-perplexities of fills never inserted, shape (E + M,): held out, then drawn.
-
-        A candidate held out is drawn as a reference is, and a coin that knows no secret kept it
-        out: it is as good a reference as any.
-        """
+        """Log-perplexities of fills never inserted, shape (E + M,): held out, then drawn."""
+        # A coin that knows no secret held a candidate out: it is as good a reference as any.
         return self.bits[len(self.canaries) :]
 
     @property

@@ -56,35 +56,6 @@ def natural_identifiers(  # noqa: PLR0913 - two models, what they are compared o
 ) -> NaturalIdentifiers:
     """Compare identifiers that a corpus holds with fresh draws of their format, in their place.
 
-    Args:
-        model: the audited model: a directory, a hub name, or what `load_model` gives.
-        corpus: a file, several, or patterns, of any layout that texts are inserted into.
-        formats: shipped ones by name, your own by path; words in front of the first hole are left
-            out, for identifiers have others in front.
-        base: a model that never saw the corpus, with any tokenizer: where it too ranks the
-            identifiers low, they are not like fresh draws. That it does not says nothing of
-            membership: it need not know what identifiers of this source have in common.
-        held_out: files with documents of the same source that a random split held out of the
-            training, of the corpus' layout. Only they allow to say "membership", or identifiers
-            that are random by their standard: UUIDs of version 4.
-        out: the directory that identifiers.json goes to, where the same call goes on after it was
-            ended; None writes nothing.
-        settings: of the comparison; None: the defaults.
-        progress: watches; a `Watcher` is told what is to come.
-
-    Returns:
-        What was found; it holds no identifier's text.
-
-    Raises:
-        CorpusError: a file that cannot be read, no identifiers, or fewer than needed, in the corpus
-            or held out.
-        FormatError: no formats, one that is not sound, or one too small for the draws.
-        ModelError: no such model or base, one that lacks a token for a character of a format, or
-            whose context window is too short for an identifier.
-        NumericalError: a model gave NaN or infinite logits.
-        BusyError, ResultError: another process is at work in `out`, or it holds another comparison.
-        SettingsError: fewer identifiers are to be compared than a claim takes.
-
     Source: Natural identifiers, ICLR 2026.
     """
     settings = settings or IdentifierSettings()

@@ -258,11 +258,7 @@ class Side:
         return cls(lm=TorchModel.of(found))
 
     def ranks(self, places: Sequence[_Place]) -> list[tuple[int, float]]:
-        """The rank of the first text of each place among the others, and its bits above them.
-
-        Those are its log-perplexity less the others' median: where all identifiers of a source rank
-        first, they tell still how much likelier each is.
-        """
+        """The rank of each place's first text among the others, and its bits above their median."""
         encoded = [self._encoded(place) for place in places]
         bits = self.lm.token_bits([text for row in encoded for text in row]).totals
         each = np.split(bits, np.cumsum([len(row) for row in encoded])[:-1])

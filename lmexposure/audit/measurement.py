@@ -18,10 +18,14 @@ from lmexposure._validate import of_type
 from lmexposure.audit.base import Base
 from lmexposure.audit.context import ScoringContext, recorded_training, rows_beside, scoring_context
 from lmexposure.audit.directory import MeasurementDirectory, finished, mend_record
-from lmexposure.audit.estimates import FormatEstimates, estimate_format
+from lmexposure.audit.estimates import (
+    FormatEstimates,
+    estimate_format,
+    open_warnings,
+    tokenizer_warnings,
+)
 from lmexposure.audit.format_scores import FormatScores, score_format, scores_of, write_scores
 from lmexposure.audit.kinds import kind_warnings, kinds_section
-from lmexposure.audit.left_open import open_warnings, tokenizer_warnings
 from lmexposure.audit.privacy import privacy_section
 from lmexposure.audit.search import Extractions, extract_format, search_format
 from lmexposure.audit.witness import IN_TOKENIZER, measure_witness
@@ -76,59 +80,7 @@ def measure(  # noqa: PLR0913 (the front door: each may be left out)
     base: "AnyModel | None" = None,
     wrapping: Wrapping | None = None,
 ) -> Result:
-    """Measure how far a model's view of the inserted canaries differs from chance.
-
-    The model may have been trained by anyone, on a corpus that `lmexposure insert` wrote. At the
-    end, also after an error or Ctrl-C, all is as it was: a model in memory with the mode of each of
-    its parts, random number generators, torch's number of threads. In several threads of a process
-    one measurement waits for the other.
-
-    Args:
-        model: a directory or hub name that `load_model` takes (float32, on the CPU), what it
-            gives, or a causal language model of transformers in memory, with an adapter of peft or
-            without. A model in memory is measured on its device and in its dtype, without dropout.
-        manifest: what was inserted, or the path of manifest.json. Uniform fills have ranks; chosen
-            texts are judged by their coins, where these were tossed, and else left out.
-        tokenizer: of a model in memory, and of no other.
-        out: a directory for result.json, scores.parquet and, with the date, run.json; a second
-            call with the same inputs returns what is there, and an interrupted one goes on. None
-            writes nothing.
-        settings: what to measure.
-        validation: what is known of the training, to be shown next to exposure, and taken for this
-            package's unless it is `foreign`; None: what the training.json beside a saved model
-            says, where this package trained it on this manifest.
-        rows: in which rows the training had the canaries: what `verify(..., rows=True)` gave, or
-            the path of its rows.json; None: the rows.json next to a manifest that is given as a
-            path, where there is one.
-        progress: watches; None is silent. A `Watcher` is told what is to come, and may ask for an
-            early end: the searches then stop as at the end of their budget, and the result says so.
-        base: the model before the training, which scores the same texts: the result then says what
-            was likely anyway, and calibrated exposures. As `model`, a model in memory with the
-            tokenizer that is given for that; "adapter-off": the model with its adapter switched
-            off. None: no base.
-        wrapping: how the training made rows of records, where not as the manifest says:
-            `replace(manifest.wrapping, loss="all")`, or with another rendering, chat_template or
-            chat_date. None: as the manifest says.
-
-    Returns:
-        the result, its canaries in the manifest's order, with its scores in memory. It names a
-        model in memory by its `name_or_path`, else by its class.
-
-    Raises:
-        ManifestError: the manifest is none, cannot be read, was edited, or holds no uniform
-            fill that was inserted; the rows, or the chat template of the insertion, are not of this
-            manifest and tokenizer.
-        ModelError: the model cannot be loaded, or cannot read a fill of a format; a model in memory
-            is none that can be measured, or lacks its tokenizer (see `model_in_memory`); `base` is
-            no base of it (see `base_of`).
-        NumericalError: the model gave NaN or infinite logits.
-        PlanError: R has fewer fills left than the references that were asked for.
-        ResultError: `out` holds the result of another model, manifest or settings, one that was
-            edited or damaged, or a run.json or scores.parquet that no measurement wrote; another
-            process is at work there.
-        SettingsError: settings that are no `MeasureSettings`; a left context where the row is
-            known.
-    """
+    """Measure a model in memory or on disk; afterwards, also after an error, all is as it was."""
     settings = MeasureSettings() if settings is None else settings
     progress = silent if progress is None else progress
     _check_arguments(out, settings, progress)

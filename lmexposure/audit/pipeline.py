@@ -58,31 +58,7 @@ def run(
     settings: RunSettings | None = None,
     progress: Progress = silent,
 ) -> Result:
-    """Insert canaries into a corpus, train a model on it, measure what it gives away.
-
-    The same call again resumes: finished steps are skipped while their inputs are unchanged, an
-    interrupted training goes on from its last checkpoint. On one CPU process the end is bit-equal
-    to an undisturbed run.
-
-    Args:
-        corpus: a file, several, or patterns; or a stream of text, open for reading bytes, of which
-            a copy is kept in `out`.
-        out: the run directory: manifest.json, corpus/, model/, metrics.jsonl, training.json,
-            scores.parquet, result.json, run.json.
-        settings: what to insert, train and measure. Secrets and coins without a seed are drawn once
-            for `out`: its manifest has what was drawn.
-        progress: watches.
-
-    Raises:
-        SettingsError: a setting out of range, kinds that one training cannot judge, or several
-            processes.
-        CorpusError, FormatError, PlanError: the corpus or the plan cannot be used.
-        ManifestError: the coins left every candidate out.
-        ModelError, NumericalError: the model cannot be trained or measured.
-        ResultError: `out` holds another run that trained already, or another process is at work
-            there. The canaries of one that never trained a step are kept in before-1/.
-        FileError: the disk refused.
-    """
+    """Insert, train and measure; the same call again skips what is finished and goes on."""
     _refuse_several_processes()
     settings = RunSettings() if settings is None else settings
     of_type(

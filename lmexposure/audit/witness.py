@@ -48,12 +48,7 @@ def measure_witness(  # noqa: PLR0913 (what a measurement has)
     origin: str,
     progress: Progress,
 ) -> WitnessResult | None:
-    """How well a model knows the witnesses; None where none went in.
-
-    They are compared with fresh draws only where their probabilities alone do not settle it, and
-    only with those of as many tokens. What cannot be scored is no failure of the measurement: the
-    result says why.
-    """
+    """How well a model knows the witnesses; None where none went in."""
     witnesses = manifest.witnesses
     if not witnesses:
         return None

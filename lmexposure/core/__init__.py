@@ -5,14 +5,16 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from lmexposure._record import Count, JsonValue, NotNegative, Positive, Record, Rows, Share
     from lmexposure.core.check import (
+        PANEL,
         Check,
         CheckKind,
         Outcome,
+        Thresholds,
         Verdict,
         attainable_outcome,
+        quantile_pair,
     )
     from lmexposure.core.compare import compare_document
-    from lmexposure.core.directories import HOME, kind_of, open_study, refuse_other_study
     from lmexposure.core.document import (
         Answers,
         CheckLine,
@@ -49,14 +51,17 @@ if TYPE_CHECKING:
         write_report,
     )
     from lmexposure.core.study import (
+        HOME,
         Dated,
         Number,
         Provenance,
         Study,
         judged,
+        kind_of,
+        open_study,
+        refuse_other_study,
         utc_now,
     )
-    from lmexposure.core.thresholds import PANEL, Thresholds, quantile_pair
     from lmexposure.core.work import REPORTS, Held, Part, Work, claimed, refuse_other_wish
 else:
     from lmexposure._lazy import lazy_face as _lazy_face

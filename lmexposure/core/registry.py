@@ -11,12 +11,14 @@ _PARTS: set[str] = set()  # kinds whose record may lie next to that of another
 _OTHERS: dict[str, str] = {}  # by file, in words what is no study
 
 
-def register(kind: str, home: str, *, begun: str = "", part: bool = False) -> None:
-    """Make a kind known: its record is KIND.json, its class is at `home`, "module:Class".
-
-    A file `begun` says that a directory is of this kind before its record is there; the record of a
-    `part` may lie next to that of another kind, which the directory is of.
-    """
+def register(
+    kind: str,
+    home: str,
+    *,
+    begun: str = "",  # the file that says so of a directory before its record is there
+    part: bool = False,  # whether its record may lie next to that of another kind
+) -> None:
+    """Make a kind known: its record is KIND.json, its class is at `home`, "module:Class"."""
     _HOMES[kind] = home
     if begun:
         _BEGUN[kind] = begun

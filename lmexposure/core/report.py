@@ -10,9 +10,9 @@ from lmexposure._style import visible
 from lmexposure._validate import one_of
 from lmexposure._written import check
 from lmexposure._written import study as written_study
+from lmexposure.core.check import Thresholds
 from lmexposure.core.render import RENDERERS
 from lmexposure.core.study import Study
-from lmexposure.core.thresholds import Thresholds
 from lmexposure.errors import FileError, ResultError, SettingsError
 
 if TYPE_CHECKING:

@@ -17,8 +17,7 @@ from lmexposure._files import PRIVATE, canonical_json, only_writer, sha256_bytes
 from lmexposure._integrity import read_sealed, write_sealed
 from lmexposure._record import JsonValue, plain
 from lmexposure._style import visible
-from lmexposure.core.directories import ASKED, HOME, read_asked, refuse_other_study
-from lmexposure.core.study import Study
+from lmexposure.core.study import ASKED, HOME, Study, read_asked, refuse_other_study
 from lmexposure.errors import ResultError
 
 _Kind = TypeVar("_Kind", bound=Study)
@@ -107,12 +106,13 @@ class Held(Generic[_Kind]):
 
     @contextmanager
     def work(
-        self, asked: Mapping[str, JsonValue], *, hidden: Collection[str] = (), anew: bool = False
+        self,
+        asked: Mapping[str, JsonValue],
+        *,
+        hidden: Collection[str] = (),  # names whose values no message shows
+        anew: bool = False,  # instead of refusing another wish
     ) -> Iterator[Work[_Kind]]:
-        """Begin what is asked, or go on with it; `anew`: instead of refusing another wish.
-
-        No message shows the values of names that are `hidden`.
-        """
+        """Begin what is asked, or go on with it."""
         home, work = self.out / HOME, Work(kind=self.kind, out=self.out, asked=asked)
         before = read_asked(self.out)
         if anew and (before is None or before.asked != plain(dict(asked))):
@@ -138,13 +138,13 @@ class Held(Generic[_Kind]):
 
 @contextmanager
 def claimed(
-    kind: type[_Kind], out: str | Path, *, writes: Iterable[str] = (), beside: Iterable[str] = ()
+    kind: type[_Kind],
+    out: str | Path,
+    *,
+    writes: Iterable[str] = (),  # names, or patterns, of what goes next to the record
+    beside: Iterable[str] = (),  # files of other studies that it may lie next to
 ) -> Iterator[Held[_Kind]]:
-    """Hold a directory for a study of a kind until the block ends, against other writers and kinds.
-
-    The work `writes` these names, or patterns, next to its record; `beside` are files of other
-    studies that it may lie next to.
-    """
+    """Hold a directory for a study until the block ends, against other writers and kinds."""
     out = Path(out)
     with only_writer(out):
         refuse_other_study(out, (kind.NAME, *beside), kind.KIND)
@@ -157,12 +157,9 @@ def refuse_other_wish(
     out: Path,
     before: Mapping[str, JsonValue],
     now: Mapping[str, Any],
-    hidden: Collection[str] = (),
+    hidden: Collection[str] = (),  # named after those whose values are shown
 ) -> None:
-    """Refuse another wish than what a directory was begun for, by the name that differs.
-
-    Names whose values are shown come before those that are hidden.
-    """
+    """Refuse another wish than what a directory was begun for, by the name that differs."""
     now = json.loads(canonical_json(dict(now)))
     names = before.keys() | now.keys()
     for name in sorted(names, key=lambda name: (name in hidden, name.count("."), name)):

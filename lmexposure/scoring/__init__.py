@@ -4,38 +4,33 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from lmexposure.scoring.base_model import BaseModel, base_of, load_base, own_base
-    from lmexposure.scoring.beam_search import Guess
     from lmexposure.scoring.beginnings import Beginning, find_beginning
     from lmexposure.scoring.branch_and_bound import BranchAndBound, Budget, Leaves
     from lmexposure.scoring.cached_steps import CachedSteps, PathSteps
-    from lmexposure.scoring.decoding import DecodingRule, greedy_tokens, sample_tokens
-    from lmexposure.scoring.edit_rows import (
-        METRICS,
-    )
     from lmexposure.scoring.exact_search import (
         Likeliest,
         ProvenRank,
         RankSearch,
+        Rescorer,
         likeliest_fills,
+        walked_bits,
     )
-    from lmexposure.scoring.extraction import Extraction, Extractor, SecretSearch, beam_width
+    from lmexposure.scoring.extraction import Extraction, Extractor, Guess, SecretSearch, beam_width
     from lmexposure.scoring.importance_draws import Draws, draw_fills
     from lmexposure.scoring.near_matches import (
+        METRICS,
         NearSearch,
         NearVerbatim,
         near_verbatim,
     )
-    from lmexposure.scoring.per_token import (
+    from lmexposure.scoring.perplexity import (
         LabelOnly,
         TokenDetails,
         details_of_encoded,
         label_only,
-    )
-    from lmexposure.scoring.perplexity import (
         log_perplexity,
         score_encoded,
     )
-    from lmexposure.scoring.rescoring import Rescorer, walked_bits
     from lmexposure.scoring.runtime import (
         MODEL_FAILURES,
         evaluation_mode,
@@ -63,7 +58,10 @@ if TYPE_CHECKING:
         model_in_memory,
     )
     from lmexposure.scoring.windows import (
+        DecodingRule,
         WindowScores,
+        greedy_tokens,
+        sample_tokens,
         score_windows,
     )
 else:

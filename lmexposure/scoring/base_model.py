@@ -129,14 +129,12 @@ def _has_room(model: Any) -> bool:
 
 
 def _grown(base: BaseModel, lm: TorchModel, manifest: Manifest) -> BaseModel:
-    """The base with the vocabulary entries that canaries brought: all as likely as each other.
-
-    It grows as the model did before its training, in a copy: it may be somebody's in memory.
-    """
+    """The base in a copy, with the entries that canaries brought, all as likely as each other."""
     known = base.tokenizer.get_vocab()
     new = [text for text in new_token_texts(manifest.plan.formats) if text not in known]
     if not new or base.tokenizer is lm.tokenizer:
         return base
+    # It may be somebody's in memory.
     model, tokenizer = deepcopy(base.model), deepcopy(base.tokenizer)
     copied = replace(base, model=model, tokenizer=tokenizer, before=base.identity)
     grow(copied, new)
@@ -162,11 +160,7 @@ def _switched_off(model: Any, lm: TorchModel) -> BaseModel:
 
 
 def _is_switch(whole: Any, name: str) -> bool:
-    """Whether an adapter that was read from a directory comes off again, and leaves its base.
-
-    Not where it was merged, changed weights of the base, or brought embeddings of more tokens:
-    without it, theirs are random numbers.
-    """
+    """Whether an adapter that was read from a directory comes off again, and leaves its base."""
     if not _in_layers(whole) or not comes_off(whole):
         return False
     path, revision = base_of_adapter(Path(name))
@@ -176,6 +170,7 @@ def _is_switch(whole: Any, name: str) -> bool:
         )
     except (OSError, ValueError):  # a base that brings its own code
         return True
+    # Without an adapter that brought embeddings of more tokens, theirs are random numbers.
     rows = _rows(whole)
     return bool(getattr(config.get_text_config(), "vocab_size", rows) == rows)
 
@@ -274,11 +269,8 @@ def _refuse_other_base(base: BaseModel, model: Any, lm: TorchModel) -> None:
 
 
 def _shares_weights(model: Any, base: Any) -> bool:
-    """Whether some weight with more than two different numbers is the same in both.
-
-    An adapter leaves embeddings, norms or biases alone, and no two trainings end with the same
-    numbers there.
-    """
+    """Whether some weight with more than two different numbers is the same in both."""
+    # An adapter leaves embeddings, norms or biases alone; no two trainings end with the same there.
     theirs = base.state_dict()
     return any(
         key in theirs

@@ -19,8 +19,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lmexposure.scoring.pieces import CutsDepend, Pieces, Texts
-from lmexposure.scoring.spelling import FALLBACK, ByteNode, backend_settings
+from lmexposure.scoring.spelling import (
+    FALLBACK,
+    ByteNode,
+    CutsDepend,
+    Pieces,
+    Texts,
+    backend_settings,
+)
 from lmexposure.scoring.token_rules import Edges, EncodedSample, NotApplicable, RuleGraph, lead_of
 
 _NEVER = np.iinfo(np.int64).max

@@ -8,11 +8,17 @@ The likeliest fills: the order is that of a shortest-path search over the token 
 queue that may hold millions of states, the walk keeps the k cheapest fills seen so far and drops
 every branch that costs more than the last of them: the same list, in bounded memory.
 
+A float32 walk moves a sum by its rounding. Where two fills are that close, both are scored again in
+float64 (`Rescorer`), computed the same way for all, so that which of them costs more does not
+depend on how they were reached. A model that cannot be copied to float64 is used as it is.
+
 Source: Carlini et al. 2019, "The Secret Sharer", section 8.1 (extraction by Dijkstra's algorithm).
 """
 
+import copy
 import math
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,14 +26,31 @@ import numpy as np
 import torch
 
 from lmexposure._validate import integer
-from lmexposure.errors import MarginError
+from lmexposure.core import Encoded
+from lmexposure.errors import MarginError, ModelError, NumericalError
+from lmexposure.models import is_quantised
 from lmexposure.scoring.branch_and_bound import BranchAndBound, Budget, Leaves
-from lmexposure.scoring.rescoring import Rescorer, measured_error
-from lmexposure.scoring.runtime import Floats
-from lmexposure.scoring.steps import Steps
+from lmexposure.scoring.forward import PlainPass
+from lmexposure.scoring.runtime import (
+    MODEL_FAILURES,
+    Floats,
+    evaluation_mode,
+    failure_text,
+    in_batches,
+)
+from lmexposure.scoring.steps import Steps, next_token_steps
 from lmexposure.scoring.token_spaces import TokenSpace
 from lmexposure.studies import Margin
 
+_Path = tuple[int, ...]
+
+# Fills whose float64 bits differ by less are a tie, and ties count against the canary. Some models
+# round to float32 inside whatever their dtype, so that float64 alone does not settle more.
+TIE_BITS = 1e-6
+_TIE_BITS_OWN = 2e-5  # where there is no float64: what rounding moves a sum by in float32
+_TOGETHER = 64
+_COMPARED = 8
+_FAR_BITS = 0.1  # far above rounding in float32: a copy that is further off is another model
 _MARGIN_BITS = 1e-3  # float32: what rounding may move a total by
 _SAFETY = 4  # the margin is at least this multiple of the largest error that was measured
 _MOST_NEAR, _FEWEST_NEAR = 20_000, 256  # fills that are scored again at most
@@ -36,6 +59,128 @@ _SAMPLE_HALF = 256
 _MOST_ALIKE = 4_096  # fills that cannot be distinguished from the k-th, at most
 _NARROW = 64  # a narrow batch finds a first bound soon
 _ANY_COST = float(np.finfo(np.float64).max)  # but not infinite: no attacker would guess such a fill
+
+
+class Rescorer:
+    """Bits of whole paths in float64, kept for the paths that were asked for."""
+
+    def __init__(self, model: Any, space: TokenSpace) -> None:
+        # why there is no float64; empty where there is, or where it was not needed yet
+        self.failure = ""
+        self._source, self._space = model, space
+        self._steps: Steps | None = None
+        self._known: dict[tuple[int, ...], float] = {}
+
+    @property
+    def tie_bits(self) -> float:
+        """Fills whose bits differ by no more than this are a tie."""
+        return _TIE_BITS_OWN if self.failure else TIE_BITS
+
+    def bits(self, paths: Iterable[Sequence[int]]) -> Floats:
+        """Bits behind the space's beginning, shape (n,)."""
+        asked = [tuple(path) for path in paths]
+        if not self.failure:
+            try:
+                self._learn(asked, self._in_float64)
+            except (*MODEL_FAILURES, ArithmeticError, MemoryError) as failure:
+                self.failure, self._steps = failure_text(failure), None
+                asked_before, self._known = list(self._known), {}
+                self._learn(asked_before, self._as_it_is)  # numbers of one kind only
+        if self.failure:
+            self._learn(asked, self._as_it_is)
+        return np.array([self._known[path] for path in asked], dtype=np.float64)
+
+    def _learn(self, asked: list[_Path], compute: Callable[[list[_Path]], Floats]) -> None:
+        """Compute what is not known yet."""
+        new = [path for path in dict.fromkeys(asked) if path not in self._known]
+        for chunk in (new[i : i + _TOGETHER] for i in range(0, len(new), _TOGETHER)):
+            self._known.update(zip(chunk, compute(chunk).tolist(), strict=True))
+
+    def _in_float64(self, paths: list[_Path]) -> Floats:
+        first = self._steps is None
+        if self._steps is None:
+            with evaluation_mode(self._source):
+                twin = _copy_in_float64(self._source)
+            self._steps = next_token_steps(twin, [*self._space.beginning, *paths[0]])
+        bits = walked_bits(self._space, self._steps, paths)
+        if not np.isfinite(bits).all():
+            raise NumericalError("it gives NaN or infinite log-probabilities")
+        if first and self._source.dtype == torch.float32:
+            gap = float(np.abs(bits[:_COMPARED] - self._as_it_is(paths[:_COMPARED])).max())
+            if gap > _FAR_BITS:
+                raise NumericalError(f"it is {gap:.3g} bits off the model in float32")
+        return bits
+
+    @torch.inference_mode()
+    def _as_it_is(self, paths: list[_Path]) -> Floats:
+        """Of the model as it is, each path in a plain pass from its beginning."""
+        start = self._space.beginning
+        encoded = [Encoded(ids=[*start, *path], scored_from=len(start)) for path in paths]
+        with evaluation_mode(self._source):
+            batches = list(in_batches(encoded, _TOGETHER, PlainPass(self._source).bits))
+        bits = np.array([tokens.sum() for batch in batches for tokens in batch])
+        if not np.isfinite(bits).all():
+            raise NumericalError(
+                "the model gave NaN or infinite log-probabilities in float64 and as it is; its "
+                "weights are broken: check the checkpoint"
+            )
+        return bits
+
+
+def _copy_in_float64(model: Any) -> Any:
+    """A copy in float64, on the CPU where the device has no float64 or too little memory."""
+    if is_quantised(model):
+        raise ModelError("its weights are quantised, and in float64 they would be others")
+    if any(weight.device.type == "meta" for weight in model.parameters()):
+        raise ModelError("its weights are offloaded, and no device holds all of them")
+    needed = 8 * model.num_parameters()
+    roomy = model.device.type == "cuda" and torch.cuda.mem_get_info(model.device)[0] > 2 * needed
+    free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if not roomy and needed > free:
+        raise ModelError(
+            f"it takes {needed / 2**30:.1f} GiB, and {free / 2**30:.1f} GiB of memory are free"
+        )
+    twin = copy.deepcopy(model)
+    twin = (twin if roomy else twin.cpu()).double()
+    # The fast kernels for a mixture of experts have no float64; plain loops have.
+    if hasattr(twin, "set_experts_implementation"):
+        twin.set_experts_implementation("eager")
+    return twin
+
+
+def walked_bits(space: TokenSpace, steps: Steps, paths: Sequence[Sequence[int]]) -> Floats:
+    """Bits of whole paths as a walk adds them up: by steps, many paths at once."""
+    return np.concatenate(
+        list(in_batches(paths, len(paths), lambda some: _walked_together(space, steps, some)))
+    )
+
+
+def _walked_together(space: TokenSpace, steps: Steps, paths: Sequence[Sequence[int]]) -> Floats:
+    totals = np.zeros(len(paths))
+    first = np.array([path[0] for path in paths], dtype=np.int64)
+    state, totals[:] = steps.start(space.beginning, first)
+    alive, parents, depth = np.arange(len(paths)), np.zeros(len(paths), dtype=np.int64), 1
+    while True:
+        going = [n for n, i in enumerate(alive.tolist()) if len(paths[i]) > depth]
+        if not going:
+            return totals
+        alive, parents = alive[going], parents[going]
+        tokens = np.array([paths[i][depth - 1] for i in alive.tolist()], dtype=np.int64)
+        wanted = np.array([paths[i][depth] for i in alive.tolist()], dtype=np.int64)
+        rows = np.arange(len(alive))
+        state, bits = steps.advance(state, parents, tokens, rows, wanted)
+        totals[alive] += bits
+        parents, depth = rows, depth + 1
+
+
+def measured_error(
+    space: TokenSpace, steps: Steps, rescorer: Rescorer, *, sample: int, seed: int
+) -> float:
+    """The largest difference in bits between walking and rescoring, over a sample of fills."""
+    indices = space.format.sample(min(sample, space.size), seed=seed)
+    paths = [space.path(index) for index in indices]
+    difference = walked_bits(space, steps, paths) - rescorer.bits(paths)
+    return float(np.abs(difference).max())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,32 +236,13 @@ class RankSearch:
         self.interrupted = False  # a person ended the last walk; what it had proven was returned
 
     def bits(self, indices: Sequence[int]) -> Floats:
-        """Costs behind the shared tokens in float64, shape (n,); lower = more memorised.
-
-        Raises:
-            FormatError: an index is outside R.
-        """
+        """Costs behind the shared tokens in float64, shape (n,); lower = more memorised."""
         return self.rescorer.bits([self._space.path(index) for index in indices])
 
     def ranks(
         self, indices: Sequence[int], *, budget: Budget, watch: Callable[[int], None] | None = None
     ) -> list[ProvenRank]:
-        """Bounds of the rank of each fill, equal where the budget sufficed.
-
-        Args:
-            indices: of the fills, each in [0, |R|).
-            budget: what the walk may cost. Where it ends the walk early, the bounds hold what was
-                counted and what is still open. So do they after Ctrl-C.
-            watch: called with the model steps spent so far, while the walk goes on.
-
-        Returns:
-            one `ProvenRank` per index, in the order given.
-
-        Raises:
-            FormatError: an index is outside R.
-            MarginError: the walk missed fills, its error being above the margin.
-            NumericalError: the model gave NaN on some branch.
-        """
+        """Bounds of the rank of each fill, in the order given; equal where the budget sufficed."""
         if not indices:
             return []
         self.interrupted = False

@@ -266,11 +266,7 @@ _FAST = ((_PACKED, _packed), (f"{_PACKED} by layer", _packed_by_layer), ("level 
 
 
 def _is_right(forward: PrefixTreeForward, plain: PlainForward) -> bool:
-    """Whether some texts, the longest among them, have the bits that they have by themselves.
-
-    In bfloat16 rounding could hide that a text reads its neighbours. So, in any dtype, one
-    text's bits must also stay what they are when all others change.
-    """
+    """Whether some texts, the longest among them, have the bits that they have by themselves."""
     places = forward.probe()
     chosen = np.unique(np.linspace(0, len(places) - 1, _COMPARED).round().astype(int)).tolist()
     quick = forward.through_tree(places)
@@ -282,6 +278,8 @@ def _is_right(forward: PrefixTreeForward, plain: PlainForward) -> bool:
             return False
         if not half and abs(quick[i].sum() - bits.sum()) > allowed:
             return False
+    # Rounding of bfloat16 could hide that a text reads its neighbours: its bits must also stay what
+    # they are when all others change.
     before, after = forward.with_others_changed(places[-_NEIGHBOURS:])
     return np.allclose(before, after, rtol=0, atol=_LEAK_BITS, equal_nan=True)
 

@@ -1,22 +1,36 @@
-"""How surprised a model is by a text: log-perplexity in bits, summed over the text's tokens.
+"""How surprised a model is by a text: log-perplexity in bits, summed or token by token.
 
 log-perplexity(x) = - sum_i log2 P(x_i | x_1 .. x_i-1), Carlini et al. 2019, Definition 1.
 Lower = less surprised = more memorised. Never a mean per token.
+
+`details_of_encoded` says of each token its bits, their spread there and the greedy token: some
+scores of membership look at a text's least likely tokens, or at what else the model could have
+said. They need the whole distribution at every position, so each text is read from its beginning,
+not through the prefix tree.
+
+A service may hide its probabilities, or flatten them without changing its answers. What it has
+memorised still shows in its greedy answers (`label_only`), so masked confidence is not privacy.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from math import log
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import nn
 
 from lmexposure._validate import integer
 from lmexposure.core import Encoded, TokenScores
-from lmexposure.errors import InputError
+from lmexposure.errors import InputError, ModelError
 from lmexposure.models import AnyContext, context_window, encode_in_context
-from lmexposure.scoring.forward import choose_forward, refuse_nonfinite
+from lmexposure.scoring.forward import PlainForward, PlainPass, choose_forward, refuse_nonfinite
 from lmexposure.scoring.runtime import evaluation_mode, in_batches, share_spans
+
+_LN2 = log(2)
+Greedy = Callable[[list[list[int]]], Sequence[int]]  # token prefixes -> the next token of each
 
 
 def log_perplexity(
@@ -76,11 +90,7 @@ def score_encoded(
     batch_size: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> TokenScores:
-    """Bits of every scored token of texts that are encoded already.
-
-    What several texts begin with is computed once. Where torch.distributed is up, the processes
-    share the texts; all must call this alike, and all get everything.
-    """
+    """Bits of every scored token of texts that are encoded already."""
     if not encoded:
         raise InputError("no texts to score; give at least one")
 
@@ -102,3 +112,188 @@ def score_encoded(
         for number, token_bits in zip(forward.order, share_spans(forward.costs, work), strict=True):
             bits[number] = token_bits
     return TokenScores(bits=tuple(bits), encoded=tuple(encoded), slower=forward.slower)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenDetails:
+    """Every scored token of some texts, in input order: for each text arrays of one shape (T,)."""
+
+    # -log2 of each token's probability; lower = more expected
+    bits: tuple[NDArray[np.float64], ...]
+    # mean of that over the vocabulary, weighted by probability: the entropy there
+    mean_bits: tuple[NDArray[np.float64], ...]
+    std_bits: tuple[NDArray[np.float64], ...]  # standard deviation of it, weighted likewise
+    # the most likely token at each place, by its number; of equal ones the first
+    greedy: tuple[NDArray[np.int64], ...]
+    # the texts as tokens, in context; the arrays begin at `scored_from`
+    encoded: tuple[Encoded, ...]
+
+    @property
+    def totals(self) -> NDArray[np.float64]:
+        """Log-perplexity of each text in bits, shape (n,). Lower = more memorised."""
+        return np.array([bits.sum() for bits in self.bits], dtype=np.float64)
+
+    @property
+    def top1(self) -> tuple[NDArray[np.bool_], ...]:
+        """Whether each token is the one that greedy decoding would have given there."""
+        return tuple(
+            found == np.array(text.ids[text.scored_from :])
+            for found, text in zip(self.greedy, self.encoded, strict=True)
+        )
+
+
+@torch.inference_mode()
+def details_of_encoded(
+    model: Any, encoded: Sequence[Encoded], *, batch_size: int | None = None
+) -> TokenDetails:
+    """Bits of every token, with mean and spread over the vocabulary and the greedy token.
+
+    Source: Zhang et al. 2025, Min-K%++: mean and spread are those of a token drawn from the model.
+    """
+    if not encoded:
+        raise InputError("no texts to score; give at least one")
+
+    def work(span: range) -> list[NDArray[np.float64]]:
+        numbers = [plain.order[place] for place in span]
+        batches = in_batches(numbers, size, lambda some: detail.rows([encoded[i] for i in some]))
+        rows = [row for batch in batches for row in batch]
+        for number, row in zip(numbers, rows, strict=True):
+            refuse_nonfinite(row[:3], number, n)
+        return rows
+
+    n = len(encoded)
+    found: list[NDArray[np.float64]] = [np.empty((4, 0))] * n
+    with evaluation_mode(model):
+        plain, detail = PlainForward(model, encoded), _DetailPass(model)
+        size = plain.size if batch_size is None else integer("batch_size", batch_size, low=1)
+        for number, row in zip(plain.order, share_spans(plain.costs, work), strict=True):
+            found[number] = row
+    return TokenDetails(
+        bits=tuple(row[0] for row in found),
+        mean_bits=tuple(row[1] for row in found),
+        std_bits=tuple(row[2] for row in found),
+        greedy=tuple(row[3].astype(np.int64) for row in found),
+        encoded=tuple(encoded),
+    )
+
+
+class _DetailPass(PlainPass):
+    """The plain pass, of which the whole distributions are read before they are let go."""
+
+    def rows(self, batch: Sequence[Encoded]) -> list[NDArray[np.float64]]:
+        """For each text bits, mean, spread and greedy token of its scored tokens: (4, T)."""
+        first = min(text.scored_from for text in batch)
+        logits = self._logits([text.ids for text in batch], first)  # (B, longest - first, V)
+        found = []
+        for row, text in zip(logits, batch, strict=True):
+            own = row[text.scored_from - first : len(text.ids) - first]  # (T, V)
+            found.append(_described(own, torch.tensor(text.ids[text.scored_from :])))
+        return found
+
+
+def _described(logits: torch.Tensor, target: torch.Tensor) -> NDArray[np.float64]:
+    """One text at a time, so that probabilities take no more memory than a text's logits do."""
+    logp = logits - logits.logsumexp(-1, keepdim=True)  # (T, V) nats
+    p = logp.exp()
+    # A token that is masked out has p = 0 and adds nothing, where 0 x infinity would give NaN.
+    mean = torch.special.entr(p).sum(-1)  # (T,)
+    squares = torch.where(p > 0, p * (logp + mean[:, None]) ** 2, 0.0)
+    own = -logp.gather(-1, target.to(logp.device)[:, None]).squeeze(-1)
+    parts = [own.double() / _LN2, mean.double() / _LN2, squares.sum(-1).double().sqrt() / _LN2]
+    return torch.stack([*parts, logits.argmax(-1).double()]).cpu().numpy()
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelOnly:
+    """Which of a secret's tokens come out greedily, given the true tokens before each."""
+
+    hits: tuple[NDArray[np.bool_], ...]  # for each text one flag for each of the secret's tokens
+
+    @property
+    def share(self) -> NDArray[np.float64]:
+        """Share of the secret's tokens that are top-1, in [0, 1], shape (n,)."""
+        return np.array([hits.mean() for hits in self.hits], dtype=np.float64)
+
+    @property
+    def longest_run(self) -> NDArray[np.int64]:
+        """Most tokens in a row that are top-1, shape (n,); higher = more memorised."""
+        return np.array([_longest(hits) for hits in self.hits], dtype=np.int64)
+
+
+def label_only(
+    model: Any,
+    encoded: Sequence[Encoded],
+    *,
+    first: int | None = None,
+    batch_size: int | None = None,
+) -> LabelOnly:
+    """Compare each token of a secret with the model's greedy next token after the true prefix.
+
+    Args:
+        model: a causal language model, left in its mode, which is asked once a text; or a function
+            from token prefixes to the next token of each, for a model that shows nothing else,
+            which is asked once a token.
+        encoded: n texts as `encode_in_context` gives them.
+        first: the place in each text's tokens where the secret begins; what comes before the
+            secret is the same in all texts and would blur the score. Where a secret begins,
+            is the length of `find_beginning`'s `ids`. None: every scored token counts.
+        batch_size: texts or prefixes at a time; None chooses one.
+
+    Raises:
+        InputError: no texts; a text without tokens from `first` on.
+        ModelError: a function gives another number of tokens than there are prefixes.
+        NumericalError: the model gave NaN or infinite logits.
+        SettingsError: `first` or `batch_size` out of range.
+    """
+    starts = _starts(encoded, first)
+    if isinstance(model, nn.Module):
+        details = details_of_encoded(model, encoded, batch_size=batch_size)
+        found = zip(details.top1, encoded, starts, strict=True)
+        return LabelOnly(hits=tuple(hit[start - text.scored_from :] for hit, text, start in found))
+    size = 256 if batch_size is None else integer("batch_size", batch_size, low=1)
+    prefixes = [text.ids[:end] for text, end in _places(encoded, starts)]
+    wanted = np.array([text.ids[end] for text, end in _places(encoded, starts)])
+    hits = np.array(_ask(model, prefixes, size)) == wanted
+    ends = np.cumsum([len(text.ids) - start for text, start in zip(encoded, starts, strict=True)])
+    return LabelOnly(hits=tuple(np.split(hits, ends[:-1])))
+
+
+def _starts(encoded: Sequence[Encoded], first: int | None) -> list[int]:
+    """Where each text's secret begins, by its tokens."""
+    if not encoded:
+        raise InputError("no texts to score; give at least one")
+    least = 0 if first is None else integer("first", first, low=0)
+    starts = [max(least, text.scored_from) for text in encoded]
+    for number, (text, start) in enumerate(zip(encoded, starts, strict=True)):
+        if start >= len(text.ids):
+            raise InputError(
+                f"text {number} of {len(encoded)} has {len(text.ids)} tokens, none of them from "
+                f"first={first} on; give the place where the secrets begin"
+            )
+    return starts
+
+
+def _places(encoded: Sequence[Encoded], starts: Sequence[int]) -> Iterator[tuple[Encoded, int]]:
+    for text, start in zip(encoded, starts, strict=True):
+        for end in range(start, len(text.ids)):
+            yield text, end
+
+
+def _ask(greedy: Greedy, prefixes: list[list[int]], size: int) -> list[int]:
+    answers: list[int] = []
+    for place in range(0, len(prefixes), size):
+        some = prefixes[place : place + size]
+        tokens = [int(token) for token in greedy(some)]
+        if len(tokens) != len(some):
+            raise ModelError(
+                f"the greedy function gave {len(tokens)} tokens for {len(some)} prefixes; it must "
+                "give the next token of each"
+            )
+        answers.extend(tokens)
+    return answers
+
+
+def _longest(hits: NDArray[np.bool_]) -> int:
+    """Longest run of hits: the widest gap between two misses."""
+    misses = np.flatnonzero(np.concatenate([[True], ~hits, [True]]))
+    return int(np.diff(misses).max()) - 1

@@ -50,10 +50,7 @@ AnyModel: TypeAlias = "str | Path | PreTrainedModel | PeftModel | LoadedModel"
 
 @dataclass(frozen=True, kw_only=True)
 class TorchModel(LoadedModel):
-    """All that a measurement asks of a model of transformers: `core.Stepping`.
-
-    Contexts of rows, windows of text and walks in float64 ask for `tokenizer` and `model` by name.
-    """
+    """All that a measurement asks of a model of transformers: `core.Stepping`."""
 
     @classmethod
     def of(cls, loaded: LoadedModel) -> Self:

@@ -2,11 +2,11 @@
 
 Numpy and scipy only: nothing here knows a model. All log-perplexities and exposures are in bits.
 
-A new statistic is a file of its own, with its source, and a name here; what a record holds of it is
-in `results`. Exposures: `exposures`, `exact`, `importance`, `skew_normal`, `calibrated`; bounds on
-epsilon: one file each in `bounds`; whether chance explains a difference: `chance`; telling members
-from others: `membership`, `roc`, `attack_scores`; over many models: `many_models`,
-`relative_likelihood`, `label_regression`, `counterfactual`, `max_t`.
+A new statistic goes next to its like, with its source, and has a name here; what a record holds of
+it is in `results`. Exposures: `exposures`, `exact`, `importance`, `skew_normal`; bounds on epsilon:
+`bounds`; whether chance explains a difference: `chance`; telling members from others: `membership`,
+`attack_scores`, `likelihood_ratios`; over many models: `many_models`, `model_units`,
+`counterfactual`.
 """
 
 from typing import TYPE_CHECKING
@@ -14,20 +14,24 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from lmexposure._quantiles import ExposureEstimate
     from lmexposure.statistics.attack_scores import (
+        label_logits,
         min_k,
         min_k_plus_plus,
         negative_log_perplexity,
         reference_difference,
+        rmia,
+        rmia_matrix,
         zlib_ratio,
     )
     from lmexposure.statistics.bounds.bound import Claim
-    from lmexposure.statistics.bounds.canife import canife_point
     from lmexposure.statistics.bounds.clopper_pearson import (
         Bonferroni,
         FixedThreshold,
+        JointBetaEpsilon,
         OrderStatistics,
         SplitSample,
         clopper_pearson_epsilon,
+        joint_beta_epsilon,
     )
     from lmexposure.statistics.bounds.from_exposure import (
         ExposureEpsilon,
@@ -45,10 +49,9 @@ if TYPE_CHECKING:
         sampled_epsilon,
     )
     from lmexposure.statistics.bounds.joint import joint_bounds
-    from lmexposure.statistics.bounds.joint_beta import JointBetaEpsilon, joint_beta_epsilon
-    from lmexposure.statistics.bounds.lidp import lidp_epsilon
     from lmexposure.statistics.bounds.many_runs import (
         LargestBound,
+        lidp_epsilon,
         per_model_epsilon,
         per_text_epsilon,
         together_epsilon,
@@ -56,12 +59,12 @@ if TYPE_CHECKING:
     from lmexposure.statistics.bounds.one_run import one_run_audit
     from lmexposure.statistics.bounds.one_run_guesses import one_run_epsilon, one_run_p_value
     from lmexposure.statistics.bounds.single_steps import (
+        canife_point,
         guesses_needed,
         step_guesses_epsilon,
         step_noise_epsilon,
         step_rates_epsilon,
     )
-    from lmexposure.statistics.calibrated import CalibratedExposure, calibrated_exposure
     from lmexposure.statistics.chance import (
         guessing_test,
         holm,
@@ -72,11 +75,13 @@ if TYPE_CHECKING:
     from lmexposure.statistics.counterfactual import (
         CounterfactualMemorisation,
         Influence,
+        MaxTTest,
         counterfactual_memorisation,
         influence,
+        influence_test,
         memorisation_by_halves,
+        memorisation_test,
     )
-    from lmexposure.statistics.differences import Difference, mean_difference, rate_difference
     from lmexposure.statistics.discovery import (
         Between,
         Unseen,
@@ -87,18 +92,16 @@ if TYPE_CHECKING:
     )
     from lmexposure.statistics.document_groups import (
         Blind,
-        blind_baseline,
-        shuffled_groups_p,
-    )
-    from lmexposure.statistics.document_privacy import document_epsilons
-    from lmexposure.statistics.document_runs import (
         LongerRuns,
+        blind_baseline,
         centred,
         conformal_p,
         false_shares,
         length_strata,
         longer_runs,
+        shuffled_groups_p,
     )
+    from lmexposure.statistics.document_privacy import document_epsilons
     from lmexposure.statistics.exact import (
         CertifiedExposure,
         ExactExposure,
@@ -106,8 +109,10 @@ if TYPE_CHECKING:
         exact_exposure,
     )
     from lmexposure.statistics.exposures import (
+        CalibratedExposure,
         Exposures,
         SampledExposure,
+        calibrated_exposure,
         exposure,
         sampled_exposure,
     )
@@ -126,15 +131,24 @@ if TYPE_CHECKING:
     )
     from lmexposure.statistics.intervals import (
         BinomialInterval,
+        Difference,
         binomial_interval,
         estimated_quantile,
+        mean_difference,
         quantile_interval,
+        rate_difference,
     )
-    from lmexposure.statistics.label_regression import label_logits
     from lmexposure.statistics.likelihood_ratios import LiraScores, lira, lira_matrix, lira_offline
     from lmexposure.statistics.many_models import CanariesAndPopulation, canaries_and_population
-    from lmexposure.statistics.max_t import MaxTTest, influence_test, memorisation_test
-    from lmexposure.statistics.membership import area_under_curve, membership_metrics, tpr_at_fpr
+    from lmexposure.statistics.membership import (
+        RocCurve,
+        RocHull,
+        area_under_curve,
+        concave_hull,
+        membership_metrics,
+        roc_curve,
+        tpr_at_fpr,
+    )
     from lmexposure.statistics.model_units import (
         CellRates,
         RateParts,
@@ -144,7 +158,6 @@ if TYPE_CHECKING:
         rate_parts,
     )
     from lmexposure.statistics.privacy import ScoreClass, privacy_of, score_classes
-    from lmexposure.statistics.relative_likelihood import rmia, rmia_matrix
     from lmexposure.statistics.results import (
         GUESSING,
         AreaUnderCurve,
@@ -170,11 +183,11 @@ if TYPE_CHECKING:
         TprAtFpr,
         Validity,
     )
-    from lmexposure.statistics.roc import RocCurve, RocHull, concave_hull, roc_curve
-    from lmexposure.statistics.skew_normal import SkewNormalExposure, skew_normal_exposure
-    from lmexposure.statistics.skew_normal_curve import (
+    from lmexposure.statistics.skew_normal import (
         SkewNormal,
+        SkewNormalExposure,
         fit_skew_normal,
+        skew_normal_exposure,
         skew_normal_log_cdf,
     )
     from lmexposure.statistics.summary import exposure_summary

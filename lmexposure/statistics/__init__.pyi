@@ -1,20 +1,24 @@
 """Made by scripts/stubs of the face, and of what is declared of settings."""
 
 from lmexposure._quantiles import ExposureEstimate as ExposureEstimate
+from lmexposure.statistics.attack_scores import label_logits as label_logits
 from lmexposure.statistics.attack_scores import min_k as min_k
 from lmexposure.statistics.attack_scores import min_k_plus_plus as min_k_plus_plus
 from lmexposure.statistics.attack_scores import negative_log_perplexity as negative_log_perplexity
 from lmexposure.statistics.attack_scores import reference_difference as reference_difference
+from lmexposure.statistics.attack_scores import rmia as rmia
+from lmexposure.statistics.attack_scores import rmia_matrix as rmia_matrix
 from lmexposure.statistics.attack_scores import zlib_ratio as zlib_ratio
 from lmexposure.statistics.bounds.bound import Claim as Claim
-from lmexposure.statistics.bounds.canife import canife_point as canife_point
 from lmexposure.statistics.bounds.clopper_pearson import Bonferroni as Bonferroni
 from lmexposure.statistics.bounds.clopper_pearson import FixedThreshold as FixedThreshold
+from lmexposure.statistics.bounds.clopper_pearson import JointBetaEpsilon as JointBetaEpsilon
 from lmexposure.statistics.bounds.clopper_pearson import OrderStatistics as OrderStatistics
 from lmexposure.statistics.bounds.clopper_pearson import SplitSample as SplitSample
 from lmexposure.statistics.bounds.clopper_pearson import (
     clopper_pearson_epsilon as clopper_pearson_epsilon,
 )
+from lmexposure.statistics.bounds.clopper_pearson import joint_beta_epsilon as joint_beta_epsilon
 from lmexposure.statistics.bounds.from_exposure import ExposureEpsilon as ExposureEpsilon
 from lmexposure.statistics.bounds.from_exposure import (
     epsilon_from_exposure as epsilon_from_exposure,
@@ -31,22 +35,19 @@ from lmexposure.statistics.bounds.gaussian import one_run_fdp_epsilon as one_run
 from lmexposure.statistics.bounds.gaussian import one_run_gaussian_audit as one_run_gaussian_audit
 from lmexposure.statistics.bounds.gaussian import sampled_epsilon as sampled_epsilon
 from lmexposure.statistics.bounds.joint import joint_bounds as joint_bounds
-from lmexposure.statistics.bounds.joint_beta import JointBetaEpsilon as JointBetaEpsilon
-from lmexposure.statistics.bounds.joint_beta import joint_beta_epsilon as joint_beta_epsilon
-from lmexposure.statistics.bounds.lidp import lidp_epsilon as lidp_epsilon
 from lmexposure.statistics.bounds.many_runs import LargestBound as LargestBound
+from lmexposure.statistics.bounds.many_runs import lidp_epsilon as lidp_epsilon
 from lmexposure.statistics.bounds.many_runs import per_model_epsilon as per_model_epsilon
 from lmexposure.statistics.bounds.many_runs import per_text_epsilon as per_text_epsilon
 from lmexposure.statistics.bounds.many_runs import together_epsilon as together_epsilon
 from lmexposure.statistics.bounds.one_run import one_run_audit as one_run_audit
 from lmexposure.statistics.bounds.one_run_guesses import one_run_epsilon as one_run_epsilon
 from lmexposure.statistics.bounds.one_run_guesses import one_run_p_value as one_run_p_value
+from lmexposure.statistics.bounds.single_steps import canife_point as canife_point
 from lmexposure.statistics.bounds.single_steps import guesses_needed as guesses_needed
 from lmexposure.statistics.bounds.single_steps import step_guesses_epsilon as step_guesses_epsilon
 from lmexposure.statistics.bounds.single_steps import step_noise_epsilon as step_noise_epsilon
 from lmexposure.statistics.bounds.single_steps import step_rates_epsilon as step_rates_epsilon
-from lmexposure.statistics.calibrated import CalibratedExposure as CalibratedExposure
-from lmexposure.statistics.calibrated import calibrated_exposure as calibrated_exposure
 from lmexposure.statistics.chance import guessing_test as guessing_test
 from lmexposure.statistics.chance import holm as holm
 from lmexposure.statistics.chance import median_test as median_test
@@ -56,14 +57,14 @@ from lmexposure.statistics.counterfactual import (
     CounterfactualMemorisation as CounterfactualMemorisation,
 )
 from lmexposure.statistics.counterfactual import Influence as Influence
+from lmexposure.statistics.counterfactual import MaxTTest as MaxTTest
 from lmexposure.statistics.counterfactual import (
     counterfactual_memorisation as counterfactual_memorisation,
 )
 from lmexposure.statistics.counterfactual import influence as influence
+from lmexposure.statistics.counterfactual import influence_test as influence_test
 from lmexposure.statistics.counterfactual import memorisation_by_halves as memorisation_by_halves
-from lmexposure.statistics.differences import Difference as Difference
-from lmexposure.statistics.differences import mean_difference as mean_difference
-from lmexposure.statistics.differences import rate_difference as rate_difference
+from lmexposure.statistics.counterfactual import memorisation_test as memorisation_test
 from lmexposure.statistics.discovery import Between as Between
 from lmexposure.statistics.discovery import Unseen as Unseen
 from lmexposure.statistics.discovery import chance_within as chance_within
@@ -71,21 +72,23 @@ from lmexposure.statistics.discovery import known_and_sampled as known_and_sampl
 from lmexposure.statistics.discovery import tries_for as tries_for
 from lmexposure.statistics.discovery import unseen_passages as unseen_passages
 from lmexposure.statistics.document_groups import Blind as Blind
+from lmexposure.statistics.document_groups import LongerRuns as LongerRuns
 from lmexposure.statistics.document_groups import blind_baseline as blind_baseline
+from lmexposure.statistics.document_groups import centred as centred
+from lmexposure.statistics.document_groups import conformal_p as conformal_p
+from lmexposure.statistics.document_groups import false_shares as false_shares
+from lmexposure.statistics.document_groups import length_strata as length_strata
+from lmexposure.statistics.document_groups import longer_runs as longer_runs
 from lmexposure.statistics.document_groups import shuffled_groups_p as shuffled_groups_p
 from lmexposure.statistics.document_privacy import document_epsilons as document_epsilons
-from lmexposure.statistics.document_runs import LongerRuns as LongerRuns
-from lmexposure.statistics.document_runs import centred as centred
-from lmexposure.statistics.document_runs import conformal_p as conformal_p
-from lmexposure.statistics.document_runs import false_shares as false_shares
-from lmexposure.statistics.document_runs import length_strata as length_strata
-from lmexposure.statistics.document_runs import longer_runs as longer_runs
 from lmexposure.statistics.exact import CertifiedExposure as CertifiedExposure
 from lmexposure.statistics.exact import ExactExposure as ExactExposure
 from lmexposure.statistics.exact import certified_exposure as certified_exposure
 from lmexposure.statistics.exact import exact_exposure as exact_exposure
+from lmexposure.statistics.exposures import CalibratedExposure as CalibratedExposure
 from lmexposure.statistics.exposures import Exposures as Exposures
 from lmexposure.statistics.exposures import SampledExposure as SampledExposure
+from lmexposure.statistics.exposures import calibrated_exposure as calibrated_exposure
 from lmexposure.statistics.exposures import exposure as exposure
 from lmexposure.statistics.exposures import sampled_exposure as sampled_exposure
 from lmexposure.statistics.identifiers import BesideHeldOut as BesideHeldOut
@@ -98,21 +101,24 @@ from lmexposure.statistics.importance import ImportanceExposure as ImportanceExp
 from lmexposure.statistics.importance import WeightedDraws as WeightedDraws
 from lmexposure.statistics.importance import importance_exposure as importance_exposure
 from lmexposure.statistics.intervals import BinomialInterval as BinomialInterval
+from lmexposure.statistics.intervals import Difference as Difference
 from lmexposure.statistics.intervals import binomial_interval as binomial_interval
 from lmexposure.statistics.intervals import estimated_quantile as estimated_quantile
+from lmexposure.statistics.intervals import mean_difference as mean_difference
 from lmexposure.statistics.intervals import quantile_interval as quantile_interval
-from lmexposure.statistics.label_regression import label_logits as label_logits
+from lmexposure.statistics.intervals import rate_difference as rate_difference
 from lmexposure.statistics.likelihood_ratios import LiraScores as LiraScores
 from lmexposure.statistics.likelihood_ratios import lira as lira
 from lmexposure.statistics.likelihood_ratios import lira_matrix as lira_matrix
 from lmexposure.statistics.likelihood_ratios import lira_offline as lira_offline
 from lmexposure.statistics.many_models import CanariesAndPopulation as CanariesAndPopulation
 from lmexposure.statistics.many_models import canaries_and_population as canaries_and_population
-from lmexposure.statistics.max_t import MaxTTest as MaxTTest
-from lmexposure.statistics.max_t import influence_test as influence_test
-from lmexposure.statistics.max_t import memorisation_test as memorisation_test
+from lmexposure.statistics.membership import RocCurve as RocCurve
+from lmexposure.statistics.membership import RocHull as RocHull
 from lmexposure.statistics.membership import area_under_curve as area_under_curve
+from lmexposure.statistics.membership import concave_hull as concave_hull
 from lmexposure.statistics.membership import membership_metrics as membership_metrics
+from lmexposure.statistics.membership import roc_curve as roc_curve
 from lmexposure.statistics.membership import tpr_at_fpr as tpr_at_fpr
 from lmexposure.statistics.model_units import CellRates as CellRates
 from lmexposure.statistics.model_units import RateParts as RateParts
@@ -123,8 +129,6 @@ from lmexposure.statistics.model_units import rate_parts as rate_parts
 from lmexposure.statistics.privacy import ScoreClass as ScoreClass
 from lmexposure.statistics.privacy import privacy_of as privacy_of
 from lmexposure.statistics.privacy import score_classes as score_classes
-from lmexposure.statistics.relative_likelihood import rmia as rmia
-from lmexposure.statistics.relative_likelihood import rmia_matrix as rmia_matrix
 from lmexposure.statistics.results import GUESSING as GUESSING
 from lmexposure.statistics.results import AreaUnderCurve as AreaUnderCurve
 from lmexposure.statistics.results import CellRate as CellRate
@@ -148,15 +152,11 @@ from lmexposure.statistics.results import QuantileInterval as QuantileInterval
 from lmexposure.statistics.results import RefusedBound as RefusedBound
 from lmexposure.statistics.results import TprAtFpr as TprAtFpr
 from lmexposure.statistics.results import Validity as Validity
-from lmexposure.statistics.roc import RocCurve as RocCurve
-from lmexposure.statistics.roc import RocHull as RocHull
-from lmexposure.statistics.roc import concave_hull as concave_hull
-from lmexposure.statistics.roc import roc_curve as roc_curve
+from lmexposure.statistics.skew_normal import SkewNormal as SkewNormal
 from lmexposure.statistics.skew_normal import SkewNormalExposure as SkewNormalExposure
+from lmexposure.statistics.skew_normal import fit_skew_normal as fit_skew_normal
 from lmexposure.statistics.skew_normal import skew_normal_exposure as skew_normal_exposure
-from lmexposure.statistics.skew_normal_curve import SkewNormal as SkewNormal
-from lmexposure.statistics.skew_normal_curve import fit_skew_normal as fit_skew_normal
-from lmexposure.statistics.skew_normal_curve import skew_normal_log_cdf as skew_normal_log_cdf
+from lmexposure.statistics.skew_normal import skew_normal_log_cdf as skew_normal_log_cdf
 from lmexposure.statistics.summary import exposure_summary as exposure_summary
 from lmexposure.statistics.witness import draws_needed as draws_needed
 from lmexposure.statistics.witness import witness_certificate as witness_certificate

@@ -18,11 +18,11 @@ from scipy.special import bdtr, betaln
 
 from lmexposure._validate import bits_array, integer, one_of
 from lmexposure.errors import InputError
+from lmexposure.statistics.arrays import Floats
 from lmexposure.statistics.results import GuessingTest
 
 _ASSUMPTIONS = ("without memorisation canaries and references of a group are exchangeable",)
 _CHUNK = 1024
-Floats = NDArray[np.float64]
 
 _MOST_CELLS = 2500  # of the table behind an exact rank-sum test: 50 against 50
 _SHUFFLES, _AT_ONCE = 9999, 1000

@@ -4,12 +4,16 @@ Documents that were split at random before a training are exchangeable if the mo
 of either, so that shuffling them is an exact test. Documents from two sources are not: a text that
 is plainer, longer or older scores otherwise in every model. A blind baseline, which never asks the
 model, may show it: what tells the groups apart without the model is no memorisation. That it fails
-to proves nothing
-(Duan et al. 2024; Meeus et al. 2024; Das et al. 2024).
+to proves nothing (Duan et al. 2024; Meeus et al. 2024; Das et al. 2024).
+
+`longer_runs` asks whether documents come out longer than held-out ones, and `conformal_p` which of
+them. A random split gives each document its side by a coin that the model never saw, so that
+without memory the sides can be shuffled. That holds where a document's number does not depend on
+its side.
 """
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +22,6 @@ from scipy import stats
 
 from lmexposure._validate import bits_array, fraction, integer
 from lmexposure.errors import InputError
-from lmexposure.statistics.document_runs import shuffled_sides
 
 _BUCKETS = 512  # of hashed character trigrams
 _MOST = 1_000  # documents of a group that a blind baseline reads
@@ -26,6 +29,12 @@ _SHUFFLES = 199
 _RIDGE = 1.0
 _FOLDS = 5
 _FEWEST = 30  # documents on each side, below which failing to tell apart says nothing
+_FEWEST_OF_STRATUM = 10  # documents of a stratum
+_WIDTH = 1.25  # of a stratum: longest by shortest
+_AT_ONCE = 1 << 21  # labels that are shuffled at once
+_MOST_SEEN = 40  # numbers of documents whose power is told
+_WEIGHTS = np.array([[0.1], [0.5], [1.0]])  # of the logarithms of three p: ranks, tail, mean
+_SURELY = 1.96  # standard deviations that 39 of 40 looks are above
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,10 +148,7 @@ def _features(texts: Sequence[str]) -> NDArray[np.float64]:
 def _cross_fitted(
     table: NDArray[np.float64], labels: NDArray[np.float64], draws: np.random.Generator
 ) -> NDArray[np.float64]:
-    """What ridge regressions say of rows they were not fitted on, shape of `labels`, (L, N).
-
-    What is said is linear in the labels, so that one factorisation serves all L of them.
-    """
+    """What ridge regressions say of rows they were not fitted on, shape of `labels`, (L, N)."""
     scale = table.std(0)
     scale[scale == 0] = 1.0
     centred = (table - table.mean(0)) / scale
@@ -153,6 +159,7 @@ def _cross_fitted(
         fitted, read = folds != fold, folds == fold
         own = gram[np.ix_(fitted, fitted)] + _RIDGE * table.shape[1] * np.eye(int(fitted.sum()))
         wanted = labels[:, fitted] - labels[:, fitted].mean(1, keepdims=True)
+        # Linear in the labels, so that one factorisation serves all L of them.
         found[:, read] = (gram[np.ix_(read, fitted)] @ np.linalg.solve(own, wanted.T)).T
     return found
 
@@ -166,3 +173,257 @@ def _areas(scores: NDArray[np.float64], labels: NDArray[np.float64]) -> NDArray[
         first * second
     )
     return areas
+
+
+@dataclass(frozen=True, kw_only=True)
+class LongerRuns:
+    """Three tests in one: many documents a little longer, some of them, or a few far longer."""
+
+    p: float  # of the three together, paid for all; one-sided, small = the first group is longer
+    p_rank_sum: float  # of the sum of ranks
+    p_tail: float  # of the higher criticism of two samples
+    p_mean: float  # of the sum of scores
+    # first, second: documents of each group in a stratum that holds both
+    first: int
+    second: int
+    # (k, p): the p that k documents of the first group, just longer than all others, would stay
+    # below in 19 of 20 looks, ascending to the last that matters
+    seen: tuple[tuple[int, float], ...]
+
+
+def length_strata(lengths: ArrayLike) -> NDArray[np.int64]:
+    """Documents of about one length together, whatever their group, shape (N,); 0 = the longest.
+
+    The longest is at most 1.25 times the shortest, unless that makes fewer than 10 documents.
+
+    Source: strata that no side decides keep the sides exchangeable within them.
+    """
+    sizes = bits_array("lengths", lengths)
+    if sizes.min() <= 0:
+        raise InputError(f"lengths hold {sizes.min():g}; leave documents without text out")
+    order = np.argsort(-sizes, kind="stable")
+    found = np.zeros(sizes.size, dtype=np.int64)
+    stratum, first, members = 0, sizes[order[0]], 0
+    for place in order:
+        if members >= _FEWEST_OF_STRATUM and sizes[place] * _WIDTH < first:
+            stratum, first, members = stratum + 1, sizes[place], 0
+        found[place] = stratum
+        members += 1
+    return found
+
+
+def centred(scores: ArrayLike, strata: ArrayLike) -> NDArray[np.float64]:
+    """Scores less the median of their stratum: longer texts have longer runs by chance alone.
+
+    Source: Hodges and Lehmann 1962, aligned ranks.
+    """
+    values, groups = bits_array("scores", scores).copy(), np.asarray(strata)
+    for group in np.unique(groups):
+        values[groups == group] -= np.median(values[groups == group])
+    return values
+
+
+def longer_runs(
+    scores: ArrayLike,
+    first: ArrayLike,
+    strata: ArrayLike,
+    *,
+    permutations: int = 9_999,
+    seed: int = 0,
+) -> LongerRuns | None:
+    """Whether documents of the first group have larger scores, by shuffling within strata.
+
+    Proof of the level: without memory a document's score does not depend on its side, and a random
+    split makes all arrangements of sides within a stratum equally likely. So each of the three
+    statistics of the true sides is as likely as any shuffled one to be the k-th largest, and so is
+    the weighted sum of the logarithms of their p; its own place among the shuffled ones is a p
+    again. The weights do not depend on the scores. Few documents that are far longer show in the
+    mean most, and in the ranks hardly.
+
+    Source: van Elteren 1960 for ranks within strata; Donoho and Jin 2004 for higher criticism, here
+        of counts above each score with their variance given the strata; Fisher 1932 and Good 1955
+        for the weighted logarithms of p, here shuffled; Phipson and Smyth 2010.
+    """
+    integer("permutations", permutations, low=99)
+    values, sides = bits_array("scores", scores), np.asarray(first, dtype=bool)
+    groups = np.asarray(strata)
+    if not values.shape == sides.shape == groups.shape:
+        raise InputError(
+            f"scores, first and strata have shapes {values.shape}, {sides.shape} and "
+            f"{groups.shape}; give one of each document"
+        )
+    both = np.isin(groups, np.intersect1d(groups[sides], groups[~sides]))
+    if not both.any():
+        return None
+    test = _Test.of(values[both], sides[both], groups[both])
+    found = [test.statistics(sides[both][None, :])]
+    found += [
+        test.statistics(shuffled)
+        for shuffled in shuffled_sides(sides[both], groups[both], permutations, seed)
+    ]
+    every = np.concatenate(found, axis=1)  # (3, 1 + permutations)
+    own = np.stack([_as_large(row, row) for row in every])
+    together = _together(own)
+    return LongerRuns(
+        p=float(_as_large(together[:1], together)[0]),
+        p_rank_sum=float(own[0, 0]),
+        p_tail=float(own[1, 0]),
+        p_mean=float(own[2, 0]),
+        first=int(sides[both].sum()),
+        second=int((~sides[both]).sum()),
+        seen=tuple(test.seen(every, together)),
+    )
+
+
+def shuffled_sides(
+    sides: NDArray[np.bool_], groups: NDArray[np.int64], permutations: int, seed: int
+) -> Iterator[NDArray[np.bool_]]:
+    """Sides of documents shuffled within their groups, some rows (B, N) at a time."""
+    draws = np.random.default_rng(seed)
+    order = np.argsort(groups, kind="stable")
+    blocks = np.split(order, np.flatnonzero(np.diff(groups[order])) + 1)
+    rows = max(1, _AT_ONCE // sides.size)
+    for begin in range(0, permutations, rows):
+        made = np.tile(sides, (min(rows, permutations - begin), 1))
+        for block in blocks:
+            if 0 < sides[block].sum() < block.size:
+                made[:, block] = draws.permuted(made[:, block], axis=1)
+        yield made
+
+
+def conformal_p(scores: ArrayLike, held_out: ArrayLike) -> NDArray[np.float64]:
+    """For each score the share of held-out scores as large, itself among them, shape (N,).
+
+    Proof: a score and M held-out ones that are exchangeable with it are in any order equally
+    often, so that it is among the k largest with probability k / (M + 1) at most.
+
+    Source: Vovk, Gammerman and Shafer 2005, chapter 2.
+
+    >>> conformal_p([9, 2], [1, 2, 3]).tolist()
+    [0.25, 0.75]
+    """
+    others = np.sort(bits_array("held_out", held_out))
+    below = np.searchsorted(others, bits_array("scores", scores), side="left")
+    found: NDArray[np.float64] = (1 + others.size - below) / (1 + others.size)
+    return found
+
+
+def false_shares(p: ArrayLike) -> NDArray[np.float64]:
+    """The least share q at which Benjamini and Hochberg's procedure names each, shape (N,).
+
+    Of those with a number of at most q, a share of at most q is named falsely, on average: the
+    procedure needs p that depend on each other positively, as p from one set of held-out documents
+    do.
+
+    Source: Benjamini and Hochberg 1995; Bates et al. 2023, Testing for outliers with conformal
+        p-values, theorem 2; Marandon et al. 2024, theorem 3.3, for exchangeable scores.
+
+    >>> false_shares([0.01, 0.04, 0.5]).tolist()
+    [0.03, 0.06, 0.5]
+    """
+    found: NDArray[np.float64] = stats.false_discovery_control(bits_array("p", p), method="bh")
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Test:
+    """What no shuffling changes."""
+
+    values: NDArray[np.float64]  # the scores less their mean, shape (N,)
+    ranks: NDArray[np.float64]  # of each score among all, shape (N,)
+    order: NDArray[np.int64]  # of documents, the largest score first, shape (N,)
+    # of the first group in the stratum of each, in that order, shape (N,)
+    share: NDArray[np.float64]
+    # last place of each different score of the larger half, in that order, shape (T,)
+    ends: NDArray[np.int64]
+    # standard deviation of the count of the first group up to there, shape (T,)
+    spread: NDArray[np.float64]
+
+    @classmethod
+    def of(
+        cls, values: NDArray[np.float64], sides: NDArray[np.bool_], groups: NDArray[np.int64]
+    ) -> "_Test":
+        order = np.argsort(-values, kind="stable")
+        _, own = np.unique(groups, return_inverse=True)
+        size = np.bincount(own)
+        share = np.bincount(own, sides) / size
+        ends = np.append(np.flatnonzero(np.diff(values[order])), values.size - 1)
+        ends = ends[ends < max(1, values.size // 2)]
+        # Hypergeometric variance of each stratum's count: share (1 - share) n (N - n) / (N - 1).
+        variance = np.zeros(ends.size)
+        for group, among in enumerate(size):
+            n = np.cumsum(own[order] == group)[ends]
+            variance += share[group] * (1 - share[group]) * n * (among - n) / (among - 1)
+        kept = variance > 0
+        return cls(
+            values=values - values.mean(),
+            ranks=stats.rankdata(values),
+            order=order,
+            share=share[own][order],
+            ends=ends[kept],
+            spread=np.sqrt(variance[kept]),
+        )
+
+    def statistics(self, sides: NDArray[np.bool_]) -> NDArray[np.float64]:
+        """Sum of ranks, largest standardised count above a score, sum; sides (B, N) -> (3, B)."""
+        sums = sides @ self.ranks, sides @ self.values
+        if not self.ends.size:
+            return np.stack([sums[0], np.zeros(len(sides)), sums[1]])
+        above = np.cumsum(sides[:, self.order] - self.share, axis=1)[:, self.ends]
+        return np.stack([sums[0], (above / self.spread).max(1), sums[1]])
+
+    def seen(
+        self, every: NDArray[np.float64], together: NDArray[np.float64]
+    ) -> Iterator[tuple[int, float]]:
+        """What k documents just above all others would give, spread like the first group.
+
+        The others are like those of shuffled sides whose sums are low, 39 of 40 are higher, for
+        the leaks may fall into strata of any share: 19 of 20 looks find them, as simulated.
+        """
+        first, total = round(float(self.share.sum())), self.share.size
+        share = float(self.share @ self.share) / first
+        spread = float(self.share @ (self.share * (1 - self.share))) / first
+        most = max(1, min(first, total // 2))
+        k = np.unique(np.geomspace(1, most, _MOST_SEEN).astype(int))
+        more = k * (1 - share)
+        by_others = every.std(1)[:, None] * np.sqrt(1 - k / first)
+        mean = every.mean(1)[:, None]
+        low = mean - _SURELY * by_others  # (3, K)
+        largest = self.values.max()
+        # k more of the largest score spread the shuffled sums of scores, too.
+        before = float(np.square(self.values).mean())
+        after = ((total - k) * before + k * largest**2) / total - np.square(k * largest / total)
+        wider = np.sqrt(np.maximum(after / before, 1.0)) if before > 0 else np.ones(k.size)
+        values = np.stack(
+            [
+                low[0] + more * total / 2,
+                more / np.sqrt(k * spread * (total - k) / (total - 1)),
+                mean[2] + (low[2] - mean[2] + more * largest) / wider,
+            ]
+        )
+        own = np.stack([_as_large(*rows) for rows in zip(values, every, strict=True)])
+        least = 1 / together.size
+        found = _as_large(_together(np.maximum(own, least)), together)
+        # As often as that, shuffled sides have all k in the first group too.
+        places = np.arange(most)
+        all_first = np.cumprod((share * total - places) / (total - places))[k - 1]
+        last = 1.0
+        for count, p in zip(k.tolist(), np.maximum(found, all_first).tolist(), strict=True):
+            last = min(last, max(p, least))
+            yield count, last
+            if last <= least:
+                return
+
+
+def _together(p: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Weighted logarithms of three p, shape (3, B) -> (B,); larger = longer."""
+    found: NDArray[np.float64] = -(_WEIGHTS * np.log(p)).sum(0)
+    return found
+
+
+def _as_large(values: NDArray[np.float64], among: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The share of `among` that is as large as each value; equal up to rounding counts."""
+    slack = 1e-9 * max(1.0, float(np.abs(among).max()))
+    below = np.searchsorted(np.sort(among), values - slack, side="left")
+    found: NDArray[np.float64] = (among.size - below) / among.size
+    return found

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from lmexposure._validate import bits_array, integer, positive
 from lmexposure.errors import InputError
-from lmexposure.statistics._rows import column
+from lmexposure.statistics.arrays import column
 from lmexposure.statistics.results import Estimate, Method
 
 _CERTIFIED = (
@@ -38,10 +38,7 @@ _EMPIRICAL = (
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CertifiedExposure:
-    """Proven lower bounds of exposure in bits; higher = more memorised; `low` has shape (n,).
-
-    They rest on no sample: the level is 1, and the bound is never above the exposure.
-    """
+    """Proven lower bounds of exposure in bits, which rest on no sample; higher = more memorised."""
 
     low: NDArray[np.float64]
     secret_bits: NDArray[np.float64]
@@ -91,23 +88,19 @@ def certified_exposure(space_bits: float, secret_bits: ArrayLike) -> CertifiedEx
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ExactExposure:
-    """Exposures from proven counts, in bits; higher = more memorised; columns of shape (n,).
+    """Exposures from proven counts, in bits; higher = more memorised; columns of shape (n,)."""
 
-    `value` = log2(space_size) - log2(rank). Where the count was finished, `methods` says "exact"
-    (or "exact up to an empirical margin") and the interval is the point. Where it was not, it says
-    "bounded": `rank` and `place` are the most that is still possible, `value` = `low` is a lower
-    bound to be shown with ">=" (`capped`), and the interval, of level 1, is what is open.
-    """
-
-    value: NDArray[np.float64]
+    value: NDArray[np.float64]  # log2(space_size) - log2(rank)
+    # low, high: the point itself where the count was finished, else what is open, at level 1
     low: NDArray[np.float64]
     high: NDArray[np.float64]
+    # rank, place: where the count was not finished, the most that is still possible
     rank_low: tuple[int, ...]
     rank: tuple[int, ...]
     place_low: tuple[int, ...]
     place: tuple[int, ...]
-    capped: NDArray[np.bool_]
-    methods: tuple[Method, ...]
+    capped: NDArray[np.bool_]  # `value` = `low` is a lower bound, to be shown with ">="
+    methods: tuple[Method, ...]  # "exact", "exact up to an empirical margin" or "bounded"
     empirical: NDArray[np.bool_]
     steps: int | None
     warnings: tuple[str, ...]

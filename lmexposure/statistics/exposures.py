@@ -1,12 +1,17 @@
 """Exposure by rank among references, with the interval that sampling leaves open.
 
 `exposure` gives it together with what a skew-normal curve through the references says.
+
+Calibrated exposure is by ranks of what a training saved, against the model before it: a secret may
+be likely to any model, or a canary may happen to look like much else in the training data. Its
+exposure is then high without any memorisation. The same text under a base model that never saw it
+says how likely it was anyway; what is left when that is taken off is the training's.
 """
 
 import math
 import warnings
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,7 +21,7 @@ from lmexposure._quantiles import ExposureEstimate
 from lmexposure._style import count
 from lmexposure._validate import bits_array, fraction, integer
 from lmexposure.errors import InputError, SettingsError
-from lmexposure.statistics._rows import column, finite_or_none
+from lmexposure.statistics.arrays import column, finite_or_none
 from lmexposure.statistics.intervals import binomial_interval
 from lmexposure.statistics.results import Estimate
 from lmexposure.statistics.skew_normal import SkewNormalExposure, skew_normal_exposure
@@ -29,36 +34,34 @@ _SAMPLED = (
 )
 _EXACT = (_SAME_SCORING, "the references are all fills that were never inserted")
 _UNLIKELY = 1e-3  # by chance, for scores in their right order
+_ASSUMPTIONS = (
+    "canary and references are fills of one format, scored in the same way under both models",
+    "the base model never saw the canaries",
+)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SampledExposure:
-    """Exposures by rank, in bits; higher = more memorised; columns of shape (n,), order as given.
+    """Exposures by rank, in bits; higher = more memorised; columns of shape (n,), as given."""
 
-    `value` = log2(n) - log2(rank); where `capped`, no reference came as low as the canary, and
-    `value` is a lower bound: show it with ">=". `rank` counts among the references, ties against
-    the canary. `method` is "sampled", or "exact" where the references are all there are: then
-    `value` = log2(space_size) - log2(rank) and the interval is that point.
-    """
-
-    value: NDArray[np.float64]
+    value: NDArray[np.float64]  # log2(references) - log2(rank)
     low: NDArray[np.float64]
     high: NDArray[np.float64]
-    rank: NDArray[np.int64]
-    capped: NDArray[np.bool_]
+    rank: NDArray[np.int64]  # among the references, ties against the canary
+    capped: NDArray[np.bool_]  # no reference came as low: `value` is a lower bound, shown with ">="
     references: int
     level: float
+    # "exact" where the references are all there are: then `value` is of log2(space_size), and the
+    # interval is that point
     method: Literal["exact", "sampled"]
     assumptions: tuple[str, ...]
     warnings: tuple[str, ...]
     space_bits: float = math.inf
 
     def estimates(self) -> list[ExposureEstimate]:
-        """Each canary with what its error comes from, as `exposure_summary` takes it.
-
-        `bits` is the rank, since log-perplexities are not kept: next to estimates of another kind
-        give all of them their log-perplexities (`dataclasses.replace`), or none are in order.
-        """
+        """Each canary with what its error comes from, as `exposure_summary` takes it."""
+        # Log-perplexities are not kept: `bits` is the rank. Next to estimates of another kind give
+        # all of them their log-perplexities (`dataclasses.replace`), or none are in order.
         columns = (self.value, self.low, self.high, self.capped, self.rank)
         return [
             ExposureEstimate(
@@ -297,3 +300,73 @@ def _reversed(canaries: NDArray[np.float64], references: NDArray[np.float64]) ->
     )
     warnings.warn(line, stacklevel=3)
     return [line]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CalibratedExposure:
+    """Exposures of n canaries under a model, under its base, and calibrated; in bits."""
+
+    calibrated: SampledExposure  # ranks of log-perplexity minus the base's; higher = more memorised
+    base: SampledExposure  # ranks under the base alone: what was likely before the training
+    # exposure by rank under the model minus that under the base, shape (n,)
+    added: NDArray[np.float64]
+    # whether `added` is a lower bound: lowest of all under the model, and not so under the base,
+    # shape (n,)
+    added_capped: NDArray[np.bool_]
+    # by how many bits the training made each canary likelier, shape (n,)
+    gained_bits: NDArray[np.float64]
+    reference_gained_bits: NDArray[np.float64]  # the same of the references, shape (m,)
+
+
+def calibrated_exposure(
+    canary_bits: ArrayLike,
+    canary_base_bits: ArrayLike,
+    reference_bits: ArrayLike,
+    reference_base_bits: ArrayLike,
+    *,
+    space_size: int | None = None,
+    exhaustive: bool = False,
+    level: float = 0.95,
+) -> CalibratedExposure:
+    """Exposure by the rank of log-perplexity minus that under a base model.
+
+    Where the model knows nothing that the base does not, the difference of a canary is as those of
+    the references, and calibrated exposure has the mean 1 / ln 2 and the median 1, whatever the
+    base finds likely. Ties count against the canary.
+
+    Source: Jagielski 2023, A note on interpreting canary exposure (arXiv 2306.00133), the third of
+    its suggestions; Watson et al. 2021, On the importance of difficulty calibration in membership
+    inference attacks.
+
+    >>> made = calibrated_exposure([3.0], [9.0], [5.0, 6.0, 7.0, 8.0], [7.0, 7.0, 7.0, 7.0])
+    >>> made.calibrated.value.tolist(), made.base.rank.tolist()
+    ([2.0], [5])
+    """
+    bits, base = _pair("canary", canary_bits, canary_base_bits)
+    others, others_base = _pair("reference", reference_bits, reference_base_bits)
+    options: dict[str, Any] = {"space_size": space_size, "exhaustive": exhaustive, "level": level}
+    saved, others_saved = base - bits, others_base - others
+    calibrated = sampled_exposure(-saved, -others_saved, **options)
+    under_model = sampled_exposure(bits, others, **options)
+    under_base = sampled_exposure(base, others_base, **options)
+    return CalibratedExposure(
+        calibrated=replace(calibrated, assumptions=(*_ASSUMPTIONS, *calibrated.assumptions[1:])),
+        base=under_base,
+        added=under_model.value - under_base.value,
+        added_capped=under_model.capped & ~under_base.capped,
+        gained_bits=saved,
+        reference_gained_bits=others_saved,
+    )
+
+
+def _pair(
+    what: str, bits: ArrayLike, base_bits: ArrayLike
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Log-perplexities of the same texts under both models."""
+    own, base = bits_array(f"{what}_bits", bits), bits_array(f"{what}_base_bits", base_bits)
+    if own.shape != base.shape:
+        raise InputError(
+            f"{what}_base_bits has shape {base.shape}; give one for each of the {own.size} "
+            f"{what}_bits"
+        )
+    return own, base

@@ -48,11 +48,7 @@ class RanksAmongDraws:
 
     @property
     def is_null(self) -> bool:
-        """Whether the ranks are those of chance, and surely near them.
-
-        The test does not reject, and the rate is at most 5 % by its interval: where there are few
-        identifiers, it is the interval that says no.
-        """
+        """Whether the test does not reject, and the rate is at most 5 % by its interval."""
         return not self.shows and self.high <= _NEAR
 
 

@@ -20,7 +20,7 @@ from scipy import special
 
 from lmexposure._validate import bits_array, fraction, integer
 from lmexposure.errors import InputError, SettingsError
-from lmexposure.statistics._rows import column, finite_or_none
+from lmexposure.statistics.arrays import column, finite_or_none
 from lmexposure.statistics.results import Estimate
 
 ROUNDING = 1e-3  # bits by which a float32 total may lie off
@@ -127,24 +127,18 @@ class WeightedDraws:
 
 @dataclass(frozen=True, kw_only=True)
 class WeightedCount:
-    """Number of fills that cost no more than one canary; `value`, `low`, `high` as log2.
+    """Number of fills that cost no more than one canary."""
 
-    `hits` is how many of them were drawn, `effective` (sum w)^2 / sum w^2 over these draws.
-    """
-
+    # value, low, high: as log2
     value: float
     low: float
     high: float
-    hits: int
-    effective: float
+    hits: int  # how many of them were drawn
+    effective: float  # (sum w)^2 / sum w^2 over these draws
 
 
 class WeightedCounts:
-    """The draws in order of cost, ready to be summed up to any canary's cost.
-
-    With q = 1/w, a fill is among M draws with probability pi = 1 - (1 - q)^M. Sums run in units of
-    a power of two, because a weight may pass what float64 can hold.
-    """
+    """The draws in order of cost, ready to be summed up to any canary's cost."""
 
     def __init__(self, draws: WeightedDraws, level: float) -> None:
         order = np.argsort(draws.bits, kind="stable")
@@ -152,6 +146,7 @@ class WeightedCounts:
         self._m, self._tail = len(draws), (1 - level) / 2
         self._bits, self._fills = draws.bits[order], draws.fills[order]
         self._weights = draws.log2_weights[order]
+        # A fill is among M draws with probability pi = 1 - (1 - q)^M, q = 1/w.
         # (M,) log2 of 1 / pi and of (1 - pi) / pi, the unseen fills that a seen one speaks for
         self._inverse, self._unseen = _log2_odds(self._weights, self._m)
         self._first = np.zeros(len(order), bool)
@@ -169,7 +164,7 @@ class WeightedCounts:
         high = max(min(high, log2_most), least)
         if not hits.size:
             return WeightedCount(value=-math.inf, low=-math.inf, high=high, hits=0, effective=0.0)
-        unit = float(self._inverse[distinct].max())
+        unit = float(self._inverse[distinct].max())  # a weight may pass what float64 can hold
         total = float(np.exp2(self._inverse[distinct] - unit).sum())
         low = _log2_gamma(total, self._variance(hits, distinct, unit), self._tail, unit)
         low = min(max(_whole(low, math.ceil), least), high)
@@ -195,10 +190,8 @@ class WeightedCounts:
         return max(0.0, float(alone - (pairs / np.maximum(self._drawn - 1, 1)).sum()))
 
     def _high(self, hits: NDArray[Any], distinct: NDArray[Any], log2_step: float) -> float:
-        """Upper limit, as log2: those seen, and the most that can be unseen.
-
-        `log2_step` is log2(B / M), B the largest weight possible: what one more hit could add.
-        """
+        """Upper limit, as log2: those seen, and the most that can be unseen."""
+        # `log2_step` is log2(B / M), B the largest weight possible: what one more hit could add.
         unit = max(log2_step, float(self._inverse[distinct].max(initial=-math.inf)))
         step = 2 ** (log2_step - unit)
         unseen = float(np.exp2(self._unseen[distinct] - unit).sum()) + step
@@ -270,20 +263,16 @@ def _refuse_mixture(
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ImportanceExposure:
-    """Exposures from weighted draws, in bits; higher = more memorised; columns of shape (n,).
+    """Exposures from weighted draws, in bits; higher = more memorised; columns of shape (n,)."""
 
-    `value` = log2(space_size) - log2(rank). Where `capped`, no draw came as low as the canary:
-    `rank` is then the most that the interval leaves open, and `value` = `low` is to be shown with
-    ">=". `place` counts the excluded fills too. `effective_draws` is (sum w)^2 / sum w^2 over the
-    draws that count for a canary: the number of draws of equal weight that would say as much.
-    """
-
-    value: NDArray[np.float64]
+    value: NDArray[np.float64]  # log2(space_size) - log2(rank)
     low: NDArray[np.float64]
     high: NDArray[np.float64]
-    rank: tuple[int, ...]
-    place: tuple[int, ...]
-    capped: NDArray[np.bool_]
+    rank: tuple[int, ...]  # where `capped` the most that the interval leaves open
+    place: tuple[int, ...]  # counts the excluded fills too
+    capped: NDArray[np.bool_]  # no draw came as low: `value` = `low`, to be shown with ">="
+    # (sum w)^2 / sum w^2 over the draws that count for a canary: how many draws of equal weight
+    # would say as much
     effective_draws: NDArray[np.float64]
     draws: int
     level: float

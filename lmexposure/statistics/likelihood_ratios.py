@@ -2,36 +2,239 @@
 
 Scores are taken as normal, in and out, with moments from other models (Carlini et al. 2022). Over a
 matrix each model is judged by the others; texts of a kind are alike, so that what a few models say
-of a text's means and spread is drawn to what they say of its kind.
+of a text's means and spread is drawn to what they say of its kind. Means and variances each go as
+far to those of the kind as the texts of the kind are alike, and that is estimated from them
+(empirical Bayes).
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import optimize, special
 
 from lmexposure._validate import bits_array, one_of
 from lmexposure.errors import InputError
-from lmexposure.statistics._references import alike_texts, shadow_models
-from lmexposure.statistics._rows import column
-from lmexposure.statistics._shrinkage import (
-    FLAT,
+from lmexposure.statistics.arrays import (
     Floats,
-    Side,
-    drawn_together,
-    kind_variances,
-    never_differ,
-    sides_of_others,
-    two_sides,
+    alike_texts,
+    coin_matrix,
+    coin_notes,
+    column,
+    score_matrix,
+    shadow_models,
 )
-from lmexposure.statistics.many_models import coin_matrix, coin_notes, score_matrix
 
+FLAT = 1e-5  # a spread below this is rounding in float32
+_LEAST = 0.01  # variance of a scaled score: a side that never changes is no surer than that
+_ALIKE = 1e-6  # variances whose logarithms have a variance below this are one variance
+_FEWEST_LOGS = 8  # of variances, in and out, that tell how those of a kind differ
+_FEWEST_PAIRS = 4  # of means, in and out, that tell how texts of a kind lie apart
 CERTAIN = 1e9  # nats, or standard deviations: evidence of scores without any spread
 _FEWEST_TEXTS = 4  # of a kind, that tell how its texts differ
 Moments = tuple[Floats, Floats]  # mean and standard deviation, (N,)
 Mode = Literal["online", "offline"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Side:
+    """Of the models that saw each text, or of those that did not."""
+
+    counts: Floats  # of models, shape (C, 1)
+    means: Floats  # shape (C, T); 0 where there is no model
+    squares: Floats  # of the distances to these means, summed over models, shape (C, T)
+
+    @property
+    def freedom(self) -> Floats:
+        """What is left of each text's models when its mean is taken, shape (C, 1)."""
+        return np.maximum(self.counts - 1, 0)
+
+    def joined(self, other: "Side") -> "Side":
+        """Both sides' models together.
+
+        Source: Chan, Golub, LeVeque 1983, Algorithms for computing the sample variance, eq. 2.1.
+        """
+        counts = self.counts + other.counts
+        away, share = other.means - self.means, other.counts / np.maximum(counts, 1)
+        return Side(
+            counts=counts,
+            means=self.means + share * away,
+            squares=self.squares + other.squares + self.counts * share * away**2,
+        )
+
+
+Sides = tuple[Side, Side]  # in and out
+
+
+def sides_of_others(x: Floats, coins: NDArray[np.bool_]) -> Iterator[Sides]:
+    """In and out, model by model, of all models but that one; of scores (M, C, T), coins (M, C).
+
+    What came before a model is joined to what comes after it, and nothing is taken away again: a
+    model's own coin, subtracted, would show in the last digits, where it puts equal scores in an
+    order that no guess may know.
+    """
+    nothing = two_sides(x[:0], coins[:0])
+    after = [nothing]
+    for row, its in zip(x[:0:-1], coins[:0:-1], strict=True):
+        after.append(_joined(_alone(row, its), after[-1]))
+    before = nothing
+    for row, its in zip(x, coins, strict=True):
+        yield _joined(before, after.pop())
+        before = _joined(before, _alone(row, its))
+
+
+def _alone(x: Floats, its: NDArray[np.bool_]) -> Sides:
+    """Of one model."""
+    return two_sides(x[None], its[None])
+
+
+def _joined(first: Sides, second: Sides) -> Sides:
+    return first[0].joined(second[0]), first[1].joined(second[1])
+
+
+def two_sides(x: Floats, coins: NDArray[np.bool_]) -> Sides:
+    """In and out, of scores (M, C, T) and coins (M, C)."""
+    return _side(x, coins), _side(x, ~coins)
+
+
+def _side(x: Floats, here: NDArray[np.bool_]) -> Side:
+    counts = here.sum(axis=0)[:, None].astype(np.float64)
+    means = np.einsum("mct,mc->ct", x, here) / np.maximum(counts, 1)
+    squares = np.zeros_like(means)
+    for own, its in zip(x, here, strict=True):
+        squares += its[:, None] * (own - means) ** 2
+    return Side(counts=counts, means=means, squares=squares)
+
+
+def never_differ(x: Floats, shadows: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Which scores, (M, C) of (M, C, T), are those that all shadows have.
+
+    They tell nothing, whatever how many of the shadows are in and out makes of them: of equal
+    scores that would put the models in the order of their coins.
+    """
+    first = x[shadows][0]
+    alike = (x[shadows] == first).all(axis=(0, 2))
+    found: NDArray[np.bool_] = alike & (x == first).all(axis=2)
+    return found
+
+
+def kind_variances(inside: Side, outside: Side) -> Floats:
+    """Of each text's tokens around its two means, (C, T), its own drawn to those of its kind.
+
+    Variances of a kind differ as far as those in go with those out, text by text: chance makes both
+    spread, but not together, however scores are distributed. What is left of the spread is chance;
+    where that is more than normal scores have, a text's own variance counts as of fewer models. The
+    prior counts as many models as it takes for that.
+
+    Source: Smyth 2004, Linear models and empirical Bayes methods for assessing differential
+    expression in microarray experiments, section 6.2; there, chance is that of normal scores.
+    """
+    freedom, squares = inside.freedom + outside.freedom, inside.squares + outside.squares
+    logs, loose = _logarithms(squares, freedom)  # the texts that are not loose have no logarithm
+    if not loose.any():
+        return np.full_like(squares, FLAT**2)
+    differ, share = _differences(inside, outside, logs, loose, freedom)
+    if differ < _ALIKE:
+        of_kind = np.broadcast_to(squares.sum(axis=0) / freedom.sum(), squares.shape)
+        return of_kind + FLAT**2
+    prior = 2 * _inverse_trigamma(differ)
+    of_kind = np.exp(_middle(logs, loose) + special.digamma(prior / 2)) * 2 / prior
+    of_kind = of_kind * loose.any(axis=0)
+    found: Floats = (prior * of_kind + share * squares) / (prior + share * freedom) + FLAT**2
+    return found
+
+
+def _logarithms(squares: Floats, freedom: Floats) -> tuple[Floats, NDArray[np.bool_]]:
+    """Of variances, less what chance does to them in the mean, and where there are any."""
+    known = np.maximum(freedom, 1)
+    loose = (freedom > 0) & (squares > FLAT**2 * known)
+    logs = np.log(np.where(loose, squares, 1)) - np.log(2) - special.digamma(known / 2)
+    return logs, loose
+
+
+def _middle(logs: Floats, loose: NDArray[np.bool_]) -> Floats:
+    """Of each token over the texts, (T,)."""
+    found: Floats = np.where(loose, logs, 0).sum(axis=0) / np.maximum(loose.sum(axis=0), 1)
+    return found
+
+
+def _differences(
+    inside: Side, outside: Side, logs: Floats, loose: NDArray[np.bool_], freedom: Floats
+) -> tuple[float, float]:
+    """The variance of the logarithms of true variances, and how far degrees of freedom count."""
+    sides = [_logarithms(side.squares, side.freedom) for side in (inside, outside)]
+    both = sides[0][1] & sides[1][1]
+    left = int(both.sum()) - int(both.any(axis=0).sum())
+    spread = _spread(logs, loose)
+    by_chance = float(np.where(loose, special.polygamma(1, np.maximum(freedom, 1) / 2), 0).sum())
+    by_chance /= int(loose.sum())
+    if left < _FEWEST_LOGS:  # too few on both sides: scores are taken as normal
+        return spread - by_chance, 1.0
+    away = [np.where(both, its - _middle(its, both), 0) for its, _ in sides]
+    differ = min(float((away[0] * away[1]).sum()) / left, spread - by_chance)
+    if differ < _ALIKE:
+        return 0.0, 1.0
+    return differ, min(1.0, by_chance / (spread - differ))
+
+
+def _spread(logs: Floats, loose: NDArray[np.bool_]) -> float:
+    left = max(int(loose.sum()) - int(loose.any(axis=0).sum()), 1)
+    return float((np.where(loose, logs - _middle(logs, loose), 0) ** 2).sum()) / left
+
+
+def _inverse_trigamma(value: float) -> float:
+    """Where the trigamma function is `value`, above 0: it lies between 1/x and 1/x + 1/x^2."""
+    low, high = 1 / value, 1 / value + 1 / np.sqrt(value)
+    return float(optimize.brentq(lambda x: special.polygamma(1, x) - value, low, high))
+
+
+def drawn_together(
+    means: tuple[Floats, Floats], known: tuple[Floats, Floats]
+) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
+    """Each text's two means given its kind, and their variances: two pairs of shape (C, T).
+
+    A text's pair of means is normal around the pair of its kind; how far pairs lie apart, and how
+    in goes with out, is what their spread has above that of the means' own errors. Where too few
+    texts tell, each pair is as it was found, with a variance of NaN where there is no model.
+
+    Source: Efron and Morris 1973, Stein's estimation rule and its competitors, for pairs.
+    """
+    both = ((known[0] > 0) & (known[1] > 0)).all(axis=1)
+    if both.sum() < _FEWEST_PAIRS:
+        with np.errstate(divide="ignore"):
+            errors = [np.where(k > 0, 1 / k, np.nan) + 0 * means[0] for k in known]
+        return means, (errors[0], errors[1])
+    pairs = np.stack([mean[both] for mean in means], axis=-1)  # (K, T, 2)
+    centre = pairs.mean(axis=0)
+    away = pairs - centre
+    of_errors = np.stack([(1 / k[both]).mean(axis=0) + 0 * centre[:, 0] for k in known], axis=-1)
+    apart = np.einsum("kti,ktj->tij", away, away) / (len(pairs) - 1)
+    # Not all of the errors, as few pairs tell their own spread but roughly.
+    apart -= (len(pairs) - 3) / (len(pairs) - 1) * of_errors[..., None] * np.eye(2)
+    values, vectors = np.linalg.eigh(apart)
+    apart = (vectors * np.maximum(values, 0)[:, None, :]) @ vectors.swapaxes(1, 2)
+    return _given(means, known, centre, apart)
+
+
+def _given(
+    means: tuple[Floats, Floats], known: tuple[Floats, Floats], centre: Floats, apart: Floats
+) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
+    """Means and variances of pairs around `centre` (T, 2) with the covariances `apart` (T, 2, 2).
+
+    (apart^-1 + diag(u, w))^-1 is written out, so that `apart` may be singular, and u or w be 0.
+    """
+    of_in, of_out, common = apart[:, 0, 0], apart[:, 1, 1], apart[:, 0, 1]
+    size = np.maximum(of_in * of_out - common**2, 0)
+    u, w = known
+    whole = 1 + u * of_in + w * of_out + u * w * size
+    unknown_in, unknown_out = (of_in + w * size) / whole, (of_out + u * size) / whole
+    shared = common / whole
+    pull_in, pull_out = u * (means[0] - centre[:, 0]), w * (means[1] - centre[:, 1])
+    drawn_in = centre[:, 0] + unknown_in * pull_in + shared * pull_out
+    drawn_out = centre[:, 1] + shared * pull_in + unknown_out * pull_out
+    return (drawn_in, drawn_out), (unknown_in, unknown_out)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -198,10 +401,7 @@ def _offline(own: Floats, inside: Side, outside: Side) -> Floats:
 
 
 def _variances(inside: Side, outside: Side) -> tuple[Floats, Floats]:
-    """Of a new score around its mean, in and out, each of shape (C, 1); NaN where nothing tells.
-
-    In and out share a text's variance but for a factor of the kind.
-    """
+    """Of a new score around its mean, in and out, (C, 1) each; NaN where nothing tells."""
     freedom = [float(side.freedom.sum()) for side in (inside, outside)]
     if sum(freedom) == 0:
         nothing = np.full_like(inside.means, np.nan)

@@ -20,8 +20,7 @@ from scipy import special
 
 from lmexposure._validate import fraction, integer
 from lmexposure.errors import InputError
-from lmexposure.statistics._rows import column
-from lmexposure.statistics.many_models import coin_matrix, score_matrix
+from lmexposure.statistics.arrays import coin_matrix, column, score_matrix
 from lmexposure.statistics.membership import area_under_curve, tpr_at_fpr
 from lmexposure.statistics.results import CellRate
 

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from lmexposure._validate import bits_array, fraction, integer
 from lmexposure.errors import InputError, SettingsError
-from lmexposure.statistics._rows import midranks
+from lmexposure.statistics.arrays import midranks
 from lmexposure.statistics.bounds.bound import Claim, Terms, refuse_unlikely_coins
 from lmexposure.statistics.bounds.claim_power import claim_power
 from lmexposure.statistics.bounds.joint import joint_bounds

@@ -13,7 +13,7 @@ from scipy.special import ndtr
 from lmexposure._quantiles import ExposureEstimate
 from lmexposure._validate import bits_array, fraction, integer
 from lmexposure.errors import InputError
-from lmexposure.statistics._rows import midranks
+from lmexposure.statistics.arrays import midranks
 from lmexposure.statistics.exposures import SampledExposure
 from lmexposure.statistics.intervals import (
     estimated_quantile,

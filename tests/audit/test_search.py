@@ -31,8 +31,8 @@ from lmexposure.models import LoadedModel
 from lmexposure.scoring import (
     Draws,
     RankSearch,
+    exact_search,
     log_perplexity,
-    rescoring,
     token_rules,
 )
 from lmexposure.scoring.forward import PrefixTreeForward
@@ -269,7 +269,7 @@ def _fails(*_: Any, **__: Any) -> Any:
 
 
 def test_a_run_outlives_a_copy_in_float64_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rescoring, "_copy_in_float64", _fails)
+    monkeypatch.setattr(exact_search, "_copy_in_float64", _fails)
     result = measure(LOADED, MANIFEST, settings=changed())
     (line,) = [line for line in result.warnings if "float64" in line]
     assert line.startswith("fills that cost nearly the same were told apart by the model as it is")

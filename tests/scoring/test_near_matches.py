@@ -22,7 +22,7 @@ from lmexposure.scoring import (
     next_token_steps,
     score_windows,
 )
-from lmexposure.scoring.edit_rows import distance_to
+from lmexposure.scoring.near_matches import distance_to
 
 V, S = 8, 4
 PREFIX, SUFFIX = [1, 2, 3], [4, 0, 7, 4]

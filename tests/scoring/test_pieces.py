@@ -3,9 +3,8 @@ import re
 import pytest
 
 from lmexposure.canaries import Format
-from lmexposure.scoring import pieces as module
-from lmexposure.scoring.pieces import CutsDepend, Pieces, Texts, completion
-from lmexposure.scoring.spelling import FALLBACK
+from lmexposure.scoring import spelling as module
+from lmexposure.scoring.spelling import FALLBACK, CutsDepend, Pieces, Texts, completion
 
 
 def texts(form: Format, pattern: str, *, lead: str = "", begun: int = 0) -> Texts:

@@ -15,11 +15,11 @@ from lmexposure.scoring import (
     Budget,
     RankSearch,
     Rescorer,
-    rescoring,
+    exact_search,
     token_space,
     walked_bits,
 )
-from lmexposure.scoring.rescoring import (
+from lmexposure.scoring.exact_search import (
     TIE_BITS,
     measured_error,
 )
@@ -110,7 +110,7 @@ def test_without_float64_the_model_is_asked_as_it_is(
     broken: Any, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model, _, space, bits = listed("digits")
-    monkeypatch.setattr(rescoring, "_copy_in_float64", broken)
+    monkeypatch.setattr(exact_search, "_copy_in_float64", broken)
     rescorer = Rescorer(model, space)
     found = rescorer.bits(list(paths_of(space)))
     np.testing.assert_allclose(found, bits, rtol=0, atol=1e-4)
@@ -128,12 +128,12 @@ def test_a_copy_that_fails_later_leaves_no_number_of_its_own(
     paths = list(paths_of(space))
     rescorer = Rescorer(model, space)
     rescorer.bits(paths[:5])
-    monkeypatch.setattr(rescoring, "walked_bits", _overflows)
+    monkeypatch.setattr(exact_search, "walked_bits", _overflows)
     found = rescorer.bits(paths[:9])
     assert (
         rescorer.failure == "TypeError: _overflows() takes 1 positional argument but 3 were given"
     )
-    monkeypatch.setattr(rescoring, "_copy_in_float64", _overflows)
+    monkeypatch.setattr(exact_search, "_copy_in_float64", _overflows)
     np.testing.assert_allclose(found, Rescorer(model, space).bits(paths[:9]), rtol=0, atol=1e-6)
 
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from lmexposure._record import plain
 from lmexposure.statistics import area_under_curve, canaries_and_population
-from lmexposure.statistics.many_models import coin_notes
+from lmexposure.statistics.arrays import coin_notes
 
 Cells = tuple[NDArray[np.float64], NDArray[np.bool_]]
 

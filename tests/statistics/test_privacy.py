@@ -22,7 +22,7 @@ from lmexposure.statistics import (
     privacy_of,
     score_classes,
 )
-from lmexposure.statistics._rows import midranks
+from lmexposure.statistics.arrays import midranks
 
 SCORES = [1.0, 2.0, 3.0, 100.0, 300.0, 200.0, 9.0]
 ROLES = ["canary", "held_out", "reference", "canary", "held_out", "reference", "control"]

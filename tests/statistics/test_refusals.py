@@ -92,10 +92,10 @@ from lmexposure.statistics import (
     witness_p_value,
     zlib_ratio,
 )
+from lmexposure.statistics.arrays import coin_matrix, score_matrix
 from lmexposure.statistics.bounds.bound import Terms
 from lmexposure.statistics.bounds.claim_power import claim_power
 from lmexposure.statistics.intervals import mean_interval
-from lmexposure.statistics.many_models import coin_matrix, score_matrix
 from lmexposure.statistics.summary import compare_with_controls
 
 of: Any = partial  # a call that is not made yet

@@ -11,7 +11,7 @@ from scipy import stats
 
 from lmexposure.errors import InputError
 from lmexposure.statistics import SkewNormal, fit_skew_normal, skew_normal_log_cdf
-from lmexposure.statistics.skew_normal_curve import refit
+from lmexposure.statistics.skew_normal import refit
 
 
 def _precise_log_cdf(z: float, shape: float) -> float:

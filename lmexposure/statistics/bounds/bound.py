@@ -69,15 +69,6 @@ class Claim:
         (epsilon, delta) implies (epsilon, delta') for every larger delta', never for a smaller
         one: a bound at a larger delta may contradict the claim, one at a smaller may not. What a
         bound at a larger delta does not contradict, the bound at the claim's delta still might.
-
-        Args:
-            bound: a lower bound at the claim's delta or above, of one document.
-
-        Returns:
-            The verdict with its numbers and conditions.
-
-        Raises:
-            InputError: the bound is for a smaller delta than the claim's.
         """
         claimed_delta = float(self.delta or 0.0)
         if bound.delta < claimed_delta:
@@ -296,15 +287,11 @@ def largest_rejected(excess: Callable[[float], float], above: float) -> float:
 
 
 def refuse_unlikely_coins(included: int, candidates: int, probability: float) -> None:
-    """Refuse a number of canaries that such coins would hardly ever give.
-
-    A bound that rests on coins which were never tossed can be anything. To refuse cannot raise the
-    share of bounds above the truth.
-    """
+    """Refuse a number of canaries that such coins would hardly ever give."""
     below = float(special.bdtr(included, candidates, probability))
     above = float(special.bdtrc(included - 1, candidates, probability)) if included else 1.0
     chance = 2 * min(below, above)
-    if chance < _UNLIKELY_COINS:
+    if chance < _UNLIKELY_COINS:  # to refuse cannot raise the share of bounds above the truth
         raise InputError(
             f"{included} of {candidates} candidates went in, which an inclusion probability of "
             f"{probability:g} gives with probability {chance:.1g}; declare the one that was used, "

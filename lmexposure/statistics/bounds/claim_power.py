@@ -88,15 +88,13 @@ def _least(enough: Callable[[float], bool]) -> float:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Simulated:
-    """Audits with shared random numbers, shape (simulations, 2, candidates).
-
-    A leak is that of all copies together: a shift in standard deviations, or log-odds at delta 0.
-    """
+    """Audits with shared random numbers."""
 
     terms: Terms
     coin: float
-    uniforms: NDArray[np.float64]
+    uniforms: NDArray[np.float64]  # (simulations, 2, candidates)
 
+    # A leak is that of all copies together: a shift in deviations, or log-odds at delta 0.
     def epsilon(self, leak: float) -> float:
         """Of one document, in nats."""
         each = leak / self.terms.repetitions

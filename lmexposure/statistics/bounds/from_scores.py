@@ -28,11 +28,11 @@ from scipy.optimize import brentq
 
 from lmexposure._validate import bits_array, integer
 from lmexposure.errors import NumericalError
+from lmexposure.statistics.arrays import Floats
 from lmexposure.statistics.bounds.bound import SCORES_ALIKE, Terms, group_delta, two_sample_notes
 from lmexposure.statistics.bounds.clopper_pearson import OrderStatistics, Threshold, ThresholdRule
 from lmexposure.statistics.results import EpsilonBound
 
-Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
 
 # Ranks grow by this factor: finer ladders cost more than they show.
@@ -128,16 +128,12 @@ def epsilon_from_scores(
 
 @dataclass(frozen=True, kw_only=True)
 class _Best:
-    """The bound, and the rank that had the best local bound (`rank` 0: none is above 0).
-
-    From the top, `rank` is of the in-scores and `passed` counts out-scores at or above it; from
-    the bottom, `rank` is of the out-scores and `passed` counts in-scores at or below it.
-    """
+    """The bound, and the rank that had the best local bound."""
 
     value: float
     top: bool = True
-    rank: int = 0
-    passed: int = 0
+    rank: int = 0  # from the top of the in-scores, from the bottom of the out-scores; 0: none
+    passed: int = 0  # of the others, up to this rank and equal to it
     threshold: float | None = None
 
     def counts(self, n: int, m: int) -> dict[str, int]:
@@ -180,17 +176,14 @@ def _max_attainable(positives: int, negatives: int, terms: Terms) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class _End:
-    """Looks from one end: at each rank of `size` scores, how many of `others` passed before it.
-
-    `spared` ranks are left out for delta, and each local bound fails with its `tail`.
-    """
+    """Looks from one end: at each rank, how many of the others passed before it."""
 
     ranks: Counts
     passed: Counts
     size: int
     others: int
-    spared: int
-    tail: Floats
+    spared: int  # ranks that are left out for delta
+    tail: Floats  # by which each local bound fails
 
     @classmethod
     def of(cls, size: int, others: int, terms: Terms) -> "_End":
@@ -513,11 +506,7 @@ def _log_integral(c: Floats, d: Floats, e: Floats, slope: float) -> Floats:
 
 
 def _first_reach(mode: Floats, c: Floats, d: Floats, e: Floats, slope: float) -> Floats:
-    """A first guess of how far the integrand reaches: widened where it is too short.
-
-    Eight standard deviations of a bell curve; where the peak is at an end, 0 or 1 / slope, what it
-    takes an exponential to fall off.
-    """
+    """A first guess of how far the integrand reaches, to be widened where it is too short."""
     left, right = np.maximum(mode, np.finfo(float).tiny), 1 - mode
     end = 1 - slope * mode
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
@@ -525,6 +514,7 @@ def _first_reach(mode: Floats, c: Floats, d: Floats, e: Floats, slope: float) ->
         bend = bend + np.where(e > 0, e * slope**2 / end**2, 0.0)
         rise = np.where(e > 0, 0.0, c / left - np.where(d > 0, d / right, 0.0))
         steep = np.where(c > 0, np.maximum(rise, 0), d + slope * e)
+        # Eight deviations of a bell curve; at an end, 0 or 1 / slope, the fall of an exponential.
         width = np.minimum(8 / np.sqrt(bend), _NEGLIGIBLE / steep)
     narrowed: Floats = np.clip(np.nan_to_num(width, nan=1 / slope), 1e-12 / slope, 1 / slope)
     return narrowed

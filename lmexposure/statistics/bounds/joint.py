@@ -115,14 +115,11 @@ class _Data:
 
 @dataclass(frozen=True)
 class _Rule:
-    """A bound, ready for a significance, a delta and a number of repetitions.
-
-    `pure`: it has a value at delta 0.
-    """
+    """A bound, ready for a significance, a delta and a number of repetitions."""
 
     name: str
     bound: Callable[..., EpsilonBound]
-    pure: bool = True
+    pure: bool = True  # it has a value at delta 0
 
 
 def _rules(data: _Data, refused: list[tuple[str, str]]) -> Iterator[_Rule]:

@@ -1,9 +1,10 @@
-"""Bounds on epsilon from many trained models, in which each text is by a fair coin of its own.
+"""Bounds on epsilon from many trained models.
 
-The mechanism is M trainings with the coins of M x N cells, all independent. A coin touches one
-training alone, so that the M trainings together are as private, coin by coin, as each of them.
-Three questions are asked of them, each with `one_run_audit`, whose proof needs fair independent
-coins, and scores in which a coin shows through the trained models alone:
+Where each text is in each model by a fair coin of its own, the mechanism is M trainings with the
+coins of M x N cells, all independent. A coin touches one training alone, so that the M trainings
+together are as private, coin by coin, as each of them. Three questions are asked of them, each with
+`one_run_audit`, whose proof needs fair independent coins, and scores in which a coin shows through
+the trained models alone:
 
 together: all cells are one audit. The order may be any function of the trained models, and is that
     of scores less their text's mean over all models: about half of the models hold a text, so that
@@ -14,24 +15,40 @@ per model: each model is an audit of its own. The other models' coins are indepe
     at a share 1/M of the significance.
 per text: each text is an audit of its own, whose cells are its coins in M models, by raw scores. Of
     N bounds the largest is claimed, each at a share 1/N.
+
+Where each model has many correlated canaries of its own (`lidp_epsilon`, lifted privacy), a
+canary's score says little of the next canary's in the same model, yet not nothing: models are the
+independent draws here, and the canaries of a model only make its share of guesses steadier. How
+much the guesses of a model depend on each other shows in the spread of the shares, and a bet that
+adapts to the spread (`mean_at_least`) needs no model of it.
 """
 
+import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import brentq
 
-from lmexposure._validate import integer
+from lmexposure._validate import bits_array, integer
 from lmexposure.errors import InputError
-from lmexposure.statistics._references import alike_texts
-from lmexposure.statistics._rows import column
-from lmexposure.statistics.bounds.bound import Terms
+from lmexposure.statistics.arrays import alike_texts, coin_matrix, column, score_matrix
+from lmexposure.statistics.bounds.bound import Terms, rate_notes
 from lmexposure.statistics.bounds.one_run import Audit, one_run_audit, right_guesses
-from lmexposure.statistics.many_models import coin_matrix, score_matrix
+from lmexposure.statistics.intervals import binomial_interval
 from lmexposure.statistics.results import EpsilonBound
 
 _TRAINED_APART = "the models were trained independently of each other, each from its own coins"
+# No single draw may cost more than this share of the capital.
+_STAKE = 0.75
+_ASSUMPTIONS = (
+    "models are trained independently of each other: each with fresh canaries, drawn "
+    "independently and alike",
+    "the threshold was fixed before these scores were seen",
+    "the models behind out_scores were trained with one canary fewer, or the neighbours differ in "
+    "a replaced document, not in one that was added",
+)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -218,3 +235,147 @@ class _Several:
         if key not in self._known:
             self._known[key] = audit.decide(right).epsilon
         return self._known[key]
+
+
+def mean_at_least(values: NDArray[np.float64], significance: float) -> float:
+    """A lower bound on the mean of independent draws, valid for every distribution on [0, 1].
+
+    For an upper bound take one minus the bound for `1 - values`.
+
+    Bet against each possible mean m on every draw in turn: where m is the mean (or above it), the
+    capital is a nonnegative (super)martingale and reaches 1 / significance with probability
+    `significance` at most (Ville). Every m against which it does so is excluded. The capital
+    falls with m, so that what is left is an interval.
+
+    Source: Waudby-Smith and Ramdas 2024, Estimating means of bounded random variables by
+    betting, equation 26 (their predictable plug-in bets, one-sided).
+    """
+    goal = -math.log(significance)
+    bets = _bets(values, goal)
+
+    def wealth(mean: float) -> float:
+        stakes = np.minimum(bets, _STAKE / mean)
+        return float(np.max(np.cumsum(np.log1p(stakes * (values - mean))))) - goal
+
+    # Just above 0 only a capital that beats every mean counts; at 1 no bet can win.
+    least = 1e-12
+    return float(brentq(wealth, least, 1.0, xtol=1e-12)) if wealth(least) > 0 else 0.0
+
+
+def _bets(values: NDArray[np.float64], goal: float) -> NDArray[np.float64]:
+    """What to stake on each draw, from the draws before it alone, shape (n,)."""
+    n = values.size
+    seen = np.arange(1, n + 1)
+    mean = (0.5 + np.cumsum(values)) / (seen + 1)
+    variance = (0.25 + np.cumsum((values - mean) ** 2)) / (seen + 1)
+    before = np.concatenate([[0.25], variance[:-1]])
+    stakes: NDArray[np.float64] = np.sqrt(2 * goal / (n * before))
+    return stakes
+
+
+def lidp_epsilon(
+    in_scores: ArrayLike,
+    out_scores: ArrayLike,
+    *,
+    threshold: float,
+    significance: float = 0.05,
+    delta: float = 0.0,
+    repetitions: int = 1,
+) -> EpsilonBound:
+    """Lower bound on epsilon from n models with K canaries each, which need not be independent.
+
+    With p the probability that an inserted canary scores above the threshold and q that a fresh
+    one does: p <= e^epsilon q + delta, and 1 - q <= e^epsilon (1 - p) + delta. The rate of a
+    model is a number in [0, 1], and the rates of different models are independent: p is bounded
+    from below and q from above at half the significance each, and both inequalities then hold at
+    no further price. With independent canaries the bound tightens as with n K models, with
+    canaries that move together as with n.
+
+    Args:
+        in_scores: scores of the inserted canaries, shape (models, canaries), or (models,) for
+            one each; higher = more likely in.
+        out_scores: scores of fresh canaries, drawn like the inserted ones and not in the model's
+            text, shape (models, canaries); neither number needs to be that of `in_scores`.
+        threshold: scores strictly above it are guessed to be in; fixed beforehand.
+        significance: how often, at most, the bound may lie above the truth.
+        delta: of the claim, in [0, 1), for one document.
+        repetitions: copies of each canary.
+
+    Returns:
+        The bound in nats, 0 without signal.
+
+    Raises:
+        InputError: an empty array, another shape, or a score that is not finite.
+        SettingsError: a setting out of range.
+
+    Source: Pillutla et al. 2023, Unleashing the power of randomization in auditing differentially
+    private ML, Algorithm 1. Their intervals take moments of second and fourth order, by
+    Bernstein's inequality or asymptotically; the ones by betting used here hold for every n and
+    are narrower than the former. One canary a model: Clopper-Pearson.
+    """
+    inside, outside = _scores("in_scores", in_scores), _scores("out_scores", out_scores)
+    cut = float(bits_array("threshold", threshold)[0])
+    terms = Terms(significance=significance, delta=delta, repetitions=repetitions)
+    hits, alarms = inside > cut, outside > cut  # (models, canaries)
+    value = _epsilon(hits, alarms, terms)
+    perfect = np.ones_like(hits), np.zeros_like(alarms)
+    # A bet adapts to what it sees, so that no order of draws is provably the best one.
+    most = max(value, _epsilon(*perfect, terms))
+    return EpsilonBound(
+        method="lidp_epsilon",
+        value=value,
+        **vars(terms),
+        validity="any-dp",
+        counts={
+            "in_models": inside.shape[0],
+            "in_canaries": inside.size,
+            "in_above": int(hits.sum()),
+            "out_models": outside.shape[0],
+            "out_canaries": outside.size,
+            "out_above": int(alarms.sum()),
+        },
+        threshold=cut,
+        threshold_choice="fixed beforehand",
+        max_attainable=most,
+        assumptions=_ASSUMPTIONS,
+        notes=rate_notes(value, most, terms.delta, float(hits.mean()), float(alarms.mean())),
+    )
+
+
+def _scores(name: str, values: ArrayLike) -> NDArray[np.float64]:
+    """Finite scores of shape (models, canaries)."""
+    scores = np.asarray(values, dtype=np.float64)
+    if scores.ndim not in (1, 2) or scores.size == 0:
+        raise InputError(
+            f"{name} has shape {scores.shape}; give one row for each model and one column for "
+            "each of its canaries"
+        )
+    bits_array(name, scores.ravel())
+    return scores.reshape(len(scores), -1)
+
+
+def _epsilon(hits: NDArray[np.bool_], alarms: NDArray[np.bool_], terms: Terms) -> float:
+    """The bound for one document; the rates do not depend on delta and are bounded once."""
+    tail = terms.significance / 2
+    inside, outside = _at_least(hits, tail), 1 - _at_least(~alarms, tail)
+
+    def bound_at(grouped: float) -> float:
+        return max(
+            _log_ratio(inside - grouped, outside), _log_ratio(1 - outside - grouped, 1 - inside)
+        )
+
+    return terms.per_document(bound_at)
+
+
+def _at_least(guesses: NDArray[np.bool_], significance: float) -> float:
+    """A lower bound on the share of true guesses."""
+    models, canaries = guesses.shape
+    if canaries == 1:
+        interval = binomial_interval(int(guesses.sum()), models, level=1 - 2 * significance)
+        return float(interval.low[0])
+    return mean_at_least(guesses.mean(axis=1), significance)
+
+
+def _log_ratio(above: float, below: float) -> float:
+    # `below` is an upper bound from finitely many models, hence above 0 wherever `above` is.
+    return max(0.0, math.log(above / below)) if above > 0 else 0.0

@@ -212,10 +212,7 @@ class Audit(Terms):
         return max(float(_odds(ray, right, forgiven).max()) for ray in self.rays)
 
     def _reach(self, right: NDArray[np.bool_], forgiven: int, enough: float = math.inf) -> float:
-        """The largest epsilon of one document at which this outcome, less k, is too rare.
-
-        The search ends at `enough`: if the outcome is too rare there, that is the answer.
-        """
+        """The largest epsilon of a document, up to `enough`, at which this outcome is too rare."""
         rays = self.rays
         reached = self.strength(right, forgiven)
         if reached == -np.inf:
@@ -275,15 +272,13 @@ def _odds(ray: "Ray", right: NDArray[np.bool_], forgiven: int) -> NDArray[np.flo
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Ray:
-    """Numbers of guesses to look at, with the nominal level of each look; shapes (J,).
-
-    The levels only say how looks compare with each other; they need not sum to the significance.
-    What a bound may claim is calibrated on the whole walk afterwards, so that no level here can
-    make it invalid. Most power comes from levels near those that are left after that calibration.
-    """
+    """Numbers of guesses to look at, with the nominal level of each look; shapes (J,)."""
 
     name: str
     looks: NDArray[np.int64]
+    # They only compare looks, and need not sum to the significance: what a bound may claim is
+    # calibrated on the whole walk afterwards, so that no level makes it invalid. Most power comes
+    # from levels near those that are left after that calibration.
     levels: NDArray[np.float64]
 
     def right(self, reveals: NDArray[np.bool_]) -> NDArray[np.int64]:
@@ -318,10 +313,8 @@ def _spaced(size: int, looks: int, end: float) -> NDArray[np.int64]:
 def reveal(
     scores: NDArray[np.float64], included: NDArray[np.bool_], generator: np.random.Generator
 ) -> NDArray[np.bool_]:
-    """Whether each guess is right, from the most extreme canary to the least, shape (m,).
-
-    Equal scores are put in an order by the generator, which must be independent of the coins.
-    """
+    """Whether each guess is right, from the most extreme canary to the least, shape (m,)."""
+    # Equal scores are put in an order that must be independent of the coins.
     falling = np.lexsort((generator.random(scores.size), -scores))
     top = (scores.size + 1) // 2
     right = np.empty(scores.size, dtype=np.bool_)

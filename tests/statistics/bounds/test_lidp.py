@@ -5,7 +5,7 @@ import pytest
 from numpy.typing import NDArray
 
 from lmexposure.statistics import binomial_interval, lidp_epsilon
-from lmexposure.statistics.bounds.lidp import mean_at_least
+from lmexposure.statistics.bounds.many_runs import mean_at_least
 
 
 def _scores(
