@@ -314,7 +314,7 @@ class SweepResult(SweepNumbers):
         """A chart by its name, drawn when it is wanted."""
 
         def draw() -> "Chart | None":
-            from lmexposure.studies.sweep_charts import DRAWN  # brings matplotlib
+            from lmexposure.studies.sweep_gallery import DRAWN  # brings matplotlib
 
             return DRAWN[name](self)
 

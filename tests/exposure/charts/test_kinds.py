@@ -30,7 +30,7 @@ from lmexposure.core.charts import Ceiling, Chart, class_styles
 from lmexposure.core.charts.drawings import farthest
 from lmexposure.core.charts.roc import on_log_axes
 from lmexposure.studies import CheckpointClass
-from lmexposure.studies.exposure.charts import extraction_chart, training_chart, trajectory_chart
+from lmexposure.studies.exposure.charts import training_chart, trajectory_chart
 from lmexposure.studies.exposure.charts_exposure import (
     GUESSING_HIGH,
     GUESSING_LOW,
@@ -42,7 +42,7 @@ from lmexposure.studies.exposure.charts_exposure import (
     exposure_chart,
     reference_chart,
 )
-from lmexposure.studies.exposure.charts_privacy import epsilon_chart, roc_chart
+from lmexposure.studies.exposure.charts_privacy import epsilon_chart, extraction_chart, roc_chart
 
 Make = Callable[[], Chart | None]
 NO_BITS = np.array([])
