@@ -30,7 +30,7 @@ def test_the_room_works_without_torch() -> None:
 
 
 def test_a_reader_of_a_bound_opens_its_file_and_what_bounds_share() -> None:
-    for name in ("clopper_pearson", "from_exposure", "joint_beta", "one_run"):
+    for name in ("clopper_pearson", "from_exposure", "one_run"):
         text = (Path(room.__file__).parent / "bounds" / f"{name}.py").read_text(encoding="utf-8")
         shared = set(re.findall(r"from lmexposure\.statistics\.(\S+) import", text))
         assert shared <= {"bounds.bound", "results"}

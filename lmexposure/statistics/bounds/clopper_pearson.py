@@ -21,7 +21,6 @@ from scipy.optimize import brentq
 
 from lmexposure._validate import bits_array, fraction, integer, one_of
 from lmexposure.errors import InputError, SettingsError
-from lmexposure.statistics.arrays import Floats
 from lmexposure.statistics.bounds.bound import (
     SCORES_ALIKE,
     Terms,
@@ -33,6 +32,7 @@ from lmexposure.statistics.bounds.bound import (
 )
 from lmexposure.statistics.results import EpsilonBound
 
+Floats = NDArray[np.float64]
 Counts = NDArray[np.signedinteger[Any]]
 
 _DEFAULT_SHARES = (0.5, 0.3, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001)
