@@ -11,6 +11,7 @@ import difflib
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import partial
+from operator import index
 from pathlib import Path
 from types import UnionType
 from typing import Any, TypeVar, get_args, get_origin
@@ -22,7 +23,7 @@ T = TypeVar("T")
 Rule = Callable[[str, Any], object]  # name and value; raises a SettingsError
 
 _KEY, _PART = "setting", "part"
-_WORDS = {"true": True, "false": False, "none": None}  # as a text has them
+_TRUTH = {"true": True, "false": False}  # as a text has it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +56,15 @@ class Setting:
             return ",".join(map(str, self.default))
         return str(self.default)
 
+    @property
+    def takes_none(self) -> bool:
+        """Whether None is a value of it."""
+        try:
+            self.check(None)
+        except (SettingsError, TypeError):
+            return False
+        return True
+
     def beginning(self, default: object) -> "Setting":
         """The same with another default, which says itself what it comes to."""
         return self if default == self.default else replace(self, default=default, usual="")
@@ -72,16 +82,15 @@ class Setting:
 
     def read(self, text: str) -> object:
         """The value that a text gives, as `--set` has it; still to be checked."""
-        if self.kind is bool or (self.default is None and text == "none"):
-            return _WORDS.get(text, text)
+        if self.kind is bool:
+            return _TRUTH.get(text.lower(), text)
+        if not text and self.default is None:
+            return None
         if self.parse is not None:
             return self.parse(self.name, text)
         if get_origin(self.kind) is tuple:
-            return (
-                ()
-                if not text
-                else tuple(self._number(get_args(self.kind)[0], part) for part in text.split(","))
-            )
+            kind, parts = get_args(self.kind)[0], text.split(",") if text else ()
+            return tuple(self._number(kind, part.strip()) for part in parts)
         return self._number(self.kind, text)
 
     def _number(self, kind: object, text: str) -> object:
@@ -212,11 +221,16 @@ def refuse_untaken(
     values: Iterable[str], record: type, *, elsewhere: Mapping[str, Collection[str]] | None = None
 ) -> None:
     """Refuse names that a record does not take, those of its parts that it leaves out apart."""
-    taken = settings_taken(record)
-    for held in parts_of(record).values():
-        for name in sorted(set(values) & set(settings_taken(held.record)) - set(taken)):
-            raise SettingsError(f"{name!r} has no effect here; leave it out")
-    refuse_unknown(values, taken, elsewhere=elsewhere)
+    for name in sorted(settings_left_out(record).intersection(values)):
+        raise SettingsError(f"{name!r} has no effect here; leave it out")
+    refuse_unknown(values, settings_taken(record), elsewhere=elsewhere)
+
+
+def settings_left_out(record: type) -> set[str]:
+    """The names of its parts that a record does not take."""
+    parts = parts_of(record).values()
+    names = {name for held in parts for name in settings_taken(held.record)}
+    return names - set(settings_taken(record))
 
 
 class Settings:
@@ -236,6 +250,7 @@ class Settings:
         """
         kind = type(self)
         refuse_untaken(values, kind)
+        values = {name: plain_numbers(value) for name, value in values.items()}
         left = dict(kind.completed(values))  # type: ignore[attr-defined]
         new: dict[str, Any] = {name: left.pop(name) for name in settings_of(kind) if name in left}
         for field_name, held in parts_of(kind).items():
@@ -263,6 +278,8 @@ def settings_in(
     try:
         refuse_untaken(values, record, elsewhere=tables)
         for name, value in values.items():
+            if known[name].parse is not None and isinstance(value, str):
+                values[name] = value = known[name].read(value)
             known[name].check(tuple(value) if isinstance(value, list) else value)
     except SettingsError as failure:
         raise SettingsError(f"{path}: {failure}") from None
@@ -272,6 +289,13 @@ def settings_in(
 def own_values(record: object) -> dict[str, Any]:
     """The values of a record's own settings, by name, without those of its parts."""
     return {name: getattr(record, name) for name in settings_of(type(record))}
+
+
+def plain_numbers(value: Any) -> Any:
+    """The same with numpy's whole numbers as Python's own, in lists too."""
+    if isinstance(value, list | tuple):
+        return type(value)(map(plain_numbers, value))
+    return index(value) if hasattr(value, "__index__") and not isinstance(value, bool) else value
 
 
 def check_settings(record: object) -> None:

@@ -78,6 +78,8 @@ def _is_the_models(told: Setting) -> bool:
 
 def _place(out: str | Path | None) -> AbstractContextManager[str | Path]:
     """Where a study is written; a directory that goes away where nothing is to be left."""
+    if out is not None and (not isinstance(out, str | Path) or not str(out)):
+        raise SettingsError(f"out={out!r} is no path; give a directory, or None to leave nothing")
     return tempfile.TemporaryDirectory() if out is None else nullcontext(out)
 
 
@@ -414,6 +416,8 @@ def identifiers(
     """
     from lmexposure.audit import natural_identifiers, silent
 
+    if isinstance(formats, str):
+        raise SettingsError(f"formats={formats!r} must be a list, such as [{formats!r}]")
     return natural_identifiers(
         model,
         corpus,

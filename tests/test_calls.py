@@ -86,6 +86,13 @@ def test_an_unknown_keyword_is_refused_with_the_nearest(name: str, tmp_path: Pat
     assert not (tmp_path / "o").exists()
 
 
+def test_no_path_and_no_list_are_refused() -> None:
+    with pytest.raises(SettingsError, match="out='' is no path; give a directory, or None"):
+        lx.run("corpus.txt", out="")
+    with pytest.raises(SettingsError, match=r"formats='pin' must be a list, such as \['pin'\]"):
+        lx.identifiers("m", "c", formats="pin")
+
+
 def test_rooms_are_there_when_asked_for() -> None:
     assert lx.statistics.exposure is lx.exposure
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):

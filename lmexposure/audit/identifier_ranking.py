@@ -172,7 +172,7 @@ def _found(
     if not found.distinct:
         raise CorpusError(
             f"the corpus holds no identifiers ({each}, in {count(found.documents, 'document')}); "
-            "give a format that its identifiers have: `lmexposure formats list`, or a file"
+            "give a format that its identifiers have: `lmexposure formats`, or a file"
         )
     if held_out is not None:
         other = _searched(held_out, forms, settings)

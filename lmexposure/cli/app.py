@@ -26,7 +26,7 @@ from lmexposure.cli.formats import formats
 from lmexposure.cli.identifiers import identifiers
 from lmexposure.cli.insert import insert
 from lmexposure.cli.measure import measure
-from lmexposure.cli.options import EVERYTHING, FILES, HELP_ALL, OTHER, is_manifest
+from lmexposure.cli.options import EVERYTHING, FILES, HELP_ALL, OTHER, TAKEN, is_manifest
 from lmexposure.cli.remove import remove
 from lmexposure.cli.report import compare, report
 from lmexposure.cli.run import demo, run
@@ -97,6 +97,13 @@ class PanelCommand(TyperCommand):
             return super().parse_args(ctx, args)
         except typer.BadParameter as failure:
             self._mend_missing(failure, ctx, words)
+            raise
+        except Exception as failure:
+            flag = str(getattr(failure, "option_name", ""))
+            name = flag.removeprefix("--").replace("-", "_")
+            if self.name in TAKEN and name in TAKEN[self.name].settings:
+                said = f"No such option: {flag}; it is given by --set {name}=VALUE"
+                vars(failure).update(message=said, possibilities=None)
             raise
 
     def _mend_missing(self, failure: typer.BadParameter, ctx: "Context", words: list[str]) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lmexposure._settings import build, refuse_unknown, settings_of, settings_taken
+from lmexposure._settings import build, refuse_unknown, settings_of
 from lmexposure.cli import options
 from lmexposure.cli.console import begin, say
 from lmexposure.cli.long_work import long_work
@@ -69,9 +69,10 @@ def _thresholds_in(path: Path) -> dict[str, object]:
     if not isinstance(given, dict):
         raise SettingsError(f"[check] in {path} must be a table of thresholds by name")
     known = settings_of(Thresholds)
-    without_table = {"the settings without a table": settings_taken(RunSettings)}
+    every = {name for group in options.TAKEN.values() for name in group.settings}
+    without_table = {"the settings without a table": every}
     try:
-        refuse_unknown(whole, settings_taken(RunSettings), elsewhere={"the table [check]": known})
+        refuse_unknown(whole, every, elsewhere={"the table [check]": known})
     except SettingsError as failure:
         raise SettingsError(f"{path}: {failure}") from None
     try:

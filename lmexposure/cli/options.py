@@ -16,8 +16,9 @@ from lmexposure._settings import (
     Setting,
     Settings,
     build,
-    refuse_untaken,
+    refuse_unknown,
     settings_in,
+    settings_left_out,
     settings_of,
     settings_taken,
 )
@@ -58,6 +59,12 @@ class Group:
     make: Callable[[Given], object] = dict
     # all that a command takes, its flags first, where a settings file and --set give others
     settings: Mapping[str, Setting] = field(default_factory=dict)
+
+    def words(self, name: str) -> tuple[str, str]:
+        """A setting's default, and what it decides, as this command says it."""
+        told = self.settings[name]
+        said, _, default = self.help.get(name, told.help).partition("  [default: ")
+        return default.removesuffix("]") or told.shown_default, said
 
 
 def takes(**groups: Group) -> Callable[[Callable[P, None]], Callable[P, None]]:
@@ -346,9 +353,9 @@ def asked(
     known = settings_taken(kind)
     chosen = parsed(known, given)
     for name, value in dict(map(_pair, cast("Sequence[str]", pairs or ()))).items():
-        refuse_untaken([name], kind)
-        if names is not None and name not in names:
+        if name in known.keys() - set(names or known) | settings_left_out(kind):
             raise SettingsError(f"{name!r} has no effect here; leave it out")
+        refuse_unknown([name], names or known)
         if name in chosen:
             raise SettingsError(f"--set {name}={value} and {known[name].flag} say two things of it")
         chosen[name] = known[name].read(value)
@@ -365,8 +372,8 @@ def _pair(text: str) -> tuple[str, str]:
     """Name and value of --set."""
     name, equals, value = text.partition("=")
     if not equals or not name.strip():
-        raise SettingsError(f"--set {text!r} must be NAME=VALUE, such as --set epochs=5")
-    return name.strip().replace("-", "_"), value.strip()
+        raise SettingsError(f"--set {text!r} must be NAME=VALUE, such as '--set epochs=5'")
+    return name.strip().replace("-", "_"), value
 
 
 def _refused(record: Settings, given: Given) -> str | None:
@@ -407,11 +414,13 @@ _OF_ROWS = {
     "the rows of the training, have it]"
     for name in SETTINGS_OF_ROWS
 }
+_PROMISED = "Of dp-sgd, the delta next to epsilon, at most 1 / documents.  [default: 1e-05]"
 _OF_TRAINING = {
     "seed": "Seed of initial weights and of the order of training.  [default: 0]",
-    "delta": "Of dp-sgd, the delta next to epsilon, at most 1 / documents.  [default: 1e-05]",
+    "delta": _PROMISED,
 }
 _OF_SWEEPS = {
+    "delta": _PROMISED,
     "canaries": "Secrets per format and class of repetitions, each in about half of the models.",
     "repetitions": "How often a canary is in a model that has it.",
 }

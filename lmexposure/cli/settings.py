@@ -30,9 +30,9 @@ def settings(
     refuse_unknown([command], TAKEN, what="command")
     flags = TAKEN[command].flags
     rows = [
-        (name, told.flag if name in flags else "", told.shown_default, told.range, told.help)
+        (name, told.flag if name in flags else "", *TAKEN[command].words(name), told.range)
         for name, told in TAKEN[command].settings.items()
     ]
-    print_table(("key", "flag", "default", "range", "what it decides"), rows)
+    print_table(("key", "flag", "default", "what it decides", "range"), rows)
     if command == "check":
         say("in a settings file they are in the table [check]")

@@ -108,11 +108,11 @@ def _sweep(
     address: str | None,
     prepare_alone: bool,
 ) -> None:
+    settings = cast("SweepSettings", options.told("sweep").make(given))
     begin(options.reading(corpus))
     from lmexposure._files import only_writer
     from lmexposure.sweeps import check_workers, prepare, sweep, sweep_cost
 
-    settings = cast("SweepSettings", options.told("sweep").make(given))
     check_workers(workers, address)
     with only_writer(out):
         plan = prepare(corpus, out=out, settings=settings)

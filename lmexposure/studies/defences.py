@@ -170,7 +170,7 @@ class Defences(Dated):
             "that shows least, at the false-positive rate of the comparison; a leak where each "
             "defence shows more.",
             remedy="Train more models (--models), so that the interval is narrower, or compare "
-            "stronger defences (--method).",
+            "stronger defences (--methods).",
             said_leak="above the limit",
             said_pass="not above the limit",
             after_leak="Do not rely on these defences: each of them gives away more than the limit "
@@ -179,7 +179,7 @@ class Defences(Dated):
         "ranked": CheckKind(
             help="Whether a defence is as useful as was asked, and an attack has a number: of "
             "others nothing is known.",
-            remedy="Give another target (--target), more tries (--tries) or more models "
+            remedy="Give another target (--target), more tries (--set tries=N) or more models "
             "(--models).",
             precondition=True,
         ),

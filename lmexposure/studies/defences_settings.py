@@ -7,13 +7,17 @@ from lmexposure._settings import Settings, check_settings, part, setting, whole,
 from lmexposure._validate import fraction, of_type, positive
 from lmexposure.errors import SettingsError
 from lmexposure.studies.sweep_settings import SweepSettings
+from lmexposure.studies.training_settings import OF_METHOD
 
 COMPARING = "Defences"  # the panel of a command's help
 _MODELS, _FULL = 32, 64
 _CHARACTERS = 50_000
 _CANARIES, _COPIES = 48, (1, 2)  # two copies are a pair, of which each protects nothing
 # What is the same for all methods, or fixed by the comparison.
-_FIXED = ("score", "attack", "shares", "keep_weights", "vary", "coins", "base")
+_FIXED = (
+    *("score", "attack", "shares", "keep_weights", "vary", "coins", "base"),
+    *("method", "delta", *(name for names in OF_METHOD.values() for name in names)),
+)
 
 
 def _methods(name: str, value: object) -> None:

@@ -76,7 +76,7 @@ _LEARNING = ((TRAINING, MACHINE), _OF_RECORDS, _MEASURED)
 _PARTS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]] = {
     "insert": ((HIDDEN,), (), ()),
     "train": _LEARNING,
-    "dp-check": _LEARNING,
+    "dp-check": (*_LEARNING[:2], (*_MEASURED, "method")),
     "measure": ((MEASURING, PRIVACY, MACHINE), SETTINGS_OF_ROWS, ()),
 }
 
@@ -143,7 +143,7 @@ def flag_words(command: str, setting: Setting, value: Value) -> Iterator[str]:
 
 def set_words(name: str, value: Value) -> str:
     """A setting as --set reads it."""
-    shown = str(value).lower() if isinstance(value, bool | None) else value
+    shown = str(value).lower() if isinstance(value, bool) else "" if value is None else value
     return f"--set {shlex.quote(f'{name}={_joined(shown)}')}"
 
 

@@ -423,8 +423,7 @@ class RunSettings(Settings):
     )
     completion_field: str | None = setting(
         None,
-        "of these, the field with the answer, such as --prompt-field question --completion-field "
-        "answer",
+        "of these, the field with the answer",
         panel=HIDDEN,
         rule=text,
         usual="completion, or as the form has it",

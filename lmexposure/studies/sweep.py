@@ -612,7 +612,8 @@ def sweep_command(result: SweepNumbers, name: str) -> str:
     words = ["lmexposure sweep CORPUS", *_flags(settings_of(SweepSettings), _own(result), usual)]
     words += _flags(settings_of(RunSettings), _of_each_run(result), usual.run)
     training = dict(result.settings.run.training)
-    words += _flags(settings_of(TrainingSettings), training, TrainingSettings())
+    # Each kind of model has its own defaults: what was given is said, whatever it is.
+    words += _flags(settings_of(TrainingSettings), training, None)
     return " ".join([*words, "--out", path_word(f"{name}-again")])
 
 

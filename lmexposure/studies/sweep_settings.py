@@ -70,7 +70,7 @@ def of_sweeps() -> list[str]:
     Coins for each model take the place of an inclusion probability, controls and witnesses.
     """
     tossed = ("inclusion_probability", "inclusion_seed", "controls", "witness")
-    measured = {*settings_taken(MeasureSettings), "dtype", "load_in", "device_map"}
+    measured = {*settings_taken(MeasureSettings), "dtype", "load_in", "device_map"} - {"delta"}
     return [n for n in settings_taken(RunSettings) if n not in measured and n not in tossed]
 
 
@@ -169,6 +169,12 @@ class SweepSettings(Settings):
         # Coins show that a model read its share of the canaries: there is nothing to witness.
         controls = 0 if self.run.controls == RunSettings.controls else self.run.controls
         object.__setattr__(self, "run", replace(self.run, witness=False, controls=controls))
+        if (
+            delta := self.run.measure.delta
+        ) is not None:  # nothing is measured at it: it is promised
+            training = {"delta": delta, **self.run.training}
+            run = replace(self.run, measure=MeasureSettings(), training=training)
+            object.__setattr__(self, "run", run)
         read = READS.get(self.attack, SCORES)
         if self.score not in read:
             raise SettingsError(

@@ -133,8 +133,8 @@ class DefenceSettings:
         if method == RELAXLOSS and self.relax_level is None:
             raise SettingsError(
                 "method='relaxloss' holds the loss at a level, and relax_level is not given; give "
-                "nats a token, in a file the table [training], such as .9 times the validation "
-                "loss of a plain training"
+                "nats a token (relax_level=...), such as .9 times the validation loss of a plain "
+                "training"
             )
         if self.relax_upper > 1:
             raise SettingsError(

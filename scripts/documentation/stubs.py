@@ -85,7 +85,7 @@ def _signature(node: ast.FunctionDef, function: Any) -> str:
         if name not in own:
             told = function.settings[name]
             kind = _words(told.kind)
-            none = " | None" if told.default is None else ""
+            none = " | None" if told.takes_none else ""
             parts.append(f"{name}: {kind}{none} = {_default(asked.default)}")
     body = "".join(f"    {part},\n" for part in parts)
     return f"def {node.name}(\n{body}) -> {_annotation(node.returns)}: ...\n"

@@ -75,7 +75,7 @@ def test_what_is_wrong_in_a_settings_file(
 def test_a_setting_is_set_by_its_name() -> None:
     """The last of two wins, as of a flag; hyphens are as good as underscores."""
     pairs = ["epochs=4", "draws=50", "formats=pin,email", "quick=true", "learning-rate=1e-3"]
-    pairs += ["chat_date=none", "system=a = b, c", "draws=60"]
+    pairs += ["chat_date=", "system=a = b, c", "left_context=none", "draws=60"]
     chosen = options.TAKEN["run"].make({"set_values": pairs, "canaries": 5})
     assert isinstance(chosen, RunSettings)
     assert (chosen.training, chosen.formats) == (
@@ -84,6 +84,7 @@ def test_a_setting_is_set_by_its_name() -> None:
     )
     assert (chosen.measure.draws, chosen.measure.quick, chosen.canaries) == (60, True, 5)
     assert (chosen.chat_date, chosen.system) == (None, "a = b, c")
+    assert chosen.measure.left_context == "none"  # a word of that setting, and no missing value
 
 
 @pytest.mark.parametrize(
@@ -168,3 +169,8 @@ def test_every_example_of_a_help_can_be_called(call: Call) -> None:
             given = words.partition(" < ")[0].split()
             assert given[:2] == ["lmexposure", name]
             commands[name].make_context(name, given[2:])
+
+
+def test_a_setting_that_is_typed_as_a_flag_is_said_to_be_set(call: Call) -> None:
+    seen = call("run", "c.txt", "--out", "o", "--noise-multiplier", "3")
+    assert "No such option: --noise-multiplier; it is given by --set noise_multiplier=" in seen.err

@@ -1,5 +1,7 @@
+import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from lmexposure._settings import parts_of, settings_in, settings_of, settings_taken
@@ -203,3 +205,23 @@ def test_a_name_means_one_setting(record: type) -> None:
     reached = [*settings_of(record), *(name for part in parts for name in part)]
     assert len(reached) == len(set(reached))
     assert set(reached) == set(settings_taken(record))
+
+
+def test_a_sweep_promises_at_the_delta_that_is_given() -> None:
+    private = {"method": "dp-sgd", "epsilon": 3.0, "delta": 1e-6}
+    chosen = SweepSettings().override(private)
+    assert chosen.run.training == private
+    assert chosen.record().run.training["delta"] == 1e-6
+
+
+def test_whole_numbers_of_numpy_are_whole_numbers() -> None:
+    asked = {"references": np.int64(30), "repetitions": [np.int32(2)], "epochs": np.int64(3)}
+    chosen = RunSettings().override(asked)
+    assert json.dumps([chosen.measure.references, *chosen.repetitions, chosen.training["epochs"]])
+    assert chosen.measure.record().references == 30
+
+
+def test_a_text_of_a_file_is_read_as_a_flag_s(tmp_path: Path) -> None:
+    path = tmp_path / "s.toml"
+    path.write_text('top_k = "all"\n')
+    assert settings_in(path, VerbatimSettings, elsewhere={}) == {"top_k": None}

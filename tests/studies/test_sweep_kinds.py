@@ -166,3 +166,9 @@ def test_one_share_has_no_hollow_marks() -> None:
     assert found is not None
     assert len(found.svg()) < 100_000
     assert not any("of them" in text for text in texts(found))
+
+
+def test_what_a_training_was_given_is_in_the_command_though_a_new_lstm_has_it_anyway() -> None:
+    said = sweep_command(_with_run(model="gpt2", training={"epochs": 20, "batch_size": 32}), "s")
+    assert "--epochs 20" in said
+    assert "--set batch_size=32" in said
