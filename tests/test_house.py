@@ -56,6 +56,9 @@ INSIDE = {
     *("config", "device", "dtype", "parameters", "num_parameters", "modules", "state_dict"),
     *("forward", "generate", "get_input_embeddings", "get_output_embeddings", "peft_config"),
 }
+# The classes of a model that is asked, and what makes one.
+LOADED = {"LoadedModel", "TorchModel", "BaseModel", "LanguageModel", "TokenModel", "Stepping"}
+LOADED |= {"load_model", "new_model", "load_for_measuring", "model_in_memory", "load_base"}
 ROOMS = sorted({path.parent.name for path in PACKAGE.glob("*/__init__.py")} - {"cli"})
 # Their names are imported when they are asked for: a light command needs few of them. Those of
 # models too, but for the LSTM, which registers itself with transformers on import.
@@ -154,9 +157,43 @@ def test_only_models_and_scoring_read_what_is_in_a_model_of_torch() -> None:
     assert found == set()
 
 
+def test_only_models_and_scoring_take_the_model_of_torch_out_of_a_loaded_one() -> None:
+    """The others hand on the loaded model; a training by name, of weights that it changes."""
+    found = {
+        (str(path.relative_to(PACKAGE)), ast.unparse(node))
+        for path in IMPORTS
+        if room_of(path) not in HOLDERS
+        for tree in [ast.parse(path.read_text(encoding="utf-8"))]
+        for loaded in [set(loaded_names(tree))]
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and node.attr == "model"
+        if last_name(node.value) in loaded
+    }
+    assert found == {("federated/canife.py", "loaded.model")}
+
+
+def loaded_names(tree: ast.Module) -> Iterator[str]:
+    """What a file says is a loaded model: by annotation, or as what a maker of them gave."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.arg) and node.annotation is not None:
+            names, told = [node.arg], node.annotation
+        elif isinstance(node, ast.AnnAssign):
+            names, told = [last_name(node.target)], node.annotation
+        elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+            names, told = list(map(last_name, node.targets)), node.value.func
+        else:
+            continue
+        if LOADED & set(re.findall(r"\w+", ast.unparse(told))):
+            yield from names
+
+
+def last_name(node: ast.expr) -> str:
+    return str(getattr(node, "id", getattr(node, "attr", "")))
+
+
 def is_model(node: ast.expr) -> bool:
     """Whether it is `model`, or somebody's `.model`."""
-    return getattr(node, "id", getattr(node, "attr", "")) == "model"
+    return last_name(node) == "model"
 
 
 def test_protocols_of_a_model_bring_numpy_alone() -> None:

@@ -114,7 +114,7 @@ def secret_bits(
         secret_tokens(lm.tokenizer, c.text, form.free_mask(c.index), tokens, context=context)
         for c, tokens in zip(canaries, encoded, strict=True)
     ]
-    details = details_of_encoded(lm.model, encoded, batch_size=batch_size)
+    details = details_of_encoded(lm, encoded, batch_size=batch_size)
     return np.array([bits[mask].sum() for bits, mask in zip(details.bits, masks, strict=True)])
 
 

@@ -205,7 +205,7 @@ def _measured(
     manifest, context, beside = measurement.manifest, measurement.context, measurement.base
     own_training = validation is not None and not validation.foreign
     threads = threads_for(
-        lm.model,
+        lm,
         asked=settings.threads,
         recorded=None if directory is None else directory.threads(),
     )
@@ -382,7 +382,7 @@ class _Measurement:
             return {}, 0
         try:
             extractor = Extractor(
-                self.lm.model,
+                self.lm,
                 self.lm.tokenizer,
                 scores.format,
                 context=scores.context,

@@ -134,7 +134,7 @@ class _Search:
         self._ranks = RankSearch(
             space,
             self._steps,
-            lm.model,
+            lm,
             excluded=[*planted, *self._aside],
             live_states=settings.live_states,
             seed=settings.bootstrap_seed,

@@ -381,7 +381,7 @@ def _model(
         return grow(loaded, new_tokens)
     # A vocabulary learned from canaries would spell them in fewer tokens than the references.
     canaries = {} if manifest is None else _inserted(manifest)
-    made = new_model(
+    return new_model(
         settings.model,
         (text for text in documents if text not in canaries),
         seed=settings.public_seed,
@@ -389,6 +389,5 @@ def _model(
         extra_characters="".join(form.characters for form in formats),
         lstm=LstmSizes(layers=settings.layers, units=settings.units, embedding=settings.units),
         new_tokens=new_tokens,
+        device=device,
     )
-    made.model.to(device)
-    return made

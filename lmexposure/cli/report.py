@@ -123,14 +123,14 @@ def report(  # noqa: PLR0913 - a command: its parameters are its flags
 def _card(path: Path, result: "Result", *, force: bool) -> bytes:
     """A model's card with the results; its weights, which its files do not tell, are compared."""
     from lmexposure.errors import ModelError
-    from lmexposure.models import load_model, weights_sha256
+    from lmexposure.models import load_model
     from lmexposure.studies import card_with_results  # brings huggingface_hub
 
     if force:
         return card_with_results(path, result, None)
     try:
         loaded = load_model(path.parent, dtype=result.model.dtype, offline=True)
-        return card_with_results(path, result, weights_sha256(loaded.model))
+        return card_with_results(path, result, loaded.identity)
     except ModelError as failure:
         raise ModelError(
             f"{failure}; with --force the card is written anyway, and says so"

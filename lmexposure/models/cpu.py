@@ -10,10 +10,13 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
+
+if TYPE_CHECKING:
+    from lmexposure.models.load import LoadedModel
 
 _LOG = logging.getLogger(__name__)
 # Below this size a second thread gains next to nothing: an operation ends before a thread wakes. An
@@ -26,7 +29,9 @@ _NEEDS_ONE_OF = {
 }
 
 
-def threads_for(model: Any, *, asked: int | None = None, recorded: int | None = None) -> int:
+def threads_for(
+    loaded: "LoadedModel", *, asked: int | None = None, recorded: int | None = None
+) -> int:
     """The number of threads for a training or a measurement."""
     if recorded is not None:
         if asked not in (None, recorded):
@@ -39,7 +44,7 @@ def threads_for(model: Any, *, asked: int | None = None, recorded: int | None = 
         return recorded
     if asked is not None:
         return asked
-    small = sum(parameter.numel() for parameter in model.parameters()) < _WORTH_THREADS
+    small = sum(parameter.numel() for parameter in loaded.model.parameters()) < _WORTH_THREADS
     return 1 if small and "OMP_NUM_THREADS" not in os.environ else torch.get_num_threads()
 
 

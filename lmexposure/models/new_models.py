@@ -124,8 +124,9 @@ def new_model(  # noqa: PLR0913 (what decides a model; each of the rest may be l
     lstm: LstmSizes | None = None,
     tokenizer: PreTrainedTokenizerBase | None = None,
     new_tokens: Sequence[str] = (),
+    device: str = "cpu",
 ) -> LoadedModel:
-    """Make an untrained model and its tokenizer for a corpus, on the CPU in float32."""
+    """Make an untrained model in float32, and its tokenizer, for a corpus."""
     one_of("kind", kind, NEW_MODELS)
     integer("seed", seed, low=0, high=2**63 - 1)
     if tokenizer is None:
@@ -140,7 +141,7 @@ def new_model(  # noqa: PLR0913 (what decides a model; each of the rest may be l
         torch.manual_seed(seed)
         model = _untrained(kind, tokenizer, lstm or LstmSizes())
     zero_rows(model, add_tokens(tokenizer, new_tokens))
-    return LoadedModel(model=model.eval(), tokenizer=tokenizer, name=kind)
+    return LoadedModel(model=model.eval().to(device), tokenizer=tokenizer, name=kind)
 
 
 def new_tokenizer(

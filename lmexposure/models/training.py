@@ -247,7 +247,7 @@ def check_private(
     accelerator = _accelerator(loaded)
     method = _method(loaded, training, settings, accelerator)
     try:
-        with computing_threads(threads_for(loaded.model, asked=settings.threads, recorded=None)):
+        with computing_threads(threads_for(loaded, asked=settings.threads, recorded=None)):
             checked = method.check()
     finally:
         method.close()
@@ -322,7 +322,7 @@ def _run(
     """Resume or begin, with the promise said and the training checked, and train."""
     trainer.resume()
     counters = trainer.counters
-    counters.threads = threads_for(loaded.model, asked=settings.threads, recorded=counters.threads)
+    counters.threads = threads_for(loaded, asked=settings.threads, recorded=counters.threads)
     if promise is not None:
         claim = method.claim(method.steps_per_epoch * settings.epochs)
         if claim is not None:

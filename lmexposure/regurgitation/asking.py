@@ -61,7 +61,7 @@ class Asking:
             kept = self._kept(part)
             if kept is None:
                 scores = score_windows(
-                    self.lm.model,
+                    self.lm,
                     encoded[first : first + _PART],
                     self.rule,
                     progress=self._watch(name, first, total),

@@ -298,7 +298,7 @@ class _Look:
 
     def _runs(self, asked: Asked, ask: Asking) -> list[list[Run]]:
         return document_runs(
-            self.model.model,
+            self.model,
             asked.windows,
             asked.scores,
             prefix=self.settings.prefix_tokens,
@@ -322,7 +322,7 @@ class _Look:
         tokenizer = None if same else own
         encoded = encoded_by(tokenizer, windows, prefix, limit=ask.lm.window)
         base = ask.windows("reference", windows, encoded)
-        followed = reference_runs(self.reference.model, tokenizer, windows, runs, ask.lm.window)
+        followed = reference_runs(self.reference, tokenizer, windows, runs, ask.lm.window)
         if others is None:
             return base, followed, None
         of_others = encoded_by(tokenizer, others, prefix, limit=ask.lm.window)

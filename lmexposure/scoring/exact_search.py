@@ -37,6 +37,7 @@ from lmexposure.scoring.runtime import (
     evaluation_mode,
     failure_text,
     in_batches,
+    module_of,
 )
 from lmexposure.scoring.steps import Steps, next_token_steps
 from lmexposure.scoring.token_spaces import TokenSpace
@@ -227,6 +228,7 @@ class RankSearch:
     ) -> None:
         self._space, self._steps = space, steps
         self._live_states = live_states
+        model = module_of(model)
         self.rescorer = Rescorer(model, space)  # settles near ties, in float64
         self._excluded = sorted(set(excluded))
         self._excluded_paths = [space.path(index) for index in self._excluded]

@@ -24,7 +24,7 @@ from lmexposure.errors import InputError, ModelError
 from lmexposure.models import AnyContext, context_window, encode_in_context
 from lmexposure.scoring.beginnings import find_beginning
 from lmexposure.scoring.branch_and_bound import refuse_nan
-from lmexposure.scoring.runtime import Bools, Floats, Ints
+from lmexposure.scoring.runtime import Bools, Floats, Ints, module_of
 from lmexposure.scoring.spelling import ByteLanguage, Vocabulary
 from lmexposure.scoring.steps import RecomputedSteps, Steps, next_token_steps
 
@@ -325,7 +325,7 @@ class Extractor:
         context: AnyContext,
         vocabulary: Vocabulary | None = None,
     ) -> None:
-        self.format = format
+        model, self.format = module_of(model), format
         self._vocabulary = vocabulary or Vocabulary(tokenizer)
         self._window = context_window(model.config)
         fills = [format.text(i) for i in format.sample(min(_SAMPLED_FILLS, format.size), seed=0)]

@@ -25,9 +25,9 @@ from torch import nn
 from lmexposure._validate import integer
 from lmexposure.core import Encoded, TokenScores
 from lmexposure.errors import InputError, ModelError
-from lmexposure.models import AnyContext, context_window, encode_in_context
+from lmexposure.models import AnyContext, LoadedModel, context_window, encode_in_context
 from lmexposure.scoring.forward import PlainForward, PlainPass, choose_forward, refuse_nonfinite
-from lmexposure.scoring.runtime import evaluation_mode, in_batches, share_spans
+from lmexposure.scoring.runtime import evaluation_mode, in_batches, module_of, share_spans
 
 _LN2 = log(2)
 Greedy = Callable[[list[list[int]]], Sequence[int]]  # token prefixes -> the next token of each
@@ -161,7 +161,7 @@ def details_of_encoded(
             refuse_nonfinite(row[:3], number, n)
         return rows
 
-    n = len(encoded)
+    n, model = len(encoded), module_of(model)
     found: list[NDArray[np.float64]] = [np.empty((4, 0))] * n
     with evaluation_mode(model):
         plain, detail = PlainForward(model, encoded), _DetailPass(model)
@@ -246,7 +246,7 @@ def label_only(
         SettingsError: `first` or `batch_size` out of range.
     """
     starts = _starts(encoded, first)
-    if isinstance(model, nn.Module):
+    if isinstance(model, nn.Module | LoadedModel):
         details = details_of_encoded(model, encoded, batch_size=batch_size)
         found = zip(details.top1, encoded, starts, strict=True)
         return LabelOnly(hits=tuple(hit[start - text.scored_from :] for hit, text, start in found))

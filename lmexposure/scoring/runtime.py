@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from transformers.activations import FastGELUActivation, NewGELUActivation
 
 from lmexposure.errors import LmexposureError, ModelError
+from lmexposure.models import LoadedModel
 
 # These write out the tanh form of GELU as a chain of tensor operations.
 _CHAINS = (NewGELUActivation, FastGELUActivation)
@@ -32,6 +33,11 @@ Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 Item = TypeVar("Item")
 Out = TypeVar("Out")
+
+
+def module_of(model: Any) -> Any:
+    """The module of torch in a loaded model, or the model that was given as such."""
+    return model.model if isinstance(model, LoadedModel) else model
 
 
 @contextmanager

@@ -21,7 +21,14 @@ from lmexposure._validate import integer, positive
 from lmexposure.core import Encoded
 from lmexposure.errors import InputError, SettingsError
 from lmexposure.scoring.forward import PlainForward, PlainPass, refuse_nonfinite
-from lmexposure.scoring.runtime import Bools, Floats, evaluation_mode, in_batches, share_spans
+from lmexposure.scoring.runtime import (
+    Bools,
+    Floats,
+    evaluation_mode,
+    in_batches,
+    module_of,
+    share_spans,
+)
 from lmexposure.scoring.steps import WholeSteps
 
 _AT_ONCE = 256  # texts that are sampled side by side
@@ -176,7 +183,7 @@ def score_windows(
     """
     if not windows:
         raise InputError("no windows to score; give at least one")
-    n = len(windows)
+    n, model = len(windows), module_of(model)
     rule_bits, bits = np.empty(n), np.empty(n)
     greedy: list[Bools] = [np.empty(0, dtype=bool)] * n
     with evaluation_mode(model):

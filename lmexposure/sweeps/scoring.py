@@ -116,7 +116,7 @@ def _documents(tokenizer: Any, corpus: SweepCorpus, numbers: Sequence[int]) -> l
 
 def scores_of(loaded: LoadedModel, rows: Rows, *, canaries: int) -> dict[str, NDArray[Any]]:
     """Everything that scores.npz keeps of one model."""
-    details = details_of_encoded(loaded.model, [text.encoded for text in rows.texts])
+    details = details_of_encoded(loaded, [text.encoded for text in rows.texts])
     counted = [text.counted for text in rows.texts]
     bits, mean, spread = (
         [values[mask] for values, mask in zip(column, counted, strict=True)]
@@ -152,6 +152,6 @@ def _elsewhere(loaded: LoadedModel, rows: Rows, canaries: int) -> list[list[NDAr
             Encoded(ids=lead + text.encoded.ids, scored_from=len(lead) + text.encoded.scored_from)
             for text in texts
         ]
-        hits = label_only(loaded.model, moved).hits
+        hits = label_only(loaded, moved).hits
         found.append([h[t.secret] for h, t in zip(hits, texts, strict=True)])
     return found

@@ -176,7 +176,7 @@ class SweepDirectory:
         settings, device = self.settings, chosen_device(self.settings)
         if settings.model not in NEW_MODELS:
             return self._pretrained(device)
-        made = new_model(
+        return new_model(
             settings.model,
             (),
             seed=self.seed(number),
@@ -184,9 +184,8 @@ class SweepDirectory:
             lstm=LstmSizes(layers=settings.layers, units=settings.units, embedding=settings.units),
             tokenizer=self.tokenizer,
             new_tokens=self.new_tokens,
+            device=device,
         )
-        made.model.to(device)
-        return made
 
     def _pretrained(self, device: str = "cpu") -> LoadedModel:
         settings = self.settings

@@ -4,6 +4,7 @@ Whether a CPU computes in bfloat16 is asked of it, and a user who asks for more 
 """
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,7 +14,8 @@ from torch import nn
 from lmexposure.models import computing_threads, threads_for, warn_imitated
 from lmexposure.models.cpu import is_native
 
-SMALL, LARGE = nn.Linear(200, 200), nn.Embedding(1000, 1000)
+SMALL: Any = SimpleNamespace(model=nn.Linear(200, 200))
+LARGE: Any = SimpleNamespace(model=nn.Embedding(1000, 1000))
 
 
 @pytest.fixture

@@ -38,7 +38,7 @@ def documents(draws: np.random.Generator, n: int) -> list[str]:
 
 def scored(model: Any, encoded: Sequence[Encoded], *_: Any, **__: Any) -> WindowScores:
     """What a model says that knows words and no document: a function of the text alone."""
-    space = model.space
+    space = model.model.space
     bits, greedy = [], []
     for text in encoded:
         draws = np.random.default_rng(zlib.crc32(np.array(text.ids).tobytes()))
