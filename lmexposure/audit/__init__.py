@@ -21,9 +21,7 @@ if TYPE_CHECKING:
     )
     from lmexposure.audit.directory import refuse_foreign
     from lmexposure.audit.first_rows import RowsAhead, rows_ahead, template_difference
-    from lmexposure.audit.identifier_comparison import (
-        natural_identifiers,
-    )
+    from lmexposure.audit.identifier_comparison import natural_identifiers
     from lmexposure.audit.kinds import refuse_kinds_of_run
     from lmexposure.audit.measurement import measure
     from lmexposure.audit.pipeline import (

@@ -24,12 +24,7 @@ from lmexposure.statistics import (
     estimated_quantile,
     guessing_test,
 )
-from lmexposure.studies import (
-    BaseCanary,
-    BaseClass,
-    BaseModelRecord,
-    MeasureSettings,
-)
+from lmexposure.studies import BaseCanary, BaseClass, BaseModelRecord, MeasureSettings
 
 _NEVER_FIRST = "it is given beside the exposure that is shown, and decides no verdict"
 

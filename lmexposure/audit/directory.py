@@ -49,14 +49,7 @@ _THREADS = "threads"
 # What `insert` and the demo may have left in a directory that becomes a run.
 _MAY_BE_THERE = {"manifest.json", "corpus", "source"}
 # What a training writes once it has taken a step, or a measurement.
-_OF_STEPS = (
-    "checkpoint.pt",
-    "training.json",
-    "model",
-    "metrics.jsonl",
-    "result.json",
-    HOME,
-)
+_OF_STEPS = ("checkpoint.pt", "training.json", "model", "metrics.jsonl", "result.json", HOME)
 
 
 @dataclass(kw_only=True)

@@ -114,12 +114,7 @@ def score_format(  # noqa: PLR0913 (what is scored, how, and where it is kept)
     texts = [c.text for c in drawn] + [form.text(i) for i in indices]
     encoded = _encode(lm, manifest, name, texts, context)
     beginning = find_beginning(
-        lm.tokenizer,
-        vocabulary,
-        texts,
-        encoded,
-        context=context,
-        literal=form.prefix,
+        lm.tokenizer, vocabulary, texts, encoded, context=context, literal=form.prefix
     )
     order = _held_out_behind(drawn, len(texts))
     saved = _saved(kept, len(texts))

@@ -61,14 +61,7 @@ def natural_identifiers(  # noqa: PLR0913 - two models, what they are compared o
     settings = settings or IdentifierSettings()
     place = nullcontext() if out is None else claimed(NaturalIdentifiers, out, writes=REPORTS)
     with place as held, same_random_numbers():
-        asked = comparison(
-            model,
-            corpus,
-            formats,
-            base=base,
-            held_out=held_out,
-            settings=settings,
-        )
+        asked = comparison(model, corpus, formats, base=base, held_out=held_out, settings=settings)
         if held is None:
             named = sha256_bytes(canonical_json(asked.named))
             return study_of_ranks(asked.ranked(progress), named)
@@ -197,10 +190,7 @@ def _difference(sides: Sequence[RanksAmongDraws], ranks: NDArray[np.int64]) -> I
     between = rate_difference(*((side.tpr, side.low, side.high) for side in sides))
     lower, higher = (int((sign * (ranks[:, 0] - ranks[:, 1]) < 0).sum()) for sign in (1, -1))
     return IdentifierDifference(
-        value=between.value,
-        low=between.low,
-        high=between.high,
-        p_value=sign_test(higher, lower),
+        value=between.value, low=between.low, high=between.high, p_value=sign_test(higher, lower)
     )
 
 

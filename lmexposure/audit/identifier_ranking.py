@@ -29,11 +29,7 @@ from lmexposure.canaries import (
 )
 from lmexposure.core import Encoded, Part
 from lmexposure.errors import CorpusError, ModelError, SettingsError
-from lmexposure.models import (
-    Context,
-    LoadedModel,
-    encode_in_context,
-)
+from lmexposure.models import Context, LoadedModel, encode_in_context
 from lmexposure.scoring import TorchModel, load_for_measuring
 from lmexposure.statistics import identifiers_needed, rank_among_draws
 from lmexposure.studies import IdentifierSettings, RunSettings

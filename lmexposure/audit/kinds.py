@@ -14,10 +14,7 @@ from numpy.typing import NDArray
 from lmexposure.audit.estimates import class_seed
 from lmexposure.canaries import UNIFORM, Canary, Format, Manifest
 from lmexposure.errors import InputError, ModelError, SettingsError
-from lmexposure.models import (
-    AnyContext,
-    secret_tokens,
-)
+from lmexposure.models import AnyContext, secret_tokens
 from lmexposure.scoring import TorchModel, details_of_encoded
 from lmexposure.statistics import (
     AreaUnderCurve,

@@ -205,9 +205,7 @@ def _measured(
     manifest, context, beside = measurement.manifest, measurement.context, measurement.base
     own_training = validation is not None and not validation.foreign
     threads = threads_for(
-        lm,
-        asked=settings.threads,
-        recorded=None if directory is None else directory.threads(),
+        lm, asked=settings.threads, recorded=None if directory is None else directory.threads()
     )
     if directory is not None:
         directory.begin(threads)

@@ -15,12 +15,7 @@ from typing import IO, Any
 from lmexposure._files import atomic_write, is_utf8, only_writer
 from lmexposure._style import count, percent
 from lmexposure._validate import of_type
-from lmexposure.audit.corpus import (
-    insert_for_training,
-    plan_of,
-    preview,
-    wrapping_of,
-)
+from lmexposure.audit.corpus import insert_for_training, plan_of, preview, wrapping_of
 from lmexposure.audit.directory import RunLog, set_aside
 from lmexposure.audit.kinds import refuse_kinds_of_run
 from lmexposure.audit.measurement import measure
@@ -39,14 +34,7 @@ from lmexposure.canaries import (
 )
 from lmexposure.errors import CorpusError, ManifestError, ResultError, SettingsError
 from lmexposure.scoring import check_model, chosen_device, load_for_measuring
-from lmexposure.studies import (
-    SEVERAL,
-    DpClaim,
-    MeasureSettings,
-    Result,
-    RunSettings,
-    Validation,
-)
+from lmexposure.studies import SEVERAL, DpClaim, MeasureSettings, Result, RunSettings, Validation
 
 _LOG = logging.getLogger(__name__)
 

@@ -7,12 +7,7 @@ from typing import Protocol, runtime_checkable
 from lmexposure._forecast import Phase
 from lmexposure.canaries import DEFAULT_REFERENCES, WITNESS, Format, Manifest
 from lmexposure.errors import LmexposureError
-from lmexposure.models import (
-    AnyContext,
-    Context,
-    TrainingSettings,
-    encode_documents,
-)
+from lmexposure.models import AnyContext, Context, TrainingSettings, encode_documents
 from lmexposure.models import Progress as TrainingProgress
 from lmexposure.scoring import MODEL_FAILURES, TorchModel, beam_width, step_pace
 from lmexposure.statistics import draws_needed

@@ -17,12 +17,7 @@ if TYPE_CHECKING:
     )
     from lmexposure.scoring.extraction import Extraction, Extractor, Guess, SecretSearch, beam_width
     from lmexposure.scoring.importance_draws import Draws, draw_fills
-    from lmexposure.scoring.near_matches import (
-        METRICS,
-        NearSearch,
-        NearVerbatim,
-        near_verbatim,
-    )
+    from lmexposure.scoring.near_matches import METRICS, NearSearch, NearVerbatim, near_verbatim
     from lmexposure.scoring.perplexity import (
         LabelOnly,
         TokenDetails,

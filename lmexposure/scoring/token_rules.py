@@ -16,12 +16,7 @@ from numpy.typing import NDArray
 
 from lmexposure.canaries import Format
 from lmexposure.models import AnyContext, encode_documents, encode_in_context
-from lmexposure.scoring.beginnings import (
-    Surroundings,
-    literal_tokens,
-    shared_tokens,
-    surroundings,
-)
+from lmexposure.scoring.beginnings import Surroundings, literal_tokens, shared_tokens, surroundings
 from lmexposure.scoring.spelling import ByteLanguage, Vocabulary
 
 # Tokens of the shared prefix that are read again, for fills that begin otherwise than all sampled.

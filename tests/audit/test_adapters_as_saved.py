@@ -99,11 +99,7 @@ def exposures(result: Result) -> Any:
     ids=["lora", "dora", "rslora", "embedding", "new-tokens", "some-tokens", "biases", "pissa"],
 )
 def test_it_is_measured_as_its_merged_model(
-    bases: Path,
-    before: dict[str, Any],
-    tmp_path: Path,
-    family: str,
-    options: dict[str, Any],
+    bases: Path, before: dict[str, Any], tmp_path: Path, family: str, options: dict[str, Any]
 ) -> None:
     for name, value in options.items():
         if name == "modules_to_save":

@@ -39,11 +39,7 @@ def manifest_of(plan: Plan) -> Manifest:
 
 
 UNTRAINED = new_model(
-    "lstm",
-    sentences(50),
-    seed=3,
-    separator=None,
-    extra_characters=PIN.characters + TWO.characters,
+    "lstm", sentences(50), seed=3, separator=None, extra_characters=PIN.characters + TWO.characters
 )
 
 

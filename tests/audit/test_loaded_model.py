@@ -33,12 +33,7 @@ from lmexposure.errors import (
     NumericalError,
     SettingsError,
 )
-from lmexposure.models import (
-    LoadedModel,
-    encode_in_context,
-    load_model,
-    save_model,
-)
+from lmexposure.models import LoadedModel, encode_in_context, load_model, save_model
 from lmexposure.studies import Result
 from lmexposure.studies.exposure.charts_privacy import roc_data
 

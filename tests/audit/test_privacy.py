@@ -81,11 +81,7 @@ def test_fair_coins_give_the_one_run_audit_of_the_candidates() -> None:
     kept = np.array([c.role == "canary" for c in scores.canaries])
     inside, outside = scores.bits[: len(kept)][kept], scores.reference_bits[: len(scores.held_out)]
     (row,) = section.classes
-    assert (row.canaries, row.held_out, row.references) == (
-        inside.size,
-        outside.size,
-        100,
-    )
+    assert (row.canaries, row.held_out, row.references) == (inside.size, outside.size, 100)
     alone = joint_bounds(
         -np.concatenate([inside, outside]),
         np.arange(60) < inside.size,

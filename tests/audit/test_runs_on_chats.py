@@ -18,13 +18,7 @@ from published_templates import PUBLISHED, tiny_model_for, tokenizer_for
 from lmexposure.audit import RunSettings, insert_corpus, measure, run, train_corpus
 from lmexposure.audit.training import training_settings
 from lmexposure.canaries import Manifest
-from lmexposure.errors import (
-    CorpusError,
-    LmexposureError,
-    ManifestError,
-    ModelError,
-    SettingsError,
-)
+from lmexposure.errors import CorpusError, LmexposureError, ManifestError, ModelError, SettingsError
 from lmexposure.models import chat_rows, load_model, template_sha256, weights_sha256
 from lmexposure.studies import RunRecord
 

@@ -28,13 +28,7 @@ from lmexposure.core import Part
 from lmexposure.errors import MarginError, ModelError, SettingsError
 from lmexposure.integrations import insert
 from lmexposure.models import LoadedModel
-from lmexposure.scoring import (
-    Draws,
-    RankSearch,
-    exact_search,
-    log_perplexity,
-    token_rules,
-)
+from lmexposure.scoring import Draws, RankSearch, exact_search, log_perplexity, token_rules
 from lmexposure.scoring.forward import PrefixTreeForward
 from lmexposure.studies import Result
 
@@ -224,11 +218,7 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_what_was_searched_is_kept(stopped: Path, tmp_path: Path) -> None:
     out, seen = shutil.copytree(stopped, tmp_path / "r"), list[str]()
     again = measure(
-        LOADED,
-        MANIFEST,
-        out=out,
-        settings=QUICK,
-        progress=lambda what, *_: seen.append(what),
+        LOADED, MANIFEST, out=out, settings=QUICK, progress=lambda what, *_: seen.append(what)
     )
     assert again.model_copy(update={"scores_sha256": None}) == whole()
     assert not any("counting" in what for what in seen)

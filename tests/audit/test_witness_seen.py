@@ -97,10 +97,7 @@ def test_one_witness_is_compared_until_a_draw_is_as_low() -> None:
     watching = Watching()
     found = [
         seen(
-            gpt2(),
-            pins(3, 60, repetitions=(1,), seed=seed),
-            tokenizer=TOKENIZER,
-            progress=watching,
+            gpt2(), pins(3, 60, repetitions=(1,), seed=seed), tokenizer=TOKENIZER, progress=watching
         )
         for seed in range(3)
     ]

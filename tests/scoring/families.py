@@ -100,20 +100,14 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     "stablelm": ("stablelm", _GROUPED),
     "nemotron": ("nemotron", _GROUPED),
     "starcoder2": ("starcoder2", _SLIDING),
-    "cohere2": (
-        "cohere2",
-        {**_SLIDING, "layer_types": ["sliding_attention", "full_attention"]},
-    ),
+    "cohere2": ("cohere2", {**_SLIDING, "layer_types": ["sliding_attention", "full_attention"]}),
     "exaone4": ("exaone4", {**_SLIDING, "sliding_window_pattern": 2}),
     "smollm3": ("smollm3", {**_GROUPED, "no_rope_layer_interval": 2}),
     "helium": ("helium", _SIZED),
     "gptj": ("gptj", {**_GPT2, "rotary_dim": 8}),
     "openai-gpt": ("openai-gpt", _GPT2),
     "mpt": ("mpt", {"n_layers": 2, "d_model": 32, "n_heads": 2, "max_seq_len": 128}),
-    "xglm": (
-        "xglm",
-        {"num_layers": 2, "d_model": 32, "attention_heads": 2, "ffn_dim": 64},
-    ),
+    "xglm": ("xglm", {"num_layers": 2, "d_model": 32, "attention_heads": 2, "ffn_dim": 64}),
     "bamba": ("bamba", {**_GROUPED, **_MAMBA2, "attn_layer_indices": [1]}),
     "falcon_h1": ("falcon_h1", {**_GROUPED, **_MAMBA2, "mamba_d_ssm": 64}),
     "zamba2": (

@@ -2,16 +2,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tiny import (
-    byte_level_bpe,
-    sentence_piece_bpe,
-    word_split_bpe,
-)
+from tiny import byte_level_bpe, sentence_piece_bpe, word_split_bpe
 
-from lmexposure.scoring import (
-    Vocabulary,
-    bpe_merges,
-)
+from lmexposure.scoring import Vocabulary, bpe_merges
 from lmexposure.scoring.bpe_merges import Merges, Neighbours, PairGraph, Places
 
 

@@ -12,14 +12,7 @@ from slow_search import PIN, SMALL, listed, paths_of, steps_of
 
 from lmexposure.canaries import Format
 from lmexposure.errors import ModelError, NumericalError, SettingsError
-from lmexposure.scoring import (
-    BranchAndBound,
-    Budget,
-    Leaves,
-    Steps,
-    TokenSpace,
-    branch_and_bound,
-)
+from lmexposure.scoring import BranchAndBound, Budget, Leaves, Steps, TokenSpace, branch_and_bound
 
 _sum_of_powers = branch_and_bound._sum_of_powers
 

@@ -28,13 +28,7 @@ from tiny import characters, model_of
 
 from lmexposure.canaries import Format
 from lmexposure.errors import FormatError, NumericalError
-from lmexposure.scoring import (
-    Budget,
-    ProvenRank,
-    RankSearch,
-    TokenSpace,
-    token_space,
-)
+from lmexposure.scoring import Budget, ProvenRank, RankSearch, TokenSpace, token_space
 
 
 def search_of(model: Any, space: TokenSpace, steps: Any = None, **given: Any) -> RankSearch:

@@ -4,14 +4,7 @@ import numpy as np
 import pytest
 import torch
 from faulty_steps import NanBehind
-from tiny import (
-    byte_level_bpe,
-    characters,
-    model_of,
-    one_by_one,
-    sentence_piece_bpe,
-    word_piece,
-)
+from tiny import byte_level_bpe, characters, model_of, one_by_one, sentence_piece_bpe, word_piece
 
 from lmexposure.canaries import Format
 from lmexposure.errors import InputError, ModelError, NumericalError, SettingsError

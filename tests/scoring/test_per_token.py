@@ -11,15 +11,8 @@ from tiny import characters, model_of
 from lmexposure.core import Encoded
 from lmexposure.errors import InputError, ModelError, NumericalError, SettingsError
 from lmexposure.models import LstmForCausalLM, encode_in_context
-from lmexposure.scoring import (
-    TokenDetails,
-    details_of_encoded,
-    label_only,
-    log_perplexity,
-)
-from lmexposure.statistics import (
-    area_under_curve,
-)
+from lmexposure.scoring import TokenDetails, details_of_encoded, label_only, log_perplexity
+from lmexposure.statistics import area_under_curve
 
 TEXTS = [f"The random number is {n}" for n in ("281265017", "0", "1234567890 and 28", "999")]
 

@@ -8,10 +8,7 @@ from tiny import byte_level_bpe, characters, model_of, one_by_one
 
 from lmexposure.errors import InputError, ModelError, NumericalError
 from lmexposure.models import LstmForCausalLM, encode_in_context
-from lmexposure.scoring import (
-    log_perplexity,
-    score_encoded,
-)
+from lmexposure.scoring import log_perplexity, score_encoded
 
 TEXTS = [f"The random number is {n}" for n in ("281265017", "0", "1234567890 and 28", "999")]
 

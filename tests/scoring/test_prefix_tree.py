@@ -5,9 +5,7 @@ from hypothesis import strategies as st
 from scoring.families import family
 
 from lmexposure.core import Encoded
-from lmexposure.scoring import (
-    prefix_tree,
-)
+from lmexposure.scoring import prefix_tree
 from lmexposure.scoring.lm_head import LmHead
 from lmexposure.scoring.prefix_tree import PackedNodes, SortedTexts
 

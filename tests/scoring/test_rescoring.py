@@ -11,18 +11,8 @@ from slow_search import PIN, SMALL, listed, paths_of, steps_of
 from tiny import characters
 
 from lmexposure.errors import NumericalError
-from lmexposure.scoring import (
-    Budget,
-    RankSearch,
-    Rescorer,
-    exact_search,
-    token_space,
-    walked_bits,
-)
-from lmexposure.scoring.exact_search import (
-    TIE_BITS,
-    measured_error,
-)
+from lmexposure.scoring import Budget, RankSearch, Rescorer, exact_search, token_space, walked_bits
+from lmexposure.scoring.exact_search import TIE_BITS, measured_error
 
 # Llama and Mistral round to float32 inside whatever their dtype.
 FLOAT64 = {"lstm": 1e-10, "gpt2": 1e-10, "llama": 1e-4, "mistral": 1e-4}

@@ -9,10 +9,7 @@ import torch
 from numpy.typing import NDArray
 from scoring.families import VOCABULARY, family
 
-from lmexposure.models import (
-    LstmConfig,
-    LstmForCausalLM,
-)
+from lmexposure.models import LstmConfig, LstmForCausalLM
 from lmexposure.scoring import (
     CachedSteps,
     PathSteps,
@@ -22,10 +19,7 @@ from lmexposure.scoring import (
     next_token_steps,
 )
 from lmexposure.scoring.cached_steps import _PathLayer
-from lmexposure.scoring.steps import (
-    LstmSteps,
-    pair_bits,
-)
+from lmexposure.scoring.steps import LstmSteps, pair_bits
 
 V = VOCABULARY
 ALL = np.arange(V)

@@ -8,11 +8,7 @@ from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerFast
 
 from lmexposure.canaries import Format
-from lmexposure.scoring import (
-    Vocabulary,
-    bpe_merges,
-    token_rules,
-)
+from lmexposure.scoring import Vocabulary, bpe_merges, token_rules
 from lmexposure.scoring.bpe_merges import by_merges
 from lmexposure.scoring.token_rules import (
     EncodedSample,

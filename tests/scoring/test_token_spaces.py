@@ -21,11 +21,7 @@ from transformers import PreTrainedTokenizerFast
 from lmexposure.canaries import Format
 from lmexposure.errors import FormatError, InputError, ModelError
 from lmexposure.models import AnyContext, Context, character_tokenizer, encode_in_context
-from lmexposure.scoring import (
-    TokenSpace,
-    token_rules,
-    token_space,
-)
+from lmexposure.scoring import TokenSpace, token_rules, token_space
 
 GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 BY_THREE = (
