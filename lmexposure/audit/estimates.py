@@ -7,7 +7,6 @@ which adds its tests and intervals: an extrapolation is not shown first where so
 or drawn. What insertion, settings, training and a tokenizer leave open is warned of.
 """
 
-import json
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -16,10 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from lmexposure._files import sha256_bytes
 from lmexposure._style import number
-from lmexposure.audit.base import BesideBase, beside_base
-from lmexposure.audit.format_scores import FormatScores
+from lmexposure.audit.format_scores import BesideBase, FormatScores, beside_base, class_seed
 from lmexposure.audit.search import Estimates, Extractions, FormatSearch
 from lmexposure.canaries import Manifest
 from lmexposure.core import TokenModel
@@ -314,12 +311,6 @@ def _exposures(
         seed=seed,
         guessing=_guessing(scores, {estimate.method for estimate in shown}),
     )
-
-
-def class_seed(seed: int, origin: str, name: str, repetitions: int) -> int:
-    """A class's own seed, below 2^48 so that a JSON number holds it."""
-    key = json.dumps([seed, origin, name, repetitions])
-    return int(sha256_bytes(key.encode())[:12], 16)
 
 
 def _estimate(canary: CanaryResult, scores: FormatScores) -> ExposureEstimate:

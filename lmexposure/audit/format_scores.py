@@ -1,8 +1,13 @@
-"""The log-perplexities of one format: its canaries and controls, and fills never inserted."""
+"""The scores of one format: canaries, controls and fills never inserted, under model and base.
+
+At the end: what the scores of the model before the training, the base, mean beside the others.
+"""
 
 import io
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -10,16 +15,36 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
+from lmexposure._files import sha256_bytes
 from lmexposure._integrity import say_rebuilt
-from lmexposure.audit.directory import OTHER_VERSION
+from lmexposure._record import Record, Rows
+from lmexposure.audit.directory import OTHER_VERSION, keep_part, read_part
+from lmexposure.audit.workload import Task
 from lmexposure.canaries import DEFAULT_REFERENCES, Canary, Format, Manifest
 from lmexposure.core import Encoded, Part
-from lmexposure.errors import ManifestError, ModelError
+from lmexposure.errors import ManifestError, ModelError, NumericalError
 from lmexposure.models import AnyContext
-from lmexposure.scoring import Beginning, TorchModel, Vocabulary, find_beginning
-from lmexposure.studies import MeasureSettings, Scores, write_score_table
+from lmexposure.scoring import BaseModel, Beginning, TorchModel, find_beginning
+from lmexposure.statistics import (
+    CalibratedExposure,
+    Estimate,
+    QuantileInterval,
+    SampledExposure,
+    calibrated_exposure,
+    estimated_quantile,
+    guessing_test,
+)
+from lmexposure.studies import (
+    BaseCanary,
+    BaseClass,
+    BaseModelRecord,
+    MeasureSettings,
+    Scores,
+    write_score_table,
+)
 
 _COLUMNS = ("bits", "tokens", "secret_bits")
+_BESIDE = "it is given beside the exposure that is shown, and decides no verdict"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,51 +107,54 @@ class FormatScores:
         """Which of the canaries were never inserted, shape (K,)."""
         return np.array([canary.role == "control" for canary in self.canaries], dtype=bool)
 
-    def save(self, kept: Part) -> None:
-        """Keep the numbers, so that an interrupted measurement need not make them again."""
-        columns = {name: getattr(self, name) for name in _COLUMNS}
-        packed = io.BytesIO()
-        np.savez(packed, slower=np.array(self.slower), **columns)
-        kept.write(packed.getvalue())
 
-
-def score_format(  # noqa: PLR0913 (what is scored, how, and where it is kept)
-    lm: TorchModel,
-    manifest: Manifest,
-    name: str,
-    *,
-    context: AnyContext,
-    settings: MeasureSettings,
-    vocabulary: Vocabulary,
-    kept: Part | None,
-    progress: Callable[[int, int], None],
-    score_base: Callable[[Sequence[Encoded]], NDArray[np.float64]] | None = None,
-) -> FormatScores:
+def score_format(task: Task, name: str) -> FormatScores:
     """Score candidates, controls and references of one format under the same conditions."""
-    form = manifest.formats[name]
+    lm, manifest, settings = task.lm, task.manifest, task.settings
+    form, context = manifest.formats[name], task.contexts[name]
     drawn = tuple(c for c in manifest.entries if c.format == name)
     canaries = tuple(c for c in drawn if c.role != "held_out")
     if not canaries:
-        raise _nothing_inserted(name, len(drawn))
+        raise ManifestError(
+            f"format {name!r}: none of its {len(drawn)} candidates was inserted, and it has no "
+            "controls: there is nothing to measure; plan controls, or more candidates"
+        )
     count = settings.references_for(DEFAULT_REFERENCES)
     indices = manifest.references(name, count, strict=settings.references is not None)
     # In the order of drawing, so that not even a rounding in a batch depends on a coin.
     texts = [c.text for c in drawn] + [form.text(i) for i in indices]
     encoded = _encode(lm, manifest, name, texts, context)
     beginning = find_beginning(
-        lm.tokenizer, vocabulary, texts, encoded, context=context, literal=form.prefix
+        lm.tokenizer, task.vocabulary, texts, encoded, context=context, literal=form.prefix
     )
-    order = _held_out_behind(drawn, len(texts))
+    # The texts in their order, but those held out behind canaries and controls, then references.
+    kind = [c.role == "held_out" for c in drawn] + [2] * len(indices)
+    order = np.argsort(kind, kind="stable")
+    kept = task.kept(f"{name}.npz")
     saved = _saved(kept, len(texts))
     if saved is None:
-        scores = lm.token_bits(encoded, batch_size=settings.scoring_batch, progress=progress)
+        watch = partial(task.progress, f"scoring {name}")
+        scores = lm.token_bits(encoded, batch_size=settings.scoring_batch, progress=watch)
         saved = {
             "bits": scores.totals[order],
             "tokens": scores.tokens[order],
             "secret_bits": scores.bits_from(len(beginning.ids))[order],
             "slower": scores.slower,
         }
-    made = FormatScores(
+        if kept is not None:
+            packed = io.BytesIO()
+            np.savez(packed, **saved)
+            kept.write(packed.getvalue())
+    base_bits = None
+    if task.base is not None:
+        base_bits = bits_under_base(
+            task.base,
+            encoded,
+            batch_size=settings.scoring_batch,
+            kept=task.kept(f"{name}.base.json"),
+            progress=partial(task.progress, f"scoring {name} under the base"),
+        )[order]
+    return FormatScores(
         format=form,
         context=context,
         canaries=canaries,
@@ -135,26 +163,9 @@ def score_format(  # noqa: PLR0913 (what is scored, how, and where it is kept)
         first_unscored=any(e.first_unscored for e in encoded),
         set_aside=len(manifest.set_aside.get(name, ())),
         exhaustive=len(indices) == manifest.references_left(name) and not manifest.plan.left_out,
+        base_bits=base_bits,
         **saved,
     )
-    if kept is not None:
-        made.save(kept)
-    return made if score_base is None else replace(made, base_bits=score_base(encoded)[order])
-
-
-def _nothing_inserted(name: str, candidates: int) -> ManifestError:
-    return ManifestError(
-        f"format {name!r}: none of its {candidates} candidates was inserted, and it has no "
-        "controls: there is nothing to measure; plan controls, or more candidates"
-    )
-
-
-def _held_out_behind(drawn: tuple[Canary, ...], texts: int) -> NDArray[np.int64]:
-    """Places of the texts, in their order but with those held out behind canaries and controls."""
-    kind = np.zeros(texts, dtype=np.int64)
-    kind[: len(drawn)] = [c.role == "held_out" for c in drawn]
-    kind[len(drawn) :] = 2  # references
-    return np.argsort(kind, kind="stable")
 
 
 def _encode(
@@ -227,3 +238,180 @@ def write_scores(path: Path, scores: Sequence[FormatScores]) -> None:
         secret_bits=np.concatenate([part.secret_bits for part in scores]),
         tokens=np.concatenate([part.tokens for part in scores]),
     )
+
+
+def class_seed(seed: int, *names: str | int) -> int:
+    """A class's own seed, below 2^48 so that a JSON number holds it."""
+    return int(sha256_bytes(json.dumps([seed, *names]).encode())[:12], 16)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BesideBase:
+    """One format beside the base, ready for the result."""
+
+    # the calibrated exposure of each canary and control, in the manifest's order
+    estimates: list[Estimate]
+    canaries: list[BaseCanary]  # the same under the base
+    classes: list[BaseClass]  # by ascending repetitions, 0 (the controls) first
+
+
+def beside_base(
+    scores: FormatScores, settings: MeasureSettings, *, origin: str
+) -> BesideBase | None:
+    """Exposures under the base, calibrated exposures, and what the training added."""
+    if scores.base_bits is None:
+        return None
+    # Bits under the model and under the base, of canaries (2, K) and of references (2, M).
+    own, others = np.split(
+        np.stack([scores.bits, scores.base_bits]), [len(scores.canaries)], axis=1
+    )
+    made: dict[bool, CalibratedExposure] = {}
+    for control in np.unique(scores.controls).tolist():
+        exhaustive, among = scores.exhaustive and not control, others
+        if exhaustive:
+            among = np.concatenate([others, own[:, scores.controls]], axis=1)
+        made[control] = calibrated_exposure(
+            *own[:, scores.controls == control],
+            *among,
+            space_size=scores.format.size,
+            exhaustive=exhaustive,
+            level=settings.level,
+        )
+    gained = others[1] - others[0]  # by how many bits the training made each reference likelier
+    estimates: list[Estimate] = []
+    canaries = []
+    place = {False: 0, True: 0}
+    for canary, control, bits in zip(
+        scores.canaries, scores.controls.tolist(), own[1].tolist(), strict=True
+    ):
+        found, i = made[control], place[control]
+        place[control] += 1
+        ranked = found.calibrated.canary(i)
+        rests_on = (*ranked.assumptions, _BESIDE)
+        estimates.append(replace(ranked, method="calibrated", assumptions=rests_on))
+        under_base = found.base.canary(i)
+        canaries.append(BaseCanary(id=canary.id, log_perplexity_bits=bits, exposure=under_base))
+    repetitions = np.array([canary.repetitions for canary in scores.canaries])
+    classes = []
+    for count in np.unique(repetitions).tolist():
+        among = repetitions[scores.controls == (count == 0)]
+        seed = class_seed(settings.bootstrap_seed, origin, scores.format.name, count, "base")
+        chosen = np.flatnonzero(among == count)
+        classes.append(
+            _class(scores.format.name, made[count == 0], chosen, gained, count, settings, seed)
+        )
+    return BesideBase(estimates=estimates, canaries=canaries, classes=classes)
+
+
+def _class(
+    name: str,
+    found: CalibratedExposure,
+    chosen: NDArray[np.int64],
+    gained: NDArray[np.float64],
+    repetitions: int,
+    settings: MeasureSettings,
+    seed: int,
+) -> BaseClass:
+    """One class; `chosen` are its places among the canaries, or among the controls."""
+
+    def median(of: SampledExposure) -> QuantileInterval:
+        estimates = of.estimates()
+        return estimated_quantile([estimates[i] for i in chosen], 0.5, level=settings.level)
+
+    test = guessing_test(
+        -found.gained_bits[chosen],
+        -gained,
+        seed=seed,
+        permutations=settings.permutations,
+        alternative="memorised" if repetitions else "different",
+    )
+    return BaseClass(
+        format=name,
+        role="canary" if repetitions else "control",
+        repetitions=repetitions,
+        n=int(chosen.size),
+        exposure=median(found.base),
+        added=float(np.median(found.added[chosen])),
+        added_capped=bool(2 * found.added_capped[chosen].sum() >= chosen.size),
+        calibrated=median(found.calibrated),
+        calibrated_mean=float(found.calibrated.value[chosen].mean()),
+        capped=int(found.calibrated.capped[chosen].sum()),
+        gained_bits=float(np.median(found.gained_bits[chosen])),
+        reference_gained_bits=float(np.median(gained)),
+        guessing_test=test,
+    )
+
+
+class _BaseBits(Record):
+    """Log-perplexities under the base, kept between interruptions."""
+
+    bits: Rows[float]
+
+
+def bits_under_base(
+    base: BaseModel,
+    encoded: Sequence[Encoded],
+    *,
+    batch_size: int | None,
+    kept: Part | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> NDArray[np.float64]:
+    """Log-perplexity of each text under the base, in bits, shape (n,)."""
+    saved = read_part(kept, _BaseBits)
+    if saved is not None and len(saved.bits) == len(encoded):
+        return np.array(saved.bits, dtype=np.float64)
+    _check_base_reads(base, encoded)
+    try:
+        scores = base.token_bits(encoded, batch_size=batch_size, progress=progress)
+    except NumericalError as failure:
+        raise NumericalError(f"base model {base.name!r}: {failure}") from failure
+    keep_part(kept, _BaseBits(bits=tuple(scores.totals.tolist())))
+    return scores.totals
+
+
+def base_reads(base: BaseModel, encoded: Sequence[Encoded]) -> bool:
+    """Whether the base has every token of the texts, and a window for them."""
+    try:
+        _check_base_reads(base, encoded)
+    except ModelError:
+        return False
+    return True
+
+
+def base_record(
+    base: BaseModel, formats: Sequence[BesideBase | None], out: str | Path | None
+) -> BaseModelRecord:
+    """What the result says of the base."""
+    parts = [part for part in formats if part is not None]
+    return BaseModelRecord(
+        path=path_from(out, base.name),
+        weights_sha256=base.identity,
+        switched_off=base.switched_off,
+        canaries=tuple(canary for part in parts for canary in part.canaries),
+        classes=tuple(row for part in parts for row in part.classes),
+    )
+
+
+def path_from(out: str | Path | None, name: str) -> str:
+    """Where a model lies; a path within `out` is given from there on."""
+    path = Path(name)
+    inside = out is not None and path.is_relative_to(out)
+    return (path.relative_to(str(out)) if inside else path).as_posix()
+
+
+def _check_base_reads(base: BaseModel, encoded: Sequence[Encoded]) -> None:
+    """Refuse a base that lacks a token of the texts, or a window for them."""
+    longest = max(len(text.ids) for text in encoded)
+    if base.window is not None and longest > base.window:
+        raise ModelError(
+            f"base model {base.name!r} reads {base.window} tokens, and a text has {longest} "
+            "with its context; give a base with the model's context window"
+        )
+    known = min(base.vocabulary, len(base.tokenizer))
+    new = sum(any(token >= known for token in text.ids) for text in encoded)
+    if new:
+        raise ModelError(
+            f"{new} of {len(encoded)} texts hold tokens that base model {base.name!r} "
+            f"does not have (it knows {known}): they were added for the fine-tuning, so that "
+            "the base cannot read the same rows; measure without a base"
+        )

@@ -1,40 +1,65 @@
-"""Canaries whose texts were chosen, in one training: their coins say who is in, and no rank does.
+"""Canaries that no rank judges: texts that were chosen, by their coins, and the witnesses.
 
 All texts of a kind are chosen before its coins are tossed. So whoever cannot tell from the model
 which candidates went in does no better than chance on them, whatever the texts are. Ranks among
 fills that were never inserted say nothing here: no text was drawn from those.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import beta
 
-from lmexposure.audit.estimates import class_seed
-from lmexposure.canaries import UNIFORM, Canary, Format, Manifest
+from lmexposure._forecast import Phase
+from lmexposure.audit.format_scores import base_reads, bits_under_base, class_seed
+from lmexposure.audit.workload import Task, Watcher
+from lmexposure.canaries import UNIFORM, WITNESS, Canary, Format, Manifest
+from lmexposure.core import Encoded
 from lmexposure.errors import InputError, ModelError, SettingsError
 from lmexposure.models import AnyContext, secret_tokens
-from lmexposure.scoring import TorchModel, details_of_encoded
+from lmexposure.scoring import BaseModel, TorchModel, details_of_encoded, find_beginning
 from lmexposure.statistics import (
-    AreaUnderCurve,
-    EpsilonBound,
-    GuessingTest,
-    TprAtFpr,
     area_under_curve,
+    draws_needed,
     epsilon_from_exposure,
     guessing_test,
     one_run_audit,
     tpr_at_fpr,
+    witness_certificate,
+    witness_p_value,
 )
-from lmexposure.studies import KindCandidate, KindMembership, MeasureSettings, RunSettings
+from lmexposure.studies import (
+    KindCandidate,
+    KindMembership,
+    RunSettings,
+    WitnessResult,
+)
 
 _RATES = (0.1, 0.01)
 _FAIR = 0.5
 # The primary bound has the other half, so that all bounds that the gate reads have it together.
 _OF_SIGNIFICANCE = 0.5
+# A certificate of as many bits settles it: a model that never read the witnesses has one once in
+# 65,000 times.
+_SETTLED = 16.0
+# How often the share of fills with as few tokens as a witness may be overstated.
+_OVERSTATED = 1e-6
+_AT_ONCE = 300  # draws that are scored before it is asked whether one witness still leads
+_OWN_TOKENS = (
+    "the tokenizer was made from text that holds them: it spells them in fewer tokens than any "
+    "other text of their form, which makes them likely in a model that read nothing"
+)
+
+IN_TOKENIZER = (
+    "the tokenizer was made from this corpus, witnesses and all: canaries may look known that its "
+    "tokens know and the model does not; measure a model whose tokenizer did not read the corpus"
+)
 _Floats = NDArray[np.float64]
-_Bools = NDArray[np.bool_]
+_Ints = NDArray[np.int64]
 
 
 def refuse_kinds_of_run(settings: RunSettings) -> None:
@@ -64,16 +89,9 @@ def kind_warnings(manifest: Manifest) -> list[str]:
     ]
 
 
-def kinds_section(
-    lm: TorchModel,
-    manifest: Manifest,
-    contexts: Mapping[str, AnyContext],
-    settings: MeasureSettings,
-    *,
-    origin: str,
-    progress: Callable[[str, int, int], None],
-) -> tuple[KindMembership, ...]:
+def kinds_section(task: Task) -> tuple[KindMembership, ...]:
     """What the coins of each kind and number of repetitions say, at one joint significance."""
+    manifest, settings = task.manifest, task.settings
     formats = () if manifest.plan.inclusion_probability is None else manifest.chosen
     classes = max(1, len(formats) * len(manifest.plan.repetitions))
     share = _OF_SIGNIFICANCE * settings.significance / classes
@@ -81,14 +99,18 @@ def kinds_section(
     for form in formats:
         drawn = [c for c in manifest.entries if c.format == form.name and c.role != "control"]
         what = f"scoring {form.name}"
-        progress(what, 0, len(drawn))
-        context = contexts[form.name]
-        bits = secret_bits(lm, form, drawn, context=context, batch_size=settings.scoring_batch)
-        progress(what, len(drawn), len(drawn))
+        task.progress(what, 0, len(drawn))
+        bits = secret_bits(
+            task.lm,
+            form,
+            drawn,
+            context=task.contexts[form.name],
+            batch_size=settings.scoring_batch,
+        )
+        task.progress(what, len(drawn), len(drawn))
         for count in sorted({canary.repetitions for canary in drawn}):
             own = [i for i, canary in enumerate(drawn) if canary.repetitions == count]
-            group = _Class(form, [drawn[i] for i in own], bits[own])
-            found.append(group.judged(manifest, settings, share=share, origin=origin))
+            found.append(_judged(task, form, [drawn[i] for i in own], bits[own], share))
     return tuple(found)
 
 
@@ -115,108 +137,145 @@ def secret_bits(
     return np.array([bits[mask].sum() for bits, mask in zip(details.bits, masks, strict=True)])
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Compared:
-    """Those in beside those out, of -bits; nothing where one side is empty."""
-
-    area: AreaUnderCurve | None = None
-    rates: tuple[TprAtFpr, ...] = ()
-    test: GuessingTest | None = None
-
-
-class _Class:
-    """The candidates of one format with one number of repetitions."""
-
-    def __init__(self, form: Format, candidates: Sequence[Canary], bits: _Floats) -> None:
-        self._form, self._candidates, self._bits = form, candidates, bits
-        self._included: _Bools = np.array([c.role == "canary" for c in candidates], dtype=bool)
-
-    @property
-    def _inside(self) -> _Floats:
-        return self._bits[self._included]
-
-    @property
-    def _outside(self) -> _Floats:
-        return self._bits[~self._included]
-
-    def judged(
-        self, manifest: Manifest, settings: MeasureSettings, *, share: float, origin: str
-    ) -> KindMembership:
-        """Area, rates, p and a bound at its share of the significance, or why there is none."""
-        probability, count = manifest.plan.inclusion_probability, self._candidates[0].repetitions
-        assert probability is not None  # else no chosen text is judged
-        both = 0 < self._inside.size < self._bits.size
-        seed = class_seed(settings.bootstrap_seed, origin, self._form.name, count)
-        compared = self._compared(settings, seed) if both else _Compared()
-        bound, note = None, None if both else self._one_sided()
-        if both:
-            delta = settings.deltas(manifest.corpus.documents)[0]
-            try:
-                bound = self._bound(probability, share, delta, count, settings.bootstrap_seed)
-            except SettingsError:
-                raise
-            except InputError as failure:  # coins that hardly ever fall so, for one
-                note = f"no bound: {failure}"
-        return KindMembership(
-            group=f"{self._form.name}/x{count}",
-            kind=self._form.kind,
-            format=self._form.name,
-            repetitions=count,
-            canaries=self._inside.size,
-            held_out=self._outside.size,
-            inclusion_probability=probability,
-            area_under_curve=compared.area,
-            tpr_at_fpr=compared.rates,
-            test=compared.test,
-            bound=bound,
-            significance=share,
-            note=note,
-            candidates=self._records(),
+def _judged(
+    task: Task, form: Format, candidates: Sequence[Canary], bits: _Floats, share: float
+) -> KindMembership:
+    """One number of repetitions: area, rates, p and a bound at its share of the significance."""
+    settings, probability = task.settings, task.manifest.plan.inclusion_probability
+    assert probability is not None, "else no chosen text is judged"
+    count, level, name = candidates[0].repetitions, settings.level, form.name
+    included = np.array([c.role == "canary" for c in candidates], dtype=bool)
+    inside, outside = bits[included], bits[~included]
+    area, rates, test, bound, note = None, (), None, None, None
+    if not 0 < inside.size < bits.size:
+        note = (
+            f"the coins left all {bits.size} candidates {'in' if inside.size else 'out'}, so there "
+            "is nothing to compare them with; plan more candidates"
         )
+    else:
+        seed = class_seed(settings.bootstrap_seed, task.origin, name, count)
+        test = guessing_test(inside, outside, seed=seed, permutations=settings.permutations)
+        area = area_under_curve(-inside, -outside, level=level)
+        rates = tuple(tpr_at_fpr(-inside, -outside, fpr=rate, level=level) for rate in _RATES)
+        options: dict[str, Any] = {
+            "significance": share,
+            "delta": settings.deltas(task.manifest.corpus.documents)[0],
+            "repetitions": count,
+        }
+        try:
+            if probability == _FAIR:
+                bound = one_run_audit(-bits, included, seed=settings.bootstrap_seed, **options)
+            else:
+                options["inclusion_probability"] = probability
+                bound = epsilon_from_exposure(inside, outside, **options).bound
+        except SettingsError:
+            raise
+        except InputError as failure:  # coins that hardly ever fall so, for one
+            note = f"no bound: {failure}"
+    return KindMembership(
+        group=f"{name}/x{count}",
+        kind=form.kind,
+        format=name,
+        repetitions=count,
+        canaries=inside.size,
+        held_out=outside.size,
+        inclusion_probability=probability,
+        area_under_curve=area,
+        tpr_at_fpr=rates,
+        test=test,
+        bound=bound,
+        significance=share,
+        note=note,
+        candidates=tuple(
+            KindCandidate(id=canary.id, included=canary.role == "canary", secret_bits=own)
+            for canary, own in zip(candidates, bits.tolist(), strict=True)
+        ),
+    )
 
-    def _records(self) -> tuple[KindCandidate, ...]:
-        rows = zip(self._candidates, self._included.tolist(), self._bits.tolist(), strict=True)
-        return tuple(
-            KindCandidate(id=canary.id, included=included, secret_bits=bits)
-            for canary, included, bits in rows
-        )
 
-    def _one_sided(self) -> str:
-        where = "in" if self._inside.size else "out"
-        return (
-            f"the coins left all {self._bits.size} candidates {where}, so there is nothing to "
-            "compare them with; plan more candidates"
+def measure_witness(task: Task, *, base: Callable[[], BaseModel | None]) -> WitnessResult | None:
+    """How well a model knows the witnesses, in the rows of canaries; None where none went in."""
+    lm, manifest, settings = task.lm, task.manifest, task.settings
+    witnesses = manifest.witnesses
+    if not witnesses:
+        return None
+    context = task.contexts[WITNESS.name]
+    result = WitnessResult(
+        witnesses=len(witnesses),
+        copies=witnesses[0].repetitions,
+        references=0,
+        certificate_bits=None,
+        p_value=None,
+        beside_base=False,
+    )
+    k, needed = len(witnesses), draws_needed(len(witnesses))
+    # More than are scored: those of as many tokens are looked for among them.
+    draws = manifest.references(WITNESS.name, 2 * needed + 1_000)
+    texts = [entry.text for entry in witnesses] + [WITNESS.text(index) for index in draws]
+    try:
+        encoded = lm.encode(texts, context)
+        earliest = min(text.scored_from for text in encoded)  # all are scored from there on
+        encoded = [replace(text, scored_from=earliest) for text in encoded]
+        tokens = np.array([len(text.ids) for text in encoded])
+        own, drawn = tokens[:k], tokens[k:]
+        if (own < drawn.min()).any():
+            return result.model_copy(update={"note": _OWN_TOKENS, "in_tokenizer": True})
+        bits = None
+        beginning = find_beginning(
+            lm.tokenizer, task.vocabulary, texts, encoded, context=context, literal=WITNESS.prefix
         )
+        if beginning.scored and beginning.characters is not None:  # else they prove nothing
+            scores = lm.token_bits(encoded[:k], batch_size=settings.scoring_batch)
+            left = WITNESS.size - len(manifest.set_aside.get(WITNESS.name, ()))
+            bits = _certificate(scores.bits_from(len(beginning.ids)), own, drawn, left)
+        if bits is not None and bits >= _SETTLED:
+            return result.model_copy(update={"certificate_bits": bits})
 
-    def _compared(self, settings: MeasureSettings, seed: int) -> "_Compared":
-        inside, outside, level = -self._inside, -self._outside, settings.level
-        test = guessing_test(
-            self._inside, self._outside, seed=seed, permutations=settings.permutations
-        )
-        return _Compared(
-            area=area_under_curve(inside, outside, level=level),
-            rates=tuple(tpr_at_fpr(inside, outside, fpr=rate, level=level) for rate in _RATES),
-            test=test,
-        )
+        before = base()
+        if before is not None and not base_reads(before, encoded):  # tokens were added since
+            before = None
 
-    def _bound(
-        self, probability: float, significance: float, delta: float, count: int, seed: int
-    ) -> EpsilonBound:
-        if probability == _FAIR:
-            return one_run_audit(
-                -self._bits,
-                self._included,
-                significance=significance,
-                delta=delta,
-                repetitions=count,
-                seed=seed,
+        def score(some: list[Encoded]) -> _Floats:
+            """Log-perplexities under the model, less those under its base where there is one."""
+            size = settings.scoring_batch
+            found = lm.token_bits(some, batch_size=size).totals
+            return (
+                found if before is None else found - bits_under_base(before, some, batch_size=size)
             )
-        found = epsilon_from_exposure(
-            self._inside,
-            self._outside,
-            inclusion_probability=probability,
-            significance=significance,
-            delta=delta,
-            repetitions=count,
-        )
-        return found.bound
+
+        known = score(encoded[:k])
+        alike = np.concatenate([np.flatnonzero(drawn == n)[:needed] for n in np.unique(own)])
+        others = np.empty(0)
+        if isinstance(task.progress, Watcher):  # probabilities alone did not settle it
+            read = sum(len(encoded[k + place].ids) for place in alike)
+            read *= 1 if before is None else 2
+            title = f"witness: compared with at most {alike.size:,} other texts"
+            phase = Phase(what="witness", kind="scoring", work=float(read))
+            task.progress.plan(title, [phase], keeps=False)
+        while others.size < alike.size and not (k == 1 and (others <= known).any()):
+            task.progress("witness", others.size, alike.size)
+            part = alike[others.size : others.size + _AT_ONCE]
+            others = np.concatenate([others, score([encoded[k + place] for place in part])])
+        task.progress("witness", alike.size, alike.size)
+    except InputError as failure:
+        return result.model_copy(update={"note": str(failure)})
+    p = witness_p_value(
+        known,
+        others,
+        tokens=(own, drawn[alike[: others.size]]),
+        seed=class_seed(settings.bootstrap_seed, task.origin, WITNESS.name, 0),
+    )
+    compared = {"references": others.size, "p_value": p, "beside_base": before is not None}
+    return result.model_copy(update={"certificate_bits": bits, **compared})
+
+
+def _certificate(bits: _Floats, own: _Ints, drawn: _Ints, left: int) -> float:
+    """Bits of evidence, though the tokenizer may have been made from the witnesses.
+
+    The most that it can say of a witness is then that its fill is among those of no more tokens: of
+    these it counts as drawn, and their share is bounded from below by that among the draws.
+    """
+    few = (drawn[None, :] <= own[:, None]).sum(axis=1)
+    shares = beta.ppf(_OVERSTATED, few, drawn.size - few + 1)
+    found = witness_certificate(bits, sizes=left * shares)
+    return float(-np.logaddexp2(-found, math.log2(_OVERSTATED * own.size)))

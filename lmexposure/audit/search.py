@@ -7,7 +7,6 @@ searches for each canary, with nothing and with a part of its secret given.
 
 import math
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -16,34 +15,29 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from lmexposure import scoring
 from lmexposure._record import Record, Rows
 from lmexposure.audit.directory import keep_part, read_part
 from lmexposure.audit.format_scores import FormatScores
-from lmexposure.audit.workload import WITHOUT_SEARCH, Progress, end_asked
-from lmexposure.canaries import Canary, Manifest
-from lmexposure.core import Part
+from lmexposure.audit.workload import WITHOUT_SEARCH, Task, end_asked
+from lmexposure.canaries import Canary
 from lmexposure.errors import MarginError, ModelError
 from lmexposure.scoring import (
     Budget,
     Draws,
     Extractor,
     Likeliest,
-    ProvenRank,
     RankSearch,
     RecomputedSteps,
     SecretSearch,
     TokenSpace,
-    TorchModel,
-    Vocabulary,
     beam_width,
     draw_fills,
     likeliest_fills,
     token_space,
     walked_bits,
 )
-from lmexposure.statistics import Estimate, WeightedDraws, exact_exposure, importance_exposure
-from lmexposure.studies import EstimateName, Extraction, MeasureSettings, Search
+from lmexposure.statistics import Estimate, exact_exposure, importance_exposure
+from lmexposure.studies import EstimateName, Extraction, Search
 
 _NOTHING = Likeliest(indices=(), bits=np.empty(0), proven=0, steps=0, most_live=0)
 # A walk whose expected cost is above this share of the budget is left to the draws.
@@ -78,30 +72,22 @@ class FormatSearch(Record):
         return len(self.estimates) == canaries and sizes <= {0, canaries} and not self.interrupted
 
 
-def search_format(
-    lm: TorchModel,
-    manifest: Manifest,
-    scores: FormatScores,
-    *,
-    settings: MeasureSettings,
-    vocabulary: Vocabulary,
-    kept: Part | None,
-    progress: Progress,
-) -> FormatSearch:
+def search_format(task: Task, scores: FormatScores) -> FormatSearch:
     """Search the whole space of one format, unless the method asked for needs no search."""
     none: tuple[Estimates, ...] = tuple({} for _ in scores.canaries)
-    if settings.estimate in WITHOUT_SEARCH:
+    if task.settings.estimate in WITHOUT_SEARCH:
         return FormatSearch(estimates=none)
+    kept = task.kept(f"{scores.format.name}.search.json")
     before = read_part(kept, FormatSearch)
     if before is not None and before.is_of(len(scores.canaries)):
         return before
     try:
         space = token_space(
-            lm.tokenizer, scores.format, context=scores.context, vocabulary=vocabulary
+            task.lm.tokenizer, scores.format, context=scores.context, vocabulary=task.vocabulary
         )
-        search = _Search(lm, manifest, scores, settings, space, progress)
+        search = _Search(task, scores, space)
     except ModelError as failure:
-        if settings.estimate in ("exact", "importance"):
+        if task.settings.estimate in ("exact", "importance"):
             raise
         why = f"ranks are those among references: {failure}"
         return FormatSearch(estimates=none, warnings=(why,))
@@ -114,34 +100,34 @@ def search_format(
 class _Search:
     """One search under way."""
 
-    def __init__(
-        self,
-        lm: TorchModel,
-        manifest: Manifest,
-        scores: FormatScores,
-        settings: MeasureSettings,
-        space: TokenSpace,
-        progress: Progress,
-    ) -> None:
-        self._settings, self._space, self._scores = settings, space, scores
-        self._watcher, self._end_asked = progress, partial(end_asked, progress)
-        _refuse_beyond_window(space, lm.window)
+    def __init__(self, task: Task, scores: FormatScores, space: TokenSpace) -> None:
+        self._settings, self._space, self._scores = task.settings, space, scores
+        self._watcher, self._end_asked = task.progress, partial(end_asked, task.progress)
+        longest, window = len(space.beginning) + space.longest, task.lm.window
+        if (
+            window is not None and longest > window
+        ):  # many models give wrong numbers, and say no word
+            raise ModelError(
+                f"fills of format {space.format.name!r} have up to {longest} tokens with their "
+                f"context, but the model's context window holds {window}; use a shorter format or "
+                "another model"
+            )
         self._indices = [canary.index for canary in scores.canaries]
         self._paths = [space.path(index) for index in self._indices]
-        self._aside = list(manifest.set_aside.get(scores.format.name, ()))
+        self._aside = list(task.manifest.set_aside.get(scores.format.name, ()))
         planted = [canary.index for canary in scores.canaries if canary.role == "canary"]
-        self._steps = lm.steps([*space.beginning, *self._paths[0]])
+        self._steps = task.lm.steps([*space.beginning, *self._paths[0]])
         self._ranks = RankSearch(
             space,
             self._steps,
-            lm,
+            task.lm,
             excluded=[*planted, *self._aside],
-            live_states=settings.live_states,
-            seed=settings.bootstrap_seed,
+            live_states=self._settings.live_states,
+            seed=self._settings.bootstrap_seed,
         )
-        self._most = settings.steps_for(lm.size)
+        self._most = self._settings.steps_for(task.lm.size)
         self._budget = Budget(
-            steps=self._most, seconds=settings.budget_seconds, ended=self._end_asked
+            steps=self._most, seconds=self._settings.budget_seconds, ended=self._end_asked
         )
         self._warnings: list[str] = []
         self._missed: dict[int, MarginError] = {}  # by canary, why its rank was not counted
@@ -160,19 +146,8 @@ class _Search:
         missed = [why for i, why in self._missed.items() if not {"exact", "bounded"} & set(rows[i])]
         if missed:
             self._warnings.append(f"{len(missed)} ranks could not be counted: {missed[0]}")
-        return FormatSearch(
-            estimates=tuple(rows),
-            secret_bits=tuple(self._bits.tolist()),
-            guesses=guesses,
-            record=self._record(),
-            interrupted=self._interrupted,
-            warnings=tuple(self._warnings),
-            notes=self._notes(),
-        )
-
-    def _record(self) -> Search:
         draws, likeliest = self._draws, self._likeliest
-        return Search(
+        record = Search(
             tokens=self._space.proof,
             shared_tokens=len(self._space.beginning),
             margin=self._ranks.margin,
@@ -184,23 +159,7 @@ class _Search:
             guesses_proven=None if likeliest is None else likeliest.proven,
             guess_steps=None if likeliest is None else likeliest.steps,
         )
-
-    def _estimate(self, rows: list[Estimates]) -> None:
-        """Ranks drawn, and counted where the budget suffices."""
-        method = self._settings.estimate
-        try:
-            draws, seconds = self._drawn()
-        except _EndedError:
-            self._stop("drawing of fills", "ranks are those among references")
-            if method == "exact":  # a single step still proves a bound
-                self._walk(rows, list(range(len(rows))), 1)
-            return
-        if method != "importance":
-            self._count(rows, draws, seconds)
-        self._weigh(rows, draws)
-
-    def _notes(self) -> dict[str, str]:
-        notes = {}
+        secret_bits, notes = tuple(self._bits.tolist()), {}
         if isinstance(self._steps, RecomputedSteps):
             notes["steps"] = self._steps.slower
         if failure := self._ranks.rescorer.failure:
@@ -208,7 +167,37 @@ class _Search:
                 "fills that cost nearly the same were told apart by the model as it is, not by a "
                 f"copy in float64, so that ranks are exact up to an empirical margin ({failure})"
             )
-        return notes
+        return FormatSearch(
+            estimates=tuple(rows),
+            secret_bits=secret_bits,
+            guesses=guesses,
+            record=record,
+            interrupted=self._interrupted,
+            warnings=tuple(self._warnings),
+            notes=notes,
+        )
+
+    def _estimate(self, rows: list[Estimates]) -> None:
+        """Ranks drawn, and counted where the budget suffices."""
+        method, begun = self._settings.estimate, time.monotonic()
+        try:
+            self._watch_draws(0, self._settings.draws)
+            draws = draw_fills(
+                self._space,
+                self._steps,
+                draws=self._settings.draws,
+                seed=self._settings.bootstrap_seed,
+                progress=self._watch_draws,
+            )
+        except _EndedError:
+            self._stop("drawing of fills", "ranks are those among references")
+            if method == "exact":  # a single step still proves a bound
+                self._walk(rows, list(range(len(rows))), 1)
+            return
+        self._draws = draws
+        if method != "importance":
+            self._count(rows, draws, time.monotonic() - begun)
+        self._weigh(rows, draws)
 
     def _progress(self, what: str, done: int, total: int) -> None:
         self._watcher(f"{self._scores.format.name}: {what}", done, total)
@@ -216,21 +205,6 @@ class _Search:
     @property
     def _bits(self) -> NDArray[np.float64]:
         return self._ranks.rescorer.bits(self._paths)
-
-    def _drawn(self) -> tuple[Draws, float]:
-        """The draws, and the seconds that they took."""
-        count = self._settings.draws
-        self._watch_draws(0, count)
-        begun = time.monotonic()
-        draws = draw_fills(
-            self._space,
-            self._steps,
-            draws=count,
-            seed=self._settings.bootstrap_seed,
-            progress=self._watch_draws,
-        )
-        self._draws = draws
-        return draws, time.monotonic() - begun
 
     def _watch_draws(self, done: int, total: int) -> None:
         self._progress("drawing fills", done, total)
@@ -241,7 +215,9 @@ class _Search:
     def _count(self, rows: list[Estimates], draws: Draws, seconds: float) -> None:
         """Ranks that the budget can count; bounds of all others where that is asked for."""
         expected = [draws.expected_steps(b + self._ranks.margin.bits) for b in self._bits]
-        most = self._affordable(draws.steps / max(seconds, 1e-9))
+        most: float = self._most
+        if self._budget.seconds is not None:
+            most = min(most, self._budget.seconds * draws.steps / max(seconds, 1e-9))
         order = sorted(range(len(expected)), key=lambda i: expected[i])
         affordable = [i for i in order if expected[i] <= _SPARE * most]
         groups = _groups(affordable, expected)
@@ -257,14 +233,6 @@ class _Search:
         if self._settings.estimate == "exact":
             rest = [i for i in order if not {"exact", "bounded"} & set(rows[i])]
             self._walk(rows, rest, most)
-
-    def _affordable(self, steps_a_second: float) -> float:
-        """Model steps that the budget allows at this speed."""
-        steps, seconds = self._budget.steps, self._budget.seconds
-        return min(
-            float("inf") if steps is None else steps,
-            float("inf") if seconds is None else seconds * steps_a_second,
-        )
 
     def _walk(
         self, rows: list[Estimates], chosen: list[int], expected: float, spare: int = 0
@@ -290,7 +258,17 @@ class _Search:
         self._progress("counting ranks", total, total)
         if self._ranks.interrupted:
             self._stop("exact search", "ranks that were not counted are estimated")
-        for i, row in zip(chosen, self._counted(proven, self._ranks.spent - before), strict=True):
+        exposure = exact_exposure(
+            [rank.low for rank in proven],
+            [rank.high for rank in proven],
+            space_size=self._space.size,
+            place_low=[rank.place_low for rank in proven],
+            place_high=[rank.place_high for rank in proven],
+            empirical=[rank.margin.empirical for rank in proven],
+            steps=self._ranks.spent - before,
+        )
+        for place, i in enumerate(chosen):
+            row = exposure.canary(place)
             if not row.capped:
                 rows[i].pop("bounded", None)
                 rows[i]["exact"] = row
@@ -306,52 +284,49 @@ class _Search:
         if warning not in self._warnings:  # a walk of a single step ends like the one before
             self._warnings.append(warning)
 
-    def _counted(self, proven: Sequence[ProvenRank], steps: int) -> list[Estimate]:
-        exposure = exact_exposure(
-            [rank.low for rank in proven],
-            [rank.high for rank in proven],
-            space_size=self._space.size,
-            place_low=[rank.place_low for rank in proven],
-            place_high=[rank.place_high for rank in proven],
-            empirical=[rank.margin.empirical for rank in proven],
-            steps=steps,
-        )
-        return [exposure.canary(i) for i in range(len(proven))]
-
     def _weigh(self, rows: list[Estimates], draws: Draws) -> None:
         """Ranks estimated from the draws."""
         inserted = np.array([canary.role == "canary" for canary in self._scores.canaries])
+        aside = [self._space.path(index) for index in self._aside]
+        planted = [path for path, is_in in zip(self._paths, inserted, strict=True) if is_in]
+        excluded = np.zeros(len(draws), dtype=bool)
+        for path in [*planted, *aside]:
+            excluded |= draws.of(path)
+        drawn = [np.flatnonzero(draws.of(path)) for path in self._paths]
+        # Costs as the draws have them.
+        walk = partial(walked_bits, self._space, self._steps)
         exposure = importance_exposure(
-            self._walked(self._paths),
-            self._weighted(draws, inserted),
+            walk(self._paths),
+            draws.weighted(excluded),
             space_size=self._space.size,
             inserted=inserted,
-            own=[_label(draws, path) for path in self._paths],
-            excluded_bits=self._walked([self._space.path(index) for index in self._aside]),
+            own=[int(draws.fills[at[0]]) if len(at) else -1 for at in drawn],
+            excluded_bits=walk(aside) if aside else np.empty(0),
             level=self._settings.level,
         )
         for i, row in enumerate(rows):
             row["importance"] = replace(exposure.canary(i), steps=draws.steps)
 
-    def _walked(self, paths: list[list[int]]) -> NDArray[np.float64]:
-        """Costs as the draws have them, shape (n,)."""
-        return walked_bits(self._space, self._steps, paths) if paths else np.empty(0)
-
-    def _weighted(self, draws: Draws, inserted: NDArray[np.bool_]) -> WeightedDraws:
-        excluded = np.zeros(len(draws), dtype=bool)
-        planted = [
-            path for path, was_inserted in zip(self._paths, inserted, strict=True) if was_inserted
-        ]
-        for path in [*planted, *map(self._space.path, self._aside)]:
-            excluded |= draws.of(path)
-        return draws.weighted(excluded)
-
     def _guess(self) -> tuple[Extraction, ...]:
         """What an attacker finds by trying the likeliest fills of all of R in order."""
         asked = min(self._settings.guesses, self._space.size)
         count = self._provable(asked)
-        self._likeliest = self._search(count) if count else _NOTHING
-        return tuple(self._guessed(self._likeliest, index, asked) for index in self._indices)
+        self._likeliest = found = self._search(count) if count else _NOTHING
+        places = [found.place(index) for index in self._indices]
+        return tuple(
+            Extraction(
+                method="best_first",
+                revealed=0,
+                width=asked,
+                found=place is not None,
+                place=place,
+                steps=found.steps,
+                proven=found.proven,
+                fills_left=self._space.size,
+                by_chance=found.proven / self._space.size,
+            )
+            for place in places
+        )
 
     def _search(self, count: int) -> Likeliest:
         """The likeliest fills, as many as can be proven."""
@@ -381,33 +356,9 @@ class _Search:
             return asked
         return min(asked, self._draws.likeliest_within(_SPARE * steps, margin))
 
-    def _guessed(self, found: Likeliest, index: int, asked: int) -> Extraction:
-        place = found.place(index)
-        return Extraction(
-            method="best_first",
-            revealed=0,
-            width=asked,
-            found=place is not None,
-            place=place,
-            steps=found.steps,
-            proven=found.proven,
-            fills_left=self._space.size,
-            by_chance=found.proven / self._space.size,
-        )
-
 
 class _EndedError(Exception):
     """A person ended the search while fills were drawn; incomplete draws prove nothing."""
-
-
-def _refuse_beyond_window(space: TokenSpace, window: int | None) -> None:
-    """Beyond its window a model gives wrong numbers, and many do not say so."""
-    longest = len(space.beginning) + space.longest
-    if window is not None and longest > window:
-        raise ModelError(
-            f"fills of format {space.format.name!r} have up to {longest} tokens with their context,"
-            f" but the model's context window holds {window}; use a shorter format or another model"
-        )
 
 
 def _groups(order: list[int], expected: list[float]) -> list[list[int]]:
@@ -421,12 +372,6 @@ def _groups(order: list[int], expected: list[float]) -> list[list[int]]:
     return groups
 
 
-def _label(draws: Draws, path: list[int]) -> int:
-    """The label of a fill among the draws; -1 where it was not drawn."""
-    at = np.flatnonzero(draws.of(path))
-    return int(draws.fills[at[0]]) if len(at) else -1
-
-
 # By canary id: greedy and beam, for each number of revealed characters.
 Extractions = dict[str, list[Extraction]]
 
@@ -438,28 +383,27 @@ class _Searches(Record):
 
 
 def extract_format(
-    extractor: Extractor,
-    canaries: tuple[Canary, ...],
-    *,
-    settings: MeasureSettings,
-    kept: Part | None,
-    progress: Progress,
+    task: Task, extractor: Extractor, canaries: tuple[Canary, ...]
 ) -> tuple[Extractions, int]:
     """Search for every canary of a format with 0 to `revealed` characters given."""
+    form, settings = extractor.format, task.settings
     width = settings.beam_width or beam_width(sum(canary.role == "canary" for canary in canaries))
-    searches = [
-        SecretSearch(index=canary.index, revealed=known, width=w)
-        for canary in canaries
-        for known in range(_most_revealed(extractor, canary, settings.revealed) + 1)
-        for w in (1, width)
-    ]
+    searches = []
+    for canary in canaries:
+        most = settings.revealed if canary.role == "canary" else 0
+        searches += [
+            SecretSearch(index=canary.index, revealed=known, width=w)
+            for known in range(min(most, form.free_characters(canary.index) - 1) + 1)
+            for w in (1, width)
+        ]
     # Those that share a search adjoin.
     searches.sort(key=lambda search: (search.revealed, search.width))
+    kept = task.kept(f"{form.name}.beams.json")
     before = read_part(kept, _Searches)
     rows = [] if before is None else list(before.done)
 
     def watch(done: int) -> None:
-        progress(f"extracting {extractor.format.name}", done, len(searches))
+        task.progress(f"extracting {form.name}", done, len(searches))
 
     watch(len(rows))
     blind = sum(search.revealed == 0 for search in searches)
@@ -469,26 +413,16 @@ def extract_format(
             searches[blind:], done=len(rows) - blind, watch=lambda done: watch(blind + done)
         ),
     ):
-        rows += [_searched(extractor, searches[len(rows) + n], row) for n, row in enumerate(found)]
+        for row, search in zip(found, searches[len(rows) :], strict=False):
+            left = form.fills_left(search.index, search.revealed)
+            chance = min(1.0, search.width / left)
+            rows.append(Extraction(**vars(row), proven=None, fills_left=left, by_chance=chance))
         keep_part(kept, _Searches(done=tuple(rows)))
         watch(len(rows))
-        if len(rows) >= blind and end_asked(progress):
+        if len(rows) >= blind and end_asked(task.progress):
             break
     by_index: dict[int, list[Extraction]] = {}
-    for search, row in zip(searches, rows, strict=False):  # without those that were left out
-        by_index.setdefault(search.index, []).append(row)
+    for search, done in zip(searches, rows, strict=False):  # without those that were left out
+        by_index.setdefault(search.index, []).append(done)
     left_out = {search.index for search in searches[len(rows) :]}
     return {canary.id: by_index[canary.index] for canary in canaries}, len(left_out)
-
-
-def _most_revealed(extractor: Extractor, canary: Canary, revealed: int) -> int:
-    """The most characters that a search for this canary is given."""
-    most = revealed if canary.role == "canary" else 0
-    return min(most, extractor.format.free_characters(canary.index) - 1)
-
-
-def _searched(extractor: Extractor, search: SecretSearch, found: scoring.Extraction) -> Extraction:
-    left = extractor.format.fills_left(search.index, search.revealed)
-    return Extraction(
-        **vars(found), proven=None, fills_left=left, by_chance=min(1.0, search.width / left)
-    )

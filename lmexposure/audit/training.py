@@ -16,6 +16,7 @@ from lmexposure.audit.corpus import read_template, wrapping_of
 from lmexposure.audit.workload import (
     Progress,
     Speaker,
+    Task,
     Watcher,
     measurement_phases,
     measurement_title,
@@ -154,9 +155,13 @@ def _train(
     prepared = _Prepared.of(files, settings, manifest)
     then: tuple[str, list[Phase]] = ("", [])
     if then_measure and manifest is not None and isinstance(progress, Watcher):
-        measured = manifest, settings.measure
-        phases = measurement_phases(TorchModel.of(prepared.loaded), *measured)
-        then = (measurement_title(*measured), phases)
+        task = Task(
+            lm=TorchModel.of(prepared.loaded),
+            manifest=manifest,
+            settings=settings.measure,
+            contexts={},
+        )
+        then = (measurement_title(manifest, settings.measure), measurement_phases(task))
     return train(
         prepared.loaded,
         prepared.documents,

@@ -2,14 +2,25 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol, runtime_checkable
 
 from lmexposure._forecast import Phase
+from lmexposure.audit.directory import MeasurementDirectory
 from lmexposure.canaries import DEFAULT_REFERENCES, WITNESS, Format, Manifest
+from lmexposure.core import Part
 from lmexposure.errors import LmexposureError
 from lmexposure.models import AnyContext, Context, TrainingSettings, encode_documents
 from lmexposure.models import Progress as TrainingProgress
-from lmexposure.scoring import MODEL_FAILURES, TorchModel, beam_width, step_pace
+from lmexposure.scoring import (
+    MODEL_FAILURES,
+    BaseModel,
+    TorchModel,
+    Vocabulary,
+    beam_width,
+    step_pace,
+)
 from lmexposure.statistics import draws_needed
 from lmexposure.studies import MeasureSettings
 
@@ -49,6 +60,40 @@ def end_asked(progress: Progress) -> bool:
     return isinstance(progress, Watcher) and progress.end_asked()
 
 
+@dataclass(kw_only=True)
+class Task:
+    """What is measured, and how."""
+
+    lm: TorchModel
+    manifest: Manifest
+    settings: MeasureSettings
+    contexts: Mapping[str, AnyContext]  # around the texts of each format, by its name
+    # the model before the training, which scores the same texts; None: none
+    base: BaseModel | None = None
+    # of the result and of finished parts; None writes nothing
+    directory: MeasurementDirectory | None = None
+    progress: Progress = silent
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary:
+        """What the tokens spell."""
+        return Vocabulary(self.lm.tokenizer)
+
+    @property
+    def origin(self) -> str:
+        """What the seeds of classes are made of."""
+        return f"{self.manifest.sha256} {self.lm.identity}"
+
+    def kept(self, name: str) -> Part | None:
+        """A file for a finished part; None where nothing is written."""
+        return None if self.directory is None else self.directory.part(name)
+
+    def row(self, name: str, *, whole: bool = True) -> list[int]:
+        """The tokens of one fill of a format up to its end, in its row where that is wanted."""
+        text = next(canary.text for canary in self.manifest.entries if canary.format == name)
+        return _in_row(self.lm, text, self.contexts.get(name) if whole else None)
+
+
 WITHOUT_SEARCH = ("sampled", "skew_normal")
 # A search also sorts, weighs and copies, and meets some prefixes twice: 0.8 to
 # 2.5 times a bare step, on the LSTM and on a small GPT-2.
@@ -75,63 +120,53 @@ def measurement_title(manifest: Manifest, settings: MeasureSettings) -> str:
     return f"measuring: {', '.join(parts)}"
 
 
-def measurement_phases(
-    lm: TorchModel,
-    manifest: Manifest,
-    settings: MeasureSettings,
-    *,
-    contexts: Mapping[str, AnyContext] | None = None,
-    base: bool = False,
-) -> list[Phase]:
+def measurement_phases(task: Task) -> list[Phase]:
     """The parts of a measurement, in order; steps of the model are timed for the searches' pace."""
-    tokens = {name: _tokens(lm, manifest, name) for name in manifest.ranked.formats}
-    rows = {name: _row(lm, manifest, name, contexts or {}) for name in tokens}
+    lm, manifest, settings = task.lm, task.manifest, task.settings
+    # The tokens of a fill without its context, which is short, and in its row.
+    tokens = {name: task.row(name, whole=False) for name in manifest.ranked.formats}
+    rows = {name: task.row(name) for name in tokens}
     pace = None
     if settings.estimate not in WITHOUT_SEARCH or settings.extraction:
         pace = _trial(lm, next(iter(rows.values())))
-    phases = [
-        Phase(
-            what=f"scoring {name}{under}",
-            kind="scoring",
-            work=float(len(ids) * _texts(manifest, name, settings)),
-        )
-        for name, ids in rows.items()
-        for under in ("", *[" under the base"] * base)
-    ]
+    phases = []
+    for name, ids in rows.items():
+        drawn = sum(canary.format == name for canary in manifest.entries)
+        work = float(len(ids) * (drawn + _references(manifest, name, settings)))
+        for under in ("", *[" under the base"] * (task.base is not None)):
+            phases.append(Phase(what=f"scoring {name}{under}", kind="scoring", work=work))
     most = settings.steps_for(lm.size)
     for name, ids in tokens.items():
-        length = max(1, len(ids) - _public_tokens(lm, manifest.formats[name], ids))
-        phases += _search_phases(manifest.formats[name], settings, length, most, pace)
+        form = manifest.formats[name]
+        # About how many of these tokens are the template's beginning.
+        public = len(_in_row(lm, form.prefix, None)) if form.prefix else 0
+        length = max(1, len(ids) - min(public, len(ids) - 1))
+        phases += _search_phases(form, settings, length, most, pace)
         if settings.extraction:
             phases.append(_extraction_phase(manifest, name, settings, length, pace))
         refits = settings.bootstraps * (settings.estimate == "skew_normal")
         spent = _STATISTICS_SECONDS + _REFIT_SECONDS * refits
         phases.append(Phase(what=f"estimating {name}", kind="statistics", work=spent, pace=1.0))
-    own = _of_chosen_texts(lm, manifest, contexts or {})
-    return [*phases, *own, *_of_witnesses(lm, manifest, contexts or {}, base=base)]
+    return [*phases, *_of_chosen_texts(task), *_of_witnesses(task)]
 
 
-def _of_witnesses(
-    lm: TorchModel, manifest: Manifest, contexts: Mapping[str, AnyContext], *, base: bool
-) -> Iterator[Phase]:
+def _of_witnesses(task: Task) -> Iterator[Phase]:
     """They are compared with others only where their own probabilities settle nothing."""
-    witnesses = [canary.text for canary in manifest.witnesses]
+    witnesses = len(task.manifest.witnesses)
     if not witnesses:
         return
-    row = len(_in_row(lm, witnesses[0], contexts.get(WITNESS.name)))
-    whole = row * (len(witnesses) + draws_needed(len(witnesses))) * (1 + base)
+    row = len(task.row(WITNESS.name))
+    whole = row * (witnesses + draws_needed(witnesses)) * (1 + (task.base is not None))
     yield Phase(what="witness", kind="scoring", work=float(row), most=float(whole))
 
 
-def _of_chosen_texts(
-    lm: TorchModel, manifest: Manifest, contexts: Mapping[str, AnyContext]
-) -> Iterator[Phase]:
+def _of_chosen_texts(task: Task) -> Iterator[Phase]:
     """They are scored where coins judge them."""
-    if manifest.plan.inclusion_probability is None:
+    if task.manifest.plan.inclusion_probability is None:
         return
-    for form in manifest.chosen:
-        texts = sum(canary.format == form.name for canary in manifest.entries)
-        work = float(texts * len(_row(lm, manifest, form.name, contexts)))
+    for form in task.manifest.chosen:
+        texts = sum(canary.format == form.name for canary in task.manifest.entries)
+        work = float(texts * len(task.row(form.name)))
         yield Phase(what=f"scoring {form.name}", kind="scoring", work=work)
 
 
@@ -176,40 +211,11 @@ def _references(manifest: Manifest, name: str, settings: MeasureSettings) -> int
     return min(settings.references_for(DEFAULT_REFERENCES), manifest.references_left(name))
 
 
-def _texts(manifest: Manifest, name: str, settings: MeasureSettings) -> int:
-    drawn = sum(canary.format == name for canary in manifest.entries)
-    return drawn + _references(manifest, name, settings)
-
-
-def _tokens(lm: TorchModel, manifest: Manifest, name: str) -> list[int]:
-    """The tokens of one fill; without its context, which is short."""
-    return _in_row(lm, _text(manifest, name), None)
-
-
-def _text(manifest: Manifest, name: str) -> str:
-    return next(canary.text for canary in manifest.entries if canary.format == name)
-
-
-def _row(
-    lm: TorchModel, manifest: Manifest, name: str, contexts: Mapping[str, AnyContext]
-) -> list[int]:
-    """The tokens of one fill in its row, up to its end."""
-    return _in_row(lm, _text(manifest, name), contexts.get(name))
-
-
 def _in_row(lm: TorchModel, text: str, context: AnyContext) -> list[int]:
     if isinstance(context, Context):
         return encode_documents(lm.tokenizer, [text], context=context)[0]
     ids: list[int] = lm.tokenizer(text, add_special_tokens=False)["input_ids"]
     return ids
-
-
-def _public_tokens(lm: TorchModel, form: Format, ids: Sequence[int]) -> int:
-    """About how many of these tokens are the template's beginning."""
-    if not form.prefix:
-        return 0
-    public = lm.tokenizer(form.prefix, add_special_tokens=False)["input_ids"]
-    return min(len(public), len(ids) - 1)
 
 
 def _trial(lm: TorchModel, ids: Sequence[int]) -> float | None:

@@ -8,10 +8,12 @@ from corpora import sentences
 from known import known
 from tiny import byte_level_bpe, characters, model_of
 
+from lmexposure.audit.workload import Task
 from lmexposure.canaries import Format, Manifest, Plan
 from lmexposure.integrations import insert
+from lmexposure.models import LoadedModel
 from lmexposure.scoring import TorchModel
-from lmexposure.studies import Result, Validation
+from lmexposure.studies import MeasureSettings, Result, Validation
 
 TOKENIZER = byte_level_bpe()
 
@@ -22,6 +24,14 @@ def pins(digits: int, documents: int = 20, **plan: Any) -> Manifest:
     values: dict[str, Any] = {"formats": (form,), "canaries": 2, "repetitions": (1, 4)}
     values |= {"controls": 2, "seed": 3}
     return insert(sentences(documents), Plan(**values | plan)).manifest
+
+
+def task_of(
+    lm: LoadedModel, manifest: Manifest, settings: MeasureSettings, contexts: Any = None
+) -> Task:
+    """What is measured; without contexts each text is behind the separator alone."""
+    contexts = dict.fromkeys(manifest.formats, manifest.separator) if contexts is None else contexts
+    return Task(lm=TorchModel.of(lm), manifest=manifest, settings=settings, contexts=contexts)
 
 
 def gpt2() -> Any:

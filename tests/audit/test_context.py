@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 from audit.quick import ALL_FILLS
-from audit.small import bits, loaded_of, training
+from audit.small import bits, loaded_of, task_of, training
 from audit.wrapped import TWO, naive_bits, plain_manifest, wrapped_manifest
 from chats import TEMPLATE, chat_tokenizer
 from known import known
@@ -303,7 +303,7 @@ def test_the_work_of_a_measurement_counts_the_rows() -> None:
     manifest = wrapped_manifest(ANSWER, CHAT)
     contexts = scoring_context(LOADED, manifest).by_format
     bare, whole = (
-        measurement_phases(LOADED, manifest, FEW, contexts=around)[0] for around in (None, contexts)
+        measurement_phases(task_of(LOADED, manifest, FEW, around))[0] for around in ({}, contexts)
     )
     row = encode_in_context(CHAT, [manifest.entries[0].text], context=contexts["two"])[0]
     assert whole.work / bare.work == len(row.ids) / len(CHAT(manifest.entries[0].text)["input_ids"])

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from audit.quick import QUICK
-from audit.small import loaded_of
+from audit.small import loaded_of, task_of
 from corpora import sentences
 from known import known
 
@@ -187,7 +187,7 @@ def test_every_phase_was_announced_and_moves() -> None:
 
 def test_phases_know_their_work() -> None:
     settings = MeasureSettings(references=100, budget_steps=5_000, draws=1_000, guesses=50)
-    phases = {one.what: one for one in measurement_phases(LOADED, MANIFEST, settings)}
+    phases = {one.what: one for one in measurement_phases(task_of(LOADED, MANIFEST, settings))}
     length = len("number 1234")  # a token a character
     assert phases["scoring code"].work == (6 + 3 + 100) * length
     assert phases["scoring code"].pace is None
@@ -196,7 +196,7 @@ def test_phases_know_their_work() -> None:
     assert phases["code: best-first search"].most == 5_000
     assert phases["code: drawing fills"].pace is not None
     few = replace(settings, estimate="sampled", extraction=False)
-    assert [one.what for one in measurement_phases(LOADED, MANIFEST, few)] == [
+    assert [one.what for one in measurement_phases(task_of(LOADED, MANIFEST, few))] == [
         "scoring code",
         "estimating code",
         "witness",

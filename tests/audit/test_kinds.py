@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from audit.quick import QUICK
+from audit.small import task_of
 from corpora import sentences
 from known import known
 
@@ -26,7 +27,7 @@ from lmexposure.models import (
     new_model,
     train,
 )
-from lmexposure.scoring import TorchModel, score_encoded
+from lmexposure.scoring import score_encoded
 from lmexposure.studies import KindMembership, Result
 
 FEW = replace(QUICK, references=60, extraction=False, estimate="sampled")
@@ -292,7 +293,7 @@ def test_the_part_with_ranks_keeps_the_name_of_the_whole() -> None:
 
 
 def test_work_is_announced_for_chosen_texts() -> None:
-    phases = [p.what for p in measurement_phases(TorchModel.of(lstm(both())), both(), FEW)]
+    phases = [p.what for p in measurement_phases(task_of(lstm(both()), both(), FEW))]
     assert phases[-3:] == ["scoring texts", "scoring near_duplicate", "witness"]
     assert phases.count("scoring pin") == 1
     assert "of 1 format," in measurement_title(both(), FEW)

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from audit.quick import ALL_FILLS, QUICK
-from audit.small import loaded_of, training
+from audit.small import loaded_of, task_of, training
 from corpora import sentences
 from known import known
 from manifest_files import judged
@@ -32,7 +32,7 @@ from lmexposure.errors import (
 )
 from lmexposure.integrations import insert
 from lmexposure.models import LoadedModel, new_model
-from lmexposure.scoring import TorchModel, Vocabulary, log_perplexity
+from lmexposure.scoring import log_perplexity
 from lmexposure.studies import Result
 
 
@@ -373,16 +373,7 @@ def test_fills_that_merge_with_the_context_are_scored_like_the_others() -> None:
     )[1]
     lines = inserted.corpus.model_copy(update={"separator": "\n"})
     manifest = replace(inserted, corpus=lines)
-    scores = score_format(
-        TorchModel.of(loaded),
-        manifest,
-        "f",
-        context=manifest.separator,
-        settings=MeasureSettings(),
-        vocabulary=Vocabulary(tokenizer),
-        kept=None,
-        progress=lambda done, total: None,
-    )
+    scores = score_format(task_of(loaded, manifest, MeasureSettings()), "f")
     assert set(scores.tokens.tolist()) == {3, 4}  # "\\n2" "8" "!", or "\\n" "7" "8" "!"
 
 

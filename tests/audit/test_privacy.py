@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from audit.quick import QUICK
-from audit.small import loaded_of
+from audit.small import loaded_of, task_of
 from corpora import sentences
 from known import known
 
@@ -17,7 +17,6 @@ from lmexposure.audit.privacy import privacy_section
 from lmexposure.canaries import Format, Manifest, Plan
 from lmexposure.errors import SettingsError
 from lmexposure.integrations import insert
-from lmexposure.scoring import Vocabulary
 from lmexposure.statistics import Privacy, joint_bounds
 
 FORMATS = (
@@ -51,16 +50,7 @@ def scores_of(manifest: Manifest, memorised: float = 0.0) -> list[FormatScores]:
     """Scores under a random model, as if it had shortened every inserted canary by some bits."""
     found = []
     for name in manifest.formats:
-        one = score_format(
-            LOADED,
-            manifest,
-            name,
-            context=manifest.separator,
-            settings=FEW,
-            vocabulary=Vocabulary(LOADED.tokenizer),
-            kept=None,
-            progress=lambda done, total: None,
-        )
+        one = score_format(task_of(LOADED, manifest, FEW), name)
         bits = one.bits.copy()
         bits[: len(one.canaries)] -= memorised * np.array(
             [c.role == "canary" for c in one.canaries]
