@@ -85,7 +85,8 @@ def test_kept_scores_of_another_format_are_made_again(
     with study(tmp_path):
         scores = scored(manifest, kept)
         columns = {name: getattr(scores, name) for name in ("bits", "tokens", "secret_bits")}
-        np.savez(stream := io.BytesIO(), slower="", **columns | {"bits": scores.bits + 1})
+        stream = io.BytesIO()
+        np.savez(stream, slower="", **columns | {"bits": scores.bits + 1})
         other.write(stream.getvalue())
         kept.path.write_bytes(other.path.read_bytes())
         assert np.array_equal(scored(manifest, kept).bits, scores.bits)
