@@ -82,8 +82,7 @@ def scoring_context(
     _refuse_both(left_context, rows, wrapping, said)
     warnings: list[str] = []
     if rows is not None:
-        _refuse_other_rows(rows, manifest, lm.tokenizer)
-        warnings += _of_rows(rows)
+        warnings += _checked_rows(rows, manifest, lm.tokenizer)
     source: Source
     shared: AnyContext
     if rows is not None and rows.start is not None:
@@ -215,7 +214,8 @@ def _refuse_both(
         )
 
 
-def _refuse_other_rows(rows: RowsRecord, manifest: Manifest, tokenizer: Any) -> None:
+def _checked_rows(rows: RowsRecord, manifest: Manifest, tokenizer: Any) -> Iterator[str]:
+    """What the rows of this very training say that a reader of exposures must know."""
     if rows.manifest_sha256 != manifest.sha256:
         raise ManifestError(
             f"rows.json is of the manifest {rows.manifest_sha256[:16]}, and this is "
@@ -226,10 +226,6 @@ def _refuse_other_rows(rows: RowsRecord, manifest: Manifest, tokenizer: Any) -> 
             "rows.json is of rows of another tokenizer than the model's; verify the rows again "
             "with the tokenizer of the model, or move it aside"
         )
-
-
-def _of_rows(rows: RowsRecord) -> Iterator[str]:
-    """What the rows say that a reader of exposures must know."""
     for warning in rows.warnings:
         yield f"rows of the training: {warning}"
     if rows.start is None:

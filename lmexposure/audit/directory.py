@@ -165,22 +165,12 @@ def _readable(path: Path) -> RunRecord | None:
 
 def _refuse_version(path: Path) -> None:
     """Another version's record may be whole, and is not written over."""
-    RunRecord.refuse_version(_values(path), path)
-
-
-def _elsewhere(failure: ResultError) -> ResultError:
-    """The same refusal for whoever gave the run's command."""
-    why = str(failure).removesuffix(f"; {RunRecord.AGAIN}")
-    return ResultError(f"{why}; choose another directory")
-
-
-def _values(path: Path) -> dict[str, Any]:
-    """What a run.json holds, however damaged; nothing where it is no JSON table."""
     try:
         values = json.loads(read_bytes(path))
     except (ValueError, OSError, RecursionError):
-        return {}
-    return values if isinstance(values, dict) else {}
+        return
+    if isinstance(values, dict):
+        RunRecord.refuse_version(values, path)
 
 
 def set_aside(out: Path) -> Path:
@@ -205,7 +195,8 @@ def _same_run(path: Path, settings: RunSettings) -> dict[str, float] | None:
             # Manifest, training and result each refuse other settings than their own.
             say_rebuilt(path)
             return {}
-        raise _elsewhere(failure) from failure
+        why = str(failure).removesuffix(f"; {RunRecord.AGAIN}")  # whoever gave the run's command
+        raise ResultError(f"{why}; choose another directory") from failure
     old = _named(before.settings, before.measure)
     new = _named(settings.record(), settings.measure.record())
     made = any((path.parent / name).exists() for name in _OF_STEPS)

@@ -25,7 +25,6 @@ from lmexposure.statistics import (
     GUESSING,
     Estimate,
     ExposureEstimate,
-    ExposureSummary,
     GuessingBaseline,
     SkewNormalExposure,
     certified_exposure,
@@ -88,10 +87,10 @@ def estimate_format(
     ranks = _by_rank(scores, settings)
     curve, curve_warnings = _by_curve(scores, settings)
     base = beside_base(scores, settings, origin=origin)
-    estimates: list[Estimates] = [
-        {**_scored(scores, ranks[i], curve, i), **_searched(scores, search, i), **_beside(base, i)}
-        for i in range(len(scores.canaries))
-    ]
+    estimates = [_of_canary(scores, search, rank, curve, i) for i, rank in enumerate(ranks)]
+    if base is not None:
+        for own, calibrated in zip(estimates, base.estimates, strict=True):
+            own["calibrated"] = calibrated
     canaries = [
         CanaryResult(
             id=canary.id,
@@ -117,10 +116,6 @@ def estimate_format(
     )
 
 
-def _beside(base: BesideBase | None, i: int) -> Estimates:
-    return {} if base is None else {"calibrated": base.estimates[i]}
-
-
 def _shown(estimates: Estimates, method: str, name: str) -> Estimate:
     """The estimate that is shown; where a curve was asked for, a counted or drawn one."""
     for wanted in _SHOWN[method]:
@@ -132,12 +127,29 @@ def _shown(estimates: Estimates, method: str, name: str) -> Estimate:
     )
 
 
-def _searched(scores: FormatScores, search: FormatSearch, i: int) -> Estimates:
-    """What the search says of one canary; its certificate rests on counted paths."""
-    if not search.secret_bits:
-        return search.estimates[i]
-    certificate = certified_exposure(scores.format.bits, search.secret_bits[i]).canary(0)
-    return {**search.estimates[i], "certificate": certificate}
+def _of_canary(
+    scores: FormatScores,
+    search: FormatSearch,
+    rank: Estimate,
+    curve: SkewNormalExposure | None,
+    i: int,
+) -> Estimates:
+    """What scores and search say of one canary, by method."""
+    estimates: Estimates = {"exact" if rank.method == "exact" else "sampled": rank}
+    if scores.certifiable:
+        proven = certified_exposure(scores.format.bits, scores.secret_bits[i]).canary(0)
+        alike = (
+            f"the fills not scored begin with the same {len(scores.beginning.ids)} tokens as the "
+            f"{scores.bits.size} that were"
+        )
+        estimates["certificate"] = replace(proven, assumptions=(*proven.assumptions, alike))
+    if curve is not None:
+        estimates["skew_normal"] = curve.canary(i)
+    estimates |= search.estimates[i]
+    if search.secret_bits:  # this certificate rests on counted paths
+        counted = certified_exposure(scores.format.bits, search.secret_bits[i])
+        estimates["certificate"] = counted.canary(0)
+    return estimates
 
 
 def _score_warnings(scores: FormatScores, search: FormatSearch) -> Iterator[str]:
@@ -197,27 +209,6 @@ def _by_curve(
     return curve, [f"skew-normal curve: {line}" for line in lines]
 
 
-def _scored(
-    scores: FormatScores, rank: Estimate, curve: SkewNormalExposure | None, i: int
-) -> Estimates:
-    """What the scores alone say of one canary."""
-    estimates: Estimates = {"exact" if rank.method == "exact" else "sampled": rank}
-    if scores.certifiable:
-        estimates["certificate"] = _certificate(scores, i)
-    if curve is not None:
-        estimates["skew_normal"] = curve.canary(i)
-    return estimates
-
-
-def _certificate(scores: FormatScores, i: int) -> Estimate:
-    proven = certified_exposure(scores.format.bits, scores.secret_bits[i]).canary(0)
-    alike = (
-        f"the fills not scored begin with the same {len(scores.beginning.ids)} tokens as the "
-        f"{scores.bits.size} that were"
-    )
-    return replace(proven, assumptions=(*proven.assumptions, alike))
-
-
 def _record(
     scores: FormatScores, search: FormatSearch, curve: SkewNormalExposure | None
 ) -> FormatResult:
@@ -264,7 +255,17 @@ def _summaries(
         own = [canaries[i] for i in chosen.tolist()]
         shown = [estimates[i] for i in chosen.tolist()]
         seed = class_seed(settings.bootstrap_seed, origin, scores.format.name, count)
-        summary = _exposures(scores, shown, controls if count else [], settings.level, seed)
+        null = controls if count else []  # the exposures of a class are held against the controls
+        summary = exposure_summary(
+            [estimate.value for estimate in shown],
+            level=settings.level,
+            capped=[estimate.capped for estimate in shown],
+            estimates=shown,
+            controls_bits=[estimate.value for estimate in null] or None,
+            control_estimates=null or None,
+            seed=seed,
+            guessing=_guessing(scores, {estimate.method for estimate in shown}),
+        )
         test = guessing_test(
             scores.canary_bits[chosen],
             scores.reference_bits,
@@ -291,26 +292,6 @@ def _summaries(
         )
         rows.append(row)
     return rows
-
-
-def _exposures(
-    scores: FormatScores,
-    shown: Sequence[ExposureEstimate],
-    controls: Sequence[ExposureEstimate],
-    level: float,
-    seed: int,
-) -> ExposureSummary:
-    """The exposures of a class, held against the controls where there are any."""
-    return exposure_summary(
-        [estimate.value for estimate in shown],
-        level=level,
-        capped=[estimate.capped for estimate in shown],
-        estimates=shown,
-        controls_bits=[estimate.value for estimate in controls] or None,
-        control_estimates=controls or None,
-        seed=seed,
-        guessing=_guessing(scores, {estimate.method for estimate in shown}),
-    )
 
 
 def _estimate(canary: CanaryResult, scores: FormatScores) -> ExposureEstimate:

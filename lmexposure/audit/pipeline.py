@@ -34,7 +34,7 @@ from lmexposure.canaries import (
 )
 from lmexposure.errors import CorpusError, ManifestError, ResultError, SettingsError
 from lmexposure.scoring import check_model, chosen_device, load_for_measuring
-from lmexposure.studies import SEVERAL, DpClaim, MeasureSettings, Result, RunSettings, Validation
+from lmexposure.studies import SEVERAL, MeasureSettings, Result, RunSettings, Validation
 
 _LOG = logging.getLogger(__name__)
 
@@ -47,7 +47,11 @@ def run(
     progress: Progress = silent,
 ) -> Result:
     """Insert, train and measure; the same call again skips what is finished and goes on."""
-    _refuse_several_processes()
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:  # torchrun
+        raise SettingsError(
+            "run takes one process; with several, insert first, then train by torchrun, then "
+            "measure"
+        )
     settings = RunSettings() if settings is None else settings
     of_type(
         "settings", settings, RunSettings, 'RunSettings(...), such as RunSettings(formats=["pin"])'
@@ -60,13 +64,6 @@ def run(
     check_model(settings)
     with only_writer(out), spooled_corpus(corpus, out, settings) as files:
         return _run(files, out, settings, progress)
-
-
-def _with_claim(settings: MeasureSettings, claim: DpClaim | None) -> MeasureSettings:
-    """A measurement that holds what the training promised against what it shows."""
-    if claim is None or settings.claimed_epsilon is not None:
-        return settings
-    return replace(settings, claimed_epsilon=claim.stated_epsilon, delta=claim.delta)
 
 
 def spooled_corpus(
@@ -83,13 +80,22 @@ def _run(files: list[str | Path], out: Path, settings: RunSettings, progress: Pr
     log.corpus = SEVERAL.join(Path(os.path.relpath(Path(name), out)).as_posix() for name in files)
     if not is_utf8(log.corpus):
         raise CorpusError(f"{files[0]}: its path is not UTF-8, as run.json is; give it other names")
-    _refuse_lost_seed(out, log, settings)
+    if log.timings and settings.seed is None and not (out / "manifest.json").exists():
+        raise ResultError(  # other canaries would be drawn, which would go unnoticed
+            f"{out} has a run.json but no manifest.json, which alone has the seed of its secrets; "
+            "put the manifest back, or choose another directory"
+        )
     with log.step("insert"):
         # Chats get the template of the tokenizer that they are trained with into their manifest.
         chats = wrapping_of(files, settings=settings, out=out)
         check_model_for(chats, settings)
         manifest = _inserted(files, log, chats)
-    _refuse_nothing_inserted(manifest)
+    if not (ranked := manifest.ranked).canaries:
+        raise ManifestError(
+            f"nothing was inserted: the coins left all {len(ranked.held_out)} candidates out, so "
+            "there is nothing to measure; plan more candidates, or a higher probability, in "
+            "another directory"
+        )
     with log.step("train"):
         trained = train_corpus(
             copies_of(files, out),
@@ -99,16 +105,17 @@ def _run(files: list[str | Path], out: Path, settings: RunSettings, progress: Pr
             progress=progress,
             then_measure=True,
         )
+    # A measurement takes the threads that a resumed training began with, and holds what the
+    # training promised against what it shows.
+    measuring = replace(settings.measure, threads=trained.threads or settings.threads)
+    if (claim := trained.claim) is not None and measuring.claimed_epsilon is None:
+        measuring = replace(measuring, claimed_epsilon=claim.stated_epsilon, delta=claim.delta)
     with log.step("measure"):
         result = measure(
             load_for_measuring(trained.model_path, settings),
             manifest,
             out=out,
-            # A measurement takes the threads that a resumed training began with.
-            settings=_with_claim(
-                replace(settings.measure, threads=trained.threads or settings.threads),
-                trained.claim,
-            ),
+            settings=measuring,
             # What a result says of the training: utility next to exposure.
             validation=Validation.model_validate(trained, from_attributes=True),
             progress=progress,
@@ -149,35 +156,6 @@ def estimate_cost(corpus: Files, settings: RunSettings, *, would: Preview | None
         f"training {settings.model}: at most {epochs} of {size / 1e6:.2f} MB; "
         f"scoring {scored:,} texts"
     )
-
-
-def _refuse_nothing_inserted(manifest: Manifest) -> None:
-    """Refuse a manifest without canaries before a training, not after it."""
-    manifest = manifest.ranked
-    if not manifest.canaries:
-        raise ManifestError(
-            f"nothing was inserted: the coins left all {len(manifest.held_out)} candidates out, so "
-            "there is nothing to measure; plan more candidates, or a higher probability, in "
-            "another directory"
-        )
-
-
-def _refuse_lost_seed(out: Path, log: RunLog, settings: RunSettings) -> None:
-    """Refuse to draw other canaries than a run begun here inserted, which would go unnoticed."""
-    if log.timings and settings.seed is None and not (out / "manifest.json").exists():
-        raise ResultError(
-            f"{out} has a run.json but no manifest.json, which alone has the seed of its secrets; "
-            "put the manifest back, or choose another directory"
-        )
-
-
-def _refuse_several_processes() -> None:
-    """Inserting and measuring are one process's work; torchrun may have started several."""
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        raise SettingsError(
-            "run takes one process; with several, insert first, then train by torchrun, then "
-            "measure"
-        )
 
 
 _QUICK_LINES = 3_000

@@ -118,23 +118,28 @@ def epsilon(  # noqa: PLR0913 - a public door; each argument is a column or an o
     """
     values, inside = bits_array("scores", scores), _truths(included)
     others = np.empty(0) if references is None else bits_array("references", references)
-    names = _names(formats, values.size)
+    n = values.size
+    names = np.full(n, "") if formats is None else np.atleast_1d(np.asarray(formats, dtype=str))
     if others.size and len(set(names.tolist())) > 1:
         raise InputError(
             f"references of {len(set(names.tolist()))} formats cannot be told apart here; leave "
             "formats out if scores compare across them, or call once for each format"
         )
-    copies = _copies(repetitions, values.size)
-    _same_length(scores=values, included=inside, formats=names, repetitions=copies)
+    copies = bits_array("repetitions", repetitions)
+    copies = np.full(n, copies[0]) if np.ndim(repetitions) == 0 else copies
+    columns = {"scores": values, "included": inside, "formats": names, "repetitions": copies}
+    if len({column.size for column in columns.values()}) > 1:
+        listed = ", ".join(f"{name} {column.size}" for name, column in columns.items())
+        raise InputError(f"columns of different lengths: {listed}; give one of each per candidate")
     roles = np.where(inside, "canary", "held_out")
-    columns = ScoreColumns(
+    told = ScoreColumns(
         scores=np.concatenate([values, others]) * (-1 if flag("lower_is_in", lower_is_in) else 1),
         roles=np.concatenate([roles, np.full(others.size, "reference")]),
         repetitions=np.concatenate([copies, np.zeros(others.size)]),
         formats=np.concatenate([names, np.full(others.size, names[0])]),
     )
     return epsilon_of_columns(
-        columns,
+        told,
         inclusion_probability=inclusion_probability,
         deltas=deltas,
         claim=claim,
@@ -199,21 +204,3 @@ def _truths(included: ArrayLike) -> NDArray[np.bool_]:
             "included must say of each candidate whether it went in: True or False, or 1 or 0"
         )
     return np.equal(numbers, 1)
-
-
-def _names(formats: ArrayLike | None, n: int) -> NDArray[np.str_]:
-    if formats is None:
-        return np.full(n, "")
-    return np.atleast_1d(np.asarray(formats, dtype=str))
-
-
-def _copies(repetitions: ArrayLike, n: int) -> NDArray[np.float64]:
-    copies = bits_array("repetitions", repetitions)
-    return np.full(n, copies[0]) if np.ndim(repetitions) == 0 else copies
-
-
-def _same_length(**columns: NDArray[np.generic]) -> None:
-    sizes = {name: column.size for name, column in columns.items()}
-    if len(set(sizes.values())) > 1:
-        listed = ", ".join(f"{name} {size}" for name, size in sizes.items())
-        raise InputError(f"columns of different lengths: {listed}; give one of each per candidate")

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from lmexposure._files import (
     PRIVATE,
@@ -73,7 +72,11 @@ def _in_order(models: Sequence[str | Path]) -> list[_Checkpoint]:
         raise SettingsError(
             f"models={models!r} are no checkpoints; give a list of one or more directories"
         )
-    found = [_checkpoint(str(model)) for model in models]
+    found = []
+    for model in models:
+        path = Path(model)
+        name = path.resolve().name if path.is_dir() else path.name
+        found.append(_Checkpoint(model=str(model), name=name, step=_step(path, name)))
     name, times = Counter(checkpoint.name for checkpoint in found).most_common(1)[0]
     if times > 1:
         raise SettingsError(
@@ -81,12 +84,6 @@ def _in_order(models: Sequence[str | Path]) -> list[_Checkpoint]:
             "kept and shown; give each once, and rename those that differ"
         )
     return sorted(found, key=lambda c: (c.step is None, c.step or 0))
-
-
-def _checkpoint(model: str) -> _Checkpoint:
-    path = Path(model)
-    name = path.resolve().name if path.is_dir() else path.name
-    return _Checkpoint(model=model, name=name, step=_step(path, name))
 
 
 def _step(path: Path, name: str) -> int | None:
@@ -101,7 +98,8 @@ def _step(path: Path, name: str) -> int | None:
 
 def _check_alike(checkpoints: Sequence[_Checkpoint]) -> None:
     """Refuse, before any work, what cannot be loaded or is no checkpoint of the same training."""
-    outlines = [_outline(checkpoint) for checkpoint in checkpoints]
+    # Of a hub name nothing is asked before it is loaded.
+    outlines = [model_outline(c.model) if check_name(c.model) else {} for c in checkpoints]
     for checkpoint, outline in zip(checkpoints, outlines, strict=True):
         for what, value in outline.items():
             if value != outlines[0][what]:
@@ -110,11 +108,6 @@ def _check_alike(checkpoints: Sequence[_Checkpoint]) -> None:
                     f"{checkpoints[0].model!r}, so they are no checkpoints of one training; "
                     "measure them apart"
                 )
-
-
-def _outline(checkpoint: _Checkpoint) -> dict[str, Any]:
-    """What two checkpoints share; of a hub name nothing is asked before it is loaded."""
-    return model_outline(checkpoint.model) if check_name(checkpoint.model) else {}
 
 
 def _results(
@@ -139,19 +132,8 @@ def _results(
 def _joined(results: Sequence[tuple[_Checkpoint, Result]]) -> Result:
     """The last result, with the classes of all, under a hash of all that decides these numbers."""
     last = results[-1][1]
-    inputs = [[checkpoint.name, result.inputs_sha256] for checkpoint, result in results]
-    joined = last.model_copy(
-        update={
-            "trajectory": tuple(row for pair in results for row in _rows(*pair)),
-            "inputs_sha256": sha256_bytes(canonical_json({_PARTS: inputs})),
-        }
-    )
-    return joined if last.scores is None else joined.with_scores(last.scores)
-
-
-def _rows(checkpoint: _Checkpoint, result: Result) -> Iterator[CheckpointClass]:
-    for row in result.summary:
-        yield CheckpointClass(
+    rows = [
+        CheckpointClass(
             checkpoint=checkpoint.name,
             step=checkpoint.step,
             format=row.format,
@@ -162,6 +144,17 @@ def _rows(checkpoint: _Checkpoint, result: Result) -> Iterator[CheckpointClass]:
             high=row.median.high,
             exact=row.counted,
         )
+        for checkpoint, result in results
+        for row in result.summary
+    ]
+    inputs = [[checkpoint.name, result.inputs_sha256] for checkpoint, result in results]
+    joined = last.model_copy(
+        update={
+            "trajectory": tuple(rows),
+            "inputs_sha256": sha256_bytes(canonical_json({_PARTS: inputs})),
+        }
+    )
+    return joined if last.scores is None else joined.with_scores(last.scores)
 
 
 def _refuse_another(out: Path) -> None:
@@ -176,13 +169,12 @@ def _refuse_another(out: Path) -> None:
 
 
 def _written(out: Path, last: Path, result: Result) -> Result:
+    def copy_scores(target: Path) -> None:
+        with atomic_write(target, mode=PRIVATE) as stream, open(last / SCORES, "rb") as scores:
+            shutil.copyfileobj(scores, stream)
+
     before = finished(out, result.inputs_sha256)
     if before is not None:
         return before
     with MeasurementDirectory.held(out, result.inputs_sha256) as directory:
-        return directory.finish(result, partial(_copied, last / SCORES))
-
-
-def _copied(source: Path, target: Path) -> None:
-    with atomic_write(target, mode=PRIVATE) as stream, open(source, "rb") as scores:
-        shutil.copyfileobj(scores, stream)
+        return directory.finish(result, copy_scores)
