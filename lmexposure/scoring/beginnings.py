@@ -9,7 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from lmexposure.canaries import Format
 from lmexposure.core import Encoded
+from lmexposure.errors import ModelError
 from lmexposure.models import AnyContext, Context, encode_documents, encode_rows
 from lmexposure.scoring.spelling import Vocabulary
 
@@ -165,6 +167,15 @@ def find_beginning(
         lead=lead,
         trail=trail,
     )
+
+
+def refuse_no_beginning(format: Format, ids: Sequence[int]) -> None:
+    """Refuse secrets with no token in front of them: nothing predicts their first one."""
+    if not ids:
+        raise ModelError(
+            f"format {format.name!r} begins with its secret and no token is in front of it "
+            "in its row, so the model has nothing to begin from; put text before the first hole"
+        )
 
 
 def _spelled_from(

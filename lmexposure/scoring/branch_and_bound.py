@@ -254,7 +254,14 @@ class BranchAndBound:
                 now.state, now.parents, now.nodes.paths[:, -1], children.rows, children.tokens
             )
         except (RuntimeError, MemoryError) as failure:
-            self._halve(failure)
+            if not out_of_memory(failure):
+                raise
+            if self._batch == 1:
+                raise ModelError(
+                    "out of memory with one state at a time; use a smaller model, or a device with "
+                    "more memory"
+                ) from failure
+            self._batch //= 2
             return
         self.spent += len(now.nodes)
         self._note_live(state.rows)
@@ -300,16 +307,6 @@ class BranchAndBound:
         return _Open(
             state=state, parents=children.rows[inner], nodes=children.nodes(nodes, costs, inner)
         )
-
-    def _halve(self, failure: Exception) -> None:
-        if not out_of_memory(failure):
-            raise failure
-        if self._batch == 1:
-            raise ModelError(
-                "out of memory with one state at a time; use a smaller model, or a device with "
-                "more memory"
-            ) from failure
-        self._batch //= 2
 
     def _note_live(self, made: int) -> None:
         held = {id(entry.state): entry.state.rows for entry in self._stack}

@@ -252,8 +252,10 @@ class CachedSteps:
         return new, self._head.logits(hidden)
 
     def _advanced(self, state: _Cached, parents: Ints, tokens: Ints) -> tuple[_Cached, Tensor]:
-        chosen = torch.from_numpy(parents).to(self.model.device)
-        cache = _fork(state.cache, chosen)
+        """Rows of a cache as a cache of their own, read on; the old one stays as it was."""
+        cache = copy.copy(state.cache)
+        cache.layers = [_shallow(layer) for layer in state.cache.layers]
+        cache.reorder_cache(torch.from_numpy(parents).to(self.model.device))
         return self._read(cache, state.length, torch.from_numpy(tokens)[:, None])
 
     def _bits(self, hidden: Tensor, rows: Ints, columns: Ints) -> Floats:
@@ -346,14 +348,6 @@ class PathSteps(CachedSteps):
         most = min(_BLOCK_ROWS.get(kind, _BLOCK_ROWS["cuda"]), max(_FEWEST_ROWS, affordable))
         size = ceil(rows / ceil(rows / most))
         return [slice(first, min(first + size, rows)) for first in range(0, rows, size)]
-
-
-def _fork(cache: Any, index: torch.Tensor) -> Any:
-    """Rows `index` of a cache as a cache of their own; the old one stays as it was."""
-    twin = copy.copy(cache)
-    twin.layers = [_shallow(layer) for layer in cache.layers]
-    twin.reorder_cache(index)
-    return twin
 
 
 def _shallow(layer: Any) -> Any:

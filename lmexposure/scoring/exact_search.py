@@ -286,7 +286,9 @@ class RankSearch:
         most_bits = bits + self.rescorer.tie_bits
         others = [path for path, cost in zip(near, costs, strict=True) if cost <= most_bits]
         place = 1 + cheaper + len(others) - (own in others)
-        planted = self._planted(index, bits)
+        excluded = self.rescorer.bits(self._excluded_paths)
+        cheap = np.flatnonzero(excluded <= bits + self.rescorer.tie_bits)
+        planted = sum(self._excluded[i] != index for i in cheap.tolist())
         open_fills += tally.unsettled(i)
         if not open_fills and (own not in others or place - 1 < planted):
             raise MarginError(
@@ -303,12 +305,6 @@ class RankSearch:
             # What was thought proven rests on the sample once float64 has failed.
             margin=replace(self.margin, empirical=True) if self.rescorer.failure else self.margin,
         )
-
-    def _planted(self, index: int, bits: float) -> int:
-        """How many other excluded fills cost no more."""
-        costs = self.rescorer.bits(self._excluded_paths)
-        cheap = np.flatnonzero(costs <= bits + self.rescorer.tie_bits).tolist()
-        return sum(self._excluded[i] != index for i in cheap)
 
     def _measured_margin(self, model: Any, seed: int) -> Margin:
         """The fixed margin where float32 is far within it, else one from a sample."""

@@ -22,7 +22,7 @@ from lmexposure._validate import integer
 from lmexposure.canaries import Format
 from lmexposure.errors import InputError, ModelError
 from lmexposure.models import AnyContext, context_window, encode_in_context
-from lmexposure.scoring.beginnings import find_beginning
+from lmexposure.scoring.beginnings import find_beginning, refuse_no_beginning
 from lmexposure.scoring.branch_and_bound import refuse_nan
 from lmexposure.scoring.runtime import Bools, Floats, Ints, module_of
 from lmexposure.scoring.spelling import ByteLanguage, Vocabulary
@@ -90,14 +90,12 @@ class Spelling:
                 tokens=np.array([token for token, _ in pairs], dtype=np.int64),
                 states=np.array(states, dtype=np.int64),
                 beyond=np.array([self._language.beyond(inner) for _, inner in behind], np.int64),
-                ends=np.array([self._whole(number) for number in states], dtype=bool),
+                ends=np.array(
+                    [not known and self._language.complete(inner) for known, inner in behind], bool
+                ),
                 goes_on=np.array([self._continues(number) for number in states], dtype=bool),
             )
         return found
-
-    def _whole(self, state: int) -> bool:
-        known, inner = self._keys[state]
-        return not known and self._language.complete(inner)
 
     def _continues(self, state: int) -> bool:
         if state not in self._goes_on:
@@ -333,11 +331,7 @@ class Extractor:
         found = find_beginning(
             tokenizer, self._vocabulary, fills, encoded, context=context, literal=format.prefix
         )
-        if not found.ids:
-            raise ModelError(
-                f"format {format.name!r} begins with its secret and no token is in front of it "
-                "in its row, so the model has nothing to begin from; put text before the first hole"
-            )
+        refuse_no_beginning(format, found.ids)
         if found.characters is None:
             raise ModelError(
                 f"the tokenizer does not keep the text of format {format.name!r} as it is, so its "

@@ -5,10 +5,10 @@ same bits as the plain pass on some of these very texts.
 """
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import log
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -24,11 +24,14 @@ from lmexposure.scoring.runtime import (
     Ints,
     failure_text,
     fused_activations,
+    in_batches,
     out_of_memory,
     rounding_bits,
+    share_spans,
 )
 from lmexposure.scoring.steps import RecomputedSteps, next_token_steps
 
+Row = TypeVar("Row")
 _LN2 = log(2)
 _TEXTS_WORTH_A_PROBE = 16
 _SAVING = 0.8  # of the tokens that the plain pass feeds; a tree that feeds more is not worth it
@@ -130,6 +133,30 @@ class PlainForward:
         """The same for texts named by their number."""
         return self._pass.bits([self._encoded[i] for i in numbers])
 
+    def read(
+        self,
+        rows: Callable[[list[Encoded]], list[Row]],
+        size: int,
+        *,
+        finite: Callable[[Row], Floats],
+        progress: Callable[[int], None] = lambda done: None,
+    ) -> list[Row]:
+        """What `rows` reads of each text, in input order; all numbers of `finite` must be so."""
+
+        def work(span: range) -> list[Row]:
+            numbers = [self.order[place] for place in span]
+            found: list[Row] = []
+            for some in in_batches(numbers, size, lambda few: rows([texts[i] for i in few])):
+                found += some
+                progress(len(found))
+            for number, row in zip(numbers, found, strict=True):
+                refuse_nonfinite(finite(row), number, len(texts))
+            return found
+
+        texts = self._encoded
+        by_number = dict(zip(self.order, share_spans(self.costs, work), strict=True))
+        return [by_number[number] for number in range(len(texts))]
+
 
 class NodeBits(Protocol):
     """A way to compute a tree's nodes."""
@@ -180,15 +207,12 @@ class PrefixTreeForward:
         found = self.through_tree(places)
         for place, bits in zip(places, found, strict=True):
             if not np.isfinite(bits).all():
-                found[place - places[0]] = self._by_itself(place)
+                # NaN of another branch can reach a text past a mask, since 0 x NaN is NaN.
+                number = self.order[place]
+                alone = self._plain.bits_of([number])[0]
+                refuse_nonfinite(alone, number, len(self._texts))
+                found[place - places[0]] = alone
         return found
-
-    def _by_itself(self, place: int) -> Floats:
-        """One text: NaN of another branch can reach it past a mask, since 0 x NaN is NaN."""
-        number = self.order[place]
-        bits = self._plain.bits_of([number])[0]
-        refuse_nonfinite(bits, number, len(self._texts))
-        return bits
 
 
 @torch.inference_mode()

@@ -69,17 +69,16 @@ class Level:
     @cached_property
     def totals(self) -> Floats:
         """log2 of the sum of h over the children of each node, shape (N, J)."""
-        return _log2_sums(self.bounds, self._starts)
+        starts = np.flatnonzero(np.diff(self.children.rows, prepend=-1))
+        lengths = np.diff(starts, append=len(self.bounds))
+        most = np.maximum.reduceat(self.bounds, starts, axis=0)
+        scaled = np.exp2(self.bounds - np.repeat(most, lengths, axis=0))
+        return most + np.log2(np.add.reduceat(scaled, starts, axis=0))
 
     @cached_property
     def conditional(self) -> Floats:
         """log2 probability of each child behind its parent, by component, shape (M, J)."""
         return self.bounds - self.totals[self.children.rows]
-
-    @property
-    def _starts(self) -> Ints:
-        """Where the children of each node begin."""
-        return np.flatnonzero(np.diff(self.children.rows, prepend=-1))
 
     def pick(self, at: Ints, components: Ints, u: Floats) -> Ints:
         """A child for each draw: `at` its node, `components` its component, `u` uniform."""
@@ -160,7 +159,12 @@ def next_level(
 def _level(
     nodes: Nodes, log2_fills: Floats, children: Children, bits: Floats, limits: Floats
 ) -> Level:
-    _refuse(nodes, children, bits)
+    if (children.ends & ~children.leaf).any():
+        raise InputError(
+            "one fill of the format begins another, so fills cannot be drawn token by token; use a "
+            "format whose entries do not begin with one another, or estimate='sampled'"
+        )
+    refuse_nan(bits, nodes.paths.shape[1])
     costs = nodes.costs[children.rows] + np.minimum(bits, _IMPOSSIBLE)
     below = log2_fills[children.rows] + np.log2(children.shares)
     return Level(
@@ -187,23 +191,6 @@ def _backed_up(levels: list[Level], limits: Floats) -> list[Level]:
 def _bounds(log2_fills: Floats, costs: Floats, limits: Floats) -> Floats:
     """log2 of h for M children and J limits, shape (M, J)."""
     return np.minimum(log2_fills[:, None], limits - costs[:, None])
-
-
-def _log2_sums(values: Floats, starts: Ints) -> Floats:
-    """log2 of the sum of 2^values over each segment of rows, (M, J) -> (N, J)."""
-    lengths = np.diff(starts, append=len(values))
-    most = np.maximum.reduceat(values, starts, axis=0)
-    scaled = np.exp2(values - np.repeat(most, lengths, axis=0))
-    return most + np.log2(np.add.reduceat(scaled, starts, axis=0))
-
-
-def _refuse(nodes: Nodes, children: Children, bits: Floats) -> None:
-    if (children.ends & ~children.leaf).any():
-        raise InputError(
-            "one fill of the format begins another, so fills cannot be drawn token by token; use a "
-            "format whose entries do not begin with one another, or estimate='sampled'"
-        )
-    refuse_nan(bits, nodes.paths.shape[1])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -292,7 +279,12 @@ def draw_fills(
     components = np.array(_TURNS)[np.arange(draws) % len(_TURNS)]
     before = steps.evaluated
     shared = expand_shared_levels(space, steps, _REACH, most_nodes=max(1, draws // _TOP_SHARE))
-    _refuse_too_likely(shared)
+    # Of fills that each cost at most L bits there are at most 2^L: totals keep their limits.
+    if not (shared.log2_totals <= shared.limits + _ROUNDING).all():
+        raise NumericalError(
+            "the model's logits are out of range: its probabilities of next tokens add up to more "
+            "than 1; its weights or dtype are broken: check the checkpoint, or score in float32"
+        )
     shares = np.bincount(components) / draws
     block = _block_size(space, shared)
     finished = 0
@@ -321,15 +313,6 @@ def draw_fills(
         log2_totals=shared.log2_totals,
         steps=steps.evaluated - before,
     )
-
-
-def _refuse_too_likely(shared: SharedLevels) -> None:
-    """Of fills that each cost at most L bits there are at most 2^L: totals keep their limits."""
-    if not (shared.log2_totals <= shared.limits + _ROUNDING).all():
-        raise NumericalError(
-            "the model's logits are out of range: its probabilities of next tokens add up to more "
-            "than 1; its weights or dtype are broken: check the checkpoint, or score in float32"
-        )
 
 
 def _block_size(space: TokenSpace, shared: SharedLevels) -> int:
@@ -377,7 +360,8 @@ class _DrawBlock:
             draws, child, mixture = draws[goes_on], child[goes_on], mixture[goes_on]
             watch((depth + 1) / self._space.longest if len(draws) else 1.0)
             if not len(draws):
-                return self._columns()
+                prefixes = map(np.concatenate, (self._prefix_bits, self._prefix_weights))
+                return (self._bits, self._weights, self._paths, *prefixes)
             self._prefix_bits.append(level.costs[child])
             self._prefix_weights.append(-mixture)
             before, depth = level, depth + 1
@@ -403,12 +387,3 @@ class _DrawBlock:
         self._bits[draws] = level.costs[child]
         self._weights[draws] = -mixture
         self._paths[draws, : path.shape[1]] = path
-
-    def _columns(self) -> tuple[NDArray[Any], ...]:
-        return (
-            self._bits,
-            self._weights,
-            self._paths,
-            np.concatenate(self._prefix_bits),
-            np.concatenate(self._prefix_weights),
-        )

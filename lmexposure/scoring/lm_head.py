@@ -103,16 +103,13 @@ class LmHead:
         size = max(256, budget // max(1, len(hidden)))
         for first in range(0, len(weight), size):
             part = slice(first, first + size)
-            logits = nn.functional.linear(
-                hidden, weight[part], None if bias is None else bias[part]
+            logits = working(
+                nn.functional.linear(hidden, weight[part], None if bias is None else bias[part])
             )
-            yield first, self._shaped(working(logits))
-
-    def _shaped(self, logits: Tensor) -> Tensor:
-        """What some models do to logits behind their head; the probe finds what is missing here."""
-        if self._scale != 1.0:
-            logits = logits * self._scale
-        return torch.tanh(logits / self._cap) * self._cap if self._cap else logits
+            # What some models do behind their head; the probe finds what is missing here.
+            if self._scale != 1.0:
+                logits = logits * self._scale
+            yield first, torch.tanh(logits / self._cap) * self._cap if self._cap else logits
 
     @torch.inference_mode()
     def _is_right(self, probe: list[int]) -> bool:

@@ -152,22 +152,11 @@ def details_of_encoded(
     """
     if not encoded:
         raise InputError("no texts to score; give at least one")
-
-    def work(span: range) -> list[NDArray[np.float64]]:
-        numbers = [plain.order[place] for place in span]
-        batches = in_batches(numbers, size, lambda some: detail.rows([encoded[i] for i in some]))
-        rows = [row for batch in batches for row in batch]
-        for number, row in zip(numbers, rows, strict=True):
-            refuse_nonfinite(row[:3], number, n)
-        return rows
-
-    n, model = len(encoded), module_of(model)
-    found: list[NDArray[np.float64]] = [np.empty((4, 0))] * n
+    model = module_of(model)
     with evaluation_mode(model):
-        plain, detail = PlainForward(model, encoded), _DetailPass(model)
+        plain = PlainForward(model, encoded)
         size = plain.size if batch_size is None else integer("batch_size", batch_size, low=1)
-        for number, row in zip(plain.order, share_spans(plain.costs, work), strict=True):
-            found[number] = row
+        found = plain.read(_DetailPass(model).rows, size, finite=lambda row: row[:3])
     return TokenDetails(
         bits=tuple(row[0] for row in found),
         mean_bits=tuple(row[1] for row in found),
@@ -217,7 +206,9 @@ class LabelOnly:
     @property
     def longest_run(self) -> NDArray[np.int64]:
         """Most tokens in a row that are top-1, shape (n,); higher = more memorised."""
-        return np.array([_longest(hits) for hits in self.hits], dtype=np.int64)
+        # The longest run is the widest gap between two misses.
+        misses = [np.flatnonzero(np.concatenate([[True], ~hits, [True]])) for hits in self.hits]
+        return np.array([np.diff(places).max() - 1 for places in misses], dtype=np.int64)
 
 
 def label_only(
@@ -291,9 +282,3 @@ def _ask(greedy: Greedy, prefixes: list[list[int]], size: int) -> list[int]:
             )
         answers.extend(tokens)
     return answers
-
-
-def _longest(hits: NDArray[np.bool_]) -> int:
-    """Longest run of hits: the widest gap between two misses."""
-    misses = np.flatnonzero(np.concatenate([[True], ~hits, [True]]))
-    return int(np.diff(misses).max()) - 1

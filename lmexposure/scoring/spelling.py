@@ -9,7 +9,7 @@ kind of character.
 import json
 import re
 import unicodedata
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
@@ -436,23 +436,30 @@ def completion(format: Format, state: int, known: dict[int, str]) -> str:
     return rest
 
 
+def children_first(behind: Callable[[int], Iterable[int]]) -> Iterator[int]:
+    """The states from 0 on, which make no cycle, each after all that it leads to."""
+    done: set[int] = set()
+    todo = [0]
+    while todo:
+        waiting = [there for there in behind(todo[-1]) if there not in done]
+        if waiting:
+            todo += waiting
+            continue
+        state = todo.pop()
+        if state not in done:
+            yield state
+            done.add(state)
+
+
 def _minimal(
     moves: list[dict[int, tuple[int, bool]]], ends: list[tuple[bool, bool]]
 ) -> tuple[list[dict[int, tuple[int, bool]]], list[tuple[bool, bool]], int]:
     """The same automaton with equal states merged; a move leads to a smaller number."""
     merged: dict[tuple[tuple[bool, bool], tuple[tuple[int, tuple[int, bool]], ...]], int] = {}
     numbers: dict[int, int] = {}
-    todo = [0]
-    while todo:
-        state = todo[-1]
-        waiting = [there for there, _ in moves[state].values() if there not in numbers]
-        if waiting:
-            todo += waiting
-            continue
-        todo.pop()
-        if state not in numbers:
-            kept = {symbol: (numbers[there], cut) for symbol, (there, cut) in moves[state].items()}
-            key = (ends[state], tuple(sorted(kept.items())))
-            numbers[state] = merged.setdefault(key, len(merged))
+    for state in children_first(lambda state: [there for there, _ in moves[state].values()]):
+        kept = {symbol: (numbers[there], cut) for symbol, (there, cut) in moves[state].items()}
+        key = (ends[state], tuple(sorted(kept.items())))
+        numbers[state] = merged.setdefault(key, len(merged))
     found = [dict(edges) for _, edges in merged]
     return found, [own for own, _ in merged], numbers[0]

@@ -83,6 +83,24 @@ class WholeSteps(Steps, Protocol):
         """As `advance`, with the logits of every next token behind each row, shape (N, V)."""
 
 
+class _LogitSteps(WholeSteps):
+    """Steps whose bits are read off the whole distributions."""
+
+    @torch.inference_mode()
+    def start(self, ids: Sequence[int], columns: Ints) -> tuple[Any, Floats]:
+        """See `Steps.start`."""
+        state, logits = self.start_all(ids)
+        return state, pair_bits(logits, np.zeros_like(columns), columns)
+
+    @torch.inference_mode()
+    def advance(
+        self, state: Any, parents: Ints, tokens: Ints, rows: Ints, columns: Ints
+    ) -> tuple[Any, Floats]:
+        """See `Steps.advance`."""
+        grown, logits = self.advance_all(state, parents, tokens)
+        return grown, pair_bits(logits, rows, columns)
+
+
 def pair_bits(logits: torch.Tensor, rows: Ints, columns: Ints) -> Floats:
     """Bits of token columns[m] behind row rows[m]; logits (N, V) -> float64 (M,)."""
     logits = working(logits)
@@ -111,7 +129,7 @@ class _Prefixes:
         return row * further if every else row
 
 
-class RecomputedSteps:
+class RecomputedSteps(_LogitSteps):
     """Steps that compute the whole prefix again: slow, right for every causal model."""
 
     def __init__(self, model: Any, why: str = "") -> None:
@@ -130,22 +148,10 @@ class RecomputedSteps:
             f"same bits ({self.why})"
         )
 
-    def start(self, ids: Sequence[int], columns: Ints) -> tuple[_Prefixes, Floats]:
-        """See `Steps.start`."""
-        state, logits = self.start_all(ids)
-        return state, pair_bits(logits, np.zeros_like(columns), columns)
-
     def start_all(self, ids: Sequence[int]) -> tuple[_Prefixes, Tensor]:
         """See `WholeSteps.start_all`."""
         state = _Prefixes(torch.tensor([list(ids)], dtype=torch.long))
         return state, self._logits(state)
-
-    def advance(
-        self, state: _Prefixes, parents: Ints, tokens: Ints, rows: Ints, columns: Ints
-    ) -> tuple[_Prefixes, Floats]:
-        """See `Steps.advance`."""
-        grown, logits = self.advance_all(state, parents, tokens)
-        return grown, pair_bits(logits, rows, columns)
 
     def advance_all(
         self, state: _Prefixes, parents: Ints, tokens: Ints
@@ -174,8 +180,13 @@ def next_token_steps(model: Any, probe: Sequence[int]) -> WholeSteps:
         probe: at least 2 token ids, such as an encoded canary.
     """
     why = ""
+    # The fastest first.
+    makers: list[Callable[[], WholeSteps]]
+    makers = [partial(PathSteps, model, probe), partial(CachedSteps, model, probe)]
+    if isinstance(model, LstmForCausalLM):
+        makers = [partial(LstmSteps, model)]
     with evaluation_mode(model):
-        for make in _fast(model, probe):
+        for make in makers:
             try:
                 steps = make()
                 if _agree(steps, RecomputedSteps(model), list(probe), model):
@@ -185,13 +196,6 @@ def next_token_steps(model: Any, probe: Sequence[int]) -> WholeSteps:
             except MODEL_FAILURES as failure:
                 why = f"its cache fails with {failure_text(failure)}"
     return RecomputedSteps(model, why)
-
-
-def _fast(model: Any, probe: Sequence[int]) -> list[Callable[[], WholeSteps]]:
-    """Makers of steps to try, the fastest first."""
-    if isinstance(model, LstmForCausalLM):
-        return [partial(LstmSteps, model)]
-    return [partial(PathSteps, model, probe), partial(CachedSteps, model, probe)]
 
 
 def _agree(fast: Steps, slow: Steps, probe: list[int], model: Any) -> bool:
@@ -258,7 +262,7 @@ class _States:
         )
 
 
-class LstmSteps:
+class LstmSteps(_LogitSteps):
     """`Steps` of an `LstmForCausalLM`; its weights are read once, at the beginning."""
 
     def __init__(self, model: Any) -> None:
@@ -266,7 +270,9 @@ class LstmSteps:
         self.evaluated = 0
         lstm, head = model.lstm, model.lm_head
         with torch.inference_mode():
-            order = _gates(lstm.hidden_size).to(model.device)
+            # PyTorch's gate rows i, f, g, o in the order i, f, o, g.
+            i, f, g, o = torch.arange(4 * lstm.hidden_size, device=model.device).chunk(4)
+            order = torch.cat([i, f, o, g])
             weights = [
                 [getattr(lstm, f"{name}_l{layer}")[order] for name in _WEIGHTS]
                 for layer in range(lstm.num_layers)
@@ -276,16 +282,10 @@ class LstmSteps:
             self._first = hidden.T.contiguous()  # (H, 4H)
             # Layers above read the layer below and themselves in one product.
             self._above = [
-                (torch.cat([i, h], dim=1).T.contiguous(), b + c)  # (2H, 4H), (4H,)
-                for i, h, b, c in weights[1:]
+                (torch.cat([below, own], dim=1).T.contiguous(), b + c)  # (2H, 4H), (4H,)
+                for below, own, b, c in weights[1:]
             ]
             self._head = (head.weight.T.contiguous(), head.bias.clone())  # (H, V), (V,)
-
-    @torch.inference_mode()
-    def start(self, ids: Sequence[int], columns: Ints) -> tuple[_States, Floats]:
-        """See `Steps.start`."""
-        state, logits = self.start_all(ids)
-        return state, pair_bits(logits, np.zeros_like(columns), columns)
 
     @torch.inference_mode()
     def start_all(self, ids: Sequence[int]) -> tuple[_States, Tensor]:
@@ -296,14 +296,6 @@ class LstmSteps:
         for token in ids:
             state = self._step(state, torch.tensor([token], device=self.model.device))
         return state, self._logits(state)
-
-    @torch.inference_mode()
-    def advance(
-        self, state: _States, parents: Ints, tokens: Ints, rows: Ints, columns: Ints
-    ) -> tuple[_States, Floats]:
-        """See `Steps.advance`."""
-        new, logits = self.advance_all(state, parents, tokens)
-        return new, pair_bits(logits, rows, columns)
 
     @torch.inference_mode()
     def advance_all(self, state: _States, parents: Ints, tokens: Ints) -> tuple[_States, Tensor]:
@@ -333,12 +325,6 @@ class LstmSteps:
         """Of every next token, shape (N, V)."""
         weight, bias = self._head
         return torch.addmm(bias, state.hidden[-1], weight)
-
-
-def _gates(units: int) -> Tensor:
-    """PyTorch's gate rows i, f, g, o in the order i, f, o, g."""
-    i, f, g, o = torch.split(torch.arange(4 * units), units)
-    return torch.cat([i, f, o, g])
 
 
 def _cell(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from lmexposure.canaries import Format
 from lmexposure.models import AnyContext, encode_documents, encode_in_context
 from lmexposure.scoring.beginnings import Surroundings, literal_tokens, shared_tokens, surroundings
-from lmexposure.scoring.spelling import ByteLanguage, Vocabulary
+from lmexposure.scoring.spelling import ByteLanguage, Vocabulary, children_first
 
 # Tokens of the shared prefix that are read again, for fills that begin otherwise than all sampled.
 _STEPS_BACK = 4
@@ -193,16 +193,7 @@ class ListedGraph:
     def _merge(self, moves: Sequence[Mapping[int, int]], complete: Sequence[bool]) -> int:
         numbers: dict[int, int] = {}  # raw state -> state; -1 for a dead end
         known: dict[tuple[bool, tuple[tuple[int, int], ...]], int] = {}
-        todo = [0]
-        while todo:
-            raw = todo[-1]
-            waiting = [there for there in moves[raw].values() if there not in numbers]
-            if waiting:
-                todo += waiting
-                continue
-            todo.pop()
-            if raw in numbers:
-                continue
+        for raw in children_first(lambda raw: moves[raw].values()):
             after = {t: numbers[s] for t, s in moves[raw].items() if numbers[s] >= 0}
             key = (complete[raw], tuple(sorted(after.items())))
             if not after and not complete[raw]:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from lmexposure.canaries import Format
 from lmexposure.errors import InputError, ModelError
 from lmexposure.models import AnyContext, Context
+from lmexposure.scoring.beginnings import refuse_no_beginning
 from lmexposure.scoring.bpe_merges import Merges, by_merges
 from lmexposure.scoring.spelling import Vocabulary
 from lmexposure.scoring.token_rules import (
@@ -182,28 +183,20 @@ def token_space(
             if isinstance(reason, TooCostly):
                 break
             continue
-        if not space.beginning:
+        refuse_no_beginning(format, space.beginning)
+        # A search adds up all tokens of a path; what has no loss is not to be scored.
+        if isinstance(context, Context) and sample.scored_from > len(space.beginning):
             raise ModelError(
-                f"format {format.name!r} begins with its secret and no token is in front of it "
-                "in its row, so the model has nothing to begin from; put text before the first hole"
+                f"format {format.name!r} has secrets whose first tokens are not scored in their "
+                "rows, so a search would add up other bits than the scores have; use sampled "
+                "references, or put text before the first hole"
             )
-        _refuse_unscored(sample, space)
         return space
     raise ModelError(
         f"no rule tells which tokens spell the fills of format {format.name!r} "
         f"({'; '.join(reasons)}); use sampled references, or a format of at most "
         f"{_MOST_ENUMERATED} fills"
     )
-
-
-def _refuse_unscored(sample: EncodedSample, space: TokenSpace) -> None:
-    """A search adds up all tokens of a path; what has no loss is not to be scored."""
-    if isinstance(sample.context, Context) and sample.scored_from > len(space.beginning):
-        raise ModelError(
-            f"format {space.format.name!r} has secrets whose first tokens are not scored in their "
-            "rows, so a search would add up other bits than the scores have; use sampled "
-            "references, or put text before the first hole"
-        )
 
 
 def _rules(sample: EncodedSample) -> list[tuple[str, Callable[[EncodedSample], RuleGraph]]]:

@@ -204,7 +204,10 @@ def model_in_memory(model: Any, tokenizer: Any) -> TorchModel:
     base = model.get_base_model() if adapted else model
     if not isinstance(base, PreTrainedModel):
         raise ModelError(f"model is of type {_type(model)}, which is not measured; {_WANTED}")
-    name = _name(base, model if adapted else None)
+    # Where its weights came from, or else its class; with the adapters that are in use.
+    name = str(getattr(base, "name_or_path", "") or type(base).__name__)
+    if adapted:
+        name += f" with adapter {', '.join(active_adapters(model))}"
     _check_weights(name, base)
     _check_head(name, base)
     tokenizer = _checked_tokenizer(name, tokenizer)
@@ -229,14 +232,6 @@ def _unwrapped(model: Any) -> Any:
         if inner is None:
             return model
         model = inner
-
-
-def _name(base: "PreTrainedModel", adapted: Any) -> str:
-    """Where its weights came from, or else its class; with the adapters that are in use."""
-    name = str(getattr(base, "name_or_path", "") or type(base).__name__)
-    if adapted is None:
-        return name
-    return f"{name} with adapter {', '.join(active_adapters(adapted))}"
 
 
 def _check_weights(name: str, model: "PreTrainedModel") -> None:

@@ -20,15 +20,8 @@ from torch import Tensor
 from lmexposure._validate import integer, positive
 from lmexposure.core import Encoded
 from lmexposure.errors import InputError, SettingsError
-from lmexposure.scoring.forward import PlainForward, PlainPass, refuse_nonfinite
-from lmexposure.scoring.runtime import (
-    Bools,
-    Floats,
-    evaluation_mode,
-    in_batches,
-    module_of,
-    share_spans,
-)
+from lmexposure.scoring.forward import PlainForward, PlainPass
+from lmexposure.scoring.runtime import Bools, Floats, evaluation_mode, module_of
 from lmexposure.scoring.steps import WholeSteps
 
 _AT_ONCE = 256  # texts that are sampled side by side
@@ -122,7 +115,8 @@ def sample_tokens(
         ids = np.empty((n, tokens), dtype=np.int64)
         rows = np.zeros(n, dtype=np.int64)
         for place in range(tokens):
-            totals = _shares(logits, rule).cumsum(1)[rows]
+            shares: Floats = rule.log_shares(logits).double().exp().cpu().numpy()
+            totals = shares.cumsum(1)[rows]
             points = draws.random(n)[:, None] * totals[:, -1:]
             ids[:, place] = np.minimum((totals <= points).sum(1), totals.shape[1] - 1)
             if place < tokens - 1:
@@ -142,11 +136,6 @@ def greedy_tokens(steps: WholeSteps, prompt: Sequence[int], tokens: int) -> list
         if len(found) == tokens:
             return found
         state, logits = steps.advance_all(state, nowhere, np.array(found[-1:], dtype=np.int64))
-
-
-def _shares(logits: Tensor, rule: DecodingRule) -> Floats:
-    shares: Floats = rule.log_shares(logits).double().exp().cpu().numpy()
-    return shares
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,28 +172,15 @@ def score_windows(
     """
     if not windows:
         raise InputError("no windows to score; give at least one")
-    n, model = len(windows), module_of(model)
-    rule_bits, bits = np.empty(n), np.empty(n)
-    greedy: list[Bools] = [np.empty(0, dtype=bool)] * n
+    model = module_of(model)
     with evaluation_mode(model):
-        plain, reading = PlainForward(model, windows), _WindowPass(model, rule or DecodingRule())
+        reading = _WindowPass(model, rule or DecodingRule())
         size = reading.most(windows) if batch_size is None else batch_size
-
-        def work(span: range) -> list[tuple[float, float, Bools]]:
-            numbers = [plain.order[place] for place in span]
-            found: list[tuple[float, float, Bools]] = []
-            for batch in in_batches(
-                numbers, size, lambda some: reading.rows([windows[i] for i in some])
-            ):
-                found += batch
-                progress(len(found))
-            for number, row in zip(numbers, found, strict=True):
-                refuse_nonfinite(np.array(row[1]), number, n)
-            return found
-
-        for number, row in zip(plain.order, share_spans(plain.costs, work), strict=True):
-            rule_bits[number], bits[number], greedy[number] = row
-    return WindowScores(rule_bits=rule_bits, bits=bits, greedy=tuple(greedy))
+        found = PlainForward(model, windows).read(
+            reading.rows, size, finite=lambda row: np.array(row[1]), progress=progress
+        )
+    rule_bits, bits, greedy = zip(*found, strict=True)
+    return WindowScores(rule_bits=np.array(rule_bits), bits=np.array(bits), greedy=greedy)
 
 
 class _WindowPass(PlainPass):
