@@ -49,32 +49,27 @@ class Interrupted(Around):
 
 
 class NanBehind(Around):
-    """NaN behind one token, numbers behind all others; never while `quiet`."""
+    """NaN behind one token, numbers behind all others."""
 
     def __init__(self, steps: Any, token: int) -> None:
         super().__init__(steps)
-        self.token, self.quiet = token, True
+        self.token = token
 
     def advance(self, state: Any, parents: Any, tokens: Any, rows: Any, columns: Any) -> Any:
         new, bits = super().advance(state, parents, tokens, rows, columns)
-        if not self.quiet:
-            bits = np.where(tokens[rows] == self.token, np.nan, bits)
-        return new, bits
+        return new, np.where(tokens[rows] == self.token, np.nan, bits)
 
 
 class Off(Around):
     """Costs that come out so much larger behind one token; right while `quiet`."""
 
-    def __init__(self, steps: Any, by: float, token: int | None = None) -> None:
+    def __init__(self, steps: Any, by: float, token: int, *, quiet: bool = False) -> None:
         super().__init__(steps)
-        self.by, self.token, self.quiet = by, token, True
+        self.by, self.token, self.quiet = by, token, quiet
 
     def advance(self, state: Any, parents: Any, tokens: Any, rows: Any, columns: Any) -> Any:
         new, bits = super().advance(state, parents, tokens, rows, columns)
-        if self.quiet:
-            return new, bits
-        hit = np.ones(len(rows), bool) if self.token is None else tokens[rows] == self.token
-        return new, bits + self.by * hit
+        return new, bits if self.quiet else bits + self.by * (tokens[rows] == self.token)
 
 
 class Watched(Around):

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -85,11 +85,13 @@ def sentence_piece_bpe(vocab_size: int = 400) -> Any:
     settings = json.loads(tokenizer.to_str())
     # Only the unknown token and the start are special: bytes are ordinary tokens.
     settings["added_tokens"] = settings["added_tokens"][:2]
-    return PreTrainedTokenizerFast(
-        tokenizer_object=Tokenizer.from_str(json.dumps(settings)),
-        unk_token="<unk>",
-        bos_token="<s>",
-    )
+    return from_settings(settings, unk_token="<unk>", bos_token="<s>")
+
+
+def from_settings(settings: dict[str, Any], **marks: str) -> Any:
+    """The tokenizer that these settings describe, as tokenizer.json has them."""
+    made = Tokenizer.from_str(json.dumps(settings))
+    return PreTrainedTokenizerFast(tokenizer_object=made, **marks or {"eos_token": "<|endoftext|>"})
 
 
 def word_split_bpe(pattern: str, vocab_size: int = 400, *, text: str = TEXT) -> Any:
@@ -140,6 +142,12 @@ def model_of(kind: str, vocab_size: int) -> Any:
     with torch.no_grad():
         model.get_output_embeddings().weight.mul_(8)
     return model.eval()
+
+
+def model_with_tokenizer(kind: str, make: Callable[[], Any] = characters) -> tuple[Any, Any]:
+    """A random model of the kind, and the tokenizer that it reads by."""
+    tokenizer = make()
+    return model_of(kind, len(tokenizer)), tokenizer
 
 
 def one_by_one(model: Any, ids: list[int], scored_from: int) -> float:

@@ -16,14 +16,14 @@ from tiny import (
     TEXT,
     byte_level_bpe,
     characters,
+    from_settings,
     model_of,
     sentence_piece_bpe,
     unigram,
     word_piece,
     word_split_bpe,
 )
-from tokenizers import Tokenizer, pre_tokenizers
-from transformers import PreTrainedTokenizerFast
+from tokenizers import pre_tokenizers
 
 from lmexposure.canaries import Format
 from lmexposure.models import Context
@@ -54,9 +54,7 @@ def uneven_bpe(text: str) -> Any:
     settings = json.loads(made.backend_tokenizer.to_str())
     pairs = (("7", "<"), ("<", "|"), ("1", "<|"), ("8", "<"), ("2", "8<"), ("0", "0"))
     join(settings, *pairs, first=True)
-    return PreTrainedTokenizerFast(
-        tokenizer_object=Tokenizer.from_str(json.dumps(settings)), eos_token="<|endoftext|>"
-    )
+    return from_settings(settings)
 
 
 def join(settings: dict[str, Any], *pairs: tuple[str, str], first: bool = False) -> None:
@@ -75,12 +73,7 @@ def joined_sentence_piece() -> Any:
     settings = json.loads(made.backend_tokenizer.to_str())
     join(settings, ("▁", "["), ("7", "▁["), ("1", "▁"), (".", "▁["), ("/", "I"))
     join(settings, ("▁", "4"), first=True)
-    return PreTrainedTokenizerFast(
-        tokenizer_object=Tokenizer.from_str(json.dumps(settings)),
-        unk_token="<unk>",
-        bos_token="<s>",
-        eos_token="</s>",
-    )
+    return from_settings(settings, unk_token="<unk>", bos_token="<s>", eos_token="</s>")
 
 
 def marked(tokenizer: Any, *special: str, added: tuple[str, ...] = ()) -> Any:

@@ -5,6 +5,7 @@ import os
 import numpy as np
 import pytest
 from faulty_steps import Interrupted
+from scoring.test_likeliest_fills import search
 from slow_search import Small, listed, naive_places, steps_of
 from tiny import byte_level_bpe
 
@@ -17,7 +18,6 @@ from lmexposure.scoring import (
     Rescorer,
     branch_and_bound,
     exact_search,
-    likeliest_fills,
 )
 
 
@@ -28,21 +28,17 @@ def test_what_is_not_scored_again_stays_open(most: int, monkeypatch: pytest.Monk
     monkeypatch.setattr(exact_search, "_MARGIN_BITS", 0.5)  # so that many are near
     monkeypatch.setattr(exact_search, "_MOST_NEAR", most)
     monkeypatch.setattr(exact_search, "_FEWEST_NEAR", most)
-    search = RankSearch(space, steps, model)
     indices = [3, 500, 999]
     places = naive_places(bits)[indices]
-    found = search.ranks(indices, budget=Budget())
+    found = RankSearch(space, steps, model).ranks(indices, budget=Budget())
     assert all(a.place_low <= p <= a.place_high for a, p in zip(found, places, strict=True))
     assert not all(one.exact for one in found)
 
 
 def test_too_many_alike_are_not_proven(monkeypatch: pytest.MonkeyPatch) -> None:
     model, _, space, bits = listed("thousand")
-    steps = steps_of(model, space)
     monkeypatch.setattr(exact_search, "_MOST_ALIKE", 2)
-    found = likeliest_fills(
-        space, steps, Rescorer(model, space), guesses=20, margin=0.4, budget=Budget()
-    )
+    found = search(model, space, 20, margin=0.4)
     order = np.argsort(bits, kind="stable").tolist()
     assert found.proven < 20
     assert list(found.indices[: found.proven]) == order[: found.proven]
@@ -50,15 +46,7 @@ def test_too_many_alike_are_not_proven(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_ctrl_c_in_best_first_keeps_what_is_proven() -> None:
     model, _, space, bits = listed("thousand")
-    steps = steps_of(model, space)
-    found = likeliest_fills(
-        space,
-        Interrupted(steps, after=2),
-        Rescorer(model, space),
-        guesses=20,
-        margin=1e-3,
-        budget=Budget(),
-    )
+    found = search(model, space, 20, steps=Interrupted(steps_of(model, space), after=2))
     order = np.argsort(bits, kind="stable").tolist()
     assert found.interrupted
     assert list(found.indices[: found.proven]) == order[: found.proven]

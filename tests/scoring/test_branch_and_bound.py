@@ -51,9 +51,7 @@ def test_exactly_the_fills_within_the_limit_are_visited(
             k += 1
         limit = min((ordered[k] + ordered[k + 1]) / 2, 1e6)
         seen = Seen()
-        walk = BranchAndBound(
-            space, steps, limit=limit, visit=seen, budget=Budget(), batch=batch, live_states=live
-        )
+        walk = walk_of(space, steps, limit=limit, visit=seen, batch=batch, live_states=live)
         assert (walk.finished, walk.run()) == (False, True)
         assert walk.finished
         assert set(seen.costs) == {path for path, bits in truth.items() if bits <= limit}
@@ -83,7 +81,7 @@ def inner_prefixes(space: TokenSpace) -> set[tuple[int, ...]]:
 def test_a_node_is_computed_once_and_a_leaf_never(name: str) -> None:
     steps, space, _ = prepared(name)
     before = steps.evaluated
-    walk = BranchAndBound(space, steps, limit=math.inf, visit=lambda leaves: None, budget=Budget())
+    walk = walk_of(space, steps)
     walk.run()
     assert walk.spent == steps.evaluated - before == len(inner_prefixes(space))
 
@@ -93,14 +91,7 @@ def test_live_states_are_counted_as_they_are(name: str) -> None:
     steps, space, _ = prepared(name)
     for live in range(space.longest + 1, space.longest + 30, 7):
         watched = Watched(steps)
-        walk = BranchAndBound(
-            space,
-            watched,
-            limit=math.inf,
-            visit=lambda leaves: None,
-            budget=Budget(),
-            live_states=live,
-        )
+        walk = walk_of(space, watched, live_states=live)
         walk.run()
         assert 1 <= watched.most <= walk.most_live <= live
 
@@ -194,7 +185,6 @@ def test_no_memory_for_a_single_node_and_other_failures() -> None:
 def test_nan_in_one_branch_ends_the_walk() -> None:
     steps, space, truth = prepared("check digit")
     broken = NanBehind(steps, next(iter(truth))[0])
-    broken.quiet = False
     with pytest.raises(NumericalError, match="NaN 1 tokens into the secrets"):
         walk_of(space, broken).run()
 

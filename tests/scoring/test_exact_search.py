@@ -17,18 +17,18 @@ from slow_search import (
     LUHN,
     PIN,
     SMALL,
-    all_bits,
+    Small,
     listed,
     make_twins,
     naive_places,
     naive_ranks,
     steps_of,
 )
-from tiny import characters, model_of
+from tiny import characters
 
 from lmexposure.canaries import Format
 from lmexposure.errors import FormatError, NumericalError
-from lmexposure.scoring import Budget, ProvenRank, RankSearch, TokenSpace, token_space
+from lmexposure.scoring import Budget, ProvenRank, RankSearch, TokenSpace
 
 
 def search_of(model: Any, space: TokenSpace, steps: Any = None, **given: Any) -> RankSearch:
@@ -109,12 +109,11 @@ def test_planted_siblings_are_set_aside(name: str) -> None:
 
 @pytest.mark.parametrize("kind", ["lstm", "gpt2", "llama", "mistral"])
 def test_ties_count_against_the_canary(kind: str) -> None:
-    tokenizer = characters()
-    model = model_of(kind, len(tokenizer))
+    small = Small(kind, characters, PIN)
+    model, tokenizer, space = small.made()
     for one, other in ("37", "04", "05"):
         make_twins(model, *tokenizer.convert_tokens_to_ids([one, other]))
-    space = token_space(tokenizer, PIN, context=None)
-    bits = all_bits(model, tokenizer, PIN, skip=len(space.beginning))
+    bits = small.bits(model, tokenizer, space)
     planted = [33, 40]
     search = search_of(model, space, excluded=planted)
     indices = list(range(space.size))
@@ -217,7 +216,7 @@ def test_a_walk_worse_than_its_margin_is_found_out() -> None:
     """The canary itself comes out of the walk too dear, or cheap."""
     model, _, space, _ = listed("digits")
     for by in (0.5, -0.5):
-        steps = Off(steps_of(model, space), by, space.path(37)[0])
+        steps = Off(steps_of(model, space), by, space.path(37)[0], quiet=True)
         search = search_of(model, space, steps)
         steps.quiet = False
         with pytest.raises(NumericalError, match=r"missed fills that cost .* above the\s+margin"):
@@ -229,7 +228,7 @@ def test_a_planted_sibling_that_the_walk_missed_is_found_out() -> None:
     order = np.argsort(bits).tolist()
     best, cheap = order[0], space.path(order[0])[0]
     second = next(i for i in order if space.path(i)[0] != cheap)
-    steps = Off(steps_of(model, space), 5.0, cheap)
+    steps = Off(steps_of(model, space), 5.0, cheap, quiet=True)
     search = search_of(model, space, steps, excluded=[best])
     steps.quiet = False
     with pytest.raises(NumericalError, match="missed fills"):
@@ -239,10 +238,9 @@ def test_a_planted_sibling_that_the_walk_missed_is_found_out() -> None:
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
 @pytest.mark.parametrize("kind", ["lstm", "gpt2"])
 def test_other_dtypes(kind: str, dtype: torch.dtype) -> None:
-    tokenizer = characters()
-    model = model_of(kind, len(tokenizer)).to(dtype)
-    space = token_space(tokenizer, LUHN, context=None)
-    bits = all_bits(model, tokenizer, LUHN, skip=len(space.beginning))
+    small = Small(kind, characters, LUHN)
+    model, tokenizer, space = small.made()
+    bits = small.bits(model.to(dtype), tokenizer, space)
     search = search_of(model, space)
     half = dtype == torch.bfloat16
     assert search.margin.empirical == half
@@ -262,7 +260,6 @@ def test_a_measured_error_has_to_stay_far_within_the_fixed_margin() -> None:
     model, _, space, _ = listed("thousand")
     for error, empirical in ((2e-4, False), (5e-4, True)):
         steps = Off(steps_of(model, space), error, space.path(370)[0])
-        steps.quiet = False
         search = search_of(model, space, steps)
         assert search.margin.empirical == empirical
         assert search.margin.bits == pytest.approx(max(1e-3, 4 * error), rel=0.25)

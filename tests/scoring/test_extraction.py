@@ -4,7 +4,15 @@ import numpy as np
 import pytest
 import torch
 from faulty_steps import NanBehind
-from tiny import byte_level_bpe, characters, model_of, one_by_one, sentence_piece_bpe, word_piece
+from tiny import (
+    byte_level_bpe,
+    characters,
+    model_of,
+    model_with_tokenizer,
+    one_by_one,
+    sentence_piece_bpe,
+    word_piece,
+)
 
 from lmexposure.canaries import Format
 from lmexposure.errors import InputError, ModelError, NumericalError, SettingsError
@@ -22,8 +30,7 @@ WORDS = Format(
 
 @pytest.mark.parametrize("form", [PIN, WORDS], ids=["pin", "words"])
 def test_a_wide_beam_over_characters_is_the_true_order(form: Format) -> None:
-    tokenizer = characters()
-    model = model_of("lstm", len(tokenizer))
+    model, tokenizer = model_with_tokenizer("lstm")
     texts = [form.text(i) for i in range(form.size)]
     bits = log_perplexity(model, tokenizer, texts, context="\n")
     guesses = Extractor(model, tokenizer, form, context="\n").search("", width=form.size)
@@ -47,8 +54,7 @@ def spellings(tokenizer: Any, text: str) -> list[list[int]]:
 
 @pytest.mark.parametrize("kind", ["gpt2", "llama"])
 def test_a_wide_beam_over_merged_tokens_finds_the_cheapest_spelling(kind: str) -> None:
-    tokenizer = byte_level_bpe()
-    model = model_of(kind, len(tokenizer))
+    model, tokenizer = model_with_tokenizer(kind, byte_level_bpe)
     fills = [PIN.text(i) for i in range(PIN.size)]
     encoded = encode_in_context(tokenizer, fills, context="\n")
     start = shared_tokens([one.ids for one in encoded])
@@ -66,11 +72,10 @@ def test_a_wide_beam_over_merged_tokens_finds_the_cheapest_spelling(kind: str) -
 
 @pytest.mark.parametrize("make", [byte_level_bpe, sentence_piece_bpe])
 def test_tokens_that_end_inside_a_character_are_followed(make: Any) -> None:
-    tokenizer = make()
     form = Format(
         name="w", template="naïve {choice:w}{digits:1}", lists={"w": ["é", "ê", "€", "日本", "🙂"]}
     )
-    extractor = Extractor(model_of("gpt2", len(tokenizer)), tokenizer, form, context="\n")
+    extractor = Extractor(*model_with_tokenizer("gpt2", make), form, context="\n")
     fills = {form.text(index) for index in range(form.size)}
     assert {guess.text for guess in extractor.search("", width=60)} == fills
     known = extractor.search("naïve 日", width=60)
@@ -78,8 +83,7 @@ def test_tokens_that_end_inside_a_character_are_followed(make: Any) -> None:
 
 
 def test_what_is_revealed_narrows_the_search() -> None:
-    tokenizer = byte_level_bpe()
-    extractor = Extractor(model_of("gpt2", len(tokenizer)), tokenizer, PIN, context="\n")
+    extractor = Extractor(*model_with_tokenizer("gpt2", byte_level_bpe), PIN, context="\n")
     assert {g.text for g in extractor.search("My PIN is 7", width=100)} == {
         f"My PIN is 7{d}" for d in range(10)
     }
@@ -88,8 +92,7 @@ def test_what_is_revealed_narrows_the_search() -> None:
 
 
 def test_find_says_place_and_steps() -> None:
-    tokenizer = characters()
-    model = model_of("lstm", len(tokenizer))
+    model, tokenizer = model_with_tokenizer("lstm")
     extractor = Extractor(model, tokenizer, PIN, context="\n")
     order = [g.text for g in extractor.search("", width=100)]
     third = PIN.index(order[2])
@@ -106,10 +109,8 @@ def test_searches_side_by_side_find_what_each_finds_alone(
     make: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each against a search that goes on to its end, whose places are counted."""
-    tokenizer = make()
     form = Format(name="n", template="number {digits:3}{choice:w}", lists={"w": ["P", "IN"]})
-    model = model_of("gpt2", len(tokenizer))
-    extractor = Extractor(model, tokenizer, form, context="\n")
+    extractor = Extractor(*model_with_tokenizer("gpt2", make), form, context="\n")
     searches = [
         SecretSearch(index=index, revealed=revealed, width=width)
         for index in form.sample(12, seed=3)
@@ -138,10 +139,9 @@ def test_nan_on_a_branch_is_no_secret_that_was_not_found(
     width: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """NaN sorts behind every number: the secrets there would be missed, or found by their place."""
-    tokenizer = characters()
-    extractor = Extractor(model_of("lstm", len(tokenizer)), tokenizer, PIN, context="\n")
+    model, tokenizer = model_with_tokenizer("lstm")
+    extractor = Extractor(model, tokenizer, PIN, context="\n")
     steps = NanBehind(extractor._steps, tokenizer.convert_tokens_to_ids("7"))
-    steps.quiet = False
     monkeypatch.setattr(extractor, "_steps", steps)
     with pytest.raises(NumericalError, match="NaN 1 tokens into the secrets"):
         extractor.find(71, revealed=0, width=width)
@@ -153,8 +153,7 @@ def test_width_grows_with_the_canaries() -> None:
 
 
 def test_refuses_a_beginning_of_no_fill() -> None:
-    tokenizer = characters()
-    extractor = Extractor(model_of("lstm", len(tokenizer)), tokenizer, PIN, context="\n")
+    extractor = Extractor(*model_with_tokenizer("lstm"), PIN, context="\n")
     with pytest.raises(InputError, match="no fill of format 'pin' begins with the 11 characters"):
         extractor.search("My PIN is x", width=3)
     with pytest.raises(SettingsError, match="width=0"):
@@ -162,8 +161,7 @@ def test_refuses_a_beginning_of_no_fill() -> None:
 
 
 def test_refuses_what_cannot_be_searched() -> None:
-    tokenizer = word_piece()
-    model = model_of("gpt2", len(tokenizer))
+    model, tokenizer = model_with_tokenizer("gpt2", word_piece)
     shouted = Format(name="w", template="my {choice:w}", lists={"w": ["PIN", "NUMBER"]})
     with pytest.raises(ModelError, match="does not keep the text of format 'w'"):
         Extractor(model, tokenizer, shouted, context="\n")
@@ -176,8 +174,7 @@ def test_refuses_what_cannot_be_searched() -> None:
 
 def test_a_spelling_beyond_the_context_window_is_not_followed() -> None:
     """Spelled digit by digit these fills are longer than the model can read."""
-    tokenizer = byte_level_bpe()
-    model = model_of("gpt2", len(tokenizer))
+    model, tokenizer = model_with_tokenizer("gpt2", byte_level_bpe)
     form = Format(
         name="n", template="number is {choice:c}", lists={"c": ["281265017", "1234567890"]}
     )

@@ -268,7 +268,6 @@ def test_too_few_draws_are_refused(draws: int) -> None:
 def test_nan_in_one_branch_is_refused() -> None:
     model, _, space, _ = listed("digits")
     steps = NanBehind(steps_of(model, space), space.path(37)[0])
-    steps.quiet = False
     with pytest.raises(NumericalError, match="NaN 1 tokens into the secrets"):
         draw_fills(space, steps, draws=600, seed=0)
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from faulty_steps import Off
 from scoring.biased import biased
-from slow_search import PIN, SMALL, TIE, all_bits, listed, make_twins, naive_places, steps_of
+from slow_search import PIN, SMALL, TIE, Small, all_bits, listed, make_twins, naive_places, steps_of
 from tiny import characters, model_of
 
 from lmexposure.errors import SettingsError
@@ -18,7 +18,6 @@ from lmexposure.scoring import (
     exact_search,
     likeliest_fills,
     next_token_steps,
-    token_space,
 )
 
 MARGIN = 1e-3
@@ -41,6 +40,17 @@ def assert_right(found: Likeliest, bits: np.ndarray, guesses: int) -> None:
     np.testing.assert_allclose(listed_bits, ordered, rtol=0, atol=TIE)
     np.testing.assert_allclose(found.bits, listed_bits, rtol=0, atol=MARGIN)
     assert (np.diff(found.bits) >= 0).all()
+
+
+def assert_proven(found: Likeliest, bits: np.ndarray) -> None:
+    """Never wrong, however short: these are the likeliest of all of R, in this order."""
+    first = list(found.indices[: found.proven])
+    np.testing.assert_allclose(bits[first], np.sort(bits)[: len(first)], rtol=0, atol=TIE)
+
+
+def assert_right_within(found: Likeliest, bits: np.ndarray, guesses: int) -> None:
+    assert len(found.indices) == found.proven == guesses
+    assert_proven(found, bits)
 
 
 @pytest.mark.parametrize("name", [*SMALL, "thousand"])
@@ -73,7 +83,6 @@ def test_what_a_budget_leaves_is_proven_as_far_as_it_says(
 ) -> None:
     monkeypatch.setattr(exact_search, "_NARROW", batch)
     model, _, space, bits = listed(name)
-    order = np.sort(bits)
     guesses = min(space.size, 12 if batch > 12 else 5)
     full = search(model, space, guesses).steps
     some = 0
@@ -82,9 +91,7 @@ def test_what_a_budget_leaves_is_proven_as_far_as_it_says(
         assert found.steps <= steps
         assert 0 <= found.proven <= len(found.indices) <= guesses
         some += 0 < found.proven < guesses
-        # Never wrong, however short: these are the likeliest of all of R, in this order.
-        first = list(found.indices[: found.proven])
-        np.testing.assert_allclose(bits[first], order[: found.proven], rtol=0, atol=TIE)
+        assert_proven(found, bits)
         for index in found.indices[found.proven :]:
             assert found.place(index) is None
     assert some or name not in ("merged words", "merged digits")
@@ -92,11 +99,10 @@ def test_what_a_budget_leaves_is_proven_as_far_as_it_says(
 
 @pytest.mark.parametrize("kind", ["lstm", "gpt2"])
 def test_ties_are_all_found(kind: str) -> None:
-    tokenizer = characters()
-    model = model_of(kind, len(tokenizer))
+    small = Small(kind, characters, PIN)
+    model, tokenizer, space = small.made()
     make_twins(model, *tokenizer.convert_tokens_to_ids(["3", "7"]))
-    space = token_space(tokenizer, PIN, context=None)
-    bits = all_bits(model, tokenizer, PIN, skip=len(space.beginning))
+    bits = small.bits(model, tokenizer, space)
     for guesses in range(1, 101, 7):
         assert_right(search(model, space, guesses), bits, guesses)
 
@@ -123,8 +129,7 @@ def test_errors_of_the_whole_margin_either_way_change_nothing(times: float) -> N
         dear = space.path(last)[0]
         later = next(i for i in order[k:] if space.path(i)[0] != dear)
         by = times * float(bits[later] - bits[last])
-        steps: Any = Off(Off(right, by, dear), -by, space.path(later)[0])
-        steps.quiet = steps.steps.quiet = False
+        steps = Off(Off(right, by, dear), -by, space.path(later)[0])
         for guesses in (k, k + 1):
             found = search(model, space, guesses, steps=steps, margin=by + 1e-4)
             assert_right_within(found, bits, guesses)
@@ -135,20 +140,17 @@ def test_nothing_is_proven_before_what_is_open_is_dearer(bias: float) -> None:
     """One digit costs hardly anything, so that an open node may hold fills as cheap as itself."""
     model, space = biased(PIN, {"7": bias})
     bits = all_bits(model, characters(), PIN, skip=len(space.beginning))
-    order = np.sort(bits)
     right = steps_of(model, space)
     proven = 0
     for by in (1e-4, 0.3, 1.0):
         for token in [space.path(11 * d)[0] for d in range(10)]:
-            steps: Any = Off(right, -by, token)
-            steps.quiet = False
+            steps = Off(right, -by, token)
             for n in (2, 3, 5, 8):
                 found = search(
                     model, space, 12, steps=steps, margin=by + 1e-4, budget=Budget(steps=n)
                 )
-                first = list(found.indices[: found.proven])
-                np.testing.assert_allclose(bits[first], order[: len(first)], rtol=0, atol=TIE)
-                proven += len(first)
+                assert_proven(found, bits)
+                proven += found.proven
     assert proven
 
 
@@ -168,19 +170,10 @@ def test_a_fill_that_came_out_too_cheap_is_not_proven_by_that() -> None:
         if not 0 < 2 * by < third - second - 1e-3 or second < np.sort(bits)[1] + TIE:
             continue
         tried += 1
-        off: Any = Off(steps, -by, digits[7])
-        off.quiet = False
+        off = Off(steps, -by, digits[7])
         found = search(model, space, 12, steps=off, margin=by + 1e-4, budget=Budget(steps=2))
-        listed_first = list(found.indices[: found.proven])
-        np.testing.assert_allclose(
-            bits[listed_first], np.sort(bits)[: len(listed_first)], rtol=0, atol=TIE
-        )
+        assert_proven(found, bits)
     assert tried
-
-
-def assert_right_within(found: Likeliest, bits: np.ndarray, guesses: int) -> None:
-    assert found.proven == guesses
-    np.testing.assert_allclose(bits[list(found.indices)], np.sort(bits)[:guesses], rtol=0, atol=TIE)
 
 
 def test_no_guesses_are_refused() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from tiny import characters, model_of
+from tiny import characters, model_of, model_with_tokenizer
 
 from lmexposure.core import Encoded
 from lmexposure.errors import InputError, ModelError, NumericalError, SettingsError
@@ -69,8 +69,7 @@ def test_does_not_depend_on_batches(model_and_tokenizer: tuple[Any, Any], batch_
 
 
 def test_a_token_that_is_masked_out_adds_nothing() -> None:
-    tokenizer = characters()
-    model = model_of("lstm", len(tokenizer))
+    model, tokenizer = model_with_tokenizer("lstm")
     unused = tokenizer.encode("d")[0]
     with torch.no_grad():
         model.lm_head.bias[unused] = -math.inf
@@ -81,8 +80,7 @@ def test_a_token_that_is_masked_out_adds_nothing() -> None:
 
 
 def test_details_that_are_refused() -> None:
-    tokenizer = characters()
-    model = model_of("lstm", len(tokenizer))
+    model, tokenizer = model_with_tokenizer("lstm")
     with pytest.raises(InputError, match="no texts to score"):
         details_of_encoded(model, [])
     with pytest.raises(InputError, match="batch_size=0"):

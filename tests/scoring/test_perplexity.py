@@ -4,7 +4,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tiny import byte_level_bpe, characters, model_of, one_by_one
+from tiny import byte_level_bpe, characters, model_with_tokenizer, one_by_one
 
 from lmexposure.errors import InputError, ModelError, NumericalError
 from lmexposure.models import LstmForCausalLM, encode_in_context
@@ -40,8 +40,7 @@ def test_does_not_depend_on_batches_or_order(
 
 
 def test_token_scores_split_a_text_where_asked() -> None:
-    tokenizer = byte_level_bpe()
-    model = model_of("gpt2", len(tokenizer))
+    model, tokenizer = model_with_tokenizer("gpt2", byte_level_bpe)
     scores = score_encoded(model, encode_in_context(tokenizer, TEXTS, context="\n"))
     np.testing.assert_allclose(scores.bits_from(0), scores.totals)
     np.testing.assert_array_equal(scores.tokens, [len(e.ids) - 1 for e in scores.encoded])
@@ -50,21 +49,16 @@ def test_token_scores_split_a_text_where_asked() -> None:
 
 
 def test_progress_counts_every_text() -> None:
-    tokenizer = characters()
+    model, tokenizer = model_with_tokenizer("lstm")
     seen: list[tuple[int, int]] = []
-    score_encoded(
-        model_of("lstm", len(tokenizer)),
-        encode_in_context(tokenizer, TEXTS, context="\n"),
-        batch_size=3,
-        progress=lambda done, total: seen.append((done, total)),
-    )
+    encoded = encode_in_context(tokenizer, TEXTS, context="\n")
+    score_encoded(model, encoded, batch_size=3, progress=lambda *at: seen.append(at))
     assert seen == [(3, 4), (4, 4)]
 
 
 @pytest.mark.parametrize("kind", ["lstm", "gpt2"])
 def test_a_shared_prefix_is_computed_once_and_changes_nothing(kind: str) -> None:
-    tokenizer = characters() if kind == "lstm" else byte_level_bpe()
-    model = model_of(kind, len(tokenizer))
+    model, tokenizer = model_with_tokenizer(kind, characters if kind == "lstm" else byte_level_bpe)
     texts = [f"The random number is 281265017 and 28, {n}" for n in range(200, 240)]
     plain = [log_perplexity(model, tokenizer, [text], context="\n")[0] for text in texts]
     positions = 0
@@ -87,8 +81,7 @@ def test_a_prefix_whose_cache_is_wrong_is_not_used() -> None:
         def forward(self, *args: Any, past_key_values: Any = None, **kwargs: Any) -> Any:
             return super().forward(*args, **kwargs)
 
-    tokenizer = characters()
-    model = model_of("lstm", len(tokenizer))
+    model, tokenizer = model_with_tokenizer("lstm")
     texts = [f"The random number is 28126501{n % 10}{n // 10}" for n in range(40)]
     expected = log_perplexity(model, tokenizer, texts, context="\n")
     model.__class__ = Forgetful
@@ -98,7 +91,7 @@ def test_a_prefix_whose_cache_is_wrong_is_not_used() -> None:
 
 
 def broken(value: float) -> Any:
-    model = model_of("lstm", len(characters()))
+    model, _ = model_with_tokenizer("lstm")
     with torch.no_grad():
         model.lm_head.bias[5] = value
     return model
@@ -122,9 +115,8 @@ def test_what_cannot_be_scored_is_refused(
 
 
 def test_a_text_longer_than_the_context_window_is_refused() -> None:
-    tokenizer = byte_level_bpe()
     with pytest.raises(ModelError, match="context window holds 96"):
-        log_perplexity(model_of("llama", len(tokenizer)), tokenizer, ["z" * 200], context="\n")
+        log_perplexity(*model_with_tokenizer("llama", byte_level_bpe), ["z" * 200], context="\n")
 
 
 def test_a_model_that_gives_all_logits_is_scored_the_same() -> None:
@@ -134,8 +126,7 @@ def test_a_model_that_gives_all_logits_is_scored_the_same() -> None:
         def forward(self, input_ids: torch.Tensor, use_cache: bool = False) -> Any:  # type: ignore[override]
             return super().forward(input_ids, use_cache=use_cache)
 
-    tokenizer = characters()
-    model = model_of("lstm", len(tokenizer))
+    model, tokenizer = model_with_tokenizer("lstm")
     expected = log_perplexity(model, tokenizer, TEXTS, context="My PIN is 0042")
     model.__class__ = AllLogits
     found = log_perplexity(model, tokenizer, TEXTS, context="My PIN is 0042")

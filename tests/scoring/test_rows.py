@@ -15,7 +15,7 @@ from scoring.chat_rows import (
     token_bits,
 )
 from scoring.test_exact_search import assert_as_enumerated, search_of
-from scoring.test_likeliest_fills import assert_right
+from scoring.test_likeliest_fills import assert_right, search
 from tiny import byte_level_bpe, characters, gpt2_like_bpe, sentence_piece_bpe, word_piece
 
 from lmexposure.canaries import Format
@@ -24,11 +24,9 @@ from lmexposure.models import Context, encode_in_context
 from lmexposure.scoring import (
     Budget,
     Extractor,
-    Rescorer,
     TokenSpace,
     Vocabulary,
     details_of_encoded,
-    likeliest_fills,
     log_perplexity,
     next_token_steps,
     token_space,
@@ -84,10 +82,7 @@ FOUND = [("uneven", "gpt2"), ("sentence piece", "mistral"), ("word piece", "lstm
 def test_the_likeliest_fills_of_a_chat(name: str, kind: str) -> None:
     model, _, space, bits = searched(name, kind)
     steps = next_token_steps(model, [*space.beginning, 1])
-    found = likeliest_fills(
-        space, steps, Rescorer(model, space), guesses=30, margin=1e-3, budget=Budget()
-    )
-    assert_right(found, bits, 30)
+    assert_right(search(model, space, 30, steps=steps), bits, 30)
 
 
 def spelled(vocabulary: Vocabulary, text: str, trail: str) -> list[list[int]]:

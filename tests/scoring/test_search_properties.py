@@ -8,20 +8,15 @@ import torch
 from faulty_steps import Watched
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from slow_search import TIE, all_bits, naive_places, naive_ranks, paths_of, steps_of
+from scoring.test_likeliest_fills import assert_right_within
+from scoring.test_likeliest_fills import search as likeliest
+from slow_search import all_bits, naive_places, naive_ranks, paths_of, steps_of
 from tiny import byte_level_bpe, model_of
 from tokenizers import pre_tokenizers
 
 from lmexposure.canaries import Format
 from lmexposure.errors import FormatError
-from lmexposure.scoring import (
-    Budget,
-    RankSearch,
-    Rescorer,
-    draw_fills,
-    likeliest_fills,
-    token_space,
-)
+from lmexposure.scoring import Budget, RankSearch, draw_fills, token_space
 
 MOST = 300  # fills
 QUICK = settings(
@@ -93,11 +88,7 @@ def test_search_and_enumeration_agree(
         assert ranks[0][i] <= one.high
 
     k = data.draw(st.integers(1, space.size), label="guesses")
-    found = likeliest_fills(
-        space, steps, Rescorer(model, space), guesses=k, margin=1e-3, budget=Budget()
-    )
-    assert found.proven == k
-    np.testing.assert_allclose(bits[list(found.indices)], np.sort(bits)[:k], rtol=0, atol=TIE)
+    assert_right_within(likeliest(model, space, k, steps=steps), bits, k)
 
 
 @QUICK

@@ -3,9 +3,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tiny import byte_level_bpe, characters, sentence_piece_bpe, word_piece
-from tokenizers import Tokenizer
-from transformers import PreTrainedTokenizerFast
+from tiny import byte_level_bpe, characters, from_settings, sentence_piece_bpe, word_piece
 
 from lmexposure.canaries import Format
 from lmexposure.scoring import Vocabulary, bpe_merges, token_rules
@@ -63,8 +61,7 @@ def test_the_rules_agree() -> None:
 def lowering() -> Any:
     settings = json.loads(byte_level_bpe().backend_tokenizer.to_str())
     settings["normalizer"] = {"type": "Lowercase"}
-    tokenizer = Tokenizer.from_str(json.dumps(settings))
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|endoftext|>")
+    return from_settings(settings)
 
 
 def test_a_tokenizer_that_changes_the_text_is_refused() -> None:
@@ -112,15 +109,10 @@ def test_whole_words_that_no_merge_makes_are_refused() -> None:
     settings = json.loads(byte_level_bpe().backend_tokenizer.to_str())
     settings["model"]["ignore_merges"] = True
     settings["model"]["vocab"]["Ġ777"] = len(settings["model"]["vocab"])
-
-    def made() -> Any:
-        tokenizer = Tokenizer.from_str(json.dumps(settings))
-        return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|endoftext|>")
-
     with pytest.raises(NotApplicable, match="tokens for whole words that no merge makes"):
-        by_merges(sample_of(made()))
+        by_merges(sample_of(from_settings(settings)))
     del settings["model"]["vocab"]["Ġ777"]
-    graph = by_merges(sample_of(made())).graph
+    graph = by_merges(sample_of(from_settings(settings))).graph
     assert graph.count(graph.root) == 1000
 
 
