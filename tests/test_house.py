@@ -159,12 +159,25 @@ def test_only_models_and_scoring_read_what_is_in_a_model_of_torch() -> None:
 
 def test_only_models_and_scoring_take_the_model_of_torch_out_of_a_loaded_one() -> None:
     """The others hand on the loaded model; a training by name, of weights that it changes."""
-    found = {
-        (str(path.relative_to(PACKAGE)), ast.unparse(node))
+    trees = {
+        path: ast.parse(path.read_text(encoding="utf-8"))
         for path in IMPORTS
         if room_of(path) not in HOLDERS
-        for tree in [ast.parse(path.read_text(encoding="utf-8"))]
-        for loaded in [set(loaded_names(tree))]
+    }
+    # A field of one file is asked for by its name in another.
+    fields = {
+        name
+        for path, tree in trees.items()
+        if room_of(path) in ASKING
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+        for name in loaded_names(node)
+    }
+    assert fields >= {"lm", "loaded", "base"}
+    found = {
+        (str(path.relative_to(PACKAGE)), ast.unparse(node))
+        for path, tree in trees.items()
+        for loaded in [{*loaded_names(tree), *(fields if room_of(path) in ASKING else ())}]
         for node in ast.walk(tree)
         if isinstance(node, ast.Attribute) and node.attr == "model"
         if last_name(node.value) in loaded
@@ -172,7 +185,7 @@ def test_only_models_and_scoring_take_the_model_of_torch_out_of_a_loaded_one() -
     assert found == {("federated/canife.py", "loaded.model")}
 
 
-def loaded_names(tree: ast.Module) -> Iterator[str]:
+def loaded_names(tree: ast.AST) -> Iterator[str]:
     """What a file says is a loaded model: by annotation, or as what a maker of them gave."""
     for node in ast.walk(tree):
         if isinstance(node, ast.arg) and node.annotation is not None:
