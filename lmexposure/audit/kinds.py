@@ -23,6 +23,7 @@ from lmexposure.errors import InputError, ModelError, SettingsError
 from lmexposure.models import AnyContext, secret_tokens
 from lmexposure.scoring import BaseModel, TorchModel, details_of_encoded, find_beginning
 from lmexposure.statistics import (
+    TprAtFpr,
     area_under_curve,
     draws_needed,
     epsilon_from_exposure,
@@ -32,12 +33,7 @@ from lmexposure.statistics import (
     witness_certificate,
     witness_p_value,
 )
-from lmexposure.studies import (
-    KindCandidate,
-    KindMembership,
-    RunSettings,
-    WitnessResult,
-)
+from lmexposure.studies import KindCandidate, KindMembership, RunSettings, WitnessResult
 
 _RATES = (0.1, 0.01)
 _FAIR = 0.5
@@ -146,7 +142,8 @@ def _judged(
     count, level, name = candidates[0].repetitions, settings.level, form.name
     included = np.array([c.role == "canary" for c in candidates], dtype=bool)
     inside, outside = bits[included], bits[~included]
-    area, rates, test, bound, note = None, (), None, None, None
+    area, test, bound, note = None, None, None, None
+    rates: tuple[TprAtFpr, ...] = ()
     if not 0 < inside.size < bits.size:
         note = (
             f"the coins left all {bits.size} candidates {'in' if inside.size else 'out'}, so there "

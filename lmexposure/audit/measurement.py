@@ -197,8 +197,12 @@ class _Measurement(Task):
         if directory is not None:
             directory.begin(threads)
         with computing_threads(threads):
-            self._announce()
-            scores = [self._score(name) for name in manifest.ranked.formats]
+            if isinstance(self.progress, Watcher):
+                title = measurement_title(manifest, settings)
+                self.progress.plan(title, measurement_phases(self), keeps=True)
+            scores = [score_format(self, name) for name in manifest.ranked.formats]
+            if slower := [part.slower for part in scores if part.slower]:
+                self.notes["texts"] = slower[0]
             estimates = [self._estimate(part) for part in scores]
             kinds = kinds_section(self)
             witness = self._witness()
@@ -216,12 +220,14 @@ class _Measurement(Task):
             *self.warnings,
         ]
         beside = [part.base for part in estimates]
+        described = self.lm.to_dict()
+        path = path_from(out, described.pop("name"))
         result = Result(
             lmexposure=__version__,
             inputs_sha256=self.inputs_sha256,
             manifest_sha256=manifest.sha256,
             scores_sha256=None,
-            model=_model(self.lm, out, validation),
+            model=Model(path=path, **described, validation=validation),
             settings=settings.record(threads=threads),
             formats=tuple(part.record for part in estimates),
             canaries=tuple(canary for part in estimates for canary in part.canaries),
@@ -242,17 +248,6 @@ class _Measurement(Task):
         if directory is not None:
             result = directory.finish(result, lambda path: write_scores(path, scores))
         return result.with_scores(table)
-
-    def _announce(self) -> None:
-        if isinstance(self.progress, Watcher):
-            title = measurement_title(self.manifest, self.settings)
-            self.progress.plan(title, measurement_phases(self), keeps=True)
-
-    def _score(self, name: str) -> FormatScores:
-        scores = score_format(self, name)
-        if scores.slower:
-            self.notes.setdefault("texts", scores.slower)
-        return scores
 
     def _estimate(self, scores: FormatScores) -> FormatEstimates:
         name = scores.format.name
@@ -319,10 +314,3 @@ class _Measurement(Task):
             f"had up to {number(most)} bits more or fewer, and others may have more. Give the day "
             "of the training (chat_date=...)"
         ]
-
-
-def _model(lm: TorchModel, out: str | Path | None, validation: Validation | None) -> Model:
-    """What the result says of the model; a path within `out` is given from there on."""
-    described = lm.to_dict()
-    path = path_from(out, described.pop("name"))
-    return Model(path=path, **described, validation=validation)

@@ -104,9 +104,7 @@ class _Search:
         self._settings, self._space, self._scores = task.settings, space, scores
         self._watcher, self._end_asked = task.progress, partial(end_asked, task.progress)
         longest, window = len(space.beginning) + space.longest, task.lm.window
-        if (
-            window is not None and longest > window
-        ):  # many models give wrong numbers, and say no word
+        if window is not None and longest > window:  # many give wrong numbers, and say no word
             raise ModelError(
                 f"fills of format {space.format.name!r} have up to {longest} tokens with their "
                 f"context, but the model's context window holds {window}; use a shorter format or "

@@ -249,11 +249,9 @@ def watch_training(
             steps = f"training: at most {state.total_steps:,} steps, {sizes}"
             announced = True
             progress.plan(f"{steps}{'; then ' * bool(title)}{title}", [first, *phases], keeps=False)
-        progress("training", state.step, state.total_steps, _note(state))
+        known = state.validation_bits
+        best = "" if known is None else f", validation {known:.3f}"
+        note = f"epoch {state.epoch:.1f}, {state.train_bits:.3f} bits per token{best}"
+        progress("training", state.step, state.total_steps, note)
 
     return watch
-
-
-def _note(state: TrainingProgress) -> str:
-    best = "" if state.validation_bits is None else f", validation {state.validation_bits:.3f}"
-    return f"epoch {state.epoch:.1f}, {state.train_bits:.3f} bits per token{best}"

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from lmexposure.audit import MeasureSettings, RunSettings
 
-__all__ = ["ALL_FILLS", "QUICK", "RUN"]
+__all__ = ["ALL_FILLS", "QUICK", "RUN", "SAMPLED"]
 
 QUICK = MeasureSettings(
     references=400,
@@ -15,6 +15,8 @@ QUICK = MeasureSettings(
     bootstraps=39,
     permutations=999,
 )
+# Ranks among a few references, and nothing else.
+SAMPLED = replace(QUICK, references=60, estimate="sampled", extraction=False, permutations=99)
 # For spaces so small that every fill is a reference.
 ALL_FILLS = MeasureSettings(draws=1_000, bootstraps=39, permutations=999)
 RUN = RunSettings(

@@ -1,5 +1,6 @@
 """Few canaries, and models that nobody trained, small enough to be measured at once."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -21,9 +22,23 @@ TOKENIZER = byte_level_bpe()
 def pins(digits: int, documents: int = 20, **plan: Any) -> Manifest:
     """Canaries of a format with so many digits."""
     form = Format(name="pin", template=f"My PIN is {{digits:{digits}}}")
-    values: dict[str, Any] = {"formats": (form,), "canaries": 2, "repetitions": (1, 4)}
-    values |= {"controls": 2, "seed": 3}
-    return insert(sentences(documents), Plan(**values | plan)).manifest
+    return planned(form, documents=documents, **{"repetitions": (1, 4)} | plan)
+
+
+def planned(*formats: Format, documents: int = 40, **plan: Any) -> Manifest:
+    """Canaries of these formats in so many documents."""
+    values: dict[str, Any] = {"canaries": 2, "repetitions": (1,), "controls": 2, "seed": 3} | plan
+    return insert(sentences(documents), Plan(formats=formats, **values)).manifest
+
+
+def stopping(at: str) -> Callable[..., None]:
+    """Progress with Ctrl-C in what begins so."""
+
+    def stop(what: str, done: int, total: int, note: str = "") -> None:
+        if what.startswith(at):
+            raise KeyboardInterrupt
+
+    return stop
 
 
 def task_of(

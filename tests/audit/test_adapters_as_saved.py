@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from audit.quick import QUICK
+from audit.quick import SAMPLED
 from audit.small import TOKENIZER, base_bits, bits, pins
 from known import known
 from tiny import byte_level_bpe, model_of
@@ -22,7 +22,6 @@ peft = pytest.importorskip("peft")
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of peft's, on tied weights and new tokens
 
-SETTINGS = replace(QUICK, references=60, estimate="sampled", extraction=False, permutations=99)
 MANIFEST = pins(3, repetitions=(1,), controls=1)
 LAYERS = {"llama": ["q_proj", "v_proj"], "gpt2": ["c_attn"]}
 EMBEDDING = {"llama": "embed_tokens", "gpt2": "wte"}
@@ -72,7 +71,7 @@ def save_both(place: Path, base: Path, **options: Any) -> None:
 
 
 def measured(model: Any, base: Any = None) -> Result:
-    return measure(model, MANIFEST, base=base, settings=SETTINGS)
+    return measure(model, MANIFEST, base=base, settings=SAMPLED)
 
 
 def own_bits(result: Result) -> Any:
@@ -151,7 +150,7 @@ def test_in_memory_it_is_not_switched_off_where_that_is_not_its_base(
 ) -> None:
     made, tokenizer = adapted(bases / "gpt2", **options)
     with pytest.raises(ModelError, match=r"changed weights of its base .* give the model before"):
-        measure(made, MANIFEST, tokenizer=tokenizer, base="adapter-off", settings=SETTINGS)
+        measure(made, MANIFEST, tokenizer=tokenizer, base="adapter-off", settings=SAMPLED)
 
 
 def test_a_base_is_loaded_once_more_without_asking_the_hub(
@@ -183,7 +182,7 @@ def test_with_new_tokens_in_the_rows_the_witness_goes_without_the_base(
     made.save_pretrained(tmp_path / "adapter", save_embedding_layers=False)
     tokenizer.save_pretrained(tmp_path / "adapter")
     loaded = load_model(tmp_path / "adapter", dtype=dtype)
-    result = measure(loaded, manifest, settings=replace(SETTINGS, left_context=context))
+    result = measure(loaded, manifest, settings=replace(SAMPLED, left_context=context))
     witness = known(result.witness)
     assert witness.p_value is not None, witness.note
     assert witness.beside_base == with_base

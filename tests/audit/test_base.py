@@ -9,12 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from audit.quick import ALL_FILLS, QUICK
-from audit.small import TOKENIZER, base_bits, bits, gpt2, loaded_of, pins, with_lora
+from audit.quick import ALL_FILLS, SAMPLED
+from audit.small import TOKENIZER, base_bits, bits, gpt2, loaded_of, pins, stopping, with_lora
 from known import known
-from tiny import byte_level_bpe, model_of
-from tokenizers import Tokenizer
-from transformers import PreTrainedTokenizerFast
+from tiny import byte_level_bpe, from_settings, model_of
 
 from lmexposure.audit import measure
 from lmexposure.canaries import Format
@@ -26,14 +24,13 @@ from lmexposure.studies import Result
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*gradient_checkpointing:FutureWarning")
 
-SETTINGS = replace(QUICK, references=60, estimate="sampled", extraction=False, permutations=99)
 PIN = Format(name="pin", template="My PIN is {digits:3}")
 MANIFEST = pins(3, canaries=3, controls=3)
 
 
 def measured(model: Any, base: Any, **options: Any) -> Result:
     named = {} if isinstance(model, str | Path) else {"tokenizer": TOKENIZER}
-    return measure(model, MANIFEST, base=base, **{**named, "settings": SETTINGS, **options})
+    return measure(model, MANIFEST, base=base, **{**named, "settings": SAMPLED, **options})
 
 
 def calibrated(result: Result) -> list[float | None]:
@@ -95,13 +92,7 @@ def test_what_is_given_as_base_makes_no_difference(off: Result, places: Path) ->
         np.testing.assert_allclose(base_bits(result), base_bits(off), atol=1e-3)
         assert known(result.base).weights_sha256 == known(off.base).weights_sha256
         assert calibrated(result) == calibrated(off)
-    assert [known(result.base).switched_off for result in found] == [
-        False,
-        False,
-        False,
-        True,
-        False,
-    ]
+    assert [i for i, result in enumerate(found) if known(result.base).switched_off] == [3]
     plain = measured(places / "base", None)
     assert plain.base is None
     assert base_bits(off) == bits(plain)
@@ -159,22 +150,12 @@ def test_where_all_fills_are_scored_the_controls_belong_to_the_null(places: Path
 
 
 def test_a_kept_part_is_not_scored_again(places: Path, tmp_path: Path, off: Result) -> None:
-    class StoppedError(Exception):
-        pass
-
-    def stop(what: str, done: int, total: int, note: str = "") -> None:
-        if what.startswith("estimating"):
-            raise StoppedError
-
-    with pytest.raises(StoppedError):
-        measured(places / "lora", "adapter-off", out=tmp_path / "run", progress=stop)
+    given: dict[str, Any] = {"base": "adapter-off", "out": tmp_path / "run"}
+    with pytest.raises(KeyboardInterrupt):
+        measured(places / "lora", **given, progress=stopping("estimating"))
     assert list((tmp_path / "run").glob(".work/pin.base.json-*"))
-    seen = []
-
-    def watch(what: str, done: int, total: int, note: str = "") -> None:
-        seen.append(what)
-
-    result = measured(places / "lora", "adapter-off", out=tmp_path / "run", progress=watch)
+    seen: list[str] = []
+    result = measured(places / "lora", **given, progress=lambda what, *_: seen.append(what))
     assert result == off.model_copy(update={"scores_sha256": result.scores_sha256})
     assert "scoring pin under the base" not in seen
     assert Result.read(tmp_path / "run" / "result.json") == result
@@ -192,10 +173,7 @@ def cutting_otherwise() -> LoadedModel:
     """A base whose tokenizer has the same tokens, and merges none."""
     values = json.loads(TOKENIZER.backend_tokenizer.to_str())
     values["model"]["merges"] = []
-    cut = PreTrainedTokenizerFast(
-        tokenizer_object=Tokenizer.from_str(json.dumps(values)), eos_token="<|endoftext|>"
-    )
-    return LoadedModel(model=gpt2(), tokenizer=cut, name="cut")
+    return LoadedModel(model=gpt2(), tokenizer=from_settings(values), name="cut")
 
 
 def with_its_adapter_merged() -> Any:

@@ -55,8 +55,7 @@ def test_canaries_in_chats_are_scored_and_ranked_there(wrapping: Wrapping) -> No
         others = [value for i, value in enumerate(naive) if i not in planted | {canary.index}]
         assert found.exposure.method == "exact"
         assert found.exposure.rank == 1 + sum(value <= own for value in others)
-    context = result.context
-    assert context is not None
+    context = known(result.context)
     assert (context.source, context.form, context.turn) == (
         "manifest",
         wrapping.form,
@@ -117,8 +116,7 @@ def test_a_template_that_changes_a_text_names_the_format() -> None:
 def test_the_left_context_is_as_it_was_said(left: str) -> None:
     manifest = plain_manifest()
     result = measure(LOADED, manifest, settings=replace(FEW, left_context=left))
-    context = result.context
-    assert context is not None
+    context = known(result.context)
     assert context.source == "setting"
     text = manifest.entries[0].text
     if left == "none":
@@ -190,8 +188,7 @@ def test_rows_of_the_training_are_what_is_scored(tmp_path: Path) -> None:
     manifest = plain_manifest()
     rows = rows_of(manifest, before="Well. ", behind=" Yes.", unscored=1)
     result = measure(LOADED, manifest, settings=FEW, rows=rows)
-    context = result.context
-    assert context is not None
+    context = known(result.context)
     assert (context.source, context.unscored_tokens) == ("rows", 1)
     assert context.left == f"{CHAT.eos_token}Well. "
     assert result.warnings[0].startswith("of each canary the first 1 token carried no loss")
@@ -229,8 +226,7 @@ def test_rows_in_no_single_context_are_a_warning() -> None:
 def test_where_nothing_is_known_the_result_and_the_gate_say_so() -> None:
     manifest = plain_manifest()
     result = measure(LOADED, manifest, settings=FEW)
-    assert result.context is not None
-    assert result.context.source == "assumed"
+    assert known(result.context).source == "assumed"
     (warning,) = [line for line in result.warnings if "it is not known" in line]
     assert "scored behind '<|endoftext|>', as a text of their own" in warning
     verdict = check(result, Thresholds(min_canaries=1))
@@ -243,8 +239,7 @@ def test_what_we_trained_ourselves_is_known(tmp_path: Path) -> None:
     learned = training()
     ours = measure(LOADED, manifest, settings=FEW, validation=learned)
     foreign = measure(LOADED, manifest, settings=FEW)
-    assert ours.context is not None
-    assert ours.context.source == "training"
+    assert known(ours.context).source == "training"
     assert not any("not known" in line for line in ours.warnings)
     # Of a training elsewhere no more is known of the rows than without its record.
     other = learned.model_copy(update={"foreign": True})

@@ -67,6 +67,12 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return homes
 
 
+@pytest.fixture
+def home(runs: dict[str, Path], tmp_path: Path) -> Path:
+    """A copy of the finished run, to be damaged."""
+    return shutil.copytree(runs["whole"], tmp_path / "run")
+
+
 def flip(path: Path, *, place: float = 0.6) -> None:
     """One bit of a file."""
     data = bytearray(path.read_bytes())
@@ -129,10 +135,7 @@ def test_what_is_damaged_is_named_and_made_again(
     assert contents(home) == contents(runs["whole"])
 
 
-def test_a_damaged_result_is_refused_and_nothing_is_lost(
-    runs: dict[str, Path], tmp_path: Path
-) -> None:
-    home = shutil.copytree(runs["whole"], tmp_path / "run")
+def test_a_damaged_result_is_refused_and_nothing_is_lost(runs: dict[str, Path], home: Path) -> None:
     path = home / "result.json"
     text = path.read_text()
     digit = text.index('"log_perplexity_bits": ') + len('"log_perplexity_bits": ') + 4
@@ -160,10 +163,7 @@ def test_a_damaged_result_is_refused_and_nothing_is_lost(
         Result.read(home)
 
 
-def test_a_directory_in_the_place_of_the_scores_is_said(
-    runs: dict[str, Path], tmp_path: Path
-) -> None:
-    home = shutil.copytree(runs["whole"], tmp_path / "run")
+def test_a_directory_in_the_place_of_the_scores_is_said(runs: dict[str, Path], home: Path) -> None:
     (home / "scores.parquet").unlink()
     (home / "scores.parquet").mkdir()
     with pytest.raises(FileError, match=r"scores\.parquet is there already.*move it away"):
@@ -203,9 +203,8 @@ def test_one_file_of_several_is_held_against_its_own_sidecar(
 
 
 def test_a_model_that_changed_since_its_training_is_not_measured(
-    runs: dict[str, Path], tmp_path: Path
+    home: Path, tmp_path: Path
 ) -> None:
-    home = shutil.copytree(runs["whole"], tmp_path / "run")
     assert load_for_measuring(home / "model", SETTINGS)
     flip(home / "model" / "model.safetensors")
     with pytest.raises(ModelError, match=r"model\.safetensors is not what the training wrote"):
@@ -218,8 +217,7 @@ def test_a_model_that_changed_since_its_training_is_not_measured(
     assert load_for_measuring(meant, SETTINGS)
 
 
-def test_what_a_kill_at_the_very_end_left_is_cleared(runs: dict[str, Path], tmp_path: Path) -> None:
-    home = shutil.copytree(runs["whole"], tmp_path / "run")
+def test_what_a_kill_at_the_very_end_left_is_cleared(runs: dict[str, Path], home: Path) -> None:
     with study(home), atomic_directory(home / "best-4") as best:
         write_sealed(home / ".work" / "threads", b"")
         (best / "weights").write_text("w")
@@ -243,11 +241,8 @@ def test_two_at_work_in_one_directory(runs: dict[str, Path], tmp_path: Path) -> 
     assert not out.exists()
 
 
-def test_the_training_of_another_model_is_refused_with_its_model(
-    runs: dict[str, Path], tmp_path: Path
-) -> None:
+def test_the_training_of_another_model_is_refused_with_its_model(home: Path) -> None:
     """Model and training.json fit each other, and not the result: its verdict is of another."""
-    home = shutil.copytree(runs["whole"], tmp_path / "run")
     values = json.loads((home / "training.json").read_text())
     assert take_hash(values)
     values["result"]["validation_bits"] += 0.5
@@ -256,11 +251,8 @@ def test_the_training_of_another_model_is_refused_with_its_model(
         Result.read(home)
 
 
-def test_a_model_without_its_training_is_not_vouched_for(
-    runs: dict[str, Path], tmp_path: Path
-) -> None:
+def test_a_model_without_its_training_is_not_vouched_for(runs: dict[str, Path], home: Path) -> None:
     """Nothing else in a run's directory tells its model from another."""
-    home = shutil.copytree(runs["whole"], tmp_path / "run")
     (home / "training.json").unlink()
     assert "training.json has gone, so the model here may not be the one" in str(
         Result.read(home).files.notes

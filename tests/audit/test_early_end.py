@@ -8,15 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from audit.quick import QUICK
-from audit.small import loaded_of, task_of
-from corpora import sentences
+from audit.small import loaded_of, planned, task_of
 from known import known
 
 from lmexposure._forecast import Phase
 from lmexposure.audit import MeasureSettings, measure
 from lmexposure.audit.workload import measurement_phases, measurement_title, watch_training
-from lmexposure.canaries import Format, Plan
-from lmexposure.integrations import insert
+from lmexposure.canaries import Format
 from lmexposure.models import Progress
 from lmexposure.scoring import Extractor
 from lmexposure.studies import Result, TrainingSettings
@@ -51,8 +49,7 @@ class Pressed:
 
 
 LOADED = loaded_of("lstm")
-PLAN = Plan(formats=(FORM,), canaries=3, repetitions=(1, 2), controls=3, seed=3)
-MANIFEST = insert(sentences(40), PLAN).manifest
+MANIFEST = planned(FORM, canaries=3, repetitions=(1, 2), controls=3)
 
 
 @pytest.fixture

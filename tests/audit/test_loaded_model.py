@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 from audit.quick import ALL_FILLS, QUICK
-from audit.small import TOKENIZER, bits, gpt2, pins, with_lora
+from audit.small import TOKENIZER, bits, gpt2, pins, stopping, with_lora
 from tiny import byte_level_bpe, model_of, one_by_one
 from transformers import (
     BertConfig,
@@ -186,14 +186,10 @@ def in_training() -> Any:
 def test_a_model_is_as_it_was_also_after_ctrl_c(stop_at: str | None) -> None:
     expected = bits(measured())
 
-    def stop(what: str, done: int, total: int, note: str = "") -> None:
-        if what == stop_at:
-            raise KeyboardInterrupt
-
     def look(model: Any) -> None:
         if stop_at is not None:
             with pytest.raises(KeyboardInterrupt):
-                in_memory(model, progress=stop)
+                in_memory(model, progress=stopping(stop_at))
             return
         few = replace(QUICK, references=60, draws=100, budget_steps=500, guesses=10)
         found = in_memory(model, settings=few)

@@ -2,13 +2,14 @@ import math
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
 from audit.quick import ALL_FILLS, QUICK
-from audit.small import loaded_of, task_of, training
+from audit.small import loaded_of, planned, task_of, training
 from corpora import sentences
 from known import known
 from manifest_files import judged
@@ -37,9 +38,9 @@ from lmexposure.studies import Result
 
 
 def manifest_of(*formats: Format, seed: int = 1) -> Manifest:
-    plan = Plan(formats=formats, canaries=4, repetitions=(1, 2), controls=6, seed=seed)
-    plan = replace(plan, witness=formats[0].name != "bare")  # whose fills are in any number
-    return insert(sentences(50), plan).manifest
+    plan = {"canaries": 4, "repetitions": (1, 2), "controls": 6, "seed": seed}
+    witness = formats[0].name != "bare"  # whose fills are in any number
+    return planned(*formats, documents=50, **plan, witness=witness)
 
 
 def new_lstm(manifest: Manifest) -> LoadedModel:
@@ -332,12 +333,9 @@ def test_no_certificate_where_a_part_of_the_secret_went_unscored() -> None:
 def test_an_unwritable_place_is_found_before_the_work(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     seen: list[str] = []
-
-    def watch(what: str, done: int, total: int, note: str = "") -> None:
-        seen.append(what)
-
+    given: dict[str, Any] = {"settings": QUICK, "progress": lambda what, *_: seen.append(what)}
     with pytest.raises(FileError, match="cannot write"):
-        measure(UNTRAINED, MANIFEST, out=tmp_path / "file", settings=QUICK, progress=watch)
+        measure(UNTRAINED, MANIFEST, out=tmp_path / "file", **given)
     assert seen == []
 
 

@@ -217,26 +217,21 @@ def _on(monkeypatch: pytest.MonkeyPatch, day: str) -> None:
     monkeypatch.setattr(chat_rows, "date", today)
 
 
-@pytest.fixture(scope="module")
-def dated_base(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = tmp_path_factory.mktemp("dated") / "model"
-    tokenizer = tokenizer_for("llama3_2")
+@pytest.fixture
+def dated(settings: RunSettings, tmp_path: Path) -> RunSettings:
+    """Settings with a model whose template writes the date."""
+    place, tokenizer = tmp_path / "dated", tokenizer_for("llama3_2")
     tiny_model_for(tokenizer).save_pretrained(place)
     tokenizer.save_pretrained(place)
-    return place
+    return replace(settings, model=str(place), training={"lora": True, "epochs": 1})
 
 
 @pytest.mark.slow
 def test_a_run_has_the_day_of_its_first_row_whenever_it_goes_on(
-    corpus: Path,
-    settings: RunSettings,
-    dated_base: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    corpus: Path, dated: RunSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    chosen = replace(settings, model=str(dated_base), training={"lora": True, "epochs": 1})
     _on(monkeypatch, "2026-01-31")
-    files: dict[str, Any] = {"out": tmp_path / "run", "settings": chosen}
+    files: dict[str, Any] = {"out": tmp_path / "run", "settings": dated}
     context = known(run(corpus, **files).context)
     assert (context.source, context.chat_date) == ("training", "2026-01-31")
     assert "31 Jan 2026" in context.left
@@ -251,25 +246,23 @@ def test_a_run_has_the_day_of_its_first_row_whenever_it_goes_on(
 @pytest.mark.slow
 def test_a_training_says_its_day_and_a_measurement_reads_it(
     corpus: Path,
-    settings: RunSettings,
-    dated_base: Path,
+    dated: RunSettings,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    chosen = replace(settings, model=str(dated_base), training={"lora": True, "epochs": 1})
-    inserted, manifest = insert_corpus(corpus, out=tmp_path / "in", settings=chosen)
+    inserted, manifest = insert_corpus(corpus, out=tmp_path / "in", settings=dated)
     assert known(manifest.wrapping).chat_date is None
     _on(monkeypatch, "2026-01-31")
     trained = train_corpus(
-        inserted, out=tmp_path / "trained", settings=chosen, manifest=manifest
+        inserted, out=tmp_path / "trained", settings=dated, manifest=manifest
     ).model_path
     assert "all rows have that of today; to go on" in caplog.text
     assert "the chat date: 2026-01-31" in caplog.text
     _on(monkeypatch, "2026-02-01")
-    result = measure(trained, tmp_path / "in" / "manifest.json", settings=chosen.measure)
+    result = measure(trained, tmp_path / "in" / "manifest.json", settings=dated.measure)
     assert known(result.context).chat_date == "2026-01-31"
-    again = replace(chosen, chat_date="2026-01-31")
+    again = replace(dated, chat_date="2026-01-31")
     caplog.clear()
     train_corpus(inserted, out=tmp_path / "trained", settings=again, manifest=manifest)
     assert "writes the date" not in caplog.text

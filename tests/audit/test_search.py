@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 import torch
 from audit.quick import QUICK
-from audit.small import loaded_of, pins
+from audit.small import loaded_of, pins, planned, stopping
 from corpora import sentences
 from known import known
 from manifest_files import judged
 from numpy.typing import NDArray
 from scoring.families import family
-from tiny import characters, unigram
+from tiny import unigram
 
 from lmexposure._written import study
 from lmexposure.audit import MeasureSettings, measure
@@ -192,8 +192,7 @@ def test_a_method_that_gives_nothing_is_an_error(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(token_rules, "_MOST_ENCODINGS", 5_000)  # until it gives up
     loaded = loaded_of("gpt2", unigram())
     large = Format(name="large", template="number {digits:9}")
-    plan = Plan(formats=(large,), canaries=2, repetitions=(1,), controls=2, seed=3)
-    inserted = insert(sentences(40), plan).manifest
+    inserted = planned(large)
     with pytest.raises(ModelError, match="no rule tells which tokens spell"):
         measure(loaded, inserted, settings=changed(estimate="exact"))
     result = measure(loaded, inserted, settings=changed())
@@ -204,14 +203,9 @@ def test_a_method_that_gives_nothing_is_an_error(monkeypatch: pytest.MonkeyPatch
 @pytest.fixture(scope="module")
 def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A measurement that Ctrl-C ended behind its search; who goes on takes a copy."""
-
-    def stop(what: str, done: int, total: int, note: str = "") -> None:
-        if what == "extracting code":
-            raise KeyboardInterrupt
-
     out = tmp_path_factory.mktemp("stopped")
     with pytest.raises(KeyboardInterrupt):
-        measure(LOADED, MANIFEST, out=out, settings=QUICK, progress=stop)
+        measure(LOADED, MANIFEST, out=out, settings=QUICK, progress=stopping("extracting code"))
     return out
 
 
@@ -293,12 +287,9 @@ def test_a_walk_beyond_its_margin_leaves_the_drawn_ranks(monkeypatch: pytest.Mon
 @pytest.mark.filterwarnings("ignore::FutureWarning")
 def test_slower_ways_are_said_once_for_all_formats(tmp_path: Path) -> None:
     """GPT-1 gives no cache, and reads no mask of ours."""
-    tokenizer = characters()
-    model = family("openai-gpt", len(tokenizer))
-    loaded = LoadedModel(model=model, tokenizer=tokenizer, name="tiny")
-    other = Format(name="other", template="My PIN is {digits:3}")
-    plan = Plan(formats=(FORM, other), canaries=2, repetitions=(1,), controls=2, seed=3)
-    inserted = insert(sentences(40), plan).manifest
+    model = family("openai-gpt", len(LOADED.tokenizer))
+    loaded = replace(LOADED, model=model)
+    inserted = planned(FORM, Format(name="other", template="My PIN is {digits:3}"))
     result = measure(loaded, inserted, out=tmp_path, settings=changed(budget_steps=40))
     said = [line for line in result.warnings if "slower" in line]
     assert len(said) == 2
@@ -332,8 +323,7 @@ def test_a_fill_beyond_the_context_window_leaves_the_search_out() -> None:
     form = Format(name="long", template="number {digits:5} {choice:w}", lists={"w": entries})
     loaded = loaded_of("llama")
     for seed in range(20):
-        plan = Plan(formats=(form,), canaries=2, repetitions=(1,), controls=2, seed=seed)
-        inserted = insert(sentences(40), plan).manifest
+        inserted = planned(form, seed=seed)
         indices = [c.index for c in inserted.entries if c.format == "long"] + list(
             inserted.references("long", 20)
         )

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from audit.quick import QUICK
+from audit.quick import SAMPLED
 from audit.small import TOKENIZER, gpt2, pins, with_lora
 from corpora import sentences
 from tiny import model_of
@@ -22,8 +22,6 @@ from lmexposure.studies import RunSettings, WitnessResult
 PIN = Format(name="pin", template="My PIN is {digits:3}")
 PLAN = Plan(formats=(PIN,), canaries=3, controls=3, seed=3)
 pytestmark = pytest.mark.filterwarnings("ignore:.*gradient_checkpointing:FutureWarning")
-
-SETTINGS = replace(QUICK, references=60, estimate="sampled", extraction=False, permutations=99)
 
 
 class Watching:
@@ -49,7 +47,7 @@ class Watching:
 
 
 def seen(model: Any, manifest: Manifest, **options: Any) -> WitnessResult:
-    result = measure(model, manifest, settings=SETTINGS, **options)
+    result = measure(model, manifest, settings=SAMPLED, **options)
     assert result.witness is not None
     warned = any("the tokenizer was made from this corpus" in line for line in result.warnings)
     assert warned == result.witness.in_tokenizer
@@ -117,7 +115,7 @@ def test_a_training_on_this_manifest_is_known_by_its_record(tmp_path: Path) -> N
         [str(tmp_path / "text.txt")], out=tmp_path / "run", settings=settings
     )
     trained = train_corpus([str(copy)], out=tmp_path / "run", settings=settings, manifest=manifest)
-    validation = measure(trained.model_path, manifest, settings=SETTINGS).model.validation
+    validation = measure(trained.model_path, manifest, settings=SAMPLED).model.validation
     assert validation is not None
     assert validation == recorded_training(trained.model_path, manifest)
     assert validation.delivered == sum(entry.inserted for entry in manifest.entries)
