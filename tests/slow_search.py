@@ -10,7 +10,13 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from tiny import byte_level_bpe, characters, model_of, sentence_piece_bpe, word_piece
+from tiny import (
+    byte_level_bpe,
+    characters,
+    model_of,
+    sentence_piece_bpe,
+    word_piece,
+)
 
 from lmexposure.canaries import Format
 from lmexposure.models import encode_documents
@@ -92,6 +98,16 @@ class Small:
     def bits(self, model: Any, tokenizer: Any, space: TokenSpace) -> NDArray[np.float64]:
         skip = len(space.beginning)
         return all_bits(model, tokenizer, self.form, skip=skip, context=self.context)
+
+
+def biased(form: Format, more: dict[str, float] | None = None) -> tuple[Any, TokenSpace]:
+    """A small LSTM that reads characters, to some of which it adds nats; the format's space."""
+    tokenizer = characters()
+    model = model_of("lstm", len(tokenizer))
+    with torch.no_grad():
+        for character, nats in (more or {}).items():
+            model.lm_head.bias[tokenizer.convert_tokens_to_ids(character)] += nats
+    return model, token_space(tokenizer, form, context=None)
 
 
 PIN = Format(name="pin", template="My PIN is {digits:2}")

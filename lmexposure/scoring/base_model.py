@@ -33,7 +33,12 @@ from lmexposure.models import (
     unmerged_adapters,
 )
 from lmexposure.scoring.steps import WholeSteps
-from lmexposure.scoring.torch_model import TorchModel, load_for_measuring, model_in_memory
+from lmexposure.scoring.torch_model import (
+    TorchModel,
+    load_for_measuring,
+    model_in_memory,
+    unwrapped,
+)
 from lmexposure.studies import RunSettings
 
 ADAPTER_OFF = "adapter-off"
@@ -79,7 +84,7 @@ class BaseModel(TorchModel):
 
 def load_base(base: str | None, settings: RunSettings) -> TorchModel | str | None:
     """The base that a command names, loaded as the settings say; what is no model stays so."""
-    if base is None or _is_off(base):
+    if base is None or base == ADAPTER_OFF:
         return base
     try:
         return load_for_measuring(base, replace(settings, revision=None))
@@ -89,7 +94,7 @@ def load_base(base: str | None, settings: RunSettings) -> TorchModel | str | Non
 
 def base_of(base: Any, *, model: Any, lm: TorchModel, manifest: Manifest) -> BaseModel:
     """The base that was asked for, checked to be one of this model, which was given as `model`."""
-    found = _switched_off(model, lm) if _is_off(base) else _another(base, lm)
+    found = _switched_off(model, lm) if base == ADAPTER_OFF else _another(base, lm)
     if found.identity == lm.identity:
         raise ModelError(
             f"base model {found.name!r} has the very weights of the measured model, so there is "
@@ -141,10 +146,6 @@ def _grown(base: BaseModel, lm: TorchModel, manifest: Manifest) -> BaseModel:
     return copied
 
 
-def _is_off(base: Any) -> bool:
-    return isinstance(base, str) and base == ADAPTER_OFF
-
-
 def _switched_off(model: Any, lm: TorchModel) -> BaseModel:
     """The measured model without its adapter."""
     whole = _whole(model, lm)
@@ -185,13 +186,7 @@ def _in_layers(model: Any) -> bool:
 
 def _whole(model: Any, lm: TorchModel) -> Any:
     """The model as it was given, its adapter in it, without what wraps it for speed."""
-    if isinstance(model, str | Path | LoadedModel):
-        return lm.model
-    while (
-        inner := getattr(model, "_orig_mod", None) or getattr(model, "module", None)
-    ) is not None:
-        model = inner
-    return model
+    return lm.model if isinstance(model, str | Path | LoadedModel) else unwrapped(model)
 
 
 def _bare(model: Any) -> Any:

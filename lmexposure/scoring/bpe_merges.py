@@ -17,8 +17,8 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from lmexposure.scoring.runtime import Bools, Floats, Ints
 from lmexposure.scoring.spelling import (
     FALLBACK,
     ByteNode,
@@ -36,7 +36,7 @@ _LIMB = 30  # bits; sums of up to 2^22 limbs stay exact in a float64
 _BLOCK = 1 << 24  # cells of the rule that are held as float64 at once
 # For each place: the tokens that fit there by their number among the K tokens (T,), the places
 # behind them (T,), whether a piece begins with them, so that any token may come before (T,).
-_Fitting = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]
+_Fitting = tuple[Ints, Ints, Bools]
 Places = list[_Fitting]
 _REMEMBERED = 64  # fills whose cuts are known
 _MOST_TOKENS = 20_000  # the rule takes a few bytes for each pair of them
@@ -47,8 +47,8 @@ _MOST_CELLS = 1 << 25  # places x classes x limbs
 class Neighbours:
     """Which of K tokens may follow which."""
 
-    classes: NDArray[np.int64]  # (K,) tokens with the same followers have the same class
-    follows: NDArray[np.bool_]  # (C, K) bool: whether token k may follow a token of class c
+    classes: Ints  # (K,) tokens with the same followers have the same class
+    follows: Bools  # (C, K) bool: whether token k may follow a token of class c
 
 
 class Merges:
@@ -115,7 +115,7 @@ class Merges:
         return Neighbours(classes=classes, follows=follows[first])
 
 
-def _by_piece(spines: list[list[_Piece]]) -> dict[int, NDArray[np.int64]]:
+def _by_piece(spines: list[list[_Piece]]) -> dict[int, Ints]:
     """For each piece, rows (which token, time made, time merged) (N, 3)."""
     rows: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
     for number, spine in enumerate(spines):
@@ -124,9 +124,7 @@ def _by_piece(spines: list[list[_Piece]]) -> dict[int, NDArray[np.int64]]:
     return {piece: np.array(found, dtype=np.int64) for piece, found in rows.items()}
 
 
-def _forbid(
-    follows: NDArray[np.bool_], rank: int, ends: NDArray[np.int64], begins: NDArray[np.int64]
-) -> None:
+def _forbid(follows: Bools, rank: int, ends: Ints, begins: Ints) -> None:
     """Take out the neighbours that a merge joins: both its pieces are there when its turn comes."""
     # Of two equal merges the one further left comes first: one within the first token would take
     # its last piece away, one within the second would come too late.
@@ -140,7 +138,7 @@ def _forbid(
     follows[np.ix_(ends[:, 0], begins[:, 0])] &= ~joined
 
 
-def _equal_rows(table: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _equal_rows(table: Bools) -> tuple[Ints, Ints]:
     """A number for each row, equal for equal ones, from 0; and the first row of each number."""
     numbers: dict[bytes, int] = {}
     rows = np.packbits(table, axis=1)
@@ -155,7 +153,7 @@ class PairGraph:
         self,
         places: Places,
         complete: list[bool],
-        ids: NDArray[np.int64],
+        ids: Ints,
         neighbours: Neighbours,
         start: tuple[int, int],
         bits: int,
@@ -227,7 +225,7 @@ class PairGraph:
         tokens, there, free = self._places[place]
         return tokens[:0], there[:0], free[:0]
 
-    def _count(self, place: int, rule: Iterable[NDArray[np.float64]]) -> None:
+    def _count(self, place: int, rule: Iterable[Floats]) -> None:
         tokens, there, free = self._places[place]
         counts = self._counts[there, self._rule.classes[tokens]]  # (T, limbs)
         bound = np.zeros((len(self._followed), counts.shape[1]))
@@ -238,7 +236,7 @@ class PairGraph:
         if not self._beyond[place]:
             self._measure(place, np.flatnonzero(counts.any(axis=1)))
 
-    def _measure(self, place: int, alive: NDArray[np.int64]) -> None:
+    def _measure(self, place: int, alive: Ints) -> None:
         """Most tokens from a place to the end of a fill, for each class of the token before."""
         tokens, there, free = (column[alive] for column in self._places[place])
         steps = 1 + self._longest[there, self._rule.classes[tokens]]
@@ -250,14 +248,14 @@ class PairGraph:
         self._longest[place] = longest
 
 
-def _rows(followed: NDArray[np.bool_]) -> Iterator[NDArray[np.float64]]:
+def _rows(followed: Bools) -> Iterator[Floats]:
     """The rule's rows for matrix products, (C', N) each, a block of classes at a time."""
     step = max(1, _BLOCK // max(1, len(followed)))
     for first in range(0, followed.shape[1], step):
         yield followed[:, first : first + step].T.astype(np.float64)
 
 
-def _carried(limbs: NDArray[np.float64]) -> NDArray[np.float64]:
+def _carried(limbs: Floats) -> Floats:
     """Limbs below 2^30 but for the highest, which shows when it runs over."""
     limbs = limbs.copy()
     for i in range(limbs.shape[1] - 1):
@@ -267,7 +265,7 @@ def _carried(limbs: NDArray[np.float64]) -> NDArray[np.float64]:
     return limbs
 
 
-def _ratios(counts: NDArray[np.float64], whole: NDArray[np.float64]) -> NDArray[np.float64]:
+def _ratios(counts: Floats, whole: Floats) -> Floats:
     """Shares counts / whole, (K, limbs) / (limbs,), scaled so that any size fits a float64."""
     top = int(np.flatnonzero(whole)[-1])
     scale = 2.0 ** (_LIMB * np.clip(np.arange(len(whole)) - top, -30.0, 0.0))
@@ -333,7 +331,7 @@ def _texts(sample: EncodedSample, lead: str) -> Texts:
     )
 
 
-def _fitting(root: ByteNode, pieces: Pieces) -> NDArray[np.int64]:
+def _fitting(root: ByteNode, pieces: Pieces) -> Ints:
     """Every token at every place where no cut tears it."""
     n = len(pieces.moves)
     behind = np.full((2 * FALLBACK, n), -1, dtype=np.int64)  # by symbol and place

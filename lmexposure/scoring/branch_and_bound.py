@@ -200,18 +200,16 @@ class BranchAndBound:
             states, which = np.unique(entry.nodes.states, return_inverse=True)
             counts = [self._space.count(int(state)) for state in states]
             bits = np.array([math.log2(count) for count in counts])[which]
+            # Of how many lengths fills are behind these nodes, where one may begin another.
+            lengths = self._space.longest - entry.nodes.paths.shape[1]
+            more = math.log2(lengths) if self._space.format.may_nest else 0.0
             for i, limit in enumerate(limits.tolist()):
-                spare = limit - entry.nodes.costs + self._lengths(entry)  # T - c
+                spare = limit - entry.nodes.costs + more  # T - c
                 near = entry.nodes.costs <= limit
                 whole = np.bincount(which[near & (spare >= bits)], minlength=len(counts))
                 totals[i] += sum(c * int(n) for c, n in zip(counts, whole, strict=True))
                 totals[i] += _sum_of_powers(spare[near & (spare < bits)])
         return [min(total, self._space.size) for total in totals]
-
-    def _lengths(self, entry: _Open) -> float:
-        """log2 of how many lengths fills have behind these nodes, where one may begin another."""
-        left = self._space.longest - entry.nodes.paths.shape[1]
-        return math.log2(left) if self._space.format.may_nest else 0.0
 
     def cheapest_open(self) -> float:
         """No fill that has not been visited costs less than this many bits."""

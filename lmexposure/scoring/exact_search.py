@@ -248,7 +248,10 @@ class RankSearch:
         if not indices:
             return []
         self.interrupted = False
-        tally = _Tally(self.bits(indices), self.margin.bits, self._most_near(budget))
+        # To score again is no more work than the walk itself may be.
+        near = _MOST_NEAR if budget.steps is None else budget.steps // self._space.longest
+        near = min(_MOST_NEAR, max(_FEWEST_NEAR, near))
+        tally = _Tally(self.bits(indices), self.margin.bits, near)
         walk = BranchAndBound(
             self._space,
             self._steps,
@@ -270,12 +273,6 @@ class RankSearch:
             self._proven(index, tally, i, not_visited)
             for i, (index, not_visited) in enumerate(zip(indices, open_fills, strict=True))
         ]
-
-    def _most_near(self, budget: Budget) -> int:
-        """Fills that may be scored again: no more work than the walk itself may be."""
-        if budget.steps is None:
-            return _MOST_NEAR
-        return max(_FEWEST_NEAR, min(_MOST_NEAR, budget.steps // self._space.longest))
 
     def _proven(self, index: int, tally: "_Tally", i: int, open_fills: int) -> ProvenRank:
         """What the tally proves of its i-th fill, with `open_fills` fills not visited yet."""

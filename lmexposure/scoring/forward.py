@@ -7,8 +7,7 @@ same bits as the plain pass on some of these very texts.
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from math import log
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -17,11 +16,11 @@ from lmexposure.core import Encoded
 from lmexposure.errors import ModelError, NumericalError
 from lmexposure.models import LstmForCausalLM
 from lmexposure.scoring.lm_head import LmHead, working
-from lmexposure.scoring.prefix_tree import LevelNodes, PackedNodes, PrefixTree, SortedTexts
+from lmexposure.scoring.prefix_tree import LevelNodes, PackedNodes, SortedTexts
 from lmexposure.scoring.runtime import (
+    LN2,
     MODEL_FAILURES,
     Floats,
-    Ints,
     failure_text,
     fused_activations,
     in_batches,
@@ -32,7 +31,7 @@ from lmexposure.scoring.runtime import (
 from lmexposure.scoring.steps import RecomputedSteps, next_token_steps
 
 Row = TypeVar("Row")
-_LN2 = log(2)
+_Way = TypeVar("_Way", "PlainForward", "PrefixTreeForward")
 _TEXTS_WORTH_A_PROBE = 16
 _SAVING = 0.8  # of the tokens that the plain pass feeds; a tree that feeds more is not worth it
 _COMPARED = 5
@@ -72,7 +71,7 @@ class PlainPass:
         target = torch.tensor([row[first:] + [0] * (longest - len(row)) for row in rows])
         target = target.to(logits.device)[:, :, None]  # (B, longest - first, 1)
         nats = logits.logsumexp(-1) - logits.gather(-1, target).squeeze(-1)
-        token_bits = (nats.double() / _LN2).cpu().numpy()
+        token_bits = (nats.double() / LN2).cpu().numpy()
         return [
             token_bits[row, text.scored_from - first : len(text.ids) - first].copy()
             for row, text in enumerate(batch)
@@ -100,18 +99,6 @@ def _padded(rows: Sequence[list[int]], device: torch.device) -> tuple[torch.Tens
     return ids.long(), mask.long()
 
 
-class Forward(Protocol):
-    """How to score texts, some at a time."""
-
-    order: Sequence[int]
-    size: int
-    costs: Ints
-    slower: str
-
-    def __call__(self, places: Sequence[int]) -> list[Floats]:
-        """Floats of the scored tokens of the texts at consecutive places of `order`."""
-
-
 class PlainForward:
     """Every text from its beginning, those of one length together: always right."""
 
@@ -126,7 +113,7 @@ class PlainForward:
         self.size = max(1, size // longest)
 
     def __call__(self, places: Sequence[int]) -> list[Floats]:
-        """See `Forward`."""
+        """Bits of the scored tokens of the texts at consecutive places of `order`."""
         return self.bits_of([self.order[place] for place in places])
 
     def bits_of(self, numbers: Sequence[int]) -> list[Floats]:
@@ -158,27 +145,17 @@ class PlainForward:
         return [by_number[number] for number in range(len(texts))]
 
 
-class NodeBits(Protocol):
-    """A way to compute a tree's nodes."""
-
-    def prefix_bits(self) -> Floats:
-        """Floats of the prefix's own tokens, shape (P,); the first is NaN."""
-
-    def node_bits(self, tree: PrefixTree) -> Floats:
-        """Floats of every wanted node, shape (K,)."""
-
-
 class PrefixTreeForward:
     """Through the tree of the texts, depth first."""
 
     def __init__(
-        self, plain: PlainForward, texts: SortedTexts, nodes: NodeBits, most_nodes: int
+        self, plain: PlainForward, texts: SortedTexts, nodes: PackedNodes | LevelNodes, most: int
     ) -> None:
         self._plain, self._texts, self._nodes = plain, texts, nodes
         self._prefix_bits = nodes.prefix_bits()
         self.order: Sequence[int] = texts.order.tolist()
         self.costs = texts.fed
-        self.size = max(1, int(most_nodes * len(texts) / max(1, texts.fed.sum())))
+        self.size = max(1, int(most * len(texts) / max(1, texts.fed.sum())))
         self.slower = ""
 
     def probe(self) -> range:
@@ -203,7 +180,7 @@ class PrefixTreeForward:
         return tree.text_bits(node_bits, self._prefix_bits)
 
     def __call__(self, places: Sequence[int]) -> list[Floats]:
-        """See `Forward`."""
+        """See `PlainForward`."""
         found = self.through_tree(places)
         for place, bits in zip(places, found, strict=True):
             if not np.isfinite(bits).all():
@@ -216,7 +193,7 @@ class PrefixTreeForward:
 
 
 @torch.inference_mode()
-def choose_forward(model: Any, encoded: Sequence[Encoded]) -> Forward:
+def choose_forward(model: Any, encoded: Sequence[Encoded]) -> PlainForward | PrefixTreeForward:
     """The fastest way that is right for this model, in evaluation mode, and these texts."""
     plain = PlainForward(model, encoded)
     if len(encoded) < _TEXTS_WORTH_A_PROBE:
@@ -238,7 +215,7 @@ def choose_forward(model: Any, encoded: Sequence[Encoded]) -> Forward:
     return _slower(plain, "each by itself", failures)
 
 
-def _slower(forward: Forward, kind: str, failures: dict[str, str]) -> Forward:
+def _slower(forward: _Way, kind: str, failures: dict[str, str]) -> _Way:
     """Note with a way why no faster one is taken."""
     if failures and not kind.startswith(_PACKED):  # both ways to pack are fast
         reasons = [f"{tried}: {reason}" for reason, tried in failures.items()]

@@ -7,30 +7,24 @@ block of the vocabulary at a time.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from math import log
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from lmexposure.scoring.runtime import Floats, rounding_bits
+from lmexposure.scoring.runtime import LN2, Floats, rounding_bits
 
-_LN2 = log(2)
 _BLOCK = {"cpu": 1 << 22, "cuda": 1 << 27}  # logits held at once; on a CPU they stay in its cache
 _ROWS = 1 << 13
 
 
 class LmHead:
-    """Reads a model in two halves: hidden states, then bits of wanted tokens.
-
-    The two halves are trusted only when they give the model's own log-probabilities on a probe.
-    Where they do not, "hidden states" are the logits themselves, which is always right.
-    """
+    """Reads a model in two halves, where a probe shows them right: hidden states, then bits."""
 
     def __init__(self, model: Any, probe: list[int]) -> None:
         self.model = model
-        self.split = False
+        self.split = False  # "hidden states" are the logits themselves, which is always right
         config = model.config.get_text_config()
         self._cap = getattr(config, "final_logit_softcapping", None)
         self._scale = float(getattr(config, "logit_scale", None) or 1.0)
@@ -91,7 +85,7 @@ class LmHead:
             total = part if total is None else torch.logaddexp(total, part)
         assert total is not None
         nats: Tensor = total[rows].cpu().double() - wanted.cpu().double()
-        return (nats / _LN2).numpy()
+        return (nats / LN2).numpy()
 
     def _blocks(self, hidden: Tensor) -> Iterator[tuple[int, Tensor]]:
         """Logits of a block of the vocabulary, with the number of its first token."""
@@ -125,7 +119,7 @@ class LmHead:
             found = self.bits(seen.pop()[0], pairs[:, 0], pairs[:, 1])
         except (RuntimeError, AttributeError, TypeError, ValueError, IndexError):
             return False
-        expected = -torch.log_softmax(whole, dim=-1)[pairs[:, 0], pairs[:, 1]].double() / _LN2
+        expected = -torch.log_softmax(whole, dim=-1)[pairs[:, 0], pairs[:, 1]].double() / LN2
         allowed = rounding_bits(self.model)
         return bool(np.allclose(found, expected.cpu().numpy(), rtol=0, atol=allowed))
 

@@ -16,9 +16,8 @@ still be reached within d edits, 2 d + 1 of them. What can no longer come within
 Lower end by beam: Cooper et al. 2026 (arXiv 2603.24917). The upper end is ours.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,21 +34,6 @@ Rows = NDArray[np.int16]
 _NOT_WORTH_A_DRAW = 0.002
 
 
-class Distance(Protocol):
-    """Distances to a target of S tokens, within d."""
-
-    def begin(self) -> Rows:
-        """The row of the empty text, shape (1, W)."""
-
-    def children(self, rows: Rows, place: int) -> tuple[Ints, Rows, Bools]:
-        """What one more token makes of some texts of `place` tokens."""
-
-
-def distance_to(target: Sequence[int], most: int, metric: str) -> Distance:
-    """The distance that goes by this name."""
-    return _KINDS[metric](target, most)
-
-
 class Hamming:
     """Differences place by place."""
 
@@ -57,11 +41,11 @@ class Hamming:
         self._target, self._most = list(target), most
 
     def begin(self) -> Rows:
-        """See `Distance`."""
+        """The row of the empty text, shape (1, W)."""
         return np.zeros((1, 1), dtype=np.int16)
 
     def children(self, rows: Rows, place: int) -> tuple[Ints, Rows, Bools]:
-        """See `Distance`."""
+        """What one more token makes of some texts of `place` tokens."""
         behind = np.stack([rows, rows + 1], axis=1).astype(np.int16)
         return np.array([self._target[place]]), behind, behind[:, :, 0] <= self._most
 
@@ -74,11 +58,11 @@ class Levenshtein:
         self._shift = np.arange(-most, most + 1)  # of the target's beginning against the text's
 
     def begin(self) -> Rows:
-        """See `Distance`."""
+        """See `Hamming`."""
         return self._capped(np.abs(self._shift)[None], self._shift)
 
     def children(self, rows: Rows, place: int) -> tuple[Ints, Rows, Bools]:
-        """See `Distance`."""
+        """See `Hamming`."""
         ends = place + 1 + self._shift  # of the beginnings, in tokens
         inside = (ends >= 1) & (ends <= len(self._target))
         spelled = np.where(inside, self._target[np.clip(ends - 1, 0, len(self._target) - 1)], -1)
@@ -103,11 +87,14 @@ class Levenshtein:
         return np.where(out, self._most + 1, np.minimum(rows, self._most + 1)).astype(np.int16)
 
 
-_KINDS: dict[str, Callable[[Sequence[int], int], Distance]] = {
-    "levenshtein": Levenshtein,
-    "hamming": Hamming,
-}
+Distance = Hamming | Levenshtein
+_KINDS: dict[str, type[Distance]] = {"levenshtein": Levenshtein, "hamming": Hamming}
 METRICS = tuple(_KINDS)
+
+
+def distance_to(target: Sequence[int], most: int, metric: str) -> Distance:
+    """The distance that goes by this name."""
+    return _KINDS[metric](target, most)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -343,13 +330,13 @@ class _Children:
     """All continuations of a beam."""
 
     alive: Floats  # probability of each that may still end within d, else 0, shape (B, V)
-    # tokens, behind: see `Distance.children`
+    # tokens, behind: see `Hamming.children`
     tokens: Ints
     behind: Rows
 
     @classmethod
     def of(cls, distance: Distance, kept: Rows, place: int, masses: Floats) -> "_Children":
-        """Args: as of `Distance.children`; `masses`, shape (B, V), is overwritten."""
+        """Args: as of `Hamming.children`; `masses`, shape (B, V), is overwritten."""
         tokens, behind, alive = distance.children(kept, place)
         special = masses[:, tokens] * alive[:, :-1]
         masses *= alive[:, -1:]
@@ -366,7 +353,7 @@ class _Children:
         return self.behind[parents, _columns(self.tokens, tokens)]
 
 
-def _columns(known: Ints, tokens: Ints) -> NDArray[np.int64]:
+def _columns(known: Ints, tokens: Ints) -> Ints:
     """The place of each token among the M that are known, M for another; `known` ascends."""
     at = np.searchsorted(known, tokens)
     found = known[np.minimum(at, len(known) - 1)] == tokens

@@ -14,7 +14,6 @@ memorised still shows in its greedy answers (`label_only`), so masked confidence
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from math import log
 from typing import Any
 
 import numpy as np
@@ -27,9 +26,8 @@ from lmexposure.core import Encoded, TokenScores
 from lmexposure.errors import InputError, ModelError
 from lmexposure.models import AnyContext, LoadedModel, context_window, encode_in_context
 from lmexposure.scoring.forward import PlainForward, PlainPass, choose_forward, refuse_nonfinite
-from lmexposure.scoring.runtime import evaluation_mode, in_batches, module_of, share_spans
+from lmexposure.scoring.runtime import LN2, evaluation_mode, in_batches, module_of, share_spans
 
-_LN2 = log(2)
 Greedy = Callable[[list[list[int]]], Sequence[int]]  # token prefixes -> the next token of each
 
 
@@ -188,7 +186,7 @@ def _described(logits: torch.Tensor, target: torch.Tensor) -> NDArray[np.float64
     mean = torch.special.entr(p).sum(-1)  # (T,)
     squares = torch.where(p > 0, p * (logp + mean[:, None]) ** 2, 0.0)
     own = -logp.gather(-1, target.to(logp.device)[:, None]).squeeze(-1)
-    parts = [own.double() / _LN2, mean.double() / _LN2, squares.sum(-1).double().sqrt() / _LN2]
+    parts = [own.double() / LN2, mean.double() / LN2, squares.sum(-1).double().sqrt() / LN2]
     return torch.stack([*parts, logits.argmax(-1).double()]).cpu().numpy()
 
 

@@ -209,23 +209,19 @@ class PackedNodes:
         there = rows >= 0
         tokens = np.where(there, tree.tokens[rows], 0)
         depths = np.where(there, tree.depths[rows], 0)
-        device = self._model.device
+        device, cache = self._model.device, copy.deepcopy(self._cache)
+        if cache is not None:
+            cache.reorder_cache(torch.zeros(len(rows), dtype=torch.long, device=device))
         hidden, _ = self._head.hidden(
             input_ids=torch.from_numpy(tokens).to(device),
             attention_mask=self._mask(_sees(tree, rows), depths),
             position_ids=torch.from_numpy(depths).to(device),
-            **self._prefix_cache(len(rows)),
+            use_cache=cache is not None,
+            **({} if cache is None else {"past_key_values": cache}),
         )
         places = np.full(len(tree.tokens), -1)
         places[rows[there]] = np.flatnonzero(there)
         return hidden.flatten(0, 1), places
-
-    def _prefix_cache(self, rows: int) -> dict[str, Any]:
-        if self._cache is None:
-            return {"use_cache": False}
-        cache = copy.deepcopy(self._cache)
-        cache.reorder_cache(torch.zeros(rows, dtype=torch.long, device=self._model.device))
-        return {"past_key_values": cache, "use_cache": True}
 
     def _mask(self, sees: Bools, depths: Ints) -> Tensor | dict[str, Tensor]:
         """Additive masks of shape (B, 1, S, P + S): full, and cut to the model's window."""

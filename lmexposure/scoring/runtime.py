@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from contextvars import ContextVar
 from functools import partial
 from itertools import pairwise
+from math import log
 from typing import Any, TypeVar
 
 import numpy as np
@@ -28,6 +29,7 @@ _CHAINS = (NewGELUActivation, FastGELUActivation)
 MODEL_FAILURES = (RuntimeError, AttributeError, TypeError, ValueError, LookupError, AssertionError)
 # Two right ways to compute a token's bits differ by rounding, in bfloat16 and float16 by far more.
 _ROUNDING_BITS, _ROUNDING_BITS_HALF = 1e-3, 0.25
+LN2 = log(2)  # nats a bit
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -42,18 +44,49 @@ def module_of(model: Any) -> Any:
 
 @contextmanager
 def evaluation_mode(model: Any) -> Iterator[None]:
-    """Put a model into evaluation mode, in which no dropout blurs a score; then put it back.
-
-    Each module gets its own mode back, also after an exception: frozen parts may be in evaluation
-    mode while the others train. So does each buffer that the forward pass exchanged. Where
-    accelerate made the forward pass one of mixed precision, or `compile` put a compiled one in its
-    place, it is the model's own inside, and `torch.autocast` is off: numbers are those of the
-    weights as they are, whether or not the model was trained in this process.
-    """
+    """Let a model's numbers be those of its weights, without dropout; then all is as it was."""
+    modules = list(model.modules())
+    # accelerate keeps the forward pass it replaced under this name, for itself to put back.
+    original, patched = (vars(model).get(name) for name in ("_original_forward", "forward"))
+    device = next((weight.device.type for weight in model.parameters()), "cpu")
     with ExitStack() as stack:
-        for keep in (_forward, _uncompiled, _own_precision, _buffers, _modes):
-            stack.enter_context(keep(model))
+        if original is not None and patched is not None:
+            stack.enter_context(_holding("forward", original, [model]))
+        # `model.compile()` would compile anew for each shape of a batch.
+        compiled = [module for module in modules if module._compiled_call_impl]
+        stack.enter_context(_holding("_compiled_call_impl", None, compiled))
+        # No result would name the half precision of a caller's `torch.autocast`.
+        if torch.is_autocast_enabled(device):
+            stack.enter_context(torch.autocast(device, enabled=False))
+        stack.enter_context(_buffers(modules))
+        # Frozen parts may be in evaluation mode while the others train.
+        training = [module for module in modules if module.training]
+        stack.enter_context(_holding("training", False, training))
         yield
+
+
+@contextmanager
+def _holding(name: str, value: object, owners: Sequence[Any]) -> Iterator[None]:
+    """Let an attribute of these have another value, and then its own again."""
+    before = [getattr(owner, name) for owner in owners]
+    for owner in owners:
+        setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        for owner, own in zip(owners, before, strict=True):
+            setattr(owner, name, own)
+
+
+@contextmanager
+def _buffers(modules: Sequence[Any]) -> Iterator[None]:
+    """Some models make a buffer anew in a forward pass; one made without gradients can't train."""
+    kept = [(module, dict(module._buffers)) for module in modules if module._buffers]
+    try:
+        yield
+    finally:
+        for module, buffers in kept:
+            module._buffers.update(buffers)
 
 
 @contextmanager
@@ -86,67 +119,6 @@ class EvaluationMode:
         """Nothing where the whole model is in evaluation mode already."""
         training = any(module.training for module in self._modules)
         return evaluation_mode(self._model) if training else nullcontext()
-
-
-@contextmanager
-def _forward(model: Any) -> Iterator[None]:
-    # accelerate keeps the forward pass it replaced under this name, for itself to put back.
-    original, patched = (vars(model).get(name) for name in ("_original_forward", "forward"))
-    if original is None or patched is None:
-        yield
-        return
-    model.forward = original
-    try:
-        yield
-    finally:
-        model.forward = patched
-
-
-@contextmanager
-def _uncompiled(model: Any) -> Iterator[None]:
-    """`model.compile()` would compile anew for each shape of a batch."""
-    kept = [(m, m._compiled_call_impl) for m in model.modules() if m._compiled_call_impl]
-    for module, _ in kept:
-        module._compiled_call_impl = None
-    try:
-        yield
-    finally:
-        for module, compiled in kept:
-            module._compiled_call_impl = compiled
-
-
-@contextmanager
-def _own_precision(model: Any) -> Iterator[None]:
-    """Without the half precision of a caller's `torch.autocast`, which no result would name."""
-    device = next((weight.device.type for weight in model.parameters()), "cpu")
-    if not torch.is_autocast_enabled(device):
-        yield
-        return
-    with torch.autocast(device, enabled=False):
-        yield
-
-
-@contextmanager
-def _buffers(model: Any) -> Iterator[None]:
-    """Some models make a buffer anew in a forward pass; one made without gradients can't train."""
-    kept = [(module, dict(module._buffers)) for module in model.modules() if module._buffers]
-    try:
-        yield
-    finally:
-        for module, buffers in kept:
-            module._buffers.update(buffers)
-
-
-@contextmanager
-def _modes(model: Any) -> Iterator[None]:
-    kept = [module for module in model.modules() if module.training]
-    for module in kept:
-        module.training = False
-    try:
-        yield
-    finally:
-        for module in kept:
-            module.training = True
 
 
 @contextmanager
@@ -228,11 +200,7 @@ def single_process() -> Iterator[None]:
 
 
 def share_spans(costs: Ints, work: Callable[[range], list[Out]]) -> list[Out]:
-    """Do `work` on spans of consecutive places, one a process; the same result in each of them.
-
-    With several processes (a torch.distributed group that is up) all must call this with the same
-    arguments. With one it is `work(range(n))`.
-    """
+    """Do `work` on spans of places, one a process; all must call this alike, and get the same."""
     processes, own = _processes()
     if processes == 1:
         return work(range(len(costs)))

@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from math import log
 from typing import Any, Protocol
 
 import numpy as np
@@ -26,6 +25,7 @@ from lmexposure.models import LstmForCausalLM
 from lmexposure.scoring.cached_steps import CachedSteps, PathSteps
 from lmexposure.scoring.lm_head import working
 from lmexposure.scoring.runtime import (
+    LN2,
     MODEL_FAILURES,
     EvaluationMode,
     Floats,
@@ -35,7 +35,6 @@ from lmexposure.scoring.runtime import (
     rounding_bits,
 )
 
-_LN2 = log(2)
 # (state to advance, its rows); what a walk does: fork, repeat, drop, come back.
 _FORKS = ((0, (0, 0, 0)), (1, (2, 0)), (2, (1, 1, 0)), (1, (0, 1)), (2, (0,)))
 _LSTM_ROWS = 1024  # the gates of this many rows fit into a core's cache
@@ -44,23 +43,12 @@ _TRIAL_SECONDS = 0.3  # so long that what else the machine does is seen
 _WEIGHTS = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
 
 
-class State(Protocol):
-    """The states of N prefixes of one length in tokens."""
-
-    @property
-    def rows(self) -> int:
-        """N."""
-
-    @property
-    def nbytes(self) -> int:
-        """Memory that these states hold."""
-
-    def row_bytes(self, further: int, *, every: bool) -> float:
-        """Memory of one row that is some tokens further."""
-
-
 class Steps(Protocol):
-    """Prefixes that grow token by token, many at once."""
+    """Prefixes that grow token by token, many at once.
+
+    States of N prefixes have `rows` (N), `nbytes` (the memory that they hold), and
+    `row_bytes(further, every=...)`: that of one row, or of every row on the way, so much further.
+    """
 
     evaluated: int
 
@@ -107,7 +95,7 @@ def pair_bits(logits: torch.Tensor, rows: Ints, columns: Ints) -> Floats:
     at = torch.from_numpy(rows).to(logits.device)
     wanted = logits[at, torch.from_numpy(columns).to(logits.device)]
     nats = logits.logsumexp(-1)[at] - wanted
-    return (nats.cpu().double() / _LN2).numpy()
+    return (nats.cpu().double() / LN2).numpy()
 
 
 @dataclass(frozen=True)

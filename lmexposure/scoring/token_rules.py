@@ -9,23 +9,24 @@ for BPE tokenizers, is in `bpe_merges`.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lmexposure.canaries import Format
 from lmexposure.models import AnyContext, encode_documents, encode_in_context
 from lmexposure.scoring.beginnings import Surroundings, literal_tokens, shared_tokens, surroundings
+from lmexposure.scoring.runtime import Bools, Floats, Ints
 from lmexposure.scoring.spelling import ByteLanguage, Vocabulary, children_first
+
+if TYPE_CHECKING:
+    from lmexposure.scoring.bpe_merges import PairGraph
 
 # Tokens of the shared prefix that are read again, for fills that begin otherwise than all sampled.
 _STEPS_BACK = 4
 # Tokens ascending (K,), the states behind them (K,), their shares of the fills (K,), whether a fill
 # ends there (K,), and whether it ends there and none goes on (K,).
-Edges = tuple[
-    NDArray[np.int64], NDArray[np.int64], NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_]
-]
+Edges = tuple[Ints, Ints, Floats, Bools, Bools]
 _MOST_ENCODINGS = 100_000
 _MOST_COMPLETIONS = 12
 
@@ -129,29 +130,6 @@ def _back(vocabulary: Vocabulary, shared: list[int], before: int, *, whole: str)
         end -= 1
 
 
-class TokenGraph(Protocol):
-    """What a token space asks of its graph; every state leads to at least one fill."""
-
-    @property
-    def root(self) -> int:
-        """The first state."""
-
-    def count(self, state: int) -> int:
-        """The number of fills at or below a state."""
-
-    def longest(self, state: int) -> int:
-        """Most tokens from a state to the end of a fill."""
-
-    def complete(self, state: int) -> bool:
-        """Whether a fill ends here."""
-
-    def edges(self, state: int) -> Edges:
-        """The tokens that go on from a state; see `Edges`."""
-
-    def step(self, state: int, token: int) -> int | None:
-        """The state behind one token, or None where no fill goes on so."""
-
-
 class ListedGraph:
     """A graph from an explicit list, without its dead ends and with equal states merged."""
 
@@ -227,7 +205,8 @@ class RuleGraph:
     """What a rule gives."""
 
     rule: str  # its name
-    graph: TokenGraph  # the paths behind `beginning`
+    # the paths behind `beginning`; every state leads to at least one fill
+    graph: "ListedGraph | PairGraph"
     beginning: list[int]  # tokens that all of them share
     # fills to look up, as well as random ones: they try what was taken for granted
     examples: list[str]

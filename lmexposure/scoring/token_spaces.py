@@ -11,14 +11,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from lmexposure.canaries import Format
 from lmexposure.errors import InputError, ModelError
 from lmexposure.models import AnyContext, Context
 from lmexposure.scoring.beginnings import refuse_no_beginning
 from lmexposure.scoring.bpe_merges import Merges, by_merges
+from lmexposure.scoring.runtime import Bools, Floats, Ints
 from lmexposure.scoring.spelling import Vocabulary
 from lmexposure.scoring.token_rules import (
     EncodedSample,
@@ -42,13 +40,13 @@ _MOST_CACHED = 1 << 21  # tokens in cached continuations
 class Continuations:
     """The K tokens from which a fill can be completed, behind one state."""
 
-    tokens: NDArray[np.int64]  # (K,) ids, ascending
-    states: NDArray[np.int64]  # (K,) the states behind them
+    tokens: Ints  # (K,) ids, ascending
+    states: Ints  # (K,) the states behind them
     # (K,) the part of the state's fills that goes on so, in (0, 1]; where a fill ends in the state
     # itself they sum to less than 1
-    shares: NDArray[np.float64]
-    ends: NDArray[np.bool_]  # (K,) whether a fill ends with the token
-    leaf: NDArray[np.bool_]  # (K,) whether one ends with it and none goes on
+    shares: Floats
+    ends: Bools  # (K,) whether a fill ends with the token
+    leaf: Bools  # (K,) whether one ends with it and none goes on
 
 
 class TokenSpace:

@@ -190,20 +190,16 @@ _SHARDED = ("FullyShardedDataParallel", "DeepSpeedEngine")
 
 
 def model_in_memory(model: Any, tokenizer: Any) -> TorchModel:
-    """What is measured of a model in memory; the model itself stays as it is.
-
-    What wraps it for speed or for several processes is taken off (`torch.compile`, DDP). An adapter
-    is treated as `load_model` treats a saved one: in float32 it is merged, here into a copy that
-    shares all other weights with the model, so that numbers and the hash of the weights are those
-    of the saved adapter.
-    """
+    """What is measured of a model in memory, as of its saved self; the model stays as it is."""
     from transformers import PreTrainedModel
 
-    model = _unwrapped(model)
+    model = unwrapped(model)
     adapted = hasattr(model, "get_base_model") and hasattr(model, "peft_config")
     base = model.get_base_model() if adapted else model
     if not isinstance(base, PreTrainedModel):
-        raise ModelError(f"model is of type {_type(model)}, which is not measured; {_WANTED}")
+        raise ModelError(
+            f"model is of type {type(model).__name__}, which is not measured; {_WANTED}"
+        )
     # Where its weights came from, or else its class; with the adapters that are in use.
     name = str(getattr(base, "name_or_path", "") or type(base).__name__)
     if adapted:
@@ -218,7 +214,7 @@ def model_in_memory(model: Any, tokenizer: Any) -> TorchModel:
     return TorchModel(model=measured, tokenizer=tokenizer, name=name, notes=notes)
 
 
-def _unwrapped(model: Any) -> Any:
+def unwrapped(model: Any) -> Any:
     """The model without what wraps it for speed or for several processes."""
     while True:
         if type(model).__name__ in _SHARDED:
@@ -284,7 +280,8 @@ def _checked_tokenizer(name: str, tokenizer: Any) -> PreTrainedTokenizerBase:
         inner = isinstance(getattr(tokenizer, "tokenizer", None), PreTrainedTokenizerBase)
         what = "give its own: tokenizer=processor.tokenizer" if inner else f"pass {_LOAD_IT}"
         raise ModelError(
-            f"tokenizer is of type {_type(tokenizer)}, not a tokenizer of transformers; {what}"
+            f"tokenizer is of type {type(tokenizer).__name__}, not a tokenizer of transformers; "
+            f"{what}"
         )
     if not is_usable_tokenizer(tokenizer):
         raise ModelError(
@@ -292,7 +289,3 @@ def _checked_tokenizer(name: str, tokenizer: Any) -> PreTrainedTokenizerBase:
             f"pass {_LOAD_IT}"
         )
     return tokenizer
-
-
-def _type(value: Any) -> str:
-    return type(value).__name__

@@ -10,7 +10,7 @@ stays.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import inf, log
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -21,11 +21,10 @@ from lmexposure._validate import integer, positive
 from lmexposure.core import Encoded
 from lmexposure.errors import InputError, SettingsError
 from lmexposure.scoring.forward import PlainForward, PlainPass
-from lmexposure.scoring.runtime import Bools, Floats, evaluation_mode, module_of
+from lmexposure.scoring.runtime import LN2, Bools, Floats, evaluation_mode, module_of
 from lmexposure.scoring.steps import WholeSteps
 
 _AT_ONCE = 256  # texts that are sampled side by side
-_LN2 = log(2)
 # Tokens and logits of a pass: on a CPU more would be fresh memory each time.
 _TOKENS = {"cpu": 1 << 10, "cuda": 1 << 15}
 _LOGITS = {"cpu": 1 << 22, "cuda": 1 << 27}
@@ -218,7 +217,7 @@ class _WindowPass(PlainPass):
         chosen = flat.gather(-1, wanted[:, None]).squeeze(-1)
         nats = flat.logsumexp(-1) - chosen
         by_rule = nats if self._is_plain else self._nats(flat, wanted, own)
-        columns = torch.stack([by_rule.double(), nats.double()]).cpu().numpy() / _LN2
+        columns = torch.stack([by_rule.double(), nats.double()]).cpu().numpy() / LN2
         hits = (flat.argmax(-1) == wanted).cpu().numpy()
         ends = np.cumsum([len(window.ids) - window.scored_from for window in batch])[:-1]
         parts = (np.split(values, ends) for values in (columns[0], columns[1], hits))

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from faulty_steps import Cramped, NanBehind, Watched
 from numpy.typing import NDArray
-from scoring.biased import biased
-from slow_search import PIN, SMALL, listed, paths_of, steps_of
+from slow_search import PIN, SMALL, biased, listed, paths_of, steps_of
 
 from lmexposure.canaries import Format
 from lmexposure.errors import ModelError, NumericalError, SettingsError

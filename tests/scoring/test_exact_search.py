@@ -12,12 +12,12 @@ import pytest
 import torch
 from faulty_steps import Interrupted, Off
 from numpy.typing import NDArray
-from scoring.biased import biased
 from slow_search import (
     LUHN,
     PIN,
     SMALL,
     Small,
+    biased,
     listed,
     make_twins,
     naive_places,

@@ -9,8 +9,7 @@ import torch
 from faulty_steps import Cramped, NanBehind
 from numpy.typing import NDArray
 from scipy import stats
-from scoring.biased import biased
-from slow_search import NESTED, PIN, SMALL, listed, paths_of, steps_of
+from slow_search import NESTED, PIN, SMALL, biased, listed, paths_of, steps_of
 from tiny import byte_level_bpe, characters, model_of
 
 from lmexposure.canaries import Format

@@ -5,8 +5,18 @@ import numpy as np
 import pytest
 import torch
 from faulty_steps import Off
-from scoring.biased import biased
-from slow_search import PIN, SMALL, TIE, Small, all_bits, listed, make_twins, naive_places, steps_of
+from slow_search import (
+    PIN,
+    SMALL,
+    TIE,
+    Small,
+    all_bits,
+    biased,
+    listed,
+    make_twins,
+    naive_places,
+    steps_of,
+)
 from tiny import characters, model_of
 
 from lmexposure.errors import SettingsError

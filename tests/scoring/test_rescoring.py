@@ -5,9 +5,8 @@ import numpy as np
 import pytest
 import torch
 from faulty_steps import Off
-from scoring.biased import biased
 from scoring.families import family
-from slow_search import PIN, SMALL, listed, paths_of, steps_of
+from slow_search import PIN, SMALL, biased, listed, paths_of, steps_of
 from tiny import characters
 
 from lmexposure.errors import NumericalError
