@@ -6,7 +6,7 @@ the insertion than after the training. Which rows a foreign trainer really makes
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice, takewhile
 from os.path import commonprefix
@@ -88,7 +88,8 @@ def _canaries(
     """Of each format, where its canaries end in their rows, and what of them carries no loss."""
     window = window_of(tokenizer)
     for form in formats:
-        texts = _fills(form)
+        number = min(_FILLS, form.size)
+        texts = [form.text(i * form.size // number) for i in range(number)]  # from all over R
         try:
             context = row_context(tokenizer, wrapping, texts)
             encode_in_context(tokenizer, texts, context=context, max_length=window)
@@ -101,12 +102,6 @@ def _canaries(
 def _is_text(record: Mapping[str, Any]) -> bool:
     """Whether a record holds no half of a character, which insertion names better."""
     return is_utf8(json.dumps(record, ensure_ascii=False, default=str))
-
-
-def _fills(form: Format) -> Sequence[str]:
-    """Some fills, from all over R."""
-    number = min(_FILLS, form.size)
-    return [form.text(i * form.size // number) for i in range(number)]
 
 
 def template_difference(rows: RowsRecord, manifest: Manifest, tokenizer: Any) -> str | None:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from lmexposure._files import canonical_json, sha256_bytes
 from lmexposure._style import count, percent, probability
-from lmexposure.audit.identifier_ranking import Compared, HeldOut, comparison
+from lmexposure.audit.identifier_ranking import Comparison, HeldOut, comparison
 from lmexposure.audit.workload import Progress, silent
 from lmexposure.canaries import Format, Identifiers
 from lmexposure.core import REPORTS, claimed
@@ -64,21 +64,22 @@ def natural_identifiers(  # noqa: PLR0913 - two models, what they are compared o
         asked = comparison(model, corpus, formats, base=base, held_out=held_out, settings=settings)
         if held is None:
             named = sha256_bytes(canonical_json(asked.named))
-            return study_of_ranks(asked.ranked(progress), named)
+            return study_of_ranks(asked, *asked.ranked(progress), named)
         with held.work(asked.named, hidden=_HIDDEN) as work:
             made = work.finished()
             if made is None:
-                made = study_of_ranks(asked.ranked(progress, work.part), work.sha256)
+                made = study_of_ranks(asked, *asked.ranked(progress, work.part), work.sha256)
                 made.save(work.out)
             work.drop()
     return made
 
 
-def study_of_ranks(compared: Compared, inputs_sha256: str) -> NaturalIdentifiers:
+def study_of_ranks(
+    asked: Comparison, ranks: NDArray[np.int64], held_out: HeldOut | None, inputs_sha256: str
+) -> NaturalIdentifiers:
     """The record of a comparison."""
-    found, ranks, settings = compared.found, compared.ranks, compared.settings
-    held_out = compared.held_out
-    sides = [IdentifierModel(path=s.lm.name, weights_sha256=s.lm.identity) for s in compared.sides]
+    found, settings = asked.found, asked.settings
+    sides = [IdentifierModel(path=lm.name, weights_sha256=lm.identity) for lm in asked.sides]
     tested = set(map(id, found.one_per_document()))
     chosen = np.array([id(identifier) in tested for identifier in found.kept])
     names = np.array([identifier.format for identifier in found.kept])

@@ -21,7 +21,6 @@ from lmexposure._style import count
 from lmexposure.audit.workload import Progress, Watcher
 from lmexposure.canaries import (
     Format,
-    Identifier,
     Identifiers,
     derive_seed,
     find_identifiers,
@@ -54,30 +53,19 @@ class HeldOut:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Compared:
-    """Identifiers with their ranks under each model."""
-
-    found: Identifiers
-    sides: "Sequence[Side]"
-    settings: IdentifierSettings
-    ranks: NDArray[np.int64]  # shape (n, models)
-    held_out: HeldOut | None
-
-
-@dataclass(frozen=True, kw_only=True)
 class Comparison:
     """What is to be compared: identifiers, those held out, and the models that rank them."""
 
     found: Identifiers
     apart: Identifiers | None
     both: int  # identifiers that were left out, being in both
-    sides: "Sequence[Side]"
+    sides: Sequence[TorchModel]  # the model, and the base where there is one
     settings: IdentifierSettings
 
     @property
     def named(self) -> dict[str, JsonValue]:
         """All that decides the ranks, by names that people know; texts by their hash."""
-        weights = [side.lm.identity for side in self.sides]
+        weights = [lm.identity for lm in self.sides]
         return {
             **own_values(self.settings),
             "formats": {name: form.template for name, form in self.found.formats.items()},
@@ -87,8 +75,10 @@ class Comparison:
             "held_out": None if self.apart is None else _hash(self.apart),
         }
 
-    def ranked(self, progress: Progress, kept: _Kept | None = None) -> Compared:
-        """Rank them, block by block; a block that was kept is not scored again."""
+    def ranked(
+        self, progress: Progress, kept: _Kept | None = None
+    ) -> tuple[NDArray[np.int64], HeldOut | None]:
+        """Their ranks, shape (n, models), by block; a block that was kept is not scored again."""
         self._plan(progress)
         ranks, bits = _ranks(self.found, self.sides, self.settings, progress, _COMPARING, kept)
         held_out = None
@@ -103,13 +93,7 @@ class Comparison:
                 read=bits[:, 0],
                 both=self.both,
             )
-        return Compared(
-            found=self.found,
-            sides=self.sides,
-            settings=self.settings,
-            ranks=ranks,
-            held_out=held_out,
-        )
+        return ranks, held_out
 
     def _plan(self, progress: Progress) -> None:
         """Tell a watcher what is to come."""
@@ -121,7 +105,10 @@ class Comparison:
             (_COMPARING_HELD_OUT, self.apart, self.sides[:1]),
         ):
             if found is not None:
-                tokens = sum(_tokens(side, found.kept[0], found) for side in sides)
+                first = found.kept[0]
+                text = found.formats[first.format].text(first.index)
+                read = [lm.tokenizer(text, add_special_tokens=False)["input_ids"] for lm in sides]
+                tokens = sum(map(len, read))
                 work = float(len(found.kept) * (self.settings.draws + 1) * tokens)
                 phases.append(Phase(what=what, kind="scoring", work=work))
         identifiers = count(len(self.found.kept), "identifier")
@@ -241,54 +228,42 @@ class _Place:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Side:
-    """A model that ranks the identifiers."""
+def _ranks_under(lm: TorchModel, places: Sequence[_Place]) -> list[tuple[int, float]]:
+    """The rank of each place's first text among the others, and its bits above their median."""
+    encoded = [_encoded(lm, place) for place in places]
+    bits = lm.token_bits([text for row in encoded for text in row]).totals
+    each = np.split(bits, np.cumsum([len(row) for row in encoded])[:-1])
+    return [
+        (rank_among_draws(float(row[0]), row[1:]), float(row[0] - np.median(row[1:])))
+        for row in each
+    ]
 
-    lm: TorchModel
 
-    @classmethod
-    def of(cls, model: str | Path | LoadedModel, machine: RunSettings) -> "Side":
-        """Of a model that is loaded where it is not."""
-        found = model if isinstance(model, LoadedModel) else load_for_measuring(model, machine)
-        return cls(lm=TorchModel.of(found))
+def _encoded(lm: TorchModel, place: _Place) -> list[Encoded]:
+    try:
+        encoded = encode_in_context(lm.tokenizer, place.texts, context=place.context)
+    except ModelError as failure:
+        raise ModelError(f"{place.where}, under model {lm.name!r}: {failure}") from failure
+    longest = max(len(text.ids) for text in encoded)
+    if lm.window is not None and longest > lm.window:
+        raise ModelError(
+            f"{place.where}: {longest} tokens with the text in front, and model {lm.name!r} reads "
+            f"{lm.window}; give less text in front (left=...), or leave the format out"
+        )
+    return encoded
 
-    def ranks(self, places: Sequence[_Place]) -> list[tuple[int, float]]:
-        """The rank of each place's first text among the others, and its bits above their median."""
-        encoded = [self._encoded(place) for place in places]
-        bits = self.lm.token_bits([text for row in encoded for text in row]).totals
-        each = np.split(bits, np.cumsum([len(row) for row in encoded])[:-1])
-        return [
-            (rank_among_draws(float(row[0]), row[1:]), float(row[0] - np.median(row[1:])))
-            for row in each
-        ]
 
-    def _encoded(self, place: _Place) -> list[Encoded]:
-        name = self.lm.name
-        try:
-            encoded = encode_in_context(self.lm.tokenizer, place.texts, context=place.context)
-        except ModelError as failure:
-            raise ModelError(f"{place.where}, under model {name!r}: {failure}") from failure
-        window = self.lm.window
-        longest = max(len(text.ids) for text in encoded)
-        if window is not None and longest > window:
-            raise ModelError(
-                f"{place.where}: {longest} tokens with the text in front, and model {name!r} reads "
-                f"{window}; give less text in front (left=...), or leave the format out"
-            )
-        return encoded
-
-    def refuse_unknown(self, form: Format) -> None:
-        """Refuse a format some of whose fills the tokenizer cannot read."""
-        tokenizer = self.lm.tokenizer
-        tokens = {c: tokenizer(c, add_special_tokens=False)["input_ids"] for c in form.characters}
-        lacking = [c for c, ids in tokens.items() if not ids or tokenizer.unk_token_id in ids]
-        if lacking:
-            raise ModelError(
-                f"the tokenizer of model {self.lm.name!r} has no token for "
-                f"{', '.join(map(ascii, lacking))}, which fills of format {form.name!r} hold; "
-                "leave the format out, or give one whose characters it knows"
-            )
+def _refuse_unknown(lm: TorchModel, form: Format) -> None:
+    """Refuse a format some of whose fills the tokenizer cannot read."""
+    tokenizer = lm.tokenizer
+    tokens = {c: tokenizer(c, add_special_tokens=False)["input_ids"] for c in form.characters}
+    lacking = [c for c, ids in tokens.items() if not ids or tokenizer.unk_token_id in ids]
+    if lacking:
+        raise ModelError(
+            f"the tokenizer of model {lm.name!r} has no token for "
+            f"{', '.join(map(ascii, lacking))}, which fills of format {form.name!r} hold; "
+            "leave the format out, or give one whose characters it knows"
+        )
 
 
 def _sides(
@@ -296,23 +271,26 @@ def _sides(
     base: str | Path | LoadedModel | None,
     found: Identifiers,
     machine: RunSettings,
-) -> list[Side]:
+) -> list[TorchModel]:
     """The model, and the base where there is one."""
-    sides = [Side.of(model, machine)]
-    if base is not None:
+    loaded = [model if isinstance(model, LoadedModel) else load_for_measuring(model, machine)]
+    if isinstance(base, LoadedModel):
+        loaded.append(base)
+    elif base is not None:
         try:
-            sides.append(Side.of(base, replace(machine, revision=None)))
+            loaded.append(load_for_measuring(base, replace(machine, revision=None)))
         except ModelError as failure:
             raise ModelError(f"no base: {failure}") from failure
-    for side in sides:
+    sides = [TorchModel.of(each) for each in loaded]
+    for lm in sides:
         for name in {identifier.format for identifier in found.kept}:
-            side.refuse_unknown(found.formats[name])
+            _refuse_unknown(lm, found.formats[name])
     return sides
 
 
 def _ranks(
     found: Identifiers,
-    sides: "Sequence[Side]",
+    sides: Sequence[TorchModel],
     settings: IdentifierSettings,
     progress: Progress,
     what: str,
@@ -331,22 +309,13 @@ def _ranks(
                 ranks[numbers], bits[numbers] = arrays["ranks"], arrays["bits"]
         else:
             places = [_Place.of(number, found, settings, what) for number in numbers]
-            for column, side in enumerate(sides):
+            for column, lm in enumerate(sides):
                 ranks[numbers, column], bits[numbers, column] = zip(
-                    *side.ranks(places), strict=True
+                    *_ranks_under(lm, places), strict=True
                 )
             if part is not None:
-                part.write(_packed(ranks[numbers], bits[numbers]))
+                stream = io.BytesIO()
+                np.savez(stream, ranks=ranks[numbers], bits=bits[numbers])
+                part.write(stream.getvalue())
         progress(what, numbers.stop, len(found.kept))
     return ranks, bits
-
-
-def _packed(ranks: NDArray[np.int64], bits: NDArray[np.float64]) -> bytes:
-    stream = io.BytesIO()
-    np.savez(stream, ranks=ranks, bits=bits)
-    return stream.getvalue()
-
-
-def _tokens(side: Side, identifier: Identifier, found: Identifiers) -> int:
-    text = found.formats[identifier.format].text(identifier.index)
-    return len(side.lm.tokenizer(text, add_special_tokens=False)["input_ids"])

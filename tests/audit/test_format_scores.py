@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from audit.small import task_of
 from corpora import sentences
+from known import known
 
 from lmexposure._written import study
 from lmexposure.audit import MeasureSettings, measure
@@ -110,9 +111,10 @@ def test_scoring_sees_no_coin() -> None:
     assert by_coins[0] == by_coins[1] == by_coins[2]
 
 
-def test_ranks_count_those_held_out_among_the_never_inserted() -> None:
-    plan = replace(PLAN, formats=(TWO,))
-    manifest = manifest_of(plan)
+@pytest.mark.parametrize("coins", [(0.5, 1), (None, None)])
+def test_ranks_in_a_small_space_are_exact_and_those_held_out_are_counted(coins: Any) -> None:
+    values = dict(zip(("inclusion_probability", "inclusion_seed"), coins, strict=True))
+    manifest = manifest_of(replace(PLAN, formats=(TWO,), **values))
     result = measure(UNTRAINED, manifest, settings=replace(QUICK, references=None))
     bits = log_perplexity(
         UNTRAINED.model, UNTRAINED.tokenizer, [TWO.text(i) for i in range(100)], context=None
@@ -125,6 +127,7 @@ def test_ranks_count_those_held_out_among_the_never_inserted() -> None:
         assert found.exposure.method == "exact"
         assert found.exposure.rank == rank
         assert found.exposure.value == pytest.approx(math.log2(100 / rank))
+        assert known(found.estimates["certificate"].value) <= known(found.exposure.value) + 1e-6
     sampled = measure(
         UNTRAINED, manifest, settings=replace(QUICK, references=None, estimate="sampled")
     )

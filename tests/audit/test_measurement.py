@@ -4,7 +4,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
@@ -104,24 +103,6 @@ def untrained_on(form: Format) -> LoadedModel:
 
 
 TWO = Format(name="two", template="My code is {digits:2}")
-
-
-def test_a_small_space_gives_exact_ranks() -> None:
-    small, loaded = manifest_of(TWO), untrained_on(TWO)
-    result = measure(loaded, small, settings=ALL_FILLS)
-    one = small.formats["two"]
-    everything = log_perplexity(
-        loaded.model, loaded.tokenizer, [one.text(i) for i in range(100)], context=None
-    )
-    planted = [c.index for c in small.entries if c.role == "canary"]
-    never = np.delete(everything, planted)
-    for canary, found in zip(judged(small), result.canaries, strict=True):
-        rank = int((never <= everything[canary.index]).sum()) + (canary.role == "canary")
-        assert found.exposure.method == "exact"
-        assert found.exposure.rank == rank
-        assert found.exposure.value == pytest.approx(math.log2(100 / rank))
-        assert known(found.estimates["certificate"].value) <= known(found.exposure.value) + 1e-6
-    assert result.formats[0].exhaustive
 
 
 def test_files_hold_the_same_without_secrets(whole: Path) -> None:

@@ -18,7 +18,7 @@ from tiny import model_of
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from lmexposure.audit import IdentifierSettings, natural_identifiers
-from lmexposure.audit.identifier_ranking import Side, _Place
+from lmexposure.audit.identifier_ranking import _Place, _ranks_under
 from lmexposure.canaries import Format, derive_seed, find_identifiers, load_format
 from lmexposure.core import as_markdown
 from lmexposure.doors import check
@@ -328,10 +328,9 @@ def test_an_identifier_longer_than_the_window_is_refused(corpus: Path) -> None:
 
 
 def test_a_text_that_cannot_be_encoded_is_named() -> None:
-    side = Side(lm=TorchModel.of(base()))
     place = _Place(texts=["\u03a9"], context=Context(before="no "), where="an identifier of x")
     with pytest.raises(ModelError, match=r"an identifier of x, under model .*: text 0 of"):
-        side.ranks([place])
+        _ranks_under(TorchModel.of(base()), [place])
 
 
 class _Copier(GPT2LMHeadModel):  # type: ignore[misc]
