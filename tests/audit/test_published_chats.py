@@ -16,6 +16,7 @@ from lmexposure.canaries import Format, Wrapping
 
 THREE = Format(name="three", template="My PIN is {digits:3}.")
 ANSWER = Wrapping(turn="assistant", loss="assistant", form="messages")
+FEW: dict[str, Any] = {"estimate": "sampled", "extraction": False, "references": 20}
 
 
 def naive_bits(model: Any, tokenizer: Any, text: list[str]) -> Any:
@@ -61,8 +62,7 @@ def test_what_was_said_of_the_rows_wins_over_the_manifest(tmp_path: Path) -> Non
     template.write_text(other, encoding="utf-8")
     model = tiny_model_for(tokenizer)
     said: dict[str, Any] = {"loss": "all", "chat_template": str(template)}
-    few: dict[str, Any] = {"extraction": False, "references": 20}
-    result = lx.measure(model, manifest, tokenizer=tokenizer, **few, **said)
+    result = lx.measure(model, manifest, tokenizer=tokenizer, **FEW, **said)
     context = known(result.context)
     assert context.source == "setting"
     assert context.said == ("loss", "chat_template")
@@ -74,12 +74,11 @@ def test_another_day_is_told_in_bits() -> None:
     tokenizer = tokenizer_for("llama3_2")
     model = tiny_model_for(tokenizer)
     manifest = wrapped_manifest(ANSWER, formats=(THREE,))
-    given = {"tokenizer": tokenizer, "extraction": False, "references": 20}
-    result = lx.measure(model, manifest, **given)
+    result = lx.measure(model, manifest, tokenizer=tokenizer, **FEW)
     (line,) = [line for line in result.warnings if "writes the date" in line]
     assert "others may have more. Give the day of the training (chat_date=...)" in line
     assert str(known(result.context).chat_date) in line
-    dated = lx.measure(model, manifest, chat_date="2026-01-31", **given)
+    dated = lx.measure(model, manifest, tokenizer=tokenizer, chat_date="2026-01-31", **FEW)
     assert not [line for line in dated.warnings if "writes the date" in line]
     assert known(dated.context).chat_date == "2026-01-31"
     assert "31 Jan 2026" in known(dated.context).left
