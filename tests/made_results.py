@@ -526,10 +526,7 @@ def small_manifest(**made_of: Any) -> Manifest:
 def with_files(result: Result, **parts: Any) -> Result:
     """The result as if this lay next to it: `manifest`, `record`, `look` and so on."""
     kept = result.model_copy()
-    kept.__dict__ |= {
-        "files": replace(result.files, result=kept, **parts),
-        "_home": result.home,
-    }
+    kept.__dict__ |= {"files": replace(result.files, result=kept, **parts), "_home": result.home}
     return kept
 
 

@@ -121,11 +121,7 @@ class _Beside:
         bound, test = self.bound, self.test
         first = next(row for row in result.summary if row.repetitions)
         section = privacy(
-            bound.value,
-            bound.max_attainable,
-            claimed=_CLAIMED,
-            name=first.format,
-            canaries=first.n,
+            bound.value, bound.max_attainable, claimed=_CLAIMED, name=first.format, canaries=first.n
         )
         asked = options(claimed_epsilon=_CLAIMED, delta=1e-5)
         seen = tuple(SeenFrom(documents=k, p=p) for k, p in test.seen)

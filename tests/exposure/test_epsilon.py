@@ -51,13 +51,7 @@ def test_a_result_without_a_bound_is_inconclusive_where_one_is_asked_for(section
 
 @pytest.mark.parametrize(
     ("value", "most", "outcome"),
-    [
-        (2.1, 6.0, LEAK),
-        (1.0, 6.0, PASS),
-        (1.0, 2.0, OPEN),
-        (1.0, None, OPEN),
-        (None, None, OPEN),
-    ],
+    [(2.1, 6.0, LEAK), (1.0, 6.0, PASS), (1.0, 2.0, OPEN), (1.0, None, OPEN), (None, None, OPEN)],
 )
 def test_a_claim_counts_as_asked(value: float | None, most: float | None, outcome: Outcome) -> None:
     check = check_of(claimed(value, most), "claimed_epsilon")

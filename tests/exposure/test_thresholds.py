@@ -46,11 +46,7 @@ def test_refuses_what_cannot_be_meant(values: dict[str, Any], message: str) -> N
 @pytest.mark.parametrize(
     ("judged", "thresholds", "message"),
     [
-        (
-            made_sweep(),
-            {"max_exposure": 5.0},
-            "max_exposure=5.0 does not apply to a sweep",
-        ),
+        (made_sweep(), {"max_exposure": 5.0}, "max_exposure=5.0 does not apply to a sweep"),
         (made_sweep(), {"p_value": False}, "p_value=False does not apply to a sweep"),
         (made_sweep(), {"repetitions": 4}, "repetitions=4 does not apply to a sweep"),
         (clean(), {"max_worst_tpr": 0.5}, r"max_worst_tpr=0\.5 does not apply to a run"),

@@ -22,8 +22,7 @@ def test_a_corpus_that_comes_out_longer_is_a_leak_by_default() -> None:
 
 
 @pytest.mark.parametrize(
-    ("p", "level", "expected"),
-    [(0.01, 0.01, "leak"), (0.011, 0.01, "pass"), (0.011, 0.05, "leak")],
+    ("p", "level", "expected"), [(0.01, 0.01, "leak"), (0.011, 0.01, "pass"), (0.011, 0.05, "leak")]
 )
 def test_the_test_has_the_level_that_is_asked_for(p: float, level: float, expected: str) -> None:
     record = look(document(verdict="no"), runs=runs(p))

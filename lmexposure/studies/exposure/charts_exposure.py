@@ -633,10 +633,7 @@ def _draw_references(
     if rows:
         ratios = [2.4, 0.26 * len(rows) + 0.1]
         axes, below = figure.subplots(2, 1, sharex=True, height_ratios=ratios)
-        rug(
-            below,
-            [(class_name(role, n), bits, str(styles[n]["color"])) for role, n, bits in rows],
-        )
+        rug(below, [(class_name(role, n), bits, str(styles[n]["color"])) for role, n, bits in rows])
         axes.tick_params(axis="x", length=0, labelbottom=False)
     else:
         axes = below = figure.subplots()

@@ -163,11 +163,7 @@ class RocData:
 def roc_data(scores: Scores, *, pooled: bool, level: float) -> tuple[RocData, ...]:
     """One curve a class, as the result's membership metrics see it."""
     classes = score_classes(
-        -scores.log_perplexity_bits,
-        scores.roles,
-        scores.repetitions,
-        scores.formats,
-        pooled=pooled,
+        -scores.log_perplexity_bits, scores.roles, scores.repetitions, scores.formats, pooled=pooled
     )
     both_sides = (group for group in classes if group.included.any() and group.outside.size)
     return tuple(_curve(group, level) for group in both_sides)

@@ -101,12 +101,7 @@ def compared_sections(runs: Runs, *, level: float = 0.95) -> Iterator[Section]:
         id="again",
         title="How to do it again",
         parts=[
-            Section(
-                id=f"again-{place}",
-                title=name,
-                said=(where_of(run),),
-                code=command_of(run),
-            )
+            Section(id=f"again-{place}", title=name, said=(where_of(run),), code=command_of(run))
             for place, (name, run) in enumerate(runs, 1)
             if run.result.home is not None
         ],
@@ -343,11 +338,7 @@ _DIFFERENCES = (
         unit="bits",
     ),
     Column(head=LABELS["p_value"], value="p_value", shown=probability),
-    Column(
-        head="adjusted",
-        value="p_adjusted",
-        written=lambda row: probability(row.p_adjusted),
-    ),
+    Column(head="adjusted", value="p_adjusted", written=lambda row: probability(row.p_adjusted)),
     Column(
         head=LABELS["n"],
         value="n",

@@ -12,13 +12,7 @@ import numpy as np
 
 from lmexposure import _style
 from lmexposure._quantiles import ExposureEstimate, quantile_range
-from lmexposure.statistics import (
-    holm,
-    median_test,
-    quantile_interval,
-    rank_sum_test,
-    sign_test,
-)
+from lmexposure.statistics import holm, median_test, quantile_interval, rank_sum_test, sign_test
 from lmexposure.studies.exposure.parts import ClassKey, Role
 from lmexposure.studies.exposure.record import ResultNumbers
 from lmexposure.studies.exposure.rows import Floats

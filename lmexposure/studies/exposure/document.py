@@ -480,11 +480,7 @@ class _Made:
             Section(id=name, title=title, table=Table(rows, _FACTS), folded=True, on=_PAGE)
             for name, title, rows in (
                 ("model", f"The model: {model[0].value}", model),
-                (
-                    "all-settings",
-                    f"All settings, seeds and versions ({len(facts)})",
-                    facts,
-                ),
+                ("all-settings", f"All settings, seeds and versions ({len(facts)})", facts),
             )
         ]
         yield Section(
@@ -537,10 +533,7 @@ GLOSSARY = (
         "with a secret, put into the training text on purpose: where the model gives it away, it "
         "gives away other text of its kind [1].",
     ),
-    (
-        "class",
-        "Canaries of one format that were inserted equally often.",
-    ),
+    ("class", "Canaries of one format that were inserted equally often."),
     ("repetitions", "How often a canary was put into the training text."),
     (
         "control",
@@ -588,10 +581,7 @@ GLOSSARY = (
         "gaussian",
         "A bound that holds only where the training trades errors as Gaussian noise does.",
     ),
-    (
-        "bayesian",
-        "A credible bound: it rests on a prior, and is no confidence bound [5].",
-    ),
+    ("bayesian", "A credible bound: it rests on a prior, and is no confidence bound [5]."),
     (
         "ROC, AUC, TPR, FPR",
         "How well members are distinguished from others: the true-positive rate (members found) "
@@ -605,10 +595,7 @@ SOURCES = (
         "Unintended Memorization in Neural Networks",
         "https://arxiv.org/abs/1802.08232",
     ),
-    (
-        "Jagielski 2023, A Note On Interpreting Canary Exposure",
-        "https://arxiv.org/abs/2306.00133",
-    ),
+    ("Jagielski 2023, A Note On Interpreting Canary Exposure", "https://arxiv.org/abs/2306.00133"),
     (
         "Steinke, Nasr, Jagielski 2023, Privacy Auditing with One (1) Training Run",
         "https://arxiv.org/abs/2305.08846",

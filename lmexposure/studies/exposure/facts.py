@@ -23,12 +23,7 @@ from lmexposure._style import (
 from lmexposure.core import Fact
 from lmexposure.studies.exposure.files import RunFiles
 from lmexposure.studies.exposure.parts import BaseModelRecord
-from lmexposure.studies.exposure.record import (
-    MOST_SHOWN,
-    ContextRecord,
-    MeasureOptions,
-    Validation,
-)
+from lmexposure.studies.exposure.record import MOST_SHOWN, ContextRecord, MeasureOptions, Validation
 from lmexposure.studies.exposure.run_record import SEVERAL, RunOptions, RunRecord
 from lmexposure.studies.setting_words import (
     RARE,

@@ -525,11 +525,7 @@ _COLUMNS = (
         shown=lambda value: number(value, 3),
         worse="high",
     ),
-    Column(
-        head=LABELS["interval"],
-        value=_ends,
-        shown=lambda ends: interval(ends[0], ends[1], 3),
-    ),
+    Column(head=LABELS["interval"], value=_ends, shown=lambda ends: interval(ends[0], ends[1], 3)),
     *(_at(rate) for rate in _RATES),
     Column(head=LABELS["p_value"], value="test.p_value", shown=probability, worse="low"),
     Column(
