@@ -6,7 +6,7 @@ from made_results import assumed, canary, changed, clean, exact, made, options, 
 import lmexposure as lx
 from lmexposure.core import Answers, Check, CheckLine, Fact, Outcome, Thresholds, Verdict
 from lmexposure.studies import Result
-from lmexposure.studies.exposure.checks import EXPOSURE_CHECKS
+from lmexposure.studies.exposure.check_classes import EXPOSURE_CHECKS
 from lmexposure.studies.exposure.result import class_of, next_steps
 
 # For all that their ranks say within 1,000 guesses, and the search ended early.

@@ -3,15 +3,16 @@
 from pathlib import Path
 from typing import Any
 
-from exposure.charts.made import texts
+from exposure.charts.made import canary, texts
+from exposure.charts.made import format_data as format_data_of
 from exposure.test_tables import sections
 from made_results import small_result, small_run, with_result
 
 from lmexposure.core.render import as_json, as_markdown, as_page
 from lmexposure.studies import Result
-from lmexposure.studies.exposure.charts_exposure import _shown_dots, calibrated_chart
+from lmexposure.studies.exposure.charts_exposure import _evenly, calibrated_chart
 from lmexposure.studies.exposure.facts import command_of, model_facts
-from lmexposure.studies.exposure.rows import BaseDot, format_data
+from lmexposure.studies.exposure.rows import format_data
 
 LIKELY: dict[str, Any] = {"base": True, "canaries": 5, "controls": 6}
 
@@ -52,19 +53,19 @@ def test_the_chart_tells_what_was_likely_anyway() -> None:
 def test_nothing_is_drawn_without_a_base() -> None:
     plain = small_result()
     forms = [format_data(plain, form, None) for form in plain.formats]
-    assert [form.base for form in forms] == [None]
+    assert [form.beside_base for form in forms] == [()]
     assert [calibrated_chart(form) for form in forms] == [None]
     assert "alibrated" not in as_page(plain.told()) + as_markdown(plain.told())
 
 
 def test_of_very_many_dots_some_are_drawn() -> None:
-    dots = [
-        BaseDot(role="canary", repetitions=1, base=1.0, calibrated=float(n), capped=False)
-        for n in range(5000)
-    ]
-    shown = _shown_dots(dots)
+    shown = _evenly(range(5000), 2000)
     assert len(shown) == 2000
-    assert (shown[0], shown[-1]) == (dots[0], dots[-1])
+    assert (shown[0], shown[-1]) == (0, 4999)
+    dots = [canary(1.0, base_exposure=1.0, calibrated_exposure=n / 1000) for n in range(5000)]
+    chart = calibrated_chart(format_data_of(canaries=tuple(dots)))
+    assert chart is not None
+    assert 1990 < chart.svg().count("<use ") < 2030
 
 
 def test_page_and_markdown_and_json_have_it() -> None:

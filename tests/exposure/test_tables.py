@@ -28,8 +28,7 @@ from lmexposure.studies.exposure.checks import rows_unknown
 from lmexposure.studies.exposure.facts import scored_in
 from lmexposure.studies.exposure.model_card import evaluation_results
 from lmexposure.studies.exposure.rows import class_rows
-from lmexposure.studies.exposure.tables import found_cell
-from lmexposure.studies.exposure.tables_privacy import primary_words, promise_section
+from lmexposure.studies.exposure.tables import found_cell, primary_words, promise_section
 
 
 def every(sections: Sequence[Section]) -> Iterator[Section]:
@@ -154,7 +153,7 @@ def test_without_a_bound_it_says_why() -> None:
 
 def test_guessing_that_would_find_as_many_is_in_brackets(found: dict[str, Section]) -> None:
     row = class_rows(small_result(), small_result().formats[0])[-1]
-    cell = replace(row.guesses[-1], found=8, of=10, by_chance=4.0)
+    cell = replace(row.tries[-1], found=8, of=10, by_chance=4.0)
     assert found_cell(cell) == "(8/10)"
 
 

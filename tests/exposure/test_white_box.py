@@ -14,7 +14,7 @@ from lmexposure.errors import ResultError
 from lmexposure.models import epsilon_spent
 from lmexposure.statistics import one_run_audit, step_guesses_epsilon
 from lmexposure.studies import DpClaim, Result, WhiteBoxAudit, WhiteBoxBounds
-from lmexposure.studies.exposure.tables_privacy import inside_section
+from lmexposure.studies.exposure.tables import inside_section
 
 COINS = tuple(number % 3 == 0 or number % 7 == 0 for number in range(60))
 

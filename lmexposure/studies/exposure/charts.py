@@ -70,7 +70,7 @@ class RunCharts:
 
     def references(self, form: FormatData) -> Chart | None:
         """What canaries were compared with."""
-        bits = reference_bits(self._run.result, form.name)
+        bits = reference_bits(self._run.result, form.form.name)
         return self._apart(reference_chart(form, bits, self._styles))
 
     def extraction(self, form: FormatData) -> Chart | None:
@@ -114,7 +114,7 @@ class RunCharts:
         """Two names of formats may differ in signs only, which no file name keeps."""
         if chart is None:
             return None
-        names = [form.name for form in self._formats]
+        names = [form.form.name for form in self._formats]
         before = Counter(map(slug, names[: names.index(chart.subject)]))[slug(chart.subject)]
         return replace(chart, name=f"{chart.name}-{before + 1}") if before else chart
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 import numpy as np
-from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import FigureBase
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator
@@ -19,7 +19,6 @@ from lmexposure._style import (
     percent,
     probability,
     short,
-    slug,
     validity,
 )
 from lmexposure.core.charts import (
@@ -49,6 +48,7 @@ from lmexposure.statistics import (
     roc_curve,
     score_classes,
 )
+from lmexposure.studies.exposure.charts_exposure import of_format
 from lmexposure.studies.exposure.rows import ClassRow, Floats, FormatData, Found
 from lmexposure.studies.exposure.scores import Scores
 
@@ -256,7 +256,7 @@ def roc_chart(
     )
 
 
-_FoundOf = Callable[[ClassRow], tuple[Found, ...]]
+_FoundOf = Callable[[ClassRow], Sequence[Found]]
 _FoundPanel = tuple[_FoundOf, str]
 
 _CHANCE: Style = {"color": INK, "linestyle": (0, (2, 2)), "linewidth": 1.2}
@@ -271,32 +271,33 @@ def extraction_chart(data: FormatData, styles: Styles | None = None) -> Chart | 
     if not panels:
         return None
     by_class = styles or class_styles(row.repetitions for row in data.classes)
-    return Chart(
-        name=f"extraction-{slug(data.name)}",
-        kind="extraction",
-        subject=data.name,
-        title=f"Secrets found by an attacker, {clipped(data.name)}",
-        caption=(
-            "Lines that rise from the dotted one are secrets that the model gives away: the "
-            "sooner, the cheaper for an attacker."
-        ),
+    tried = [row for row in data.classes if row.guesses or row.revealed]
+    return of_format(
+        "extraction",
+        data.form.name,
+        "Secrets found by an attacker",
+        caption="Lines that rise from the dotted one are secrets that the model gives away: the "
+        "sooner, the cheaper for an attacker.",
         description=_extraction_description(data),
         draw=lambda figure: _draw_extraction(figure, data.classes, panels, by_class),
-        legend=lambda: _extraction_legend(data.classes, by_class),
+        legend=lambda: [
+            *(key(class_name(r.role, r.repetitions), **by_class[r.repetitions]) for r in tried),
+            key("by chance", **_CHANCE),
+        ],
         height=3.1,
     )
 
 
 def _panels(classes: Sequence[ClassRow]) -> list[_FoundPanel]:
     choices: tuple[_FoundPanel, ...] = (
-        (lambda row: _tried(row.guesses), "Guesses tried"),
+        (lambda row: _tried(row.tries), "Guesses tried"),
         (lambda row: _tried(row.revealed), "Characters known"),
     )
     return [panel for panel in choices if any(panel[0](row) for row in classes)]
 
 
-def _tried(rows: Sequence[Found]) -> tuple[Found, ...]:
-    return tuple(sorted((row for row in rows if row.of > 0), key=lambda row: row.given))
+def _tried(rows: Sequence[Found]) -> Sequence[Found]:
+    return sorted((row for row in rows if row.of > 0), key=attrgetter("given"))
 
 
 def _draw_extraction(
@@ -332,14 +333,8 @@ def _draw_found(axes: Axes, classes: Sequence[ClassRow], rows: _FoundOf, styles:
     axes.plot([result.given for result in longest], chance, **_CHANCE)
 
 
-def _extraction_legend(classes: Sequence[ClassRow], styles: Styles) -> list[Artist]:
-    tried = [(row, styles[row.repetitions]) for row in classes if row.guesses or row.revealed]
-    keys: list[Artist] = [key(class_name(row.role, row.repetitions), **s) for row, s in tried]
-    return [*keys, key("by chance", **_CHANCE)]
-
-
 def _extraction_description(data: FormatData) -> str:
-    by_guessing = [(row, _tried(row.guesses)) for row in data.classes]
+    by_guessing = [(row, _tried(row.tries)) for row in data.classes]
     by_revealing = [(row, _tried(row.revealed)) for row in data.classes]
     parts = [
         _most(by_guessing, "guess", "guesses"),
@@ -348,7 +343,7 @@ def _extraction_description(data: FormatData) -> str:
     return f"Secrets found by search. {' '.join(filter(None, parts))}"
 
 
-def _most(found: Sequence[tuple[ClassRow, tuple[Found, ...]]], singular: str, plural: str) -> str:
+def _most(found: Sequence[tuple[ClassRow, Sequence[Found]]], singular: str, plural: str) -> str:
     """How many were found with the most that was given."""
     ends = [(row, rows[-1]) for row, rows in found if rows]
     if not ends:

@@ -9,16 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lmexposure._style import (
-    LABELS,
-    class_name,
-    interval,
-    percent,
-    probability,
-    signed,
-    visible,
-    whole,
-)
+from lmexposure._style import LABELS, class_name, percent, probability, signed, visible, whole
 from lmexposure.core import Column, Place, Section, Table
 from lmexposure.errors import SettingsError
 from lmexposure.studies.exposure.differences import Difference, differences, findings
@@ -27,8 +18,13 @@ from lmexposure.studies.exposure.files import RunFiles
 from lmexposure.studies.exposure.parts import Role
 from lmexposure.studies.exposure.record import ResultNumbers
 from lmexposure.studies.exposure.rows import ClassRow, class_rows
-from lmexposure.studies.exposure.tables import compared_columns, how_to_read
-from lmexposure.studies.exposure.tables_privacy import claim_lines
+from lmexposure.studies.exposure.tables import (
+    REPETITIONS,
+    claim_lines,
+    compared_columns,
+    ends_column,
+    how_to_read,
+)
 
 if TYPE_CHECKING:
     from lmexposure.core.charts import Chart
@@ -202,7 +198,7 @@ def _classes(name: str, runs: Runs, place: int) -> Section:
 def _most_guesses(runs: Sequence[tuple[str, Sequence[ClassRow]]]) -> Iterator[str]:
     """How far each search went, for the numbers that it found."""
     for name, rows in runs:
-        most = max((found.given for row in rows for found in row.guesses), default=0)
+        most = max((found.given for row in rows for found in row.tries), default=0)
         if most:
             yield f"{LABELS['guesses']}, {name}: within {most:,} of the likeliest fills"
 
@@ -313,12 +309,7 @@ def _meanings(level: float) -> Iterator[str]:
 
 
 _FIRST = (
-    Column(
-        head=LABELS["repetitions"],
-        value="repetitions",
-        written=lambda row: class_name(row.role, row.repetitions),
-        words=True,
-    ),
+    REPETITIONS,
     Column(head=LABELS["run"], value="run", words=True),
     Column(head=LABELS["n"], value="n", shown=whole),
     Column(head=LABELS["references"], value="references", shown=whole),
@@ -331,12 +322,7 @@ _DIFFERENCES = (
     ),
     Column(head=LABELS["run"], value="other", words=True),
     Column(head=LABELS["median"], value="median", shown=signed, unit="bits", worse="high"),
-    Column(
-        head=LABELS["interval"],
-        value=lambda row: (row.low, row.high),
-        written=lambda row: interval(row.low, row.high),
-        unit="bits",
-    ),
+    ends_column(),
     Column(head=LABELS["p_value"], value="p_value", shown=probability),
     Column(head="adjusted", value="p_adjusted", written=lambda row: probability(row.p_adjusted)),
     Column(

@@ -38,12 +38,8 @@ from lmexposure.core import (
     date_of,
 )
 from lmexposure.errors import ResultError, SettingsError
-from lmexposure.studies.exposure.checks import (
-    EXPOSURE_CHECKS,
-    exposure_checks,
-    qualified,
-    rows_unknown,
-)
+from lmexposure.studies.exposure.check_classes import EXPOSURE_CHECKS
+from lmexposure.studies.exposure.checks import exposure_checks, qualified, rows_unknown
 from lmexposure.studies.exposure.facts import chosen_facts, model_facts
 from lmexposure.studies.exposure.files import RunFiles, files_beside, refuse_missing
 from lmexposure.studies.exposure.record import HOME, ResultNumbers
@@ -189,16 +185,16 @@ class Result(ResultNumbers):
                 of = f"{visible(form.name)}, {class_name(row.role, row.repetitions)}"
                 yield Number(
                     name=f"median exposure, {of}",
-                    value=row.median,
-                    low=row.low,
-                    high=row.high,
+                    value=row.median.value,
+                    low=row.median.low,
+                    high=row.median.high,
                     unit="bits",
                     worse="high",
                 )
                 yield Number(
                     name=f"p (chance), {of}", value=row.p_value, worse="low", subtracted=False
                 )
-                for found in row.guesses[-1:]:
+                for found in row.tries[-1:]:
                     name = f"found within {found.given:,} guesses, {of}"
                     share = found.found / found.of if found.of else None
                     yield Number(name=name, value=share, worse="high")

@@ -42,7 +42,7 @@ def every(name: str = "pin") -> list[Chart]:
         charts.epsilon(),
         roc_chart([roc_data(name=name)]),
         charts.training(),
-        comparison_chart(name, form.bits, runs),
+        comparison_chart(name, form.form.bits, runs),
     ]
     assert None not in drawn
     return [chart for chart in drawn if chart is not None]
@@ -90,7 +90,7 @@ def test_names_of_data_are_text_and_nothing_else() -> None:
 @pytest.mark.filterwarnings("error")
 def test_letters_that_the_font_lacks_are_no_warning() -> None:
     one = format_data()
-    chart = comparison_chart("鳥", one.bits, [("基準", one.classes)])
+    chart = comparison_chart("鳥", one.form.bits, [("基準", one.classes)])
     assert chart is not None
     assert "基準" in texts(chart)
     assert chart.png()

@@ -2,10 +2,13 @@
 
 import re
 import xml.etree.ElementTree as ET
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import made_results
 import numpy as np
+from made_results import exact, quantile
 
 from lmexposure.core.charts import VARIABLES, Chart
 from lmexposure.statistics import (
@@ -17,9 +20,9 @@ from lmexposure.statistics import (
     Privacy,
     PrivacyClass,
 )
-from lmexposure.studies import Evaluation, SkewNormalFit
+from lmexposure.studies import Evaluation, ExtractionCount, FormatResult, GuessCount, SkewNormalFit
 from lmexposure.studies.exposure.charts_privacy import RocData
-from lmexposure.studies.exposure.rows import CanaryRow, ClassRow, FormatData, Found
+from lmexposure.studies.exposure.rows import CanaryRow, ClassRow, FormatData
 
 HOSTILE = '<script>alert(1)</script> & $x^2$ $\\frac{a}{b}$ "quoted" \x07'
 
@@ -37,6 +40,15 @@ FIT = SkewNormalFit(
     ),
 )
 REFERENCES = np.random.default_rng(0).normal(24, 3, 400)
+FORM = made_results.form(
+    "pin",
+    2**20,
+    references=400,
+    skew_normal=FIT,
+    reference_bits_quantiles=np.quantile(
+        REFERENCES, (0, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1)
+    ).tolist(),
+)
 
 
 def canary(exposure: float | None, **other: Any) -> CanaryRow:
@@ -58,29 +70,29 @@ def canary(exposure: float | None, **other: Any) -> CanaryRow:
     return CanaryRow(**values | other)
 
 
-def found(given: int, n: int, of: int = 4, by_chance: float = 0.001) -> Found:
-    return Found(given=given, found=n, of=of, by_chance=by_chance)
+def found(given: int, n: int, of: int = 4, by_chance: float = 0.001) -> ExtractionCount:
+    return ExtractionCount(method="greedy", revealed=given, found=n, of=of, by_chance=by_chance)
 
 
-def class_row(median: float, **other: Any) -> ClassRow:
-    values: dict[str, Any] = {
-        "format": "pin",
-        "role": "canary",
-        "repetitions": 1,
-        "n": 4,
-        "mean": median,
-        "median": median,
-        "low": median - 1,
-        "high": median + 1,
-        "level": 0.95,
-        "capped": False,
-        "p_value": 0.5,
-        "epsilon": None,
-        "exact": 0,
-        "guesses": (),
-        "revealed": (),
-    }
-    return ClassRow(**values | other)
+def class_row(
+    median: float,
+    *,
+    n: int = 4,
+    guesses: Sequence[ExtractionCount] = (),
+    revealed: Sequence[ExtractionCount] = (),
+    **other: Any,
+) -> ClassRow:
+    capped, repetitions = other.pop("capped", False), other.pop("repetitions", 1)
+    ends = {"low": other.pop("low", median - 1), "high": other.pop("high", median + 1)}
+    row = made_results.class_row(
+        [made_results.canary(0, exact(median), name="pin", repetitions=repetitions)] * n,
+        median=replace(quantile([median], 0.5), **ends),
+        median_capped=capped,
+        guesses=[GuessCount(guesses=g.revealed, found=g.found, of=g.of) for g in guesses],
+        extraction=revealed,
+        **other,
+    )
+    return ClassRow(**vars(row), form=FORM)
 
 
 def format_data(**other: Any) -> FormatData:
@@ -92,14 +104,9 @@ def format_data(**other: Any) -> FormatData:
         for e in (10.0, 11.0, 12.0, 13.0)
     ]
     values: dict[str, Any] = {
-        "name": "pin",
         "pattern": "My PIN is {digits:6}.",
-        "bits": 20.0,
-        "space_size": 2**20,
-        "references": 400,
-        "exhaustive": False,
         "classes": (
-            class_row(1.1, role="control", repetitions=0, guesses=(found(1, 0), found(1000, 0))),
+            class_row(1.1, repetitions=0, guesses=(found(1, 0), found(1000, 0))),
             class_row(2.5, guesses=(found(1, 0), found(1000, 1)), revealed=(found(2, 2),)),
             class_row(
                 11.5,
@@ -110,12 +117,9 @@ def format_data(**other: Any) -> FormatData:
             ),
         ),
         "canaries": (*control, *once, *often),
-        "fit": FIT,
-        "quantiles": tuple(
-            np.quantile(REFERENCES, (0, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1)).tolist()
-        ),
     }
-    return FormatData(**values | other)
+    parts = {name: other.pop(name) for name in set(other) & set(FormatResult.model_fields)}
+    return FormatData(**values | other, form=FORM.model_copy(update=parts))
 
 
 def roc_data(**other: Any) -> RocData:

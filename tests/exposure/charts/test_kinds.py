@@ -133,14 +133,19 @@ SAID = [
         ("16",),
     ),
     Said(
-        lambda: reference_chart(format_data(quantiles=NINE), NO_BITS),
+        lambda: reference_chart(format_data(reference_bits_quantiles=NINE), NO_BITS),
         "...drawn from nine quantiles...",
         ("400 references, from quantiles",),
     ),
-    Said(lambda: reference_chart(format_data(fit=None), REFERENCES), "...", (), ("skew-normal",)),
+    Said(
+        lambda: reference_chart(format_data(skew_normal=None), REFERENCES),
+        "...",
+        (),
+        ("skew-normal",),
+    ),
     Said(
         lambda: reference_chart(
-            format_data(fit=FIT.model_copy(update={"goodness": None})), REFERENCES
+            format_data(skew_normal=FIT.model_copy(update={"goodness": None})), REFERENCES
         ),
         "... A skew-normal curve is fitted (not tested).",
     ),
@@ -169,7 +174,7 @@ SAID = [
         ("Guesses tried",),
     ),
     Said(
-        lambda: extraction_chart(classes_of(guesses=(found(1, 4, 4, 4.0), found(100, 4, 4, 400)))),
+        lambda: extraction_chart(classes_of(revealed=(found(1, 4, 4, 4.0), found(100, 4, 4, 400)))),
         "...with probability 1.0000.",
     ),
     Said(lambda: controls_chart(controls_of(8.0, 9.0, 10.0, 11.0)), "...0 lie in the band..."),
@@ -265,8 +270,8 @@ def test_what_is_drawn_is_said_in_words(said: Said) -> None:
     [
         lambda: exposure_chart(canaries_of(None)),
         lambda: exposure_chart(format_data(canaries=())),
-        lambda: reference_chart(format_data(quantiles=()), np.array([np.nan])),
-        lambda: reference_chart(format_data(quantiles=(1.0,) * 9), NO_BITS),
+        lambda: reference_chart(format_data(reference_bits_quantiles=()), np.array([np.nan])),
+        lambda: reference_chart(format_data(reference_bits_quantiles=(1.0,) * 9), NO_BITS),
         lambda: extraction_chart(classes_of()),
         lambda: extraction_chart(classes_of(guesses=(found(1, 0, 0),))),
         lambda: controls_chart(controls_of(1.0, 2.0, None)),
@@ -332,7 +337,7 @@ def test_the_curve_is_the_skew_normal_density() -> None:
     x = np.linspace(10, 40, 50)
     expected = stats.skewnorm.pdf(x, FIT.shape, loc=FIT.location, scale=FIT.scale)
     assert _density(FIT, x) == pytest.approx(expected, rel=1e-12)
-    bare = reference_chart(format_data(fit=None), REFERENCES)
+    bare = reference_chart(format_data(skew_normal=None), REFERENCES)
     assert bare is not None
     assert painted(bare, "--chart-fit") == []
 
@@ -347,7 +352,7 @@ def test_the_curve_is_the_skew_normal_density() -> None:
 def test_without_scores_the_quantiles_give_the_histogram(
     quantiles: tuple[float, ...], edges: list[float], shares: list[float] | None
 ) -> None:
-    histogram = _histogram(format_data(quantiles=quantiles), NO_BITS)
+    histogram = _histogram(format_data(reference_bits_quantiles=quantiles), NO_BITS)
     assert histogram is not None
     assert histogram.edges.tolist() == edges
     assert float(histogram.density @ np.diff(histogram.edges)) == pytest.approx(1)
