@@ -40,7 +40,7 @@ from lmexposure.models import (
     save_model,
 )
 from lmexposure.studies import Result
-from lmexposure.studies.exposure.charts_privacy import roc_data
+from lmexposure.studies.exposure.charts import roc_data
 
 pytestmark = [
     # What peft and this file still call in transformers.

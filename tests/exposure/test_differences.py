@@ -12,7 +12,7 @@ from scipy.stats import binomtest, mannwhitneyu
 
 from lmexposure.statistics import Estimate, binomial_interval
 from lmexposure.studies import Result, Scores
-from lmexposure.studies.exposure.differences import Difference, Finding, differences, findings
+from lmexposure.studies.exposure.compare import Difference, Finding, differences, findings
 from lmexposure.studies.exposure.rows import Floats
 
 BITS = float(np.log2(RANDOM_NUMBER))

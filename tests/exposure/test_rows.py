@@ -9,7 +9,7 @@ from made_results import RANDOM_NUMBER, canary, estimate, made, sampled, small_r
 
 from lmexposure.statistics import Estimate, Method, roc_curve
 from lmexposure.studies import Extraction, Scores
-from lmexposure.studies.exposure.charts_privacy import roc_data
+from lmexposure.studies.exposure.charts import roc_data
 from lmexposure.studies.exposure.rows import CanaryRow, canary_rows, class_rows, reference_bits
 
 

@@ -1,8 +1,9 @@
-"""Charts of exposure: every canary, beside the base, of several runs, controls, references."""
+"""Charts of one format: its canaries, beside a base or another run, controls, references, finds."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Literal, TypeVar
 
 import numpy as np
@@ -10,10 +11,20 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import FigureBase
 from matplotlib.patches import Patch
+from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator
 from numpy.typing import NDArray
 from scipy import special
 
-from lmexposure._style import at_least, class_name, count, number, probability, slug
+from lmexposure._style import (
+    at_least,
+    class_name,
+    count,
+    found_of,
+    number,
+    percent,
+    probability,
+    slug,
+)
 from lmexposure.core.charts import (
     BAND,
     CONTROL,
@@ -32,12 +43,13 @@ from lmexposure.core.charts import (
     clipped,
     joined,
     key,
+    log_ticks,
     plain_axes,
     rug,
     series_style,
 )
 from lmexposure.studies.exposure.parts import FormatResult, Role, SkewNormalFit
-from lmexposure.studies.exposure.rows import AnyRole, CanaryRow, ClassRow, Floats, FormatData
+from lmexposure.studies.exposure.rows import AnyRole, CanaryRow, ClassRow, Floats, FormatData, Found
 
 # Exposure under guessing is -log2 of a uniform number: its 5th and 95th percentile, in bits.
 GUESSING_LOW, GUESSING_HIGH = 0.0740, 4.3219
@@ -67,7 +79,7 @@ class _Column:
         return self.at + (2 * spread - 1) * _HALF * min(1.0, len(self.rows) / 8)
 
 
-def of_format(  # noqa: PLR0913 - what is drawn, and what is said of it
+def _of_format(  # noqa: PLR0913 - what is drawn, and what is said of it
     kind: str,
     name: str,
     title: str,
@@ -102,7 +114,7 @@ def exposure_chart(data: FormatData, styles: Styles | None = None) -> Chart | No
     if not columns:
         return None
     by_class = styles or class_styles(column.repetitions for column in columns)
-    return of_format(
+    return _of_format(
         "exposure",
         data.form.name,
         "Exposure by repetitions",
@@ -285,7 +297,7 @@ def calibrated_chart(data: FormatData, styles: Styles | None = None) -> Chart | 
     by_class = styles or class_styles(row.repetitions for row in shown)
     # The most that ranks among the references show; all of R where they are all others.
     most = data.form.bits if data.form.exhaustive else math.log2(data.form.references)
-    return of_format(
+    return _of_format(
         "calibrated",
         data.form.name,
         "Calibrated exposure beside the base",
@@ -360,7 +372,7 @@ def comparison_chart(format_name: str, bits: float, runs: Sequence[Run]) -> Char
     classes = sorted({(row.repetitions, row.role) for _, rows in runs for row in rows})
     if not classes:
         return None
-    return of_format(
+    return _of_format(
         "compare",
         format_name,
         f"Median exposure of {len(runs)} runs",
@@ -434,7 +446,7 @@ def controls_chart(data: FormatData) -> Chart | None:
     if exposures.size < _FEWEST_CONTROLS:
         return None
     expected = _expected(exposures.size, data.form.bits)
-    return of_format(
+    return _of_format(
         "controls",
         data.form.name,
         "Controls against expectation",
@@ -521,7 +533,7 @@ def reference_chart(data: FormatData, bits: Floats, styles: Styles | None = None
         return None
     rows, fit = _reference_rows(data.canaries), data.form.skew_normal
     by_class = styles or class_styles(repetitions for _, repetitions, _ in rows)
-    return of_format(
+    return _of_format(
         "references",
         data.form.name,
         "Log-perplexity of references and canaries",
@@ -626,4 +638,109 @@ def _reference_description(
     return (
         f"{count(form.references, 'reference')} have log-perplexities from {number(low)} to "
         f"{number(high)} bits{share}, lower = more memorised.{medians}{fit}"
+    )
+
+
+_FoundOf = Callable[[ClassRow], Sequence[Found]]
+_FoundPanel = tuple[_FoundOf, str]
+
+_CHANCE: Style = {"color": INK, "linestyle": (0, (2, 2)), "linewidth": 1.2}
+
+
+def extraction_chart(data: FormatData, styles: Styles | None = None) -> Chart | None:
+    """The share of a class's secrets that was found, against guesses tried and characters known.
+
+    Source: section 7 of Carlini et al. 2019, The Secret Sharer.
+    """
+    panels = _panels(data.classes)
+    if not panels:
+        return None
+    by_class = styles or class_styles(row.repetitions for row in data.classes)
+    tried = [row for row in data.classes if row.guesses or row.revealed]
+    return _of_format(
+        "extraction",
+        data.form.name,
+        "Secrets found by an attacker",
+        caption="Lines that rise from the dotted one are secrets that the model gives away: the "
+        "sooner, the cheaper for an attacker.",
+        description=_extraction_description(data),
+        draw=lambda figure: _draw_extraction(figure, data.classes, panels, by_class),
+        legend=lambda: [
+            *(key(class_name(r.role, r.repetitions), **by_class[r.repetitions]) for r in tried),
+            key("by chance", **_CHANCE),
+        ],
+        height=3.1,
+    )
+
+
+def _panels(classes: Sequence[ClassRow]) -> list[_FoundPanel]:
+    choices: tuple[_FoundPanel, ...] = (
+        (lambda row: _tried(row.tries), "Guesses tried"),
+        (lambda row: _tried(row.revealed), "Characters known"),
+    )
+    return [panel for panel in choices if any(panel[0](row) for row in classes)]
+
+
+def _tried(rows: Sequence[Found]) -> Sequence[Found]:
+    return sorted((row for row in rows if row.of > 0), key=attrgetter("given"))
+
+
+def _draw_extraction(
+    figure: FigureBase, classes: Sequence[ClassRow], panels: Sequence[_FoundPanel], styles: Styles
+) -> None:
+    every = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+    for axes, (rows, label) in zip(every, panels, strict=True):
+        plain_axes(axes, ticks=4)
+        if label == "Guesses tried":
+            given = [result.given for row in classes for result in rows(row)]
+            smallest, largest = max(1, min(given)), max(given)
+            log_ticks(axes, "x", smallest / 1.4, max(largest, 10 * smallest) * 2.5)
+        else:
+            axes.xaxis.set_major_locator(MaxNLocator(nbins=5, integer=True, min_n_ticks=1))
+        _draw_found(axes, classes, rows, styles)
+        axes.set_xlabel(label)
+        axes.set_ylim(-0.04, 1.04)
+    every[0].set_ylabel("Secrets found")
+    every[0].yaxis.set_major_locator(FixedLocator([0, 0.25, 0.5, 0.75, 1]))
+    every[0].yaxis.set_major_formatter(FuncFormatter(lambda share, _: percent(share)))
+
+
+def _draw_found(axes: Axes, classes: Sequence[ClassRow], rows: _FoundOf, styles: Styles) -> None:
+    """Between two numbers of guesses the share is known to lie between theirs: steps."""
+    for row in classes:
+        found, style = rows(row), styles[row.repetitions]
+        shares = [result.found / result.of for result in found]
+        given = [result.given for result in found]
+        if found:  # a line without points would still be laid out, at the corner of the figure
+            axes.plot(given, shares, drawstyle="steps-post", clip_on=False, **style)
+    longest = max((rows(row) for row in classes), key=len)
+    chance = [min(1.0, result.by_chance / result.of) for result in longest]
+    axes.plot([result.given for result in longest], chance, **_CHANCE)
+
+
+def _extraction_description(data: FormatData) -> str:
+    by_guessing = [(row, _tried(row.tries)) for row in data.classes]
+    by_revealing = [(row, _tried(row.revealed)) for row in data.classes]
+    parts = [
+        _most(by_guessing, "guess", "guesses"),
+        _most(by_revealing, "character known", "characters known"),
+    ]
+    return f"Secrets found by search. {' '.join(filter(None, parts))}"
+
+
+def _most(found: Sequence[tuple[ClassRow, Sequence[Found]]], singular: str, plural: str) -> str:
+    """How many were found with the most that was given."""
+    ends = [(row, rows[-1]) for row, rows in found if rows]
+    if not ends:
+        return ""
+    given = max(end.given for _, end in ends)
+    shares = [
+        f"{class_name(row.role, row.repetitions)} {found_of(end.found, end.of, end.by_chance)}"
+        for row, end in ends
+        if end.given == given
+    ]
+    chance = max(min(1.0, end.by_chance / end.of) for _, end in ends if end.given == given)
+    return (
+        f"With {count(given, singular, plural)}: {joined(shares)}; guessing finds each with "
+        f"probability {probability(chance)}."
     )

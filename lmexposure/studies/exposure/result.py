@@ -13,6 +13,7 @@ from lmexposure._quantiles import unseen_share
 from lmexposure._record import JsonValue
 from lmexposure._style import (
     class_name,
+    count,
     listed,
     percent,
     sentence,
@@ -43,7 +44,6 @@ from lmexposure.studies.exposure.checks import exposure_checks, qualified, rows_
 from lmexposure.studies.exposure.facts import chosen_facts, model_facts
 from lmexposure.studies.exposure.files import RunFiles, files_beside, refuse_missing
 from lmexposure.studies.exposure.record import HOME, ResultNumbers
-from lmexposure.studies.exposure.views import title_of
 
 _FILES = "files"
 
@@ -231,7 +231,13 @@ class Result(ResultNumbers):
         yield from compared_sections(_runs(studies))
 
     def __repr__(self) -> str:
-        return f"<{title_of(self)}>"
+        inserted = sum(canary.role == "canary" for canary in self.canaries)
+        controls = count(len(self.canaries) - inserted, "control")
+        formats = ", ".join(form.name for form in self.formats)
+        return (
+            f"<Result of {visible(self.model.path)}: {count(inserted, 'canary', 'canaries')} and "
+            f"{controls} of {visible(formats)}>"
+        )
 
     __str__ = __repr__
 

@@ -24,9 +24,8 @@ from matplotlib.image import imread
 
 from lmexposure.core.charts import Chart
 from lmexposure.errors import SettingsError
-from lmexposure.studies.exposure.charts import RunCharts
+from lmexposure.studies.exposure.charts import RunCharts, roc_chart
 from lmexposure.studies.exposure.charts_exposure import comparison_chart
-from lmexposure.studies.exposure.charts_privacy import roc_chart
 
 
 def every(name: str = "pin") -> list[Chart]:

@@ -21,7 +21,7 @@ from lmexposure.statistics import (
     PrivacyClass,
 )
 from lmexposure.studies import Evaluation, ExtractionCount, FormatResult, GuessCount, SkewNormalFit
-from lmexposure.studies.exposure.charts_privacy import RocData
+from lmexposure.studies.exposure.charts import RocData
 from lmexposure.studies.exposure.rows import CanaryRow, ClassRow, FormatData
 
 HOSTILE = '<script>alert(1)</script> & $x^2$ $\\frac{a}{b}$ "quoted" \x07'

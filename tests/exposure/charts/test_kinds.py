@@ -30,7 +30,12 @@ from lmexposure.core.charts import Ceiling, Chart, class_styles
 from lmexposure.core.charts.drawings import farthest
 from lmexposure.core.charts.roc import on_log_axes
 from lmexposure.studies import CheckpointClass
-from lmexposure.studies.exposure.charts import training_chart, trajectory_chart
+from lmexposure.studies.exposure.charts import (
+    epsilon_chart,
+    roc_chart,
+    training_chart,
+    trajectory_chart,
+)
 from lmexposure.studies.exposure.charts_exposure import (
     GUESSING_HIGH,
     GUESSING_LOW,
@@ -40,9 +45,9 @@ from lmexposure.studies.exposure.charts_exposure import (
     comparison_chart,
     controls_chart,
     exposure_chart,
+    extraction_chart,
     reference_chart,
 )
-from lmexposure.studies.exposure.charts_privacy import epsilon_chart, extraction_chart, roc_chart
 
 Make = Callable[[], Chart | None]
 NO_BITS = np.array([])
