@@ -3,6 +3,7 @@
 By hand, where a test says what each row shall hold: `made` and `clean` of `canary`, `exact` and
 `sampled`. Through the statistics of `lmexposure.audit`, where every field shall be as in a real
 result: `small_result` and `small_run`, of made-up scores. Nothing is trained: references are drawn
+from known import known
 from a bell curve, and what is memorised costs fewer bits.
 
 What needs the audit imports it when it is called, and torch with it: the gate does without.
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from corpora import sentences
+from known import known
 from scipy.special import gammaincc, ndtr
 
 from lmexposure._files import canonical_json, sha256_bytes, sha256_file
@@ -63,30 +65,6 @@ if TYPE_CHECKING:
     from lmexposure.audit import MeasureSettings
     from lmexposure.audit.format_scores import FormatScores
     from lmexposure.audit.search import Extractions, FormatSearch
-
-__all__ = [
-    "HOSTILE",
-    "RANDOM_NUMBER",
-    "REFERENCES",
-    "Small",
-    "by_chance",
-    "canary",
-    "class_row",
-    "clean",
-    "exact",
-    "hostile_run",
-    "made",
-    "renamed",
-    "sampled",
-    "secret_texts",
-    "small_manifest",
-    "small_result",
-    "small_run",
-    "trained_record",
-    "with_files",
-    "with_result",
-    "witness",
-]
 
 RANDOM_NUMBER = 10**9
 REFERENCES = 10_000
@@ -319,30 +297,21 @@ def changed(result: Result, **parts: Any) -> Result:
 
 def with_test(row: ClassSummary, **parts: Any) -> ClassSummary:
     """The summary with another test against guessing."""
-    assert row.guessing_test is not None
-    return replace(row, guessing_test=replace(row.guessing_test, **parts))
+    return replace(row, guessing_test=replace(known(row.guessing_test), **parts))
 
 
-def privacy(
-    value: float | None,
-    most: float | None = None,
-    *,
-    claimed: float | None = None,
-    significance: float = 0.025,
-    name: str = "random_number",
-    canaries: int = 32,
-) -> Privacy:
-    """A bound of one class of canaries inserted once, the most that it could be, and a claim."""
-    bound: dict[str, Any] = {
+def bound(value: float, **parts: Any) -> EpsilonBound:
+    """A bound of canaries inserted once."""
+    values: dict[str, Any] = {
         "method": "one_run_audit",
         "value": value,
-        "significance": significance,
+        "significance": 0.025,
         "delta": 1e-5,
         "validity": "any-dp",
         "counts": {},
         "threshold": None,
         "threshold_choice": "made by hand",
-        "max_attainable": most,
+        "max_attainable": None,
         "mu": None,
         "repetitions": 1,
         "unit": "nats",
@@ -350,38 +319,60 @@ def privacy(
         "assumptions": (),
         "notes": (),
     }
-    bounds = None
-    if value is not None:
-        bounds = JointBounds(
-            primary=EpsilonBound(**bound),
-            others=(),
+    return EpsilonBound(**(values | parts))
+
+
+def bounded_class(
+    name: str, *bounds: EpsilonBound, repetitions: int = 1, canaries: int = 32, held_out: int = 0
+) -> PrivacyClass:
+    """A class of which nothing but its bounds is known, the primary one first."""
+    found = None
+    if bounds:
+        found = JointBounds(
+            primary=bounds[0],
+            others=bounds[1:],
             refused=(),
-            significance=2 * significance,
+            significance=2 * bounds[0].significance,
             inclusion_probability=None,
         )
-    row = PrivacyClass(
+    return PrivacyClass(
         formats=(name,),
-        repetitions=1,
+        repetitions=repetitions,
         canaries=canaries,
-        held_out=0,
+        held_out=held_out,
         references=REFERENCES,
-        bounds=bounds,
+        bounds=found,
         membership=None,
         note="made by hand",
     )
-    return Privacy(
-        inclusion_probability=None,
-        significance=2 * significance,
-        deltas=(1e-5,),
-        primary=None if value is None else PrimaryBound(formats=(name,), **bound),
-        max_attainable=most,
-        classes=(row,),
-        claim=None if claimed is None else _claim(claimed, value, most, significance),
-        notes=(),
-    )
 
 
-def _claim(claimed: float, value: float | None, most: float | None, level: float) -> ClaimCheck:
+def privacy(
+    value: float | None,
+    most: float | None = None,
+    *,
+    claimed: float | None = None,
+    name: str = "random_number",
+    canaries: int = 32,
+    **parts: Any,
+) -> Privacy:
+    """A bound of one class of canaries inserted once, the most that it could be, and a claim."""
+    bounds = [] if value is None else [bound(value, max_attainable=most)]
+    quoted = [PrimaryBound(**vars(found), formats=(name,)) for found in bounds]
+    values: dict[str, Any] = {
+        "inclusion_probability": None,
+        "significance": 0.05,
+        "deltas": (1e-5,),
+        "primary": quoted[0] if quoted else None,
+        "max_attainable": most,
+        "classes": (bounded_class(name, *bounds, canaries=canaries),),
+        "claim": None if claimed is None else _claim(claimed, value, most),
+        "notes": (),
+    }
+    return Privacy(**(values | parts))
+
+
+def _claim(claimed: float, value: float | None, most: float | None) -> ClaimCheck:
     """What is said of an epsilon that was claimed, at delta 0."""
     above = value is not None and value > claimed
     reached = value is not None and most is not None and most > claimed
@@ -392,7 +383,7 @@ def _claim(claimed: float, value: float | None, most: float | None, level: float
         claimed_delta=0.0,
         bound=value,
         max_attainable=most,
-        significance=None if value is None else level,
+        significance=None if value is None else 0.025,
         validity=None if value is None else "any-dp",
         method=None if value is None else "one_run_audit",
     )
@@ -515,12 +506,12 @@ def assumed() -> ContextRecord:
 
 def small_result(**made_of: Any) -> Result:
     """A result of `Small(**made_of)`."""
-    return _made(_small(made_of))[2]
+    return _made(Small(**made_of))[2]
 
 
 def small_manifest(**made_of: Any) -> Manifest:
     """The manifest that the result of the same make was measured from."""
-    return _made(_small(made_of))[0]
+    return _made(Small(**made_of))[0]
 
 
 def with_files(result: Result, **parts: Any) -> Result:
@@ -543,7 +534,7 @@ def small_run(path: Path, *, whole: bool = True, **made_of: Any) -> Path:
     """All files but corpus and model, of `lmexposure run` if `whole`, else of `measure`."""
     from lmexposure.audit.format_scores import write_scores
 
-    small = _small(made_of)
+    small = Small(**made_of)
     manifest, scores, result = _made(small)
     path.mkdir(parents=True, exist_ok=True)
     write_scores(path / "scores.parquet", list(scores))
@@ -570,7 +561,7 @@ def hostile_run(path: Path, name: str = HOSTILE, **made_of: Any) -> Path:
     import pyarrow.parquet as pq
 
     small_run(path, whole=False, **made_of)
-    old = _small(made_of).formats[0]
+    old = Small(**made_of).formats[0]
     table = pq.read_table(path / "scores.parquet").to_pydict()
     for column in ("id", "format"):
         table[column] = [cell.replace(old, name) for cell in table[column]]
@@ -593,10 +584,6 @@ def secret_texts(manifest: Manifest) -> set[str]:
         fills = manifest.hidden_formats[one.format].fills(one.index)
         found |= {*fills, one.text, str(one.index)}
     return {text for text in found if len(text) > 3}
-
-
-def _small(made_of: Mapping[str, Any]) -> Small:
-    return Small(**made_of)
 
 
 @cache

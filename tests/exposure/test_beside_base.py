@@ -6,6 +6,7 @@ from typing import Any
 from exposure.charts.made import canary, texts
 from exposure.charts.made import format_data as format_data_of
 from exposure.test_tables import sections
+from known import known
 from made_results import small_result, small_run, with_result
 
 from lmexposure.core.render import as_json, as_markdown, as_page
@@ -18,8 +19,7 @@ LIKELY: dict[str, Any] = {"base": True, "canaries": 5, "controls": 6}
 
 
 def test_a_table_beside_the_base() -> None:
-    table = sections(small_result(**LIKELY))["Calibrated exposure in bits"].table
-    assert table is not None
+    table = known(sections(small_result(**LIKELY))["Calibrated exposure in bits"].table)
     assert table.heads == [
         *("repetitions", "canaries", "calibrated", "interval", "mean", "p (chance)"),
         *("under the base", "added", "likelier by", "references likelier by"),
@@ -63,8 +63,7 @@ def test_of_very_many_dots_some_are_drawn() -> None:
     assert len(shown) == 2000
     assert (shown[0], shown[-1]) == (0, 4999)
     dots = [canary(1.0, base_exposure=1.0, calibrated_exposure=n / 1000) for n in range(5000)]
-    chart = calibrated_chart(format_data_of(canaries=tuple(dots)))
-    assert chart is not None
+    chart = known(calibrated_chart(format_data_of(canaries=tuple(dots))))
     assert 1990 < chart.svg().count("<use ") < 2030
 
 
@@ -84,8 +83,7 @@ def test_facts_and_command_name_the_base(tmp_path: Path) -> None:
     assert facts["base"] == "before"
     assert facts["weights of the base, SHA-256"] == "3" * 64
     assert " --base before" in command_of(run.files)
-    assert run.base is not None
-    off = run.base.model_copy(update={"switched_off": True})
+    off = known(run.base).model_copy(update={"switched_off": True})
     switched = with_result(run, base=off)
     assert " --base adapter-off" in command_of(switched.files)
     assert {f.name: f.value for f in model_facts(switched.files)}["base"].endswith("switched off")

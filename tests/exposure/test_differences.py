@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from known import known
 from made_results import RANDOM_NUMBER, estimate, exact, sampled, small_result
 from scipy.stats import binomtest, mannwhitneyu
 
@@ -38,8 +39,7 @@ def moved(result: Result, gains: list[float], *, capped: bool = False) -> Result
 
 
 def _moved(exposure: Estimate, gain: float, capped: bool) -> Estimate:
-    assert exposure.value is not None
-    return counted(exposure.value + gain, capped)
+    return counted(known(exposure.value) + gain, capped)
 
 
 def counted(value: float, capped: bool) -> Estimate:
@@ -75,8 +75,7 @@ def scored(result: Result, seed: int = 0) -> Result:
 
 
 def p_of(found: Difference) -> float:
-    assert found.p_value is not None
-    return found.p_value
+    return known(found.p_value)
 
 
 def of_class_4(base: Result, other: Result) -> Difference:
@@ -116,9 +115,7 @@ def test_lower_bounds_do_not_make_a_difference() -> None:
     assert (found.capped, found.open) == (9, 10)  # references leave the tenth open
     assert found.least < found.median < 0 < found.most
     assert found.p_value == 1.0
-    assert found.low is not None
-    assert found.high is not None
-    assert found.low < 0 < found.high
+    assert known(found.low) < 0 < known(found.high)
 
 
 def test_a_lower_bound_above_the_other_is_surely_higher() -> None:
@@ -281,8 +278,7 @@ def with_bits(result: Result, bits: Floats) -> Result:
     ranks = np.searchsorted(np.sort(bits), bits, "right")
     values = np.log2(bits.size) - np.log2(ranks[: len(result.canaries)])
     shown = scored(with_exposures(result, [exact(float(value)) for value in values]))
-    assert shown.scores is not None
-    return shown.with_scores(replace(shown.scores, log_perplexity_bits=bits))
+    return shown.with_scores(replace(known(shown.scores), log_perplexity_bits=bits))
 
 
 def test_without_references_of_both_there_is_no_p() -> None:
@@ -293,10 +289,9 @@ def test_without_references_of_both_there_is_no_p() -> None:
     found = finding(*rows)
     assert found.which == "unknown"
     assert found.sentence.startswith("Nothing says whether chance explains how base and tuned dif")
-    apart = scored(other)
-    assert apart.scores is not None
-    ids = np.char.add(apart.scores.ids, np.where(apart.scores.roles == "reference", "b", ""))
-    others = apart.with_scores(replace(apart.scores, ids=ids))
+    scores = known(scored(other).scores)
+    ids = np.char.add(scores.ids, np.where(scores.roles == "reference", "b", ""))
+    others = other.with_scores(replace(scores, ids=ids))
     assert differences([scored(base), others], ["base", "tuned"])[-1].p_value is None
 
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from known import known
 from made_results import clean, privacy
 from studies.test_result_kinds import values
 
@@ -23,8 +24,7 @@ def _bound(value: float, most: float | None, repetitions: int = 2) -> EpsilonBou
 def _kind(p_value: float = 0.5, **parts: Any) -> KindMembership:
     """A class of 20 candidates whose coins nothing tells, and a bound that could have been 6."""
     row = KindMembership.model_validate(values())
-    assert row.test is not None
-    test = replace(row.test, p_value=p_value)
+    test = replace(known(row.test), p_value=p_value)
     return row.model_copy(update={"test": test, "bound": _bound(0.0, 6.0), **parts})
 
 
@@ -105,8 +105,7 @@ def test_too_few_candidates_are_no_pass() -> None:
 
 def test_candidates_that_no_p_value_of_a_leak_comes_from_are_inconclusive() -> None:
     row = _kind()
-    assert row.test is not None
-    coarse = replace(row.test, permutations=99)
+    coarse = replace(known(row.test), permutations=99)
     check = _of(_verdict(row.model_copy(update={"test": coarse})), "p_value")
     assert check.outcome is Outcome.INCONCLUSIVE
     assert "too few for p below" in check.reason

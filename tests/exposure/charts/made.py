@@ -8,17 +8,14 @@ from typing import Any
 
 import made_results
 import numpy as np
-from made_results import exact, quantile
+from made_results import bounded_class, exact, quantile
 
 from lmexposure.core.charts import VARIABLES, Chart
 from lmexposure.statistics import (
-    ClaimCheck,
     EpsilonBound,
     GoodnessOfFit,
-    JointBounds,
     PrimaryBound,
     Privacy,
-    PrivacyClass,
 )
 from lmexposure.studies import Evaluation, ExtractionCount, FormatResult, GuessCount, SkewNormalFit
 from lmexposure.studies.exposure.charts import RocData
@@ -140,53 +137,7 @@ def roc_data(**other: Any) -> RocData:
 
 
 def bound(value: float, **other: Any) -> EpsilonBound:
-    return EpsilonBound(**(_bound_values(value) | other))
-
-
-def _bound_values(value: float) -> dict[str, Any]:
-    return {
-        "method": "one_run_audit",
-        "value": value,
-        "significance": 0.025,
-        "delta": 1e-5,
-        "validity": "any-dp",
-        "counts": {},
-        "threshold": None,
-        "threshold_choice": "",
-        "max_attainable": 3.0,
-        "mu": None,
-        "repetitions": 8,
-        "unit": "nats",
-        "adjacency": "add or remove one document",
-        "assumptions": (),
-        "notes": (),
-    }
-
-
-def bounded_class(
-    primary: EpsilonBound,
-    *others: EpsilonBound,
-    name: str = "pin",
-    repetitions: int = 8,
-    n: int = 9,
-) -> PrivacyClass:
-    """A class of which nothing but its bounds is known."""
-    return PrivacyClass(
-        formats=(name,),
-        repetitions=repetitions,
-        canaries=n,
-        held_out=n,
-        references=100,
-        bounds=JointBounds(
-            primary=primary,
-            others=others,
-            refused=(),
-            significance=0.025,
-            inclusion_probability=0.5,
-        ),
-        membership=None,
-        note=None,
-    )
+    return made_results.bound(value, **{"max_attainable": 3.0, "repetitions": 8} | other)
 
 
 def privacy(
@@ -194,35 +145,13 @@ def privacy(
 ) -> Privacy:
     """Two classes; the quoted bound is of the second, smaller one."""
     more = (bound(0.5, method="epsilon_from_exposure"), bound(1.5, validity="asymptotic"))
+    first, second = bound(0.1), bound(0.9, **primary)
     classes = (
-        bounded_class(bound(0.1), name=name, repetitions=1, n=90),
-        bounded_class(bound(0.9, **primary), *(others or more), name=name),
+        bounded_class(name, first, canaries=90, held_out=90),
+        bounded_class(name, second, *(others or more), repetitions=8, canaries=9, held_out=9),
     )
-    values = _bound_values(0.9) | {"significance": 0.05, "formats": (name,)} | primary
-    return Privacy(
-        inclusion_probability=0.5,
-        significance=0.05,
-        deltas=(1e-5,),
-        primary=PrimaryBound(**values),
-        max_attainable=3.0,
-        classes=classes,
-        claim=None if claimed is None else _claim(claimed, str(values["method"])),
-        notes=(),
-    )
-
-
-def _claim(claimed: float, method: str) -> ClaimCheck:
-    return ClaimCheck(
-        verdict="consistent",
-        reason="the bound is not above it",
-        claimed_epsilon=claimed,
-        claimed_delta=1e-5,
-        bound=0.9,
-        max_attainable=3.0,
-        significance=0.05,
-        validity="any-dp",
-        method=method,
-    )
+    quoted = PrimaryBound(**vars(second), formats=(name,))
+    return made_results.privacy(0.9, 3.0, claimed=claimed, primary=quoted, classes=classes)
 
 
 def training_rows(**exposures: float | None) -> tuple[Evaluation, ...]:

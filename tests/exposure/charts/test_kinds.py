@@ -12,7 +12,6 @@ from exposure.charts.made import (
     FIT,
     REFERENCES,
     bound,
-    bounded_class,
     canary,
     class_row,
     evaluation,
@@ -24,6 +23,8 @@ from exposure.charts.made import (
     texts,
     training_rows,
 )
+from known import known
+from made_results import bounded_class
 from scipy import stats
 
 from lmexposure.core.charts import Ceiling, Chart, class_styles
@@ -61,7 +62,7 @@ UNBOUNDED: dict[str, Any] = {
     "primary": None,
     "max_attainable": None,
     "claim": None,
-    "classes": (replace(bounded_class(bound(0.1)), bounds=None, note="none"),),
+    "classes": (bounded_class("pin", repetitions=8, canaries=9),),
 }
 
 
@@ -257,8 +258,7 @@ SAID = [
 
 @pytest.mark.parametrize("said", SAID)
 def test_what_is_drawn_is_said_in_words(said: Said) -> None:
-    chart = said.make()
-    assert chart is not None
+    chart = known(said.make())
     first, *rest = said.description.split("...")
     assert chart.description.startswith(first)
     place = 0
@@ -308,8 +308,7 @@ def shapes_of(chart: Chart) -> list[list[str]]:
 
 
 def test_every_canary_is_a_dot_and_capped_ones_have_another_shape() -> None:
-    chart = exposure_chart(format_data())
-    assert chart is not None
+    chart = known(exposure_chart(format_data()))
     dots = [group for group in shapes_of(chart) if len(group) > 1]
     assert sorted(map(len, dots)) == [3, 4]  # one capped canary is alone
     drawn = {f"#{path.get('id')}": path.get("d") for path in ET.fromstring(chart.svg()).iter()}
@@ -317,8 +316,7 @@ def test_every_canary_is_a_dot_and_capped_ones_have_another_shape() -> None:
 
 
 def test_very_many_canaries_are_thinned_and_said_to_be() -> None:
-    chart = exposure_chart(canaries_of(*np.linspace(0, 10, 5000).tolist()))
-    assert chart is not None
+    chart = known(exposure_chart(canaries_of(*np.linspace(0, 10, 5000).tolist())))
     assert 1990 < chart.svg().count("<use ") < 2030
     assert len(chart.svg()) < 150_000
     assert "Of 5,000 dots about 2,000 are drawn, evenly by rank" in chart.description
@@ -342,8 +340,7 @@ def test_the_curve_is_the_skew_normal_density() -> None:
     x = np.linspace(10, 40, 50)
     expected = stats.skewnorm.pdf(x, FIT.shape, loc=FIT.location, scale=FIT.scale)
     assert _density(FIT, x) == pytest.approx(expected, rel=1e-12)
-    bare = reference_chart(format_data(skew_normal=None), REFERENCES)
-    assert bare is not None
+    bare = known(reference_chart(format_data(skew_normal=None), REFERENCES))
     assert painted(bare, "--chart-fit") == []
 
 
@@ -357,16 +354,14 @@ def test_the_curve_is_the_skew_normal_density() -> None:
 def test_without_scores_the_quantiles_give_the_histogram(
     quantiles: tuple[float, ...], edges: list[float], shares: list[float] | None
 ) -> None:
-    histogram = _histogram(format_data(reference_bits_quantiles=quantiles), NO_BITS)
-    assert histogram is not None
+    histogram = known(_histogram(format_data(reference_bits_quantiles=quantiles), NO_BITS))
     assert histogram.edges.tolist() == edges
     assert float(histogram.density @ np.diff(histogram.edges)) == pytest.approx(1)
     assert shares is None or histogram.density.tolist() == pytest.approx(shares)
 
 
 def test_classes_differ_in_shape_and_a_first_look_ticks_its_only_number() -> None:
-    chart = extraction_chart(format_data())
-    assert chart is not None
+    chart = known(extraction_chart(format_data()))
     shapes = {
         str(path.get("d"))
         for variable in ("--chart-class-4", "--chart-class-8", "--chart-control")
@@ -374,8 +369,7 @@ def test_classes_differ_in_shape_and_a_first_look_ticks_its_only_number() -> Non
         if path.get("id")
     }
     assert len(shapes) == 3
-    look = extraction_chart(classes_of(revealed=(found(0, 1),)))
-    assert look is not None
+    look = known(extraction_chart(classes_of(revealed=(found(0, 1),))))
     ticks = [text for text in texts(look) if text.lstrip("−").replace(".", "").isdigit()]
     assert ticks == ["0"]
 
@@ -404,6 +398,5 @@ def test_a_curve_begins_at_what_is_resolvable_and_zero_lies_at_the_bottom() -> N
 
 @pytest.mark.parametrize("negatives", [1, 10**6])
 def test_few_and_many_negatives_are_drawn(negatives: int) -> None:
-    chart = roc_chart([roc_data(negatives=negatives, positives=1)])
-    assert chart is not None
+    chart = known(roc_chart([roc_data(negatives=negatives, positives=1)]))
     assert chart.svg()
