@@ -128,19 +128,22 @@ def canary(
     return CanaryResult(**(values | parts))
 
 
-def searched(guesses: int, *, place: int | None = None, size: int = RANDOM_NUMBER) -> Extraction:
-    """A best-first search that proved so many guesses."""
-    return Extraction(
-        method="best_first",
-        revealed=0,
-        width=guesses,
-        found=place is not None,
-        place=place,
-        steps=10_352,
-        proven=guesses,
-        fills_left=size,
-        by_chance=min(1.0, guesses / size),
-    )
+def searched(
+    guesses: int, *, place: int | None = None, size: int = RANDOM_NUMBER, **parts: Any
+) -> Extraction:
+    """A best-first search that proved so many guesses, but for these parts."""
+    values: dict[str, Any] = {
+        "method": "best_first",
+        "revealed": 0,
+        "width": guesses,
+        "found": place is not None,
+        "place": place,
+        "steps": 10_352,
+        "proven": guesses,
+        "fills_left": size,
+        "by_chance": min(1.0, guesses / size),
+    }
+    return Extraction(**(values | parts))
 
 
 def class_row(
@@ -736,16 +739,14 @@ def _extraction(
         left = scores.format.fills_left(canary.index, given)
         among = 1 + place * left // scores.format.size
         rows += [
-            Extraction(
+            searched(
+                width,
+                place=among if among <= width else None,
+                size=left,
                 method="greedy" if width == 1 else "beam",
                 revealed=given,
-                width=width,
-                found=among <= width,
-                place=among if among <= width else None,
                 steps=9 * width,
                 proven=None,
-                fills_left=left,
-                by_chance=min(1.0, width / left),
             )
             for width in (1, 100)
         ]

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from known import known
-from made_results import RANDOM_NUMBER, canary, estimate, made, sampled, small_result
+from made_results import RANDOM_NUMBER, canary, estimate, made, sampled, searched, small_result
 
 from lmexposure.statistics import Estimate, Method, roc_curve
 from lmexposure.studies import Extraction, Scores
@@ -87,16 +87,9 @@ def canary_row(*searches: Extraction, shown: Estimate | None = None) -> CanaryRo
 def _found(
     method: str, revealed: int, place: int | None, *, chance: float = 0.0, proven: int = 1000
 ) -> Extraction:
-    values: dict[str, Any] = {"method": method, "revealed": revealed, "by_chance": chance}
-    return Extraction(
-        **values,
-        found=place is not None,
-        place=place,
-        width=100,
-        steps=9,
-        proven=proven if method == "best_first" else None,
-        fills_left=10**9,
-    )
+    proven_of = proven if method == "best_first" else None
+    parts: dict[str, Any] = {"method": method, "revealed": revealed, "proven": proven_of}
+    return searched(100, place=place, by_chance=chance, **parts)
 
 
 def test_guesses_are_those_of_a_proven_order_with_nothing_given() -> None:
