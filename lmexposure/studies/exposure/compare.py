@@ -7,7 +7,7 @@ else the canaries of a class are compared with those of the other run, which cha
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -365,10 +365,11 @@ def compared_sections(runs: Runs, *, level: float = 0.95) -> Iterator[Section]:
         notes=how_to_read(tables, level),
         on=_READ,
     )
-    rows = differences_of(runs, level)
+    results, names = [run.result for _, run in runs], [name for name, _ in runs]
+    rows = differences(results, names, level=level)
     yield Section(
         id="differences",
-        title=f"Each class compared with {runs[0][0]}",
+        title=f"Each class compared with {names[0]}",
         said=[] if rows else ["No two runs have a class in common, so none is compared."],
         table=Table(rows, _DIFFERENCES),
         notes=(*_meanings(level), *dict.fromkeys(f"assumes: {row.assumes}" for row in rows)),
@@ -386,17 +387,10 @@ def compared_sections(runs: Runs, *, level: float = 0.95) -> Iterator[Section]:
     )
 
 
-def differences_of(runs: Runs, level: float = 0.95) -> list[Difference]:
-    """Each class of each later run against the same class of the first."""
-    names = [name for name, _ in runs]
-    return differences([run.result for _, run in runs], names, level=level)
-
-
 def compared_finding(runs: Runs) -> str:
     """Per later run, which leaks more, it or the first, and whether chance explains it."""
-    names = [name for name, _ in runs]
-    said = (found.sentence for found in findings(names, differences_of(runs)))
-    return " ".join(said)
+    results, names = [run.result for _, run in runs], [name for name, _ in runs]
+    return " ".join(found.sentence for found in findings(names, differences(results, names)))
 
 
 def _refuse_other_formats(runs: Runs) -> None:
@@ -530,11 +524,7 @@ def setting_differences(base: ResultNumbers, other: ResultNumbers) -> str:
         for name, form in base.format_named.items()
         if name in other.format_named
     ]
-    return "; ".join(
-        f"{name} {_value(first)} and {_value(second)}"
-        for name, first, second in pairs
-        if first != second
-    )
+    return _differing(pairs, _value)
 
 
 def context_differences(base: ResultNumbers, other: ResultNumbers) -> str:
@@ -545,9 +535,13 @@ def context_differences(base: ResultNumbers, other: ResultNumbers) -> str:
         (words, getattr(base.context, name), getattr(other.context, name))
         for name, words in _ROWS.items()
     ]
+    return _differing(pairs, _shown)
+
+
+def _differing(pairs: Sequence[tuple[str, object, object]], shown: Callable[[object], str]) -> str:
     return "; ".join(
-        f"{words} {_shown(first)} and {_shown(second)}"
-        for words, first, second in pairs
+        f"{name} {shown(first)} and {shown(second)}"
+        for name, first, second in pairs
         if first != second
     )
 
@@ -628,10 +622,7 @@ _CONTROLS = 0.01  # of the controls of row run, which are no finding but an alar
 class Finding:
     """What a later run comes to next to the first."""
 
-    # base, other: names of the runs
-    base: str
-    other: str
-    # `other` leaks "more" or "less" than `base`: in some class, beyond chance, and in no class the
+    # it leaks "more" or "less" than the first: in some class, beyond chance, and in no class the
     # other way; "both" where classes disagree; "neither" where chance explains all; "unknown" where
     # no class of canaries can be compared or tested, or controls differ too
     which: Which
@@ -648,7 +639,7 @@ def findings(names: Sequence[str], rows: Sequence[Difference]) -> Iterator[Findi
         which, text = _found(names[0], other, classes, tests)
         if alarm and which not in ("neither", "unknown"):
             which, text = "unknown", _not_memory(names[0], other, classes, tests)
-        yield Finding(base=names[0], other=other, which=which, sentence=text + alarm)
+        yield Finding(which=which, sentence=text + alarm)
 
 
 def _not_memory(base: str, other: str, rows: Sequence[Difference], tests: int) -> str:

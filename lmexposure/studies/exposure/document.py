@@ -35,11 +35,10 @@ from lmexposure.studies.exposure.tables import (
     class_title,
     conditions,
     controls_table,
-    guesses_table,
+    found_tables,
     how_to_read,
     inside_section,
     kinds_section,
-    known_table,
     most_memorised,
     overview,
     primary_words,
@@ -267,9 +266,7 @@ class _Made:
         tables: list[Table] = []
         for place, data in enumerate(self.formats, 1):
             name, chart = data.form.name, self.drawn("extraction", data)
-            found = {"by guesses tried": guesses_table(data.classes)}
-            found["by characters known"] = known_table(data.classes)
-            made = {how: table for how, table in found.items() if table is not None}
+            made = found_tables(data.classes)
             tables += made.values()
             for number_of, (how, table) in enumerate(made.items(), 1):
                 parts.append(

@@ -161,16 +161,45 @@ class Result(ResultNumbers):
         return qualified(self, verdict, limits)
 
     def short_of(self, verdict: Verdict) -> str:
-        """Of a pass the first clause."""
-        return short_finding(verdict)
+        """Of a pass the first clause: what it may have missed is among how sure it is."""
+        if verdict.outcome is not Outcome.PASS or _is_quick(verdict.checks):
+            return ""
+        return sentence(verdict.finding.partition("; ")[0].removesuffix("."))
 
     def since(self) -> Iterator[Fact]:
         """When which version measured which weights."""
-        yield from since(self.files)
+        yield Fact(name="measured", value=date_of(self.when))
+        yield Fact(name="lmexposure", value=self.lmexposure)
+        # A run trains into a directory of its own: what was trained says more.
+        record = self.files.record
+        trained = None if record is None else record.settings
+        path = visible(self.model.path)
+        named = path if trained is None else f"{visible(trained.model)}, in {path}/"
+        yield Fact(name="model", value=named)
+        yield Fact(name="weights, SHA-256", value=short_hash(self.model.weights_sha256))
 
     def sure(self, verdict: Verdict, limits: Thresholds) -> Iterator[str]:
         """How often a clean model is called leaking, and what a low number does not exclude."""
-        yield from how_sure(verdict.checks, limits.significance)
+        checks = verdict.checks
+        keys = {check.key for check in checks}
+        apart = "; bounds on epsilon have their own" if keys & {*_EPSILON} else ""
+        yield (
+            f"False alarms: at most {percent(limits.significance)} of models that memorised "
+            f"nothing are called leaking{apart}."
+        )
+        if any(check.scope for check in checks):
+            yield "A class: secrets of one format, inserted equally often."
+        leaking = {check.scope for check in checks if check.outcome is Outcome.LEAK}
+        sizes = [
+            int(check.value)
+            for check in checks
+            if check.key == "min_canaries" and check.value and check.scope not in leaking
+        ]
+        if sizes:
+            yield sentence(
+                f"missed leaks: where none was found, up to {percent(unseen_share(min(sizes)))} of "
+                "such secrets may still leak (95 % confidence)"
+            )
 
     def steps(self, verdict: Verdict) -> Iterator[str]:
         """What to do now, the most urgent first."""
@@ -254,49 +283,6 @@ _UNKNOWN = (
 )
 _MOST_REASONS = 2  # of what makes a verdict inconclusive; the table of checks has all
 _MOST_NAMES = 3
-
-
-def short_finding(verdict: Verdict) -> str:
-    """Of a pass the first clause: what it may have missed is among how sure it is."""
-    if verdict.outcome is not Outcome.PASS or _is_quick(verdict.checks):
-        return ""
-    return sentence(verdict.finding.partition("; ")[0].removesuffix("."))
-
-
-def since(run: RunFiles) -> Iterator[Fact]:
-    """When which version measured which weights."""
-    result = run.result
-    yield Fact(name="measured", value=date_of(result.when))
-    yield Fact(name="lmexposure", value=result.lmexposure)
-    # A run trains into a directory of its own: what was trained says more.
-    trained = None if run.record is None else run.record.settings
-    path = visible(result.model.path)
-    named = path if trained is None else f"{visible(trained.model)}, in {path}/"
-    yield Fact(name="model", value=named)
-    yield Fact(name="weights, SHA-256", value=short_hash(result.model.weights_sha256))
-
-
-def how_sure(checks: Sequence[Check], significance: float) -> Iterator[str]:
-    """How often a clean model is called leaking, and what a low number does not exclude."""
-    keys = {check.key for check in checks}
-    apart = "; bounds on epsilon have their own" if keys & {*_EPSILON} else ""
-    yield (
-        f"False alarms: at most {percent(significance)} of models that memorised nothing are "
-        f"called leaking{apart}."
-    )
-    if any(check.scope for check in checks):
-        yield "A class: secrets of one format, inserted equally often."
-    leaking = {check.scope for check in checks if check.outcome is Outcome.LEAK}
-    sizes = [
-        int(check.value)
-        for check in checks
-        if check.key == "min_canaries" and check.value and check.scope not in leaking
-    ]
-    if sizes:
-        yield sentence(
-            f"missed leaks: where none was found, up to {percent(unseen_share(min(sizes)))} of "
-            "such secrets may still leak (95 % confidence)"
-        )
 
 
 def next_steps(verdict: Verdict, *, rows_unknown: bool = False) -> tuple[str, ...]:

@@ -270,14 +270,15 @@ def base_title(form: FormatResult) -> str:
     )
 
 
-def guesses_table(rows: Sequence[ClassRow]) -> Table | None:
-    """Secrets of a format found with ever more guesses; None where no search was made."""
-    return _found(rows, lambda row: row.tries, lambda n: count(n, "guess", "guesses"))
-
-
-def known_table(rows: Sequence[ClassRow]) -> Table | None:
-    """Secrets of a format found with ever more characters known; None without a search."""
-    return _found(rows, lambda row: row.revealed, lambda n: f"{n:,} known")
+def found_tables(rows: Sequence[ClassRow]) -> dict[str, Table]:
+    """Secrets of a format found with ever more given, by what is; those that were searched for."""
+    made = {
+        "by guesses tried": _found(
+            rows, lambda row: row.tries, lambda n: count(n, "guess", "guesses")
+        ),
+        "by characters known": _found(rows, lambda row: row.revealed, lambda n: f"{n:,} known"),
+    }
+    return {how: table for how, table in made.items() if table is not None}
 
 
 _Counts = Callable[[ClassRow], Sequence[Found]]
