@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lmexposure._style import bound_name, class_name, count, nats, number, short, slug, validity
 from lmexposure.core.charts import (
@@ -426,12 +425,14 @@ def roc_data(scores: Scores, *, pooled: bool, level: float) -> tuple[RocData, ..
 
 def _curve(group: ScoreClass, level: float) -> RocData:
     inside, outside = group.scores[group.included], group.outside
+    few = len(group.formats) <= 2
+    formats = ", ".join(group.formats) if few else f"{len(group.formats)} formats"
     curve = roc_curve(inside, outside)
     hull = concave_hull(curve)
     area = area_under_curve(inside, outside, level=level)
     fpr, tpr = _thinned(curve.fpr[::-1], curve.tpr[::-1], curve.negatives)
     return RocData(
-        name=_class_title(group),
+        name=f"{formats}, repetitions {group.repetitions}",
         repetitions=group.repetitions,
         fpr=fpr,
         tpr=tpr,
@@ -445,15 +446,12 @@ def _curve(group: ScoreClass, level: float) -> RocData:
     )
 
 
-def _class_title(group: ScoreClass) -> str:
-    few = len(group.formats) <= 2
-    formats = ", ".join(group.formats) if few else f"{len(group.formats)} formats"
-    return f"{formats}, repetitions {group.repetitions}"
-
-
 def _thinned(fpr: Floats, tpr: Floats, negatives: int) -> tuple[Floats, Floats]:
     """The first and last corner of each narrow strip, narrow on linear and on logarithmic axes."""
-    keep = _corners(fpr, tpr)
+    # Where the staircase turns.
+    flat, steep = np.diff(tpr) == 0, np.diff(fpr) == 0
+    straight = (flat[1:] & flat[:-1]) | (steep[1:] & steep[:-1])
+    keep = np.concatenate([[True], ~straight, [True]])
     fpr, tpr = fpr[keep], tpr[keep]
     floor = 0.5 / negatives
     decades = np.log(np.maximum(fpr, floor) / floor) / np.log(1 / floor)
@@ -461,13 +459,6 @@ def _thinned(fpr: Floats, tpr: Floats, negatives: int) -> tuple[Floats, Floats]:
     first = np.concatenate([[True], strip[1:] != strip[:-1]])
     last = np.concatenate([first[1:], [True]])
     return fpr[first | last], tpr[first | last]
-
-
-def _corners(fpr: Floats, tpr: Floats) -> NDArray[np.bool_]:
-    """Where the staircase turns."""
-    flat, steep = np.diff(tpr) == 0, np.diff(fpr) == 0
-    straight = (flat[1:] & flat[:-1]) | (steep[1:] & steep[:-1])
-    return np.concatenate([[True], ~straight, [True]])
 
 
 def roc_chart(

@@ -1,7 +1,7 @@
 """Charts of one format: its canaries, beside a base or another run, controls, references, finds."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Literal, TypeVar
@@ -641,10 +641,10 @@ def _reference_description(
     )
 
 
-_FoundOf = Callable[[ClassRow], Sequence[Found]]
-_FoundPanel = tuple[_FoundOf, str]
-
 _CHANCE: Style = {"color": INK, "linestyle": (0, (2, 2)), "linewidth": 1.2}
+_GUESSES, _KNOWN = "Guesses tried", "Characters known"
+_GIVEN = {_GUESSES: ("guess", "guesses"), _KNOWN: ("character known", "characters known")}
+_FoundOf = list[tuple[ClassRow, list[Found]]]  # of each class, by how much was given
 
 
 def extraction_chart(data: FormatData, styles: Styles | None = None) -> Chart | None:
@@ -652,19 +652,24 @@ def extraction_chart(data: FormatData, styles: Styles | None = None) -> Chart | 
 
     Source: section 7 of Carlini et al. 2019, The Secret Sharer.
     """
-    panels = _panels(data.classes)
+    made = {
+        _GUESSES: [(row, _tried(row.tries)) for row in data.classes],
+        _KNOWN: [(row, _tried(row.revealed)) for row in data.classes],
+    }
+    panels = {label: rows for label, rows in made.items() if any(found for _, found in rows)}
     if not panels:
         return None
     by_class = styles or class_styles(row.repetitions for row in data.classes)
     tried = [row for row in data.classes if row.guesses or row.revealed]
+    most = " ".join(_most(rows, *_GIVEN[label]) for label, rows in panels.items())
     return _of_format(
         "extraction",
         data.form.name,
         "Secrets found by an attacker",
         caption="Lines that rise from the dotted one are secrets that the model gives away: the "
         "sooner, the cheaper for an attacker.",
-        description=_extraction_description(data),
-        draw=lambda figure: _draw_extraction(figure, data.classes, panels, by_class),
+        description=f"Secrets found by search. {most}",
+        draw=lambda figure: _draw_extraction(figure, panels, by_class),
         legend=lambda: [
             *(key(class_name(r.role, r.repetitions), **by_class[r.repetitions]) for r in tried),
             key("by chance", **_CHANCE),
@@ -673,31 +678,21 @@ def extraction_chart(data: FormatData, styles: Styles | None = None) -> Chart | 
     )
 
 
-def _panels(classes: Sequence[ClassRow]) -> list[_FoundPanel]:
-    choices: tuple[_FoundPanel, ...] = (
-        (lambda row: _tried(row.tries), "Guesses tried"),
-        (lambda row: _tried(row.revealed), "Characters known"),
-    )
-    return [panel for panel in choices if any(panel[0](row) for row in classes)]
-
-
-def _tried(rows: Sequence[Found]) -> Sequence[Found]:
+def _tried(rows: Sequence[Found]) -> list[Found]:
     return sorted((row for row in rows if row.of > 0), key=attrgetter("given"))
 
 
-def _draw_extraction(
-    figure: FigureBase, classes: Sequence[ClassRow], panels: Sequence[_FoundPanel], styles: Styles
-) -> None:
+def _draw_extraction(figure: FigureBase, panels: Mapping[str, _FoundOf], styles: Styles) -> None:
     every = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
-    for axes, (rows, label) in zip(every, panels, strict=True):
+    for axes, (label, rows) in zip(every, panels.items(), strict=True):
         plain_axes(axes, ticks=4)
-        if label == "Guesses tried":
-            given = [result.given for row in classes for result in rows(row)]
+        if label == _GUESSES:
+            given = [result.given for _, found in rows for result in found]
             smallest, largest = max(1, min(given)), max(given)
             log_ticks(axes, "x", smallest / 1.4, max(largest, 10 * smallest) * 2.5)
         else:
             axes.xaxis.set_major_locator(MaxNLocator(nbins=5, integer=True, min_n_ticks=1))
-        _draw_found(axes, classes, rows, styles)
+        _draw_found(axes, rows, styles)
         axes.set_xlabel(label)
         axes.set_ylim(-0.04, 1.04)
     every[0].set_ylabel("Secrets found")
@@ -705,41 +700,29 @@ def _draw_extraction(
     every[0].yaxis.set_major_formatter(FuncFormatter(lambda share, _: percent(share)))
 
 
-def _draw_found(axes: Axes, classes: Sequence[ClassRow], rows: _FoundOf, styles: Styles) -> None:
+def _draw_found(axes: Axes, rows: _FoundOf, styles: Styles) -> None:
     """Between two numbers of guesses the share is known to lie between theirs: steps."""
-    for row in classes:
-        found, style = rows(row), styles[row.repetitions]
+    for row, found in rows:
         shares = [result.found / result.of for result in found]
         given = [result.given for result in found]
         if found:  # a line without points would still be laid out, at the corner of the figure
-            axes.plot(given, shares, drawstyle="steps-post", clip_on=False, **style)
-    longest = max((rows(row) for row in classes), key=len)
+            axes.plot(
+                given, shares, drawstyle="steps-post", clip_on=False, **styles[row.repetitions]
+            )
+    longest = max((found for _, found in rows), key=len)
     chance = [min(1.0, result.by_chance / result.of) for result in longest]
     axes.plot([result.given for result in longest], chance, **_CHANCE)
 
 
-def _extraction_description(data: FormatData) -> str:
-    by_guessing = [(row, _tried(row.tries)) for row in data.classes]
-    by_revealing = [(row, _tried(row.revealed)) for row in data.classes]
-    parts = [
-        _most(by_guessing, "guess", "guesses"),
-        _most(by_revealing, "character known", "characters known"),
-    ]
-    return f"Secrets found by search. {' '.join(filter(None, parts))}"
-
-
-def _most(found: Sequence[tuple[ClassRow, Sequence[Found]]], singular: str, plural: str) -> str:
+def _most(rows: _FoundOf, singular: str, plural: str) -> str:
     """How many were found with the most that was given."""
-    ends = [(row, rows[-1]) for row, rows in found if rows]
-    if not ends:
-        return ""
-    given = max(end.given for _, end in ends)
+    given = max(found[-1].given for _, found in rows if found)
+    ends = [(row, found[-1]) for row, found in rows if found and found[-1].given == given]
     shares = [
         f"{class_name(row.role, row.repetitions)} {found_of(end.found, end.of, end.by_chance)}"
         for row, end in ends
-        if end.given == given
     ]
-    chance = max(min(1.0, end.by_chance / end.of) for _, end in ends if end.given == given)
+    chance = max(min(1.0, end.by_chance / end.of) for _, end in ends)
     return (
         f"With {count(given, singular, plural)}: {joined(shares)}; guessing finds each with "
         f"probability {probability(chance)}."

@@ -14,7 +14,6 @@ from lmexposure.studies.exposure.parts import (
     BaseClass,
     CanaryResult,
     ClassSummary,
-    Extraction,
     ExtractionCount,
     FormatResult,
     KindMembership,
@@ -212,6 +211,12 @@ def secrets_of(manifest: Manifest) -> dict[str, str]:
 def _canary_row(canary: CanaryResult, base: BaseCanary | None) -> CanaryRow:
     exposure, blind = canary.exposure, canary.blind_searches
     guesses, proven = _guesses_of(canary)
+    # Finds that guessing would have made as likely as not count for nothing.
+    given = [
+        search.revealed
+        for search in canary.extraction
+        if search.method in _WITH_SOME_GIVEN and search.found and 2 * search.by_chance < 1
+    ]
     return CanaryRow(
         id=canary.id,
         format=canary.format,
@@ -229,7 +234,7 @@ def _canary_row(canary: CanaryResult, base: BaseCanary | None) -> CanaryRow:
         guesses_proven=proven,
         found_at=min((s.found_at for s in blind if s.found_at is not None), default=None),
         guesses_tried=max((s.tried for s in blind), default=0),
-        revealed=_fewest_revealed(canary.extraction),
+        revealed=min(given, default=None),
         base_log_perplexity_bits=None if base is None else base.log_perplexity_bits,
         base_exposure=None if base is None else base.exposure.value,
         calibrated_exposure=None if canary.calibrated is None else canary.calibrated.value,
@@ -259,13 +264,3 @@ def _guesses_of(canary: CanaryResult) -> tuple[int | None, int | None]:
         if search.method == "best_first":
             return search.place if search.found else counted, search.proven or None
     return counted, None
-
-
-def _fewest_revealed(searches: Iterable[Extraction]) -> int | None:
-    """Finds that guessing would have made as likely as not count for nothing."""
-    given = [
-        search.revealed
-        for search in searches
-        if search.method in _WITH_SOME_GIVEN and search.found and 2 * search.by_chance < 1
-    ]
-    return min(given, default=None)

@@ -59,7 +59,16 @@ def read_scores(path: str | Path, result: ResultNumbers) -> Scores:
             f"columns; {SAME_COMMAND}"
         ) from None
     for column in (bits, *base):
-        _check_bits(path, column)
+        bad = int((~np.isfinite(column)).sum())
+        if bad:
+            raise ResultError(
+                f"{path}: {bad} of {column.size} log-perplexities are not finite; {SAME_COMMAND}"
+            )
+        if column.size and column.min() < -ROUNDING:
+            raise ResultError(
+                f"{path}: a log-perplexity is {column.min():.3g} bits, and none is below 0; "
+                f"{SAME_COMMAND}"
+            )
     ids, formats, roles = texts
     unknown = set(np.unique(roles).tolist()) - set(_ROLES)
     if unknown:
@@ -95,19 +104,6 @@ def write_score_table(
         columns[_BASE] = scores.base_log_perplexity_bits
     with atomic_write(path, mode=PRIVATE) as stream:
         pq.write_table(pa.table(columns), stream)
-
-
-def _check_bits(path: Path, bits: NDArray[np.float64]) -> None:
-    bad = int((~np.isfinite(bits)).sum())
-    if bad:
-        raise ResultError(
-            f"{path}: {bad} of {bits.size} log-perplexities are not finite; {SAME_COMMAND}"
-        )
-    if bits.size and bits.min() < -ROUNDING:
-        raise ResultError(
-            f"{path}: a log-perplexity is {bits.min():.3g} bits, and none is below 0; "
-            f"{SAME_COMMAND}"
-        )
 
 
 _TRUE, _FALSE = ("1", "true", "yes", "in"), ("0", "false", "no", "out")
