@@ -1,6 +1,6 @@
 """Classes under two models: differences in bits, their tests, and the sentence about them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from math import comb
 from typing import Any
@@ -26,20 +26,18 @@ def with_exposures(result: Result, exposures: Sequence[Estimate]) -> Result:
     return result.model_copy(update={"canaries": canaries})
 
 
+def in_class_4(result: Result, shown: Iterable[Estimate]) -> Result:
+    """Other exposures of class 4; those of the others as they are."""
+    left = iter(shown)
+    every = [next(left) if one.repetitions == 4 else one.exposure for one in result.canaries]
+    return with_exposures(result, every)
+
+
 def moved(result: Result, gains: list[float], *, capped: bool = False) -> Result:
-    """The exposures of class 4 raised by some bits; those of the others as they are."""
-    left = iter(gains)
-    return with_exposures(
-        result,
-        [
-            _moved(one.exposure, next(left), capped) if one.repetitions == 4 else one.exposure
-            for one in result.canaries
-        ],
-    )
-
-
-def _moved(exposure: Estimate, gain: float, capped: bool) -> Estimate:
-    return counted(known(exposure.value) + gain, capped)
+    """The exposures of class 4 raised by some bits."""
+    before = [known(one.exposure.value) for one in result.canaries if one.repetitions == 4]
+    pairs = zip(before, gains, strict=True)
+    return in_class_4(result, [counted(value + gain, capped) for value, gain in pairs])
 
 
 def counted(value: float, capped: bool) -> Estimate:
@@ -134,15 +132,8 @@ def test_open_ones_are_counted_against() -> None:
 
 def others(n: int, values: Sequence[float], *, capped: bool = False, seed: int = 1) -> Result:
     """Another manifest, with these exposures in class 4."""
-    result = small_result(canaries=n, seed=seed)
-    left = iter(values)
-    return with_exposures(
-        result,
-        [
-            counted(next(left), capped) if one.repetitions == 4 else one.exposure
-            for one in result.canaries
-        ],
-    )
+    shown = [counted(value, capped) for value in values]
+    return in_class_4(small_result(canaries=n, seed=seed), shown)
 
 
 def test_other_canaries_of_the_class_are_shuffled_with_these() -> None:
@@ -237,10 +228,8 @@ def test_no_difference_of_other_canaries_is_seldom_called_one() -> None:
     for _ in range(400):
         sides = []
         for result, n in ((one, 7), (two, 12)):
-            values = iter(draw.exponential(6.0, n).tolist())
-            drawn = [next(values) if c.repetitions == 4 else 1.0 for c in result.canaries]
-            shown = [counted(min(v, 10.0), v > 10) for v in drawn]
-            sides.append(with_exposures(result, shown))
+            drawn = draw.exponential(6.0, n).tolist()
+            sides.append(in_class_4(result, [counted(min(v, 10.0), v > 10) for v in drawn]))
         called += p_of(of_class_4(*sides)) <= 0.05
     assert binomtest(called, 400, 0.05, alternative="greater").pvalue > 0.001
 
