@@ -519,17 +519,16 @@ def small_manifest(**made_of: Any) -> Manifest:
 
 def with_files(result: Result, **parts: Any) -> Result:
     """The result as if this lay next to it: `manifest`, `record`, `look` and so on."""
-    kept = result.model_copy()
-    kept.__dict__ |= {"files": replace(result.files, result=kept, **parts), "_home": result.home}
-    return kept
+    return _beside(result, result.model_copy(), **parts)
 
 
 def with_result(run: Result, **parts: Any) -> Result:
     """A result with other parts, next to what lies next to it."""
-    names = ("name", "manifest", "record", "curve", "notes", "look", "white_box")
-    beside = {name: getattr(run.files, name) for name in names}
-    made = with_files(run.model_copy(update=parts), **beside)
-    made.__dict__["_home"] = run.home
+    return _beside(run, run.model_copy(update=parts))
+
+
+def _beside(run: Result, made: Result, **parts: Any) -> Result:
+    made.__dict__ |= {"files": replace(run.files, result=made, **parts), "_home": run.home}
     return made
 
 
@@ -602,6 +601,14 @@ def _made(small: Small) -> tuple[Manifest, tuple["FormatScores", ...], Result]:
         estimate_format(one, _search(one, small), _extractions(one, small), settings, origin="")
         for one in scores
     ]
+    beside: list[Any] = [one.base for one in found] if small.base else []
+    base = BaseModelRecord(
+        path="before",
+        weights_sha256="3" * 64,
+        switched_off=False,
+        canaries=tuple(canary for part in beside for canary in part.canaries),
+        classes=tuple(row for part in beside for row in part.classes),
+    )
     result = _result(
         manifest_sha256=manifest.sha256,
         settings=settings.record(),
@@ -610,20 +617,9 @@ def _made(small: Small) -> tuple[Manifest, tuple["FormatScores", ...], Result]:
         summary=[row for one in found for row in one.summary],
         privacy=privacy_section(scores_of(scores), manifest, settings) if small.privacy else None,
         warnings=[line for one in found for line in one.warnings],
-        base=_base([one.base for one in found]) if small.base else None,
+        base=base if small.base else None,
     )
     return manifest, scores, result
-
-
-def _base(parts: Sequence[Any]) -> BaseModelRecord:
-    """What is said of the base, of every format."""
-    return BaseModelRecord(
-        path="before",
-        weights_sha256="3" * 64,
-        switched_off=False,
-        canaries=tuple(canary for part in parts for canary in part.canaries),
-        classes=tuple(row for part in parts for row in part.classes),
-    )
 
 
 def _measure(small: Small) -> "MeasureSettings":

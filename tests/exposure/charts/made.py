@@ -58,11 +58,7 @@ def canary(exposure: float | None, **other: Any) -> CanaryRow:
         "exposure": exposure,
         "low": None if exposure is None else exposure - 0.5,
         "high": None if exposure is None else exposure + 0.5,
-        "capped": False,
         "method": "sampled",
-        "rank": None,
-        "guesses": None,
-        "revealed": None,
     }
     return CanaryRow(**values | other)
 
