@@ -1,9 +1,8 @@
 """Several runs side by side: base against fine-tune, undefended against defended.
 
-Only what can be compared is: the same format with as many secrets. Each later run is compared with
-the first, class by class, and a sentence says which of them leaks more, how much, and whether
-chance explains it. Where two runs measured the same manifest, each canary is compared with itself;
-else the canaries of a class are compared with those of the other run, which chance drew anew.
+Only the same format with as many secrets can be compared. Where two runs measured the same
+manifest, each canary is compared with itself; else the canaries of a class are compared with those
+of the other run, which chance drew anew.
 """
 
 from collections import Counter

@@ -6,8 +6,7 @@ it would look like a finding. So each rule is a validator next to the fields tha
 those between the parts. Numbers that follow from others are not computed again: the file's hash
 says that they are what was written.
 
-Bits are base-2 logarithms. Of an exposure, higher = more memorised; of a log-perplexity, lower =
-more memorised. A number that is not finite is None, and a warning or a note next to it says why.
+A number that is not finite is None, and a warning or a note next to it says why.
 """
 
 import tempfile

@@ -1,8 +1,4 @@
-"""A result: what one measurement found of a model, with what lies next to it; a run's too.
-
-What a manager asks of it (does it leak, how badly, since when, how sure, and what now?) is answered
-from the gate's checks and from where the numbers come from, before any page.
-"""
+"""A result: what one measurement found of a model, with what lies next to it; a run's too."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
